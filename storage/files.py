@@ -1,0 +1,149 @@
+"""Bytes at rest, by fsspec path: a local path, `s3://...`, `https://...`, `memory://...`.
+
+A file that exists is whole. Locally it is written under a temporary name, fsynced and renamed; an object
+store publishes an object only when its upload is complete, so there it is written in place.
+"""
+
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import fsspec
+import orjson
+import xxhash
+from fsspec.implementations.local import LocalFileSystem
+
+CHUNK = 1 << 20
+
+
+def join(*parts: str) -> str:
+    """Parts of a path put together by `/`, which every fsspec file system takes."""
+    return "/".join([parts[0].rstrip("/"), *(p.strip("/") for p in parts[1:])])
+
+
+def is_local(path: str) -> bool:
+    return isinstance(fsspec.core.url_to_fs(path)[0], LocalFileSystem)
+
+
+def exists(path: str) -> bool:
+    fs, inner = fsspec.core.url_to_fs(path)
+    return fs.exists(inner)
+
+
+def size(path: str) -> int:
+    fs, inner = fsspec.core.url_to_fs(path)
+    return fs.size(inner)
+
+
+def names(folder: str) -> list[str]:
+    """Names in a folder, sorted; empty if there is no such folder."""
+    fs, inner = fsspec.core.url_to_fs(folder)
+    if not fs.exists(inner):
+        return []
+    return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(inner, detail=False))
+
+
+def open_file(path: str) -> IO[bytes]:
+    """A seekable binary file to read."""
+    fs, inner = fsspec.core.url_to_fs(path)
+    return fs.open(inner, "rb")
+
+
+def read_bytes(path: str) -> bytes:
+    with open_file(path) as f:
+        return f.read()
+
+
+def read_json(path: str) -> Any:
+    return orjson.loads(read_bytes(path))
+
+
+@contextmanager
+def create(path: str) -> Iterator[IO[bytes]]:
+    """A binary file to write; it appears under its name only when the block ends without an error."""
+    fs, inner = fsspec.core.url_to_fs(path)
+    if not isinstance(fs, LocalFileSystem):
+        buffer = tempfile.SpooledTemporaryFile(max_size=64 * CHUNK)
+        with buffer:
+            yield buffer
+            buffer.seek(0)
+            with fs.open(inner, "wb") as target:
+                shutil.copyfileobj(buffer, target, CHUNK)
+        return
+    final = Path(inner)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    temporary = final.with_name(f".{final.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with open(temporary, "wb") as target:
+            yield target
+            target.flush()
+            os.fsync(target.fileno())
+        os.replace(temporary, final)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _fsync_folder(final.parent)
+
+
+def write_bytes(path: str, data: bytes) -> None:
+    with create(path) as f:
+        f.write(data)
+
+
+def write_json(path: str, value: Any) -> None:
+    """Sorted keys and two-space indents: the same value gives the same bytes."""
+    write_bytes(path, orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2))
+
+
+def checksum(path: str) -> str:
+    """xxh3-128 of the content, hexadecimal; reads the file once in 1 MiB pieces."""
+    digest = xxhash.xxh3_128()
+    with open_file(path) as f:
+        while piece := f.read(CHUNK):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def digest(data: bytes) -> str:
+    """xxh3-128, hexadecimal."""
+    return xxhash.xxh3_128_hexdigest(data)
+
+
+def local_copy(path: str, cache: str) -> str:
+    """A local path with the content of `path`: itself if it is local, else a copy kept under `cache`.
+
+    Models and token shards are memory-mapped, which only local files can be. Stage files never change
+    under their name, so a copy that exists is right.
+    """
+    fs, inner = fsspec.core.url_to_fs(path)
+    if isinstance(fs, LocalFileSystem):
+        return inner
+    target = join(cache, f"{digest(path.encode())}-{path.rsplit('/', 1)[-1]}")
+    copy(path, target)
+    return target
+
+
+def copy(source: str, target: str) -> None:
+    """Copy a file unless the target exists."""
+    if not exists(target):
+        with create(target) as f, open_file(source) as data:
+            shutil.copyfileobj(data, f, CHUNK)
+
+
+def upload(folder: str, target: str) -> None:
+    """Copy a local folder with all that is in it."""
+    fs, inner = fsspec.core.url_to_fs(target)
+    fs.put(folder.rstrip("/") + "/", inner, recursive=True)
+
+
+def _fsync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,59 @@
+"""The ledger of drops: why each document that is gone is gone, and the sum that must come out.
+
+For every shard and step: rows in = rows out + rows in the ledger.
+"""
+
+from collections import Counter
+
+import pyarrow as pa
+
+from storage.schema import LEDGER
+
+
+class LedgerError(RuntimeError):
+    """Documents are missing, or dropped without a reason."""
+
+
+def table(rows: list[dict]) -> pa.Table:
+    """Ledger rows, given as mappings, as a table; columns that a row does not name are null."""
+    return pa.Table.from_pylist(rows, schema=LEDGER)
+
+
+def count(step: str, rows_in: int, characters_in: int | None, dropped: pa.Table, characters: int) -> dict:
+    """What one step did to one shard: documents and characters in and out, drops by rule.
+
+    `dropped` are the step's ledger rows and `characters` is their text's length; `characters_in` is None where
+    there is no text before the step.
+    """
+    return {
+        "step": step,
+        "rows_in": rows_in,
+        "rows_out": rows_in - len(dropped),
+        "characters_in": characters_in,
+        "characters_out": characters if characters_in is None else characters_in - characters,
+        "drops": dict(sorted(Counter(dropped["rule"].to_pylist()).items())),
+    }
+
+
+def balance(where: str, rows_in: int, rows_out: int, steps: list[dict], ledger: pa.Table) -> None:
+    """Check one shard: the steps follow each other without a gap and the ledger has every drop.
+
+    Raises LedgerError, which names the shard, the step and the numbers.
+    """
+    at = rows_in
+    written = Counter(zip(ledger["step"].to_pylist(), ledger["rule"].to_pylist(), strict=True))
+    known = {s["step"] for s in steps}
+    for s in steps:
+        if s["rows_in"] != at:
+            raise LedgerError(f"{where}: {at} documents reach step {s['step']}, which counts {s['rows_in']}")
+        dropped = sum(n for (step, _), n in written.items() if step == s["step"])
+        if s["rows_in"] != s["rows_out"] + dropped:
+            raise LedgerError(
+                f"{where}, step {s['step']}: {s['rows_in']} documents in, {s['rows_out']} out, "
+                f"but {dropped} rows in the ledger; remove the stage's folder to compute it again"
+            )
+        at = s["rows_out"]
+    if at != rows_out:
+        raise LedgerError(f"{where}: the steps let {at} documents through, the shard holds {rows_out}")
+    if strange := sorted({step for step, _ in written} - known):
+        raise LedgerError(f"{where}: the ledger speaks of steps that did not run: {strange}")

@@ -1,0 +1,63 @@
+"""The code version of a stage: what changes it, and what does not."""
+
+import importlib
+import sys
+
+import pytest
+
+from storage import versions
+
+MODULE = '''
+"""About this module."""
+from planted_library import helper
+
+LIMIT = 3
+
+def work(x):
+    """Work."""
+    # a remark
+    return helper(x) + LIMIT
+'''
+
+
+@pytest.fixture
+def version(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(versions, "OURS", ("planted_work", "planted_library"))
+
+    def of(work: str = MODULE, library: str = "def helper(x):\n    return x\n") -> str:
+        (tmp_path / "planted_work.py").write_text(work)
+        (tmp_path / "planted_library.py").write_text(library)
+        importlib.invalidate_caches()
+        for name in ("planted_work", "planted_library"):
+            sys.modules.pop(name, None)
+        versions._read.cache_clear()
+        return versions.code_version("planted_work")
+
+    return of
+
+
+def test_comments_layout_and_docstrings_do_not_count(version):
+    quiet = MODULE.replace("# a remark", "# another").replace('"""Work."""', '"""Labour."""').replace(
+        "About this", "Of this"
+    )
+    assert version(quiet + "\n\n") == version()
+
+
+def test_any_other_change_counts_here_and_in_what_is_imported(version):
+    original = version()
+    assert version(MODULE.replace("LIMIT = 3", "LIMIT = 4")) != original
+    assert version(library="def helper(x):\n    return -x\n") != original
+
+
+def test_the_release_of_a_library_counts(version, monkeypatch):
+    work = MODULE + "\nimport numpy\n"
+    before = version(work)
+    monkeypatch.setattr(versions, "version", lambda name: "0.0.1")
+    versions._releases.cache_clear()
+    assert version(work) != before
+    versions._releases.cache_clear()
+
+
+def test_stages_follow_the_modules_behind_them():
+    assert versions.code_version("tasks.tokens") != versions.code_version("tasks.filter")
