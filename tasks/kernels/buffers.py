@@ -1,0 +1,52 @@
+"""The bytes and offsets under an Arrow string column, as numba sees them."""
+
+import numpy as np
+import pyarrow as pa
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+
+def utf8(column: pa.Array | pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+    """UTF-8 bytes (uint8) and n+1 offsets (int64) of a string column without nulls.
+
+    Document `i` is `data[offsets[i]:offsets[i + 1]]`. A large_string array in one chunk is not copied; other
+    layouts are copied once, so at most one further copy of the column is held.
+
+    Raises ValueError for a column that holds nulls.
+    """
+    if column.null_count:
+        raise ValueError(f"the text column holds {column.null_count} nulls; drop these documents first")
+    if not pa.types.is_large_string(column.type):
+        column = column.cast(pa.large_string())  # before the chunks are joined: 32-bit offsets end at 2 GiB
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    if not len(column):
+        return np.empty(0, np.uint8), np.zeros(1, np.int64)
+    _, offsets, data = column.buffers()
+    offsets = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
+    data = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    return data, offsets
+
+
+@intrinsic
+def byte(typing_context, data, i):
+    """`data[i]`, uint8, for 0 <= i < len(data): numba's own indexing also tests for a negative index."""
+
+    def load(context, builder, signature, arguments):
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        return builder.load(builder.gep(array.data, [arguments[1]]))
+
+    return types.uint8(data, types.int64), load
+
+
+@intrinsic
+def block(typing_context, data, i):
+    """The eight bytes `data[i:i + 8]` as one uint64 in the machine's order, for 0 <= i <= len(data) - 8."""
+
+    def load(context, builder, signature, arguments):
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        address = builder.gep(array.data, [arguments[1]])
+        return builder.load(builder.bitcast(address, ir.IntType(64).as_pointer()), align=1)
+
+    return types.uint64(data, types.int64), load
