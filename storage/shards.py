@@ -9,11 +9,11 @@ ROW_GROUP = 4096
 
 
 def write_table(path: str, table: pa.Table) -> None:
-    """zstd level 3, no dictionaries for text columns (they never repeat), row groups of 4,096 rows."""
-    plain = [f.name for f in table.schema if not (pa.types.is_large_string(f.type) or pa.types.is_list(f.type))]
+    """zstd level 3, dictionaries for short strings only (texts and hashes never repeat), row groups of 4,096 rows."""
+    short = [f.name for f in table.schema if pa.types.is_string(f.type)]
     with files.create(path) as f:
         pq.write_table(
-            table, f, compression="zstd", compression_level=3, use_dictionary=plain, row_group_size=ROW_GROUP
+            table, f, compression="zstd", compression_level=3, use_dictionary=short, row_group_size=ROW_GROUP
         )
 
 
