@@ -34,7 +34,7 @@ def link(folder: str, signed: str, partition: int, n_shards: int, settings: MinH
     rows = pa.concat_tables([shards.read_table(band_path(folder, partition, s)) for s in range(n_shards)])
     nodes, place, bucket = _buckets(rows)
     holder, rank = _unlike_sets(signed, nodes)
-    first, second, similarity, comparisons, left_out = _links(folder, holder, rank[place], bucket, settings)
+    first, second, similarity, comparisons, left_out = _links(signed, holder, rank[place], bucket, settings)
     copies = nodes != holder[rank]
     first = np.concatenate([holder[rank[copies]], first])
     second = np.concatenate([nodes[copies], second])

@@ -17,14 +17,14 @@ SHINGLES = WORDS - 4
 
 def deduplicate(parts, folder, settings):
     """All stages with plain loops; parts are tables of id, text. Returns kept, dropped, counts."""
-    folder, n = str(folder), len(parts)
+    folder, signed, n = str(folder), f"{folder}/signed", len(parts)
     for s, documents in enumerate(parts):
-        signatures.sign(documents, folder, s, settings)
+        signatures.sign(documents, signed, s, settings)
     for s in range(n):
-        signatures.band(folder, folder, s, settings)
-    linked = [links.link(folder, folder, p, n, settings) for p in range(settings.partitions)]
-    clustered = clusters.cluster(folder, folder, n, settings)
-    halves = [clusters.split(folder, folder, s) for s in range(n)]
+        signatures.band(folder, signed, s, settings)
+    linked = [links.link(folder, signed, p, n, settings) for p in range(settings.partitions)]
+    clustered = clusters.cluster(folder, signed, n, settings)
+    halves = [clusters.split(folder, signed, s) for s in range(n)]
     kept = pa.concat_tables([k for k, _ in halves])
     return kept, pa.concat_tables([d for _, d in halves]), linked, clustered
 
@@ -119,7 +119,7 @@ def test_clusters_are_the_components_of_all_pairs_that_share_a_band(tmp_path):
     kept, dropped, linked, _ = deduplicate(parts, tmp_path, settings)
     assert sum(c["left_out"] for c in linked) == 0
 
-    tables = [shards.read_table(signatures.signature_path(str(tmp_path), s)) for s in range(2)]
+    tables = [shards.read_table(signatures.signature_path(f"{tmp_path}/signed", s)) for s in range(2)]
     rows = [r for t in tables for r in t.select(["id", "length", "signature", "shingles"]).to_pylist()]
     rows = [r | {"set": frozenset(r["shingles"])} for r in rows if r["shingles"]]
     bands = np.array([np.frombuffer(r["signature"], "<u4") for r in rows]).reshape(-1, 32, 4)
@@ -277,7 +277,7 @@ def test_representatives_read_in_small_blocks_give_the_same(tmp_path):
     deduplicate(parts, tmp_path, settings)
     folder = str(tmp_path)
     whole = [shards.read_table(clusters.cluster_path(folder, s)) for s in range(3)]
-    clusters.cluster(folder, folder, 3, settings, held=2_000)
+    clusters.cluster(folder, f"{folder}/signed", 3, settings, held=2_000)
     assert [shards.read_table(clusters.cluster_path(folder, s)) for s in range(3)] == whole
 
 
@@ -286,7 +286,7 @@ def test_a_missing_piece_of_the_exchange_fails(tmp_path):
     deduplicate(parts, tmp_path, settings)
     (tmp_path / "bands" / "partition-01" / "part-00001.parquet").unlink()
     with pytest.raises(FileNotFoundError):
-        links.link(str(tmp_path), str(tmp_path), 1, 2, settings)
+        links.link(str(tmp_path), f"{tmp_path}/signed", 1, 2, settings)
 
 
 def test_an_id_that_occurs_twice_in_a_cluster_fails(tmp_path):
@@ -302,4 +302,4 @@ def test_shards_without_documents_pass_through(tmp_path):
     kept, dropped, _, counts = deduplicate(parts, tmp_path, MinHash(partitions=2))
     assert kept.to_pylist() == [{"id": "a", "cluster_size": 1}, {"id": "b", "cluster_size": 1}]
     assert len(dropped) == 0 and counts["clusters"] == 0
-    assert clusters.split(str(tmp_path), str(tmp_path), 0)[0].num_rows == 0
+    assert clusters.split(str(tmp_path), f"{tmp_path}/signed", 0)[0].num_rows == 0

@@ -1,0 +1,46 @@
+PYTHON ?= python3
+
+# Compiled during the installation: these, beside pyproject.toml, decide what is installed.
+LMPLZ := $(wildcard tasks/lmplz/*.py tasks/lmplz/*.cc tasks/lmplz/shim/boost/*.hpp \
+           tasks/lmplz/shim/boost/*/*.hpp tasks/lmplz/shim/boost/*/*/*.hpp)
+INSTALLED := .venv/.installed
+
+.PHONY: demo test lint bench venv clean
+
+demo: $(INSTALLED)
+	.venv/bin/gristmill demo
+
+test: $(INSTALLED)
+	.venv/bin/python -m pytest
+
+lint: $(INSTALLED)
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+
+bench: $(INSTALLED)
+	.venv/bin/python -m pytest -m bench -s
+
+venv: $(INSTALLED)
+
+# What the installation cannot bring. make expands it once, when the installation is about to start.
+missing = $(strip $(shell \
+  if $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+    $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || echo '[the venv module of $(PYTHON); Debian: python3-venv]'; \
+    $(PYTHON) -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null \
+      || echo '[Python.h, the headers of $(PYTHON); Debian: python3-dev, Fedora: python3-devel]'; \
+  else echo '[Python 3.11 or newer as $(PYTHON); or name it: make PYTHON=...]'; fi; \
+  command -v $(firstword $(CXX)) >/dev/null \
+    || echo '[the C++ compiler $(firstword $(CXX)); Debian: g++, Fedora: gcc-c++, or name yours: make CXX=...]'))
+require = $(if $(1),$(error gristmill cannot be installed; this machine lacks: $(1)))
+
+$(INSTALLED): pyproject.toml $(LMPLZ)
+	$(call require,$(missing))
+	$(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install --upgrade pip
+	CXX='$(CXX)' .venv/bin/python -m pip install -e '.[dev]'
+	touch $@
+
+# .gristmill/ stays: runs and models are not build products.
+clean:
+	rm -rf .venv build dist tasks/lmplz/bin .hypothesis .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
