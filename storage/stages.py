@@ -99,7 +99,9 @@ def check(folder: str, value: dict) -> None:
             where = f"{folder}, shard {index}"
             kept = shards.rows(part(folder, index))
             if kept != shard["rows_out"]:
-                raise ledger.LedgerError(f"{where}: {kept} rows in the file, {shard['rows_out']} in its record")
+                raise ledger.LedgerError(
+                    f"{where}: {kept} rows in the file, {shard['rows_out']} in its record"
+                )
             dropped = shards.read_table(ledger_part(folder, index), ["step", "rule"])
             ledger.balance(where, shard["rows_in"], kept, shard["steps"], dropped)
 
@@ -120,7 +122,9 @@ def write_selection(folder: str, shard: int, arriving: pa.Table, drops: list[tup
         gone = pc.is_in(alive["id"], dropped["id"].combine_chunks())
         lost = alive.filter(gone)
         if len(lost) != len(dropped):
-            raise ledger.LedgerError(f"{folder}, shard {shard}: step {step} drops {len(dropped)} documents, has {len(lost)}")
+            raise ledger.LedgerError(
+                f"{folder}, shard {shard}: step {step} drops {len(dropped)} documents, has {len(lost)}"
+            )
         steps.append(ledger.count(step, len(alive), _characters(alive), dropped, _characters(lost)))
         alive = alive.filter(pc.invert(gone))
     shards.write_table(part(folder, shard), alive.cast(SELECTION))

@@ -15,14 +15,18 @@ def selection(*ids: str) -> pa.Table:
 
 
 def drops(step: str, *ids: str) -> pa.Table:
-    return ledger.table([{"id": i, "step": step, "rule": "short", "value": 1.0, "threshold": 2.0} for i in ids])
+    return ledger.table(
+        [{"id": i, "step": step, "rule": "short", "value": 1.0, "threshold": 2.0} for i in ids]
+    )
 
 
 @pytest.fixture
 def made(tmp_path):
     folder = STAGE.folder(str(tmp_path))
     records = [
-        stages.write_selection(folder, 0, selection("a", "b", "c"), [("x", drops("x", "a")), ("y", drops("y", "c"))]),
+        stages.write_selection(
+            folder, 0, selection("a", "b", "c"), [("x", drops("x", "a")), ("y", drops("y", "c"))]
+        ),
         stages.write_selection(folder, 1, selection("d"), [("x", drops("x")), ("y", drops("y"))]),
     ]
     return folder, stages.finish(folder, STAGE, {"shards": records})

@@ -38,8 +38,10 @@ def version(tmp_path, monkeypatch):
 
 
 def test_comments_layout_and_docstrings_do_not_count(version):
-    quiet = MODULE.replace("# a remark", "# another").replace('"""Work."""', '"""Labour."""').replace(
-        "About this", "Of this"
+    quiet = (
+        MODULE.replace("# a remark", "# another")
+        .replace('"""Work."""', '"""Labour."""')
+        .replace("About this", "Of this")
     )
     assert version(quiet + "\n\n") == version()
 

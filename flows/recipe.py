@@ -1,0 +1,93 @@
+"""The recipe: everything that decides what comes out, in one file that reads from top to bottom."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import Field, model_validator
+
+from tasks.dedup.minhash import MinHash
+from tasks.extract import Extract
+from tasks.language import Language
+from tasks.mixture import Mixture
+from tasks.perplexity import Perplexity
+from tasks.quality import Quality
+from tasks.rules.gopher_quality import GopherQuality
+from tasks.rules.gopher_repetition import GopherRepetition
+from tasks.rules.textbook import Textbook
+from tasks.step import Settings
+from tasks.tokenizer import Tokenizer
+from training.config import ModelConfig, TrainingConfig
+
+RECIPES = Path(__file__).with_name("recipes")
+
+Step = Annotated[
+    Extract | Language | Textbook | GopherQuality | GopherRepetition | MinHash | Perplexity | Quality,
+    Field(discriminator="step"),
+]
+
+
+class Source(Settings):
+    """WARC files under one name. `{home}` in an address stands for the folder of all stages."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
+    warc: tuple[str, ...] = Field(
+        min_length=1,
+        description="paths, globs, https:// or s3:// addresses, or *.paths.gz lists of WARC files",
+    )
+
+
+class Recipe(Settings):
+    """Sources, an ordered list of steps, tokenizer, mixture, model and training. Unknown keys are an error."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$", description="also the name of the MLflow experiment")
+    seed: int = Field(1, ge=0, description="of every draw: held-out documents, samples")
+    sources: tuple[Source, ...] = Field(min_length=1)
+    steps: tuple[Step, ...] = Field(
+        min_length=1, description="the first is `extract`; they run in this order"
+    )
+    tokenizer: Tokenizer = Tokenizer()
+    mixture: Mixture
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+
+    @model_validator(mode="after")
+    def _consistent(self):
+        names = [source.name for source in self.sources]
+        steps = [step.step for step in self.steps]
+        if twice := sorted(
+            {n for n in names if names.count(n) > 1} | {s for s in steps if steps.count(s) > 1}
+        ):
+            raise ValueError(f"named more than once: {', '.join(twice)}")
+        if steps[0] != "extract":
+            raise ValueError(f"the first step must be `extract`, here it is `{steps[0]}`")
+        wanted = set(self.mixture.weights)
+        for step in self.steps:
+            wanted.update(getattr(step, "reference", ()))
+        if missing := sorted(wanted - set(names)):
+            raise ValueError(f"no source is called {', '.join(missing)}; the sources are {', '.join(names)}")
+        return self
+
+
+def load(recipe: Any) -> Recipe:
+    """A recipe from a YAML file, the name of a shipped one (`demo` or `demo.yaml`), a mapping, or a Recipe.
+
+    Raises FileNotFoundError, which lists the shipped recipes, or pydantic's ValidationError.
+    """
+    if isinstance(recipe, str | Path):
+        path = Path(recipe)
+        shipped = RECIPES / f"{path.name.removesuffix('.yaml')}.yaml"
+        if not path.is_file() and str(path) == path.name and shipped.is_file():
+            path = shipped
+        if not path.is_file():
+            known = ", ".join(sorted(p.stem for p in RECIPES.glob("*.yaml")))
+            raise FileNotFoundError(
+                f"no recipe file {recipe}, and none shipped by that name (there are: {known})"
+            )
+        recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return Recipe.model_validate(recipe)
+
+
+def dump(recipe: Recipe) -> str:
+    """The recipe as YAML, complete with all defaults."""
+    return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=100)

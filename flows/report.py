@@ -1,0 +1,89 @@
+"""What a run did, for a person: the funnel, the training curve's ends, a sample, and where things are."""
+
+from dataclasses import dataclass
+
+from rich.console import Console, Group
+from rich.table import Table
+
+from flows.pretraining import Trained, commands
+from flows.recipe import Recipe
+from flows.runner import top_reasons, yields
+from flows.settings import MachineSettings
+from flows.stages import Corpus, Data
+
+_COLUMNS = (
+    "step",
+    "documents in",
+    "documents out",
+    "kept",
+    "tokens in",
+    "tokens out",
+    "top reasons for drops",
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    recipe: Recipe
+    corpus: Corpus
+    data: Data
+    trained: Trained
+    settings: MachineSettings
+
+    def funnel(self) -> list[tuple[str, ...]]:
+        """A row a step. Tokens before tokenization are characters over the characters per token of what was
+        tokenized in the end, hence the `~`; the last row is counted."""
+        records = self.data.tokens.manifest["records"]
+        tokens = sum(record[split]["tokens"] for record in records for split in ("train", "heldout"))
+        steps = [step for built in self.corpus.stages for step in yields(built)]
+        per_token = steps[-1]["characters_out"] / tokens
+        rows = [
+            (
+                step["step"],
+                f"{step['rows_in']:,}",
+                f"{step['rows_out']:,}",
+                f"{step['rows_out'] / step['rows_in']:.1%}" if step["rows_in"] else "-",
+                "-" if step["characters_in"] is None else f"~{step['characters_in'] / per_token:,.0f}",
+                f"~{step['characters_out'] / per_token:,.0f}",
+                top_reasons(step["drops"]),
+            )
+            for step in steps
+        ]
+        documents = f"{steps[-1]['rows_out']:,}"
+        return [*rows, ("tokens", documents, documents, "100.0%", f"{tokens:,}", f"{tokens:,}", "")]
+
+    def markdown(self) -> str:
+        rows = ["| " + " | ".join(_COLUMNS) + " |", "|" + " --- |" * len(_COLUMNS)]
+        rows += ["| " + " | ".join(row) + " |" for row in self.funnel()]
+        return "\n".join([*rows, "", *(f"- {line}" for line in self.training_lines())])
+
+    def training_lines(self) -> list[str]:
+        result = self.trained.result
+        shares = self.data.mixture.manifest["sources"]
+        mixed = ", ".join(f"{n} {s['share']:.0%} ({s['epochs']:.2f} epochs)" for n, s in shares.items())
+        return [
+            f"mixture: {mixed}",
+            f"model: {result['parameters']:,} parameters, {result['steps']} steps, {result['tokens']:,} tokens",
+            f"unigram model: {result['unigram/loss']:.4f} nats/token, {result['unigram/bits_per_byte']:.4f} bits/byte",
+            f"trained model: {result['heldout/loss']:.4f} nats/token, {result['heldout/bits_per_byte']:.4f} bits/byte "
+            "(both on held-out documents)",
+        ]
+
+    def stage_lines(self) -> list[str]:
+        made = [*self.data.stages, self.trained.model]
+        return [f"{'reused' if b.reused else 'made  '}  {b.folder}" for b in made]
+
+    def print(self, console: Console) -> None:
+        table = Table(*_COLUMNS, title=f"Funnel of {self.recipe.name}", title_justify="left")
+        for column in table.columns[1:6]:
+            column.justify = "right"
+        for row in self.funnel():
+            table.add_row(*row)
+        console.print(table)
+        console.print(Group(*self.training_lines()), highlight=False)
+        console.print("\n[bold]Sample[/bold]")
+        console.print(self.trained.result["sample"], markup=False, highlight=False)
+        console.print("\n[bold]Outputs[/bold]")
+        console.print("\n".join(self.stage_lines()), markup=False, highlight=False, soft_wrap=True)
+        console.print("\n[bold]Look at it[/bold]")
+        console.print("\n".join(commands(self.settings)), markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,327 @@
+"""The stages of a run: for each its name, its slice of the recipe, its inputs, and the work that its phases map.
+
+Every function returns a finished stage (`Built`), by making it or by finding it. What a stage does is in `tasks`.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from flows.recipe import Recipe
+from flows.runner import Built, Made, Phases, build, stage
+from flows.workshop import Workshop
+from storage import files, tokens
+from storage.fingerprint import fingerprint
+from tasks import extract, filter, mixture, near_duplicates, perplexity, quality, tokenizer
+from tasks import tokens as token_shards
+from tasks.dedup.minhash import MinHash
+from tasks.perplexity import Perplexity
+from tasks.quality import Quality
+from tasks.step import DocumentStep
+from tasks.warc import expand
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The documents of a run and which of them are still there: shard i of all its stages has the same documents.
+
+    `sources`: the source of each shard; `documents`: the stage with the texts; `kept`: the stage whose parts
+    name what is left; `stages`: all that led here, in order.
+    """
+
+    sources: tuple[str, ...]
+    documents: Built
+    kept: Built
+    stages: tuple[Built, ...]
+
+    def shards(self, without: tuple[str, ...] = ()) -> list[int]:
+        return [i for i, source in enumerate(self.sources) if source not in without]
+
+    def shard(self, i: int) -> dict[str, str]:
+        """The arguments by which a shard function finds its documents."""
+        return {"documents": self.documents.part(i), "kept": self.kept.part(i)}
+
+    def parts(self, names: tuple[str, ...] | None = None) -> list[tuple[str, str]]:
+        """(documents, selection) of the shards of some sources, or of all."""
+        return [
+            (self.documents.part(i), self.kept.part(i))
+            for i, source in enumerate(self.sources)
+            if names is None or source in names
+        ]
+
+    def then(self, kept: Built, *through: Built) -> "Corpus":
+        return replace(self, kept=kept, stages=(*self.stages, *through, kept))
+
+
+@dataclass(frozen=True)
+class Data:
+    """What training reads, and the stages that made it."""
+
+    corpus: Corpus
+    tokenizer: Built
+    tokens: Built
+    mixture: Built
+
+    @property
+    def stages(self) -> tuple[Built, ...]:
+        return (*self.corpus.stages, self.tokenizer, self.tokens, self.mixture)
+
+
+def documents(workshop: Workshop, recipe: Recipe, steps: tuple[DocumentStep, ...]) -> Corpus:
+    """Extract every WARC file of the sources and measure `steps` in the same pass: one shard a file."""
+    home = workshop.settings.home
+    found = [(s.name, path) for s in recipe.sources for path in expand([w.format(home=home) for w in s.warc])]
+    notes = f"{workshop.settings.local_folder}/fingerprints"
+    with ThreadPoolExecutor(8) as pool:
+        prints = list(pool.map(lambda item: fingerprint(item[1], notes), found))
+    settings = {
+        "extract": recipe.steps[0].model_dump(mode="json"),
+        "signals": [step.signal_settings() for step in steps],
+    }
+    inputs = {f"{i:05d} {name}": seen for i, ((name, _), seen) in enumerate(zip(found, prints, strict=True))}
+    code = {"signals_code": [stage("", type(step), {}, {}).code for step in steps]}
+
+    def body(phases: Phases) -> dict:
+        common = {"extract": recipe.steps[0], "steps": steps}
+        jobs = {i: {"source": name, "path": path, **common} for i, (name, path) in enumerate(found)}
+        return {"shards": list(phases.map("extract", extract.extract_shard, jobs).values())}
+
+    made = build(workshop, Made(stage("documents", extract.extract_shard, settings | code, inputs), body))
+    return Corpus(tuple(name for name, _ in found), made, made, (made,))
+
+
+def signals(workshop: Workshop, corpus: Corpus, steps: tuple[DocumentStep, ...]) -> Built:
+    """Measure document steps that come after a corpus step, on the documents that are left."""
+    settings = {"signals": [step.signal_settings() for step in steps]}
+    code = {"signals_code": [stage("", type(step), {}, {}).code for step in steps]}
+
+    def body(phases: Phases) -> dict:
+        jobs = {i: corpus.shard(i) | {"steps": steps} for i in corpus.shards()}
+        return {"records": list(phases.map("measure", filter.measure_shard, jobs).values())}
+
+    return build(
+        workshop, Made(stage("signals", filter.measure_shard, settings | code, _inputs(corpus)), body)
+    )
+
+
+def rules(workshop: Workshop, corpus: Corpus, measured: Built, steps: tuple[DocumentStep, ...]) -> Corpus:
+    """Decide on stored signals: one pass over the columns for a run of document steps."""
+    decisions = [(step.step, step.decisions()) for step in steps]
+    settings = {
+        "decisions": [[name, [[type(r).__name__, vars(r)] for r in rules]] for name, rules in decisions]
+    }
+
+    def body(phases: Phases) -> dict:
+        return {"shards": _decide(phases, corpus, measured, decisions, ())}
+
+    inputs = {"kept": corpus.kept.key, "signals": measured.key}
+    kept = build(workshop, Made(stage("rules", filter.decide_shard, settings, inputs), body))
+    return corpus.then(kept) if measured in corpus.stages else corpus.then(kept, measured)
+
+
+def minhash(workshop: Workshop, corpus: Corpus, step: MinHash) -> Corpus:
+    """Near-duplicates: signatures, band hashes, verified links, clusters, survivors."""
+
+    def sign(phases: Phases) -> dict:
+        jobs = {i: corpus.shard(i) | {"settings": step} for i in corpus.shards()}
+        return {"records": list(phases.map("sign", near_duplicates.sign_shard, jobs).values())}
+
+    signed = build(
+        workshop,
+        Made(
+            stage("signatures", near_duplicates.sign_shard, step.signature_settings(), _inputs(corpus)), sign
+        ),
+    )
+
+    def decide(phases: Phases) -> dict:
+        given = {"signed": signed.folder, "settings": step}
+        among = given | {"n_shards": len(corpus.sources)}
+        phases.map("band", near_duplicates.band_shard, dict.fromkeys(corpus.shards(), given))
+        links = phases.map(
+            "link", near_duplicates.link_partition, dict.fromkeys(range(step.partitions), among)
+        )
+        clusters = phases.once("cluster", near_duplicates.cluster_all, among)
+        jobs = {
+            i: {"signed": signed.folder, "kept": corpus.kept.part(i), "threshold": step.threshold}
+            for i in corpus.shards()
+        }
+        shards = phases.map("split", near_duplicates.split_shard, jobs)
+        return {"links": list(links.values()), "clusters": clusters, "shards": list(shards.values())}
+
+    inputs = {"kept": corpus.kept.key, "signatures": signed.key}
+    settings = step.decision_settings()
+    kept = build(
+        workshop, Made(stage("near_duplicates", near_duplicates.split_shard, settings, inputs), decide)
+    )
+    return corpus.then(kept, signed)
+
+
+def by_perplexity(workshop: Workshop, corpus: Corpus, step: Perplexity) -> Corpus:
+    """Train a KenLM model on the reference, score all other documents, cut by percentile."""
+    reference = corpus.parts(step.reference)
+    trained = {"reference": sorted(step.reference), "order": step.order}
+
+    def train(phases: Phases) -> dict:
+        return {
+            "model": phases.once("train", perplexity.train_model, {"inputs": reference, "order": step.order})
+        }
+
+    model = build(
+        workshop, Made(stage("language_model", perplexity.train_model, trained, _inputs(corpus)), train)
+    )
+    path = files.local_copy(files.join(model.folder, "model.bin"), _cache(workshop))
+    scores = _scores(workshop, corpus, step, model, perplexity.score_shard, {"model": path}, {})
+    scored = [scores.part(i) for i in corpus.shards(without=step.reference)]
+
+    def cut(phases: Phases) -> dict:
+        ends = {"low": step.min_percentile, "high": step.max_percentile}
+        found = phases.once("percentiles", perplexity.percentiles, {"scores": scored, **ends})
+        decisions = [(step.step, perplexity.bounds(found["low"], found["high"]))]
+        return {"percentiles": found, "shards": _decide(phases, corpus, scores, decisions, step.reference)}
+
+    settings = {"min_percentile": step.min_percentile, "max_percentile": step.max_percentile}
+    kept = build(
+        workshop,
+        Made(stage("perplexity_cut", perplexity.percentiles, settings, _inputs(corpus, scores)), cut),
+    )
+    return corpus.then(kept, model, scores)
+
+
+def by_quality(workshop: Workshop, corpus: Corpus, step: Quality) -> Corpus:
+    """Train a fastText classifier on reference against raw documents, score the raw ones, cut by threshold."""
+    raw = tuple(sorted(set(corpus.sources) - set(step.reference)))
+
+    def train(phases: Phases) -> dict:
+        given = {"good": corpus.parts(step.reference), "raw": corpus.parts(raw), "settings": step}
+        return {"model": phases.once("train", quality.train_model, given)}
+
+    model = build(
+        workshop,
+        Made(stage("quality_model", quality.train_model, step.training_settings(), _inputs(corpus)), train),
+    )
+    path = files.local_copy(files.join(model.folder, "model.bin"), _cache(workshop))
+    given = {"characters": step.characters}
+    scores = _scores(workshop, corpus, step, model, quality.score_shard, {"model": path} | given, given)
+
+    def cut(phases: Phases) -> dict:
+        decisions = [(step.step, quality.bounds(step))]
+        return {"shards": _decide(phases, corpus, scores, decisions, step.reference)}
+
+    settings = {"min_score": step.min_score}
+    kept = build(
+        workshop, Made(stage("quality_cut", filter.decide_shard, settings, _inputs(corpus, scores)), cut)
+    )
+    return corpus.then(kept, model, scores)
+
+
+def tokenizer_model(workshop: Workshop, recipe: Recipe, corpus: Corpus) -> Built:
+    weights = recipe.mixture.weights
+    fraction = recipe.mixture.heldout_fraction
+    inputs = {name: corpus.parts((name,)) for name in weights}
+    given = {"inputs": inputs, "weights": weights, "settings": recipe.tokenizer, "seed": recipe.seed}
+    settings = {
+        "tokenizer": recipe.tokenizer.model_dump(mode="json"),
+        "weights": weights,
+        "seed": recipe.seed,
+        "heldout_fraction": fraction,
+    }
+
+    def body(phases: Phases) -> dict:
+        return {"tokenizer": phases.once("train", tokenizer.train_tokenizer, given | {"fraction": fraction})}
+
+    return build(
+        workshop, Made(stage("tokenizer", tokenizer.train_tokenizer, settings, _inputs(corpus)), body)
+    )
+
+
+def encoded(workshop: Workshop, recipe: Recipe, corpus: Corpus, model: Built) -> Built:
+    path = files.local_copy(files.join(model.folder, "tokenizer.model"), _cache(workshop))
+    settings = {"seed": recipe.seed, "fraction": recipe.mixture.heldout_fraction}
+
+    def body(phases: Phases) -> dict:
+        jobs = {i: corpus.shard(i) | {"tokenizer": path, **settings} for i in corpus.shards()}
+        records = phases.map("encode", token_shards.encode_shard, jobs)
+        return {"sources": list(corpus.sources), "records": list(records.values())}
+
+    inputs = _inputs(corpus) | {"tokenizer": model.key}
+    return build(workshop, Made(stage("tokens", token_shards.encode_shard, settings, inputs), body))
+
+
+def mixed(workshop: Workshop, recipe: Recipe, model: Built, shards: Built) -> Built:
+    """The plan of the training data: shares of the sources within the budget of the run."""
+    budget = recipe.training.token_budget(recipe.model.seq_len)
+    records = list(enumerate(zip(shards.manifest["sources"], shards.manifest["records"], strict=True)))
+
+    def listed(split: str) -> dict[str, list[dict]]:
+        return {
+            name: [
+                {"path": tokens.bin_path(_beside(shards), split, i), "tokens": record[split]["tokens"]}
+                for i, (source, record) in records
+                if source == name and record[split]["tokens"]
+            ]
+            for name in sorted(recipe.mixture.weights)
+        }
+
+    given = {
+        "tokens": listed("train"),
+        "heldout": listed("heldout"),
+        "tokenizer": f"{_beside(model)}/tokenizer.model",
+        "token_bytes": files.join(model.folder, "token_bytes.json"),
+        "budget": budget,
+        "settings": recipe.mixture,
+    }
+
+    def body(phases: Phases) -> dict:
+        return phases.once("plan", mixture.write_mixture, given)
+
+    settings = recipe.mixture.model_dump(mode="json") | {"budget": budget}
+    inputs = {"tokens": shards.key, "tokenizer": model.key}
+    return build(workshop, Made(stage("mixture", mixture.write_mixture, settings, inputs), body))
+
+
+def _scores(
+    workshop: Workshop, corpus: Corpus, step, model: Built, work, given: dict, settings: dict
+) -> Built:
+    """Scores of all documents but the reference's, which the model has seen."""
+
+    def body(phases: Phases) -> dict:
+        jobs = {i: corpus.shard(i) | given for i in corpus.shards(without=step.reference)}
+        records = phases.map("score", work, jobs)
+        return {"records": {str(i): record for i, record in records.items()}}
+
+    inputs = _inputs(corpus) | {"model": model.key}
+    settings = settings | {"reference": sorted(step.reference)}
+    return build(workshop, Made(stage(step.step, work, settings, inputs), body))
+
+
+def _decide(
+    phases: Phases, corpus: Corpus, measured: Built, decisions, reference: tuple[str, ...]
+) -> list[dict]:
+    """Cut the shards that were measured; those of the reference pass, and are counted as passing."""
+    judged = {
+        i: {"signals": measured.part(i), "kept": corpus.kept.part(i), "decisions": decisions}
+        for i in corpus.shards(without=reference)
+    }
+    passing = {
+        i: {"kept": corpus.kept.part(i), "step": step}
+        for i in corpus.shards()
+        if i not in judged
+        for step, _ in decisions
+    }
+    records = phases.map("decide", filter.decide_shard, judged) | phases.map(
+        "keep", filter.keep_shard, passing
+    )
+    return [records[i] for i in corpus.shards()]
+
+
+def _inputs(corpus: Corpus, *others: Built) -> dict[str, str]:
+    keys = {"documents": corpus.documents.key, "kept": corpus.kept.key}
+    return keys | {built.name: built.key for built in others}
+
+
+def _beside(built: Built) -> str:
+    """The stage's folder as seen from the folder of another stage: holds wherever the home is moved."""
+    return f"../{built.name}-{built.key}"
+
+
+def _cache(workshop: Workshop) -> str:
+    return f"{workshop.settings.local_folder}/cache"

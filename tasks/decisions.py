@@ -1,0 +1,62 @@
+"""Decisions replayed over signals: the ledger's row for each document that does not stay."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storage.schema import LEDGER
+from tasks.step import Bound, Member
+
+
+Decisions = list[tuple[str, list[Bound | Member]]]
+
+
+def decide(signals: pa.Table, decisions: Decisions) -> list[tuple[str, pa.Table]]:
+    """Apply decisions, given as (step, its rules) in order, to a table of `id` and signal columns.
+
+    Returns each step with the ledger rows of the documents that it drops: one row a document, for the first
+    rule that it fails. Raises ValueError for a signal that is null or NaN: a document that was not measured is
+    neither kept nor dropped.
+    """
+    alive = np.ones(len(signals), bool)
+    return [
+        (
+            step,
+            pa.concat_tables([LEDGER.empty_table(), *(_rule(signals, alive, step, rule) for rule in rules)]),
+        )
+        for step, rules in decisions
+    ]
+
+
+def _rule(signals: pa.Table, alive: np.ndarray, step: str, decision: Bound | Member) -> pa.Table:
+    """The ledger rows of one rule; takes its documents out of `alive`."""
+    column = signals[decision.signal]
+    if column.null_count:
+        raise ValueError(f"{step}.{decision.rule}: {column.null_count} documents have no {decision.signal}")
+    values = threshold = details = None
+    if isinstance(decision, Member):
+        fails = ~np.asarray(pc.is_in(column, pa.array(decision.allowed, column.type)))
+        details = column
+    else:
+        values = np.asarray(column, np.float64)
+        if np.isnan(values).any():
+            raise ValueError(f"{step}.{decision.rule}: {decision.signal} is not a number for some documents")
+        low = -np.inf if decision.low is None else decision.low
+        high = np.inf if decision.high is None else decision.high
+        fails = (values < low) | (values > high)
+        threshold = np.where(values < low, low, high)
+    fails &= alive
+    alive &= ~fails
+    at = np.flatnonzero(fails)
+    nothing = pa.nulls(len(at))
+    return pa.table(
+        {
+            "id": signals["id"].take(at),
+            "step": pa.repeat(step, len(at)),
+            "rule": pa.repeat(decision.rule, len(at)),
+            "value": nothing if values is None else values[at],
+            "threshold": nothing if threshold is None else threshold[at],
+            "detail": nothing if details is None else details.take(at),
+            "representative": nothing,
+        }
+    ).cast(LEDGER)

@@ -1,0 +1,35 @@
+"""Documents to token shards: for each shard one file of training tokens and one of held-out tokens."""
+
+import pyarrow as pa
+
+from storage.tokens import TokenShard, bin_path, write_tokens
+from tasks.sampling import heldout
+from tasks.selection import select
+from tasks.tokenizer import encode, load
+
+SPLITS = ("train", "heldout")
+
+
+def encode_shard(
+    folder: str, shard: int, documents: str, kept: str, tokenizer: str, seed: int, fraction: float
+) -> dict:
+    """Encode a selection's documents; `fraction` of them, by a keyed hash of the id, are held out.
+
+    Holds the texts and tokens of one shard. Raises RuntimeError if a document is in neither split.
+    """
+    table = select(documents, kept, ["text"])
+    mask = heldout(table["id"], seed, fraction)
+    processor = load(tokenizer)
+    record: dict = {"rows_in": len(table)}
+    for split, chosen in (("train", ~mask), ("heldout", mask)):
+        rows = table.filter(pa.array(chosen))
+        encoded = [encode(processor, text) for text in rows["text"].to_pylist()]
+        written = write_tokens(bin_path(folder, split, shard), rows["id"].to_pylist(), encoded)
+        record[split] = _record(written)
+    if sum(record[split]["documents"] for split in SPLITS) != len(table):
+        raise RuntimeError(f"{kept}: {len(table)} documents in, {record} in the token shards")
+    return record
+
+
+def _record(written: TokenShard) -> dict:
+    return {"tokens": written.tokens, "documents": written.documents}
