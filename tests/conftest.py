@@ -1,0 +1,180 @@
+"""A small crawl with known truth, for tests that need a whole corpus."""
+
+import io
+import os
+import random
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+from pydoc_data import topics
+from warcio.statusandheaders import StatusAndHeaders
+from warcio.warcwriter import WARCWriter
+
+FRENCH = (
+    "Le moulin tourne au bord de la rivière et le grain arrive chaque matin dans de grands sacs de toile.",
+    "La meunière pèse la farine, note le poids dans un cahier et range les sacs près de la porte ouverte.",
+    "Quand il pleut pendant plusieurs jours, l'eau monte et il faut fermer la vanne avant la tombée de la nuit.",
+)
+
+
+@dataclass(frozen=True)
+class Crawl:
+    """Folder of WARC files by source, and how many pages of each kind were planted in the source `web`."""
+
+    folder: Path
+    planted: dict[str, int]
+
+
+def paragraphs() -> list[str]:
+    """Real English prose that every Python brings: the paragraphs of the language reference's help topics."""
+    found = []
+    for topic in sorted(topics.topics):
+        for paragraph in re.split(r"\n\s*\n", topics.topics[topic]):
+            words = paragraph.split()
+            if len(words) >= 25 and sum(w.isalpha() for w in words) > 0.75 * len(words):
+                found.append(" ".join(words))
+    return list(dict.fromkeys(found))
+
+
+def page(texts: list[str]) -> bytes:
+    body = "".join(f"<p>{text}</p>\n" for text in texts)
+    return f"<html><head><title>t</title></head><body><main>{body}</main></body></html>".encode()
+
+
+def write_warc(path: Path, pages: list[tuple[str, bytes, str, str]]) -> None:
+    """Pages are (url, payload, status line, content type)."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "wb") as f:
+        writer = WARCWriter(f, gzip=True, warc_version="WARC/1.1")
+        for i, (url, payload, status, kind) in enumerate(pages):
+            headers = StatusAndHeaders(status, [("Content-Type", kind)], protocol="HTTP/1.1")
+            given = {"WARC-Date": "2024-01-01T00:00:00Z", "WARC-Record-ID": f"<urn:uuid:{i:032x}>"}
+            record = writer.create_warc_record(
+                url, "response", io.BytesIO(payload), http_headers=headers, warc_headers_dict=given
+            )
+            writer.write_record(record)
+
+
+@pytest.fixture(scope="session")
+def crawl(tmp_path_factory) -> Crawl:
+    folder = tmp_path_factory.mktemp("crawl")
+    draw = random.Random(7)
+    prose = paragraphs()
+    good = [[p for p in draw.sample(prose, 8)] for _ in range(150)]
+    near = [[*texts[:-1], texts[-1] + " This sentence was added later."] for texts in good[:20]]
+    planted = {
+        "prose": [page(texts) for texts in good],
+        "near": [page(texts) for texts in near],
+        "french": [page([draw.choice(FRENCH) for _ in range(12)]) for _ in range(6)],
+        "short": [page([f"A line of {i} words."]) for i in range(5)],
+        "symbols": [page([f"{w} " + "#$%&@!*+=" * 20 for w in texts[0].split()[:20]]) for texts in good[:4]],
+        "empty": [page([]) for _ in range(3)],
+    }
+    pages = [
+        (f"https://{kind}.example/{i}", payload, "200 OK", "text/html; charset=utf-8")
+        for kind, payloads in planted.items()
+        for i, payload in enumerate(payloads)
+    ]
+    pages += [(f"https://gone.example/{i}", b"gone", "404 Not Found", "text/html") for i in range(4)]
+    pages += [(f"https://image.example/{i}", b"\x89PNG", "200 OK", "image/png") for i in range(2)]
+    draw.shuffle(pages)
+    for shard in range(4):
+        write_warc(folder / f"web-{shard:05d}.warc.gz", pages[shard::4])
+    reference = [page(draw.sample(prose, 6)) for _ in range(40)]
+    given = [(f"https://good.example/{i}", p, "200 OK", "text/html; charset=utf-8") for i, p in enumerate(reference)]
+    write_warc(folder / "reference-00000.warc.gz", given)
+    return Crawl(folder, {kind: len(payloads) for kind, payloads in planted.items()} | {"gone": 4, "image": 2})
+
+
+def small_recipe(crawl: Crawl) -> dict:
+    """Every kind of step, and a model that trains in seconds."""
+    return {
+        "name": "small",
+        "seed": 3,
+        "sources": [
+            {"name": "web", "warc": [f"{crawl.folder}/web-*.warc.gz"]},
+            {"name": "reference", "warc": [f"{crawl.folder}/reference-*.warc.gz"]},
+        ],
+        "steps": [
+            {"step": "extract"},
+            {"step": "language"},
+            {"step": "textbook"},
+            {"step": "gopher_repetition"},
+            {"step": "gopher_quality"},
+            {"step": "minhash"},
+            {"step": "perplexity", "reference": ["reference"], "max_percentile": 90, "order": 3},
+            {"step": "quality", "reference": ["reference"], "min_score": 0.3, "dimensions": 8, "buckets": 1000},
+        ],
+        "tokenizer": {"vocab_size": 600, "sample_bytes": 150_000},
+        "mixture": {"weights": {"web": 0.7, "reference": 0.3}, "heldout_fraction": 0.05},
+        "model": {"dim": 32, "layers": 1, "heads": 2, "seq_len": 64},
+        "training": {
+            "steps": 12,
+            "batch": 4,
+            "micro_batch": 2,
+            "warmup_steps": 2,
+            "eval_every": 6,
+            "checkpoint_every": 6,
+            "eval_tokens": 2048,
+            "sample_tokens": 8,
+        },
+    }
+
+
+class Runs:
+    """Flows in processes of their own, as a user starts them, each with a home that a test names."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def home(self, name: str) -> Path:
+        return self.folder / name
+
+    def write(self, recipe: dict) -> Path:
+        path = self.folder / f"recipe-{len(list(self.folder.glob('recipe-*')))}.yaml"
+        path.write_text(yaml.safe_dump(recipe))
+        return path
+
+    def start(self, home: str, flow: str, recipe: dict, **settings: str) -> subprocess.Popen:
+        """A flow as a script without a main guard; `settings` are those of the machine."""
+        script = self.folder / f"{flow}.py"
+        script.write_text(f"import sys\nfrom flows import {flow}\n{flow}(sys.argv[1])\n")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "GRISTMILL_"))}
+        environment |= {"GRISTMILL_HOME": str(self.home(home)), "GRISTMILL_WORKERS": "2", "PYTHONPATH": os.getcwd()}
+        environment |= {f"GRISTMILL_{name.upper()}": value for name, value in settings.items()}
+        log = open(self.folder / f"{home}.log", "a")
+        command = [sys.executable, str(script), str(self.write(recipe))]
+        return subprocess.Popen(command, env=environment, cwd=self.folder, stdout=log, stderr=log)
+
+    def run(self, home: str, flow: str, recipe: dict, **settings: str) -> int:
+        return self.start(home, flow, recipe, **settings).wait()
+
+    def log(self, home: str) -> str:
+        return (self.folder / f"{home}.log").read_text()
+
+    def stages(self, home: str) -> dict[str, Path]:
+        """Folders of the finished stages, by name and key."""
+        found = self.home(home).glob("stages/*/manifest.json")
+        return {path.parent.name: path.parent for path in sorted(found)}
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory) -> Runs:
+    return Runs(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="session")
+def recipe(crawl) -> dict:
+    return small_recipe(crawl)
+
+
+@pytest.fixture(scope="session")
+def undisturbed(runs, recipe) -> Runs:
+    """The whole pipeline, run once on two Dask workers into the home `undisturbed`."""
+    assert runs.run("undisturbed", "pipeline", recipe) == 0, runs.log("undisturbed")
+    return runs

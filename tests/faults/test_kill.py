@@ -1,0 +1,43 @@
+"""Kill the flow in the middle, or change the number of workers: the same bytes come out."""
+
+import os
+import signal
+import time
+
+from storage import files
+
+
+def token_checksums(runs, home: str) -> dict[str, str]:
+    folders = [f for name, f in runs.stages(home).items() if name.startswith(("tokens", "tokenizer", "mixture"))]
+    assert len(folders) == 3, runs.log(home)
+    paths = [path for f in folders for path in sorted(f.glob("*")) if path.is_file()]
+    return {f"{path.parent.name}/{path.name}": files.checksum(str(path)) for path in paths}
+
+
+def wait_for(process, home, pattern: str) -> None:
+    """Until a file of the pattern is in the home; watches without a pause, since phases take milliseconds."""
+    while process.poll() is None:
+        if next(home.glob(pattern), None):
+            return
+        time.sleep(0.0005)
+    raise AssertionError(f"the flow ended before there was {pattern}")
+
+
+def test_kill_9_in_the_dedup_stage_and_again(undisturbed, runs, recipe):
+    home = runs.home("killed")
+    process = runs.start("killed", "tokens", recipe)
+    wait_for(process, home, "stages/near_duplicates-*/done/band-*.json")
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    finished = [name.rsplit("-", 1)[0] for name in runs.stages("killed")]
+    assert "signatures" in finished and "near_duplicates" not in finished, "it was not killed in the dedup stage"
+    assert runs.run("killed", "tokens", recipe) == 0, runs.log("killed")
+    assert token_checksums(runs, "killed") == token_checksums(undisturbed, "undisturbed")
+
+
+def test_one_and_three_workers_give_the_same_bytes_as_two(undisturbed, runs, recipe):
+    assert runs.run("one", "tokens", recipe, executor="local", workers="1") == 0, runs.log("one")
+    assert runs.run("three", "tokens", recipe, executor="local", workers="3") == 0, runs.log("three")
+    expected = token_checksums(undisturbed, "undisturbed")
+    assert token_checksums(runs, "one") == expected
+    assert token_checksums(runs, "three") == expected

@@ -1,0 +1,166 @@
+"""The whole pipeline as a user runs it: real Dask workers, a real Prefect server, a real MLflow database."""
+
+import copy
+import sqlite3
+from collections import Counter
+
+import mlflow
+import pytest
+
+from flows.inspection import show, status
+from flows.pretraining import KEY_TAG
+from flows.recipe import load
+from storage import files, shards, stages
+
+CORPUS = ["documents", "rules", "signatures", "near_duplicates"]
+SCORED = ["language_model", "perplexity", "perplexity_cut", "quality_model", "quality", "quality_cut"]
+ALL = [*CORPUS, *SCORED, "tokenizer", "tokens", "mixture", "model"]
+
+
+def names(keyed) -> list[str]:
+    return sorted(name.rsplit("-", 1)[0] for name in keyed)
+
+
+def steps(runs, home: str) -> dict[str, dict]:
+    """Counts of each step over all shards, straight from the manifests."""
+    totals: dict[str, dict] = {}
+    for folder in runs.stages(home).values():
+        for shard in files.read_json(str(folder / "manifest.json")).get("shards", []):
+            for step in shard["steps"]:
+                total = totals.setdefault(step["step"], {"in": 0, "out": 0, "drops": Counter()})
+                total["in"] += step["rows_in"]
+                total["out"] += step["rows_out"]
+                total["drops"].update(step["drops"])
+    return totals
+
+
+def test_all_stages_are_finished(undisturbed):
+    assert names(undisturbed.stages("undisturbed")) == sorted(ALL)
+
+
+def test_the_funnel_holds_what_was_planted(undisturbed, crawl, recipe):
+    funnel = steps(undisturbed, "undisturbed")
+    order = [step["step"] for step in recipe["steps"]]
+    for before, after in zip(order, order[1:], strict=False):
+        assert funnel[before]["out"] == funnel[after]["in"]
+    planted = crawl.planted
+    assert funnel["extract"]["in"] == sum(planted.values()) + 40
+    assert funnel["extract"]["drops"] == {
+        "http_status": planted["gone"],
+        "content_type": planted["image"],
+        "empty_text": planted["empty"],
+    }
+    assert funnel["minhash"]["drops"]["near_duplicate"] == planted["near"]
+    assert 0 < funnel["perplexity"]["drops"]["max_percentile"] <= 0.12 * funnel["perplexity"]["in"]
+
+
+def test_planted_pages_are_dropped_for_what_is_wrong_with_them(undisturbed, crawl):
+    made = undisturbed.stages("undisturbed")
+    urls: dict[str, str] = {}
+    reasons: dict[str, str] = {}
+    for name, folder in made.items():
+        if name.startswith("documents"):
+            tables = [shards.read_table(str(part), ["id", "url"]) for part in folder.glob("part-*.parquet")]
+            urls = {row["id"]: row["url"] for table in tables for row in table.to_pylist()}
+        for part in folder.glob("ledger/*.parquet"):
+            reasons |= {row["id"]: row["step"] for row in shards.read_table(str(part)).to_pylist()}
+    by_kind: dict[str, Counter] = {}
+    for key, url in urls.items():
+        by_kind.setdefault(url.split("/")[2].split(".")[0], Counter())[reasons.get(key, "kept")] += 1
+    assert by_kind["french"] == {"language": crawl.planted["french"]}
+    assert set(by_kind["short"]) <= {"language", "textbook"}
+    assert set(by_kind["symbols"]) <= {"language", "textbook"}
+    assert by_kind["near"]["minhash"] + by_kind["prose"]["minhash"] == crawl.planted["near"]
+    assert by_kind["good"] == {"kept": 40}
+    assert by_kind["prose"]["kept"] > 100
+
+
+def test_duplicates_name_the_document_that_stays(undisturbed):
+    [folder] = [f for name, f in undisturbed.stages("undisturbed").items() if name.startswith("near_duplicates")]
+    parts = range(len(list(folder.glob("part-*.parquet"))))
+    kept = {i for part in parts for i in shards.read_table(stages.part(str(folder), part))["id"].to_pylist()}
+    drops = [r for part in parts for r in shards.read_table(stages.ledger_part(str(folder), part)).to_pylist()]
+    assert drops
+    for drop in drops:
+        assert drop["representative"] in kept
+        assert drop["value"] >= drop["threshold"] == 0.8
+
+
+def test_again_everything_is_reused_and_a_threshold_costs_what_lies_behind_it(undisturbed, recipe):
+    before = set(undisturbed.stages("undisturbed"))
+    assert undisturbed.run("undisturbed", "pipeline", recipe) == 0
+    assert set(undisturbed.stages("undisturbed")) == before
+
+    changed = copy.deepcopy(recipe)
+    changed["steps"][5]["threshold"] = 0.95
+    assert undisturbed.run("undisturbed", "corpus", changed) == 0
+    new = set(undisturbed.stages("undisturbed")) - before
+    assert names(new) == sorted(["near_duplicates", *SCORED])
+
+
+def test_prefect_has_every_run_and_its_logs(undisturbed):
+    database = sqlite3.connect(undisturbed.home("undisturbed") / "prefect" / "prefect.db")
+    [run] = database.execute("select id from flow_run where name = 'pipeline-small' order by created").fetchone()
+    flows = database.execute(
+        "select f.id, f.name, f.state_type from flow_run f join task_run t on f.parent_task_run_id = t.id "
+        "where t.flow_run_id = ?",
+        (run,),
+    ).fetchall()
+    assert sorted(name for _, name, _ in flows) == ["corpus-small", "pretrain-small", "tokens-small"]
+    recorded = [
+        row
+        for flow, _, _ in flows
+        for row in database.execute("select name, state_type from task_run where flow_run_id = ?", (flow,))
+    ]
+    assert names(name for name, _ in recorded) == sorted(ALL)
+    assert {state for _, state in recorded} == {"COMPLETED"}
+    artifacts = {key for (key,) in database.execute("select key from artifact")}
+    assert {f"yield-{name.replace('_', '-')}" for name in ALL} | {"funnel", "progress-documents"} <= artifacts
+    logged = [message for (message,) in database.execute("select message from log")]
+    assert any("tasks.extract: web-00000.warc.gz" in message for message in logged)
+    assert any(message.startswith("step 12/12") for message in logged)
+
+
+def test_mlflow_knows_the_run_its_params_and_its_data(undisturbed, recipe):
+    home = undisturbed.home("undisturbed")
+    client = mlflow.MlflowClient(f"sqlite:///{home}/mlflow.db")
+    experiment = client.get_experiment_by_name("small")
+    [run] = client.search_runs([experiment.experiment_id])
+    keys = {name.rsplit("-", 1)[0]: name.rsplit("-", 1)[1] for name in undisturbed.stages("undisturbed")}
+    assert run.info.status == "FINISHED"
+    assert run.data.tags[KEY_TAG] == keys["model"]
+    assert run.data.params["steps.gopher_quality.min_words"] == str(load(recipe).steps[4].min_words)
+    digests = {d.dataset.name: d.dataset.digest for d in run.inputs.dataset_inputs}
+    for name in ("documents", "tokens", "mixture"):
+        assert f"{name}-{digests[name]}" in undisturbed.stages("undisturbed")
+    [folder] = [f for name, f in undisturbed.stages("undisturbed").items() if name.startswith("model-")]
+    result = files.read_json(str(folder / "result.json"))
+    assert run.data.metrics["heldout/loss"] == pytest.approx(result["heldout/loss"])
+    assert len(client.get_metric_history(run.info.run_id, "train/loss")) == 12
+    survivors = undisturbed.stages("undisturbed")[f"near_duplicates-{digests['near_duplicates']}"]
+    assert run.data.metrics["documents/minhash"] == sum(shards.rows(str(p)) for p in survivors.glob("part-*.parquet"))
+
+
+def test_a_ledger_row_that_is_gone_fails_the_run(undisturbed, runs, recipe):
+    """The rules' ledger loses a row; the next run finds the stage finished, and does not believe it."""
+    assert runs.run("tampered", "corpus", recipe, executor="serial") == 0
+    [folder] = [f for name, f in runs.stages("tampered").items() if name.startswith("rules")]
+    path = next(p for p in sorted(folder.glob("ledger/*.parquet")) if shards.rows(str(p)))
+    table = shards.read_table(str(path))
+    shards.write_table(str(path), table.slice(1))
+    assert runs.run("tampered", "corpus", recipe, executor="serial") != 0
+    assert "LedgerError" in runs.log("tampered")
+    assert "rows in the ledger" in runs.log("tampered")
+
+
+def test_status_and_show_tell_what_is_there(undisturbed):
+    home = str(undisturbed.home("undisturbed"))
+    told = {row[0].rsplit("-", 1)[0]: row for row in status(home)}
+    assert told["documents"][1] == "finished"
+    assert "text:" not in "".join(show(home, "rules", 2, ""))
+    documents = list(show(home, "documents", 3, ""))
+    assert len(documents) == 4 and "https://" in documents[1]
+    dropped = list(show(home, "rules", 2, "textbook.characters"))
+    assert len(dropped) == 3 and "rule: characters" in dropped[1]
+    with pytest.raises(FileNotFoundError, match="no stage nothing"):
+        list(show(home, "nothing", 1, ""))

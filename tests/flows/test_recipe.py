@@ -1,0 +1,48 @@
+"""The recipe: one model, no unknown words, errors that say what to do."""
+
+import copy
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from flows.recipe import RECIPES, Recipe, dump, load
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.yaml")), ids=lambda p: p.stem)
+def test_shipped_recipes_load_by_name_and_survive_yaml(path):
+    recipe = load(path.stem)
+    assert recipe == load(path) == load(path.name)
+    assert Recipe.model_validate(yaml.safe_load(dump(recipe))) == recipe
+
+
+def test_a_recipe_that_is_not_there_is_told_which_are():
+    with pytest.raises(FileNotFoundError, match="demo"):
+        load("nowhere")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda r: r.update(step=[]), "Extra inputs are not permitted"),
+        (lambda r: r["steps"][4].update(min_wrods=3), "Extra inputs are not permitted"),
+        (lambda r: r["steps"].pop(0), "the first step must be `extract`"),
+        (lambda r: r["steps"].append({"step": "language"}), "named more than once: language"),
+        (lambda r: r["steps"][6].update(reference=["books"]), "no source is called books"),
+        (lambda r: r["mixture"].update(weights={"books": 1}), "no source is called books"),
+        (lambda r: r["mixture"].update(weights={"web": 0}), "weights must be positive"),
+        (lambda r: r["steps"][5].update(bands=17), "need 136 permutations"),
+        (lambda r: r["tokenizer"].update(vocab_size=70_000), "less than or equal to 65536"),
+        (lambda r: r["steps"].append({"step": "magic"}), "magic"),
+    ],
+)
+def test_mistakes_are_named(recipe, change, message):
+    wrong = copy.deepcopy(recipe)
+    change(wrong)
+    with pytest.raises(ValidationError, match=message):
+        load(wrong)
+
+
+def test_a_recipe_cannot_be_changed(recipe):
+    with pytest.raises(ValidationError, match="frozen"):
+        load(recipe).seed = 5
