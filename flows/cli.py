@@ -1,14 +1,16 @@
 """The command line: `gristmill demo | run | harvest | status | show`."""
 
-import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from flows import inspection, pipeline, recipe
+from flows.runner import progress
 from flows.settings import MachineSettings
 from tasks import harvest as harvesting
 
@@ -76,11 +78,17 @@ def show(
 
 
 def _harvest(out: Path) -> None:
-    with console.status(f"harvesting the installed documentation into {out}"):
-        report = harvesting.harvest(out)
+    with progress() as bar:
+        task = bar.add_task(f"harvesting the installed documentation into {out}", total=None)
+        report = harvesting.harvest(out, progress=lambda done, total: bar.update(task, completed=done, total=total))
     console.print(f"harvest: {report.pages:,} pages in {out}", highlight=False)
 
 
 def main() -> None:
-    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "INFO")
-    app()
+    """The entry point: what went wrong in one line, where the log above has the rest."""
+    try:
+        app()
+    except (OSError, ValueError, LookupError, RuntimeError) as error:
+        notes = "".join(f"\n  ({note})" for note in getattr(error, "__notes__", ()))
+        Console(stderr=True).print(f"[bold red]gristmill:[/] {escape(f'{error}{notes}')}", highlight=False, soft_wrap=True)
+        sys.exit(1)

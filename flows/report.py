@@ -40,17 +40,14 @@ class Report:
         rows = [
             (
                 step["step"],
-                f"{step['rows_in']:,}",
-                f"{step['rows_out']:,}",
+                f"{step['rows_in']:,} → {step['rows_out']:,}",
                 f"{step['rows_out'] / step['rows_in']:.1%}" if step["rows_in"] else "-",
-                "-" if step["characters_in"] is None else f"~{step['characters_in'] / per_token:,.0f}",
-                f"~{step['characters_out'] / per_token:,.0f}",
+                f"{_about(step['characters_in'], per_token)} → {_about(step['characters_out'], per_token)}",
                 top_reasons(step["drops"]),
             )
             for step in steps
         ]
-        documents = f"{steps[-1]['rows_out']:,}"
-        return [*rows, ("tokens", documents, documents, "100.0%", f"{tokens:,}", f"{tokens:,}", "")]
+        return [*rows, ("tokens", f"{steps[-1]['rows_out']:,}", "100.0%", f"{tokens:,}", "")]
 
     def markdown(self) -> str:
         rows = ["| " + " | ".join(_COLUMNS) + " |", "|" + " --- |" * len(_COLUMNS)]
@@ -75,8 +72,8 @@ class Report:
 
     def print(self, console: Console) -> None:
         table = Table(*_COLUMNS, title=f"Funnel of {self.recipe.name}", title_justify="left")
-        for column in table.columns[1:6]:
-            column.justify = "right"
+        for column in table.columns[1:4]:
+            column.justify, column.no_wrap = "right", True
         for row in self.funnel():
             table.add_row(*row)
         console.print(table)
@@ -87,3 +84,7 @@ class Report:
         console.print("\n".join(self.stage_lines()), markup=False, highlight=False, soft_wrap=True)
         console.print("\n[bold]Look at it[/bold]")
         console.print("\n".join(commands(self.settings)), markup=False, highlight=False, soft_wrap=True)
+
+
+def _about(characters: int | None, per_token: float) -> str:
+    return "-" if characters is None else f"~{characters / per_token / 1e3:,.0f}k"

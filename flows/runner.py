@@ -163,6 +163,12 @@ def top_reasons(drops: dict[str, int], most: int = 3) -> str:
     return ", ".join(f"{rule} {count:,}" for rule, count in ranked[:most])
 
 
+def progress() -> Progress:
+    """A progress bar on the error stream of a terminal; nothing where there is none."""
+    columns = (TextColumn("  {task.description:32}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty())
+
+
 class Telling:
     """Progress of a stage on the terminal and as a Prefect artifact, and its workers' lines in the run's log."""
 
@@ -174,15 +180,7 @@ class Telling:
         self._told = 0.0
         self._task = None
         self._total = self._done = 0
-        self._bar = Progress(
-            TextColumn("  {task.description:32}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=Console(file=sys.stderr),
-            transient=True,
-            disable=not sys.stderr.isatty(),
-        )
+        self._bar = progress()
 
     def __enter__(self) -> "Telling":
         self._bar.start()

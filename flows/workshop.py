@@ -6,6 +6,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from flows.orphans import watched_children
 from flows.settings import MachineSettings
 from tasks.executor import Executor, executor
 
@@ -28,7 +29,7 @@ def workshop() -> Iterator[Workshop]:
         yield open_one
         return
     settings = MachineSettings()
-    with executor(settings.executor, settings.workers, settings.dask_address) as workers:
+    with watched_children(), executor(settings.executor, settings.workers, settings.dask_address) as workers:
         token = _current.set(Workshop(settings, workers))
         try:
             yield _current.get()

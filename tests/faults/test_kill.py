@@ -4,6 +4,8 @@ import os
 import signal
 import time
 
+import psutil
+
 from storage import files
 
 
@@ -27,8 +29,12 @@ def test_kill_9_in_the_dedup_stage_and_again(undisturbed, runs, recipe):
     home = runs.home("killed")
     process = runs.start("killed", "tokens", recipe)
     wait_for(process, home, "stages/near_duplicates-*/done/band-*.json")
+    children = psutil.Process(process.pid).children(recursive=True)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
+    assert children, "a flow has a Prefect server and Dask workers"
+    _, alive = psutil.wait_procs(children, timeout=60)
+    assert not alive, "a kill -9 of the flow must leave no process behind"
     finished = [name.rsplit("-", 1)[0] for name in runs.stages("killed")]
     assert "signatures" in finished and "near_duplicates" not in finished, "it was not killed in the dedup stage"
     assert runs.run("killed", "tokens", recipe) == 0, runs.log("killed")

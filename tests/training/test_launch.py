@@ -1,0 +1,129 @@
+"""Several processes: the same training as one, and nothing left behind when any of them is killed."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from training import checkpoint
+from training.launch import STOPPED, launch
+from training.loop import train
+from training.tracking import METRICS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def started(run, processes: int, on_line=lambda line: None) -> int:
+    run.out.mkdir(parents=True, exist_ok=True)
+    (run.out / "run.json").write_text(run.model_dump_json())
+    return launch(run.out / "run.json", processes, run.out / "log.txt", on_line=on_line)
+
+
+def metrics(out: Path) -> list[dict]:
+    return [json.loads(line) for line in (out / METRICS).read_text().splitlines()]
+
+
+def assert_close(ours: list[dict], expected: list[dict], tolerance: float) -> None:
+    assert [line.keys() for line in ours] == [line.keys() for line in expected]
+    for line, truth in zip(ours, expected, strict=True):
+        assert line == pytest.approx(truth, rel=tolerance, abs=tolerance)
+
+
+@pytest.fixture(scope="module")
+def two(make_run, tmp_path_factory):
+    """The undisturbed run of two processes."""
+    run = make_run(tmp_path_factory.mktemp("two"))
+    lines = []
+    assert started(run, 2, lines.append) == 0
+    assert any(line.startswith("step 40/40") for line in lines)
+    assert (run.out / "log.txt").read_text().splitlines() == lines
+    return run
+
+
+def test_two_processes_train_like_one(two, run_small):
+    ours, alone = metrics(two.out), metrics(run_small.out)
+    # Rounding grows from step to step: the first ones show that nothing else differs.
+    assert_close(ours[:10], alone[:10], 1e-6)
+    assert_close(ours, alone, 1e-4)
+
+
+def test_three_processes_train_like_one(make_run, run_small, tmp_path):
+    """7 rows for 3 ranks and micro-batches of 2: rows of padding on two of them."""
+    run = make_run(tmp_path, training={"steps": 40})
+    assert started(run, 3) == 0
+    assert_close(metrics(tmp_path)[:10], metrics(run_small.out)[:10], 1e-6)
+    assert_close(metrics(tmp_path), metrics(run_small.out), 1e-4)
+
+
+def test_a_checkpoint_moves_from_two_processes_to_one(two, make_run, tmp_path):
+    name = "step-00000020"
+    shutil.copytree(two.out / "checkpoints" / name, tmp_path / "checkpoints" / name)
+    train(make_run(tmp_path))
+    ours, expected = metrics(tmp_path), metrics(two.out)[20:]
+    assert_close(ours[:10], expected[:10], 1e-6)
+    assert_close(ours, expected, 1e-4)
+
+
+def processes_of(run_json: Path) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if os.fsencode(run_json) in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:  # it ended while we looked
+            continue
+    return found
+
+
+KILLED = """
+import os, signal, sys
+from training.launch import launch
+def on_line(line):
+    if line.startswith(("step", "resuming")):
+        os.kill(os.getpid(), signal.SIGKILL)
+launch(sys.argv[1], 2, sys.argv[2], on_line=on_line)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="parent-death signals are Linux's")
+def test_stopped_then_killed_then_finished(two, make_run, tmp_path):
+    """SIGTERM saves a checkpoint; kill -9 of the launcher leaves no rank; the end is as if neither had been."""
+    run = make_run(tmp_path)
+    code = started(run, 2, lambda line: line.startswith("step") and os.kill(os.getpid(), signal.SIGTERM))
+    assert code == STOPPED
+    saved = checkpoint.latest(tmp_path / "checkpoints")
+    steps = int(saved.name.removeprefix("step-"))
+    assert 0 < steps < 40 and not (tmp_path / "result.json").exists()
+
+    run_json = (tmp_path / "run.json").resolve()
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, run_json, tmp_path / "log.txt"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=120,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    patience = time.monotonic() + 30
+    while processes_of(run_json) and time.monotonic() < patience:
+        time.sleep(0.05)
+    assert processes_of(run_json) == []
+    assert not (tmp_path / "result.json").exists()
+    assert steps <= len(metrics(tmp_path)) < 40
+
+    assert started(run, 2) == 0
+    assert (tmp_path / METRICS).read_bytes() == (two.out / METRICS).read_bytes()
+    ours, expected = (load_file(out / "model.safetensors") for out in (tmp_path, two.out))
+    assert all(torch.equal(ours[name], expected[name]) for name in expected)
+
+
+def test_a_failing_rank_is_a_failing_launch(make_run, tmp_path):
+    run = make_run(tmp_path, data=tmp_path / "missing.json")
+    assert started(run, 2) not in (0, STOPPED)
+    assert "missing.json" in (tmp_path / "log.txt").read_text()

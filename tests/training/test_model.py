@@ -1,0 +1,224 @@
+"""The decoder, its schedule and its optimizer against formulas written out by hand."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from training import export
+from training.config import ModelConfig, TrainingConfig
+from training.model import Decoder, flops_per_token, initial, parameter_count, rotary, rotate
+from training.optim import adamw, decays
+from training.sample import generate
+from training.schedule import learning_rate
+
+VOCABULARY = 50
+SHAPES = {
+    "tied": ModelConfig(dim=32, layers=2, heads=4, seq_len=16),
+    "untied, grouped": ModelConfig(dim=32, layers=2, heads=4, kv_heads=2, seq_len=16, tie_embeddings=False),
+}
+
+
+def decoder(config: ModelConfig, seed: int = 1) -> Decoder:
+    model = Decoder(config, VOCABULARY)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            # Ten times the usual spread, and norms that are not 1, so that every part of the model shows.
+            noise = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(seed))
+            parameter.copy_(initial(name, parameter.shape, config, seed) * 10 + 0.1 * noise)
+    return model.eval()
+
+
+def naive(weights: dict[str, torch.Tensor], config: ModelConfig, tokens: list[int]) -> torch.Tensor:
+    """Llama for one sequence: a token, a head and a position at a time, in float64, rotations as complex numbers."""
+    w = {name: tensor.double() for name, tensor in weights.items()}
+    d = config.head_dim
+
+    def norm(x, weight):
+        return x / torch.sqrt((x * x).mean() + config.norm_eps) * weight
+
+    def turned(x, position):
+        pairs = torch.complex(x[: d // 2], x[d // 2 :])
+        angles = torch.tensor([position / config.rope_theta ** (2 * j / d) for j in range(d // 2)]).double()
+        pairs = pairs * torch.exp(1j * angles)
+        return torch.cat([pairs.real, pairs.imag])
+
+    xs = [w["embed_tokens.weight"][token] for token in tokens]
+    for layer in range(config.layers):
+        p = {n.removeprefix(f"layers.{layer}."): t for n, t in w.items() if n.startswith(f"layers.{layer}.")}
+        normed = [norm(x, p["input_layernorm.weight"]) for x in xs]
+        heads = {kind: [(p[f"self_attn.{kind}_proj.weight"] @ x).split(d) for x in normed] for kind in ("q", "k", "v")}
+        for here in range(len(xs)):
+            out = []
+            for head in range(config.heads):
+                shared = head // (config.heads // config.kv_head_count)
+                q = turned(heads["q"][here][head], here)
+                scores = [q @ turned(heads["k"][i][shared], i) / math.sqrt(d) for i in range(here + 1)]
+                parts = torch.softmax(torch.stack(scores), 0)
+                out.append(sum(part * heads["v"][i][shared] for i, part in enumerate(parts)))
+            x = xs[here] + p["self_attn.o_proj.weight"] @ torch.cat(out)
+            y = norm(x, p["post_attention_layernorm.weight"])
+            gate = p["mlp.gate_proj.weight"] @ y
+            xs[here] = x + p["mlp.down_proj.weight"] @ (gate * torch.sigmoid(gate) * (p["mlp.up_proj.weight"] @ y))
+    output = w.get("lm_head.weight", w["embed_tokens.weight"])
+    return torch.stack([output @ norm(x, w["norm.weight"]) for x in xs])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_decoder_is_llama(shape):
+    config, model = SHAPES[shape], decoder(SHAPES[shape])
+    tokens = torch.randint(0, VOCABULARY, (2, 9), generator=torch.Generator().manual_seed(2))
+    with torch.no_grad():
+        logits = model(tokens)
+    for row, ids in zip(logits, tokens.tolist(), strict=True):
+        expected = naive(dict(model.named_parameters()), config, ids).detach()
+        assert expected.abs().max() > 1
+        torch.testing.assert_close(row.double(), expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_token_sees_the_future(shape):
+    model = decoder(SHAPES[shape])
+    tokens = torch.randint(0, VOCABULARY, (1, 16), generator=torch.Generator().manual_seed(3))
+    changed = tokens.clone()
+    changed[0, 10:] = (changed[0, 10:] + 1) % VOCABULARY
+    with torch.no_grad():
+        before, after = model(tokens), model(changed)
+    torch.testing.assert_close(before[0, :10], after[0, :10])
+    assert not torch.allclose(before[0, 10:], after[0, 10:])
+
+
+def test_rotary_scores_depend_on_the_distance_only():
+    q, k = torch.randn(2, 8, generator=torch.Generator().manual_seed(4))
+    cos, sin = rotary(40, 8, 10_000.0, torch.device("cpu"))
+    turned = [rotate(x.expand(1, 1, 40, 8), cos, sin)[0, 0] for x in (q, k)]
+    scores = turned[0] @ turned[1].T
+    for distance in (0, 3, 17):
+        along = torch.diagonal(scores, -distance)
+        torch.testing.assert_close(along, along[:1].expand_as(along), rtol=1e-4, atol=1e-5)
+
+
+def test_first_weights_follow_the_rule():
+    config = ModelConfig(dim=256, layers=8, heads=4)
+    with torch.device("meta"):
+        shapes = {name: p.shape for name, p in Decoder(config, 512).named_parameters()}
+    for name, shape in shapes.items():
+        value = initial(name, shape, config, 0)
+        if "norm" in name:
+            assert (value == 1).all()
+            continue
+        std = 0.02 / 4 if name.endswith(("o_proj.weight", "down_proj.weight")) else 0.02
+        assert abs(value.std() / std - 1) < 0.02 and abs(value.mean()) < std / 20
+        assert (value == initial(name, shape, config, 0)).all()
+        assert (value != initial(name, shape, config, 1)).all()
+    pair = [initial(f"layers.{i}.mlp.up_proj.weight", (9, 9), config, 0) for i in range(2)]
+    assert (pair[0] != pair[1]).all()
+
+
+def test_counts_against_the_model_itself():
+    for config in SHAPES.values():
+        model = Decoder(config, VOCABULARY)
+        assert parameter_count(config, VOCABULARY) == sum(p.numel() for p in model.parameters())
+        # Matrix products of one sequence, counted by running it: 2 a multiply-add, thrice with the backward.
+        counted = 0
+
+        def count(module, inputs, output):
+            nonlocal counted
+            counted += 2 * inputs[0].shape[1] * module.weight.numel()
+
+        for module in model.modules():
+            if isinstance(module, torch.nn.Linear):
+                module.register_forward_hook(count)
+        model(torch.zeros(1, config.seq_len, dtype=torch.long))
+        if config.tie_embeddings:
+            counted += 2 * config.seq_len * model.embed_tokens.weight.numel()
+        scores_and_values = config.layers * config.heads * 2 * 2 * config.seq_len**2 * config.head_dim
+        expected = 3 * (counted + scores_and_values) / config.seq_len
+        assert flops_per_token(config, VOCABULARY) == expected
+
+
+@pytest.mark.parametrize("steps, warmup", [(100, 10), (50, 0), (3, 2), (1, 0)])
+def test_schedule(steps, warmup):
+    training = TrainingConfig(steps=steps, warmup_steps=warmup, learning_rate=0.5, final_ratio=0.1)
+    rates = [learning_rate(step, training) for step in range(steps)]
+    np.testing.assert_allclose(rates[:warmup], [0.5 * (i + 1) / warmup for i in range(warmup)])
+    assert rates[warmup] == 0.5
+    tail = np.linspace(0, np.pi, steps - warmup) if steps - warmup > 1 else np.zeros(1)
+    np.testing.assert_allclose(rates[warmup:], 0.05 + 0.45 * (1 + np.cos(tail)) / 2, rtol=1e-12)
+    if steps - warmup > 1:
+        assert rates[-1] == pytest.approx(0.05)
+
+
+def test_only_matrices_of_linear_layers_decay():
+    model = Decoder(SHAPES["untied, grouped"], VOCABULARY)
+    owners = {f"{name}.weight": module for name, module in model.named_modules()}
+    for name, parameter in model.named_parameters():
+        assert decays(name, parameter) == isinstance(owners[name], torch.nn.Linear)
+
+
+def test_adamw_moves_as_its_formula_says():
+    training = TrainingConfig(learning_rate=0.01)
+    model = Decoder(SHAPES["tied"], VOCABULARY)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_()
+    optimizer = adamw(model, training)
+    w = model.layers[0].mlp.up_proj.weight
+    expected, m, v = w.detach().double().clone(), 0.0, 0.0
+    for t in range(1, 4):
+        for parameter in model.parameters():
+            parameter.grad = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(t))
+        g = w.grad.double()
+        m, v = 0.9 * m + 0.1 * g, 0.95 * v + 0.05 * g**2
+        update = (m / (1 - 0.9**t)) / ((v / (1 - 0.95**t)).sqrt() + 1e-8)
+        expected = expected * (1 - 0.01 * 0.1) - 0.01 * update
+        optimizer.step()
+    torch.testing.assert_close(w.detach().double(), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_export_and_back(shape, tmp_path):
+    config, model = SHAPES[shape], decoder(SHAPES[shape])
+    export.export({n: p.detach() for n, p in model.named_parameters()}, config, VOCABULARY, tmp_path)
+    again = export.load(tmp_path)
+    tokens = torch.arange(12)[None]
+    with torch.no_grad():
+        assert torch.equal(again(tokens), model(tokens))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_transformers_reads_the_export(shape, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    config, model = SHAPES[shape], decoder(SHAPES[shape])
+    export.export({n: p.detach() for n, p in model.named_parameters()}, config, VOCABULARY, tmp_path)
+    peer = transformers.LlamaForCausalLM.from_pretrained(tmp_path).eval()
+    tokens = torch.randint(0, VOCABULARY, (2, 16), generator=torch.Generator().manual_seed(5))
+    with torch.no_grad():
+        torch.testing.assert_close(model(tokens), peer(tokens).logits, rtol=1e-4, atol=1e-4)
+
+
+def test_sampling_follows_the_model():
+    model = decoder(SHAPES["tied"])
+    draw = {"temperature": 1.0, "top_k": 0, "seed": 0}
+    assert generate(model, [1], 8, **draw) == generate(model, [1], 8, **draw)
+    assert generate(model, [1], 8, **draw) != generate(model, [1], 8, **(draw | {"seed": 1}))
+    greedy = generate(model, [1, 2], 20, temperature=0, top_k=0, seed=0)
+    context = [1, 2]
+    for token in greedy:  # past the end of the context too
+        with torch.no_grad():
+            assert token == int(model(torch.tensor([context[-16:]]))[0, -1].argmax())
+        context.append(token)
+    assert generate(model, [1, 2], 20, temperature=1.0, top_k=1, seed=5) == greedy
+    assert (
+        generate(model, [1, 2], 20, temperature=0, top_k=0, seed=0, end=greedy[3]) == greedy[: greedy.index(greedy[3])]
+    )
+    with torch.no_grad():
+        chances = F.softmax(model(torch.tensor([[7]]))[0, -1] / 0.7, -1)
+    likely = set(chances.topk(3).indices.tolist())
+    drawn = [generate(model, [7], 1, temperature=0.7, top_k=3, seed=s)[0] for s in range(200)]
+    assert set(drawn) <= likely
+    best = int(chances.argmax())
+    share = float(chances.max() / chances.topk(3).values.sum())
+    assert abs(drawn.count(best) / 200 - share) < 0.15

@@ -1,0 +1,176 @@
+"""Checkpoints that exist completely or not at all, and that any number of ranks can load.
+
+    step-00000100.tmp/   written by all ranks (torch.distributed.checkpoint), every file synced
+    step-00000100/       renamed when all ranks are done
+    step-00000100/COMMIT written last: progress, fingerprint, sizes of the files, hash of .metadata
+
+Only a directory with a COMMIT is a checkpoint. What is saved are tensors under global names, cut along
+their shards, so 2 ranks' checkpoint loads into 1 or 4. There is no random state: no layer drops out, and
+data order, first weights and sample are keyed by the seed.
+
+Safety: torch keeps the layout in `.metadata`, which it reads with pickle. Its SHA-256 stands in COMMIT and
+is compared before anything is loaded, so a damaged or exchanged file is refused; but whoever can rewrite
+both files can run code in the process that resumes. Load only checkpoints whose directory you trust. The
+tensors themselves are read with weights_only=True, and nothing else is saved that would need more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from pydantic import BaseModel
+from torch import nn
+
+from training.config import NEUTRAL, RunConfig
+from training.data import Mixture, fingerprint
+from training.parallel import World
+
+COMMIT = "COMMIT"
+METADATA = ".metadata"
+
+
+class Progress(BaseModel):
+    """What a resumed run must know besides weights and optimizer."""
+
+    step: int = 0  # steps done
+    tokens: int = 0  # targets learned from
+    clipped: int = 0  # steps whose gradient was clipped
+    last: dict[str, float] = {}  # newest value of each metric
+
+
+class Commit(BaseModel):
+    fingerprint: dict[str, str]
+    progress: Progress
+    world: int
+    files: dict[str, int]
+    metadata_sha256: str
+
+
+def run_fingerprint(run: RunConfig, mixture: Mixture) -> dict[str, str]:
+    """What must be the same in a checkpoint and in the run that resumes it, setting by setting."""
+    settings = {f"model.{k}": v for k, v in run.model.model_dump(mode="json").items()}
+    settings |= {f"training.{k}": v for k, v in run.training.model_dump(mode="json", exclude=set(NEUTRAL)).items()}
+    return {name: json.dumps(value) for name, value in settings.items()} | {"data": fingerprint(mixture)}
+
+
+def tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    """The live tensors of a model and its AdamW under the names they have in a checkpoint."""
+    state = {}
+    for name, parameter in model.named_parameters():
+        state[f"model.{name}"] = parameter.detach()
+        for key, value in optimizer.state[parameter].items():
+            state[f"optimizer.{name}.{key}"] = value
+    return state
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a small file so that it holds either its old content or all of the new one, even after a crash."""
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    _sync(path.parent)
+
+
+def committed(root: Path) -> dict[int, Path]:
+    """Committed checkpoints below root by step, oldest first. Reads names only."""
+    found = [path.parent for path in Path(root).glob(f"step-*/{COMMIT}") if path.parent.suffix != ".tmp"]
+    return {int(path.name.removeprefix("step-")): path for path in sorted(found)}
+
+
+def latest(root: Path) -> Path | None:
+    """The committed checkpoint with the most steps, or None."""
+    return next(reversed(committed(root).values()), None)
+
+
+def save(root: Path, state: dict[str, torch.Tensor], progress: Progress, names: dict[str, str], world: World) -> Path:
+    """Write a checkpoint; a collective that returns when it is committed. An uncommitted one is replaced."""
+    final = Path(root) / f"step-{progress.step:08d}"
+    temporary = final.with_suffix(".tmp")
+    if world.leads:
+        for leftover in (temporary, final):
+            shutil.rmtree(leftover, ignore_errors=True)
+        temporary.mkdir(parents=True)
+    dist.barrier()
+    dcp.save(state, storage_writer=dcp.FileSystemWriter(temporary, sync_files=True))
+    if world.leads:
+        for path in temporary.iterdir():
+            _sync(path)
+        _sync(temporary)
+        temporary.rename(final)
+        _sync(final.parent)
+        commit = Commit(
+            fingerprint=names,
+            progress=progress,
+            world=world.size,
+            files={path.name: path.stat().st_size for path in sorted(final.iterdir())},
+            metadata_sha256=hashlib.sha256((final / METADATA).read_bytes()).hexdigest(),
+        )
+        write_atomically(final / COMMIT, commit.model_dump_json(indent=1))
+    dist.barrier()
+    return final
+
+
+def load(path: Path, state: dict[str, torch.Tensor], names: dict[str, str]) -> Progress:
+    """Load a committed checkpoint into live tensors, in place; a collective.
+
+    Raises ValueError when the checkpoint is not committed, was damaged, or belongs to other data or settings:
+    then the message has both values of each setting that differs.
+    """
+    path = Path(path)
+    if not (path / COMMIT).exists():
+        raise ValueError(f"{path}: no {COMMIT} file, so it was not finished; resume from another checkpoint")
+    commit = Commit.model_validate_json((path / COMMIT).read_bytes())
+    different = [
+        f"{name}: checkpoint {commit.fingerprint.get(name)}, this run {names.get(name)}"
+        for name in sorted(commit.fingerprint.keys() | names.keys())
+        if commit.fingerprint.get(name) != names.get(name)
+    ]
+    if different:
+        raise ValueError(
+            f"{path} is of another run: {'; '.join(different)}. Give this run an output directory of its "
+            "own, or its old settings and data"
+        )
+    for name, size in commit.files.items():
+        actual = (path / name).stat().st_size if (path / name).exists() else None
+        if actual != size:
+            raise ValueError(f"{path / name}: {actual} bytes, committed were {size}; remove this checkpoint")
+    digest = hashlib.sha256((path / METADATA).read_bytes()).hexdigest()
+    if digest != commit.metadata_sha256:
+        raise ValueError(
+            f"{path / METADATA}: SHA-256 {digest}, committed was {commit.metadata_sha256}; remove this checkpoint"
+        )
+    dcp.load(state, storage_reader=dcp.FileSystemReader(path))
+    return commit.progress
+
+
+def prune(root: Path, keep: int, steps: int) -> list[Path]:
+    """Remove all committed checkpoints but the newest `keep` and the middle one; returns what was removed.
+
+    The middle one is the newest at or before half of the run's steps: to go back to when the end went wrong,
+    and to test resuming with. COMMIT goes first, so a half-removed directory is no checkpoint.
+    """
+    checkpoints = committed(root)
+    kept = set(list(checkpoints)[-keep:]) | {max((s for s in checkpoints if s <= steps // 2), default=0)}
+    removed = [path for step, path in checkpoints.items() if step not in kept]
+    for path in removed:
+        (path / COMMIT).unlink()
+        shutil.rmtree(path)
+    return removed

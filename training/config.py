@@ -1,0 +1,113 @@
+"""Settings of the model, of training, and of one run. Imports neither torch nor numpy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ModelConfig(Settings):
+    """Shape of the Llama-like decoder. The vocabulary size comes from the data, not from here."""
+
+    dim: int = Field(default=128, gt=0, description="width of the residual stream")
+    layers: int = Field(default=4, gt=0)
+    heads: int = Field(default=4, gt=0)
+    kv_heads: int | None = Field(default=None, gt=0, description="grouped-query attention; None: one per head")
+    ffn: int | None = Field(default=None, gt=0, description="SwiGLU width; None: 8/3 dim, rounded up to 32s")
+    seq_len: int = Field(default=256, gt=0, description="tokens of context that training sees")
+    rope_theta: float = Field(default=10_000.0, gt=0)
+    norm_eps: float = Field(default=1e-5, gt=0)
+    tie_embeddings: bool = Field(default=True, description="one matrix for the input and the output")
+
+    @model_validator(mode="after")
+    def _divides(self) -> ModelConfig:
+        if self.dim % self.heads or (self.dim // self.heads) % 2:
+            raise ValueError(f"dim {self.dim} must be an even multiple of heads {self.heads} (rotary pairs)")
+        if self.heads % self.kv_head_count:
+            raise ValueError(f"heads {self.heads} must be a multiple of kv_heads {self.kv_heads}")
+        return self
+
+    @property
+    def head_dim(self) -> int:
+        return self.dim // self.heads
+
+    @property
+    def kv_head_count(self) -> int:
+        return self.kv_heads or self.heads
+
+    @property
+    def ffn_dim(self) -> int:
+        """8/3 dim keeps the parameter count of a 4x MLP with three matrices in place of two (Shazeer 2020)."""
+        return self.ffn or -(-8 * self.dim // (3 * 32)) * 32
+
+
+class TrainingConfig(Settings):
+    """How long, how fast and from which seed. Everything here but the fields in NEUTRAL decides the weights."""
+
+    seed: int = Field(default=0, ge=0, description="keys the initial weights, the data order and the sample")
+    steps: int = Field(default=240, gt=0)
+    batch: int = Field(default=8, gt=0, description="sequences in one step, over all processes")
+    micro_batch: int = Field(default=4, gt=0, description="sequences in one forward pass of one process")
+
+    learning_rate: float = Field(default=3e-3, gt=0, description="the peak, reached after the warm-up")
+    warmup_steps: int = Field(default=20, ge=0)
+    final_ratio: float = Field(default=0.1, ge=0, le=1, description="last learning rate over the peak")
+    betas: tuple[float, float] = (0.9, 0.95)
+    eps: float = Field(default=1e-8, gt=0)
+    weight_decay: float = Field(default=0.1, ge=0, description="on the matrices of linear layers only")
+    clip_norm: float = Field(default=1.0, gt=0, description="largest norm of the whole gradient")
+
+    eval_every: int = Field(default=60, gt=0, description="steps; the last step is always evaluated")
+    eval_tokens: int = Field(default=16_384, gt=0, description="held-out target tokens of each source, at most")
+    checkpoint_every: int = Field(default=60, gt=0, description="steps; the last step is always kept")
+    keep_checkpoints: int = Field(default=1, gt=0, description="newest ones kept, besides the middle one")
+
+    sample_tokens: int = Field(default=120, ge=0, description="length of the text sample at the end; 0: none")
+    sample_temperature: float = Field(default=0.8, ge=0)
+    sample_top_k: int = Field(default=50, ge=0, description="0: the whole vocabulary")
+
+    @model_validator(mode="after")
+    def _warmup_fits(self) -> TrainingConfig:
+        if self.warmup_steps >= self.steps:
+            raise ValueError(f"warmup_steps {self.warmup_steps} must be below steps {self.steps}")
+        return self
+
+    def token_budget(self, seq_len: int) -> int:
+        """Target tokens that a whole run learns from: the budget that a mixture is made for."""
+        return self.steps * self.batch * seq_len
+
+
+# May differ between a checkpoint and the run that resumes it: they change rounding at most, or only what is
+# kept and shown.
+NEUTRAL = frozenset(
+    {
+        "micro_batch", "eval_every", "eval_tokens", "checkpoint_every", "keep_checkpoints",
+        "sample_tokens", "sample_temperature", "sample_top_k",
+    }
+)  # fmt: skip
+
+
+class TrackingConfig(Settings):
+    """An MLflow run that exists already: the launcher made it, logs its params and sets its end status."""
+
+    uri: str
+    run_id: str
+
+
+class RunConfig(Settings):
+    """One run, as RUN.json holds it. Machine matters (paths, tracking, time limits) join the recipe's here."""
+
+    model: ModelConfig
+    training: TrainingConfig
+    data: Path = Field(description="the mixture's JSON file, see training.data")
+    out: Path = Field(description="directory of checkpoints, metrics, weights and result.json")
+    tracking: TrackingConfig | None = None
+    resume_from: Path | None = Field(
+        default=None, description="a committed checkpoint to start from when `out` has none of its own"
+    )
+    timeout_seconds: float = Field(default=600, gt=0, description="longest wait for another rank")

@@ -1,0 +1,122 @@
+"""Loss on held-out text, of the model and of a unigram model that knows only how frequent each token is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from training.data import Mixture, Tokens
+from training.loss import IGNORE, bits_per_byte, token_losses
+from training.model import Decoder
+from training.parallel import World
+
+CHUNK = 1 << 22  # tokens counted at once
+
+
+@dataclass(frozen=True)
+class HeldoutWindows:
+    """Fixed windows of held-out text: inputs and targets are int64 (windows, seq_len), targets padded with
+    IGNORE.
+
+    `source[i]` is the held-out source that window i came from. In memory: 16 bytes a token, eval_tokens of
+    each source at most.
+    """
+
+    names: tuple[str, ...]
+    source: np.ndarray
+    inputs: np.ndarray
+    targets: np.ndarray
+    token_bytes: np.ndarray
+
+    def sizes(self) -> np.ndarray:
+        """UTF-8 bytes that each window's targets stand for, int64 (windows,)."""
+        real = self.targets != IGNORE
+        return (self.token_bytes[np.where(real, self.targets, 0)] * real).sum(1)
+
+
+def heldout_windows(mixture: Mixture, seq_len: int, eval_tokens: int) -> HeldoutWindows:
+    """Cut each held-out source into windows whose targets do not overlap; the last one may be short.
+
+    A source with more than eval_tokens targets gives windows spread evenly over its length. Nothing depends
+    on a seed or on the world size: a held-out loss is comparable between all runs on the same mixture.
+    """
+    sources, inputs, targets = [], [], []
+    for index, heldout in enumerate(mixture.heldout):
+        tokens = Tokens(heldout.shards, mixture.vocab_size)
+        total = -(-(len(tokens) - 1) // seq_len)
+        if not total:
+            raise ValueError(
+                f"held-out source {heldout.name!r} has {len(tokens)} token, it needs two; hold out more of it"
+            )
+        chosen = min(total, max(1, eval_tokens // seq_len))
+        for turn in range(chosen):
+            start = turn * total // chosen * seq_len
+            ids = tokens.read(start, min(start + seq_len + 1, len(tokens)))
+            padding = (0, seq_len + 1 - len(ids))
+            inputs.append(np.pad(ids[:-1], padding))
+            targets.append(np.pad(ids[1:], padding, constant_values=IGNORE))
+            sources.append(index)
+    return HeldoutWindows(
+        names=tuple(heldout.name for heldout in mixture.heldout),
+        source=np.array(sources),
+        inputs=np.array(inputs),
+        targets=np.array(targets),
+        token_bytes=np.array(mixture.token_bytes, dtype=np.int64),
+    )
+
+
+@torch.no_grad()
+def heldout_loss(model: Decoder, windows: HeldoutWindows, micro_batch: int, world: World) -> dict[str, float]:
+    """Metrics of a model: loss in nats per target token, and bits per byte, overall and per source; a
+    collective.
+
+    Ranks take turns at micro-batches of windows, all with the same number of forward passes; sums are
+    float64.
+    """
+    model.eval()
+    sizes = windows.sizes()
+    sums = np.zeros((len(windows.names), 3))  # nats, tokens, bytes
+    passes = -(-len(windows.source) // (world.size * micro_batch))
+    for turn in range(passes):
+        first = (turn * world.size + world.rank) * micro_batch
+        mine = np.arange(first, first + micro_batch)
+        real = mine < len(windows.source)
+        rows = np.where(real, mine, 0)
+        targets = np.where(real[:, None], windows.targets[rows], IGNORE)
+        logits = model(torch.from_numpy(windows.inputs[rows]).to(world.device))
+        nats = token_losses(logits, torch.from_numpy(targets).to(world.device)).double().sum(1)
+        found = np.stack([nats.cpu().numpy(), (targets != IGNORE).sum(1), sizes[rows] * real], axis=1)
+        np.add.at(sums, windows.source[rows], found)
+    model.train()
+    total = world.sum(torch.from_numpy(sums).to(world.device)).cpu()
+    nats, tokens, size = total.sum(0).tolist()
+    metrics = {"heldout/loss": nats / tokens, "heldout/bits_per_byte": bits_per_byte(nats, size)}
+    for name, (nats, _, size) in zip(windows.names, total.tolist(), strict=True):
+        metrics[f"heldout/{name}/bits_per_byte"] = bits_per_byte(nats, size)
+    return metrics
+
+
+def unigram_loss(mixture: Mixture, windows: HeldoutWindows, world: World) -> dict[str, float]:
+    """The same two metrics for the add-one-smoothed unigram model of all training tokens; a collective.
+
+    A token with c occurrences among n has probability (c + 1) / (n + vocab_size). Reads the training shards
+    once, ranks sharing them.
+    """
+    counts = np.zeros(mixture.vocab_size, dtype=np.int64)
+    shards = [shard for source in mixture.sources if source.share for shard in source.shards]
+    for shard in shards[world.rank :: world.size]:
+        tokens = Tokens((shard,), mixture.vocab_size)
+        for start in range(0, len(tokens), CHUNK):
+            ids = tokens.read(start, min(start + CHUNK, len(tokens)))
+            counts += np.bincount(ids, minlength=mixture.vocab_size)
+    counts = world.sum(torch.from_numpy(counts).to(world.device)).cpu().numpy()
+    nats = math.log(counts.sum() + mixture.vocab_size) - np.log(counts + 1.0)
+    targets = windows.targets[windows.targets != IGNORE]
+    total = float(nats[targets].sum())
+    return {
+        "unigram/loss": total / len(targets),
+        "unigram/bits_per_byte": bits_per_byte(total, int(windows.sizes().sum())),
+    }

@@ -1,0 +1,180 @@
+"""A whole training run: resume, learn, evaluate, checkpoint, export, sample."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from training import checkpoint, export
+from training.config import RunConfig
+from training.data import load_mixture
+from training.evaluate import heldout_loss, heldout_windows, unigram_loss
+from training.model import flops_per_token, parameter_count
+from training.optim import adamw
+from training.order import Order
+from training.parallel import World, processes, sharded_model, whole_weights
+from training.sample import sample_text
+from training.schedule import learning_rate
+from training.step import train_step
+from training.tracking import Tracker
+
+log = logging.getLogger(__name__)
+
+CHECKPOINTS, RESULT = "checkpoints", "result.json"
+
+
+class Stopped(Exception):
+    """The run was asked to stop, and did after saving a checkpoint: run it again to go on."""
+
+
+@contextmanager
+def stop_requests() -> Iterator[threading.Event]:
+    """An event that SIGTERM sets. Outside of the main thread signals cannot be caught, and it stays unset."""
+    event = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield event
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: event.set())
+    try:
+        yield event
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def train(run: RunConfig) -> dict:
+    """Train as run says, from its newest checkpoint if it has one, and return what result.json holds.
+
+    Every rank calls it: under torchrun, or alone in plain Python. Files below run.out: checkpoints/,
+    metrics.jsonl, timing.jsonl, model.safetensors and config.json, and result.json last of all. Running a
+    finished run again trains nothing and writes the same result.
+
+    Raises Stopped after SIGTERM, when the step in progress and a checkpoint are done; ValueError when the
+    data is inconsistent or the checkpoint is of another run; FloatingPointError when training diverged.
+    """
+    (run.out / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+    with stop_requests() as stop, processes(run.timeout_seconds) as world:
+        if world.leads:
+            (run.out / RESULT).unlink(missing_ok=True)
+        return _train(run, world, stop)
+
+
+def _train(run: RunConfig, world: World, stop: threading.Event) -> dict:
+    training, root = run.training, run.out / CHECKPOINTS
+    mixture = load_mixture(run.data)
+    names = checkpoint.run_fingerprint(run, mixture)
+    order = Order(mixture, seq_len=run.model.seq_len, batch=training.batch, seed=training.seed)
+    order.check_epochs(training.steps)
+    windows = heldout_windows(mixture, run.model.seq_len, training.eval_tokens)
+
+    model = sharded_model(run.model, mixture.vocab_size, training.seed, world)
+    optimizer = adamw(model, training)
+    state = checkpoint.tensors(model, optimizer)
+    progress, saved = checkpoint.Progress(), checkpoint.latest(root) or run.resume_from
+    if saved:
+        progress = checkpoint.load(saved, state, names)
+        if world.leads:
+            log.info("resuming from %s", saved)
+
+    tracker = Tracker(run.out, progress.step if saved else -1, run.tracking) if world.leads else None
+    try:
+        while progress.step < training.steps:
+            started = time.perf_counter()
+            step = progress.step
+            rate = learning_rate(step, training)
+            rows = torch.from_numpy(order.batch(step, world.rank, world.size))
+            result = train_step(model, optimizer, rows, rate, training, world, stop.is_set())
+            seconds = time.perf_counter() - started
+
+            progress.step += 1
+            progress.tokens += result.tokens
+            progress.clipped += result.grad_norm > training.clip_norm
+            metrics = {
+                "train/loss": result.loss,
+                "train/grad_norm": result.grad_norm,
+                "train/learning_rate": rate,
+                "train/tokens": float(progress.tokens),
+                "train/clip_fraction": progress.clipped / progress.step,
+            }
+            finished = progress.step == training.steps
+            if finished or progress.step % training.eval_every == 0:
+                metrics |= heldout_loss(model, windows, training.micro_batch, world)
+            if finished:
+                metrics |= unigram_loss(mixture, windows, world)
+            progress.last |= metrics
+            if tracker:
+                tracker.log(progress.step, metrics, {"train/tokens_per_second": result.tokens / seconds})
+                _report(progress.step, training.steps, metrics, result.tokens / seconds)
+            if finished or result.stop or progress.step % training.checkpoint_every == 0:
+                if tracker:
+                    tracker.checkpoint()
+                saved = checkpoint.save(root, state, progress, names, world)
+                if world.leads:
+                    checkpoint.prune(root, training.keep_checkpoints, training.steps)
+            if result.stop and not finished:
+                raise Stopped(f"stopped after step {progress.step} of {training.steps}; saved in {saved}")
+    finally:
+        lost = tracker.close() if tracker else 0
+
+    weights = whole_weights(model)
+    result = {}
+    if world.leads:
+        result = _result(run, weights, progress, saved, lost)
+    return _from_leader(result)
+
+
+def _report(step: int, steps: int, metrics: dict[str, float], speed: float) -> None:
+    """A line for a person at the first step, every twentieth of the run, and each evaluation."""
+    if step > 1 and step % max(1, steps // 20) and "heldout/loss" not in metrics:
+        return
+    line = f"step {step:{len(str(steps))}}/{steps}  loss {metrics['train/loss']:.4f}"
+    line += f"  grad {metrics['train/grad_norm']:.3f}  lr {metrics['train/learning_rate']:.2e}"
+    line += f"  {speed:,.0f} tokens/s"
+    if "heldout/loss" in metrics:
+        line += f"  held-out {metrics['heldout/loss']:.4f}"
+    log.info(line)
+
+
+def _result(run: RunConfig, weights: dict, progress: checkpoint.Progress, saved: Path, lost: int) -> dict:
+    """Export, sample from what was exported, and write result.json."""
+    training, mixture = run.training, load_mixture(run.data)
+    path = export.export(weights, run.model, mixture.vocab_size, run.out)
+    text = None
+    if training.sample_tokens:
+        text = sample_text(
+            export.load(run.out),
+            mixture.tokenizer,
+            training.sample_tokens,
+            temperature=training.sample_temperature,
+            top_k=training.sample_top_k,
+            seed=training.seed,
+        )
+    result = {
+        "steps": progress.step,
+        "tokens": progress.tokens,
+        "parameters": parameter_count(run.model, mixture.vocab_size),
+        "flops": flops_per_token(run.model, mixture.vocab_size) * progress.tokens,
+        **progress.last,
+        "checkpoint": str(saved),
+        "weights": str(path),
+        "sample": text,
+        "lost_metric_points": lost,
+    }
+    checkpoint.write_atomically(run.out / RESULT, json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    return result
+
+
+def _from_leader(value: dict) -> dict:
+    """Rank 0's value on every rank. Returns when all have it, so that no rank leaves while another still reads."""
+    box = [value]
+    dist.broadcast_object_list(box, src=0)
+    dist.barrier()
+    return box[0]

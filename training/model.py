@@ -1,0 +1,140 @@
+"""A Llama-shaped decoder: RMSNorm before each half of a block, rotary positions, SwiGLU, no biases.
+
+Parameters carry the names of Hugging Face's LlamaForCausalLM, less its leading `model.`, and rotary pairs are
+laid out as there (first half with second half), so that an export only renames.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from training.config import ModelConfig
+
+INIT_STD = 0.02
+
+
+def rotary(length: int, head_dim: int, theta: float, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cosines and sines of position * theta^(-2j / head_dim) (Su 2021), float32 (length, head_dim / 2)."""
+    frequencies = theta ** (-torch.arange(0, head_dim, 2, device=device, dtype=torch.float32) / head_dim)
+    angles = torch.outer(torch.arange(length, device=device, dtype=torch.float32), frequencies)
+    return angles.cos(), angles.sin()
+
+
+def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Turn each pair (x[j], x[j + head_dim / 2]) by its angle. x is (batch, heads, length, head_dim)."""
+    a, b = x.float().chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1).type_as(x)
+
+
+class Attention(nn.Module):
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.grouped = config.kv_head_count != config.heads
+        self.q_proj = nn.Linear(config.dim, config.heads * config.head_dim, bias=False)
+        self.k_proj = nn.Linear(config.dim, config.kv_head_count * config.head_dim, bias=False)
+        self.v_proj = nn.Linear(config.dim, config.kv_head_count * config.head_dim, bias=False)
+        self.o_proj = nn.Linear(config.heads * config.head_dim, config.dim, bias=False)
+
+    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        q, k, v = (
+            projection(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+            for projection in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.grouped)
+        return self.o_proj(y.transpose(1, 2).flatten(2))
+
+
+class MLP(nn.Module):
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.gate_proj = nn.Linear(config.dim, config.ffn_dim, bias=False)
+        self.up_proj = nn.Linear(config.dim, config.ffn_dim, bias=False)
+        self.down_proj = nn.Linear(config.ffn_dim, config.dim, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Block(nn.Module):
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.input_layernorm = nn.RMSNorm(config.dim, eps=config.norm_eps)
+        self.self_attn = Attention(config)
+        self.post_attention_layernorm = nn.RMSNorm(config.dim, eps=config.norm_eps)
+        self.mlp = MLP(config)
+
+    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class Decoder(nn.Module):
+    """Token ids (batch, length) to logits (batch, length, vocab_size).
+
+    With tied embeddings there is no second module that owns the matrix: the output multiplies by
+    embed_tokens.weight itself. One owner means one FSDP group and one key in a checkpoint.
+    """
+
+    def __init__(self, config: ModelConfig, vocab_size: int):
+        super().__init__()
+        self.config = config
+        self.embed_tokens = nn.Embedding(vocab_size, config.dim)
+        self.layers = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.norm = nn.RMSNorm(config.dim, eps=config.norm_eps)
+        self.lm_head = None if config.tie_embeddings else nn.Linear(config.dim, vocab_size, bias=False)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        cos, sin = rotary(tokens.shape[1], self.config.head_dim, self.config.rope_theta, tokens.device)
+        x = self.embed_tokens(tokens)
+        for layer in self.layers:
+            x = layer(x, cos, sin)
+        x = self.norm(x)
+        return F.linear(x, self.embed_tokens.weight) if self.lm_head is None else self.lm_head(x)
+
+
+def initial(name: str, shape: torch.Size, config: ModelConfig, seed: int) -> torch.Tensor:
+    """The first value of the parameter `name`: float32 on the CPU, whatever device and world size train it.
+
+    Norms start at 1, matrices at normal(0, 0.02); the two projections that write into the residual stream are
+    scaled by 1 / sqrt(2 layers), so that its variance does not grow with depth (GPT-2, Radford et al. 2019,
+    section 2.3). Each parameter has its own generator, keyed by seed and name.
+    """
+    if len(shape) == 1:
+        return torch.ones(shape)
+    std = INIT_STD
+    if name.endswith(("o_proj.weight", "down_proj.weight")):
+        std /= math.sqrt(2 * config.layers)
+    key = hashlib.blake2b(f"{seed}\0{name}".encode(), digest_size=7).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(key, "little"))
+    return torch.empty(shape).normal_(0, std, generator=generator)
+
+
+def parameter_count(config: ModelConfig, vocab_size: int) -> int:
+    """Parameters of a Decoder; tied embeddings count once."""
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in Decoder(config, vocab_size).parameters())
+
+
+def flops_per_token(config: ModelConfig, vocab_size: int) -> int:
+    """Floating-point operations of training on one token, forward and backward, a multiply-add being two.
+
+    6 per parameter of a matrix product (2 forward, 4 backward), the output projection included, the embedding
+    lookup not; and 12 layers * heads * head_dim * seq_len for the attention scores and their use of
+    the values, counted in full although the causal mask halves them (PaLM, arXiv 2204.02311, appendix B).
+    Left out: norms, rotary, softmax, activations, the optimizer.
+    """
+    attention = config.heads * config.head_dim
+    per_layer = (
+        2 * config.dim * attention  # q_proj, o_proj
+        + 2 * config.dim * config.kv_head_count * config.head_dim
+        + 3 * config.dim * config.ffn_dim
+    )
+    matrices = config.layers * per_layer + vocab_size * config.dim
+    return 6 * matrices + 12 * config.layers * attention * config.seq_len

@@ -1,0 +1,107 @@
+"""Processes, device and sharding. The only file that knows how many processes there are and why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from training.config import ModelConfig
+from training.model import Decoder, initial
+
+
+@dataclass(frozen=True)
+class World:
+    rank: int
+    size: int
+    device: torch.device
+    mesh: DeviceMesh
+
+    @property
+    def leads(self) -> bool:
+        return self.rank == 0
+
+    def sum(self, values: torch.Tensor) -> torch.Tensor:
+        """Sum of a tensor over all ranks, in place."""
+        dist.all_reduce(values)
+        return values
+
+
+@contextmanager
+def processes(timeout_seconds: float) -> Iterator[World]:
+    """Join the processes that torchrun started or, without it, be the only one; leave them at the end.
+
+    A single process takes the same path through a group of one, with a store in its own memory. A rank that
+    hangs makes the others fail after timeout_seconds.
+    """
+    cuda = torch.cuda.is_available()
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if cuda else torch.device("cpu")
+    if cuda:
+        torch.cuda.set_device(device)
+    backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
+    timeout = timedelta(seconds=timeout_seconds)
+    if "RANK" in os.environ:
+        dist.init_process_group(backend, timeout=timeout)
+    else:
+        dist.init_process_group(backend, timeout=timeout, store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        size = dist.get_world_size()
+        mesh = init_device_mesh(device.type, (size,), mesh_dim_names=("shard",))
+        yield World(dist.get_rank(), size, device, mesh)
+    finally:
+        dist.destroy_process_group()
+
+
+def precision(device: torch.device) -> MixedPrecisionPolicy:
+    """bf16 compute with float32 master weights and gradient sums on GPUs that have it; float32 elsewhere.
+
+    (On CPUs bf16 is emulated: 3.4 times slower than float32 where it was tried.) Inputs are not cast, so the
+    rotary angles stay float32.
+    """
+    if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
+        return MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
+    return MixedPrecisionPolicy(cast_forward_inputs=False)
+
+
+def sharded_model(config: ModelConfig, vocab_size: int, seed: int, world: World) -> Decoder:
+    """A Decoder with FSDP2 applied and its first weights set, the same ones for every world size.
+
+    Each rank holds 1/world of the parameters and, while a block runs, that block's parameters whole; while
+    the weights are set, one whole parameter at a time in CPU memory.
+    """
+    with torch.device("meta"):
+        model = Decoder(config, vocab_size)
+    options = {"mesh": world.mesh, "mp_policy": precision(world.device)}
+    for layer in model.layers:
+        fully_shard(layer, **options)
+    # Embedding, last norm and output stay together in the root's group, which a tied matrix needs.
+    fully_shard(model, **options)
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            # The loss is divided by the global token count, so gradients add up and must not be averaged.
+            module.set_gradient_divide_factor(1.0)
+            module.set_force_sum_reduction_for_comms(True)  # gloo has no PREMUL_SUM
+    model.to_empty(device=world.device)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            whole = initial(name, parameter.shape, config, seed).to(world.device)
+            # src_data_rank=None: every rank has computed the same tensor, nothing needs to be sent.
+            parameter.copy_(distribute_tensor(whole, world.mesh, parameter.placements, src_data_rank=None))
+    return model
+
+
+def whole_weights(model: Decoder) -> dict[str, torch.Tensor]:
+    """All parameters by name, unsharded, on the CPU. A collective: every rank calls it and gets all of them."""
+    weights = {}
+    for name, parameter in model.named_parameters():
+        value = parameter.detach()
+        weights[name] = (value.full_tensor() if isinstance(value, DTensor) else value).cpu()
+    return weights

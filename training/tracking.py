@@ -1,0 +1,169 @@
+"""Metrics: always to files beside the run, and to MLflow when there is a run to log to. Rank 0 only.
+
+metrics.jsonl  {"step", metric: value, ...}, what the weights decide: the same bytes for the same run
+timing.jsonl   the same for what the machine decides: tokens a second
+
+The files are the truth and MLflow is their copy. A resume cuts the files back to its checkpoint, then
+offers all of their points to MLflow, which is asked for the newest step that it has of each metric: what it
+lacks is sent, what it has is not sent twice.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections import deque
+from pathlib import Path
+
+from training.config import TrackingConfig
+
+log = logging.getLogger(__name__)
+
+METRICS, TIMING = "metrics.jsonl", "timing.jsonl"
+BATCH = 1000  # the most metrics that MLflow's REST API takes in one log_batch
+
+
+class JsonLines:
+    """An append-only file of {"step": ..., ...} lines, cut back to `step` when it is opened."""
+
+    def __init__(self, path: Path, step: int):
+        kept = [line for line in path.read_text().splitlines(True) if _is_upto(line, step)] if path.exists() else []
+        temporary = path.with_name(path.name + ".tmp")
+        temporary.write_text("".join(kept))
+        temporary.replace(path)
+        self.history = [json.loads(line) for line in kept]
+        self.file = path.open("a")
+
+    def append(self, step: int, values: dict[str, float]) -> None:
+        self.file.write(json.dumps({"step": step, **values}) + "\n")
+        self.file.flush()
+
+    def sync(self) -> None:
+        os.fsync(self.file.fileno())
+
+
+def _is_upto(line: str, step: int) -> bool:
+    # A line without its newline was cut off by a crash: it is of a step that no checkpoint has.
+    return line.endswith("\n") and json.loads(line)["step"] <= step
+
+
+class MlflowSender:
+    """Sends points to an MLflow run from a thread of its own; nothing it meets reaches the training loop.
+
+    Points wait in memory (`limit` at most, the oldest are given up first) and go out every `period` seconds
+    in batches. After a failure the server is asked again what it has, since a request that failed here may
+    have succeeded there. `lost` counts the points that never arrived.
+    """
+
+    def __init__(self, tracking: TrackingConfig, period: float = 3.0, limit: int = 200_000):
+        self.tracking, self.period = tracking, period
+        self.waiting: deque[tuple[str, float, int, int]] = deque(maxlen=limit)
+        self.lost = 0
+        self.client = None
+        self.newest: dict[str, int] | None = None  # step by metric; None: the server must be asked
+        self.lock = threading.Lock()
+        self.wake = threading.Event()
+        self.closing = False
+        self.thread = threading.Thread(target=self._run, name="mlflow-sender", daemon=True)
+        self.thread.start()
+
+    def add(self, step: int, values: dict[str, float]) -> None:
+        now = time.time_ns() // 1_000_000
+        with self.lock:
+            for key, value in values.items():
+                self.lost += len(self.waiting) == self.waiting.maxlen
+                self.waiting.append((key, value, now, step))
+
+    def flush(self) -> None:
+        """Ask for the waiting points to be sent now; does not wait for it."""
+        self.wake.set()
+
+    def close(self, timeout: float = 60.0) -> int:
+        """Send what waits, within `timeout` seconds, and return how many points were lost."""
+        self.closing = True
+        self.wake.set()
+        self.thread.join(timeout)
+        with self.lock:
+            self.lost += len(self.waiting)
+            self.waiting.clear()
+        if self.lost:
+            log.warning("%d metric points did not reach MLflow; they are in %s and %s", self.lost, METRICS, TIMING)
+        return self.lost
+
+    def _run(self) -> None:
+        while True:
+            self.wake.wait(self.period)
+            self.wake.clear()
+            last = self.closing
+            for attempt in range(3 if last else 1):
+                try:
+                    self._send()
+                    break
+                except Exception as error:
+                    self.newest = None
+                    log.warning("MLflow at %s: %s: %s", self.tracking.uri.split("@")[-1], type(error).__name__, error)
+                    if last and attempt < 2:
+                        time.sleep(1)
+            if last:
+                return
+
+    def _send(self) -> None:
+        if self.client is None:
+            from mlflow.tracking import MlflowClient
+
+            self.client = MlflowClient(self.tracking.uri)
+        from mlflow.entities import Metric
+
+        run_id = self.tracking.run_id
+        if self.newest is None:
+            known = self.client.get_run(run_id).data.metrics
+            self.newest = {
+                key: max(point.step for point in self.client.get_metric_history(run_id, key)) for key in known
+            }
+        while True:
+            with self.lock:
+                batch = [self.waiting[i] for i in range(min(BATCH, len(self.waiting)))]
+            if not batch:
+                return
+            fresh = [point for point in batch if point[3] > self.newest.get(point[0], -1)]
+            if fresh:
+                self.client.log_batch(run_id, metrics=[Metric(*point) for point in fresh])
+            # Only now: a point leaves the queue when the server has it.
+            self.newest |= {key: step for key, _, _, step in fresh}
+            with self.lock:
+                for point in batch:
+                    if self.waiting and self.waiting[0] == point:
+                        self.waiting.popleft()
+
+
+class Tracker:
+    """Where the loop writes its metrics. `step` is the number of steps that the checkpoint resumed from had done."""
+
+    def __init__(self, out: Path, step: int, tracking: TrackingConfig | None):
+        self.metrics, self.timing = JsonLines(out / METRICS, step), JsonLines(out / TIMING, step)
+        self.sender = MlflowSender(tracking) if tracking else None
+        if self.sender:
+            for line in (*self.metrics.history, *self.timing.history):
+                self.sender.add(line["step"], {key: value for key, value in line.items() if key != "step"})
+
+    def log(self, step: int, metrics: dict[str, float], timing: dict[str, float]) -> None:
+        self.metrics.append(step, metrics)
+        self.timing.append(step, timing)
+        if self.sender:
+            self.sender.add(step, metrics | timing)
+
+    def checkpoint(self) -> None:
+        """Called before a checkpoint is committed: what the files say up to here must not be lost after it."""
+        self.metrics.sync()
+        self.timing.sync()
+        if self.sender:
+            self.sender.flush()
+
+    def close(self) -> int:
+        """Returns how many points MLflow did not get."""
+        self.metrics.file.close()
+        self.timing.file.close()
+        return self.sender.close() if self.sender else 0
