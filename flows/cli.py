@@ -22,7 +22,7 @@ app = typer.Typer(
     ".gristmill), GRISTMILL_EXECUTOR (serial, threads, local, dask), GRISTMILL_WORKERS, GRISTMILL_DASK_ADDRESS, "
     "GRISTMILL_MLFLOW_URI, GRISTMILL_TRAINING_PROCESSES; PREFECT_API_URL names a Prefect server.",
 )
-console = Console()
+console = Console(width=None if sys.stdout.isatty() else 120)
 
 
 @app.command()

@@ -72,8 +72,10 @@ class Report:
 
     def print(self, console: Console) -> None:
         table = Table(*_COLUMNS, title=f"Funnel of {self.recipe.name}", title_justify="left")
+        for column in table.columns[:4]:
+            column.no_wrap = True
         for column in table.columns[1:4]:
-            column.justify, column.no_wrap = "right", True
+            column.justify = "right"
         for row in self.funnel():
             table.add_row(*row)
         console.print(table)
