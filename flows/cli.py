@@ -35,9 +35,7 @@ def demo() -> None:
 
 @app.command()
 def run(
-    name: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")
-    ],
+    name: Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")],
 ) -> None:
     """Run a recipe from its WARC files to a trained model. What is finished already is reused.
 
@@ -66,9 +64,7 @@ def status() -> None:
 
 @app.command()
 def show(
-    stage: Annotated[
-        str, typer.Argument(help="a stage's name, or name-key as `status` prints it; or `ledger`")
-    ],
+    stage: Annotated[str, typer.Argument(help="a stage's name, or name-key as `status` prints it; or `ledger`")],
     n: Annotated[int, typer.Option("-n", min=1, help="how many")] = 5,
     rule: Annotated[str, typer.Option(help="of the ledger: only this rule, as `step.rule`")] = "",
 ) -> None:
@@ -90,5 +86,7 @@ def main() -> None:
         app()
     except (OSError, ValueError, LookupError, RuntimeError) as error:
         notes = "".join(f"\n  ({note})" for note in getattr(error, "__notes__", ()))
-        Console(stderr=True).print(f"[bold red]gristmill:[/] {escape(f'{error}{notes}')}", highlight=False, soft_wrap=True)
+        Console(stderr=True).print(
+            f"[bold red]gristmill:[/] {escape(f'{error}{notes}')}", highlight=False, soft_wrap=True
+        )
         sys.exit(1)

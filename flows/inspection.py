@@ -60,9 +60,7 @@ def _readable(row: dict) -> str:
     text = row.pop("text", None)
     lines = [f"{name}: {value}" for name, value in row.items() if value is not None]
     if text is not None:
-        lines.append(
-            text if len(text) <= _TEXT else f"{text[:_TEXT]} [... {len(text) - _TEXT:,} more characters]"
-        )
+        lines.append(text if len(text) <= _TEXT else f"{text[:_TEXT]} [... {len(text) - _TEXT:,} more characters]")
     return "\n".join(lines) + "\n"
 
 

@@ -65,9 +65,7 @@ def pipeline(recipe: RecipeLike) -> report.Report:
         data = tokens(recipe)
         trained = pretrain(recipe)
         told = report.Report(recipe, curated, data, trained, shop.settings)
-        create_markdown_artifact(
-            key="funnel", markdown=told.markdown(), description=f"Funnel of {recipe.name}"
-        )
+        create_markdown_artifact(key="funnel", markdown=told.markdown(), description=f"Funnel of {recipe.name}")
         return told
 
 

@@ -56,9 +56,7 @@ def train(workshop: Workshop, recipe: Recipe, data: Data) -> Trained:
             )
             files.write_bytes(f"{out}/run.json", run.model_dump_json(indent=2).encode())
             processes = workshop.settings.training_processes or launch.default_processes()
-            code = launch.launch(
-                Path(out) / "run.json", processes, Path(out) / "training.log", on_line=phases.say
-            )
+            code = launch.launch(Path(out) / "run.json", processes, Path(out) / "training.log", on_line=phases.say)
             if code:
                 raise RuntimeError(_what_happened(code, out))
         if out != folder:
@@ -66,9 +64,7 @@ def train(workshop: Workshop, recipe: Recipe, data: Data) -> Trained:
         return {"result": files.read_json(files.join(folder, RESULT))}
 
     built = build(workshop, Made(made, body))
-    return Trained(
-        built, built.manifest["result"], find_run(workshop.settings.tracking_uri, recipe.name, built.key)
-    )
+    return Trained(built, built.manifest["result"], find_run(workshop.settings.tracking_uri, recipe.name, built.key))
 
 
 def _what_happened(code: int, out: str) -> str:
@@ -127,16 +123,8 @@ class _tracked:
 
     def _create(self) -> str:
         experiment = self.client.get_experiment_by_name(self.recipe.name)
-        place = (
-            {}
-            if experiment
-            else {"artifact_location": f"{self.folder.rsplit('/stages/', 1)[0]}/mlflow-artifacts"}
-        )
-        number = (
-            experiment.experiment_id
-            if experiment
-            else self.client.create_experiment(self.recipe.name, **place)
-        )
+        place = {} if experiment else {"artifact_location": f"{self.folder.rsplit('/stages/', 1)[0]}/mlflow-artifacts"}
+        number = experiment.experiment_id if experiment else self.client.create_experiment(self.recipe.name, **place)
         tags = {KEY_TAG: self.key, "gristmill.checkpoints": files.join(self.folder, "checkpoints")}
         run = self.client.create_run(number, run_name=f"{self.recipe.name}-{self.key}", tags=tags).info.run_id
         params = _flat(self.recipe.model_dump(mode="json"))
@@ -155,11 +143,7 @@ class _tracked:
                         f'{{"uri": "{built.folder}"}}',
                         profile=_profile(built),
                     ),
-                    [
-                        InputTag(
-                            "mlflow.data.context", "training" if built is self.data.mixture else "lineage"
-                        )
-                    ],
+                    [InputTag("mlflow.data.context", "training" if built is self.data.mixture else "lineage")],
                 )
                 for built in stages
             ],
@@ -185,9 +169,7 @@ def find_run(uri: str, experiment_name: str, key: str) -> str:
 def _flat(value: Any, name: str = "") -> dict[str, Any]:
     """Nested settings as `mixture.weights.web`; steps under their own names; short lists of values as they are."""
     if isinstance(value, dict):
-        return {
-            k: v for key, inner in value.items() for k, v in _flat(inner, f"{name}.{key}".strip(".")).items()
-        }
+        return {k: v for key, inner in value.items() for k, v in _flat(inner, f"{name}.{key}".strip(".")).items()}
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
         named = {item.get("step") or item.get("name") or str(i): item for i, item in enumerate(value)}
         return _flat(named, name)

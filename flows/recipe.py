@@ -43,9 +43,7 @@ class Recipe(Settings):
     name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$", description="also the name of the MLflow experiment")
     seed: int = Field(1, ge=0, description="of every draw: held-out documents, samples")
     sources: tuple[Source, ...] = Field(min_length=1)
-    steps: tuple[Step, ...] = Field(
-        min_length=1, description="the first is `extract`; they run in this order"
-    )
+    steps: tuple[Step, ...] = Field(min_length=1, description="the first is `extract`; they run in this order")
     tokenizer: Tokenizer = Tokenizer()
     mixture: Mixture
     model: ModelConfig = ModelConfig()
@@ -55,9 +53,7 @@ class Recipe(Settings):
     def _consistent(self):
         names = [source.name for source in self.sources]
         steps = [step.step for step in self.steps]
-        if twice := sorted(
-            {n for n in names if names.count(n) > 1} | {s for s in steps if steps.count(s) > 1}
-        ):
+        if twice := sorted({n for n in names if names.count(n) > 1} | {s for s in steps if steps.count(s) > 1}):
             raise ValueError(f"named more than once: {', '.join(twice)}")
         if steps[0] != "extract":
             raise ValueError(f"the first step must be `extract`, here it is `{steps[0]}`")
@@ -81,9 +77,7 @@ def load(recipe: Any) -> Recipe:
             path = shipped
         if not path.is_file():
             known = ", ".join(sorted(p.stem for p in RECIPES.glob("*.yaml")))
-            raise FileNotFoundError(
-                f"no recipe file {recipe}, and none shipped by that name (there are: {known})"
-            )
+            raise FileNotFoundError(f"no recipe file {recipe}, and none shipped by that name (there are: {known})")
         recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
     return Recipe.model_validate(recipe)
 

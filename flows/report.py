@@ -11,15 +11,7 @@ from flows.runner import top_reasons, yields
 from flows.settings import MachineSettings
 from flows.stages import Corpus, Data
 
-_COLUMNS = (
-    "step",
-    "documents in",
-    "documents out",
-    "kept",
-    "tokens in",
-    "tokens out",
-    "top reasons for drops",
-)
+_COLUMNS = ("step", "documents", "kept", "tokens", "top reasons for drops")
 
 
 @dataclass(frozen=True)

@@ -53,9 +53,7 @@ class Phases:
         self._executor = executor
         self._progress = progress
 
-    def map(
-        self, phase: str, work: Callable[..., dict], arguments: dict[int, dict[str, Any]]
-    ) -> dict[int, dict]:
+    def map(self, phase: str, work: Callable[..., dict], arguments: dict[int, dict[str, Any]]) -> dict[int, dict]:
         """Run `work(folder, shard, **arguments[shard])` for every shard not yet done; the records by shard, in order."""
         jobs = [Job(work, self.folder, phase, shard, given) for shard, given in arguments.items()]
         records: dict[int, dict] = {}
@@ -146,11 +144,7 @@ def _tell_yield(built: Built) -> None:
             "top reasons": top_reasons(step["drops"]),
         }
         for step in yields(built)
-    ] or [
-        {"record": name, "value": str(value)[:400]}
-        for name, value in built.manifest.items()
-        if name != "shards"
-    ]
+    ] or [{"record": name, "value": str(value)[:400]} for name, value in built.manifest.items() if name != "shards"]
     create_table_artifact(
         key=f"yield-{built.name.replace('_', '-')}",
         table=rows,

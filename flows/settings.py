@@ -13,9 +13,7 @@ class MachineSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="GRISTMILL_", extra="forbid", frozen=True)
 
     home: str = Field(".gristmill", description="folder or address (s3://bucket/prefix) of all stages")
-    local: str = Field(
-        "", description="local folder of databases, logs and copies; default: home, if that is local"
-    )
+    local: str = Field("", description="local folder of databases, logs and copies; default: home, if that is local")
     executor: Literal["serial", "threads", "local", "dask"] = Field(
         "local", description="`local`: Dask processes on this machine; `dask`: the cluster at dask_address"
     )

@@ -98,17 +98,13 @@ def signals(workshop: Workshop, corpus: Corpus, steps: tuple[DocumentStep, ...])
         jobs = {i: corpus.shard(i) | {"steps": steps} for i in corpus.shards()}
         return {"records": list(phases.map("measure", filter.measure_shard, jobs).values())}
 
-    return build(
-        workshop, Made(stage("signals", filter.measure_shard, settings | code, _inputs(corpus)), body)
-    )
+    return build(workshop, Made(stage("signals", filter.measure_shard, settings | code, _inputs(corpus)), body))
 
 
 def rules(workshop: Workshop, corpus: Corpus, measured: Built, steps: tuple[DocumentStep, ...]) -> Corpus:
     """Decide on stored signals: one pass over the columns for a run of document steps."""
     decisions = [(step.step, step.decisions()) for step in steps]
-    settings = {
-        "decisions": [[name, [[type(r).__name__, vars(r)] for r in rules]] for name, rules in decisions]
-    }
+    settings = {"decisions": [[name, [[type(r).__name__, vars(r)] for r in rules]] for name, rules in decisions]}
 
     def body(phases: Phases) -> dict:
         return {"shards": _decide(phases, corpus, measured, decisions, ())}
@@ -127,18 +123,14 @@ def minhash(workshop: Workshop, corpus: Corpus, step: MinHash) -> Corpus:
 
     signed = build(
         workshop,
-        Made(
-            stage("signatures", near_duplicates.sign_shard, step.signature_settings(), _inputs(corpus)), sign
-        ),
+        Made(stage("signatures", near_duplicates.sign_shard, step.signature_settings(), _inputs(corpus)), sign),
     )
 
     def decide(phases: Phases) -> dict:
         given = {"signed": signed.folder, "settings": step}
         among = given | {"n_shards": len(corpus.sources)}
         phases.map("band", near_duplicates.band_shard, dict.fromkeys(corpus.shards(), given))
-        links = phases.map(
-            "link", near_duplicates.link_partition, dict.fromkeys(range(step.partitions), among)
-        )
+        links = phases.map("link", near_duplicates.link_partition, dict.fromkeys(range(step.partitions), among))
         clusters = phases.once("cluster", near_duplicates.cluster_all, among)
         jobs = {
             i: {"signed": signed.folder, "kept": corpus.kept.part(i), "threshold": step.threshold}
@@ -149,9 +141,7 @@ def minhash(workshop: Workshop, corpus: Corpus, step: MinHash) -> Corpus:
 
     inputs = {"kept": corpus.kept.key, "signatures": signed.key}
     settings = step.decision_settings()
-    kept = build(
-        workshop, Made(stage("near_duplicates", near_duplicates.split_shard, settings, inputs), decide)
-    )
+    kept = build(workshop, Made(stage("near_duplicates", near_duplicates.split_shard, settings, inputs), decide))
     return corpus.then(kept, signed)
 
 
@@ -161,13 +151,9 @@ def by_perplexity(workshop: Workshop, corpus: Corpus, step: Perplexity) -> Corpu
     trained = {"reference": sorted(step.reference), "order": step.order}
 
     def train(phases: Phases) -> dict:
-        return {
-            "model": phases.once("train", perplexity.train_model, {"inputs": reference, "order": step.order})
-        }
+        return {"model": phases.once("train", perplexity.train_model, {"inputs": reference, "order": step.order})}
 
-    model = build(
-        workshop, Made(stage("language_model", perplexity.train_model, trained, _inputs(corpus)), train)
-    )
+    model = build(workshop, Made(stage("language_model", perplexity.train_model, trained, _inputs(corpus)), train))
     path = files.local_copy(files.join(model.folder, "model.bin"), _cache(workshop))
     scores = _scores(workshop, corpus, step, model, perplexity.score_shard, {"model": path}, {})
     scored = [scores.part(i) for i in corpus.shards(without=step.reference)]
@@ -207,9 +193,7 @@ def by_quality(workshop: Workshop, corpus: Corpus, step: Quality) -> Corpus:
         return {"shards": _decide(phases, corpus, scores, decisions, step.reference)}
 
     settings = {"min_score": step.min_score}
-    kept = build(
-        workshop, Made(stage("quality_cut", filter.decide_shard, settings, _inputs(corpus, scores)), cut)
-    )
+    kept = build(workshop, Made(stage("quality_cut", filter.decide_shard, settings, _inputs(corpus, scores)), cut))
     return corpus.then(kept, model, scores)
 
 
@@ -228,9 +212,7 @@ def tokenizer_model(workshop: Workshop, recipe: Recipe, corpus: Corpus) -> Built
     def body(phases: Phases) -> dict:
         return {"tokenizer": phases.once("train", tokenizer.train_tokenizer, given | {"fraction": fraction})}
 
-    return build(
-        workshop, Made(stage("tokenizer", tokenizer.train_tokenizer, settings, _inputs(corpus)), body)
-    )
+    return build(workshop, Made(stage("tokenizer", tokenizer.train_tokenizer, settings, _inputs(corpus)), body))
 
 
 def encoded(workshop: Workshop, recipe: Recipe, corpus: Corpus, model: Built) -> Built:
@@ -278,9 +260,7 @@ def mixed(workshop: Workshop, recipe: Recipe, model: Built, shards: Built) -> Bu
     return build(workshop, Made(stage("mixture", mixture.write_mixture, settings, inputs), body))
 
 
-def _scores(
-    workshop: Workshop, corpus: Corpus, step, model: Built, work, given: dict, settings: dict
-) -> Built:
+def _scores(workshop: Workshop, corpus: Corpus, step, model: Built, work, given: dict, settings: dict) -> Built:
     """Scores of all documents but the reference's, which the model has seen."""
 
     def body(phases: Phases) -> dict:
@@ -293,9 +273,7 @@ def _scores(
     return build(workshop, Made(stage(step.step, work, settings, inputs), body))
 
 
-def _decide(
-    phases: Phases, corpus: Corpus, measured: Built, decisions, reference: tuple[str, ...]
-) -> list[dict]:
+def _decide(phases: Phases, corpus: Corpus, measured: Built, decisions, reference: tuple[str, ...]) -> list[dict]:
     """Cut the shards that were measured; those of the reference pass, and are counted as passing."""
     judged = {
         i: {"signals": measured.part(i), "kept": corpus.kept.part(i), "decisions": decisions}
@@ -307,9 +285,7 @@ def _decide(
         if i not in judged
         for step, _ in decisions
     }
-    records = phases.map("decide", filter.decide_shard, judged) | phases.map(
-        "keep", filter.keep_shard, passing
-    )
+    records = phases.map("decide", filter.decide_shard, judged) | phases.map("keep", filter.keep_shard, passing)
     return [records[i] for i in corpus.shards()]
 
 

@@ -62,7 +62,7 @@ def extract_shard(
                 kept = []
                 for row in rows:
                     if row["id"] in seen:
-                        row = _drop(row["id"], "repeated_record", detail=row["warc_record_id"])
+                        row = _drop(row["id"], "repeated_record", detail=row.get("warc_record_id"))
                     seen.add(row["id"])
                     (kept if "text" in row else dropped).append(row)
                 table = pa.Table.from_pylist(kept, schema=DOCUMENTS)

@@ -21,6 +21,7 @@ from tasks.selection import select
 from tasks.step import Bound, Settings
 
 _SPACES = re.compile(r"\s+")
+_COMMANDS = re.compile(r"(?<!\S)(__label__\S*|</s>)")
 _TESTED = 0.1
 
 
@@ -131,7 +132,8 @@ def _draw(inputs: list[tuple[str, str]], fraction: float, settings: Quality):
 
 
 def _line(text: str, characters: int) -> str:
-    return _SPACES.sub(" ", text[:characters].lower())
+    """One line, in lower case; a word that fastText would read as a label or a line's end is only a word."""
+    return _COMMANDS.sub(" ", _SPACES.sub(" ", text[:characters].lower()))
 
 
 def _probability(model, texts: list[str]) -> np.ndarray:

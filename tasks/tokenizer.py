@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 UNK, BOS, EOS = 0, 1, 2
 _SENTENCE = 4000
+_SPACE = "▁"  # what SentencePiece writes for a space
 
 Inputs = dict[str, list[tuple[str, str]]]
 
@@ -126,8 +127,13 @@ def load(path: str) -> spm.SentencePieceProcessor:
 
 
 def encode(processor: spm.SentencePieceProcessor, text: str) -> np.ndarray:
-    """Tokens of a document with the end-of-sequence token, uint16."""
-    return np.array([*processor.encode(text), EOS], np.uint16)
+    """Tokens of a document with the end-of-sequence token, uint16.
+
+    A literal `▁` is given as its bytes, which are decoded as they are: SentencePiece itself would read a space.
+    """
+    first, *others = processor.encode(text.split(_SPACE))
+    literal = [processor.piece_to_id(f"<0x{byte:02X}>") for byte in _SPACE.encode()] if others else []
+    return np.array([*first, *(i for ids in others for i in (*literal, *ids)), EOS], np.uint16)
 
 
 def token_bytes(processor: spm.SentencePieceProcessor) -> list[int]:
@@ -137,6 +143,6 @@ def token_bytes(processor: spm.SentencePieceProcessor) -> list[int]:
         if processor.is_control(i) or processor.is_unknown(i)
         else 1
         if processor.is_byte(i)
-        else len(processor.id_to_piece(i).replace("▁", " ").encode())
+        else len(processor.id_to_piece(i).replace(_SPACE, " ").encode())
         for i in range(processor.vocab_size())
     ]
