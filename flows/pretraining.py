@@ -12,6 +12,7 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunS
 
 from flows.recipe import Recipe
 from flows.runner import Built, Made, Phases, build, stage, yields
+from flows.settings import MachineSettings
 from flows.stages import Data
 from flows.workshop import Workshop
 from storage import files
@@ -193,10 +194,11 @@ def _profile(built: Built) -> str:
     return f'{{"documents": {steps[-1]["rows_out"]}}}' if steps else "{}"
 
 
-def commands(workshop_settings) -> list[str]:
+def commands(settings: MachineSettings) -> list[str]:
     """What opens the two user interfaces on what this home holds."""
-    bin_folder = Path(sys.executable).parent
+    programs = Path(sys.executable).parent
+    prefect_home = os.environ.get("PREFECT_HOME", settings.prefect_home)
     return [
-        f"PREFECT_HOME={os.environ.get('PREFECT_HOME', workshop_settings.prefect_home)} {bin_folder}/prefect server start",
-        f"{bin_folder}/mlflow ui --backend-store-uri {workshop_settings.tracking_uri}",
+        f"PREFECT_HOME={prefect_home} {programs}/prefect server start",
+        f"{programs}/mlflow ui --backend-store-uri {settings.tracking_uri}",
     ]

@@ -16,8 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from flows.workshop import Workshop
 from storage import stages
-from storage.versions import code_version
 from storage.stages import Stage
+from storage.versions import code_version
 from tasks.executor import Executor
 from tasks.jobs import Job, do
 
@@ -54,7 +54,7 @@ class Phases:
         self._progress = progress
 
     def map(self, phase: str, work: Callable[..., dict], arguments: dict[int, dict[str, Any]]) -> dict[int, dict]:
-        """Run `work(folder, shard, **arguments[shard])` for every shard not yet done; the records by shard, in order."""
+        """Run `work(folder, shard, **arguments[shard])` for every shard not yet done; records by shard, in order."""
         jobs = [Job(work, self.folder, phase, shard, given) for shard, given in arguments.items()]
         records: dict[int, dict] = {}
         self._progress.phase(phase, len(jobs))

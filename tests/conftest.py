@@ -8,10 +8,10 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from pydoc_data import topics
 
 import pytest
 import yaml
-from pydoc_data import topics
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
@@ -144,7 +144,8 @@ class Runs:
         """A flow as a script without a main guard; `settings` are those of the machine."""
         script = self.folder / f"{flow}.py"
         script.write_text(f"import sys\nfrom flows import {flow}\n{flow}(sys.argv[1])\n")
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "GRISTMILL_"))}
+        ours = ("PREFECT_", "GRISTMILL_", "MLFLOW_")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         environment |= {"GRISTMILL_HOME": str(self.home(home)), "GRISTMILL_WORKERS": "2", "PYTHONPATH": os.getcwd()}
         environment |= {f"GRISTMILL_{name.upper()}": value for name, value in settings.items()}
         log = open(self.folder / f"{home}.log", "a")
