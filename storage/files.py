@@ -87,7 +87,7 @@ def create(path: str) -> Iterator[IO[bytes]]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _fsync_folder(final.parent)
+    sync(final.parent)
 
 
 def write_bytes(path: str, data: bytes) -> None:
@@ -141,9 +141,10 @@ def upload(folder: str, target: str) -> None:
     fs.put(folder.rstrip("/") + "/", inner, recursive=True)
 
 
-def _fsync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+def sync(path: str | Path) -> None:
+    """Make a local file, or the names in a local folder, outlast a crash of the machine."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        os.fsync(descriptor)
     finally:
-        os.close(handle)
+        os.close(descriptor)

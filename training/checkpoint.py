@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -28,6 +27,7 @@ import torch.distributed.checkpoint as dcp
 from pydantic import BaseModel
 from torch import nn
 
+from storage import files
 from training.config import NEUTRAL, RunConfig
 from training.data import Mixture, fingerprint
 from training.parallel import World
@@ -70,25 +70,6 @@ def tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, tor
     return state
 
 
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a small file so that it holds either its old content or all of the new one, even after a crash."""
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    _sync(path.parent)
-
-
 def committed(root: Path) -> dict[int, Path]:
     """Committed checkpoints below root by step, oldest first. Reads names only."""
     found = [path.parent for path in Path(root).glob(f"step-*/{COMMIT}") if path.parent.suffix != ".tmp"]
@@ -112,10 +93,10 @@ def save(root: Path, state: dict[str, torch.Tensor], progress: Progress, names: 
     dcp.save(state, storage_writer=dcp.FileSystemWriter(temporary, sync_files=True))
     if world.leads:
         for path in temporary.iterdir():
-            _sync(path)
-        _sync(temporary)
+            files.sync(path)
+        files.sync(temporary)
         temporary.rename(final)
-        _sync(final.parent)
+        files.sync(final.parent)
         commit = Commit(
             fingerprint=names,
             progress=progress,
@@ -123,7 +104,7 @@ def save(root: Path, state: dict[str, torch.Tensor], progress: Progress, names: 
             files={path.name: path.stat().st_size for path in sorted(final.iterdir())},
             metadata_sha256=hashlib.sha256((final / METADATA).read_bytes()).hexdigest(),
         )
-        write_atomically(final / COMMIT, commit.model_dump_json(indent=1))
+        files.write_bytes(str(final / COMMIT), commit.model_dump_json(indent=1).encode())
     dist.barrier()
     return final
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from storage import files
 from training import checkpoint, export
 from training.config import RunConfig
 from training.data import load_mixture
@@ -168,7 +169,7 @@ def _result(run: RunConfig, weights: dict, progress: checkpoint.Progress, saved:
         "sample": text,
         "lost_metric_points": lost,
     }
-    checkpoint.write_atomically(run.out / RESULT, json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    files.write_bytes(str(run.out / RESULT), json.dumps(result, indent=1, ensure_ascii=False).encode() + b"\n")
     return result
 
 
