@@ -5,6 +5,7 @@ follows in the recipe measures its signals on it, and the batch is written. A sh
 """
 
 import logging
+import re
 from collections.abc import Iterator
 from itertools import islice
 from typing import Literal
@@ -28,6 +29,12 @@ BATCH = 512
 
 _HTML = ("text/html", "application/xhtml+xml")
 _PLAIN = ("text/plain",)
+# how a page begins that does not say its type (WHATWG MIME Sniffing, section 7.1)
+_HTML_BEGINS = re.compile(
+    rb"(?:\xef\xbb\xbf)?[\t\n\f\r ]*<(?:!--|(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title"
+    rb"|b|body|br|p)[ >])",
+    re.IGNORECASE,
+)
 
 
 class Extract(Settings):
@@ -53,9 +60,7 @@ def extract_shard(
     rows_in = rows_out = characters = 0
     seen: set[str] = set()
     with files.create(stages.part(folder, shard)) as target:
-        with pq.ParquetWriter(
-            target, schema, compression="zstd", compression_level=3, use_dictionary=False
-        ) as out:
+        with pq.ParquetWriter(target, schema, compression="zstd", compression_level=3, use_dictionary=False) as out:
             records = _documents(source, path, extract)
             while rows := list(islice(records, BATCH)):
                 rows_in += len(rows)
@@ -74,9 +79,7 @@ def extract_shard(
                 characters += sum(row["characters"] for row in kept)
     losses = ledger.table(dropped)
     stages.write_ledger(folder, shard, losses)
-    log.info(
-        "%s: %d records, %d documents, %d characters", path.rsplit("/", 1)[-1], rows_in, rows_out, characters
-    )
+    log.info("%s: %d records, %d documents, %d characters", path.rsplit("/", 1)[-1], rows_in, rows_out, characters)
     return {
         "rows_in": rows_in,
         "rows_out": rows_out,
@@ -100,7 +103,7 @@ def _document(key: str, source: str, warc_file: str, response: Response, engine:
         return _drop(key, rule, value=float(response.offset), detail=detail)
     if response.status != 200:
         return _drop(key, "http_status", value=float(response.status or 0), detail=response.url)
-    kind = response.content_type or detect_mime(response.payload)
+    kind = response.content_type or _sniff(response.payload)
     if kind not in _HTML + _PLAIN:
         return _drop(key, "content_type", detail=kind)
     charset = _charset(response)
@@ -128,6 +131,10 @@ def _document(key: str, source: str, warc_file: str, response: Response, engine:
         "characters": len(text),
         "text": text,
     }
+
+
+def _sniff(payload: bytes) -> str:
+    return "text/html" if _HTML_BEGINS.match(payload) else detect_mime(payload)
 
 
 def _drop(key: str, rule: str, value: float | None = None, detail: str | None = None) -> dict:
