@@ -64,11 +64,11 @@ def status() -> None:
 
 @app.command()
 def show(
-    stage: Annotated[str, typer.Argument(help="a stage's name, or name-key as `status` prints it; or `ledger`")],
+    stage: Annotated[str, typer.Argument(help="a stage's name, or name-key as `status` prints it")],
     n: Annotated[int, typer.Option("-n", min=1, help="how many")] = 5,
-    rule: Annotated[str, typer.Option(help="of the ledger: only this rule, as `step.rule`")] = "",
+    rule: Annotated[str, typer.Option(help="dropped ones instead: by this step, or this `step.rule`")] = "",
 ) -> None:
-    """Some documents of a stage with their text, or drops from the ledger with their reasons."""
+    """Some documents that a stage kept, or some that a rule of it dropped, with their texts and the reason."""
     for document in inspection.show(MachineSettings().home, stage, n, rule):
         console.print(document, markup=False, highlight=False)
 

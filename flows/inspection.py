@@ -36,9 +36,10 @@ def status(home: str) -> list[tuple[str, str, str, str, str]]:
 
 
 def show(home: str, name: str, n: int, rule: str) -> Iterator[str]:
-    """The first `n` rows of a stage's shards, readable; for a stage that drops, with `rule`, rows of its ledger.
+    """The first `n` documents of a stage with their text; with `rule`, documents that it dropped and why.
 
-    Raises FileNotFoundError for a stage that is not there, naming those that are.
+    Holds one shard of the stage and one of the texts. Raises FileNotFoundError for a stage that is not there,
+    naming those that are.
     """
     matching = [folder for stage, folder in _folders(home) if name in (stage, stage.rsplit("-", 1)[0])]
     if not matching:
@@ -46,14 +47,24 @@ def show(home: str, name: str, n: int, rule: str) -> Iterator[str]:
         raise FileNotFoundError(f"no stage {name} in {home}; there are: {known}")
     for folder in matching:
         where = files.join(folder, "ledger") if rule else folder
-        left = n
         yield f"== {where}"
+        left = n
         for part in files.names(where):
             if left and part.startswith("part-") and part.endswith(".parquet"):
-                for row in shards.read_table(files.join(where, part)).to_pylist():
-                    if left and (not rule or rule in (row["step"], f"{row['step']}.{row['rule']}")):
-                        left -= 1
-                        yield _readable(row)
+                table = shards.read_table(files.join(where, part))
+                rows = [r for r in table.to_pylist() if not rule or rule in (r["step"], f"{r['step']}.{r['rule']}")]
+                texts = _texts(home, folder, part) if rows else {}
+                yield from (_readable(texts.get(row["id"], {}) | row) for row in rows[:left])
+                left -= len(rows[:left])
+
+
+def _texts(home: str, folder: str, part: str) -> dict[str, dict]:
+    """Rows of the documents' shard behind a stage's shard, by id; empty if the stage has no documents."""
+    key = (stages.manifest(folder) or {}).get("inputs", {}).get("documents")
+    path = files.join(home, "stages", f"documents-{key}", part)
+    if key is None or not files.exists(path):
+        return {}
+    return {row["id"]: row for row in shards.read_table(path, ["id", "source", "url", "text"]).to_pylist()}
 
 
 def _readable(row: dict) -> str:

@@ -21,8 +21,8 @@ for pid in map(int, sys.argv[1:]):
 
 @contextlib.contextmanager
 def watched_children() -> Iterator[None]:
-    """Within the block, the children that this process has now are ended when it is killed."""
-    children = [str(child.pid) for child in psutil.Process().children()]
+    """Within the block, the Prefect server that this process has started is ended when the process is killed."""
+    children = [str(child.pid) for child in psutil.Process().children() if "uvicorn" in child.cmdline()]
     watcher = subprocess.Popen(
         [sys.executable, "-I", "-c", _WATCH, *children], stdin=subprocess.PIPE, start_new_session=True
     )

@@ -32,7 +32,7 @@ def corpus(recipe: RecipeLike) -> stages.Corpus:
             if isinstance(group, tuple):
                 made = stages.rules(shop, made, stages.signals(shop, made, group), group)
             else:
-                made = _CORPUS_STEPS[type(group)](shop, made, group)
+                made = _CORPUS_STEPS[type(group)](shop, recipe, made, group)
         shop.made["corpus", recipe.model_dump_json()] = made
         return made
 

@@ -28,7 +28,10 @@ Step = Annotated[
 
 
 class Source(Settings):
-    """WARC files under one name. `{home}` in an address stands for the folder of all stages."""
+    """WARC files under one name.
+
+    In an address `{home}` stands for where the stages are kept and `{local}` for the machine's own folder.
+    """
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
     warc: tuple[str, ...] = Field(
@@ -41,7 +44,9 @@ class Recipe(Settings):
     """Sources, an ordered list of steps, tokenizer, mixture, model and training. Unknown keys are an error."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$", description="also the name of the MLflow experiment")
-    seed: int = Field(1, ge=0, description="of every draw: held-out documents, samples")
+    seed: int = Field(
+        1, ge=0, description="of the held-out split and the tokenizer's sample; steps and training have own"
+    )
     sources: tuple[Source, ...] = Field(min_length=1)
     steps: tuple[Step, ...] = Field(min_length=1, description="the first is `extract`; they run in this order")
     tokenizer: Tokenizer = Tokenizer()

@@ -1,17 +1,26 @@
 """What a run did, for a person: the funnel, the training curve's ends, a sample, and where things are."""
 
+import re
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
+import orjson
+from prefect.settings import get_current_settings
 from rich.console import Console, Group
 from rich.table import Table
 
-from flows.pretraining import Trained, commands
+from flows.pretraining import Trained
 from flows.recipe import Recipe
 from flows.runner import top_reasons, yields
 from flows.settings import MachineSettings
 from flows.stages import Corpus, Data
+from storage import files
+from training.tracking import METRICS
 
 _COLUMNS = ("step", "documents", "kept", "tokens", "top reasons for drops")
+
+_SECRET = re.compile(r"//[^/@\s]*@")  # user and password of an address
 
 
 @dataclass(frozen=True)
@@ -48,15 +57,20 @@ class Report:
 
     def training_lines(self) -> list[str]:
         result = self.trained.result
+        losses = [orjson.loads(line)["train/loss"] for line in self._metrics()]
         shares = self.data.mixture.manifest["sources"]
         mixed = ", ".join(f"{n} {s['share']:.0%} ({s['epochs']:.2f} epochs)" for n, s in shares.items())
         return [
             f"mixture: {mixed}",
             f"model: {result['parameters']:,} parameters, {result['steps']} steps, {result['tokens']:,} tokens",
+            f"training loss: {losses[0]:.4f} at the first step, {losses[-1]:.4f} at the last",
             f"unigram model: {result['unigram/loss']:.4f} nats/token, {result['unigram/bits_per_byte']:.4f} bits/byte",
             f"trained model: {result['heldout/loss']:.4f} nats/token, {result['heldout/bits_per_byte']:.4f} bits/byte "
             "(both on held-out documents)",
         ]
+
+    def _metrics(self) -> list[bytes]:
+        return files.read_bytes(files.join(self.trained.model.folder, METRICS)).splitlines()
 
     def stage_lines(self) -> list[str]:
         made = [*self.data.stages, self.trained.model]
@@ -77,7 +91,20 @@ class Report:
         console.print("\n[bold]Outputs[/bold]")
         console.print("\n".join(self.stage_lines()), markup=False, highlight=False, soft_wrap=True)
         console.print("\n[bold]Look at it[/bold]")
-        console.print("\n".join(commands(self.settings)), markup=False, highlight=False, soft_wrap=True)
+        console.print("\n".join(self.commands()), markup=False, highlight=False, soft_wrap=True)
+
+    def commands(self) -> list[str]:
+        """What opens the two user interfaces on what has been recorded: commands, or addresses of servers."""
+        programs = Path(sys.executable).parent
+        prefect = get_current_settings()
+        if prefect.api.url:
+            lines = [f"Prefect: {prefect.ui_url or prefect.api.url}"]
+        else:
+            lines = [f"PREFECT_HOME={prefect.home} {programs}/prefect server start"]
+        uri = self.settings.tracking_uri
+        if uri.startswith("http"):
+            return [*lines, f"MLflow: {_SECRET.sub('//', uri)}"]
+        return [*lines, f"{programs}/mlflow ui --backend-store-uri {_SECRET.sub('//', uri)}"]
 
 
 def _about(characters: int | None, per_token: float) -> str:

@@ -3,7 +3,7 @@
 import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,14 +48,16 @@ class Built:
 class Phases:
     """What a stage's body works with: its folder, and `map` for the shards of one of its phases."""
 
-    def __init__(self, folder: str, executor: Executor, progress: "Telling"):
+    def __init__(self, folder: str, code: Mapping[str, str], executor: Executor, progress: "Telling"):
         self.folder = folder
+        self._code = code
         self._executor = executor
         self._progress = progress
 
     def map(self, phase: str, work: Callable[..., dict], arguments: dict[int, dict[str, Any]]) -> dict[int, dict]:
         """Run `work(folder, shard, **arguments[shard])` for every shard not yet done; records by shard, in order."""
-        jobs = [Job(work, self.folder, phase, shard, given) for shard, given in arguments.items()]
+        code = self._code[work.__module__]
+        jobs = [Job(work, code, self.folder, phase, shard, given) for shard, given in arguments.items()]
         records: dict[int, dict] = {}
         self._progress.phase(phase, len(jobs))
         for index, (record, found) in self._executor.map(do, jobs):
@@ -81,24 +83,30 @@ class Made:
     body: Callable[[Phases], dict]
 
 
-def stage(name: str, work: Callable[..., Any], settings: dict[str, Any], inputs: dict[str, str]) -> Stage:
-    """A stage whose code version is that of the module of its work function."""
-    return Stage(name, code_version(work.__module__), settings, inputs)
+def stage(name: str, works: tuple[Callable[..., Any], ...], settings: dict[str, Any], inputs: dict[str, str]) -> Stage:
+    """A stage whose code is that of all its work functions: a phase that maps another is refused."""
+    return Stage(name, {work.__module__: code_version(work.__module__) for work in works}, settings, inputs)
 
 
 def build(workshop: Workshop, made: Made) -> Built:
     """Run a stage as a Prefect task named after it."""
-    key = made.stage.key
-    run = _run.with_options(
-        name=made.stage.name,
-        task_run_name=f"{made.stage.name}-{key}",
-        tags=["gristmill", f"stage:{made.stage.name}"],
+    name = made.stage.name
+
+    # a task without arguments, since Prefect would search all manifests in them for futures
+    @task(
+        name=name,
+        task_run_name=f"{name}-{made.stage.key}",
+        tags=["gristmill", f"stage:{name}"],
+        persist_result=False,
+        cache_policy=NO_CACHE,
     )
-    return run(workshop, made)
+    def run() -> Built:
+        return _find_or_make(workshop, made)
+
+    return run()
 
 
-@task(persist_result=False, cache_policy=NO_CACHE)
-def _run(workshop: Workshop, made: Made) -> Built:
+def _find_or_make(workshop: Workshop, made: Made) -> Built:
     log = get_run_logger()
     folder = made.stage.folder(workshop.settings.home)
     found = stages.manifest(folder)
@@ -109,7 +117,7 @@ def _run(workshop: Workshop, made: Made) -> Built:
     else:
         started = time.monotonic()
         with Telling(made.stage.name, workshop.executor, log) as progress:
-            record = made.body(Phases(folder, workshop.executor, progress))
+            record = made.body(Phases(folder, made.stage.code, workshop.executor, progress))
             progress.drain()
         manifest = stages.finish(folder, made.stage, record)
         log.info("%s: made %s in %.1f s", made.stage.name, folder, time.monotonic() - started)

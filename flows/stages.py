@@ -16,6 +16,7 @@ from tasks import tokens as token_shards
 from tasks.dedup.minhash import MinHash
 from tasks.perplexity import Perplexity
 from tasks.quality import Quality
+from tasks.sampling import Heldout
 from tasks.step import DocumentStep
 from tasks.warc import expand
 
@@ -68,8 +69,8 @@ class Data:
 
 def documents(workshop: Workshop, recipe: Recipe, steps: tuple[DocumentStep, ...]) -> Corpus:
     """Extract every WARC file of the sources and measure `steps` in the same pass: one shard a file."""
-    home = workshop.settings.home
-    found = [(s.name, path) for s in recipe.sources for path in expand([w.format(home=home) for w in s.warc])]
+    places = {"{home}": workshop.settings.home, "{local}": workshop.settings.local_folder}
+    found = [(s.name, path) for s in recipe.sources for path in expand([_placed(w, places) for w in s.warc])]
     notes = f"{workshop.settings.local_folder}/fingerprints"
     with ThreadPoolExecutor(8) as pool:
         prints = list(pool.map(lambda item: fingerprint(item[1], notes), found))
@@ -78,27 +79,27 @@ def documents(workshop: Workshop, recipe: Recipe, steps: tuple[DocumentStep, ...
         "signals": [step.signal_settings() for step in steps],
     }
     inputs = {f"{i:05d} {name}": seen for i, ((name, _), seen) in enumerate(zip(found, prints, strict=True))}
-    code = {"signals_code": [stage("", type(step), {}, {}).code for step in steps]}
 
     def body(phases: Phases) -> dict:
         common = {"extract": recipe.steps[0], "steps": steps}
         jobs = {i: {"source": name, "path": path, **common} for i, (name, path) in enumerate(found)}
         return {"shards": list(phases.map("extract", extract.extract_shard, jobs).values())}
 
-    made = build(workshop, Made(stage("documents", extract.extract_shard, settings | code, inputs), body))
+    works = (extract.extract_shard, *map(type, steps))
+    made = build(workshop, Made(stage("documents", works, settings, inputs), body))
     return Corpus(tuple(name for name, _ in found), made, made, (made,))
 
 
 def signals(workshop: Workshop, corpus: Corpus, steps: tuple[DocumentStep, ...]) -> Built:
     """Measure document steps that come after a corpus step, on the documents that are left."""
     settings = {"signals": [step.signal_settings() for step in steps]}
-    code = {"signals_code": [stage("", type(step), {}, {}).code for step in steps]}
+    works = (filter.measure_shard, *map(type, steps))
 
     def body(phases: Phases) -> dict:
         jobs = {i: corpus.shard(i) | {"steps": steps} for i in corpus.shards()}
         return {"records": list(phases.map("measure", filter.measure_shard, jobs).values())}
 
-    return build(workshop, Made(stage("signals", filter.measure_shard, settings | code, _inputs(corpus)), body))
+    return build(workshop, Made(stage("signals", works, settings, _inputs(corpus)), body))
 
 
 def rules(workshop: Workshop, corpus: Corpus, measured: Built, steps: tuple[DocumentStep, ...]) -> Corpus:
@@ -109,12 +110,12 @@ def rules(workshop: Workshop, corpus: Corpus, measured: Built, steps: tuple[Docu
     def body(phases: Phases) -> dict:
         return {"shards": _decide(phases, corpus, measured, decisions, ())}
 
-    inputs = {"kept": corpus.kept.key, "signals": measured.key}
-    kept = build(workshop, Made(stage("rules", filter.decide_shard, settings, inputs), body))
+    inputs = _inputs(corpus) | {"signals": measured.key}
+    kept = build(workshop, Made(stage("rules", (filter.decide_shard,), settings, inputs), body))
     return corpus.then(kept) if measured in corpus.stages else corpus.then(kept, measured)
 
 
-def minhash(workshop: Workshop, corpus: Corpus, step: MinHash) -> Corpus:
+def minhash(workshop: Workshop, _: Recipe, corpus: Corpus, step: MinHash) -> Corpus:
     """Near-duplicates: signatures, band hashes, verified links, clusters, survivors."""
 
     def sign(phases: Phases) -> dict:
@@ -123,7 +124,7 @@ def minhash(workshop: Workshop, corpus: Corpus, step: MinHash) -> Corpus:
 
     signed = build(
         workshop,
-        Made(stage("signatures", near_duplicates.sign_shard, step.signature_settings(), _inputs(corpus)), sign),
+        Made(stage("signatures", (near_duplicates.sign_shard,), step.signature_settings(), _inputs(corpus)), sign),
     )
 
     def decide(phases: Phases) -> dict:
@@ -139,22 +140,27 @@ def minhash(workshop: Workshop, corpus: Corpus, step: MinHash) -> Corpus:
         shards = phases.map("split", near_duplicates.split_shard, jobs)
         return {"links": list(links.values()), "clusters": clusters, "shards": list(shards.values())}
 
-    inputs = {"kept": corpus.kept.key, "signatures": signed.key}
+    inputs = _inputs(corpus, signed)
     settings = step.decision_settings()
-    kept = build(workshop, Made(stage("near_duplicates", near_duplicates.split_shard, settings, inputs), decide))
+    kept = build(workshop, Made(stage("near_duplicates", (near_duplicates.split_shard,), settings, inputs), decide))
     return corpus.then(kept, signed)
 
 
-def by_perplexity(workshop: Workshop, corpus: Corpus, step: Perplexity) -> Corpus:
+def by_perplexity(workshop: Workshop, recipe: Recipe, corpus: Corpus, step: Perplexity) -> Corpus:
     """Train a KenLM model on the reference, score all other documents, cut by percentile."""
     reference = corpus.parts(step.reference)
-    trained = {"reference": sorted(step.reference), "order": step.order}
+    heldout = _heldout(recipe)
+    trained = {"reference": sorted(step.reference), "order": step.order, "heldout": heldout.model_dump()}
 
     def train(phases: Phases) -> dict:
-        return {"model": phases.once("train", perplexity.train_model, {"inputs": reference, "order": step.order})}
+        return {
+            "model": phases.once(
+                "train", perplexity.train_model, {"inputs": reference, "order": step.order, "heldout": heldout}
+            )
+        }
 
-    model = build(workshop, Made(stage("language_model", perplexity.train_model, trained, _inputs(corpus)), train))
-    path = files.local_copy(files.join(model.folder, "model.bin"), _cache(workshop))
+    model = build(workshop, Made(stage("language_model", (perplexity.train_model,), trained, _inputs(corpus)), train))
+    path = files.join(model.folder, "model.bin")
     scores = _scores(workshop, corpus, step, model, perplexity.score_shard, {"model": path}, {})
     scored = [scores.part(i) for i in corpus.shards(without=step.reference)]
 
@@ -167,24 +173,29 @@ def by_perplexity(workshop: Workshop, corpus: Corpus, step: Perplexity) -> Corpu
     settings = {"min_percentile": step.min_percentile, "max_percentile": step.max_percentile}
     kept = build(
         workshop,
-        Made(stage("perplexity_cut", perplexity.percentiles, settings, _inputs(corpus, scores)), cut),
+        Made(
+            stage("perplexity_cut", (perplexity.percentiles, filter.decide_shard), settings, _inputs(corpus, scores)),
+            cut,
+        ),
     )
     return corpus.then(kept, model, scores)
 
 
-def by_quality(workshop: Workshop, corpus: Corpus, step: Quality) -> Corpus:
+def by_quality(workshop: Workshop, recipe: Recipe, corpus: Corpus, step: Quality) -> Corpus:
     """Train a fastText classifier on reference against raw documents, score the raw ones, cut by threshold."""
     raw = tuple(sorted(set(corpus.sources) - set(step.reference)))
+    heldout = _heldout(recipe)
+    trained = step.training_settings() | {"heldout": heldout.model_dump()}
 
     def train(phases: Phases) -> dict:
-        given = {"good": corpus.parts(step.reference), "raw": corpus.parts(raw), "settings": step}
+        given = {"good": corpus.parts(step.reference), "raw": corpus.parts(raw), "settings": step, "heldout": heldout}
         return {"model": phases.once("train", quality.train_model, given)}
 
     model = build(
         workshop,
-        Made(stage("quality_model", quality.train_model, step.training_settings(), _inputs(corpus)), train),
+        Made(stage("quality_model", (quality.train_model,), trained, _inputs(corpus)), train),
     )
-    path = files.local_copy(files.join(model.folder, "model.bin"), _cache(workshop))
+    path = files.join(model.folder, "model.bin")
     given = {"characters": step.characters}
     scores = _scores(workshop, corpus, step, model, quality.score_shard, {"model": path} | given, given)
 
@@ -193,39 +204,41 @@ def by_quality(workshop: Workshop, corpus: Corpus, step: Quality) -> Corpus:
         return {"shards": _decide(phases, corpus, scores, decisions, step.reference)}
 
     settings = {"min_score": step.min_score}
-    kept = build(workshop, Made(stage("quality_cut", filter.decide_shard, settings, _inputs(corpus, scores)), cut))
+    kept = build(workshop, Made(stage("quality_cut", (filter.decide_shard,), settings, _inputs(corpus, scores)), cut))
     return corpus.then(kept, model, scores)
 
 
 def tokenizer_model(workshop: Workshop, recipe: Recipe, corpus: Corpus) -> Built:
     weights = recipe.mixture.weights
-    fraction = recipe.mixture.heldout_fraction
+    heldout = _heldout(recipe)
     inputs = {name: corpus.parts((name,)) for name in weights}
     given = {"inputs": inputs, "weights": weights, "settings": recipe.tokenizer, "seed": recipe.seed}
     settings = {
         "tokenizer": recipe.tokenizer.model_dump(mode="json"),
         "weights": weights,
         "seed": recipe.seed,
-        "heldout_fraction": fraction,
+        "heldout": heldout.model_dump(),
     }
 
     def body(phases: Phases) -> dict:
-        return {"tokenizer": phases.once("train", tokenizer.train_tokenizer, given | {"fraction": fraction})}
+        return {"tokenizer": phases.once("train", tokenizer.train_tokenizer, given | {"heldout": heldout})}
 
-    return build(workshop, Made(stage("tokenizer", tokenizer.train_tokenizer, settings, _inputs(corpus)), body))
+    return build(workshop, Made(stage("tokenizer", (tokenizer.train_tokenizer,), settings, _inputs(corpus)), body))
 
 
 def encoded(workshop: Workshop, recipe: Recipe, corpus: Corpus, model: Built) -> Built:
-    path = files.local_copy(files.join(model.folder, "tokenizer.model"), _cache(workshop))
-    settings = {"seed": recipe.seed, "fraction": recipe.mixture.heldout_fraction}
+    given = {"tokenizer": files.join(model.folder, "tokenizer.model"), "heldout": _heldout(recipe)}
 
     def body(phases: Phases) -> dict:
-        jobs = {i: corpus.shard(i) | {"tokenizer": path, **settings} for i in corpus.shards()}
+        jobs = {i: corpus.shard(i) | given for i in corpus.shards()}
         records = phases.map("encode", token_shards.encode_shard, jobs)
         return {"sources": list(corpus.sources), "records": list(records.values())}
 
     inputs = _inputs(corpus) | {"tokenizer": model.key}
-    return build(workshop, Made(stage("tokens", token_shards.encode_shard, settings, inputs), body))
+    return build(
+        workshop,
+        Made(stage("tokens", (token_shards.encode_shard,), {"heldout": _heldout(recipe).model_dump()}, inputs), body),
+    )
 
 
 def mixed(workshop: Workshop, recipe: Recipe, model: Built, shards: Built) -> Built:
@@ -257,7 +270,7 @@ def mixed(workshop: Workshop, recipe: Recipe, model: Built, shards: Built) -> Bu
 
     settings = recipe.mixture.model_dump(mode="json") | {"budget": budget}
     inputs = {"tokens": shards.key, "tokenizer": model.key}
-    return build(workshop, Made(stage("mixture", mixture.write_mixture, settings, inputs), body))
+    return build(workshop, Made(stage("mixture", (mixture.write_mixture,), settings, inputs), body))
 
 
 def _scores(workshop: Workshop, corpus: Corpus, step, model: Built, work, given: dict, settings: dict) -> Built:
@@ -270,7 +283,7 @@ def _scores(workshop: Workshop, corpus: Corpus, step, model: Built, work, given:
 
     inputs = _inputs(corpus) | {"model": model.key}
     settings = settings | {"reference": sorted(step.reference)}
-    return build(workshop, Made(stage(step.step, work, settings, inputs), body))
+    return build(workshop, Made(stage(step.step, (work,), settings, inputs), body))
 
 
 def _decide(phases: Phases, corpus: Corpus, measured: Built, decisions, reference: tuple[str, ...]) -> list[dict]:
@@ -299,5 +312,11 @@ def _beside(built: Built) -> str:
     return f"../{built.name}-{built.key}"
 
 
-def _cache(workshop: Workshop) -> str:
-    return f"{workshop.settings.local_folder}/cache"
+def _heldout(recipe: Recipe) -> Heldout:
+    return Heldout(seed=recipe.seed, fraction=recipe.mixture.heldout_fraction)
+
+
+def _placed(address: str, places: dict[str, str]) -> str:
+    for name, place in places.items():
+        address = address.replace(name, place)
+    return address

@@ -114,16 +114,16 @@ def digest(data: bytes) -> str:
     return xxhash.xxh3_128_hexdigest(data)
 
 
-def local_copy(path: str, cache: str) -> str:
-    """A local path with the content of `path`: itself if it is local, else a copy kept under `cache`.
+def local_copy(path: str) -> str:
+    """A local path with the content of `path`: itself if it is local, else a copy in the user's cache folder.
 
-    Models and token shards are memory-mapped, which only local files can be. Stage files never change
-    under their name, so a copy that exists is right.
+    For libraries that read models from local files only. Stage files never change under their name, so a copy that
+    exists is right.
     """
     fs, inner = fsspec.core.url_to_fs(path)
     if isinstance(fs, LocalFileSystem):
         return inner
-    target = join(cache, f"{digest(path.encode())}-{path.rsplit('/', 1)[-1]}")
+    target = join(str(Path.home() / ".cache" / "gristmill"), f"{digest(path.encode())}-{path.rsplit('/', 1)[-1]}")
     copy(path, target)
     return target
 

@@ -46,11 +46,13 @@ def balance(where: str, rows_in: int, rows_out: int, steps: list[dict], ledger: 
     for s in steps:
         if s["rows_in"] != at:
             raise LedgerError(f"{where}: {at} documents reach step {s['step']}, which counts {s['rows_in']}")
-        dropped = sum(n for (step, _), n in written.items() if step == s["step"])
-        if s["rows_in"] != s["rows_out"] + dropped:
+        by_rule = {rule: n for (step, rule), n in written.items() if step == s["step"]}
+        dropped = sum(by_rule.values())
+        if s["rows_in"] != s["rows_out"] + dropped or by_rule != s["drops"]:
             raise LedgerError(
                 f"{where}, step {s['step']}: {s['rows_in']} documents in, {s['rows_out']} out, "
-                f"but {dropped} rows in the ledger; remove the stage's folder to compute it again"
+                f"but {dropped} rows in the ledger, by rule {by_rule}, where its record has {s['drops']}; "
+                "remove the stage's folder to compute it again"
             )
         at = s["rows_out"]
     if at != rows_out:

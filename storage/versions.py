@@ -50,15 +50,10 @@ def _read(module: str) -> tuple[str, tuple[str, ...]]:
             imports.add(node.module)
             if node.module.split(".")[0] in OURS:
                 imports.update(
-                    f"{node.module}.{alias.name}"
-                    for alias in node.names
-                    if _is_module(node.module, alias.name)
+                    f"{node.module}.{alias.name}" for alias in node.names if _is_module(node.module, alias.name)
                 )
         body = getattr(node, "body", None)
-        if (
-            isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-            and ast.get_docstring(node) is not None
-        ):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
             node.body = body[1:]
     digest = hashlib.sha256(ast.dump(tree).encode()).hexdigest()
     return digest, tuple(sorted(imports))

@@ -7,7 +7,6 @@ import pyarrow.compute as pc
 from storage.schema import LEDGER
 from tasks.step import Bound, Member
 
-
 Decisions = list[tuple[str, list[Bound | Member]]]
 
 

@@ -58,18 +58,19 @@ class Dask:
         self.client = client
         self.messages = messages
 
-    @property
-    def workers(self) -> int:
-        return max(1, len(self.client.scheduler_info(n_workers=-1)["workers"]))
-
     def map(self, work: Callable[[Any], Any], jobs: list[Any]) -> Iterator[tuple[int, Any]]:
+        from distributed import KilledWorker
         from distributed import as_completed as completed
 
         futures = self.client.map(work, jobs, pure=False)
         index = {future.key: i for i, future in enumerate(futures)}
         try:
             for future in completed(futures):
-                yield index[future.key], future.result()
+                try:
+                    yield index[future.key], future.result()
+                except KilledWorker as error:
+                    job = jobs[index[future.key]]
+                    raise RuntimeError(f"workers died again and again, most likely out of memory, at {job}") from error
         finally:
             if not all(future.done() for future in futures):
                 self.client.cancel(futures)
@@ -100,13 +101,17 @@ def executor(kind: str, workers: int = 0, address: str = "") -> Iterator[Executo
         # every connection and every worker that comes and goes would be a line of the flow's log
         logging.getLogger("distributed").setLevel(logging.WARNING)
         with _bare_main():
-            target = address or LocalCluster(
-                n_workers=workers,
-                threads_per_worker=1,
-                processes=True,
-                host="127.0.0.1",
-                dashboard_address=None,
-                silence_logs=logging.ERROR,
+            target = (
+                address
+                if kind == "dask"
+                else LocalCluster(
+                    n_workers=workers,
+                    threads_per_worker=1,
+                    processes=True,
+                    host="127.0.0.1",
+                    dashboard_address=None,
+                    silence_logs=logging.ERROR,
+                )
             )
             try:
                 with Client(target) as client:
@@ -114,7 +119,7 @@ def executor(kind: str, workers: int = 0, address: str = "") -> Iterator[Executo
                     client.subscribe_topic(LOG_TOPIC, lambda event: messages.put(tuple(event[1])))
                     yield Dask(client, messages)
             finally:
-                if not address:
+                if kind == "local":
                     target.close()
     else:
         raise ValueError(f"no executor {kind!r}: choose serial, threads, local or dask")
@@ -143,12 +148,13 @@ def _bare_main() -> Iterator[None]:
     Ours are found by module path, so there is nothing to look for; without this, each worker would import the
     whole command line, and a user's script without an `if __name__ == "__main__"` would start itself again.
     """
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = types.ModuleType("__main__")
+    main, bare = sys.modules["__main__"], types.ModuleType("__main__")
+    sys.modules["__main__"] = bare
     try:
         yield
     finally:
-        sys.modules["__main__"] = main
+        if sys.modules["__main__"] is bare:
+            sys.modules["__main__"] = main
 
 
 def _log_plugin() -> Any:

@@ -9,9 +9,7 @@ from tasks.selection import select
 from tasks.step import DocumentStep
 
 
-def measure_shard(
-    folder: str, shard: int, documents: str, kept: str, steps: tuple[DocumentStep, ...]
-) -> dict:
+def measure_shard(folder: str, shard: int, documents: str, kept: str, steps: tuple[DocumentStep, ...]) -> dict:
     """Signals of `steps` for the documents of a selection: for steps that come after a corpus step."""
     table = select(documents, kept, ["url", "text"])
     columns = {name: column for step in steps for name, column in step.measure(table).items()}

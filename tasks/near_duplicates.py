@@ -38,9 +38,7 @@ def split_shard(folder: str, shard: int, signed: str, kept: str, threshold: floa
             "rule": pa.repeat("near_duplicate", rows),
             "value": dropped["jaccard"],
             "threshold": pa.repeat(threshold, rows),
-            "detail": pc.binary_join_element_wise(
-                "cluster of", pc.cast(dropped["cluster_size"], pa.string()), " "
-            ),
+            "detail": pc.binary_join_element_wise("cluster of", pc.cast(dropped["cluster_size"], pa.string()), " "),
             "representative": dropped["representative"],
         }
     ).cast(LEDGER)

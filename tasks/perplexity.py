@@ -20,6 +20,7 @@ from pydantic import Field, model_validator
 
 from storage import files, shards, stages
 from tasks.lmplz import tool
+from tasks.sampling import Heldout
 from tasks.selection import select
 from tasks.step import Bound, Settings
 
@@ -35,9 +36,7 @@ class Perplexity(Settings):
     """
 
     step: Literal["perplexity"] = "perplexity"
-    reference: tuple[str, ...] = Field(
-        min_length=1, description="names of the sources the model is trained on"
-    )
+    reference: tuple[str, ...] = Field(min_length=1, description="names of the sources the model is trained on")
     order: int = Field(5, ge=2, le=6)
     min_percentile: float = Field(0, ge=0, le=100)
     max_percentile: float = Field(95, ge=0, le=100)
@@ -45,9 +44,7 @@ class Perplexity(Settings):
     @model_validator(mode="after")
     def _in_order(self):
         if self.min_percentile >= self.max_percentile:
-            raise ValueError(
-                f"min_percentile {self.min_percentile} is not below max_percentile {self.max_percentile}"
-            )
+            raise ValueError(f"min_percentile {self.min_percentile} is not below max_percentile {self.max_percentile}")
         return self
 
 
@@ -57,7 +54,7 @@ def sentences(text: str) -> list[str]:
     return [" ".join(words) for line in folded.split("\n") if (words := _WORDS.findall(line))]
 
 
-def train_model(folder: str, shard: int, inputs: list[tuple[str, str]], order: int) -> dict:
+def train_model(folder: str, shard: int, inputs: list[tuple[str, str]], order: int, heldout: Heldout) -> dict:
     """Train a KenLM model on (documents, selection) shards; writes `model.bin`, returns its size and counts.
 
     The text goes through a temporary file shard by shard; `lmplz` sorts on disk within 1 GB.
@@ -68,7 +65,7 @@ def train_model(folder: str, shard: int, inputs: list[tuple[str, str]], order: i
         documents = words = 0
         with open(text, "w", encoding="utf-8") as f:
             for documents_part, kept in inputs:
-                for document in select(documents_part, kept, ["text"])["text"].to_pylist():
+                for document in heldout.without(select(documents_part, kept, ["text"]))["text"].to_pylist():
                     lines = sentences(document)
                     documents += 1
                     words += sum(line.count(" ") + 1 for line in lines)
@@ -89,13 +86,11 @@ def train_model(folder: str, shard: int, inputs: list[tuple[str, str]], order: i
 def _run(command: list[str]) -> None:
     result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if result.returncode:
-        raise RuntimeError(
-            f"{' '.join(command)} ended with {result.returncode}: {result.stderr.strip()[-800:]}"
-        )
+        raise RuntimeError(f"{' '.join(command)} ended with {result.returncode}: {result.stderr.strip()[-800:]}")
 
 
 def score_shard(folder: str, shard: int, documents: str, kept: str, model: str) -> dict:
-    """Write `id` and `perplexity` of a selection's documents; `model` is a local path, mapped once per process."""
+    """Write `id` and `perplexity` of a selection's documents; the `model` is loaded once per process."""
     table = select(documents, kept, ["text"])
     values = [perplexity(load(model), text) for text in table["text"].to_pylist()]
     scores = pa.table({"id": table["id"], "perplexity": pa.array(values, pa.float64())})
@@ -105,7 +100,7 @@ def score_shard(folder: str, shard: int, documents: str, kept: str, model: str) 
 
 @cache
 def load(path: str) -> kenlm.Model:
-    return kenlm.Model(path)
+    return kenlm.Model(files.local_copy(path))
 
 
 def perplexity(model: kenlm.Model, text: str) -> float:

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from storage import files
 from storage.tokens import LARGEST_VOCABULARY
-from tasks.sampling import heldout, uniform
+from tasks.sampling import Heldout, uniform
 from tasks.selection import select
 from tasks.step import Settings
 
@@ -32,9 +32,7 @@ class Tokenizer(Settings):
 
     vocab_size: int = Field(32_000, gt=300, le=LARGEST_VOCABULARY, description="tokens are stored as uint16")
     sample_bytes: int = Field(100_000_000, gt=0, description="of text to train on, over all sources")
-    character_coverage: float = Field(
-        0.9995, gt=0, le=1, description="of characters; the rest fall back to bytes"
-    )
+    character_coverage: float = Field(0.9995, gt=0, le=1, description="of characters; the rest fall back to bytes")
 
 
 def train_tokenizer(
@@ -44,7 +42,7 @@ def train_tokenizer(
     weights: dict[str, float],
     settings: Tokenizer,
     seed: int,
-    fraction: float,
+    heldout: Heldout,
 ) -> dict:
     """Train on a sample of (documents, selection) shards by source; writes `tokenizer.model`.
 
@@ -55,9 +53,7 @@ def train_tokenizer(
     taken: dict[str, int] = {}
     model = io.BytesIO()
     spm.SentencePieceTrainer.train(
-        sentence_iterator=_sample(
-            inputs, {n: w / total for n, w in weights.items()}, settings, seed, fraction, taken
-        ),
+        sentence_iterator=_sample(inputs, {n: w / total for n, w in weights.items()}, settings, seed, heldout, taken),
         model_writer=model,
         model_type="bpe",
         vocab_size=settings.vocab_size,
@@ -86,28 +82,25 @@ def _sample(
     shares: dict[str, float],
     settings: Tokenizer,
     seed: int,
-    fraction: float,
+    heldout: Heldout,
     taken: dict[str, int],
 ) -> Iterator[str]:
     for name in sorted(inputs):
-        sizes = sum(int(pc.sum(_sizes(_train(part, seed, fraction))).as_py() or 0) for part in inputs[name])
+        sizes = sum(int(pc.sum(_sizes(_train(part, heldout))).as_py() or 0) for part in inputs[name])
         wanted = settings.sample_bytes * shares[name]
         if sizes < wanted:
-            log.info(
-                "source %s has %d bytes, less than the %d of its share of the sample", name, sizes, wanted
-            )
+            log.info("source %s has %d bytes, less than the %d of its share of the sample", name, sizes, wanted)
         taken[name] = 0
         for part in inputs[name]:
-            table = _train(part, seed, fraction)
+            table = _train(part, heldout)
             chosen = table.filter(pa.array(uniform(table["id"], seed, "tokenizer") < wanted / max(sizes, 1)))
             for text in chosen["text"].to_pylist():
                 taken[name] += len(text.encode())
                 yield from _sentences(text)
 
 
-def _train(part: tuple[str, str], seed: int, fraction: float) -> pa.Table:
-    table = select(*part, ["text"])
-    return table.filter(pa.array(~heldout(table["id"], seed, fraction)))
+def _train(part: tuple[str, str], heldout: Heldout) -> pa.Table:
+    return heldout.without(select(*part, ["text"]))
 
 
 def _sizes(table: pa.Table) -> pa.ChunkedArray:
@@ -123,7 +116,7 @@ def _sentences(text: str) -> Iterator[str]:
 
 @cache
 def load(path: str) -> spm.SentencePieceProcessor:
-    return spm.SentencePieceProcessor(model_file=path)
+    return spm.SentencePieceProcessor(model_file=files.local_copy(path))
 
 
 def encode(processor: spm.SentencePieceProcessor, text: str) -> np.ndarray:

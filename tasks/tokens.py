@@ -3,22 +3,20 @@
 import pyarrow as pa
 
 from storage.tokens import TokenShard, bin_path, write_tokens
-from tasks.sampling import heldout
+from tasks.sampling import Heldout
 from tasks.selection import select
 from tasks.tokenizer import encode, load
 
 SPLITS = ("train", "heldout")
 
 
-def encode_shard(
-    folder: str, shard: int, documents: str, kept: str, tokenizer: str, seed: int, fraction: float
-) -> dict:
-    """Encode a selection's documents; `fraction` of them, by a keyed hash of the id, are held out.
+def encode_shard(folder: str, shard: int, documents: str, kept: str, tokenizer: str, heldout: Heldout) -> dict:
+    """Encode a selection's documents, those held out into a file of their own.
 
     Holds the texts and tokens of one shard. Raises RuntimeError if a document is in neither split.
     """
     table = select(documents, kept, ["text"])
-    mask = heldout(table["id"], seed, fraction)
+    mask = heldout.mask(table)
     processor = load(tokenizer)
     record: dict = {"rows_in": len(table)}
     for split, chosen in (("train", ~mask), ("heldout", mask)):

@@ -49,9 +49,10 @@ def expand(patterns: list[str]) -> list[str]:
     found: set[str] = set()
     for pattern in patterns:
         fs, inner = fsspec.core.url_to_fs(pattern)
+        fs.invalidate_cache()  # a process that lives for months must see this month's files
         if pattern.endswith((".paths", ".paths.gz")):
             found.update(_from_list(pattern if "://" in pattern else inner))
-        elif any(c in inner for c in "*?["):
+        elif any(c in inner for c in ("*[" if pattern.startswith("http") else "*?[")):
             matches = fs.glob(inner)
             if not matches:
                 raise FileNotFoundError(f"no file matches the source's pattern {pattern}")
@@ -88,7 +89,7 @@ def responses(path: str, max_bytes: int) -> Iterator[Response]:
     file with a problem `damaged_record`, at the offset of the gzip member, else of the last record before it.
     """
     if files.is_local(path):
-        yield from _read(files.local_copy(path, ""), max_bytes)
+        yield from _read(files.local_copy(path), max_bytes)
     else:
         with files.open_file(path) as stream:
             yield from _read(_Ahead(stream), max_bytes)

@@ -93,9 +93,11 @@ NEUTRAL = frozenset(
 
 
 class TrackingConfig(Settings):
-    """An MLflow run that exists already: the launcher made it, logs its params and sets its end status."""
+    """An MLflow run that exists already: the launcher made it, logs its params and sets its end status.
 
-    uri: str
+    The address of the server, which may hold a password, is in MLFLOW_TRACKING_URI and nowhere else.
+    """
+
     run_id: str
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import threading
 import time
@@ -164,8 +165,8 @@ def _result(run: RunConfig, weights: dict, progress: checkpoint.Progress, saved:
         "parameters": parameter_count(run.model, mixture.vocab_size),
         "flops": flops_per_token(run.model, mixture.vocab_size) * progress.tokens,
         **progress.last,
-        "checkpoint": str(saved),
-        "weights": str(path),
+        "checkpoint": os.path.relpath(saved, run.out),
+        "weights": path.name,
         "sample": text,
         "lost_metric_points": lost,
     }

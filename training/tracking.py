@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import threading
 import time
 from collections import deque
@@ -22,6 +23,7 @@ from training.config import TrackingConfig
 
 log = logging.getLogger(__name__)
 
+_SECRET = re.compile(r"//[^/@\s]*@")  # user and password of an address
 METRICS, TIMING = "metrics.jsonl", "timing.jsonl"
 BATCH = 1000  # the most metrics that MLflow's REST API takes in one log_batch
 
@@ -104,7 +106,7 @@ class MlflowSender:
                     break
                 except Exception as error:
                     self.newest = None
-                    log.warning("MLflow at %s: %s: %s", self.tracking.uri.split("@")[-1], type(error).__name__, error)
+                    log.warning("MLflow: %s: %s", type(error).__name__, _SECRET.sub("//", str(error)))
                     if last and attempt < 2:
                         time.sleep(1)
             if last:
@@ -114,7 +116,7 @@ class MlflowSender:
         if self.client is None:
             from mlflow.tracking import MlflowClient
 
-            self.client = MlflowClient(self.tracking.uri)
+            self.client = MlflowClient()
         from mlflow.entities import Metric
 
         run_id = self.tracking.run_id

@@ -214,7 +214,7 @@ def parts(data, begin, end, newlines, out):
     n = 0
     i = begin
     chars = 0
-    h = np.uint64(0)
+    h = np.uint64(1)
     while True:
         stop, size, hashed = line(data, i, end)
         chars += size
@@ -233,4 +233,4 @@ def parts(data, begin, end, newlines, out):
         if i == stop:
             return n, out
         chars = 0
-        h = np.uint64(0)
+        h = np.uint64(1)

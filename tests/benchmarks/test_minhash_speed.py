@@ -28,9 +28,7 @@ def corpus() -> list[str]:
     texts = []
     for _ in range(DOCUMENTS):
         words = vocabulary[(rng.zipf(1.2, rng.integers(0.8 * WORDS, 1.2 * WORDS)) - 1) % len(vocabulary)]
-        texts.append(
-            ". ".join(" ".join(words[i : i + 17]).capitalize() for i in range(0, len(words), 17)) + "."
-        )
+        texts.append(". ".join(" ".join(words[i : i + 17]).capitalize() for i in range(0, len(words), 17)) + ".")
     return texts
 
 

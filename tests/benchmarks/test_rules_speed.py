@@ -18,9 +18,7 @@ SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 def installed_text(size):
     """The beginning of all text files and package metadata in site-packages, one after the other."""
     root = Path(sysconfig.get_path("purelib"))
-    paths = sorted(
-        p for pattern in ("*.txt", "*.md", "*.rst", "METADATA", "LICENSE*") for p in root.rglob(pattern)
-    )
+    paths = sorted(p for pattern in ("*.txt", "*.md", "*.rst", "METADATA", "LICENSE*") for p in root.rglob(pattern))
     parts, length = [], 0
     for path in paths:
         if path.is_file() and path.stat().st_size < 2_000_000 and length < size:

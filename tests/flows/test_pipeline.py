@@ -68,8 +68,8 @@ def test_planted_pages_are_dropped_for_what_is_wrong_with_them(undisturbed, craw
     for key, url in urls.items():
         by_kind.setdefault(url.split("/")[2].split(".")[0], Counter())[reasons.get(key, "kept")] += 1
     assert by_kind["french"] == {"language": crawl.planted["french"]}
-    assert set(by_kind["short"]) <= {"language", "textbook"}
-    assert set(by_kind["symbols"]) <= {"language", "textbook"}
+    for kind in ("short", "symbols"):
+        assert by_kind[kind]["language"] + by_kind[kind]["textbook"] == crawl.planted[kind]
     assert by_kind["near"]["minhash"] + by_kind["prose"]["minhash"] == crawl.planted["near"]
     assert by_kind["good"] == {"kept": 40}
     assert by_kind["prose"]["kept"] > 100
@@ -88,7 +88,10 @@ def test_duplicates_name_the_document_that_stays(undisturbed):
 
 def test_again_everything_is_reused_and_a_threshold_costs_what_lies_behind_it(undisturbed, recipe):
     before = set(undisturbed.stages("undisturbed"))
+    logged = len(undisturbed.log("undisturbed"))
     assert undisturbed.run("undisturbed", "pipeline", recipe) == 0
+    told = undisturbed.log("undisturbed")[logged:]
+    assert told.count(": reused ") == len(ALL) and told.count(": made ") == 0
     assert set(undisturbed.stages("undisturbed")) == before
 
     changed = copy.deepcopy(recipe)
@@ -141,6 +144,20 @@ def test_mlflow_knows_the_run_its_params_and_its_data(undisturbed, recipe):
     assert run.data.metrics["documents/minhash"] == sum(shards.rows(str(p)) for p in survivors.glob("part-*.parquet"))
 
 
+def test_the_same_model_under_another_name_is_tracked_there_too(undisturbed, recipe):
+    """What is reused is recorded from the model's own files, point by point."""
+    renamed = copy.deepcopy(recipe) | {"name": "renamed"}
+    assert undisturbed.run("undisturbed", "pipeline", renamed) == 0, undisturbed.log("undisturbed")
+    client = mlflow.MlflowClient(f"sqlite:///{undisturbed.home('undisturbed')}/mlflow.db")
+    [run], [twin] = (client.search_runs([client.get_experiment_by_name(n).experiment_id]) for n in ("small", "renamed"))
+    assert twin.info.status == "FINISHED"
+    assert twin.data.metrics == run.data.metrics
+    assert twin.data.params == run.data.params | {"name": "renamed"}
+    for metric in ("train/loss", "heldout/loss"):
+        histories = [client.get_metric_history(r.info.run_id, metric) for r in (run, twin)]
+        assert [(p.step, p.value) for p in histories[0]] == [(p.step, p.value) for p in histories[1]]
+
+
 def test_a_ledger_row_that_is_gone_fails_the_run(undisturbed, runs, recipe):
     """The rules' ledger loses a row; the next run finds the stage finished, and does not believe it."""
     assert runs.run("tampered", "corpus", recipe, executor="serial") == 0
@@ -157,10 +174,11 @@ def test_status_and_show_tell_what_is_there(undisturbed):
     home = str(undisturbed.home("undisturbed"))
     told = {row[0].rsplit("-", 1)[0]: row for row in status(home)}
     assert told["documents"][1] == "finished"
-    assert "text:" not in "".join(show(home, "rules", 2, ""))
+    kept = list(show(home, "rules", 2, ""))
+    assert len(kept) == 3 and "https://" in kept[1] and len(kept[1].splitlines()[-1]) > 100
     documents = list(show(home, "documents", 3, ""))
     assert len(documents) == 4 and "https://" in documents[1]
     dropped = list(show(home, "rules", 2, "textbook.characters"))
-    assert len(dropped) == 3 and "rule: characters" in dropped[1]
+    assert len(dropped) == 3 and "rule: characters" in dropped[1] and "A line of" in dropped[1]
     with pytest.raises(FileNotFoundError, match="no stage nothing"):
         list(show(home, "nothing", 1, ""))

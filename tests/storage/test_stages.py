@@ -7,7 +7,7 @@ from storage import files, ledger, shards, stages
 from storage.schema import LEDGER, SELECTION
 from storage.stages import Stage
 
-STAGE = Stage("rules", "code", {"threshold": 1}, {"kept": "abc"})
+STAGE = Stage("rules", {"m": "code"}, {"threshold": 1}, {"kept": "abc"})
 
 
 def selection(*ids: str) -> pa.Table:
@@ -15,18 +15,14 @@ def selection(*ids: str) -> pa.Table:
 
 
 def drops(step: str, *ids: str) -> pa.Table:
-    return ledger.table(
-        [{"id": i, "step": step, "rule": "short", "value": 1.0, "threshold": 2.0} for i in ids]
-    )
+    return ledger.table([{"id": i, "step": step, "rule": "short", "value": 1.0, "threshold": 2.0} for i in ids])
 
 
 @pytest.fixture
 def made(tmp_path):
     folder = STAGE.folder(str(tmp_path))
     records = [
-        stages.write_selection(
-            folder, 0, selection("a", "b", "c"), [("x", drops("x", "a")), ("y", drops("y", "c"))]
-        ),
+        stages.write_selection(folder, 0, selection("a", "b", "c"), [("x", drops("x", "a")), ("y", drops("y", "c"))]),
         stages.write_selection(folder, 1, selection("d"), [("x", drops("x")), ("y", drops("y"))]),
     ]
     return folder, stages.finish(folder, STAGE, {"shards": records})
@@ -35,13 +31,13 @@ def made(tmp_path):
 def test_a_key_follows_everything_that_decides_the_stage():
     keys = {
         STAGE.key,
-        Stage("rules", "code", {"threshold": 2}, {"kept": "abc"}).key,
-        Stage("rules", "other", {"threshold": 1}, {"kept": "abc"}).key,
-        Stage("rules", "code", {"threshold": 1}, {"kept": "abd"}).key,
-        Stage("other", "code", {"threshold": 1}, {"kept": "abc"}).key,
+        Stage("rules", {"m": "code"}, {"threshold": 2}, {"kept": "abc"}).key,
+        Stage("rules", {"m": "other"}, {"threshold": 1}, {"kept": "abc"}).key,
+        Stage("rules", {"m": "code"}, {"threshold": 1}, {"kept": "abd"}).key,
+        Stage("other", {"m": "code"}, {"threshold": 1}, {"kept": "abc"}).key,
     }
     assert len(keys) == 5
-    assert Stage("rules", "code", {"threshold": 1}, {"kept": "abc"}).key == STAGE.key
+    assert Stage("rules", {"m": "code"}, {"threshold": 1}, {"kept": "abc"}).key == STAGE.key
 
 
 def test_counts_by_step(made):
@@ -62,6 +58,15 @@ def test_a_ledger_row_that_is_gone_is_noticed(made, position):
     rows = shards.read_table(path)
     shards.write_table(path, rows.filter(pa.array([i != position for i in range(len(rows))])))
     with pytest.raises(ledger.LedgerError, match=r"shard 0, step [xy]: \d documents in, \d out, but 0 rows"):
+        stages.check(folder, manifest)
+
+
+def test_a_reason_that_was_changed_is_noticed(made):
+    folder, manifest = made
+    path = stages.ledger_part(folder, 0)
+    rows = shards.read_table(path).to_pylist()
+    shards.write_table(path, ledger.table([row | {"rule": "other"} for row in rows]))
+    with pytest.raises(ledger.LedgerError, match="by rule {'other': 1}, where its record has {'short': 1}"):
         stages.check(folder, manifest)
 
 

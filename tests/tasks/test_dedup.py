@@ -72,13 +72,9 @@ def planted() -> dict[str, str]:
 
 
 def all_links(folder, settings, ids):
-    rows = [
-        shards.read_table(links.link_path(str(folder), p)).to_pylist() for p in range(settings.partitions)
-    ]
+    rows = [shards.read_table(links.link_path(str(folder), p)).to_pylist() for p in range(settings.partitions)]
     return {
-        (ids[r["shard"]][r["row"]], ids[r["other_shard"]][r["other_row"]]): r["jaccard"]
-        for some in rows
-        for r in some
+        (ids[r["shard"]][r["row"]], ids[r["other_shard"]][r["other_row"]]): r["jaccard"] for some in rows for r in some
     }
 
 
@@ -178,9 +174,7 @@ def test_partitions_shards_and_order_change_nothing(tmp_path, comparisons):
         settings = MinHash(partitions=partitions, comparisons=comparisons)
         folder = tmp_path / f"{partitions}-{n}-{seed}"
         kept, dropped, linked, counts = deduplicate(parts_of(documents, n, seed), folder, settings)
-        results.append(
-            (kept.sort_by("id"), dropped.sort_by("id"), counts, sum(c["left_out"] for c in linked))
-        )
+        results.append((kept.sort_by("id"), dropped.sort_by("id"), counts, sum(c["left_out"] for c in linked)))
     assert all(r == results[0] for r in results[1:])
     assert len(results[0][1]) > 50
     assert (results[0][3] > 0) == (comparisons == 1)
@@ -220,9 +214,7 @@ def test_identical_documents_are_not_compared_at_all(tmp_path):
     kept, dropped, [linked], counts = deduplicate(parts_of(documents, 2), tmp_path, MinHash(partitions=1))
     assert linked["comparisons"] == 0 and linked["sets"] == 1 and linked["largest"] == 20_000
     assert kept.to_pylist() == [{"id": "00000", "cluster_size": 20_000}]
-    assert set(dropped["representative"].to_pylist()) == {"00000"} and set(
-        dropped["jaccard"].to_pylist()
-    ) == {1.0}
+    assert set(dropped["representative"].to_pylist()) == {"00000"} and set(dropped["jaccard"].to_pylist()) == {1.0}
     assert counts["largest"] == 20_000
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from storage import stages
+from storage.versions import code_version
 from tasks.executor import Dask, executor
 from tasks.jobs import Job, do
 
@@ -77,6 +78,10 @@ def crew(tmp_path_factory):
         sys.modules.pop("gristmill_crew", None)
 
 
+def job(work, folder: str, phase: str, shard: int, arguments: dict | None = None) -> Job:
+    return Job(work, code_version(work.__module__), folder, phase, shard, arguments or {})
+
+
 @pytest.fixture(scope="module")
 def cluster(crew):
     """The local cluster, once for all tests: it costs seconds."""
@@ -133,19 +138,19 @@ def test_serial_is_in_order_and_threads_work_at_the_same_time():
 
 def test_jobs_leave_files_and_records_and_are_not_done_again(running, crew, tmp_path):
     folder = str(tmp_path)
-    first = [Job(crew.write, folder, "write", shard, {"text": "ab"}) for shard in range(4)]
+    first = [job(crew.write, folder, "write", shard, {"text": "ab"}) for shard in range(4)]
     assert sorted(running.map(do, first)) == [(i, ({"bytes": 2 * i}, False)) for i in range(4)]
     assert stages.done_record(folder, "write", 3) == {"bytes": 6}
-    more = [Job(crew.write, folder, "write", shard, {"text": "ab"}) for shard in range(6)]
+    more = [job(crew.write, folder, "write", shard, {"text": "ab"}) for shard in range(6)]
     assert sorted(running.map(do, more)) == [(i, ({"bytes": 2 * i}, i < 4)) for i in range(6)]
     assert lines(tmp_path / "worked") == list(range(6))
     # another phase of the same stage is other work
-    assert [found for _, (_, found) in running.map(do, [Job(crew.write, folder, "other", 1)])] == [False]
+    assert [found for _, (_, found) in running.map(do, [job(crew.write, folder, "other", 1)])] == [False]
     assert [(tmp_path / f"part-{i}").read_text() for i in (0, 2, 5)] == ["", "abab", "ab" * 5]
 
 
 def test_a_failing_job_reaches_the_caller_with_its_place(running, crew, tmp_path):
-    jobs = [Job(crew.write, str(tmp_path), "write", i, {"text": "x", "broken": 2}) for i in range(4)]
+    jobs = [job(crew.write, str(tmp_path), "write", i, {"text": "x", "broken": 2}) for i in range(4)]
     with pytest.raises(ValueError, match="cannot read x") as error:
         list(running.map(do, jobs))
     assert error.value.__notes__ == [f"shard 2 of phase write of {tmp_path}"]
@@ -157,7 +162,7 @@ def test_a_failing_job_reaches_the_caller_with_its_place(running, crew, tmp_path
 def test_what_jobs_log_arrives(running, crew, tmp_path):
     while not running.messages.empty():
         running.messages.get()
-    list(running.map(do, [Job(crew.write, str(tmp_path), "write", i) for i in range(3)]))
+    list(running.map(do, [job(crew.write, str(tmp_path), "write", i) for i in range(3)]))
     found = drain(running.messages, 3)
     assert sorted(found) == [(logging.INFO, f"tasks.crew: shard {i} in work") for i in range(3)]
 
@@ -171,7 +176,7 @@ def test_loggers_are_left_as_they_were():
 
 
 def test_a_killed_worker_costs_its_jobs_a_second_run(cluster, crew, tmp_path):
-    jobs = [Job(crew.die_once, str(tmp_path), "die", i) for i in range(8)]
+    jobs = [job(crew.die_once, str(tmp_path), "die", i) for i in range(8)]
     # what the dead worker had finished is lost to the scheduler, and found done when it is asked for again
     assert sorted((i, record) for i, (record, _) in cluster.map(do, jobs)) == [(i, {"shard": i}) for i in range(8)]
     assert (tmp_path / "died").exists()
@@ -195,7 +200,7 @@ def test_by_address(crew, tmp_path):
         with executor("dask", address=address) as running:
             assert isinstance(running, Dask) and running.workers == 1
             assert sorted(running.map(crew.square, range(5))) == [(i, i * i) for i in range(5)]
-            list(running.map(do, [Job(crew.write, str(tmp_path), "write", 1)]))
+            list(running.map(do, [job(crew.write, str(tmp_path), "write", 1)]))
             assert drain(running.messages, 1) == [(logging.INFO, "tasks.crew: shard 1 in work")]
         # a cluster that is not ours goes on
         with Client(address) as client:
@@ -221,11 +226,13 @@ def test_workers_import_no_flow_and_do_not_run_the_callers_script_again(crew, tm
             import flows
             import gristmill_crew
             from tasks.executor import executor
+            from storage.versions import code_version
             from tasks.jobs import Job, do
             print("script ran in", os.getpid())
+            code = code_version("gristmill_crew")
             watched = {"prefect", "mlflow", "torch", "flows", "training", "tasks"}
             with executor("local", 2) as running:
-                jobs = [Job(gristmill_crew.imported, sys.argv[1], "look", i) for i in range(4)]
+                jobs = [Job(gristmill_crew.imported, code, sys.argv[1], "look", i) for i in range(4)]
                 for _, (record, _) in running.map(do, jobs):
                     assert record["pid"] != os.getpid()
                     print("worker has", sorted(watched.intersection(record["packages"])))
@@ -246,3 +253,13 @@ def test_workers_import_no_flow_and_do_not_run_the_callers_script_again(crew, tm
     ran, *workers = done.stdout.splitlines()
     assert ran.startswith("script ran in")
     assert workers == ["worker has ['tasks']"] * 4
+
+
+def test_a_worker_with_other_code_is_refused(crew, tmp_path):
+    jobs = [Job(crew.write, "0123456789abcdef", str(tmp_path), "write", 1)]
+    with (
+        executor("serial") as running,
+        pytest.raises(RuntimeError, match="gristmill_crew has version .* 0123456789abcdef"),
+    ):
+        list(running.map(do, jobs))
+    assert stages.done_record(str(tmp_path), "write", 1) is None

@@ -135,9 +135,7 @@ def test_band_hashes_are_equal_where_and_only_where_all_rows_of_the_band_are():
     hashes = minhash.band_hashes(signed, 4, 3)
     for band in range(4):
         rows = signed[:, 3 * band : 3 * band + 3]
-        assert np.array_equal(
-            hashes[:, None, band] == hashes[None, :, band], (rows[:, None] == rows[None]).all(axis=2)
-        )
+        assert np.array_equal(hashes[:, None, band] == hashes[None, :, band], (rows[:, None] == rows[None]).all(axis=2))
     assert len(np.intersect1d(hashes[:, 0], hashes[:, 1])) == 0
 
 

@@ -11,11 +11,14 @@ from pydantic import ValidationError
 
 from storage import files, shards
 from tasks.perplexity import Perplexity, bounds, percentiles, perplexity, score_shard, sentences, train_model
+from tasks.sampling import Heldout
 
 NAMES = sorted(topics.topics)
 PROSE = {name: topics.topics[name] for name in NAMES if len(topics.topics[name]) > 500}
 REFERENCE = dict(list(PROSE.items())[::2])
 UNSEEN = dict(list(PROSE.items())[1::2])
+
+NONE = Heldout(seed=1, fraction=0)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +32,7 @@ def trained(tmp_path_factory):
     }
     shards.write_table(str(folder / "documents.parquet"), pa.table(table))
     inputs = [(str(folder / "documents.parquet"),) * 2]
-    return folder, train_model(str(folder), 0, inputs, 3), inputs
+    return folder, train_model(str(folder), 0, inputs, 3, NONE), inputs
 
 
 @pytest.fixture(scope="module")
@@ -76,13 +79,13 @@ def test_training_counts_and_gives_the_same_bytes_twice(trained, tmp_path):
     assert record["documents"] == len(REFERENCE)
     assert record["words"] == sum(len(line.split()) for text in REFERENCE.values() for line in sentences(text))
     assert record["bytes"] == (folder / "model.bin").stat().st_size
-    assert train_model(str(tmp_path), 0, inputs, 3) == record
+    assert train_model(str(tmp_path), 0, inputs, 3, NONE) == record
     assert files.checksum(str(tmp_path / "model.bin")) == files.checksum(str(folder / "model.bin"))
 
 
 def test_only_selected_documents_are_learned(tmp_path, shard):
     parts = [shard("a", {"1": "alpha beta gamma", "2": "delta"}, kept=["1"]), shard("b", {"3": "beta epsilon"})]
-    record = train_model(str(tmp_path), 0, parts, 2)
+    record = train_model(str(tmp_path), 0, parts, 2, NONE)
     assert (record["documents"], record["words"]) == (2, 5)
     model = kenlm.Model(str(tmp_path / "model.bin"))
     known = {word for word in ("alpha", "beta", "gamma", "delta", "epsilon") if word in model}
@@ -95,7 +98,7 @@ def test_text_that_means_something_to_the_trainer_is_only_text(tmp_path, shard, 
         "2": "nul \0 here\0too \x1c \x85 \u3000 done",
         "3": "<s>\n</s>\n\\data\\ \\end\\",
     }
-    train_model(str(tmp_path), 0, [shard("a", texts)], 5)
+    train_model(str(tmp_path), 0, [shard("a", texts)], 5, NONE)
     small = kenlm.Model(str(tmp_path / "model.bin"))
     for text in texts.values():
         assert 1 < perplexity(small, text) < np.inf
@@ -105,7 +108,7 @@ def test_text_that_means_something_to_the_trainer_is_only_text(tmp_path, shard, 
 @pytest.mark.parametrize("texts", [{}, {"1": "", "2": " \n"}])
 def test_a_reference_without_words_is_an_error(tmp_path, shard, texts):
     with pytest.raises(ValueError, match=rf"no words \({len(texts)} documents\).*reference"):
-        train_model(str(tmp_path), 0, [shard("a", texts)], 3)
+        train_model(str(tmp_path), 0, [shard("a", texts)], 3, NONE)
     assert not (tmp_path / "model.bin").exists()
 
 
@@ -141,3 +144,15 @@ def test_percentiles_are_those_of_all_shards_together(tmp_path, low, high):
 def test_percentiles_out_of_order_are_refused():
     with pytest.raises(ValidationError, match="not below"):
         Perplexity(reference=("a",), min_percentile=50, max_percentile=50)
+
+
+def test_held_out_documents_are_not_trained_on(shard, tmp_path):
+    texts = {f"d{i}": f"plain words and the rare one number{'x' * i} in a row" for i in range(40)}
+    parts = [shard("held", texts)]
+    heldout = Heldout(seed=5, fraction=0.5)
+    seen = heldout.without(pa.table({"text": list(texts.values())}))["text"].to_pylist()
+    record = train_model(str(tmp_path), 0, parts, 2, heldout)
+    assert 0 < len(seen) < 40 and record["documents"] == len(seen)
+    model = kenlm.Model(str(tmp_path / "model.bin"))
+    for text in texts.values():
+        assert (text.split()[6] in model) == (text in seen)

@@ -9,10 +9,12 @@ import pytest
 
 from storage import files, shards
 from tasks.quality import Quality, bounds, score_shard, train_model
+from tasks.sampling import Heldout
 
 GOOD = "river mill wheel stone grain flour miller morning water quiet bread oven village harvest season".split()
 RAW = "click offer cheap buy login cart free deal coupon subscribe banner price sale order shipping".split()
 BOTH = "the a of and to in is it for on with as at by".split()
+NONE = Heldout(seed=1, fraction=0)
 SETTINGS = Quality(reference=("good",), dimensions=8, buckets=2000, learning_rate=0.5, characters=2000)
 
 
@@ -39,7 +41,7 @@ def inputs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory, inputs):
     folder = tmp_path_factory.mktemp("model")
-    return str(folder), train_model(str(folder), 0, *inputs, SETTINGS)
+    return str(folder), train_model(str(folder), 0, *inputs, SETTINGS, NONE)
 
 
 def test_it_tells_the_planted_vocabularies_apart(trained):
@@ -88,17 +90,17 @@ def test_only_the_first_characters_are_read(trained, tmp_path, shard):
 
 def test_two_trainings_give_the_same_bytes(trained, tmp_path, inputs):
     folder, record = trained
-    assert train_model(str(tmp_path), 0, *inputs, SETTINGS) == record
+    assert train_model(str(tmp_path), 0, *inputs, SETTINGS, NONE) == record
     assert files.checksum(f"{folder}/model.bin") == files.checksum(str(tmp_path / "model.bin"))
     other = tmp_path / "other"
-    train_model(str(other), 0, *inputs, SETTINGS.model_copy(update={"seed": 2}))
+    train_model(str(other), 0, *inputs, SETTINGS.model_copy(update={"seed": 2}), NONE)
     assert files.checksum(str(other / "model.bin")) != files.checksum(str(tmp_path / "model.bin"))
 
 
 def test_a_page_cannot_name_labels_or_end_its_line(tmp_path, shard):
     good = documents(GOOD, 60, 1, "good")
     raw = {i: f"__label__hq __label__spam {text} </s> river" for i, text in documents(RAW, 60, 2, "raw").items()}
-    train_model(str(tmp_path), 0, [shard("good", good)], [shard("raw", raw)], SETTINGS)
+    train_model(str(tmp_path), 0, [shard("good", good)], [shard("raw", raw)], SETTINGS, NONE)
     model = fasttext.load_model(str(tmp_path / "model.bin"))
     assert sorted(model.labels) == ["__label__hq", "__label__raw"]
     parts = shard("web", {"plain": "river mill " * 5, "tricky": "__label__raw </s> " + "river mill " * 5})
@@ -111,7 +113,7 @@ def test_a_page_cannot_name_labels_or_end_its_line(tmp_path, shard):
 def test_too_few_documents_is_an_error_that_says_what_was_found(tmp_path, shard, good, raw):
     given = [shard("good", documents(GOOD, good, 1, "g"))], [shard("raw", documents(RAW, raw, 2, "r"))]
     with pytest.raises(ValueError, match=f"found {good} and {raw}.*reference"):
-        train_model(str(tmp_path), 0, *given, SETTINGS)
+        train_model(str(tmp_path), 0, *given, SETTINGS, NONE)
 
 
 def test_the_threshold_changes_no_model():

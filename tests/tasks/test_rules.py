@@ -38,12 +38,8 @@ def quality(text, stop_words=GOPHER_STOP_WORDS):
         "gopher_mean_word_length": ratio(sum(map(len, real)), len(real)),
         "gopher_hash_ratio": ratio(text.count("#"), len(words)),
         "gopher_ellipsis_ratio": ratio(ellipses, len(words)),
-        "gopher_bullet_line_fraction": ratio(
-            sum(x.lstrip().startswith(("\u2022", "-")) for x in lines), len(lines)
-        ),
-        "gopher_ellipsis_line_fraction": ratio(
-            sum(x.rstrip().endswith(("...", "\u2026")) for x in lines), len(lines)
-        ),
+        "gopher_bullet_line_fraction": ratio(sum(x.lstrip().startswith(("\u2022", "-")) for x in lines), len(lines)),
+        "gopher_ellipsis_line_fraction": ratio(sum(x.rstrip().endswith(("...", "\u2026")) for x in lines), len(lines)),
         "gopher_alpha_word_fraction": ratio(sum(any(map(str.isalpha, w)) for w in words), len(words)),
     }
 
@@ -190,10 +186,7 @@ def test_slices_and_chunks_measure_the_same(step):
     array = pa.array(texts, pa.large_string())
     assert measured(step, array[2:5]) == rows[2:5]
     assert measured(step, pa.array(texts)[1:]) == rows[1:]
-    assert (
-        measured(step, pa.chunked_array([array[:1], array[3:], array[1:2]]))
-        == rows[:1] + rows[3:] + rows[1:2]
-    )
+    assert measured(step, pa.chunked_array([array[:1], array[3:], array[1:2]])) == rows[:1] + rows[3:] + rows[1:2]
     assert measured(step, array[:0]) == []
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tasks.sampling import heldout, uniform
+from tasks.sampling import Heldout, uniform
 
 
 def column(ids: list[str], chunk: int = 1 << 20) -> pa.ChunkedArray:
@@ -50,10 +50,18 @@ def test_seeds_and_purposes_draw_independently(other):
 
 
 def test_heldout_is_a_share_that_only_grows():
-    few, more = heldout(column(IDS), 3, 0.05), heldout(column(IDS), 3, 0.1)
+    documents = pa.table({"text": IDS})
+    few, more = (Heldout(seed=3, fraction=f).mask(documents) for f in (0.05, 0.1))
     assert abs(few.sum() - 1000) < 5 * 1000**0.5
     assert (few <= more).all()
-    assert not heldout(column(IDS), 3, 0).any() and heldout(column(IDS), 3, 1).all()
+    assert Heldout(seed=3, fraction=0.1).without(documents)["text"].to_pylist() == [
+        i for i, out in zip(IDS, more, strict=True) if not out
+    ]
+
+
+def test_exact_copies_lie_on_the_same_side():
+    mask = Heldout(seed=3, fraction=0.5).mask(pa.table({"text": IDS[:50] * 2}))
+    assert (mask[:50] == mask[50:]).all() and 0 < mask.sum() < 100
 
 
 def test_no_ids():

@@ -8,7 +8,7 @@ import pytest
 
 from storage import shards
 from storage.tokens import bin_path, map_tokens
-from tasks.sampling import heldout
+from tasks.sampling import Heldout
 from tasks.tokenizer import EOS, Tokenizer, load, train_tokenizer
 from tasks.tokens import SPLITS, encode_shard
 
@@ -22,7 +22,7 @@ def model(tmp_path_factory) -> str:
     path = str(folder / "documents.parquet")
     shards.write_table(path, pa.table({"id": list(TEXTS), "text": list(TEXTS.values())}))
     settings = Tokenizer(vocab_size=500, sample_bytes=100_000)
-    train_tokenizer(str(folder), 0, {"a": [(path, path)]}, {"a": 1}, settings, SEED, 0.1)
+    train_tokenizer(str(folder), 0, {"a": [(path, path)]}, {"a": 1}, settings, SEED, Heldout(seed=SEED, fraction=0.1))
     return str(folder / "tokenizer.model")
 
 
@@ -41,7 +41,7 @@ def documents(folder, split: str, shard: int) -> dict[str, np.ndarray]:
 def test_both_splits_together_are_all_documents_and_decode_to_their_texts(tmp_path, shard, model, fraction):
     kept = list(TEXTS)[::2] + ["odd"]
     parts = shard("web", TEXTS, kept)
-    record = encode_shard(str(tmp_path), 7, *parts, model, SEED, fraction)
+    record = encode_shard(str(tmp_path), 7, *parts, model, Heldout(seed=SEED, fraction=fraction))
     processor = load(model)
     found = {split: documents(tmp_path, split, 7) for split in SPLITS}
     assert not found["train"].keys() & found["heldout"].keys()
@@ -50,7 +50,7 @@ def test_both_splits_together_are_all_documents_and_decode_to_their_texts(tmp_pa
     for name, tokens in both.items():
         assert tokens[-1] == EOS and (tokens == EOS).sum() == 1
         assert processor.decode(tokens.tolist()) == TEXTS[name]
-    mask = heldout(pa.chunked_array([pa.array(kept)]), SEED, fraction)
+    mask = Heldout(seed=SEED, fraction=fraction).mask(pa.table({"text": [TEXTS[name] for name in kept]}))
     assert found["heldout"].keys() == {name for name, out in zip(kept, mask, strict=True) if out}
     counts = {
         split: {"tokens": sum(map(len, found[split].values())), "documents": len(found[split])} for split in SPLITS
@@ -62,7 +62,7 @@ def test_a_document_is_in_the_same_split_whatever_shard_it_is_in(tmp_path, shard
     names = list(TEXTS)
     parts = [shard("one", TEXTS), shard("two", TEXTS, names[::3]), shard("three", dict(reversed(TEXTS.items())))]
     for i, part in enumerate(parts):
-        encode_shard(str(tmp_path), i, *part, model, SEED, 0.3)
+        encode_shard(str(tmp_path), i, *part, model, Heldout(seed=SEED, fraction=0.3))
     first, second, third = (set(documents(tmp_path, "heldout", i)) for i in range(3))
     assert first == third and second == first & set(names[::3])
     assert 0 < len(first) < len(names)
@@ -71,7 +71,7 @@ def test_a_document_is_in_the_same_split_whatever_shard_it_is_in(tmp_path, shard
 def test_the_same_bytes_twice(tmp_path, shard, model):
     parts = shard("web", TEXTS)
     for folder in ("a", "b"):
-        encode_shard(str(tmp_path / folder), 0, *parts, model, SEED, 0.1)
+        encode_shard(str(tmp_path / folder), 0, *parts, model, Heldout(seed=SEED, fraction=0.1))
     names = sorted(p.name for p in (tmp_path / "a").iterdir())
     assert len(names) == 4
     for name in names:
@@ -79,7 +79,7 @@ def test_the_same_bytes_twice(tmp_path, shard, model):
 
 
 def test_an_empty_selection(tmp_path, shard, model):
-    record = encode_shard(str(tmp_path), 0, *shard("web", TEXTS, []), model, SEED, 0.1)
+    record = encode_shard(str(tmp_path), 0, *shard("web", TEXTS, []), model, Heldout(seed=SEED, fraction=0.1))
     assert record == {"rows_in": 0, **{split: {"tokens": 0, "documents": 0} for split in SPLITS}}
     for split in SPLITS:
         assert documents(tmp_path, split, 0) == {}

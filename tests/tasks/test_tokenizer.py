@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from storage import files, shards
 from tasks import tokenizer
-from tasks.sampling import heldout
+from tasks.sampling import Heldout
 from tasks.tokenizer import EOS, Tokenizer, encode, load, token_bytes, train_tokenizer
 
 SEED, HELDOUT = 5, 0.2
@@ -41,7 +41,15 @@ def inputs(tmp_path_factory):
 
 
 def train(folder, inputs, weights=None, settings=SETTINGS, seed=SEED) -> dict:
-    return train_tokenizer(str(folder), 0, inputs, weights or {"prose": 3, "numbers": 1}, settings, seed, HELDOUT)
+    return train_tokenizer(
+        str(folder),
+        0,
+        inputs,
+        weights or {"prose": 3, "numbers": 1},
+        settings,
+        seed,
+        Heldout(seed=seed, fraction=HELDOUT),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +113,9 @@ def drawn(inputs, weights, settings, seed=SEED) -> tuple[Counter, dict[str, int]
     taken: dict[str, int] = {}
     total = sum(weights.values())
     shares = {name: weight / total for name, weight in weights.items()}
-    return Counter(tokenizer._sample(inputs, shares, settings, seed, HELDOUT, taken)), taken
+    return Counter(
+        tokenizer._sample(inputs, shares, settings, seed, Heldout(seed=seed, fraction=HELDOUT), taken)
+    ), taken
 
 
 @pytest.mark.parametrize("weights", [{"prose": 1, "numbers": 1}, {"prose": 9, "numbers": 1}])
@@ -130,8 +140,8 @@ def test_a_small_source_gives_all_but_its_heldout_documents(tmp_path):
     documents = {f"d{i}": f"line {i} of the document\nand its own ending {i}" for i in range(300)}
     inputs = {"small": [write(tmp_path, "small", documents)]}
     lines, taken = drawn(inputs, {"small": 1}, SETTINGS)
-    mask = heldout(pa.chunked_array([pa.array(list(documents))]), SEED, HELDOUT)
-    kept = [text for text, out in zip(documents.values(), mask, strict=True) if not out]
+    texts = pa.table({"text": list(documents.values())})
+    kept = Heldout(seed=SEED, fraction=HELDOUT).without(texts)["text"].to_pylist()
     assert 0 < len(kept) < len(documents)
     assert lines == Counter(line for text in kept for line in text.splitlines(keepends=True))
     assert taken == {"small": sum(len(text.encode()) for text in kept)}

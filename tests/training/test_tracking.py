@@ -19,9 +19,10 @@ def server(tmp_path_factory):
 
 
 @pytest.fixture
-def tracking(server):
+def tracking(server, monkeypatch):
     client, uri, experiment = server
-    return TrackingConfig(uri=uri, run_id=client.create_run(experiment).info.run_id)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    return TrackingConfig(run_id=client.create_run(experiment).info.run_id)
 
 
 def in_mlflow(server, tracking) -> list[tuple[str, int, float]]:
@@ -83,7 +84,7 @@ def test_points_that_a_crash_kept_from_mlflow_are_sent_on_resume(server, trackin
 def test_a_failed_request_is_neither_lost_nor_doubled(server, tracking, caplog):
     """The server takes a batch, but the answer does not arrive: the sender must ask before it sends again."""
     sender = MlflowSender(tracking, period=0.05)
-    client = MlflowClient(tracking.uri)
+    client = MlflowClient()
     real, failures = client.log_batch, []
 
     def answer_is_lost(run_id, metrics):
@@ -104,10 +105,12 @@ def test_a_failed_request_is_neither_lost_nor_doubled(server, tracking, caplog):
 
 def test_no_server_is_a_warning_and_a_count(tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    tracker = Tracker(tmp_path, -1, TrackingConfig(uri="http://127.0.0.1:9", run_id="none"))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://user:secret@127.0.0.1:9")
+    tracker = Tracker(tmp_path, -1, TrackingConfig(run_id="none"))
     tracker.log(1, {"a": 1.0}, {"b": 2.0})
     assert tracker.close() == 2
     assert "2 metric points did not reach MLflow" in caplog.text
+    assert "secret" not in caplog.text
     assert json.loads((tmp_path / METRICS).read_text()) == {"step": 1, "a": 1.0}
 
 
