@@ -1,6 +1,7 @@
 """The whole pipeline as a user runs it: real Dask workers, a real Prefect server, a real MLflow database."""
 
 import copy
+import shutil
 import sqlite3
 from collections import Counter
 
@@ -8,8 +9,8 @@ import mlflow
 import pytest
 
 from flows.inspection import show, status
-from flows.pretraining import KEY_TAG
 from flows.recipe import load
+from flows.tracking import KEY_TAG
 from storage import files, shards, stages
 
 CORPUS = ["documents", "rules", "signatures", "near_duplicates"]
@@ -160,7 +161,7 @@ def test_the_same_model_under_another_name_is_tracked_there_too(undisturbed, rec
 
 def test_a_ledger_row_that_is_gone_fails_the_run(undisturbed, runs, recipe):
     """The rules' ledger loses a row; the next run finds the stage finished, and does not believe it."""
-    assert runs.run("tampered", "corpus", recipe, executor="serial") == 0
+    shutil.copytree(undisturbed.home("undisturbed") / "stages", runs.home("tampered") / "stages")
     [folder] = [f for name, f in runs.stages("tampered").items() if name.startswith("rules")]
     path = next(p for p in sorted(folder.glob("ledger/*.parquet")) if shards.rows(str(p)))
     table = shards.read_table(str(path))
@@ -175,7 +176,7 @@ def test_status_and_show_tell_what_is_there(undisturbed):
     told = {row[0].rsplit("-", 1)[0]: row for row in status(home)}
     assert told["documents"][1] == "finished"
     kept = list(show(home, "rules", 2, ""))
-    assert len(kept) == 3 and "https://" in kept[1] and len(kept[1].splitlines()[-1]) > 100
+    assert len(kept) == 3 and "https://" in kept[1] and len(kept[1]) > 500
     documents = list(show(home, "documents", 3, ""))
     assert len(documents) == 4 and "https://" in documents[1]
     dropped = list(show(home, "rules", 2, "textbook.characters"))

@@ -123,7 +123,6 @@ def test_every_kind_gives_the_same_results_with_the_index_of_their_jobs(running,
 def test_how_many_work(crew, cluster):
     with executor("serial", 5) as serial, executor("threads", 3) as threads, executor("threads") as cores:
         assert (serial.workers, threads.workers, cores.workers) == (1, 3, os.cpu_count())
-    assert cluster.workers == 2
     pids = {pid for _, pid in cluster.map(crew.process, range(8))}
     assert len(pids) == 2 and os.getpid() not in pids
 
@@ -198,7 +197,7 @@ def test_by_address(crew, tmp_path):
         address = foreign.scheduler_address
         assert address.startswith("tcp://127.0.0.1:")
         with executor("dask", address=address) as running:
-            assert isinstance(running, Dask) and running.workers == 1
+            assert isinstance(running, Dask)
             assert sorted(running.map(crew.square, range(5))) == [(i, i * i) for i in range(5)]
             list(running.map(do, [job(crew.write, str(tmp_path), "write", 1)]))
             assert drain(running.messages, 1) == [(logging.INFO, "tasks.crew: shard 1 in work")]

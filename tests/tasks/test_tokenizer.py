@@ -18,6 +18,12 @@ from tasks.sampling import Heldout
 from tasks.tokenizer import EOS, Tokenizer, encode, load, token_bytes, train_tokenizer
 
 SEED, HELDOUT = 5, 0.2
+
+
+def heldout(seed: int) -> Heldout:
+    return Heldout(seed=seed, fraction=HELDOUT)
+
+
 SETTINGS = Tokenizer(vocab_size=600, sample_bytes=200_000)
 PROSE = {name: topics.topics[name] for name in sorted(topics.topics)}
 
@@ -48,7 +54,7 @@ def train(folder, inputs, weights=None, settings=SETTINGS, seed=SEED) -> dict:
         weights or {"prose": 3, "numbers": 1},
         settings,
         seed,
-        Heldout(seed=seed, fraction=HELDOUT),
+        heldout(seed),
     )
 
 
@@ -113,9 +119,7 @@ def drawn(inputs, weights, settings, seed=SEED) -> tuple[Counter, dict[str, int]
     taken: dict[str, int] = {}
     total = sum(weights.values())
     shares = {name: weight / total for name, weight in weights.items()}
-    return Counter(
-        tokenizer._sample(inputs, shares, settings, seed, Heldout(seed=seed, fraction=HELDOUT), taken)
-    ), taken
+    return Counter(tokenizer._sample(inputs, shares, settings, seed, heldout(seed), taken)), taken
 
 
 @pytest.mark.parametrize("weights", [{"prose": 1, "numbers": 1}, {"prose": 9, "numbers": 1}])
