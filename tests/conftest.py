@@ -140,20 +140,25 @@ class Runs:
         path.write_text(yaml.safe_dump(recipe))
         return path
 
-    def start(self, home: str, flow: str, recipe: dict, **settings: str) -> subprocess.Popen:
-        """A flow as a script without a main guard; `settings` are those of the machine."""
-        script = self.folder / f"{flow}.py"
-        script.write_text(f"import sys\nfrom flows import {flow}\n{flow}(sys.argv[1])\n")
-        ours = ("PREFECT_", "GRISTMILL_", "MLFLOW_")
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-        environment |= {"GRISTMILL_HOME": str(self.home(home)), "GRISTMILL_WORKERS": "2", "PYTHONPATH": os.getcwd()}
-        environment |= {f"GRISTMILL_{name.upper()}": value for name, value in settings.items()}
-        log = open(self.folder / f"{home}.log", "a")
-        command = [sys.executable, str(script), str(self.write(recipe))]
-        return subprocess.Popen(command, env=environment, cwd=self.folder, stdout=log, stderr=log)
+    def environment(self, home: str, **settings: str) -> dict[str, str]:
+        """Nothing of this process's Prefect, MLflow or gristmill; `settings` are those of the machine."""
+        theirs = ("PREFECT_", "GRISTMILL_", "MLFLOW_")
+        ours = {name: value for name, value in os.environ.items() if not name.startswith(theirs)}
+        given = {"home": str(self.home(home)), "workers": "2", **settings}
+        return ours | {"PYTHONPATH": os.getcwd()} | {f"GRISTMILL_{name.upper()}": v for name, v in given.items()}
 
-    def run(self, home: str, flow: str, recipe: dict, **settings: str) -> int:
-        return self.start(home, flow, recipe, **settings).wait()
+    def start(self, home: str, *flows: tuple[str, dict], **settings: str) -> subprocess.Popen:
+        """Flows with their recipes, one after the other, as a script without a main guard."""
+        script = self.folder / f"script-{len(list(self.folder.glob('script-*')))}.py"
+        lines = [f"print('=== {flow}', flush=True)\nflows.{flow}({str(self.write(r))!r})" for flow, r in flows]
+        script.write_text("\n".join(["import flows", *lines, ""]))
+        log = open(self.folder / f"{home}.log", "a")
+        environment = self.environment(home, **settings)
+        return subprocess.Popen([sys.executable, str(script)], env=environment, cwd=self.folder, stdout=log, stderr=log)
+
+    def run(self, home: str, *flows: tuple[str, dict], **settings: str) -> None:
+        """Run flows to their end, which must be a good one."""
+        assert self.start(home, *flows, **settings).wait() == 0, self.log(home)
 
     def log(self, home: str) -> str:
         return (self.folder / f"{home}.log").read_text()
@@ -177,5 +182,5 @@ def recipe(crawl) -> dict:
 @pytest.fixture(scope="session")
 def undisturbed(runs, recipe) -> Runs:
     """The whole pipeline, run once on two Dask workers into the home `undisturbed`."""
-    assert runs.run("undisturbed", "pipeline", recipe) == 0, runs.log("undisturbed")
+    runs.run("undisturbed", ("pipeline", recipe))
     return runs

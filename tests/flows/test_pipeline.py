@@ -87,19 +87,34 @@ def test_duplicates_name_the_document_that_stays(undisturbed):
         assert drop["value"] >= drop["threshold"] == 0.8
 
 
-def test_again_everything_is_reused_and_a_threshold_costs_what_lies_behind_it(undisturbed, recipe):
-    before = set(undisturbed.stages("undisturbed"))
-    logged = len(undisturbed.log("undisturbed"))
-    assert undisturbed.run("undisturbed", "pipeline", recipe) == 0
-    told = undisturbed.log("undisturbed")[logged:]
-    assert told.count(": reused ") == len(ALL) and told.count(": made ") == 0
-    assert set(undisturbed.stages("undisturbed")) == before
-
+@pytest.fixture(scope="module")
+def changed(recipe) -> dict:
     changed = copy.deepcopy(recipe)
     changed["steps"][5]["threshold"] = 0.95
-    assert undisturbed.run("undisturbed", "corpus", changed) == 0
-    new = set(undisturbed.stages("undisturbed")) - before
-    assert names(new) == sorted(["near_duplicates", *SCORED])
+    return changed
+
+
+@pytest.fixture(scope="module")
+def again(undisturbed, recipe, changed) -> tuple[set[str], list[str]]:
+    """The stages before, and the logs of three further runs: the same, another threshold, another name."""
+    before = set(undisturbed.stages("undisturbed"))
+    logged = len(undisturbed.log("undisturbed"))
+    renamed = recipe | {"name": "renamed"}
+    flows = [("pipeline", recipe), ("corpus", changed), ("pipeline", renamed)]
+    undisturbed.run("undisturbed", *flows, executor="threads")
+    return before, undisturbed.log("undisturbed")[logged:].split("=== ")[1:]
+
+
+def test_again_everything_is_reused(again):
+    _, (log, _, _) = again
+    assert log.count(": reused ") == len(ALL) and log.count(": made ") == 0
+
+
+def test_another_threshold_costs_only_what_lies_behind_it(undisturbed, again):
+    before, (_, log, _) = again
+    behind = ["near_duplicates", *SCORED]
+    assert names(set(undisturbed.stages("undisturbed")) - before) == sorted(behind)
+    assert log.count(": made ") == len(behind) and log.count(": reused ") == 3
 
 
 def test_prefect_has_every_run_and_its_logs(undisturbed):
@@ -145,10 +160,8 @@ def test_mlflow_knows_the_run_its_params_and_its_data(undisturbed, recipe):
     assert run.data.metrics["documents/minhash"] == sum(shards.rows(str(p)) for p in survivors.glob("part-*.parquet"))
 
 
-def test_the_same_model_under_another_name_is_tracked_there_too(undisturbed, recipe):
+def test_the_same_model_under_another_name_is_tracked_there_too(undisturbed, again):
     """What is reused is recorded from the model's own files, point by point."""
-    renamed = copy.deepcopy(recipe) | {"name": "renamed"}
-    assert undisturbed.run("undisturbed", "pipeline", renamed) == 0, undisturbed.log("undisturbed")
     client = mlflow.MlflowClient(f"sqlite:///{undisturbed.home('undisturbed')}/mlflow.db")
     [run], [twin] = (client.search_runs([client.get_experiment_by_name(n).experiment_id]) for n in ("small", "renamed"))
     assert twin.info.status == "FINISHED"
@@ -166,7 +179,7 @@ def test_a_ledger_row_that_is_gone_fails_the_run(undisturbed, runs, recipe):
     path = next(p for p in sorted(folder.glob("ledger/*.parquet")) if shards.rows(str(p)))
     table = shards.read_table(str(path))
     shards.write_table(str(path), table.slice(1))
-    assert runs.run("tampered", "corpus", recipe, executor="serial") != 0
+    assert runs.start("tampered", ("corpus", recipe), executor="serial").wait() != 0
     assert "LedgerError" in runs.log("tampered")
     assert "rows in the ledger" in runs.log("tampered")
 

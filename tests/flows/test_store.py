@@ -1,6 +1,5 @@
 """A home in an object store: nothing but an address changes."""
 
-import os
 import subprocess
 import sys
 
@@ -19,11 +18,9 @@ for built in (data.tokenizer, data.tokens, data.mixture):
 
 
 def test_a_home_in_an_object_store_holds_the_same_bytes(undisturbed, runs, recipe, tmp_path):
-    environment = os.environ | {
-        "GRISTMILL_HOME": "memory://bucket/home",
-        "GRISTMILL_LOCAL": str(tmp_path / "local"),
-        "GRISTMILL_EXECUTOR": "threads",
-        "PREFECT_HOME": str(tmp_path / "local" / "prefect"),
+    local = str(tmp_path / "local")
+    environment = runs.environment("store", local=local, executor="threads") | {
+        "GRISTMILL_HOME": "memory://bucket/home"
     }
     command = [sys.executable, "-c", SCRIPT, str(runs.write(recipe))]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
