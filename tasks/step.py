@@ -8,9 +8,12 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Settings(BaseModel):
-    """Settings that a recipe holds: unknown keys are an error, values cannot be changed afterwards."""
+    """Settings that a recipe holds: unknown keys are an error, values cannot be changed afterwards.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    Defaults are validated too, so that 0 and 0.0 for a float do not make two keys of one setting.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,7 @@ def cluster(folder: str, signed: str, n_shards: int, settings: MinHash, held: in
     """
     links = pa.concat_tables([shards.read_table(link_path(folder, p)) for p in range(settings.partitions)])
     ends = [
-        node(links[f"{end}shard"].to_numpy(), links[f"{end}row"].to_numpy()).reshape(1, -1)
-        for end in ("", "other_")
+        node(links[f"{end}shard"].to_numpy(), links[f"{end}row"].to_numpy()).reshape(1, -1) for end in ("", "other_")
     ]
     nodes, place = np.unique(np.concatenate(ends), return_inverse=True)
     if not len(nodes):
@@ -83,9 +82,7 @@ def split(folder: str, signed: str, shard: int) -> tuple[pa.Table, pa.Table]:
     `cluster_size`), in the order of its signatures. Every document that was signed is in one of the two.
     """
     ids = shards.read_table(signature_path(signed, shard), ["id"])["id"]
-    clustered = shards.read_table(
-        cluster_path(folder, shard), ["id", "representative", "jaccard", "cluster_size"]
-    )
+    clustered = shards.read_table(cluster_path(folder, shard), ["id", "representative", "jaccard", "cluster_size"])
     dropped = clustered.filter(pc.not_equal(clustered["id"], clustered["representative"]))
     staying = ids.filter(pc.invert(pc.is_in(ids, value_set=dropped["id"])))
     found = pc.index_in(staying, value_set=clustered["id"])
@@ -109,9 +106,7 @@ def _survivors(facts: pa.Table, label: np.ndarray, settings: MinHash) -> np.ndar
     return order[np.searchsorted(label[order], np.arange(label.max() + 1))]
 
 
-def _similarity(
-    signed: str, nodes: np.ndarray, facts: pa.Table, survivor: np.ndarray, held: int
-) -> np.ndarray:
+def _similarity(signed: str, nodes: np.ndarray, facts: pa.Table, survivor: np.ndarray, held: int) -> np.ndarray:
     """Jaccard similarity of each document with its survivor; equal sets are not read."""
     content, size = facts["content"].to_numpy(), facts["size"].to_numpy()
     jaccard = np.ones(len(nodes))

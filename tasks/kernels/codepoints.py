@@ -13,9 +13,7 @@ CODE_POINTS = 0x110000
 SPACE, LETTER, MARK, DIGIT, PUNCTUATION, SYMBOL, OTHER = range(7)
 
 _BY_CATEGORY = {"L": LETTER, "M": MARK, "N": DIGIT, "P": PUNCTUATION, "S": SYMBOL, "Z": SPACE, "C": OTHER}
-_CATEGORIES = (
-    "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn".split()
-)
+_CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn".split()
 
 
 def classify(character: str) -> int:

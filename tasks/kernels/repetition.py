@@ -31,9 +31,7 @@ words before; prefix and power: n+1 entries, so that `(prefix[j] - prefix[i]) * 
 @nb.njit(nogil=True, cache=True)
 def grams(words):
     n = words + 1
-    return Grams(
-        np.empty(n, np.uint64), np.empty(n, np.int64), np.empty(n, np.uint64), np.empty(n, np.uint64)
-    )
+    return Grams(np.empty(n, np.uint64), np.empty(n, np.int64), np.empty(n, np.uint64), np.empty(n, np.uint64))
 
 
 @nb.njit(nogil=True, cache=True)

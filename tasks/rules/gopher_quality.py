@@ -123,9 +123,7 @@ def _measure(data, offsets, table, stop_data, stop_offsets, counts, ratios):
                 ends += last and (i + 1 == n or (spans.bits[i + 1] & BREAK) != 0)
             if bits & BREAK and bits & _BULLET:
                 b = byte(data, start)
-                bullets += b == 0x2D or (
-                    b == 0xE2 and byte(data, start + 1) == 0x80 and byte(data, start + 2) == 0xA2
-                )
+                bullets += b == 0x2D or (b == 0xE2 and byte(data, start + 1) == 0x80 and byte(data, start + 2) == 0xA2)
             if stop - start <= longest:
                 k = _stop_word(stop_words, spans.hash[i])
                 if k >= 0 and found_in[k] != d:
@@ -154,12 +152,8 @@ class GopherQuality(DocumentStep):
     max_mean_word_length: float | None = Field(10.0, ge=0, description="longest mean word, in code points")
     max_hash_ratio: float | None = Field(0.1, ge=0, description="most hash signs per word")
     max_ellipsis_ratio: float | None = Field(0.1, ge=0, description="most ellipses per word")
-    max_bullet_line_fraction: float | None = Field(
-        0.9, ge=0, description="most lines that start with a bullet"
-    )
-    max_ellipsis_line_fraction: float | None = Field(
-        0.3, ge=0, description="most lines that end in an ellipsis"
-    )
+    max_bullet_line_fraction: float | None = Field(0.9, ge=0, description="most lines that start with a bullet")
+    max_ellipsis_line_fraction: float | None = Field(0.3, ge=0, description="most lines that end in an ellipsis")
     min_alpha_word_fraction: float | None = Field(0.8, ge=0, description="fewest words with a letter")
     min_stop_words: int | None = Field(2, ge=0, description="fewest different stop words")
     stop_words: tuple[str, ...] = Field(

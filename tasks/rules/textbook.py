@@ -109,9 +109,7 @@ class Textbook(DocumentStep):
 
     step: Literal["textbook"] = "textbook"
     min_characters: int | None = Field(200, ge=0, description="fewest characters; null: not bound")
-    max_special_fraction: float | None = Field(
-        0.3, ge=0, description="most characters that are special symbols"
-    )
+    max_special_fraction: float | None = Field(0.3, ge=0, description="most characters that are special symbols")
     max_symbol_word_ratio: float | None = Field(0.1, ge=0, description="most symbol tokens per word")
     max_repeated_lines: int | None = Field(3, ge=1, description="most equal lines in a row")
 

@@ -1,6 +1,7 @@
 """The recipe: one model, no unknown words, errors that say what to do."""
 
 import copy
+import json
 
 import pytest
 import yaml
@@ -14,6 +15,13 @@ def test_shipped_recipes_load_by_name_and_survive_yaml(path):
     recipe = load(path.stem)
     assert recipe == load(path) == load(path.name)
     assert Recipe.model_validate(yaml.safe_load(dump(recipe))) == recipe
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.yaml")), ids=lambda p: p.stem)
+def test_a_recipe_from_a_form_has_the_same_keys_as_one_from_yaml(path):
+    """Keys are made of settings: a default of 0 that comes back as 0.0 would be another stage."""
+    recipe = load(path)
+    assert repr(load(json.loads(recipe.model_dump_json()))) == repr(recipe)
 
 
 def test_a_recipe_that_is_not_there_is_told_which_are():
