@@ -52,10 +52,3 @@ def write_tokens(path: str, ids: list[str], documents: list[np.ndarray]) -> Toke
     table = pa.table([ids, offsets[:-1], lengths.astype(np.int32)], schema=INDEX)
     shards.write_table(shard.index, table)
     return shard
-
-
-def map_tokens(path: str) -> np.ndarray:
-    """The tokens of a local shard as a read-only uint16 array; nothing is read until it is touched."""
-    if files.size(path) == 0:
-        return np.empty(0, DTYPE)
-    return np.memmap(path, DTYPE, mode="r")
