@@ -35,11 +35,6 @@ def exists(path: str) -> bool:
     return fs.exists(inner)
 
 
-def size(path: str) -> int:
-    fs, inner = fsspec.core.url_to_fs(path)
-    return fs.size(inner)
-
-
 def names(folder: str) -> list[str]:
     """Names in a folder, sorted; empty if there is no such folder."""
     fs, inner = fsspec.core.url_to_fs(folder)

@@ -21,7 +21,7 @@ def test_documents_are_found_by_the_index(tmp_path):
 def test_an_empty_shard(tmp_path):
     path = tokens.bin_path(str(tmp_path), "heldout", 0)
     assert tokens.write_tokens(path, [], []).tokens == 0
-    assert files.size(path) == 0
+    assert files.read_bytes(path) == b""
 
 
 def test_tokens_that_do_not_fit_are_refused(tmp_path):
