@@ -1,5 +1,6 @@
 """Token shards hold every document of a selection once, in one of the two splits."""
 
+import os
 from pydoc_data import topics
 
 import numpy as np
@@ -7,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from storage import shards
-from storage.tokens import bin_path, map_tokens
+from storage.tokens import bin_path
 from tasks.sampling import Heldout
 from tasks.tokenizer import EOS, Tokenizer, load, train_tokenizer
 from tasks.tokens import SPLITS, encode_shard
@@ -30,7 +31,6 @@ def documents(folder, split: str, shard: int) -> dict[str, np.ndarray]:
     """The tokens of each document, by the index that lies beside them."""
     path = bin_path(str(folder), split, shard)
     tokens = np.fromfile(path, "<u2")
-    assert np.array_equal(map_tokens(path), tokens)
     index = shards.read_table(path.removesuffix(".bin") + ".parquet").to_pylist()
     assert [row["offset"] for row in index] == np.cumsum([0, *(row["length"] for row in index)])[:-1].tolist()
     assert sum(row["length"] for row in index) == len(tokens)
@@ -83,4 +83,4 @@ def test_an_empty_selection(tmp_path, shard, model):
     assert record == {"rows_in": 0, **{split: {"tokens": 0, "documents": 0} for split in SPLITS}}
     for split in SPLITS:
         assert documents(tmp_path, split, 0) == {}
-        assert len(map_tokens(bin_path(str(tmp_path), split, 0))) == 0
+        assert os.path.getsize(bin_path(str(tmp_path), split, 0)) == 0
