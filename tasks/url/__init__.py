@@ -1,0 +1,1 @@
+"""What the address of a page says: its canonical form, its site, and the lists and words that it hits."""

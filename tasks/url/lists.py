@@ -1,0 +1,198 @@
+"""Blocklists in the layout of UT1, takedown lists and word lists: which files there are, and what their lines say.
+
+UT1 (Université Toulouse Capitole) has one folder for each category with the files `domains`, `urls` and
+`expressions`, and ships it as `adult.tar.gz`; the format of the files is squidGuard's.
+"""
+
+import io
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO
+
+import fsspec
+import xxhash
+
+from storage import files
+from tasks.url.canonical import Canonical, canonical_host, canonicalizer, host_of
+
+KINDS = ("domains", "urls", "expressions")
+_ARCHIVES = (".tar.gz", ".tgz", ".tar")
+_PIECE = 1 << 22
+# A file of these bytes only, with no dot at a line's end, has hosts in canonical form: most do.
+_PLAIN = b"abcdefghijklmnopqrstuvwxyz0123456789-_.\n"
+
+
+class ListError(ValueError):
+    """A list cannot be used: what it is, why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Lines of one list. `label` names it in the ledger, `kind` is one of `KINDS`, or "" if each line decides.
+
+    `lines` are as they stand in the file, some megabytes at a time, without blank lines and comments.
+    """
+
+    label: str
+    kind: str
+    lines: Iterator[list[bytes]]
+
+
+def list_files(address: str, categories: tuple[str, ...] = ()) -> list[str]:
+    """The files behind an address of a blocklist, sorted by category: of a folder's categories, of a category, itself.
+
+    `categories` chooses among a folder's; none means all. Raises ListError if there is nothing to read.
+    """
+    fs, inner = fsspec.core.url_to_fs(address)
+    if not fs.exists(inner):
+        raise ListError(f"the list {address} does not exist")
+    if not fs.isdir(inner):
+        return [address]
+    if found := _kinds(address):
+        return found
+    chosen = [name for name in files.names(address) if not categories or name in categories]
+    found = [path for name in chosen for path in _kinds(files.join(address, name))]
+    if not found:
+        which = f" for the categories {', '.join(categories)}" if categories else ""
+        raise ListError(f"the folder {address} has no files {', '.join(KINDS)}{which}; name a folder in UT1's layout")
+    return found
+
+
+def _kinds(folder: str) -> list[str]:
+    return [files.join(folder, kind) for kind in KINDS if kind in files.names(folder)]
+
+
+def read_entries(address: str, categories: tuple[str, ...] = (), checksum: str | None = None) -> Iterator[Entries]:
+    """The lists in one file, which is an archive or itself a list; each must be read before the next is asked for.
+
+    Raises ListError if the file's xxh3-128 is not `checksum`, or if it cannot be read.
+    """
+    try:
+        with _checked(address, checksum) as stream:
+            if not address.endswith(_ARCHIVES):
+                folder, _, name = address.rpartition("/")
+                kind = name if name in KINDS else ""
+                label = f"{folder.rpartition('/')[2]}/{name}" if kind else name
+                yield Entries(label, kind, _lines(stream))
+                return
+            found = False
+            with tarfile.open(fileobj=stream, mode="r|*") as archive:
+                for member in archive:
+                    folder, _, name = member.name.rpartition("/")
+                    category = folder.rpartition("/")[2]
+                    # links: UT1's archive of everything names some categories twice
+                    if member.isreg() and name in KINDS and (not categories or category in categories):
+                        found = True
+                        yield Entries(f"{category}/{name}", name, _lines(archive.extractfile(member)))
+            if not found:
+                raise ListError(f"the archive {address} has none of the lists {', '.join(categories) or KINDS}")
+    except (OSError, EOFError, tarfile.TarError) as error:
+        raise ListError(f"the list {address} cannot be read: {error}") from error
+
+
+class _Hashed(io.RawIOBase):
+    """A stream that is read forwards only, and the xxh3-128 of what was read."""
+
+    def __init__(self, stream: IO[bytes]):
+        self.stream = stream
+        self.digest = xxhash.xxh3_128()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        data = self.stream.read(len(buffer))
+        self.digest.update(data)
+        buffer[: len(data)] = data
+        return len(data)
+
+
+@contextmanager
+def _checked(address: str, checksum: str | None) -> Iterator[IO[bytes]]:
+    with files.open_file(address) as stream:
+        hashed = _Hashed(stream)
+        reader = io.BufferedReader(hashed, _PIECE)
+        yield reader
+        while reader.read(_PIECE):
+            pass
+    if checksum and hashed.digest.hexdigest() != checksum:
+        raise ListError(
+            f"the list {address} has the checksum {hashed.digest.hexdigest()} and not {checksum}: it has changed since "
+            "this run was planned; start the run again, or put the old list back"
+        )
+
+
+def _lines(stream: IO[bytes]) -> Iterator[list[bytes]]:
+    rest = b""
+    while piece := stream.read(_PIECE):
+        head, newline, tail = piece.rpartition(b"\n")
+        if not newline:
+            rest += piece
+            continue
+        yield _entries(rest + head)
+        rest = tail
+    yield _entries(rest)
+
+
+def _entries(piece: bytes) -> list[bytes]:
+    if b"\r" in piece or b"#" in piece or b" " in piece or b"\t" in piece:
+        lines = [line.strip() for line in piece.split(b"\n")]
+        return [line for line in lines if line and not line.startswith(b"#")]
+    return [line for line in piece.split(b"\n") if line]
+
+
+def hosts_are_canonical(lines: list[bytes]) -> bool:
+    """Whether lines of a `domains` file are taken as they stand; cheap, and False if in doubt."""
+    joined = b"\n" + b"\n".join(lines) + b"\n"
+    return not (joined.translate(None, _PLAIN) or b"\n." in joined or b".\n" in joined or b".." in joined)
+
+
+def blocked(line: str, options: Canonical) -> str:
+    """The key of a line of a blocklist: of a host, or of a host with a path; "" if it is neither."""
+    line = line.removeprefix(".")
+    if "/" not in line:
+        return canonical_host(line)
+    canonical = canonicalizer(options)(line if "://" in line else f"http://{line}")
+    below = key(canonical)
+    # the whole site is named by its host as it stands: an entry `www.example.org/` says nothing of other hosts
+    return below if "/" in below else host_of(canonical.partition("://")[2].rstrip("/"))
+
+
+def taken_down(line: str, options: Canonical) -> str:
+    """The key of a line of a takedown list.
+
+    `example.org` and `https://example.org` name the host and all below it, `https://example.org/a/*` that folder and
+    all below it, any other address this one page; the key of a page begins with `=`. A page is the same with and
+    without a slash at its end. Raises ListError for a line that cannot be understood: none must be passed over.
+    """
+    address = line.partition("://")[2] or line
+    if "/" not in address or address.endswith("/*"):
+        found = blocked(line.removesuffix("*"), options)
+    else:
+        canonical = canonicalizer(options)(line if "://" in line else f"http://{line}")
+        found = f"={key(canonical)}" if canonical and not address.endswith("*") else ""
+    if not found:
+        raise ListError(
+            f"the takedown list has the line {line!r}; give a host, a URL, or a folder as https://host/path/*"
+        )
+    return found
+
+
+def key(canonical: str) -> str:
+    """What of a canonical URL lists are compared with, "" for "": lower case, no scheme, `www.`, slash at the end.
+
+    squidGuard compares in lower case and without `www` and a number, too.
+    """
+    host, slash, rest = canonical.partition("://")[2].lower().rstrip("/").partition("/")
+    return without_www(host) + slash + rest
+
+
+def without_www(host: str) -> str:
+    """A host without `www.`, `www2.`, ..., unless a single label were left."""
+    if host.startswith("www"):
+        first, _, rest = host.partition(".")
+        if "." in rest and (first == "www" or first[3:].isdigit()):
+            return rest
+    return host

@@ -1,0 +1,236 @@
+"""Which entry of which list a URL hits: hosts and paths by their hashes, expressions and words by RE2.
+
+RE2 takes time linear in the URL, whatever the expression: no URL can make it hang.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from xxhash import xxh3_64_intdigest
+
+from tasks.url.canonical import host_of
+from tasks.url.lists import Entries, ListError, hosts_are_canonical, key, without_www
+
+log = logging.getLogger(__name__)
+
+# How many folders of one URL are looked up: bounds the work on a URL of slashes only.
+_MAX_FOLDERS = 64
+_BOUNDARY = re.compile(rb"[/?&;]")
+# Characters of one alternation: RE2 refuses programs over 8 MB, and scans slowly once its automaton is over 8 MB.
+_ALTERNATION = 20_000
+_NO_WORD = r"[^\p{L}\p{M}\p{N}]+"
+_PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
+
+
+class Hashes:
+    """A set of strings, each with the number of the list that had it first: 10 bytes an entry.
+
+    Strings with the same 64-bit xxh3 are taken for the same: among 4.6 million entries a lookup hits a wrong one with
+    a probability of 2.5e-13.
+    """
+
+    def __init__(self, parts: list[tuple[int, np.ndarray]]):
+        """From (number of the list, its hashes as uint64), in order; holds about 60 bytes an entry while it sorts."""
+        hashes = np.concatenate([np.empty(0, np.uint64), *(part for _, part in parts)])
+        numbers = np.repeat(np.array([n for n, _ in parts], np.uint16), [len(part) for _, part in parts])
+        self.hashes, first = np.unique(hashes, return_index=True)
+        self.numbers = numbers[first]
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def find(self, strings: Sequence[bytes]) -> np.ndarray:
+        """The number of the list of each string, int64; -1 for one that is not in the set."""
+        if not len(self):
+            return np.full(len(strings), -1)
+        wanted = _hashed(strings)
+        at = np.minimum(np.searchsorted(self.hashes, wanted), len(self) - 1)
+        return np.where(self.hashes[at] == wanted, self.numbers[at].astype(np.int64), -1)
+
+
+class Lists:
+    """The hosts, paths and regular expressions of some lists."""
+
+    def __init__(self, lists: Iterable[Entries], parse: Callable[[str], str]):
+        """`parse` gives the key of a line that is no expression, "" for one without sense, which is logged and left."""
+        self.labels: list[str] = []
+        self.expressions: list[tuple[str, str]] = []
+        keys: list[tuple[int, np.ndarray]] = []
+        sites: list[tuple[int, np.ndarray]] = []
+        for number, entries in enumerate(lists):
+            self.labels.append(entries.label)
+            if entries.kind == "expressions":
+                self.expressions += [(entries.label, expression) for expression in _expressions(entries)]
+                continue
+            for found, their_sites in _keys(entries, parse):
+                keys.append((number, _hashed(found)))
+                sites.append((number, _hashed(their_sites)))
+        self.keys = Hashes(keys)
+        self.sites = Hashes(sites)  # those that an entry with a path is on
+        self.alternations = alternations([expression for _, expression in self.expressions])
+
+    def find(self, canonical: list[str], hosts: list[str]) -> list[str]:
+        """`<list>: <entry>` for each URL, "" where none hits or the URL is "".
+
+        A host of a list hits itself and all hosts below it; the longest that hits counts. After the hosts come the
+        paths, each of which hits itself and all below it; the shortest counts. Then come the regular expressions, on
+        `host/path?query`; the first counts.
+        """
+        if not self.labels:
+            return [""] * len(canonical)
+        unique = list(dict.fromkeys(hosts))
+        by_host = dict(zip(unique, self._first([_suffixes(host) for host in unique]), strict=True))
+        found = [by_host[host] for host in hosts]
+        if len(self.sites):
+            hit = self.sites.find([without_www(host).encode() for host in unique]) >= 0
+            listed = {host for host, is_listed in zip(unique, hit, strict=True) if is_listed}
+            rows = [i for i, host in enumerate(hosts) if host in listed and not found[i]]
+            for i, entry in zip(rows, self._first([_folders(key(canonical[i])) for i in rows]), strict=True):
+                found[i] = entry
+        if self.alternations:
+            addresses = pa.array([url.partition("://")[2] for url in canonical], pa.large_string())
+            for i in np.flatnonzero(matches(addresses, self.alternations)):
+                found[i] = found[i] or self._expression(addresses[int(i)])
+        return found
+
+    def _first(self, candidates: list[list[bytes]]) -> list[str]:
+        """`<list>: <entry>` for the first of each row's candidates that is an entry, "" if none is."""
+        flat = [candidate for row in candidates for candidate in row]
+        numbers = self.keys.find(flat)
+        rows = np.repeat(np.arange(len(candidates)), [len(row) for row in candidates])
+        found = [""] * len(candidates)
+        for i in np.flatnonzero(numbers >= 0)[::-1]:
+            found[rows[i]] = f"{self.labels[numbers[i]]}: {flat[i].decode().removeprefix('=')}"
+        return found
+
+    def _expression(self, address: pa.Scalar) -> str:
+        one = pa.array([address.as_py()], pa.large_string())
+        return next(f"{label}: {e}" for label, e in self.expressions if matches(one, [_posix(e)])[0])
+
+
+class Words:
+    """Words or phrases of some lists, looked for in texts that `words_of` or `squeezed` made."""
+
+    def __init__(self, entries: Iterable[str]):
+        self.entries = sorted({entry for entry in entries if entry.strip()})
+        self.alternations = alternations([_PUNCTUATION.sub(r"\\\1", entry) for entry in self.entries])
+
+    def find(self, texts: pa.Array) -> list[list[str]]:
+        """For each text the different entries in it, sorted."""
+        found: list[list[str]] = [[] for _ in range(len(texts))]
+        for i in np.flatnonzero(matches(texts, self.alternations)):
+            text = texts[int(i)].as_py()
+            found[i] = [entry for entry in self.entries if entry in text]
+        return found
+
+
+def words_of(texts: pa.Array) -> pa.Array:
+    """Each text as its words in lower case with one space before, between and after them."""
+    words = pc.utf8_trim_whitespace(pc.replace_substring_regex(pc.utf8_lower(texts), _NO_WORD, " "))
+    nothing, space = pa.scalar("", pa.large_string()), pa.scalar(" ", pa.large_string())
+    return pc.binary_join_element_wise(nothing, words, nothing, space)
+
+
+def squeezed(texts: pa.Array) -> pa.Array:
+    """Each text in lower case without `-` and `.`, with which words are hidden (as DCLM does for RefinedWeb)."""
+    return pc.replace_substring_regex(pc.utf8_lower(texts), r"[-.\s]+", "")
+
+
+def alternations(expressions: list[str]) -> list[str]:
+    """Few expressions that match where one of many does."""
+    if not expressions:
+        return []
+    joined = "|".join(f"(?:{_posix(expression)})" for expression in expressions)
+    if len(expressions) > 1 and (len(joined) > _ALTERNATION or not _compiles(joined)):
+        middle = len(expressions) // 2
+        return alternations(expressions[:middle]) + alternations(expressions[middle:])
+    return [joined]
+
+
+def matches(texts: pa.Array, expressions: list[str]) -> np.ndarray:
+    """Whether one of the expressions matches somewhere in a text, without regard to case."""
+    found = np.zeros(len(texts), bool)
+    for expression in expressions:
+        found |= pc.match_substring_regex(texts, expression, ignore_case=True).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _hashed(strings: Iterable[bytes]) -> np.ndarray:
+    return np.fromiter(map(xxh3_64_intdigest, strings), np.uint64)
+
+
+def _keys(entries: Entries, parse: Callable[[str], str]) -> Iterator[tuple[list[bytes], set[bytes]]]:
+    """The keys of a list and the hosts of those with a path, piece by piece.
+
+    Raises ListError if the list has lines and none makes sense.
+    """
+    good = bad = 0
+    example = ""
+    for lines in entries.lines:
+        if hosts_are_canonical(lines):
+            good += len(lines)
+            yield lines, set()
+            continue
+        found, sites = [], set()
+        for line in lines:
+            text = line.decode("utf-8", "replace")
+            if parsed := parse(text):
+                found.append(parsed.encode())
+                host, slash, _ = parsed.removeprefix("=").partition("/")
+                if slash or parsed.startswith("="):
+                    sites.add(host_of(host).encode())
+            else:
+                bad, example = bad + 1, example or text
+        good += len(found)
+        yield found, sites
+    if bad and not good:
+        raise ListError(f"no line of the list {entries.label} is a host or a URL; one is {example[:200]!r}")
+    if bad:
+        log.warning("%s: %d of %d lines are no host and no URL, as %r", entries.label, bad, good + bad, example[:200])
+
+
+def _expressions(entries: Entries) -> Iterator[str]:
+    for lines in entries.lines:
+        for line in lines:
+            expression = line.decode("utf-8", "replace")
+            if _compiles(_posix(expression)):
+                yield expression
+            else:  # squidGuard logs and goes on, too; the lists are made by others
+                log.warning("%s: RE2 knows no such regular expression: %r", entries.label, expression[:200])
+
+
+def _posix(expression: str) -> str:
+    r"""A POSIX expression for RE2, which knows all but back-references and the word boundaries `\<` and `\>`."""
+    return expression.replace(r"\<", r"\b").replace(r"\>", r"\b")
+
+
+def _compiles(expression: str) -> bool:
+    try:
+        pc.match_substring_regex(pa.array([""]), expression)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _suffixes(host: str) -> list[bytes]:
+    """The host and those above it, the longest first; nothing is above an IP address."""
+    name = host.encode()
+    if not host or host[0] == "[" or (host[-1].isdigit() and host.rpartition(".")[2].isdigit()):
+        return [name] if host else []
+    suffixes = [name]
+    at = name.find(b".")
+    while at >= 0:
+        suffixes.append(name[at + 1 :])
+        at = name.find(b".", at + 1)
+    return suffixes
+
+
+def _folders(of: str) -> list[bytes]:
+    """The keys of entries with a path that hit a URL with this key, the shortest first."""
+    key = of.encode()
+    ends = [match.start() for match in _BOUNDARY.finditer(key, key.find(b"/") + 1)]
+    return [*(key[:end] for end in ends[:_MAX_FOLDERS]), key, b"=" + key]
