@@ -1,4 +1,4 @@
-"""The command line: `gristmill demo | run | harvest | status | show`."""
+"""The command line: `gristmill demo | run | harvest | status | show | lineage`."""
 
 import sys
 from pathlib import Path
@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from flows import inspection, pipeline, recipe
+from flows import lineage as tracing
 from flows.runner import progress
 from flows.settings import MachineSettings
 from tasks import harvest as harvesting
@@ -71,6 +72,19 @@ def show(
     """Some documents that a stage kept, or some that a rule of it dropped, with their texts and the reason."""
     for document in inspection.show(MachineSettings().home, stage, n, rule):
         console.print(document, markup=False, highlight=False)
+
+
+@app.command()
+def lineage(
+    document: Annotated[str, typer.Argument(metavar="DOC_ID", help="an id, or how it begins, as `show` prints it")],
+    characters: Annotated[int, typer.Option("-n", min=0, help="of the raw page and of its text are shown")] = 2000,
+) -> None:
+    """Where a document comes from: its record, read again from the source's file by its range alone, the raw page,
+    the extracted text, all scores, and what every stage decided. A dropped record has a lineage too."""
+    settings = MachineSettings()
+    for found in tracing.trace(settings.home, document, settings.transfer):
+        for line in tracing.readable(found, characters):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _harvest(out: Path) -> None:

@@ -12,7 +12,7 @@ _TEXT = 600
 def status(home: str) -> list[tuple[str, str, str, str, str]]:
     """A row a stage: name and key, state, documents in and out, the top reasons for drops."""
     rows = []
-    for name, folder in _folders(home):
+    for name, folder in folders(home):
         manifest = stages.manifest(folder)
         if manifest is None:
             done = len(files.names(files.join(folder, "done")))
@@ -41,9 +41,9 @@ def show(home: str, name: str, n: int, rule: str) -> Iterator[str]:
     Holds one shard of the stage and one of the texts. Raises FileNotFoundError for a stage that is not there,
     naming those that are.
     """
-    matching = [folder for stage, folder in _folders(home) if name in (stage, stage.rsplit("-", 1)[0])]
+    matching = [folder for stage, folder in folders(home) if name in (stage, stage.rsplit("-", 1)[0])]
     if not matching:
-        known = ", ".join(stage for stage, _ in _folders(home)) or "none"
+        known = ", ".join(stage for stage, _ in folders(home)) or "none"
         raise FileNotFoundError(f"no stage {name} in {home}; there are: {known}")
     for folder in matching:
         where = files.join(folder, "ledger") if rule else folder
@@ -75,7 +75,7 @@ def _readable(row: dict) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _folders(home: str) -> list[tuple[str, str]]:
+def folders(home: str) -> list[tuple[str, str]]:
     root = files.join(home, "stages")
     return [(name, files.join(root, name)) for name in files.names(root) if not name.startswith(".")]
 

@@ -23,7 +23,7 @@ _CORPUS_STEPS = {MinHash: stages.minhash, Perplexity: stages.by_perplexity, Qual
 def corpus(recipe: RecipeLike) -> stages.Corpus:
     """Curated documents: the recipe's steps in their order, runs of document steps fused into one pass."""
     with workshop() as shop:
-        groups = _groups(recipe.steps[1:])
+        groups = _groups(stages.pinned(shop, recipe.after))
         first = groups.pop(0) if groups and isinstance(groups[0], tuple) else ()
         made = stages.documents(shop, recipe, first)
         if first:

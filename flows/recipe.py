@@ -10,34 +10,24 @@ from tasks.dedup.minhash import MinHash
 from tasks.extract import Extract
 from tasks.language import Language
 from tasks.mixture import Mixture
+from tasks.normalize import Normalize
 from tasks.perplexity import Perplexity
 from tasks.quality import Quality
+from tasks.reading.sources import Source
 from tasks.rules.gopher_quality import GopherQuality
 from tasks.rules.gopher_repetition import GopherRepetition
 from tasks.rules.textbook import Textbook
 from tasks.step import Settings
 from tasks.tokenizer import Tokenizer
+from tasks.url.step import Url
 from training.config import ModelConfig, TrainingConfig
 
 RECIPES = Path(__file__).with_name("recipes")
 
 Step = Annotated[
-    Extract | Language | Textbook | GopherQuality | GopherRepetition | MinHash | Perplexity | Quality,
+    Url | Extract | Normalize | Language | Textbook | GopherQuality | GopherRepetition | MinHash | Perplexity | Quality,
     Field(discriminator="step"),
 ]
-
-
-class Source(Settings):
-    """WARC files under one name.
-
-    In an address `{home}` stands for where the stages are kept and `{local}` for the machine's own folder.
-    """
-
-    name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
-    warc: tuple[str, ...] = Field(
-        min_length=1,
-        description="paths, globs, https:// or s3:// addresses, or *.paths.gz lists of WARC files",
-    )
 
 
 class Recipe(Settings):
@@ -48,7 +38,10 @@ class Recipe(Settings):
         1, ge=0, description="of the held-out split and the tokenizer's sample; steps and training have own"
     )
     sources: tuple[Source, ...] = Field(min_length=1)
-    steps: tuple[Step, ...] = Field(min_length=1, description="the first is `extract`; they run in this order")
+    steps: tuple[Step, ...] = Field(
+        min_length=1,
+        description="run in this order; only `url` may come before `extract`, and `normalize` only right after it",
+    )
     tokenizer: Tokenizer = Tokenizer()
     mixture: Mixture
     model: ModelConfig = ModelConfig()
@@ -60,14 +53,37 @@ class Recipe(Settings):
         steps = [step.step for step in self.steps]
         if twice := sorted({n for n in names if names.count(n) > 1} | {s for s in steps if steps.count(s) > 1}):
             raise ValueError(f"named more than once: {', '.join(twice)}")
-        if steps[0] != "extract":
-            raise ValueError(f"the first step must be `extract`, here it is `{steps[0]}`")
+        if "extract" not in steps:
+            raise ValueError(f"there is no step `extract`; the steps are {', '.join(steps)}")
+        at = steps.index("extract")
+        if early := [step for step in steps[:at] if step != "url"]:
+            raise ValueError(f"only `url` may come before `extract`, here `{early[0]}` does")
+        if "normalize" in steps and steps.index("normalize") != at + 1:
+            raise ValueError("`normalize` changes the text that all other steps see: put it right after `extract`")
         wanted = set(self.mixture.weights)
         for step in self.steps:
             wanted.update(getattr(step, "reference", ()))
         if missing := sorted(wanted - set(names)):
             raise ValueError(f"no source is called {', '.join(missing)}; the sources are {', '.join(names)}")
         return self
+
+    @property
+    def before(self) -> tuple[Url, ...]:
+        """The steps ahead of the extraction."""
+        return self.steps[: self.steps.index(self.extract)]
+
+    @property
+    def extract(self) -> Extract:
+        return next(step for step in self.steps if isinstance(step, Extract))
+
+    @property
+    def normalize(self) -> Normalize | None:
+        return next((step for step in self.steps if isinstance(step, Normalize)), None)
+
+    @property
+    def after(self) -> tuple:
+        """The steps on documents: those behind the extraction and the normalisation."""
+        return self.steps[self.steps.index(self.normalize or self.extract) + 1 :]
 
 
 def load(recipe: Any) -> Recipe:

@@ -5,6 +5,7 @@ Every function returns a finished stage (`Built`), by making it or by finding it
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Any
 
 from flows.recipe import Recipe
 from flows.runner import Built, Made, Phases, build, stage
@@ -16,9 +17,11 @@ from tasks import tokens as token_shards
 from tasks.dedup.minhash import MinHash
 from tasks.perplexity import Perplexity
 from tasks.quality import Quality
+from tasks.reading import index
+from tasks.reading.sources import Selection, Shard, Snapshot, Source, shards_of, tables_of
 from tasks.sampling import Heldout
-from tasks.step import DocumentStep
-from tasks.warc import expand
+from tasks.step import DocumentStep, Settings
+from tasks.url.step import Url
 
 
 @dataclass(frozen=True)
@@ -68,26 +71,77 @@ class Data:
 
 
 def documents(workshop: Workshop, recipe: Recipe, steps: tuple[DocumentStep, ...]) -> Corpus:
-    """Extract every WARC file of the sources and measure `steps` in the same pass: one shard a file."""
-    places = {"{home}": workshop.settings.home, "{local}": workshop.settings.local_folder}
-    found = [(s.name, path) for s in recipe.sources for path in expand([_placed(w, places) for w in s.warc])]
-    notes = f"{workshop.settings.local_folder}/fingerprints"
-    with ThreadPoolExecutor(8) as pool:
-        prints = list(pool.map(lambda item: fingerprint(item[1], notes), found))
+    """Extract every shard of the sources and measure `steps` in the same pass."""
+    selections: list[Built] = []
+    found: list[tuple[str, Shard, str]] = []
+    for source in recipe.sources:
+        placed = _placed(source, workshop)
+        if isinstance(placed, Selection):
+            selections.append(selected(workshop, placed))
+            parts = [selections[-1].part(i) for i in range(selections[-1].manifest["parts"])]
+            prints = [f"{selections[-1].key} {i}" for i in range(len(parts))]
+            shards = shards_of(placed, workshop.settings.transfer, parts)
+        else:
+            shards = shards_of(placed, workshop.settings.transfer)
+            prints = _fingerprints(workshop, placed, shards)
+        found += [(source.name, shard, seen) for shard, seen in zip(shards, prints, strict=True)]
+    before = pinned(workshop, recipe.before)
     settings = {
-        "extract": recipe.steps[0].model_dump(mode="json"),
+        "before": [step.model_dump(mode="json") for step in before],
+        "extract": recipe.extract.model_dump(mode="json"),
+        "normalize": recipe.normalize and recipe.normalize.model_dump(mode="json"),
         "signals": [step.signal_settings() for step in steps],
     }
-    inputs = {f"{i:05d} {name}": seen for i, ((name, _), seen) in enumerate(zip(found, prints, strict=True))}
+    inputs = {f"{i:05d} {name} {shard.name}": seen for i, (name, shard, seen) in enumerate(found)}
 
     def body(phases: Phases) -> dict:
-        common = {"extract": recipe.steps[0], "steps": steps}
-        jobs = {i: {"source": name, "path": path, **common} for i, (name, path) in enumerate(found)}
+        common = {
+            "before": before,
+            "extract": recipe.extract,
+            "normalize": recipe.normalize,
+            "steps": steps,
+            "transfer": workshop.settings.transfer,
+        }
+        jobs = {i: {"source": name, "shard": shard, **common} for i, (name, shard, _) in enumerate(found)}
         return {"shards": list(phases.map("extract", extract.extract_shard, jobs).values())}
 
     works = (extract.extract_shard, *map(type, steps))
     made = build(workshop, Made(stage("documents", works, settings, inputs), body))
-    return Corpus(tuple(name for name, _ in found), made, made, (made,))
+    return Corpus(tuple(name for name, _, _ in found), made, made, (*selections, made))
+
+
+def selected(workshop: Workshop, source: Selection) -> Built:
+    """Filter the columnar index's files, one a job, and put the records that fit into shards."""
+    transfer = workshop.settings.transfer
+    tables = tables_of(source, transfer)
+    with ThreadPoolExecutor(8) as pool:
+        prints = list(pool.map(lambda path: fingerprint(path, _notes(workshop)), tables))
+    given = {"selection": source, "transfer": transfer}
+
+    def body(phases: Phases) -> dict:
+        phases.map("match", index.match, {i: {"path": path, **given} for i, path in enumerate(tables)})
+        return phases.once("gather", index.gather, {"matched": len(tables), "selection": source})
+
+    settings = source.model_dump(mode="json", exclude={"name"})
+    inputs = {f"{i:05d}": seen for i, seen in enumerate(prints)}
+    return build(workshop, Made(stage("selection", (index.match,), settings, inputs), body))
+
+
+def pinned(workshop: Workshop, steps: tuple) -> tuple:
+    """The steps, those with lists tied to the content that the lists have now."""
+    return tuple(_placed(step, workshop).pinned() if isinstance(step, Url) else step for step in steps)
+
+
+def _fingerprints(workshop: Workshop, source: Source, shards: list[Shard]) -> list[str]:
+    if isinstance(source, Snapshot):
+        # Common Crawl's files never change under an address, and a crawl has 90,000 of them
+        return [shard.path for shard in shards]
+    with ThreadPoolExecutor(8) as pool:
+        return list(pool.map(lambda shard: fingerprint(shard.path, _notes(workshop)), shards))
+
+
+def _notes(workshop: Workshop) -> str:
+    return f"{workshop.settings.local_folder}/fingerprints"
 
 
 def signals(workshop: Workshop, corpus: Corpus, steps: tuple[DocumentStep, ...]) -> Built:
@@ -316,7 +370,16 @@ def _heldout(recipe: Recipe) -> Heldout:
     return Heldout(seed=recipe.seed, fraction=recipe.mixture.heldout_fraction)
 
 
-def _placed(address: str, places: dict[str, str]) -> str:
-    for name, place in places.items():
-        address = address.replace(name, place)
-    return address
+def _placed(given: Settings, workshop: Workshop) -> Any:
+    """A source or a step with the placeholders of its addresses filled in."""
+    places = {"{home}": workshop.settings.home, "{local}": workshop.settings.local_folder}
+
+    def fill(value):
+        if isinstance(value, tuple):
+            return tuple(map(fill, value))
+        if isinstance(value, str):
+            for name, place in places.items():
+                value = value.replace(name, place)
+        return value
+
+    return given.model_copy(update={name: fill(value) for name, value in given})

@@ -1,9 +1,11 @@
 """Bytes at rest, by fsspec path: a local path, `s3://...`, `https://...`, `memory://...`.
 
 A file that exists is whole. Locally it is written under a temporary name, fsynced and renamed; an object
-store publishes an object only when its upload is complete, so there it is written in place.
+store publishes an object only when its upload is complete, so there it is written in place, from a local copy.
+Remote bytes are asked for and sent again as `storage.transfer` has it.
 """
 
+import io
 import os
 import shutil
 import tempfile
@@ -17,6 +19,8 @@ import fsspec
 import orjson
 import xxhash
 from fsspec.implementations.local import LocalFileSystem
+
+from storage import transfer
 
 CHUNK = 1 << 20
 
@@ -44,14 +48,14 @@ def names(folder: str) -> list[str]:
 
 
 def open_file(path: str) -> IO[bytes]:
-    """A seekable binary file to read."""
-    fs, inner = fsspec.core.url_to_fs(path)
-    return fs.open(inner, "rb")
+    """A seekable binary file to read; of a remote one a block is read ahead."""
+    if is_local(path):
+        return transfer.open_ranges(path)
+    return io.BufferedReader(transfer.open_ranges(path), transfer.DEFAULT.block_bytes)
 
 
 def read_bytes(path: str) -> bytes:
-    with open_file(path) as f:
-        return f.read()
+    return transfer.fetch_all(path)
 
 
 def read_json(path: str) -> Any:
@@ -63,12 +67,11 @@ def create(path: str) -> Iterator[IO[bytes]]:
     """A binary file to write; it appears under its name only when the block ends without an error."""
     fs, inner = fsspec.core.url_to_fs(path)
     if not isinstance(fs, LocalFileSystem):
-        buffer = tempfile.SpooledTemporaryFile(max_size=64 * CHUNK)
-        with buffer:
-            yield buffer
-            buffer.seek(0)
-            with fs.open(inner, "wb") as target:
-                shutil.copyfileobj(buffer, target, CHUNK)
+        with tempfile.NamedTemporaryFile() as local:
+            yield local
+            local.flush()
+            # an upload in parts that fails is aborted; closing a half-written remote file would publish the half
+            transfer.persistently(lambda: fs.put_file(local.name, inner), f"writing {path}")
         return
     final = Path(inner)
     final.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +101,7 @@ def write_json(path: str, value: Any) -> None:
 def checksum(path: str) -> str:
     """xxh3-128 of the content, hexadecimal; reads the file once in 1 MiB pieces."""
     digest = xxhash.xxh3_128()
-    with open_file(path) as f:
+    with transfer.open_stream(path) as f:
         while piece := f.read(CHUNK):
             digest.update(piece)
     return digest.hexdigest()
@@ -126,14 +129,14 @@ def local_copy(path: str) -> str:
 def copy(source: str, target: str) -> None:
     """Copy a file unless the target exists."""
     if not exists(target):
-        with create(target) as f, open_file(source) as data:
+        with create(target) as f, transfer.open_stream(source) as data:
             shutil.copyfileobj(data, f, CHUNK)
 
 
 def upload(folder: str, target: str) -> None:
     """Copy a local folder with all that is in it."""
     fs, inner = fsspec.core.url_to_fs(target)
-    fs.put(folder.rstrip("/") + "/", inner, recursive=True)
+    transfer.persistently(lambda: fs.put(folder.rstrip("/") + "/", inner, recursive=True), f"writing {target}")
 
 
 def sync(path: str | Path) -> None:

@@ -4,9 +4,9 @@ import os
 
 import fsspec
 
-from storage import files
+from storage import files, transfer
 
-_TAGS = ("ETag", "etag", "checksum", "md5", "LastModified", "last_modified", "mtime")
+_TAGS = ("ETag", "etag", "checksum", "md5", "LastModified", "Last-Modified", "last_modified", "mtime")
 
 
 def fingerprint(path: str, notes: str) -> str:
@@ -16,7 +16,7 @@ def fingerprint(path: str, notes: str) -> str:
     """
     fs, inner = fsspec.core.url_to_fs(path)
     if not files.is_local(path):
-        info = fs.info(inner)
+        info = transfer.info(path)
         tags = [f"{tag}={info[tag]}" for tag in _TAGS if info.get(tag)]
         return f"{path} size={info.get('size')} {' '.join(tags)}".strip()
     status = os.stat(inner)

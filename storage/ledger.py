@@ -4,6 +4,7 @@ For every shard and step: rows in = rows out + rows in the ledger.
 """
 
 from collections import Counter
+from typing import Any
 
 import pyarrow as pa
 
@@ -14,9 +15,15 @@ class LedgerError(RuntimeError):
     """Documents are missing, or dropped without a reason."""
 
 
-def table(rows: list[dict]) -> pa.Table:
-    """Ledger rows, given as mappings, as a table; columns that a row does not name are null."""
+def from_rows(rows: list[dict]) -> pa.Table:
+    """Ledger rows, given as mappings, columns that a row does not name are null."""
     return pa.Table.from_pylist(rows, schema=LEDGER)
+
+
+def from_columns(columns: dict[str, Any]) -> pa.Table:
+    """Ledger rows, given as columns of one length; those that are not given are null."""
+    absent = pa.nulls(len(columns["id"]))
+    return pa.table({name: columns.get(name, absent) for name in LEDGER.names}).cast(LEDGER)
 
 
 def count(step: str, rows_in: int, characters_in: int | None, dropped: pa.Table, characters: int) -> dict:

@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from storage import ledger
 from storage.schema import LEDGER
 from tasks.step import Bound, Member
 
@@ -32,7 +33,7 @@ def _rule(signals: pa.Table, alive: np.ndarray, step: str, decision: Bound | Mem
     column = signals[decision.signal]
     if column.null_count:
         raise ValueError(f"{step}.{decision.rule}: {column.null_count} documents have no {decision.signal}")
-    values = threshold = details = None
+    values = None
     if isinstance(decision, Member):
         fails = ~np.asarray(pc.is_in(column, pa.array(decision.allowed, column.type)))
         details = column
@@ -47,15 +48,12 @@ def _rule(signals: pa.Table, alive: np.ndarray, step: str, decision: Bound | Mem
     fails &= alive
     alive &= ~fails
     at = np.flatnonzero(fails)
-    nothing = pa.nulls(len(at))
-    return pa.table(
+    found = {"detail": details.take(at)} if values is None else {"value": values[at], "threshold": threshold[at]}
+    return ledger.from_columns(
         {
             "id": signals["id"].take(at),
             "step": pa.repeat(step, len(at)),
             "rule": pa.repeat(decision.rule, len(at)),
-            "value": nothing if values is None else values[at],
-            "threshold": nothing if threshold is None else threshold[at],
-            "detail": nothing if details is None else details.take(at),
-            "representative": nothing,
+            **found,
         }
-    ).cast(LEDGER)
+    )

@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import shards, stages
-from storage.schema import LEDGER, SELECTION
+from storage import ledger, shards, stages
+from storage.schema import SELECTION
 from tasks.dedup import clusters, links, signatures
 from tasks.dedup.minhash import MinHash
 from tasks.selection import select
@@ -31,7 +31,7 @@ def split_shard(folder: str, shard: int, signed: str, kept: str, threshold: floa
     """Write the survivors of a shard; the ledger names the representative of each duplicate and their Jaccard."""
     _, dropped = clusters.split(folder, signed, shard)
     rows = len(dropped)
-    losses = pa.table(
+    losses = ledger.from_columns(
         {
             "id": dropped["id"],
             "step": pa.repeat("minhash", rows),
@@ -41,6 +41,6 @@ def split_shard(folder: str, shard: int, signed: str, kept: str, threshold: floa
             "detail": pc.binary_join_element_wise("cluster of", pc.cast(dropped["cluster_size"], pa.string()), " "),
             "representative": dropped["representative"],
         }
-    ).cast(LEDGER)
+    )
     arriving = shards.read_table(kept, SELECTION.names)
     return stages.write_selection(folder, shard, arriving, [("minhash", losses)])

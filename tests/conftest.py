@@ -6,14 +6,18 @@ import random
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from pydoc_data import topics
 
+import fsspec
 import pytest
 import yaml
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
+
+from tests import crawl_server as servers
 
 FRENCH = (
     "Le moulin tourne au bord de la rivière et le grain arrive chaque matin dans de grands sacs de toile.",
@@ -167,6 +171,37 @@ class Runs:
         """Folders of the finished stages, by name and key."""
         found = self.home(home).glob("stages/*/manifest.json")
         return {path.parent.name: path.parent for path in sorted(found)}
+
+
+@pytest.fixture
+def crawl_server(tmp_path) -> Iterator[servers.CrawlServer]:
+    """An HTTP server for a folder of its own."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+    with servers.serve(folder) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def object_store() -> Iterator[servers.ObjectStore]:
+    with servers.serve_s3() as store:
+        yield store
+
+
+@pytest.fixture
+def s3(object_store, monkeypatch) -> Iterator[servers.ObjectStore]:
+    """An S3-compatible server, where this process and its children find it, with an empty bucket `crawl`."""
+    for name, value in object_store.environment.items():
+        monkeypatch.setenv(name, value)
+    fs = fsspec.filesystem("s3")
+    fs.mkdir("crawl")
+    yield object_store
+    object_store.refuse = lambda method, path, nth: None
+    object_store.requests.clear()
+    object_store.seen.clear()
+    fs.invalidate_cache()
+    fs.rm("crawl", recursive=True)
+    fs.invalidate_cache()
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,11 @@ def test_a_recipe_that_is_not_there_is_told_which_are():
     [
         (lambda r: r.update(step=[]), "Extra inputs are not permitted"),
         (lambda r: r["steps"][4].update(min_wrods=3), "Extra inputs are not permitted"),
-        (lambda r: r["steps"].pop(0), "the first step must be `extract`"),
+        (lambda r: r["steps"].pop(0), "there is no step `extract`"),
+        (lambda r: r["steps"].insert(0, r["steps"].pop(1)), "only `url` may come before `extract`"),
+        (lambda r: r["steps"].insert(3, {"step": "normalize"}), "put it right after `extract`"),
+        (lambda r: r["sources"][0].update(jsonl=["a"]), "exactly one of the keys warc, jsonl"),
+        (lambda r: r["sources"].append({"name": "x", "snapshot": "2024-22"}), "should match pattern"),
         (lambda r: r["steps"].append({"step": "language"}), "named more than once: language"),
         (lambda r: r["steps"][6].update(reference=["books"]), "no source is called books"),
         (lambda r: r["mixture"].update(weights={"books": 1}), "no source is called books"),

@@ -15,7 +15,7 @@ def selection(*ids: str) -> pa.Table:
 
 
 def drops(step: str, *ids: str) -> pa.Table:
-    return ledger.table([{"id": i, "step": step, "rule": "short", "value": 1.0, "threshold": 2.0} for i in ids])
+    return ledger.from_rows([{"id": i, "step": step, "rule": "short", "value": 1.0, "threshold": 2.0} for i in ids])
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_reason_that_was_changed_is_noticed(made):
     folder, manifest = made
     path = stages.ledger_part(folder, 0)
     rows = shards.read_table(path).to_pylist()
-    shards.write_table(path, ledger.table([row | {"rule": "other"} for row in rows]))
+    shards.write_table(path, ledger.from_rows([row | {"rule": "other"} for row in rows]))
     with pytest.raises(ledger.LedgerError, match="by rule {'other': 1}, where its record has {'short': 1}"):
         stages.check(folder, manifest)
 

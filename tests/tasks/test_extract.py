@@ -1,6 +1,7 @@
-"""A WARC file becomes a shard and its ledger: every response record is in one of them."""
+"""A shard of a source becomes documents and a ledger: every record that is a page is in one of them."""
 
 import gzip
+import json
 from collections import Counter
 from pathlib import Path
 from typing import ClassVar
@@ -11,9 +12,16 @@ import pytest
 
 from storage import files, ledger, shards, stages
 from storage.schema import DOCUMENTS, LEDGER
+from storage.transfer import Transfer
 from tasks.extract import BATCH, Extract, extract_shard
 from tasks.language import Language
+from tasks.normalize import Normalize
+from tasks.reading.index import SELECTION
+from tasks.reading.record import PAGES
+from tasks.reading.sources import Shard
+from tasks.reading.tables import Columns
 from tasks.step import DocumentStep, signal
+from tasks.url.step import Url
 
 STORY = (
     "The old mill stands where the river leaves the forest, and its wheel has not been still for two hundred years.",
@@ -54,20 +62,33 @@ class Extracted:
 
 
 @pytest.fixture
-def run(tmp_path, write_warc):
-    """`run(pages)` writes a WARC file and extracts it; the counts must balance whatever the pages are."""
+def extracted(tmp_path):
+    """`extracted(shard)` runs the pass over a shard of a source; the counts must balance whatever the shard holds."""
 
-    def run(pages, *, warc="web/a.warc.gz", folder="out", source="web", steps=(), compressed=True, **settings):
+    def extracted(shard, *, folder="out", source="web", before=(), normalize=None, steps=(), **settings):
+        out = str(tmp_path / folder)
+        settings = Extract(**({"engine": "resiliparse"} | settings))
+        record = extract_shard(out, 0, source, shard, tuple(before), settings, normalize, tuple(steps), Transfer())
+        found = Extracted(tmp_path / folder, record)
+        ledger.balance("test", record["rows_in"], len(found.documents), record["steps"], found.ledger)
+        assert record["rows_in"] == sum(n for kind, n in record["records"].items() if kind in PAGES)
+        assert record["checksum"] == files.checksum(stages.part(found.folder, 0))
+        assert record["steps"][-1]["characters_out"] == sum(map(len, found.texts))
+        assert all(row["characters"] == len(row["text"]) > 0 for row in found.documents)
+        return found
+
+    return extracted
+
+
+@pytest.fixture
+def run(tmp_path, write_warc, extracted):
+    """`run(pages)` writes a WARC file and extracts it."""
+
+    def run(pages, *, warc="web/a.warc.gz", compressed=True, **given):
         path = tmp_path / warc
         if pages is not None:
             write_warc(path, pages, gzip=compressed)
-        record = extract_shard(str(tmp_path / folder), 0, source, str(path), Extract(**settings), tuple(steps))
-        found = Extracted(tmp_path / folder, record)
-        ledger.balance("test", record["rows_in"], len(found.documents), record["steps"], found.ledger)
-        assert record["checksum"] == files.checksum(stages.part(found.folder, 0))
-        assert record["steps"][0]["characters_out"] == sum(map(len, found.texts))
-        assert all(row["characters"] == len(row["text"]) > 0 for row in found.documents)
-        return found
+        return extracted(Shard("archive", str(path), path.name), **given)
 
     return run
 
@@ -88,7 +109,7 @@ def test_every_record_is_a_row_or_a_row_of_the_ledger(run, page):
         "too_large": [page(html(STORY[0] * 100).encode()), page(gzip.compress(b"a" * 6000), encoded)],
         "undecodable_payload": [page(b"\x1f\x8b no gzip at all", encoded)],
         "not_http": [page(b"192.0.2.1", url="dns:mill.example", content_type="text/dns")],
-        "damaged_record": [page(http=(("X-Long", "a" * 100_000),))],
+        "revisit": [page(b"", kind="revisit")],
     }
     pages = [p for group in planted.values() for p in group]
     pages += [page(b"GET / HTTP/1.1\r\n\r\n", kind="request", content_type="application/http; msgtype=request")]
@@ -113,34 +134,90 @@ def test_rows_say_where_they_come_from(run, page, tmp_path):
     for i, row in enumerate(found.documents):
         assert row["text"] == STORY[i]
         assert (row["url"], row["source"], row["date"]) == (f"https://mill.example/{i}", "web", "2024-01-01T00:00:00Z")
-        assert (row["warc_file"], row["content_type"]) == ("a.warc.gz", "text/html")
-        member = (tmp_path / "web" / "a.warc.gz").read_bytes()[row["warc_offset"] :]
-        record = gzip.decompress(member).decode().split("\r\n\r\n\r\n")[0]
-        assert f"WARC-Record-ID: {row['warc_record_id']}" in record and STORY[i] in record
+        assert (row["file"], row["content_type"], row["status"]) == ("a.warc.gz", "text/html", 200)
+        assert (row["title"], row["engine"]) == ("Mill", "resiliparse")
+        begin, end = row["offset"], row["offset"] + row["length"]
+        record = gzip.decompress((tmp_path / "web" / "a.warc.gz").read_bytes()[begin:end]).decode()
+        assert f"WARC-Record-ID: {row['record_id']}" in record and STORY[i] in record
+        assert f"WARC-Payload-Digest: {row['digest']}" in record
 
 
 def test_a_truncated_file_keeps_what_came_before(run, page, tmp_path):
     whole = run([page(html(text).encode()) for text in STORY])
     path = tmp_path / "web" / "a.warc.gz"
-    path.write_bytes(path.read_bytes()[: whole.documents[2]["warc_offset"] + 30])
+    path.write_bytes(path.read_bytes()[: whole.documents[2]["offset"] + 30])
     cut = run(None, folder="cut")
     assert cut.texts == list(STORY[:2])
-    assert cut.ledger.select(["rule", "value"]).to_pylist() == [
-        {"rule": "damaged_record", "value": float(whole.documents[2]["warc_offset"])}
+    assert cut.ledger.select(["rule", "offset"]).to_pylist() == [
+        {"rule": "damaged_record", "offset": whole.documents[2]["offset"]}
     ]
 
 
-@pytest.mark.parametrize("status", ["200 OK", "404 Not Found"])
-def test_records_that_nothing_tells_apart_are_kept_once(run, tmp_path, status):
-    """Two records without ids in one gzip member, which is no valid WARC file, have the same place."""
-    http = f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\n\r\n{html(STORY[0])}".encode()
+def test_records_that_share_a_gzip_member_are_told_apart(run, tmp_path):
+    http = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n{html(STORY[0])}".encode()
     record = b"WARC/1.1\r\nWARC-Type: response\r\nContent-Type: application/http; msgtype=response\r\n"
     record += b"Content-Length: %d\r\n\r\n%s\r\n\r\n" % (len(http), http)
     (tmp_path / "one.warc.gz").write_bytes(gzip.compress(record * 4))
     found = run(None, warc="one.warc.gz")
-    repeated = found.ledger.filter(pc.equal(found.ledger["rule"], "repeated_record"))
-    assert found.record["rows_in"] == 4 and len(repeated) >= 2
-    assert len({row["id"] for row in found.documents}) == len(found.documents)
+    assert found.texts == [STORY[0]] * 4
+    assert [row["offset"] for row in found.documents] == [i * len(record) for i in range(4)]
+
+
+def test_a_record_that_is_named_twice_is_kept_once(tmp_path, write_warc, page, extracted):
+    begin, end = write_warc(tmp_path / "a.warc.gz", [page(html(text).encode()) for text in STORY[:2]])
+    place = {"warc_filename": "a.warc.gz", "warc_record_offset": begin, "warc_record_length": end - begin, "url": ""}
+    selection = str(tmp_path / "selection.parquet")
+    shards.write_table(selection, pa.Table.from_pylist([place, place], schema=SELECTION))
+    found = extracted(Shard("selection", selection, "selection", base=str(tmp_path)))
+    assert found.texts == [STORY[0]]
+    assert found.ledger["rule"].to_pylist() == ["repeated_record"]
+
+
+def test_rows_of_a_table_are_documents(tmp_path, extracted):
+    lines = [{"text": text, "url": f"https://mill.example/{i}"} for i, text in enumerate(STORY)]
+    text = "\n".join([*map(json.dumps, lines), "{", json.dumps({"url": "x"}), ""])
+    (tmp_path / "a.jsonl").write_text(text)
+    found = extracted(Shard("jsonl", str(tmp_path / "a.jsonl"), "a.jsonl", Columns(url="url")))
+    assert found.texts == list(STORY)
+    assert [(row["file"], row["offset"], row["status"]) for row in found.documents] == [
+        ("a.jsonl", i, None) for i in range(3)
+    ]
+    assert [row["url"] for row in found.documents] == [line["url"] for line in lines]
+    assert found.ledger.select(["rule", "offset"]).to_pylist() == [
+        {"rule": "damaged_record", "offset": 3},
+        {"rule": "no_text", "offset": 4},
+    ]
+
+
+def test_urls_are_judged_before_the_extraction_or_after_it(run, page, tmp_path):
+    (tmp_path / "domains").write_text("bad.example\n")
+    (tmp_path / "takedown").write_text("https://good.example/1\n")
+    step = Url(blocklists=(str(tmp_path / "domains"),), takedowns=(str(tmp_path / "takedown"),)).pinned()
+    hosts = ["good.example", "bad.example", "www.bad.example", "notbad.example"]
+    pages = [page(html(text).encode(), url=f"https://{host}/{i}") for host in hosts for i, text in enumerate(STORY)]
+    pages.insert(4, page(status="404 Not Found", url="https://bad.example/gone"))
+    before = run(pages, folder="before", before=(step,))
+    assert [s["step"] for s in before.record["steps"]] == ["url", "extract"]
+    assert before.record["steps"][0]["drops"] == {"blocklist": 7, "takedown": 1}
+    assert {row["host"] for row in before.documents} == {"good.example", "notbad.example"}
+    dropped = before.ledger.to_pylist()
+    assert {row["url"].split("/")[2] for row in dropped} == {"good.example", "bad.example", "www.bad.example"}
+    assert all(row["offset"] is not None and "bad.example" in row["detail"] for row in dropped if row["rule"] != "takedown")
+    after = run(pages, folder="after", steps=(step,))
+    assert after.record["steps"][0]["drops"] == {"http_status": 1}
+    assert len(after.documents) == len(pages) - 1
+    kept = [row for row in after.documents if not row["url_blocklist"] and not row["url_takedown"]]
+    assert [row["id"] for row in kept] == [row["id"] for row in before.documents]
+
+
+def test_normalisation_changes_the_text_that_is_kept_and_measured(run, page):
+    kind = (("Content-Type", "text/plain; charset=utf-8"),)
+    texts = ["cafe\u0301  \t \x07mill\r\n\r\n\r\n\r\nend", "\x07\x08 \x0b"]
+    found = run([page(text.encode(), kind) for text in texts], normalize=Normalize(), steps=(Shout(),))
+    (text,) = found.texts
+    assert text.startswith("caf\u00e9 ") and "\x07" not in text and text.endswith("mill\n\nend")
+    assert [s["step"] for s in found.record["steps"]] == ["extract", "normalize"]
+    assert found.ledger.select(["step", "rule", "offset"]).to_pylist()[0]["rule"] == "empty_text"
 
 
 def charset_page(text: str, encoding: str, header: str = "", meta: str = "", mark: bytes = b"") -> tuple:
@@ -232,22 +309,16 @@ def test_odd_characters_are_kept_or_replaced_and_never_stop_a_shard(run, page, e
     for text in found.texts:
         assert text.encode("utf-8").decode() == text
     assert sum("river leaves the forest" in text for text in found.texts) >= 4
-    allowed = {"empty_text", "extractor_error", "undecodable_payload"}
+    allowed = {"empty_text", "extractor_error", "undecodable_payload", "too_deep"}
     assert set(found.ledger["rule"].to_pylist()) <= allowed
 
 
-def test_an_engine_that_fails_costs_one_page(run, page, monkeypatch):
-    def failing(text: str) -> str:
-        if "poison" in text:
-            raise RecursionError("too deep")
-        return text
-
-    monkeypatch.setattr("tasks.extract._ENGINES", {"resiliparse": failing})
-    found = run([page(b"good"), page(b"poison"), page(b"good")])
-    assert found.texts == ["good", "good"]
-    assert found.ledger.select(["rule", "detail"]).to_pylist() == [
-        {"rule": "extractor_error", "detail": "RecursionError: too deep"}
-    ]
+def test_a_page_that_hangs_or_explodes_costs_one_page(run, page):
+    deep = page(b"<div>" * 100_000 + b"deep")
+    pages = [page(html(STORY[0]).encode()), deep, page(html(STORY[1]).encode())]
+    found = run(pages, limits={"page_seconds": 1})
+    assert found.texts == list(STORY[:2])
+    assert found.ledger.select(["rule", "url"]).to_pylist() == [{"rule": "page_timeout", "url": deep.url}]
 
 
 def test_ids_are_fixed_by_source_name_and_record(run, page):

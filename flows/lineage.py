@@ -1,0 +1,135 @@
+"""Where a document comes from and what every stage made of it, back to the bytes that the crawler wrote."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import TypeAdapter
+
+from flows.inspection import folders
+from storage import files, shards, stages
+from storage.schema import DOCUMENTS, SELECTION
+from storage.transfer import Transfer
+from tasks.reading.charset import decode, detect
+from tasks.reading.record import Record
+from tasks.reading.shard import read_again
+from tasks.reading.sources import Shard
+
+_SHARD = TypeAdapter(Shard)
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """One document of one `documents` stage.
+
+    `row`: its columns, or its row of the ledger if the record never became a document; `record`: read again from
+    the source's file; `scores`: columns of the stages behind, by stage; `fate`: stage by stage, kept or dropped.
+    """
+
+    stage: str
+    row: dict
+    record: Record
+    scores: dict[str, dict] = field(default_factory=dict)
+    fate: tuple[str, ...] = ()
+
+    @property
+    def raw(self) -> str:
+        """The payload as text, in the document's charset."""
+        charset = self.row.get("charset") or detect(self.record.payload, self.record.charset, True)
+        return decode(self.record.payload, charset)
+
+
+def trace(home: str, prefix: str, transfer: Transfer) -> Iterator[Lineage]:
+    """Every document whose id begins with `prefix`, in each `documents` stage of the home.
+
+    The record is read by its range alone. Holds the ids of a shard. Raises LookupError if there is none.
+    """
+    found = False
+    for name, folder in folders(home):
+        if not name.startswith("documents-") or (manifest := stages.manifest(folder)) is None:
+            continue
+        for shard, made in enumerate(manifest["shards"]):
+            for row in _rows(folder, shard, prefix):
+                found = True
+                record = _read_again(manifest, made["shard"], row, transfer)
+                scores, fate = _behind(home, name.removeprefix("documents-"), shard, row["id"])
+                if "rule" in row:
+                    fate = (f"{name}: {_dropped(row)}",)
+                yield Lineage(name, row, record, scores, fate)
+    if not found:
+        raise LookupError(f"no document in {home} has an id that begins with {prefix}; `gristmill show` prints ids")
+
+
+def _read_again(manifest: dict, shard: dict, row: dict, transfer: Transfer) -> Record:
+    place = row["file"], row["offset"], row["length"]
+    return read_again(_SHARD.validate_python(shard), *place, manifest["settings"]["extract"]["max_bytes"], transfer)
+
+
+def _rows(folder: str, shard: int, prefix: str) -> Iterator[dict]:
+    """The document's row with its signals, or the ledger's row of a record that has a place in the file."""
+    for path in (stages.part(folder, shard), stages.ledger_part(folder, shard)):
+        matching = pc.starts_with(shards.read_table(path, ["id"])["id"], prefix)
+        if pc.any(matching).as_py():
+            yield from (row for row in shards.read_table(path).filter(matching).to_pylist() if row["offset"] is not None)
+
+
+def _behind(home: str, key: str, shard: int, document: str) -> tuple[dict[str, dict], tuple[str, ...]]:
+    """Scores and fate of a document in the stages that were made from its `documents` stage."""
+    scores: dict[str, dict] = {}
+    fate: list[tuple[int, str]] = []
+    for name, folder in folders(home):
+        manifest = stages.manifest(folder)
+        if manifest is None or manifest["inputs"].get("documents") != key:
+            continue
+        part = stages.part(folder, shard)
+        if not files.exists(part):
+            continue
+        row = _one(shards.read_table(part), document)
+        if "shards" not in manifest:
+            if row:
+                scores[name] = {k: v for k, v in row.items() if k not in SELECTION.names and v is not None}
+            continue
+        verdict = "kept" if row else ""
+        if not row and (lost := _one(shards.read_table(stages.ledger_part(folder, shard)), document)):
+            verdict = _dropped(lost)
+        if verdict:
+            # documents only become fewer, so the number that arrive tells the order of the stages
+            fate.append((-manifest["shards"][shard]["rows_in"], f"{name}: {verdict}"))
+    return scores, tuple(line for _, line in sorted(fate))
+
+
+def _one(table: pa.Table, document: str) -> dict:
+    rows = table.filter(pc.equal(table["id"], document)).to_pylist() if "id" in table.column_names else []
+    return rows[0] if rows else {}
+
+
+def _dropped(row: dict) -> str:
+    told = [f"dropped by {row['step']}.{row['rule']}"]
+    told += [f"{name} {row[name]}" for name in ("value", "threshold", "detail", "representative") if row[name] is not None]
+    return ", ".join(told)
+
+
+def readable(found: Lineage, characters: int) -> Iterator[str]:
+    """Sections for a reader: record, fate, scores, raw page, text; of page and text the first `characters`."""
+    yield f"== {found.stage}  {found.row['id']}"
+    columns = {**{n: found.row.get(n) for n in DOCUMENTS.names if n not in ("id", "text")}}
+    if "rule" in found.row:
+        columns |= {"url": found.row["url"], "offset": found.row["offset"], "record_id": found.record.record_id}
+    yield from (f"{name}: {value}" for name, value in columns.items() if value is not None)
+    yield "\n-- fate"
+    yield from found.fate or ("kept by every stage so far",)
+    yield "\n-- scores"
+    signals = {n: v for n, v in found.row.items() if n not in DOCUMENTS.names and "rule" not in found.row}
+    for stage, scores in ({found.stage: signals} | found.scores).items():
+        yield from (f"{stage}  {name}: {value}" for name, value in scores.items() if value is not None)
+    yield f"\n-- raw, {len(found.record.payload):,} bytes"
+    yield found.record.problem and ": ".join(found.record.problem) or _cut(found.raw, characters)
+    if "text" in found.row:
+        yield f"\n-- text, {found.row['characters']:,} characters"
+        yield _cut(found.row["text"], characters)
+
+
+def _cut(text: str, characters: int) -> str:
+    left = len(text) - characters
+    return text if left <= 0 else f"{text[:characters]} [... {left:,} more characters]"

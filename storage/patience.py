@@ -1,0 +1,175 @@
+"""How long and how politely remote bytes are asked for: settings, attempts and their errors, slots."""
+
+import logging
+import os
+import random
+import re
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import aiohttp
+import tenacity
+from filelock import FileLock, Timeout
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+# Common Crawl asks for fewer requests by 403, 429 and 503; the other answers are a server's bad moment.
+_SLOW_DOWN = frozenset({403, 429, 503})
+PASSING = _SLOW_DOWN | {408, 500, 502, 504}
+NEVER = threading.Event()
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """How this machine fetches remote bytes. It changes no byte of what is fetched, so it enters no key.
+
+    `block_bytes`: one range request; a stream holds two. `gap_bytes`: wanted ranges that lie no further apart are
+    fetched as one. `per_host`: requests at a time to one HTTP host, of all processes of this user on the machine.
+    `budget_seconds`: how long one block may fail before the file does, waits included. A wait is drawn evenly from
+    0 to `backoff_seconds`, doubled with each attempt up to `backoff_cap_seconds`, plus what the server asks for.
+    `stall_seconds`: to connect, and between two pieces of an answer; `block_seconds`: for a whole block.
+    Stores other than HTTP hosts have their library's own timeouts and no limit of connections.
+    """
+
+    block_bytes: int = 8 << 20
+    gap_bytes: int = 1 << 20
+    per_host: int = 4
+    budget_seconds: float = 900.0
+    backoff_seconds: float = 1.0
+    backoff_cap_seconds: float = 60.0
+    stall_seconds: float = 30.0
+    block_seconds: float = 300.0
+
+    def __post_init__(self) -> None:
+        if self.per_host < 1 or self.block_bytes < 1:
+            raise ValueError(f"per_host and block_bytes are at least 1, here {self.per_host} and {self.block_bytes}")
+
+
+DEFAULT = Transfer()
+
+
+class TransferError(RuntimeError):
+    """Remote bytes could not be had; the message names address, bytes, answer, attempts and remedy.
+
+    Not an OSError: parsers take those for damage in the file.
+    """
+
+
+class Refused(Exception):
+    """An answer that is not the bytes. `again`: it may be another one next time, after `wait` seconds."""
+
+    def __init__(self, reason: str, status: int | None = None, again: bool = False, wait: float = 0.0):
+        super().__init__(reason)
+        self.status, self.again, self.wait = status, again, wait
+
+
+@contextmanager
+def slot(host: str, slots: int, stop: threading.Event) -> Iterator[None]:
+    """One of a host's slots: a locked file, which the system unlocks when its process dies."""
+    folder = Path(tempfile.gettempdir(), f"gristmill-slots-{os.getuid()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    name = re.sub(r"[^A-Za-z0-9.-]", "_", host)
+    while not stop.is_set():
+        for number in range(slots):
+            lock = FileLock(folder / f"{name}-{number}.lock")
+            try:
+                lock.acquire(blocking=False)
+            except Timeout:
+                continue
+            try:
+                yield
+            finally:
+                lock.release()
+            return
+        stop.wait(random.uniform(0.01, 0.1))
+    raise TransferError(f"{host}: the reading was ended")
+
+
+def insist(call: Callable[[], T], what: str, transfer: Transfer, stop: threading.Event) -> T:
+    """The result of a call that may be made again at any time; `stop`, once set, ends the waiting.
+
+    Raises FileNotFoundError as the call does, and TransferError for all else, which says `what`.
+    """
+    jitter = tenacity.wait_random_exponential(transfer.backoff_seconds, transfer.backoff_cap_seconds)
+
+    def tell(state: tenacity.RetryCallState) -> None:
+        log.info("%s: %s; again in %.1f s", what, _reason(state.outcome.exception()), state.upcoming_sleep)
+
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception(_passes),
+        wait=lambda state: jitter(state) + getattr(state.outcome.exception(), "wait", 0.0),
+        stop=tenacity.stop_any(tenacity.stop_before_delay(transfer.budget_seconds), tenacity.stop_when_event_set(stop)),
+        sleep=tenacity.sleep_using_event(stop),
+        before_sleep=tell,
+        reraise=True,
+    )
+    began = time.monotonic()
+    try:
+        return retrying(call)
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        attempts = retrying.statistics["attempt_number"]
+        spent = f"{attempts} attempt{'s' * (attempts > 1)} in {time.monotonic() - began:.1f} s"
+        raise TransferError(f"{what}: {_reason(error)} ({spent}). {_remedy(error, transfer)}") from error
+
+
+def _passes(error: BaseException) -> bool:
+    """Whether another attempt may go better."""
+    if isinstance(error, Refused):
+        return error.again
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return error.os_error.errno != socket.EAI_NONAME
+    if isinstance(error, aiohttp.InvalidURL | aiohttp.ClientConnectorCertificateError | aiohttp.TooManyRedirects):
+        return False
+    if isinstance(error, aiohttp.ClientError | TimeoutError | ConnectionError):
+        return True
+    # imported here because a machine that reads no S3 need not wait for it
+    from botocore.exceptions import HTTPClientError
+    from s3fs.utils import FileExpired
+
+    if isinstance(error, HTTPClientError):
+        return True
+    if not isinstance(error, OSError) or isinstance(error, FileNotFoundError | PermissionError | FileExpired):
+        return False
+    status = _status(error)
+    return status is None or status in PASSING
+
+
+def _status(error: BaseException) -> int | None:
+    """The HTTP status in an answer that is no bytes, from our own or from botocore's exception."""
+    if isinstance(error, Refused):
+        return error.status
+    response = getattr(error.__cause__ or error, "response", None) or {}
+    return response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, Refused):
+        return str(error)
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    status = _status(error)
+    return f"{type(error).__name__}: {error}".rstrip(": ") + (f" (status {status})" if status else "")
+
+
+def _remedy(error: BaseException, transfer: Transfer) -> str:
+    status = _status(error)
+    if status in _SLOW_DOWN and not isinstance(error, PermissionError):
+        return (
+            "The host wants fewer requests, or bars this machine: run the same command again later, with a setting "
+            f"per_host below {transfer.per_host} or budget_seconds above {transfer.budget_seconds:g}"
+        )
+    if _passes(error):
+        return f"Run the same command again; a setting budget_seconds above {transfer.budget_seconds:g} may help"
+    if isinstance(error, PermissionError) or status == 401:
+        return "Check the address and the credentials for it"
+    return "Check the address, and that the file there is complete and at rest; then run the same command again"

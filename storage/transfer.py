@@ -1,0 +1,215 @@
+"""Bytes from elsewhere: remote files as streams and ranges, asked for again until they are right or patience ends.
+
+A file is read in blocks, each a range request of its own, so that what breaks off is resumed where it broke.
+"""
+
+import io
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import closing, nullcontext
+from typing import IO, Any, TypeVar
+
+import fsspec
+from fsspec.implementations.http import HTTPFileSystem
+from fsspec.implementations.local import LocalFileSystem
+
+from storage.origins import Http, Store
+from storage.patience import DEFAULT, NEVER, Transfer, TransferError, insist, slot
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_BUFFER = 1 << 18
+
+
+def open_stream(path: str, transfer: Transfer = DEFAULT) -> io.BufferedReader:
+    """A file to be read forwards (`read`, `readline`, `peek`, `tell`, `close`), local or remote.
+
+    Of a remote one the next block is fetched while one is used. Raises FileNotFoundError; TransferError also later.
+    """
+    if (inner := _local(path)) is not None:
+        return open(inner, "rb")
+    return io.BufferedReader(_Forward(_File(path, transfer)), _BUFFER)
+
+
+def open_ranges(path: str, transfer: Transfer = DEFAULT) -> IO[bytes]:
+    """A seekable file, local or remote, of which every `read` is one request, and nothing is kept: for Parquet."""
+    if (inner := _local(path)) is not None:
+        return open(inner, "rb")
+    return _Ranges(_File(path, transfer))
+
+
+def fetch(path: str, start: int, end: int, transfer: Transfer = DEFAULT, stop: threading.Event = NEVER) -> bytes:
+    """Bytes `start` to `end` (exclusive) of a file, local or remote; fewer where the file ends before.
+
+    `stop`, once set, ends the waiting.
+    """
+    if (inner := _local(path)) is not None:
+        with open(inner, "rb") as f:
+            f.seek(start)
+            return f.read(end - start)
+    file = _File(path, transfer)
+    with closing(file.origin):
+        return bytes(file.read(start, end, stop))
+
+
+def fetch_all(path: str, transfer: Transfer = DEFAULT) -> bytes:
+    """A whole file, local or remote, held in memory."""
+    with open_stream(path, transfer) as f:
+        return f.read()
+
+
+def info(path: str, transfer: Transfer = DEFAULT) -> dict[str, Any]:
+    """What its store says about a remote file: `size` (None if unsaid), `ETag`, ... Raises FileNotFoundError."""
+    file = _File(path, transfer)
+    with closing(file.origin):
+        return file.info()
+
+
+def persistently(call: Callable[[], T], what: str, transfer: Transfer = DEFAULT) -> T:
+    """The result of a call that may be made again at any time, once it succeeds; TransferError, which says `what`."""
+    return insist(call, what, transfer, NEVER)
+
+
+def ahead(calls: Iterator[Callable[[threading.Event], T]]) -> Iterator[T]:
+    """The results of calls in their order, the next one under way in a thread while one is used.
+
+    Each call is given an event that is set when the caller leaves.
+    """
+    stop = threading.Event()
+
+    def begin() -> Future[T] | None:
+        call = next(calls, None)
+        if call is None:
+            return None
+        result: Future[T] = Future()
+        # a daemon: a process that ends need not wait for the patience of a call that nobody waits for
+        threading.Thread(target=_settle, args=(result, call, stop), daemon=True).start()
+        return result
+
+    try:
+        under_way = begin()
+        while under_way:
+            result = under_way.result()
+            under_way = begin()
+            yield result
+    finally:
+        stop.set()
+
+
+def _settle(result: Future[T], call: Callable[[threading.Event], T], stop: threading.Event) -> None:
+    try:
+        result.set_result(call(stop))
+    except BaseException as error:
+        result.set_exception(error)
+
+
+def _local(path: str) -> str | None:
+    fs, inner = fsspec.core.url_to_fs(path)
+    return inner if isinstance(fs, LocalFileSystem) else None
+
+
+class _File:
+    """A remote file, read by one thread at a time."""
+
+    def __init__(self, path: str, transfer: Transfer):
+        # s3fs holds tags against each other only when told to
+        given = {"local_expiry_check": True} if path.startswith(("s3://", "s3a://")) else {}
+        fs, inner = fsspec.core.url_to_fs(path, **given)
+        self.path, self.transfer = path, transfer
+        self.origin = Http(fs, inner, transfer) if isinstance(fs, HTTPFileSystem) else Store(fs, inner)
+
+    def read(self, start: int, end: int, stop: threading.Event = NEVER) -> bytes | bytearray:
+        size = self.origin.size
+        if start >= end or (size is not None and start >= size):
+            return b""
+        return self._insist(lambda: self.origin.read(start, end), f"{self.path}, bytes {start}-{end - 1}", stop)
+
+    def info(self) -> dict[str, Any]:
+        return self._insist(self.origin.info, self.path, NEVER)
+
+    def _insist(self, call: Callable[[], T], what: str, stop: threading.Event) -> T:
+        host = self.origin.host
+        # a slot is kept while its holder waits: a host that asks for fewer requests gets fewer
+        with slot(host, self.transfer.per_host, stop) if host else nullcontext():
+            return insist(call, what, self.transfer, stop)
+
+
+class _Forward(io.RawIOBase):
+    """A file from its beginning to its end; the first block is there when it opens."""
+
+    def __init__(self, file: _File):
+        self.file, self.at = file, 0
+        self.blocks = ahead(self._calls())
+        self.block = memoryview(next(self.blocks))
+
+    def _calls(self) -> Iterator[Callable[[threading.Event], bytes | bytearray]]:
+        start, size = 0, self.file.transfer.block_bytes
+        while True:
+            yield lambda stop, start=start: self.file.read(start, start + size, stop)
+            start += size
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.at
+
+    def readinto(self, buffer) -> int:
+        if not self.block:
+            self.block = memoryview(next(self.blocks))
+        size = min(len(buffer), len(self.block))
+        buffer[:size], self.block = self.block[:size], self.block[size:]
+        self.at += size
+        return size
+
+    def close(self) -> None:
+        if not self.closed:
+            self.blocks.close()
+            self.file.origin.close()
+            log.info("%s: %d bytes read", self.file.path, self.at)
+        super().close()
+
+
+class _Ranges(io.RawIOBase):
+    """A file at any place, one request for each read."""
+
+    def __init__(self, file: _File):
+        self.file, self.at = file, 0
+        file.info()
+        if file.origin.size is None:
+            raise TransferError(f"{file.path}: its server does not say how long it is; copy the file and read the copy")
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self.at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self.at, os.SEEK_END: self.file.origin.size}[whence]
+        return self.at
+
+    def read(self, size: int = -1) -> bytes:
+        end = self.file.origin.size if size is None or size < 0 else self.at + size
+        data = self.file.read(self.at, end)
+        self.at += len(data)
+        return bytes(data)
+
+    def readinto(self, buffer) -> int:
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    readall = read
+
+    def close(self) -> None:
+        if not self.closed:
+            self.file.origin.close()
+        super().close()

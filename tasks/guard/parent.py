@@ -1,0 +1,361 @@
+"""The guard as the parent sees it: calls go in, results come out, whatever happens in between."""
+
+import atexit
+import contextlib
+import fcntl
+import logging
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from tasks.guard import child
+from tasks.guard.frames import CALL, RESULT, framed, pack, unpack
+from tasks.guard.limits import Limits
+from tasks.guard.ring import Ring
+
+log = logging.getLogger("tasks.guard")
+
+WINDOW = 2 << 20  # bytes of calls that are on their way
+_PIPE = 1 << 20  # as much as Linux allows everybody (fs.pipe-max-size)
+_READ = 1 << 18
+_STARTS = 3
+_ONE_THREAD = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+
+
+class Guard:
+    """Calls of `work`, a function named `module:function`, under limits and in another process.
+
+    The function takes plain data (None, bool, int of 64 bits, float, str, bytes, lists and dicts of these) and
+    returns a dict of plain data. Its process has this one's import path, one thread for numerical libraries, and no
+    standard output. Guards of several threads have a worker each; the process that they are forked from is
+    started by the first one and kept. There the call `rehearsal` is made before any worker is forked, without
+    limits: what it loads and compiles, workers have from their beginning.
+    Raises RuntimeError if the function cannot be imported or no process be started.
+    """
+
+    def __init__(self, work: str, limits: Limits | None = None, rehearsal: tuple[Any, ...] = ()):
+        self.work = work
+        self.rehearsal = rehearsal
+        self.limits = limits or Limits()
+        self._worker: _Worker | None = None
+        self._in_use = False
+        self._told: set[str] = set()
+
+    def __enter__(self) -> Self:
+        self._ring = Ring(2 * WINDOW)
+        try:
+            self._worker = _worker(self.work, self.rehearsal, self.limits, self._ring)
+        except BaseException:
+            self._ring.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end_worker()
+        self._ring.close()
+
+    def map(self, calls: Iterable[tuple[Any, ...]]) -> Iterator[dict]:
+        """The result of each call, in order: what the function returned, or why it did not.
+
+        That is `{"rule": ..., "detail": ...}` with the rule `page_timeout`, `page_memory`, `page_crash` or
+        `extractor_error` (the function raised, or returned what is no plain data). A call whose worker
+        crashed is tried once more in a fresh one, for the crash may have been another page's doing or come from
+        outside. So a result depends on its own call only.
+
+        Calls are taken ahead of their results, up to 2 MiB of them and always one. Holds these, packed, and the
+        results that have arrived; the worker holds one call and one result.
+        """
+        if self._in_use:
+            raise RuntimeError("this guard still works on other calls: take a guard for each thread")
+        self._in_use = True
+        self._ring.clear()
+        source = iter(calls)
+        waiting: deque[_Call] = deque()
+        held = orphans = 0
+        try:
+            while True:
+                if held < WINDOW // 2:
+                    taken = []
+                    while held < WINDOW and (call := next(source, None)) is not None:
+                        taken.append(self._put(pack(call)))
+                        held += taken[-1].length
+                    waiting += taken
+                    if self._worker:
+                        self._worker.send(taken)
+                if not waiting:
+                    return
+                if self._worker is None:
+                    self._worker = _worker(self.work, self.rehearsal, self.limits, self._ring)
+                    left = [call for call in waiting if call.result is None]
+                    # one that crashed goes first: nothing that others do to a worker must touch it again
+                    self._worker.send(sorted(left, key=lambda call: not call.crashed))
+                if self._worker.receive():
+                    orphans = 0
+                else:
+                    worker, self._worker = self._worker, None
+                    end = worker.close()
+                    orphans = 0 if end else orphans + 1
+                    if orphans == _STARTS:
+                        raise RuntimeError(f"the process that forks workers for {self.work} was killed {orphans} times")
+                    if end and not worker.retired and end.done < len(worker.sent):
+                        self._blame(worker.sent[end.done], end)
+                while waiting and (result := waiting[0].result) is not None:
+                    call = waiting.popleft()
+                    held -= call.length
+                    if call.packed is None:
+                        self._ring.let_go(call.mark)
+                    yield result
+        finally:
+            self._in_use = False
+            if waiting:
+                self._end_worker()
+
+    def _put(self, packed: bytes) -> "_Call":
+        lies = self._ring.put(packed) if len(packed) <= WINDOW else None
+        return _Call(len(packed), *lies) if lies else _Call(len(packed), packed=packed)
+
+    def _blame(self, call: "_Call", end: "_End") -> None:
+        lost = self._lost(end)
+        if lost["rule"] == "page_crash" and not call.crashed:
+            call.crashed = True
+            return
+        call.result = lost
+        if lost["detail"] not in self._told:
+            self._told.add(lost["detail"])
+            log.warning("%s: %s, %s; more of these are not logged\n%s", self.work, *lost.values(), end.trace)
+
+    def _lost(self, end: "_End") -> dict[str, str]:
+        if end.status == child.OVER_MEMORY:
+            return child.over_memory(self.limits.page_memory)
+        code = os.waitstatus_to_exitcode(end.status)
+        if code == -signal.SIGPROF:
+            return {"rule": "page_timeout", "detail": f"over {self.limits.page_seconds:g} s of processor time"}
+        if code == -signal.SIGALRM:
+            return {"rule": "page_timeout", "detail": f"over {self.limits.page_wall_seconds:g} s by the clock"}
+        detail = f"killed by {_signal_name(-code)}" if code < 0 else f"exited with status {code}"
+        return {"rule": "page_crash", "detail": detail}
+
+    def _end_worker(self) -> None:
+        if self._worker:
+            self._worker.kill()
+            self._worker.close()
+            self._worker = None
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call whose result has not been given out: it, or one before it, is not there yet."""
+
+    length: int
+    place: int = -1
+    mark: int = 0
+    packed: bytes | None = None
+    result: dict | None = None
+    crashed: bool = False
+
+
+@dataclass(frozen=True)
+class _End:
+    """How a worker ended, as `os.waitpid` says it; how many calls of `sent` it had done; the traceback of a crash."""
+
+    status: int
+    done: int
+    trace: str
+
+
+class _Worker:
+    """A worker as the parent sees it: three pipes, and the calls in `sent` that it has not answered."""
+
+    def __init__(self, process: int, calls: int, results: int, status: int):
+        self.process = process
+        self.calls, self.results, self.status = calls, results, status
+        self.sent: deque[_Call] = deque()
+        self.answered = 0
+        self.retired = False
+        self._unwritten = memoryview(b"")
+        self._arrived = bytearray()
+        self._poll = select.poll()
+        self._poll.register(results, select.POLLIN)
+        os.set_blocking(calls, False)
+
+    def send(self, calls: list[_Call]) -> None:
+        """Put calls on their way; what the pipe does not take goes with the next `receive`."""
+        if not calls:
+            return
+        parts: list[bytes | memoryview] = [self._unwritten]
+        silent = 0
+        for call in calls:
+            silent += call.length
+            asks = silent >= WINDOW // 2 or call is calls[-1]
+            silent = 0 if asks else silent
+            parts += CALL.pack(call.length, call.place, asks), call.packed or b""
+        self.sent += calls
+        self._unwritten = memoryview(b"".join(parts))
+        self._poll.register(self.calls, select.POLLOUT)
+        self._write()
+
+    def receive(self) -> bool:
+        """Wait for results and give those that are complete to their calls; False if no more will come."""
+        while True:
+            ready = dict(self._poll.poll())
+            if self.calls in ready:
+                self._write()
+            if self.results in ready:
+                break
+        data = os.read(self.results, _READ)
+        self._arrived += data
+        at = 0
+        while len(self._arrived) >= (begin := at + RESULT.size):
+            (length,) = RESULT.unpack_from(self._arrived, at)
+            if len(self._arrived) < (at := begin + length):
+                at = begin - RESULT.size
+                break
+            with memoryview(self._arrived) as view, view[begin:at] as packed:
+                result = unpack(packed)
+            if result is None:
+                self.retired = True
+            else:
+                self.sent.popleft().result = result
+                self.answered += 1
+        del self._arrived[:at]
+        return bool(data)
+
+    def _write(self) -> None:
+        try:
+            while self._unwritten:
+                self._unwritten = self._unwritten[os.write(self.calls, self._unwritten) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:  # it has ended: `receive` will see it
+            self._unwritten = memoryview(b"")
+        self._poll.unregister(self.calls)
+
+    def kill(self) -> None:
+        """Stop it, whatever it is doing."""
+        status = select.poll()
+        status.register(self.status, select.POLLIN)
+        if not status.poll(0):  # else its number may be another's by now
+            os.kill(self.process, signal.SIGKILL)
+
+    def close(self) -> _End | None:
+        """Wait for its end; None if the zygote could not tell of it, because they died together."""
+        os.close(self.calls)
+        os.close(self.results)
+        with open(self.status, "rb") as f:
+            trace = f.read()
+        trace, told = trace[: -child.ENDED.size], trace[-child.ENDED.size :]
+        if len(told) < child.ENDED.size:
+            return None
+        status, done = child.ENDED.unpack(told)
+        return _End(status, done - self.answered, trace.decode(errors="replace"))
+
+
+class _Zygote:
+    """The process that imports the function of a guard and forks workers."""
+
+    def __init__(self, work: str, rehearsal: tuple[Any, ...]):
+        self.control, theirs = socket.socketpair()
+        path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
+        # a fixed seed of hashes, so that a message which prints a set is the same in every run
+        settings = {"PYTHONPATH": path, "PYTHONHASHSEED": "0", **dict.fromkeys(_ONE_THREAD, "1")}
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", child.__name__, work],
+                stdin=theirs,
+                env=os.environ | settings,
+                start_new_session=True,  # a signal to the terminal's processes is the parent's to handle
+            )
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # what it died of is said below
+            self.control.sendall(framed(rehearsal))
+        with self.control.makefile("rb", buffering=0) as stream:
+            head = stream.read(RESULT.size)
+            said = unpack(stream.read(RESULT.unpack(head)[0])) if head else {"error": "it ended while it started"}
+        if said["error"] is not None:
+            self.close()
+            raise RuntimeError(f"the guarded process cannot import {work}: {said['error']}")
+
+    def fork(self, limits: Limits, ring: Ring) -> _Worker:
+        """A new worker. Raises ConnectionError if the zygote has left or dies over it."""
+        allowance = child.Allowance(**limits.model_dump())
+        (calls, ours_calls), (ours_results, results), (ours_status, status) = (os.pipe() for _ in range(3))
+        if hasattr(fcntl, "F_SETPIPE_SZ"):
+            with contextlib.suppress(PermissionError):  # the sum of a user's pipes may be limited
+                fcntl.fcntl(ours_results, fcntl.F_SETPIPE_SZ, _PIPE)
+        try:
+            try:
+                socket.send_fds(self.control, [pack(allowance)], [ring.fd, calls, results, status])
+            finally:
+                for fd in (calls, results, status):
+                    os.close(fd)
+            answer = self.control.recv(child.PROCESS.size)
+            if len(answer) < child.PROCESS.size:
+                raise ConnectionResetError("the zygote has ended")
+        except BaseException:
+            for fd in (ours_calls, ours_results, ours_status):
+                os.close(fd)
+            raise
+        return _Worker(*child.PROCESS.unpack(answer), ours_calls, ours_results, ours_status)
+
+    def close(self) -> None:
+        self.control.close()
+        self.process.wait()
+
+
+_zygotes: dict[tuple[str, tuple[Any, ...]], _Zygote] = {}
+_lock = threading.Lock()
+
+
+def _worker(work: str, rehearsal: tuple[Any, ...], limits: Limits, ring: Ring) -> _Worker:
+    key = work, rehearsal
+    with _lock:
+        for _ in range(_STARTS):
+            if key not in _zygotes:
+                _zygotes[key] = _Zygote(work, rehearsal)
+            try:
+                return _zygotes[key].fork(limits, ring)
+            except ConnectionError:  # idle zygotes leave, and others are killed
+                _zygotes.pop(key).close()
+    raise RuntimeError(
+        f"the process that guards {work} ended {_STARTS} times before it could fork: "
+        "this machine has too little memory, or allows too few processes"
+    )
+
+
+def _forget() -> None:
+    global _lock
+    _zygotes.clear()
+    _lock = threading.Lock()
+
+
+@atexit.register
+def _leave() -> None:
+    """At the end of this process; if it is killed, the zygotes find out themselves."""
+    for zygote in _zygotes.values():
+        zygote.close()
+
+
+os.register_at_fork(after_in_child=_forget)  # a fork's zygotes are its parent's

@@ -1,0 +1,116 @@
+"""Which records of a crawl are wanted, by Common Crawl's columnar index: one pass over its files, then one order.
+
+The index has a row for every capture (https://commoncrawl.org/columnar-index). `match` filters one of its files, as a
+job of its own; `gather` puts what they found into shards.
+"""
+
+import logging
+from functools import reduce
+from operator import and_, or_
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import xxhash
+
+from storage import files, shards, stages
+from storage import transfer as transfers
+from storage.transfer import DEFAULT, Transfer
+from tasks.reading.sources import Selection
+
+log = logging.getLogger(__name__)
+
+SELECTION = pa.schema(
+    [
+        pa.field("warc_filename", pa.string(), nullable=False),
+        pa.field("warc_record_offset", pa.int64(), nullable=False),
+        pa.field("warc_record_length", pa.int64(), nullable=False),
+        pa.field("url", pa.string()),
+    ]
+)
+_ORDER = [("warc_filename", "ascending"), ("warc_record_offset", "ascending")]
+
+
+def match(folder: str, shard: int, path: str, selection: Selection, transfer: Transfer = DEFAULT) -> dict:
+    """Filter one file of the index; what fits is written to `matches/` under the stage's folder, in order.
+
+    Row groups that cannot fit, by their statistics, and columns that are not asked for are not fetched. Holds a row
+    group's columns and what fits, of which `limit` is enough. Raises ValueError for a file without the columns.
+    """
+    with transfers.open_ranges(path, transfer) as f:
+        fragment = ds.ParquetFileFormat().make_fragment(f)
+        wanted = _filter(selection)
+        has = set(fragment.physical_schema.names)
+        if missing := sorted((set(_columns(selection)) | set(SELECTION.names)) - has):
+            raise ValueError(
+                f"the index file {path} has no column {', '.join(missing)}; "
+                "older crawls lack some: leave out the filter by it, or take it from a newer one"
+            )
+        scanner = fragment.scanner(
+            columns=SELECTION.names, filter=wanted, batch_readahead=1, fragment_readahead=1, use_threads=False
+        )
+        found, pieces = SELECTION.empty_table(), []
+        for batch in scanner.to_batches():
+            pieces.append(pa.table(batch).cast(SELECTION))
+            if selection.limit and sum(map(len, pieces)) > selection.limit:
+                found, pieces = _sample(pa.concat_tables([found, *pieces]), selection.limit), []
+        found = pa.concat_tables([found, *pieces])
+    found = _ordered(found, selection.limit)
+    shards.write_table(_matches(folder, shard), found)
+    log.info("%s: %d records fit", path, len(found))
+    return {"found": len(found)}
+
+
+def gather(folder: str, shard: int, matched: int, selection: Selection) -> dict:
+    """Write the selection's shards as the stage's parts, sorted by file and offset, from `matched` files' matches.
+
+    Holds all that was selected: some 250 bytes a record. Raises LookupError if there is none.
+    """
+    tables = [shards.read_table(_matches(folder, i)) for i in range(matched)]
+    found = _ordered(pa.concat_tables(tables), selection.limit)
+    if not len(found):
+        raise LookupError(f"no record of {', '.join(selection.index)} meets all filters of source {selection.name}")
+    starts = range(0, len(found), selection.records_per_shard)
+    for part, start in enumerate(starts):
+        shards.write_table(stages.part(folder, part), found.slice(start, selection.records_per_shard))
+    return {"records": len(found), "parts": len(starts)}
+
+
+def _matches(folder: str, shard: int) -> str:
+    return stages.part(files.join(folder, "matches"), shard)
+
+
+def _columns(selection: Selection) -> dict[str, tuple]:
+    """The values that a column may have, for every filter that is not empty."""
+    filters = {
+        "url_host_name": selection.hosts,
+        "url_host_registered_domain": selection.domains,
+        "url_host_tld": selection.tlds,
+        "content_languages": selection.languages,
+        "content_mime_detected": selection.mime,
+        "fetch_status": selection.status,
+        "url": selection.url_prefixes,
+    }
+    return {column: values for column, values in filters.items() if values}
+
+
+def _filter(selection: Selection) -> pc.Expression | None:
+    terms = []
+    for column, values in _columns(selection).items():
+        field = pc.field(column)
+        # languages are a list with the most frequent first: `isl,eng`
+        begins = column in ("url", "content_languages")
+        terms.append(reduce(or_, (pc.starts_with(field, v) for v in values)) if begins else field.isin(list(values)))
+    return reduce(and_, terms) if terms else None
+
+
+def _ordered(found: pa.Table, limit: int | None) -> pa.Table:
+    return (_sample(found, limit) if limit else found).sort_by(_ORDER)
+
+
+def _sample(found: pa.Table, size: int) -> pa.Table:
+    """The records with the smallest hashes: which these are depends on nothing but the records."""
+    places = zip(found["warc_filename"].to_pylist(), found["warc_record_offset"].to_pylist(), strict=True)
+    hashes = np.array([xxhash.xxh3_64_intdigest(f"{name}\n{offset}".encode()) for name, offset in places], np.uint64)
+    return found.take(np.argsort(hashes, kind="stable")[:size])

@@ -1,0 +1,198 @@
+"""Documents that are text already: lines of JSON, rows of Parquet files, plain text files."""
+
+import codecs
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from storage import transfer as transfers
+from storage.transfer import DEFAULT, Transfer
+from tasks.reading.record import Record
+
+BATCH = 256
+_DETAIL = 200
+# how compressed files begin (RFC 1952, RFC 8878)
+_COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_DAMAGE = (OSError, EOFError, pa.ArrowException)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the columns, or keys, that are read; None for one that there is not."""
+
+    text: str = "text"
+    url: str | None = None
+    id: str | None = None
+    date: str | None = None
+
+
+def records(path: str, format: str, columns: Columns, max_bytes: int, transfer: Transfer = DEFAULT) -> Iterator[Record]:
+    """A record for every row, in the file's order; `offset` is the row's number from 0, blank lines counted.
+
+    `format`: `jsonl` (plain, gzip or zstd), `parquet`, or `text` (a file is a document). A row without a text, or with
+    something else in its place, has the problem `no_text`, one over `max_bytes` `too_large`, a line that is no
+    JSON object `damaged_record`; so has the place where a file cannot be read on, once for all that is lost there.
+    Holds a line, or 256 rows and a block of each column. Raises FileNotFoundError, TransferError, and ValueError
+    for a Parquet file without a column that is asked for.
+    """
+    return _READERS[format](path, columns, max_bytes, transfer)
+
+
+def read_row(
+    path: str, format: str, row: int, columns: Columns, max_bytes: int, transfer: Transfer = DEFAULT
+) -> Record:
+    """The record of a row; the file is read up to it. Raises LookupError if there is none."""
+    for record in records(path, format, columns, max_bytes, transfer):
+        if record.offset == row:
+            return record
+    raise LookupError(f"{path} has no row {row}")
+
+
+def _lines(path: str, columns: Columns, max_bytes: int, transfer: Transfer) -> Iterator[Record]:
+    number = begin = 0
+    with transfers.open_stream(path, transfer) as stream:
+        try:
+            content = _unpacked(stream)
+            while line := content.readline(max_bytes + 2):
+                where = f"line {number + 1}, at byte {begin}"
+                begin += len(line)
+                if not line.endswith(b"\n") and len(line) > max_bytes:
+                    while (rest := content.readline(1 << 20)) and not rest.endswith(b"\n"):
+                        begin += len(rest)
+                    begin += len(rest)
+                    yield _lost(number, "too_large", f"{where}: more than {max_bytes} bytes")
+                elif line.strip():
+                    yield _line(number, line if number else line.removeprefix(codecs.BOM_UTF8), where, columns)
+                number += 1
+        except _DAMAGE as error:
+            yield _lost(number, "damaged_record", f"line {number + 1}, at byte {begin}, and what follows: {error}")
+
+
+def _line(number: int, line: bytes, where: str, columns: Columns) -> Record:
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        return _lost(number, "damaged_record", f"{where}: no JSON: {error}")
+    if not isinstance(row, dict):
+        return _lost(number, "damaged_record", f"{where}: no JSON object but a {type(row).__name__}")
+    text = row.get(columns.text)
+    if not isinstance(text, str):
+        found = "missing" if columns.text not in row else "null" if text is None else f"a {type(text).__name__}"
+        return _lost(number, "no_text", f"{where}: {columns.text} is {found}")
+    url, identity, date = (_said(row.get(name)) if name else "" for name in (columns.url, columns.id, columns.date))
+    return _row(number, text.encode(), url, identity, date)
+
+
+def _parquet(path: str, columns: Columns, max_bytes: int, transfer: Transfer) -> Iterator[Record]:
+    number = 0
+    with transfers.open_ranges(path, transfer) as f:
+        try:
+            # pages are read as they are needed: a file may be one group of rows
+            file = pq.ParquetFile(f, pre_buffer=False, buffer_size=transfer.block_bytes)
+        except _DAMAGE as error:
+            yield _lost(0, "damaged_record", f"no Parquet file: {error}")
+            return
+        names = [name for name in (columns.text, columns.url, columns.id, columns.date) if name]
+        if missing := sorted(set(names) - set(file.schema_arrow.names)):
+            has = ", ".join(file.schema_arrow.names)
+            raise ValueError(f"{path} has no column {', '.join(missing)}; its columns are {has}")
+        for group in range(file.num_row_groups):
+            end = number + file.metadata.row_group(group).num_rows
+            try:
+                for batch in file.iter_batches(BATCH, row_groups=[group], columns=names):
+                    yield from _rows(number, batch, columns, max_bytes)
+                    number += len(batch)
+            except _DAMAGE as error:
+                yield _lost(number, "damaged_record", f"rows {number} to {end - 1} cannot be read: {error}")
+            number = end
+
+
+def _rows(number: int, batch: pa.RecordBatch, columns: Columns, max_bytes: int) -> Iterator[Record]:
+    texts = _values(batch, columns.text)
+    others = [_values(batch, name) if name else [None] * len(batch) for name in (columns.url, columns.id, columns.date)]
+    for row, (text, *other) in enumerate(zip(texts, *others, strict=True), number):
+        if not isinstance(text, bytes):
+            found = "null" if text is None else f"a {type(text).__name__}"
+            yield _lost(row, "no_text", f"row {row}: {columns.text} is {found}")
+        elif len(text) > max_bytes:
+            yield _lost(row, "too_large", f"row {row}: more than {max_bytes} bytes")
+        else:
+            yield _row(row, text, *map(_said, other))
+
+
+def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
+    column = batch.column(name)
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    # as bytes: what claims to be text need not be UTF-8
+    return (column.cast(pa.large_binary()) if _is_string(column.type) else column).to_pylist()
+
+
+def _is_string(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def _text(path: str, columns: Columns, max_bytes: int, transfer: Transfer) -> Iterator[Record]:
+    with transfers.open_stream(path, transfer) as stream:
+        try:
+            text = _unpacked(stream).read(max_bytes + 1)
+        except _DAMAGE as error:
+            yield _lost(0, "damaged_record", str(error))
+            return
+    if len(text) > max_bytes:
+        yield _lost(0, "too_large", f"more than {max_bytes} bytes")
+    else:
+        yield _row(0, text, "", "", "")
+
+
+def _unpacked(stream: io.BufferedReader) -> io.BufferedReader:
+    begins = stream.peek(4)
+    for magic, compression in _COMPRESSIONS.items():
+        if begins.startswith(magic):
+            return io.BufferedReader(pa.CompressedInputStream(stream, compression), 1 << 20)
+    return stream
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return "" if value is None else value if isinstance(value, str) else getattr(value, "isoformat", value.__str__)()
+
+
+def _row(number: int, text: bytes, url: str, identity: str, date: str) -> Record:
+    return Record(
+        "row",
+        number,
+        None,
+        record_id=identity,
+        url=url,
+        date=date,
+        content_type="text/plain",
+        charset=_charset(text),
+        payload=text,
+    )
+
+
+def _charset(text: bytes) -> str | None:
+    """UTF-8 where it is that; what else it may be is for the detection to say."""
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return None
+    return "utf-8"
+
+
+def _lost(number: int, rule: str, detail: str) -> Record:
+    return Record("row", number, None, content_type="text/plain", problem=(rule, detail[:_DETAIL]))
+
+
+_READERS: dict[str, Callable[[str, Columns, int, Transfer], Iterator[Record]]] = {
+    "jsonl": _lines,
+    "parquet": _parquet,
+    "text": _text,
+}

@@ -1,0 +1,71 @@
+"""Reading archives: speed beside fastwarc's bare loop, and every archive of the data sets beside warcio."""
+
+import contextlib
+import io
+import os
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from fastwarc.warc import ArchiveIterator
+from warcio.archiveiterator import ArchiveIterator as WarcioIterator
+
+from tasks.reading.archives import read_at, records
+
+MAX_BYTES = 10_000_000
+# warcio takes any line of at least five words for an ARC record and a text for a file of them
+NO_ARCHIVES = (".jsonl", "LICENSE")
+
+
+@pytest.fixture
+def folder() -> Path:
+    if "GRISTMILL_DATA" not in os.environ:
+        pytest.skip("GRISTMILL_DATA does not name the folder with the data sets")
+    return Path(os.environ["GRISTMILL_DATA"]) / "warc"
+
+
+def bare(path: str) -> None:
+    for record in ArchiveIterator(path, parse_http=True):
+        record.reader.read()
+
+
+def ours(path: str) -> None:
+    for _ in records(path, MAX_BYTES):
+        pass
+
+
+@pytest.mark.bench
+def test_speed(folder, capsys):
+    path = str(folder / "web" / "DEMO-00001.warc.gz")
+    best = {}
+    for _ in range(9):
+        for loop in (bare, ours):
+            started = time.thread_time()
+            loop(path)
+            best[loop] = min(best.get(loop, 1e9), time.thread_time() - started)
+    with capsys.disabled():
+        print(f"\nfastwarc's bare loop {best[bare]:.3f} s, ours {best[ours]:.3f} s: {best[bare] / best[ours]:.2f}x")
+
+
+def by_warcio(path: Path) -> Counter:
+    """Records by type, as many as it reads before it gives up."""
+    found = Counter()
+    with open(path, "rb") as f, contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(Exception):
+        for record in WarcioIterator(f):
+            record.content_stream().read()
+            found[record.rec_type] += 1
+    return found
+
+
+@pytest.mark.slow
+def test_every_archive_is_read_as_far_as_warcio_reads_it(folder):
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        began = time.process_time()
+        found = list(records(str(path), MAX_BYTES))
+        assert time.process_time() - began < 60, path
+        if not path.name.endswith(NO_ARCHIVES):
+            assert len(found) >= by_warcio(path).total(), path
+        for record in found[:20]:
+            if record.problem is None:
+                assert read_at(str(path), record.offset, record.length, MAX_BYTES) == record, path
