@@ -71,7 +71,9 @@ def _rows(folder: str, shard: int, prefix: str) -> Iterator[dict]:
     for path in (stages.part(folder, shard), stages.ledger_part(folder, shard)):
         matching = pc.starts_with(shards.read_table(path, ["id"])["id"], prefix)
         if pc.any(matching).as_py():
-            yield from (row for row in shards.read_table(path).filter(matching).to_pylist() if row["offset"] is not None)
+            yield from (
+                row for row in shards.read_table(path).filter(matching).to_pylist() if row["offset"] is not None
+            )
 
 
 def _behind(home: str, key: str, shard: int, document: str) -> tuple[dict[str, dict], tuple[str, ...]]:
@@ -106,7 +108,9 @@ def _one(table: pa.Table, document: str) -> dict:
 
 def _dropped(row: dict) -> str:
     told = [f"dropped by {row['step']}.{row['rule']}"]
-    told += [f"{name} {row[name]}" for name in ("value", "threshold", "detail", "representative") if row[name] is not None]
+    told += [
+        f"{name} {row[name]}" for name in ("value", "threshold", "detail", "representative") if row[name] is not None
+    ]
     return ", ".join(told)
 
 

@@ -12,9 +12,7 @@ from storage.transfer import Transfer
 class MachineSettings(BaseSettings):
     """Read from the environment: `GRISTMILL_HOME`, `GRISTMILL_EXECUTOR`, `GRISTMILL_TRANSFER__PER_HOST`, ..."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="GRISTMILL_", env_nested_delimiter="__", extra="forbid", frozen=True
-    )
+    model_config = SettingsConfigDict(env_prefix="GRISTMILL_", env_nested_delimiter="__", extra="forbid", frozen=True)
 
     home: str = Field(".gristmill", description="folder or address (s3://bucket/prefix) of all stages")
     local: str = Field("", description="local folder of databases, logs and copies; default: home, if that is local")
@@ -25,7 +23,9 @@ class MachineSettings(BaseSettings):
     dask_address: str = Field("", description="tcp://host:8786, for the executor `dask`")
     mlflow_uri: str = Field("", description="default: a SQLite database in the local folder")
     training_processes: int = Field(0, ge=0, description="0: one a GPU, or 2 on a machine without one")
-    transfer: Transfer = Field(Transfer(), description="how remote files are fetched: patience, connections a host, ...")
+    transfer: Transfer = Field(
+        Transfer(), description="how remote files are fetched: patience, connections a host, ..."
+    )
 
     @field_validator("home", "local")
     @classmethod

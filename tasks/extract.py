@@ -45,10 +45,8 @@ class Extract(Settings):
     """Main text of HTML pages; `text/plain` is taken as it is, anything else is dropped by content type."""
 
     step: Literal["extract"] = "extract"
-    engine: Literal["cascade", "blocks", "resiliparse", "trafilatura", "justext", "plain"] = Field(
-        "cascade",
-        description="cascade: our block classifier, and trafilatura for the pages that it is not sure of; "
-        "plain: all text of the page",
+    engine: Literal["blocks", "resiliparse", "trafilatura", "justext", "plain"] = Field(
+        "blocks", description="blocks: our own scan and block classifier; plain: all text of the page"
     )
     max_bytes: int = Field(10_000_000, gt=0, description="a larger payload is dropped as `too_large`")
     verify_digests: bool = Field(False, description="drop records that differ from their own digest")

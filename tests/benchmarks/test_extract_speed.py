@@ -110,7 +110,7 @@ def measured(script: str, folder: Path, cores: set[int], *arguments: str) -> dic
 
 def test_one_core_against_a_bare_loop_and_datatrove(archive, small, tmp_path, capsys):
     found = {"bare fastwarc + resiliparse, writes nothing": measured(BARE, tmp_path, {0}, archive)}
-    for engine in ("resiliparse", "cascade"):
+    for engine in ("resiliparse", "blocks"):
         found[f"ours, {engine}"] = measured(OURS, tmp_path, {0}, engine, str(tmp_path / engine), "0", archive, small)
     missing = subprocess.run(
         [sys.executable, "-c", "import cchardet, datatrove, lxml.html.clean, magic"], capture_output=True, check=False
@@ -119,7 +119,7 @@ def test_one_core_against_a_bare_loop_and_datatrove(archive, small, tmp_path, ca
         found["datatrove, WarcReader + Trafilatura"] = measured(
             DATATROVE, tmp_path, {0}, str(tmp_path / "datatrove"), archive
         )
-    pages = found["ours, cascade"]["pages"]
+    pages = found["ours, blocks"]["pages"]
     with capsys.disabled():
         print(f"\n{pages} pages of {Path(archive).name}, one core")
         for name, run in found.items():
@@ -130,7 +130,7 @@ def test_one_core_against_a_bare_loop_and_datatrove(archive, small, tmp_path, ca
             print("  datatrove was not measured: pip install -e '.[bench]'; python-magic needs libmagic")
         else:
             theirs = found["datatrove, WarcReader + Trafilatura"]["seconds"]
-            print(f"  ours by default: {theirs / found['ours, cascade']['seconds']:.1f}x datatrove")
+            print(f"  ours by default: {theirs / found['ours, blocks']['seconds']:.1f}x datatrove")
 
 
 def test_two_workers_against_one(archive, small, tmp_path, capsys):
@@ -138,8 +138,8 @@ def test_two_workers_against_one(archive, small, tmp_path, capsys):
     if len(cores) < 2:
         pytest.skip("this machine has one core")
     paths = [archive, archive, archive, archive, small]
-    one = measured(OURS, tmp_path, {cores[0]}, "cascade", str(tmp_path / "one"), "1", *paths)
-    two = measured(OURS, tmp_path, set(cores), "cascade", str(tmp_path / "two"), "2", *paths)
+    one = measured(OURS, tmp_path, {cores[0]}, "blocks", str(tmp_path / "one"), "1", *paths)
+    two = measured(OURS, tmp_path, set(cores), "blocks", str(tmp_path / "two"), "2", *paths)
     with capsys.disabled():
         print(
             f"\nfour files: one worker on one core {one['seconds']:.1f} s, two on two {two['seconds']:.1f} s: "
@@ -152,7 +152,7 @@ def test_memory_does_not_grow_with_the_file(archive, small, tmp_path, capsys):
     for times in (1, 4):
         path = tmp_path / f"x{times}.warc.gz"
         path.write_bytes(Path(archive).read_bytes() * times)
-        run = measured(OURS, tmp_path, {0}, "cascade", str(tmp_path / f"out{times}"), "0", str(path), small)
+        run = measured(OURS, tmp_path, {0}, "blocks", str(tmp_path / f"out{times}"), "0", str(path), small)
         size = path.stat().st_size >> 20
         worker, child = run["peaks"]
         lines.append(f"  {size:4} MiB: worker {worker:.0f} MiB, guarded child {child:.0f} MiB at their peaks")

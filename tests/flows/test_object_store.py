@@ -1,6 +1,5 @@
 """Sources and home in an S3-compatible store: several processes read and write them, and the bytes are the same."""
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,29 +14,21 @@ def test_a_corpus_from_and_into_an_object_store_has_the_same_bytes(undisturbed, 
         {"name": source["name"], "warc": [f"s3://crawl/raw/{Path(pattern).name}" for pattern in source["warc"]]}
         for source in recipe["sources"]
     ]
+    fewer = recipe | {"sources": sources, "steps": recipe["steps"][:6]}
     home = runs.home("store_local")
     environment = runs.environment("store_local", local=str(home)) | s3.environment
     environment["GRISTMILL_HOME"] = "s3://crawl/home"
-    command = [
-        sys.executable,
-        "-c",
-        "import sys, flows; flows.corpus(sys.argv[1])",
-        str(runs.write(recipe | {"sources": sources})),
-    ]
+    command = [sys.executable, "-c", "import sys, flows; flows.corpus(sys.argv[1])", str(runs.write(fewer))]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    remote = {name.rsplit("-", 1)[0]: name for name in files.names("s3://crawl/home/stages")}
     compared = 0
     for name, folder in undisturbed.stages("undisturbed").items():
         stage = name.rsplit("-", 1)[0]
-        if stage not in ("documents", "rules", "near_duplicates", "quality_cut"):
-            continue
-        [remote] = [n for n in files.names("s3://crawl/home/stages") if n.rsplit("-", 1)[0] == stage]
-        for part in sorted(folder.glob("part-*.parquet")) + sorted(folder.glob("ledger/part-*.parquet")):
-            inner = part.relative_to(folder).as_posix()
-            assert files.checksum(f"s3://crawl/home/stages/{remote}/{inner}") == files.checksum(str(part)), (
-                stage,
-                inner,
-            )
-            compared += 1
-    assert compared == 4 * 5 * 2
-    shutil.rmtree(home)
+        if stage in ("documents", "rules", "near_duplicates"):
+            for part in sorted([*folder.glob("part-*.parquet"), *folder.glob("ledger/part-*.parquet")]):
+                inner = part.relative_to(folder).as_posix()
+                stored = f"s3://crawl/home/stages/{remote[stage]}/{inner}"
+                assert files.checksum(stored) == files.checksum(str(part)), inner
+                compared += 1
+    assert compared == 3 * 5 * 2

@@ -202,7 +202,9 @@ def test_urls_are_judged_before_the_extraction_or_after_it(run, page, tmp_path):
     assert {row["host"] for row in before.documents} == {"good.example", "notbad.example"}
     dropped = before.ledger.to_pylist()
     assert {row["url"].split("/")[2] for row in dropped} == {"good.example", "bad.example", "www.bad.example"}
-    assert all(row["offset"] is not None and "bad.example" in row["detail"] for row in dropped if row["rule"] != "takedown")
+    assert all(
+        row["offset"] is not None and "bad.example" in row["detail"] for row in dropped if row["rule"] != "takedown"
+    )
     after = run(pages, folder="after", steps=(step,))
     assert after.record["steps"][0]["drops"] == {"http_status": 1}
     assert len(after.documents) == len(pages) - 1

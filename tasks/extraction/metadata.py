@@ -1,0 +1,139 @@
+"""What a page's head says of itself: title, canonical address, date of publication. No second parse, no guessing."""
+
+import html
+import re
+from datetime import date, datetime
+from email.utils import parsedate_to_datetime
+from typing import TypedDict
+from urllib.parse import urldefrag, urljoin, urlsplit
+
+# Every repetition has a limit: a page of unclosed tags must cost no more than its length.
+_HEAD_ENDS = re.compile(r"</head|<body", re.IGNORECASE)
+_TAG = re.compile(r"<(meta|link)\b((?:[^>\"']|\"[^\"]{0,4000}\"|'[^']{0,4000}'){0,400})", re.IGNORECASE)
+_ATTRIBUTE = re.compile(r"([\w:.-]{1,40})\s{0,9}=\s{0,9}(?:\"([^\"]{0,4000})\"|'([^']{0,4000})'|([^\s\"'>]{1,4000}))")
+_TITLE = re.compile(r"<title\b[^>]{0,400}>", re.IGNORECASE)
+_H1 = re.compile(r"<h1\b[^>]{0,1000}>", re.IGNORECASE)
+_ENDS = {"title": re.compile(r"</title", re.IGNORECASE), "h1": re.compile(r"</h1", re.IGNORECASE)}
+_ANY_TAG = re.compile(r"<[^<>]{0,4000}>")
+_SCRIPT_DATE = re.compile(r"\"datePublished\"\s{0,9}:\s{0,9}\"([^\"]{4,40})\"")
+_TIME = re.compile(r"<time\b([^>]{0,1000})", re.IGNORECASE)
+_DAY = re.compile(r"\s*(\d{4})[-/](\d{2})[-/](\d{2})(?!\d)")
+# A head without an end is read this far, in characters.
+_HEAD = 300_000
+_TITLE_LENGTH = 1000
+
+_DATE_NAMES = ("article:published_time", "datepublished", "og:published_time", "dc.date.issued", "dcterms.issued")
+_DATE_NAMES += ("dc.date", "date", "pubdate", "publishdate", "parsely-pub-date", "sailthru.date", "citation_date")
+
+
+class Metadata(TypedDict):
+    """`published` is a day, YYYY-MM-DD."""
+
+    title: str | None
+    canonical_url: str | None
+    published: str | None
+
+
+def metadata(page: str, url: str) -> Metadata:
+    """Title (og:title, <title>, <h1>), canonical address (link, og:url), day of publication (meta, JSON-LD, <time>).
+
+    Each is None if the page does not say it, or not as a valid http(s) address or date.
+    """
+    end = _HEAD_ENDS.search(page, 0, _HEAD)
+    head = _without_comments(page[: end.start() if end else _HEAD])
+    metas: dict[str, str] = {}
+    canonical = None
+    for match in _TAG.finditer(head):
+        given = _attributes(match[2])
+        if match[1].lower() == "link":
+            if "canonical" in given.get("rel", "").lower().split() and not canonical:
+                canonical = given.get("href")
+        else:
+            name = given.get("property") or given.get("name") or given.get("itemprop") or ""
+            if given.get("content", "").strip():
+                metas.setdefault(name.lower(), given["content"])
+    title = metas.get("og:title") or _inner(head, _TITLE, "title") or _inner(page, _H1, "h1")
+    return {
+        "title": _plain(title),
+        "canonical_url": _address(canonical, url) or _address(metas.get("og:url"), url),
+        "published": _published(page, metas),
+    }
+
+
+def _without_comments(head: str) -> str:
+    parts, at = [], 0
+    while (begin := head.find("<!--", at)) >= 0 and (end := head.find("-->", begin + 2)) >= 0:
+        parts.append(head[at:begin])
+        at = end + 3
+    return "".join([*parts, head[at:]])
+
+
+def _attributes(text: str) -> dict[str, str]:
+    """Attributes of a tag by their names in lower case; of two of one name the first counts."""
+    given: dict[str, str] = {}
+    for name, double, single, bare in _ATTRIBUTE.findall(text):
+        given.setdefault(name.lower(), html.unescape(double or single or bare))
+    return given
+
+
+def _inner(page: str, begins: re.Pattern, name: str) -> str | None:
+    if not (begin := begins.search(page)):
+        return None
+    end = _ENDS[name].search(page, begin.end(), begin.end() + 20_000)
+    return html.unescape(_ANY_TAG.sub(" ", page[begin.end() : end.start()])) if end else None
+
+
+def _plain(title: str | None) -> str | None:
+    title = " ".join((title or "").split())[:_TITLE_LENGTH]
+    return title.encode("utf-8", "replace").decode() or None
+
+
+def _address(given: str | None, url: str) -> str | None:
+    if not given:
+        return None
+    try:
+        address = urldefrag(urljoin(url, given.strip())).url
+        parts = urlsplit(address)
+    except ValueError:
+        return None
+    whole = parts.scheme in ("http", "https") and parts.hostname
+    return address.encode("utf-8", "replace").decode() if whole and not re.search(r"\s", address) else None
+
+
+def _published(page: str, metas: dict[str, str]) -> str | None:
+    for name in _DATE_NAMES:
+        if day := _day(metas.get(name)):
+            return day
+    at = -1
+    while (at := page.find("application/ld+json", at + 1)) >= 0:
+        end = page.find("</script", at)
+        found = _SCRIPT_DATE.search(page, at, end if end >= 0 else len(page))
+        if found and (day := _day(found[1])):
+            return day
+        if end < 0:
+            break
+        at = end
+    at = page.find("datePublished")
+    while at >= 0:
+        begin, end = page.rfind("<", max(0, at - 1000), at), page.find(">", at, at + 1000)
+        if 0 <= begin < end and ">" not in page[begin:at]:
+            given = _attributes(page[begin + 1 : end])
+            if given.get("itemprop") == "datePublished":
+                return _day(given.get("content") or given.get("datetime"))
+        at = page.find("datePublished", at + 13)
+    first = _TIME.search(page)
+    return _day(_attributes(first[1]).get("datetime")) if first else None
+
+
+def _day(given: str | None) -> str | None:
+    """The day of an ISO 8601 or RFC 5322 date, else None."""
+    if not given:
+        return None
+    try:
+        if match := _DAY.match(given):
+            return date(*map(int, match.groups())).isoformat()
+        if given.strip()[:1].isalpha():
+            return parsedate_to_datetime(given).date().isoformat()
+        return datetime.fromisoformat(given.strip()).date().isoformat()
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None

@@ -1,0 +1,66 @@
+"""One page of a crawl to its main text and what it says of itself, as plain data."""
+
+import re
+
+from resiliparse.parse.encoding import detect_mime
+
+from tasks.extraction.engines import ENGINES, Refused
+from tasks.extraction.metadata import metadata
+from tasks.reading import charset as encodings
+
+HTML = ("text/html", "application/xhtml+xml")
+PLAIN = ("text/plain",)
+# how a page begins that does not say its type (WHATWG MIME Sniffing, section 7.1)
+_HTML_BEGINS = re.compile(
+    rb"(?:\xef\xbb\xbf)?[\t\n\f\r ]*<(?:!--|(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title"
+    rb"|b|body|br|p)[ >])",
+    re.IGNORECASE,
+)
+
+
+# how files begin that servers send as HTML or text all the same (WHATWG MIME Sniffing, sections 6 and 7)
+_NO_PAGES = (
+    b"%PDF-",
+    b"\x89PNG\r\n\x1a\n",
+    b"GIF87a",
+    b"GIF89a",
+    b"\xff\xd8\xff",
+    b"PK\x03\x04",
+    b"\x1f\x8b\x08",
+    b"Rar!\x1a\x07",
+)
+
+
+def extract_page(payload: bytes, content_type: str, charset: str | None, url: str, engine: str) -> dict:
+    """Text, charset, content_type, title, canonical_url, published and engine of a page; or rule and detail of a drop.
+
+    content_type: the essence in lower case, sniffed if it is empty. charset: of the HTTP header. engine: a key of
+    ENGINES; "text" is answered for `text/plain`, which is passed as it is. Rules: `content_type` for what is neither
+    HTML nor plain text, whatever it is declared as, `too_deep` for a page that the engine's parser must not see,
+    `empty_text`. Holds the page some four times.
+    """
+    kind = content_type if content_type and not payload.startswith(_NO_PAGES) else _sniff(payload)
+    if kind not in HTML + PLAIN:
+        return _drop("content_type", kind)
+    charset = encodings.detect(payload, charset, kind in HTML)
+    page = encodings.decode(payload, charset)
+    if kind in PLAIN:
+        text, said, engine = page, {"title": None, "canonical_url": None, "published": None}, "text"
+    else:
+        try:
+            text = ENGINES[engine](page)
+        except Refused as error:
+            return _drop("too_deep", str(error))
+        said = metadata(page, url)
+    text = text.encode("utf-8", "replace").decode().strip()
+    if not text:
+        return _drop("empty_text", url)
+    return {"text": text, "charset": charset, "content_type": kind, **said, "engine": engine}
+
+
+def _drop(rule: str, detail: str) -> dict:
+    return {"rule": rule, "detail": detail[:200]}
+
+
+def _sniff(payload: bytes) -> str:
+    return "text/html" if _HTML_BEGINS.match(payload) else detect_mime(payload)

@@ -1,0 +1,191 @@
+"""What names mean in HTML: elements, and words in `class`, `id` and `role` that web authors use alike.
+
+Elements are those of the HTML standard, with the obsolete ones that crawls are full of. The groups of words follow
+what Readability, trafilatura, jusText and Boilerpipe look for; which group speaks for main text and which against
+it is left to the classifier.
+"""
+
+from functools import cache
+
+import numpy as np
+
+# Properties of elements.
+BLOCK = 1  # begins and ends a block of text
+VOID = 2  # has no content
+RAW = 4  # its content is text up to its end tag (HTML standard, 13.2.5.2 to 13.2.5.4)
+SKIP = 8  # its content is not text of the page
+CLOSES_P = 16  # its start tag ends an open paragraph (13.2.6.4.7)
+SCOPE = 32  # an end tag inside does not reach an element outside (13.2.4.2)
+INLINE = 64  # changes how text looks; never on the stack
+
+_PROPERTIES = {
+    "article section aside header footer main nav hgroup address blockquote div center figure figcaption details "
+    "summary dialog fieldset form dl ol ul menu dir p pre listing xmp h1 h2 h3 h4 h5 h6 search": BLOCK | CLOSES_P,
+    "li dt dd": BLOCK | CLOSES_P,
+    "table": BLOCK | CLOSES_P | SCOPE,
+    "td th caption": BLOCK | SCOPE,
+    "tr tbody thead tfoot colgroup": BLOCK,
+    "hr": BLOCK | CLOSES_P | VOID,
+    "button label legend": BLOCK,
+    "option optgroup": BLOCK | SKIP,
+    "select datalist template": BLOCK | SKIP | SCOPE,
+    "object marquee": SCOPE,
+    "svg audio video canvas": SKIP | SCOPE,
+    "script style iframe noembed noframes textarea title": RAW | SKIP,
+    "area base basefont bgsound br col embed frame img input keygen link meta param source track wbr": VOID,
+    "noscript span": 0,
+    "html head body frameset": INLINE,
+    "b i u em strong font small big tt s strike nobr cite q dfn abbr acronym code kbd samp var sub sup mark bdi bdo "
+    "ins del time data ruby rb rt rtc rp blink output map picture slot math": INLINE,
+    "a": INLINE,
+}
+ELEMENTS = ("", "-", *(name for names in _PROPERTIES for name in names.split()))
+OTHER, CUSTOM = 0, 1  # of no known name; of a name with a hyphen (a custom element)
+E = {name: i for i, name in enumerate(ELEMENTS)}
+PROPERTIES = np.array(
+    [INLINE, BLOCK, *(value for names, value in _PROPERTIES.items() for _ in names.split())], dtype=np.int64
+)
+
+# Bits 0-31 of a block's surroundings: words in class, id, role and itemprop of the elements around it. `^` is the edge
+# of a word: a character that is no letter, or the step from a small to a capital letter.
+WORDS = (
+    ("comment", "comment disqus ^respond ^replies livefyre"),
+    ("share", "share sharing social facebook twitter addthis sociable ^like^"),
+    (
+        "related",
+        "related recommend popular trending similar teaser readmore outbrain taboola upnext carousel slider slick "
+        "swiper ^more^ ^also^ latest recent ^further",
+    ),
+    ("advert", "^ad^ ^ads^ advert sponsor promo banner dfp commercial adsense ^cta callout"),
+    ("navigation", "^nav navbar navigation menu crumb toolbar ^tabs ^skip subnav sitenav"),
+    ("footer", "foot copyright colophon legal contentinfo"),
+    ("sidebar", "sidebar ^rail^ aside widget ^side^ ^right^ ^left^ complementary secondary ^sb^"),
+    ("consent", "cookie consent gdpr privacy ^ccpa onetrust"),
+    ("newsletter", "newsletter subscri signup optin mailing ^mailchimp"),
+    ("login", "modal popup overlay login signin dialog paywall ^register account lightbox"),
+    ("byline", "meta byline author ^date timestamp ^time posted ^info dateline publish"),
+    ("tags", "^tag^ ^tags^ taglist categor keyword label ^topics"),
+    ("media", "caption image photo gallery media video figure credit thumb picture ^img"),
+    ("pager", "pagina pager ^next ^prev pagenavi ^older ^newer"),
+    ("article", "article ^post^ ^posts^ story blog ^news singlepost ^single^"),
+    ("content", "content"),
+    ("entry", "entry"),
+    ("body", "body ^text copy richtext prose ^rte paragraph wysiwyg ^text^"),
+    ("main", "main primary ^center^ ^middle"),
+    ("product", "product description detail ^spec feature"),
+    ("shop", "cart checkout ^shop basket wishlist ^buy price addto ^sku ^stock shipping delivery"),
+    ("forum", "message thread reply answer question forum discussion bbcode postbody ^topic^ bubble"),
+    ("review", "review rating ^stars testimonial"),
+    ("docs", "^doc^ ^docs markdown wiki parser readme ^toc tutorial highlight codehilite mw^ sphinx"),
+    ("header", "header masthead ^head^ topbar ^top^ hero logo brand ^banner^"),
+    ("title", "title headline heading ^headings"),
+    ("hidden", "hidden ^hide sronly sr^only visually screen^reader noprint ^print collapse invisible offscreen"),
+    ("search", "search filter ^sort facet form^ input select dropdown"),
+    ("cards", "list grid card item^ tile ^items ^row^ ^col^"),
+    ("intro", "summary excerpt ^lead^ intro standfirst ^deck^ subtitle abstract ^dek"),
+    ("person", "^bio ^about profile avatar ^user staff ^team ^signature"),
+    ("accordion", "accordion ^faq ^tab^ panel toggle expand"),
+)
+# Bits 32-63: the elements themselves.
+AROUND = (
+    "article main section nav aside footer header form figure table li dl blockquote pre noscript button label hidden "
+    "details dt heading td p dialog figcaption address center legend th caption custom ul"
+).split()
+ALIASES = {
+    "ol": "ul",
+    "menu": "ul",
+    "dir": "ul",
+    "listing": "pre",
+    "xmp": "pre",
+    "dd": "dl",
+    "fieldset": "form",
+    "summary": "details",
+    "-": "custom",
+    **{f"h{level}": "heading" for level in range(1, 7)},
+}
+BITS = 64
+WHERE = np.zeros(len(ELEMENTS), np.uint64)
+for _i, _name in enumerate(ELEMENTS):
+    _name = ALIASES.get(_name, _name)
+    if _name in AROUND:
+        WHERE[_i] = np.uint64(1) << np.uint64(32 + AROUND.index(_name))
+HIDDEN = np.uint64(1) << np.uint64(32 + AROUND.index("hidden"))
+
+# Words in the text of a block.
+CUES = (
+    ("rights", "copyright ^rights reserved^ ^all rights"),
+    ("consent", "^cookie ^privacy ^terms of ^gdpr"),
+    ("subscribe", "subscrib ^sign up newsletter ^your email ^inbox"),
+    ("account", "^log in^ ^login^ ^sign in^ ^register ^password ^my account"),
+    ("share", "^share this ^share on facebook twitter pinterest ^whatsapp linkedin ^follow us ^tweet"),
+    ("related", "^related ^read more ^see also ^you may ^you might ^recommended ^more from ^also read ^more stories"),
+    ("comments", "^comments^ ^comment^ ^reply^ ^replies ^leave a"),
+    ("advert", "advertis sponsored ^promoted"),
+    ("byline", "^posted ^published ^updated ^written by ^by^ ^author ^minutes ago ^hours ago ^min read"),
+    ("pager", "^next^ ^previous^ ^page^ ^back to ^older^ ^newer^"),
+    ("shop", "^add to ^cart^ ^buy now ^in stock ^shipping ^checkout ^quantity"),
+    ("contact", "^contact us ^about us ^phone^ ^email^ ^tel^ ^address"),
+    ("media", "^photo^ ^image^ ^getty ^credit ^video ^caption"),
+    ("script", "javascript ^browser ^loading"),
+    ("legal", "^disclaimer ^license ^licensed ^trademark"),
+    ("click", "^click ^download ^view all ^show more ^learn more ^get started ^read the"),
+)
+
+
+def name_hash(name: str) -> int:
+    """FNV-1a, 64 bits, of a name in lower case."""
+    h = 0xCBF29CE484222325
+    for b in name.encode():
+        h = (h ^ b) * 0x100000001B3 % 2**64
+    return h
+
+
+def _table() -> tuple[np.ndarray, np.ndarray]:
+    keys, values = np.zeros(512, np.uint64), np.zeros(512, np.int64)
+    for i, name in enumerate(ELEMENTS[2:], 2):
+        h = name_hash(name)
+        slot = h & 511
+        while keys[slot]:
+            slot = (slot + 1) & 511
+        keys[slot], values[slot] = h, i
+    return keys, values
+
+
+TAG_KEYS, TAG_VALUES = _table()
+EDGE = 26
+
+
+@cache
+def automaton(groups: tuple[tuple[str, str], ...], spaced: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The automaton that finds all words of the groups in one pass (Aho and Corasick 1975).
+
+    next state: int16, shape (states, 27), a letter a to z or EDGE each; found: uint64 of each state, bit i for group i.
+    With `spaced` a group's patterns may hold spaces: they are cut at ` ^` only, and a space is an edge.
+    """
+    steps: list[dict[int, int]] = [{}]
+    found = [0]
+    for bit, (_, words) in enumerate(groups):
+        for word in words.replace(" ^", "\n^").split("\n") if spaced else words.split():
+            state = 0
+            for letter in word.replace(" ", "^"):
+                symbol = EDGE if letter == "^" else ord(letter) - 97
+                if symbol not in steps[state]:
+                    steps[state][symbol] = len(steps)
+                    steps.append({})
+                    found.append(0)
+                state = steps[state][symbol]
+            found[state] |= 1 << bit
+    table = np.zeros((len(steps), 27), np.int16)
+    back = [0] * len(steps)
+    queue = []
+    for symbol, state in steps[0].items():
+        table[0, symbol] = state
+        queue.append(state)
+    for state in queue:
+        found[state] |= found[back[state]]
+        table[state] = table[back[state]]
+        for symbol, following in steps[state].items():
+            back[following] = int(table[back[state], symbol])
+            table[state, symbol] = following
+            queue.append(following)
+    return table, np.array(found, np.uint64)
