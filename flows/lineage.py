@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from flows.inspection import folders
 from storage import files, shards, stages
 from storage.schema import DOCUMENTS, SELECTION
-from storage.transfer import Transfer
+from storage.transfer import Transfer, TransferError
 from tasks.reading.charset import decode, detect
 from tasks.reading.record import Record
 from tasks.reading.shard import read_again
@@ -24,18 +24,24 @@ class Lineage:
     """One document of one `documents` stage.
 
     `row`: its columns, or its row of the ledger if the record never became a document; `record`: read again from
-    the source's file; `scores`: columns of the stages behind, by stage; `fate`: stage by stage, kept or dropped.
+    the source's file, or None, and `trouble` says why; `scores`: columns of the stages behind, by stage; `fate`:
+    stage by stage, kept or dropped.
     """
 
     stage: str
     row: dict
-    record: Record
+    record: Record | None
+    trouble: str = ""
     scores: dict[str, dict] = field(default_factory=dict)
     fate: tuple[str, ...] = ()
 
     @property
     def raw(self) -> str:
-        """The payload as text, in the document's charset."""
+        """The payload as text, in the document's charset; why there is none, if there is none."""
+        if self.record is None:
+            return self.trouble
+        if self.record.problem:
+            return ": ".join(self.record.problem)
         charset = self.row.get("charset") or detect(self.record.payload, self.record.charset, True)
         return decode(self.record.payload, charset)
 
@@ -43,7 +49,8 @@ class Lineage:
 def trace(home: str, prefix: str, transfer: Transfer) -> Iterator[Lineage]:
     """Every document whose id begins with `prefix`, in each `documents` stage of the home.
 
-    The record is read by its range alone. Holds the ids of a shard. Raises LookupError if there is none.
+    Of an archive the record's range alone is read, unless records share a compressed member; a table is read up to
+    its row. Holds the ids of a shard. Raises LookupError if there is no such document.
     """
     found = False
     for name, folder in folders(home):
@@ -52,18 +59,29 @@ def trace(home: str, prefix: str, transfer: Transfer) -> Iterator[Lineage]:
         for shard, made in enumerate(manifest["shards"]):
             for row in _rows(folder, shard, prefix):
                 found = True
-                record = _read_again(manifest, made["shard"], row, transfer)
+                record, trouble = _read_again(manifest, made["shard"], row, transfer)
                 scores, fate = _behind(home, name.removeprefix("documents-"), shard, row["id"])
                 if "rule" in row:
                     fate = (f"{name}: {_dropped(row)}",)
-                yield Lineage(name, row, record, scores, fate)
+                yield Lineage(name, row, record, trouble, scores, fate)
     if not found:
         raise LookupError(f"no document in {home} has an id that begins with {prefix}; `gristmill show` prints ids")
 
 
-def _read_again(manifest: dict, shard: dict, row: dict, transfer: Transfer) -> Record:
+def _read_again(manifest: dict, shard: dict, row: dict, transfer: Transfer) -> tuple[Record | None, str]:
+    """The record, or why it cannot be had: the file may have moved, or be another one by now."""
+    where = f"{shard['path']}, offset {row['offset']}"
     place = row["file"], row["offset"], row["length"]
-    return read_again(_SHARD.validate_python(shard), *place, manifest["settings"]["extract"]["max_bytes"], transfer)
+    try:
+        found = read_again(
+            _SHARD.validate_python(shard), *place, manifest["settings"]["extract"]["max_bytes"], transfer
+        )
+    except (OSError, LookupError, TransferError) as error:
+        return None, f"{where} cannot be read again: {error}"
+    for name in ("url", "record_id"):
+        if name in row and row[name] != getattr(found, name):
+            return None, f"{where} is another record by now: its {name} is {getattr(found, name)!r}"
+    return found, ""
 
 
 def _rows(folder: str, shard: int, prefix: str) -> Iterator[dict]:
@@ -118,8 +136,6 @@ def readable(found: Lineage, characters: int) -> Iterator[str]:
     """Sections for a reader: record, fate, scores, raw page, text; of page and text the first `characters`."""
     yield f"== {found.stage}  {found.row['id']}"
     columns = {**{n: found.row.get(n) for n in DOCUMENTS.names if n not in ("id", "text")}}
-    if "rule" in found.row:
-        columns |= {"url": found.row["url"], "offset": found.row["offset"], "record_id": found.record.record_id}
     yield from (f"{name}: {value}" for name, value in columns.items() if value is not None)
     yield "\n-- fate"
     yield from found.fate or ("kept by every stage so far",)
@@ -127,8 +143,8 @@ def readable(found: Lineage, characters: int) -> Iterator[str]:
     signals = {n: v for n, v in found.row.items() if n not in DOCUMENTS.names and "rule" not in found.row}
     for stage, scores in ({found.stage: signals} | found.scores).items():
         yield from (f"{stage}  {name}: {value}" for name, value in scores.items() if value is not None)
-    yield f"\n-- raw, {len(found.record.payload):,} bytes"
-    yield found.record.problem and ": ".join(found.record.problem) or _cut(found.raw, characters)
+    yield f"\n-- raw, {len(found.record.payload) if found.record else 0:,} bytes"
+    yield _cut(found.raw, characters)
     if "text" in found.row:
         yield f"\n-- text, {found.row['characters']:,} characters"
         yield _cut(found.row["text"], characters)

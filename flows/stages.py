@@ -4,7 +4,7 @@ Every function returns a finished stage (`Built`), by making it or by finding it
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from flows.recipe import Recipe
@@ -87,6 +87,7 @@ def documents(workshop: Workshop, recipe: Recipe, steps: tuple[DocumentStep, ...
         found += [(source.name, shard, seen) for shard, seen in zip(shards, prints, strict=True)]
     before = pinned(workshop, recipe.before)
     settings = {
+        "sources": {name: {"format": shard.format, "columns": asdict(shard.columns)} for name, shard, _ in found},
         "before": [step.model_dump(mode="json") for step in before],
         "extract": recipe.extract.model_dump(mode="json"),
         "normalize": recipe.normalize and recipe.normalize.model_dump(mode="json"),
@@ -115,14 +116,14 @@ def selected(workshop: Workshop, source: Selection) -> Built:
     transfer = workshop.settings.transfer
     tables = tables_of(source, transfer)
     with ThreadPoolExecutor(8) as pool:
-        prints = list(pool.map(lambda path: fingerprint(path, _notes(workshop)), tables))
+        prints = list(pool.map(lambda path: fingerprint(path, _notes(workshop), transfer), tables))
     given = {"selection": source, "transfer": transfer}
 
     def body(phases: Phases) -> dict:
         phases.map("match", index.match, {i: {"path": path, **given} for i, path in enumerate(tables)})
         return phases.once("gather", index.gather, {"matched": len(tables), "selection": source})
 
-    settings = source.model_dump(mode="json", exclude={"name"})
+    settings = source.model_dump(mode="json", exclude={"name", "index", "base"})
     inputs = {f"{i:05d}": seen for i, seen in enumerate(prints)}
     return build(workshop, Made(stage("selection", (index.match,), settings, inputs), body))
 
@@ -135,9 +136,11 @@ def pinned(workshop: Workshop, steps: tuple) -> tuple:
 def _fingerprints(workshop: Workshop, source: Source, shards: list[Shard]) -> list[str]:
     if isinstance(source, Snapshot):
         # Common Crawl's files never change under an address, and a crawl has 90,000 of them
-        return [shard.path for shard in shards]
+        return [shard.name for shard in shards]
     with ThreadPoolExecutor(8) as pool:
-        return list(pool.map(lambda shard: fingerprint(shard.path, _notes(workshop)), shards))
+        return list(
+            pool.map(lambda shard: fingerprint(shard.path, _notes(workshop), workshop.settings.transfer), shards)
+        )
 
 
 def _notes(workshop: Workshop) -> str:

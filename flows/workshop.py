@@ -8,6 +8,7 @@ from typing import Any
 
 from flows.orphans import watched_children
 from flows.settings import MachineSettings
+from storage import patience
 from tasks.executor import Executor, executor
 
 _current: ContextVar["Workshop | None"] = ContextVar("workshop", default=None)
@@ -29,6 +30,7 @@ def workshop() -> Iterator[Workshop]:
         yield open_one
         return
     settings = MachineSettings()
+    patience.use(settings.transfer)
     with watched_children(), executor(settings.executor, settings.workers, settings.dask_address) as workers:
         token = _current.set(Workshop(settings, workers))
         try:

@@ -1,7 +1,7 @@
 """Bytes at rest, by fsspec path: a local path, `s3://...`, `https://...`, `memory://...`.
 
-A file that exists is whole. Locally it is written under a temporary name, fsynced and renamed; an object
-store publishes an object only when its upload is complete, so there it is written in place, from a local copy.
+A file that exists is whole. Locally it is written without a name, or under a temporary one, fsynced and renamed; an
+object store publishes an object only when its upload is complete, so there it is written in place, from a local copy.
 Remote bytes are asked for and sent again as `storage.transfer` has it.
 """
 
@@ -10,17 +10,22 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import fsspec
 import orjson
 import xxhash
+from fsspec.implementations.http import HTTPFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from storage import transfer
+from storage.addresses import shown
+from storage.patience import in_use
+
+T = TypeVar("T")
 
 CHUNK = 1 << 20
 
@@ -35,23 +40,45 @@ def is_local(path: str) -> bool:
 
 
 def exists(path: str) -> bool:
+    return _said(path) is not None
+
+
+def is_folder(path: str) -> bool:
+    """Whether there is such a folder. An address of HTTP is a file: its servers know no folders."""
+    said = _said(path)
+    return said is not None and said["type"] == "directory"
+
+
+def _said(path: str) -> dict[str, Any] | None:
+    """What the file system says of a path, None if there is nothing. A store that refuses is asked again."""
     fs, inner = fsspec.core.url_to_fs(path)
-    return fs.exists(inner)
+    try:
+        if isinstance(fs, HTTPFileSystem):
+            return {**transfer.info(path), "type": "file"}
+        return _call(fs, lambda: fs.info(inner), shown(path))
+    except FileNotFoundError:
+        return None
+
+
+def _call(fs: Any, call: Callable[[], T], what: str) -> T:
+    """A call that may be made again: to a store until it succeeds, to a local disk once."""
+    return call() if isinstance(fs, LocalFileSystem) else transfer.persistently(call, what)
 
 
 def names(folder: str) -> list[str]:
     """Names in a folder, sorted; empty if there is no such folder."""
     fs, inner = fsspec.core.url_to_fs(folder)
-    if not fs.exists(inner):
+    if not exists(folder):
         return []
-    return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(inner, detail=False))
+    listed = _call(fs, lambda: fs.ls(inner, detail=False), f"listing {shown(folder)}")
+    return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in listed)
 
 
 def open_file(path: str) -> IO[bytes]:
     """A seekable binary file to read; of a remote one a block is read ahead."""
     if is_local(path):
         return transfer.open_ranges(path)
-    return io.BufferedReader(transfer.open_ranges(path), transfer.DEFAULT.block_bytes)
+    return io.BufferedReader(transfer.open_ranges(path), in_use().block_bytes)
 
 
 def read_bytes(path: str) -> bytes:
@@ -71,21 +98,37 @@ def create(path: str) -> Iterator[IO[bytes]]:
             yield local
             local.flush()
             # an upload in parts that fails is aborted; closing a half-written remote file would publish the half
-            transfer.persistently(lambda: fs.put_file(local.name, inner), f"writing {path}")
+            transfer.persistently(lambda: fs.put_file(local.name, inner), f"writing {shown(path)}")
         return
     final = Path(inner)
     final.parent.mkdir(parents=True, exist_ok=True)
     temporary = final.with_name(f".{final.name}.{uuid.uuid4().hex}.tmp")
     try:
-        with open(temporary, "wb") as target:
+        with _unnamed(final.parent) or open(temporary, "wb") as target:
             yield target
             target.flush()
             os.fsync(target.fileno())
+            if not temporary.exists():
+                # with any src_dir_fd Python follows the link in /proc to the file, without one it does not
+                os.link(f"/proc/self/fd/{target.fileno()}", temporary, src_dir_fd=target.fileno())
         os.replace(temporary, final)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     sync(final.parent)
+
+
+def _unnamed(folder: Path) -> IO[bytes] | None:
+    """A file without a name, which goes with its writer however that ends; None where the disk has no such files.
+
+    Network file systems have none: there a writer that is killed leaves its temporary file.
+    """
+    if not os.path.isdir("/proc/self/fd"):
+        return None
+    try:
+        return open(os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666), "wb")
+    except (OSError, AttributeError):
+        return None
 
 
 def write_bytes(path: str, data: bytes) -> None:
@@ -136,7 +179,7 @@ def copy(source: str, target: str) -> None:
 def upload(folder: str, target: str) -> None:
     """Copy a local folder with all that is in it."""
     fs, inner = fsspec.core.url_to_fs(target)
-    transfer.persistently(lambda: fs.put(folder.rstrip("/") + "/", inner, recursive=True), f"writing {target}")
+    _call(fs, lambda: fs.put(folder.rstrip("/") + "/", inner, recursive=True), f"writing {shown(target)}")
 
 
 def sync(path: str | Path) -> None:

@@ -15,6 +15,7 @@ import aiohttp
 import fsspec
 from fsspec.implementations.http import HTTPFileSystem
 
+from storage.addresses import shown
 from storage.patience import PASSING, Refused, Transfer
 
 log = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class Http:
 
     def __init__(self, fs: HTTPFileSystem, url: str, transfer: Transfer):
         self.fs, self.url, self.transfer = fs, url, transfer
-        self.host = urlsplit(url).netloc
+        self.host = urlsplit(url).netloc.rpartition("@")[2].lower()
         self.size: int | None = None
         self.tags: dict[str, str] | None = None
         self.answer: aiohttp.ClientResponse | None = None
@@ -153,7 +154,7 @@ class Http:
             self._drop()
             return False
         elif answer.status in (404, 410) and self.tags is None:
-            raise FileNotFoundError(f"{self.url} does not exist: the server answers {answer.status}")
+            raise FileNotFoundError(f"{shown(self.url)} does not exist: the server answers {answer.status}")
         else:
             reason = f"the server answers {answer.status} {answer.reason or ''}".rstrip()
             raise Refused(reason, answer.status, answer.status in PASSING, _retry_after(answer.headers))
@@ -161,7 +162,7 @@ class Http:
 
     async def _read_over(self, start: int) -> None:
         if start:
-            log.info("%s: the server ignores ranges; %d bytes are read over", self.url, start)
+            log.info("%s: the server ignores ranges; %d bytes are read over", shown(self.url), start)
         over = 0
         while over < start and (piece := await self.answer.content.read(min(PIECE, start - over))):
             over += len(piece)

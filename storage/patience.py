@@ -1,16 +1,18 @@
 """How long and how politely remote bytes are asked for: settings, attempts and their errors, slots."""
 
+import errno
 import logging
 import os
 import random
 import re
 import socket
+import stat
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,13 +20,32 @@ import aiohttp
 import tenacity
 from filelock import FileLock, Timeout
 
+from storage.addresses import shown_in
+
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 # Common Crawl asks for fewer requests by 403, 429 and 503; the other answers are a server's bad moment.
 _SLOW_DOWN = frozenset({403, 429, 503})
 PASSING = _SLOW_DOWN | {408, 500, 502, 504}
+# What of an OSError without a status lies in the network, and not in this machine's disks and rights.
+_NETWORK = frozenset(
+    {
+        errno.ECONNABORTED,
+        errno.ECONNREFUSED,
+        errno.ECONNRESET,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.ENETDOWN,
+        errno.ENETRESET,
+        errno.ENETUNREACH,
+        errno.EPIPE,
+        errno.ETIMEDOUT,
+    }
+)
 NEVER = threading.Event()
+# the hosts that have given this process what it asked for
+_proven: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -36,6 +57,8 @@ class Transfer:
     `budget_seconds`: how long one block may fail before the file does, waits included. A wait is drawn evenly from
     0 to `backoff_seconds`, doubled with each attempt up to `backoff_cap_seconds`, plus what the server asks for.
     `stall_seconds`: to connect, and between two pieces of an answer; `block_seconds`: for a whole block.
+    `refused_seconds`: how long a host that has given this process nothing yet may answer 403, which stands for too many
+    requests at Common Crawl and for a wrong address at a mirror on S3.
     Stores other than HTTP hosts have their library's own timeouts and no limit of connections.
     """
 
@@ -43,17 +66,34 @@ class Transfer:
     gap_bytes: int = 1 << 20
     per_host: int = 4
     budget_seconds: float = 900.0
+    refused_seconds: float = 60.0
     backoff_seconds: float = 1.0
     backoff_cap_seconds: float = 60.0
     stall_seconds: float = 30.0
     block_seconds: float = 300.0
 
     def __post_init__(self) -> None:
-        if self.per_host < 1 or self.block_bytes < 1:
-            raise ValueError(f"per_host and block_bytes are at least 1, here {self.per_host} and {self.block_bytes}")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            # for aiohttp, a limit of 0 is none
+            positive = field.name in ("per_host", "block_bytes", "stall_seconds", "block_seconds")
+            if not (value > 0 if positive else value >= 0):
+                raise ValueError(f"{field.name} is {value!r}: give a number {'above' if positive else 'not below'} 0")
 
 
 DEFAULT = Transfer()
+_used = DEFAULT
+
+
+def use(transfer: Transfer) -> None:
+    """From now on, this process fetches so wherever a call says nothing else."""
+    global _used
+    _used = transfer
+
+
+def in_use() -> Transfer:
+    """What `use` was given last, or the default."""
+    return _used
 
 
 class TransferError(RuntimeError):
@@ -75,7 +115,7 @@ class Refused(Exception):
 def slot(host: str, slots: int, stop: threading.Event) -> Iterator[None]:
     """One of a host's slots: a locked file, which the system unlocks when its process dies."""
     folder = Path(tempfile.gettempdir(), f"gristmill-slots-{os.getuid()}")
-    folder.mkdir(mode=0o700, exist_ok=True)
+    _private(folder)
     name = re.sub(r"[^A-Za-z0-9.-]", "_", host)
     while not stop.is_set():
         for number in range(slots):
@@ -93,33 +133,65 @@ def slot(host: str, slots: int, stop: threading.Event) -> Iterator[None]:
     raise TransferError(f"{host}: the reading was ended")
 
 
-def insist(call: Callable[[], T], what: str, transfer: Transfer, stop: threading.Event) -> T:
+def _private(folder: Path) -> None:
+    """Make a folder that is this user's alone: a temporary folder is everybody's."""
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise TransferError(
+            f"{folder}, for the locks of this user's connections, is not a folder of this user alone (owner "
+            f"{found.st_uid}, mode {stat.filemode(found.st_mode)}): remove it, or set TMPDIR to a folder of this user"
+        )
+
+
+def insist(call: Callable[[], T], what: str, transfer: Transfer, stop: threading.Event, host: str = "") -> T:
     """The result of a call that may be made again at any time; `stop`, once set, ends the waiting.
 
     Raises FileNotFoundError as the call does, and TransferError for all else, which says `what`.
     """
+    warned = False
+
+    def unproven(state: tenacity.RetryCallState) -> bool:
+        return _status(state.outcome.exception()) == 403 and host not in _proven
+
+    def short(state: tenacity.RetryCallState) -> bool:
+        return unproven(state) and tenacity.stop_before_delay(transfer.refused_seconds)(state)
+
     jitter = tenacity.wait_random_exponential(transfer.backoff_seconds, transfer.backoff_cap_seconds)
 
     def tell(state: tenacity.RetryCallState) -> None:
-        log.info("%s: %s; again in %.1f s", what, _reason(state.outcome.exception()), state.upcoming_sleep)
+        nonlocal warned
+        level = logging.WARNING if unproven(state) and not warned else logging.INFO
+        warned = warned or level == logging.WARNING
+        log.log(level, "%s: %s; again in %.1f s", what, _reason(state.outcome.exception()), state.upcoming_sleep)
 
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception(_passes),
         wait=lambda state: jitter(state) + getattr(state.outcome.exception(), "wait", 0.0),
-        stop=tenacity.stop_any(tenacity.stop_before_delay(transfer.budget_seconds), tenacity.stop_when_event_set(stop)),
+        stop=tenacity.stop_any(
+            tenacity.stop_before_delay(transfer.budget_seconds), tenacity.stop_when_event_set(stop), short
+        ),
         sleep=tenacity.sleep_using_event(stop),
         before_sleep=tell,
         reraise=True,
     )
     began = time.monotonic()
     try:
-        return retrying(call)
-    except FileNotFoundError:
-        raise
+        result = retrying(call)
+    except FileNotFoundError as error:
+        if (said := shown_in(str(error))) == str(error):
+            raise
+        raise FileNotFoundError(said) from None
     except Exception as error:
         attempts = retrying.statistics["attempt_number"]
         spent = f"{attempts} attempt{'s' * (attempts > 1)} in {time.monotonic() - began:.1f} s"
-        raise TransferError(f"{what}: {_reason(error)} ({spent}). {_remedy(error, transfer)}") from error
+        # a traceback shows the cause, too
+        cause = error if shown_in(str(error)) == str(error) else None
+        raise TransferError(f"{what}: {_reason(error)} ({spent}). {_remedy(error, transfer)}") from cause
+    if host:
+        _proven.add(host)
+    return result
 
 
 def _passes(error: BaseException) -> bool:
@@ -130,6 +202,10 @@ def _passes(error: BaseException) -> bool:
         return error.os_error.errno != socket.EAI_NONAME
     if isinstance(error, aiohttp.InvalidURL | aiohttp.ClientConnectorCertificateError | aiohttp.TooManyRedirects):
         return False
+    if isinstance(error, aiohttp.ClientResponseError):
+        return error.status in PASSING
+    if isinstance(error, socket.gaierror):
+        return error.errno != socket.EAI_NONAME
     if isinstance(error, aiohttp.ClientError | TimeoutError | ConnectionError):
         return True
     # imported here because a machine that reads no S3 need not wait for it
@@ -140,13 +216,12 @@ def _passes(error: BaseException) -> bool:
         return True
     if not isinstance(error, OSError) or isinstance(error, FileNotFoundError | PermissionError | FileExpired):
         return False
-    status = _status(error)
-    return status is None or status in PASSING
+    return _status(error) in PASSING or error.errno in _NETWORK
 
 
 def _status(error: BaseException) -> int | None:
-    """The HTTP status in an answer that is no bytes, from our own or from botocore's exception."""
-    if isinstance(error, Refused):
+    """The HTTP status in an answer that is no bytes, from our own, aiohttp's or botocore's exception."""
+    if isinstance(error, Refused | aiohttp.ClientResponseError):
         return error.status
     response = getattr(error.__cause__ or error, "response", None) or {}
     return response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None
@@ -158,15 +233,21 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     status = _status(error)
-    return f"{type(error).__name__}: {error}".rstrip(": ") + (f" (status {status})" if status else "")
+    return f"{type(error).__name__}: {shown_in(str(error))}".rstrip(": ") + (f" (status {status})" if status else "")
 
 
 def _remedy(error: BaseException, transfer: Transfer) -> str:
     status = _status(error)
     if status in _SLOW_DOWN and not isinstance(error, PermissionError):
-        return (
+        slower = (
             "The host wants fewer requests, or bars this machine: run the same command again later, with a setting "
             f"per_host below {transfer.per_host} or budget_seconds above {transfer.budget_seconds:g}"
+        )
+        if status != 403:
+            return slower
+        return (
+            f"{slower} (or refused_seconds above {transfer.refused_seconds:g}, if this was the first request). Or the "
+            "address is wrong or needs credentials, which a mirror on S3 answers in the same way: check it"
         )
     if _passes(error):
         return f"Run the same command again; a setting budget_seconds above {transfer.budget_seconds:g} may help"

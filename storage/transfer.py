@@ -1,6 +1,7 @@
 """Bytes from elsewhere: remote files as streams and ranges, asked for again until they are right or patience ends.
 
 A file is read in blocks, each a range request of its own, so that what breaks off is resumed where it broke.
+How patiently, a call may say; else it is as the process uses it (`storage.patience.use`).
 """
 
 import io
@@ -16,8 +17,10 @@ import fsspec
 from fsspec.implementations.http import HTTPFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
+from storage.addresses import shown
 from storage.origins import Http, Store
-from storage.patience import DEFAULT, NEVER, Transfer, TransferError, insist, slot
+from storage.patience import DEFAULT as DEFAULT
+from storage.patience import NEVER, Transfer, TransferError, in_use, insist, slot
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -25,7 +28,7 @@ T = TypeVar("T")
 _BUFFER = 1 << 18
 
 
-def open_stream(path: str, transfer: Transfer = DEFAULT) -> io.BufferedReader:
+def open_stream(path: str, transfer: Transfer | None = None) -> io.BufferedReader:
     """A file to be read forwards (`read`, `readline`, `peek`, `tell`, `close`), local or remote.
 
     Of a remote one the next block is fetched while one is used. Raises FileNotFoundError; TransferError also later.
@@ -35,14 +38,14 @@ def open_stream(path: str, transfer: Transfer = DEFAULT) -> io.BufferedReader:
     return io.BufferedReader(_Forward(_File(path, transfer)), _BUFFER)
 
 
-def open_ranges(path: str, transfer: Transfer = DEFAULT) -> IO[bytes]:
+def open_ranges(path: str, transfer: Transfer | None = None) -> IO[bytes]:
     """A seekable file, local or remote, of which every `read` is one request, and nothing is kept: for Parquet."""
     if (inner := _local(path)) is not None:
         return open(inner, "rb")
     return _Ranges(_File(path, transfer))
 
 
-def fetch(path: str, start: int, end: int, transfer: Transfer = DEFAULT, stop: threading.Event = NEVER) -> bytes:
+def fetch(path: str, start: int, end: int, transfer: Transfer | None = None, stop: threading.Event = NEVER) -> bytes:
     """Bytes `start` to `end` (exclusive) of a file, local or remote; fewer where the file ends before.
 
     `stop`, once set, ends the waiting.
@@ -56,22 +59,31 @@ def fetch(path: str, start: int, end: int, transfer: Transfer = DEFAULT, stop: t
         return bytes(file.read(start, end, stop))
 
 
-def fetch_all(path: str, transfer: Transfer = DEFAULT) -> bytes:
+def fetch_all(path: str, transfer: Transfer | None = None) -> bytes:
     """A whole file, local or remote, held in memory."""
     with open_stream(path, transfer) as f:
         return f.read()
 
 
-def info(path: str, transfer: Transfer = DEFAULT) -> dict[str, Any]:
-    """What its store says about a remote file: `size` (None if unsaid), `ETag`, ... Raises FileNotFoundError."""
+def info(path: str, transfer: Transfer | None = None) -> dict[str, Any]:
+    """What is said about a file, by its store if it is remote: `size` (None if unsaid), `ETag`, ...
+
+    Raises FileNotFoundError; of a local file any OSError; else TransferError.
+    """
+    if (inner := _local(path)) is not None:
+        with open(inner, "rb") as f:
+            return {"size": os.fstat(f.fileno()).st_size}
     file = _File(path, transfer)
     with closing(file.origin):
         return file.info()
 
 
-def persistently(call: Callable[[], T], what: str, transfer: Transfer = DEFAULT) -> T:
-    """The result of a call that may be made again at any time, once it succeeds; TransferError, which says `what`."""
-    return insist(call, what, transfer, NEVER)
+def persistently(call: Callable[[], T], what: str, transfer: Transfer | None = None) -> T:
+    """The result of a call to a remote store that may be made again at any time, once it succeeds.
+
+    Raises FileNotFoundError, and TransferError, which says `what`.
+    """
+    return insist(call, what, transfer or in_use(), NEVER)
 
 
 def ahead(calls: Iterator[Callable[[threading.Event], T]]) -> Iterator[T]:
@@ -115,27 +127,27 @@ def _local(path: str) -> str | None:
 class _File:
     """A remote file, read by one thread at a time."""
 
-    def __init__(self, path: str, transfer: Transfer):
+    def __init__(self, path: str, transfer: Transfer | None):
         # s3fs holds tags against each other only when told to
         given = {"local_expiry_check": True} if path.startswith(("s3://", "s3a://")) else {}
         fs, inner = fsspec.core.url_to_fs(path, **given)
-        self.path, self.transfer = path, transfer
-        self.origin = Http(fs, inner, transfer) if isinstance(fs, HTTPFileSystem) else Store(fs, inner)
+        self.shown, self.transfer = shown(path), transfer or in_use()
+        self.origin = Http(fs, inner, self.transfer) if isinstance(fs, HTTPFileSystem) else Store(fs, inner)
 
     def read(self, start: int, end: int, stop: threading.Event = NEVER) -> bytes | bytearray:
         size = self.origin.size
         if start >= end or (size is not None and start >= size):
             return b""
-        return self._insist(lambda: self.origin.read(start, end), f"{self.path}, bytes {start}-{end - 1}", stop)
+        return self._insist(lambda: self.origin.read(start, end), f"{self.shown}, bytes {start}-{end - 1}", stop)
 
     def info(self) -> dict[str, Any]:
-        return self._insist(self.origin.info, self.path, NEVER)
+        return self._insist(self.origin.info, self.shown, NEVER)
 
     def _insist(self, call: Callable[[], T], what: str, stop: threading.Event) -> T:
         host = self.origin.host
         # a slot is kept while its holder waits: a host that asks for fewer requests gets fewer
         with slot(host, self.transfer.per_host, stop) if host else nullcontext():
-            return insist(call, what, self.transfer, stop)
+            return insist(call, what, self.transfer, stop, host)
 
 
 class _Forward(io.RawIOBase):
@@ -170,7 +182,7 @@ class _Forward(io.RawIOBase):
         if not self.closed:
             self.blocks.close()
             self.file.origin.close()
-            log.info("%s: %d bytes read", self.file.path, self.at)
+            log.info("%s: %d bytes read", self.file.shown, self.at)
         super().close()
 
 
@@ -181,7 +193,9 @@ class _Ranges(io.RawIOBase):
         self.file, self.at = file, 0
         file.info()
         if file.origin.size is None:
-            raise TransferError(f"{file.path}: its server does not say how long it is; copy the file and read the copy")
+            raise TransferError(
+                f"{file.shown}: its server does not say how long it is; copy the file and read the copy"
+            )
 
     def readable(self) -> bool:
         return True

@@ -8,7 +8,7 @@ written. A shard is read once and written once.
 import logging
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from operator import itemgetter
 from typing import Literal
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 from pydantic import Field
+from storage.addresses import shown
 
 from storage import files, ledger, stages
 from storage.schema import DOCUMENTS
@@ -109,7 +110,7 @@ def extract_shard(
         "rows_out": rows_out,
         "steps": counts,
         "records": dict(sorted(kinds.items())),
-        "shard": asdict(shard),
+        "shard": asdict(replace(shard, path=shown(shard.path), base=shown(shard.base))),
         "checksum": files.checksum(stages.part(folder, number)),
     }
 
@@ -144,7 +145,8 @@ def _pages(
         kinds[record.kind] += 1
         if record.kind not in PAGES:
             continue
-        identity = "\n".join((source, file, str(record.offset), record.record_id))
+        # without a length, the offset counts the file's uncompressed bytes
+        identity = "\n".join((source, file, f"{record.offset} {record.length}", record.record_id))
         key = xxhash.xxh3_128_hexdigest(identity.encode("utf-8", "surrogateescape"))
         row = {
             "nth": nth,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from storage import stages
+from storage import patience, stages
 from storage.versions import code_version
 
 _version = cache(code_version)
@@ -15,7 +15,8 @@ _version = cache(code_version)
 class Job:
     """`work(folder, shard, **arguments)` writes the shard's files under the stage's folder and returns its record.
 
-    `code` is the version of the work's code that the stage's key was made from.
+    `code` is the version of the work's code that the stage's key was made from. `transfer`: how remote bytes are
+    fetched, on the worker as in the process that made the job.
     """
 
     work: Callable[..., dict]
@@ -24,6 +25,7 @@ class Job:
     phase: str
     shard: int
     arguments: dict[str, Any] = field(default_factory=dict)
+    transfer: patience.Transfer = field(default_factory=patience.in_use)
 
 
 def do(job: Job) -> tuple[dict, bool]:
@@ -31,6 +33,7 @@ def do(job: Job) -> tuple[dict, bool]:
 
     Raises RuntimeError on a worker whose code is not that of the stage's key.
     """
+    patience.use(job.transfer)
     record = stages.done_record(job.folder, job.phase, job.shard)
     if record is not None:
         return record, True

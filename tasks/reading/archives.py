@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from storage import transfer as transfers
 from storage.transfer import Transfer
 from tasks.reading.digests import differs
-from tasks.reading.headers import ARC_LINE, HEAD, WARC_FOUND, fields, head_end, media_type
-from tasks.reading.members import Content, Stored, dictionary, wants_dictionary
+from tasks.reading.headers import HEAD, WARC_FOUND, arc_line, fields, head_end, media_type
+from tasks.reading.members import Content, Stored, dictionary, open_at, wants_dictionary
 from tasks.reading.payload import dechunk, decode
 from tasks.reading.record import Record
 
@@ -50,7 +50,7 @@ def records(
     whole crawls (ClueWeb09) and every file that was ever converted have wrong digests and right pages.
     Holds `max_bytes` of content and the 8 MiB of the file read last. Raises FileNotFoundError, TransferError.
     """
-    stored = Stored(partial(_open, path, transfer))
+    stored = Stored(partial(open_at, path, transfer))
     try:
         yield from _walk(Content(stored), max_bytes, verify_digests)
     finally:
@@ -91,19 +91,11 @@ def parse(
     """The record in bytes that were fetched from this place of a file. Raises LookupError if there is none."""
     content = Content(Stored(lambda at: io.BytesIO(data[at - offset :]), offset))
     if wants_dictionary(data):
-        with closing(Stored(partial(_open, path, transfer))) as beginning:
+        with closing(Stored(partial(open_at, path, transfer))) as beginning:
             content.dictionary = dictionary(beginning)
     for record in _walk(content, max_bytes, verify_digests):
         return record
     raise LookupError(f"{path}: bytes {offset} to {offset + len(data)} hold no record")
-
-
-def _open(path: str, transfer: Transfer, offset: int) -> IO[bytes]:
-    if offset == 0:
-        return transfers.open_stream(path, transfer)
-    stream = transfers.open_ranges(path, transfer)
-    stream.seek(offset)
-    return io.BufferedReader(stream, transfer.block_bytes) if isinstance(stream, io.RawIOBase) else stream
 
 
 class _Place(NamedTuple):
@@ -318,18 +310,17 @@ def _known(found: _Fields) -> dict[str, Any]:
 
 
 def _arc_head(content: Content) -> tuple[dict[str, Any], _Fields, int, int]:
-    line = ARC_LINE.match(content.buffer, content.position)
-    url, ip = _text(line["url"]), line["ip"].decode()
+    line = arc_line(content.buffer, content.position)
+    url, ip = _text(line.url), line.ip.decode()
     known = {
         "kind": "warcinfo" if url.lower().startswith("filedesc:") else "response",
         "url": url,
-        "date": _DATE.format(*line["date"][:14].ljust(14, b"0").decode()),
+        "date": _DATE.format(*line.date[:14].ljust(14, b"0").decode()),
         "ip": None if ip == "0.0.0.0" else ip,
     }
-    size = line.end() - line.start()
-    if not line["length"].isdigit():
-        raise _Damaged(f"the record has a length of {_text(line['length'])!r}", size, known)
-    return known, {b"content-type": line["type"]}, size, int(line["length"])
+    if not line.length.isdigit():
+        raise _Damaged(f"the record has a length of {_text(line.length)!r}", line.size, known)
+    return known, {b"content-type": line.type}, line.size, int(line.length)
 
 
 def _read(

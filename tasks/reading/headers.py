@@ -1,6 +1,7 @@
 """Lines that records and answers begin with: WARC and ARC record lines, header fields, the head of an HTTP message."""
 
 import re
+from typing import NamedTuple
 
 # A longer head is taken for damage.
 HEAD = 1 << 16
@@ -9,20 +10,81 @@ HEAD = 1 << 16
 WARC_LINE = re.compile(rb"WARC/\d{1,2}\.\d{1,2}[ \t]*\r{0,2}\n")
 WARC_FOUND = re.compile(rb"WARC/[01]\.\d{1,2}[ \t]*\r{0,2}\n(?=(?i:WARC-[a-z]|Content-(?:Type|Length)[ \t]*:))")
 
-# ARC 1: URL, address, date, type, length; ARC 2 has result code, checksum, location, offset and file name before the
-# length (archive.org/web/researcher/ArcFileFormat.php). Some URLs and types have spaces.
-_ARC = (
-    rb"(?P<url>[a-z][a-z0-9+.-]{1,30}:[^\n]{0,7000}) "
-    rb"(?P<ip>[0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*) "
-    rb"(?P<date>[0-9]{8,20}) (?P<type>[^\n]{0,300}?)"
-    rb"(?: [0-9]{3} [^ \n]{1,99} [^ \n]{1,2000} [0-9]{1,20} [^ \n]{1,300})? (?P<length>[^ \n]{1,20})\r?\n"
+# An ARC line of more bytes, its end included, is none.
+LINE = 1 << 13
+
+# What stands in an ARC line behind the URL, and tells that a line may be one: address and date. Every part is bounded,
+# so that the search for it takes time linear in what is searched.
+ARC_SIGN = re.compile(
+    rb" (?P<ip>[0-9]{1,3}(?:\.[0-9]{1,3}){3}|(?=[0-9A-Fa-f.]{0,45}:)[0-9A-Fa-f:.]{1,45}) (?P<date>[0-9]{8,20})(?= )"
 )
-ARC_LINE = re.compile(_ARC, re.I)
-ARC_FOUND = re.compile(_ARC.replace(b"[a-z][a-z0-9+.-]{1,30}", b"(?:filedesc|https?|ftp|dns|whois)"))
+_ARC_2 = re.compile(rb"[0-9]{3} [^ ]{1,99} [^ ]{1,2000} [0-9]{1,20} [^ ]{1,300}")
+_SCHEME = re.compile(rb"[a-z][a-z0-9+.-]{1,30}:", re.I)
+_SCHEME_FOUND = re.compile(rb"(?:filedesc|https?|ftp|dns|whois):")
+_MAX_URL, _MAX_TYPE, _MAX_LENGTH = 7000, 300, 20
+_MAX_SIGN = 68
 
 _EMPTY_LINE = re.compile(rb"\n\r*\n")
 _FOLD = re.compile(rb"\r?\n[ \t]")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';,]+)", re.I)
+
+
+class ArcLine(NamedTuple):
+    """The line before an ARC record's block; `size` with its end."""
+
+    url: bytes
+    ip: bytes
+    date: bytes
+    type: bytes
+    length: bytes
+    size: int
+
+
+def arc_line(data: bytes, start: int) -> ArcLine | None:
+    """The ARC line that begins at `start`, or None.
+
+    ARC 1: URL, address, date, type, length; ARC 2 has result code, checksum, location, offset and file name before
+    the length (archive.org/web/researcher/ArcFileFormat.php). Some URLs and types have spaces, so a line is taken
+    apart from its right end.
+    """
+    if not _SCHEME.match(data, start):
+        return None
+    end = data.find(b"\n", start, start + LINE)
+    found = _behind_url(data[start:end]) if end >= 0 else None
+    if not found or found[0] > _MAX_URL:
+        return None
+    return ArcLine(data[start : start + found[0]], *found[1:], end + 1 - start)
+
+
+def find_arc_line(data: bytes, start: int, end: int) -> int:
+    """Where in the line that ends with the line feed at `end` an ARC line begins, not before `start`; -1 if none does.
+
+    That is at the first URL of a scheme that crawls have: damage may have taken the end of the line before.
+    """
+    start = max(start, end + 1 - LINE, data.rfind(b"\n", max(0, end - LINE), end) + 1)
+    behind = _behind_url(data[start:end])
+    if not behind:
+        return -1
+    stop = start + behind[0]
+    found = _SCHEME_FOUND.search(data, max(start, stop - _MAX_URL), stop)
+    return found.start() if found else -1
+
+
+def _behind_url(line: bytes) -> tuple[int, bytes, bytes, bytes, bytes] | None:
+    """How long the URL of an ARC line is, then address, date, type and length; None for another line."""
+    before, _, length = line.removesuffix(b"\r").rpartition(b" ")
+    if not 0 < len(length) <= _MAX_LENGTH:
+        return None
+    ends = [len(before)]
+    parts = before.rsplit(b" ", 5)
+    if len(parts) == 6 and _ARC_2.fullmatch(before, len(parts[0]) + 1):
+        ends.insert(0, len(parts[0]))
+    for end in ends:
+        # the last sign there is: what looks like one further left is part of the URL
+        for sign in reversed([*ARC_SIGN.finditer(before, max(0, end - _MAX_TYPE - _MAX_SIGN), end + 1)]):
+            if sign.end() < end <= sign.end() + 1 + _MAX_TYPE:
+                return sign.start(), sign["ip"], sign["date"], before[sign.end() + 1 : end], length
+    return None
 
 
 def head_end(data: bytes, start: int, limit: int) -> tuple[int, int] | None:

@@ -106,7 +106,12 @@ def _filter(selection: Selection) -> pc.Expression | None:
 
 
 def _ordered(found: pa.Table, limit: int | None) -> pa.Table:
-    return (_sample(found, limit) if limit else found).sort_by(_ORDER)
+    found = found.sort_by(_ORDER)
+    # a capture that two of the index's files have is one record
+    names, offsets = (found[column].combine_chunks() for column, _ in _ORDER)
+    again = np.asarray(pc.and_(pc.equal(names[1:], names[:-1]), pc.equal(offsets[1:], offsets[:-1])), bool)
+    found = found.filter(pa.array(np.concatenate([np.ones(min(len(found), 1), bool), ~again])))
+    return _sample(found, limit).sort_by(_ORDER) if limit else found
 
 
 def _sample(found: pa.Table, size: int) -> pa.Table:

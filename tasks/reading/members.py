@@ -1,25 +1,28 @@
 """The content of a file of compressed members, one after the other, and the way on from a damaged one."""
 
+import io
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import IO
 
 import lz4.frame
 from backports import zstd
 from isal import isal_zlib
 
-from tasks.reading.headers import ARC_FOUND, ARC_LINE, HEAD, WARC_FOUND, WARC_LINE, head_end
+from storage import transfer as transfers
+from storage.transfer import Transfer
+from tasks.reading.headers import ARC_SIGN, HEAD, LINE, WARC_FOUND, WARC_LINE, arc_line, find_arc_line, head_end
 
 BLOCK = 1 << 16
 PIECE = 1 << 20
 WINDOW = 8 << 20
-LINE = 1 << 13
 
 # What must be known of a member to tell whether a record begins in it: a block of zstd is at most 128 KiB.
 _PROBE = 1 << 18
 _MAGIC = re.compile(rb"\x1f\x8b\x08[\x00-\x1f]|\x28\xb5\x2f\xfd|\x04\x22\x4d\x18")
-_LINES = re.compile(b"|".join((WARC_FOUND.pattern, ARC_FOUND.pattern)))
+_LINES = re.compile(b"|".join((WARC_FOUND.pattern, ARC_SIGN.pattern)))
+_PADDING = b"\0 \t\r\n"
 _BLANKS = re.compile(rb"[\r\n]*")
 _LINE_ENDS = b"\r\n"
 _CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
@@ -30,20 +33,33 @@ _DICTIONARY = b"\x5d\x2a\x4d\x18"
 _MAX_DICTIONARY = 64 << 20
 _FRAME_HEADER = 18
 
+# Deflate notices damage late, often a block of its own after it, and text has no digest to tell: what so many bytes of
+# the file before it held is not trusted.
+_DOUBTFUL = 1 << 16
+
 # Bytes of a file that may be read a second time to learn what a damaged member held before the damage, and
 # how often a file may be wound back over more than a payload: so damage planted everywhere costs no more than this.
 _SALVAGE = 256 << 20
 _REWINDS = 64
 
 
+def open_at(path: str, transfer: Transfer, offset: int) -> IO[bytes]:
+    """A file, local or remote, to be read forwards from a place in it."""
+    if offset == 0:
+        return transfers.open_stream(path, transfer)
+    stream = transfers.open_ranges(path, transfer)
+    stream.seek(offset)
+    return io.BufferedReader(stream, transfer.block_bytes) if isinstance(stream, io.RawIOBase) else stream
+
+
 class Stored:
-    """A file's bytes as they are stored, read forwards in blocks of 64 KiB, with a way back.
+    """A file's bytes as they are stored, read forwards in blocks, with a way back.
 
     The last 8 MiB are kept; from further back the file is opened again by `open_at(offset)`.
     """
 
-    def __init__(self, open_at: Callable[[int], IO[bytes]], start: int = 0):
-        self.open_at = open_at
+    def __init__(self, open_at: Callable[[int], IO[bytes]], start: int = 0, block: int = BLOCK):
+        self.open_at, self.block = open_at, block
         self.stream = open_at(start)
         self.at = start
         self.kept: deque[bytes] = deque()
@@ -52,7 +68,7 @@ class Stored:
 
     def read(self) -> bytes:
         """The next block, b"" at the file's end."""
-        block = self.again.popleft() if self.again else self.stream.read(BLOCK)
+        block = self.again.popleft() if self.again else self.stream.read(self.block)
         if block:
             self.at += len(block)
             self._keep(block)
@@ -141,7 +157,7 @@ class Content:
         self.member = stored.at
         self.kind, self.decoder = "", None
         self.used = False
-        self.ended, self.fault = True, None
+        self.ended, self.fault, self.cut = True, None, False
         self.garbage: int | None = None
         self.end = stored.at
         self.members = 0
@@ -199,8 +215,18 @@ class Content:
     def need(self, size: int) -> int:
         """As `fill`, but on over the ends of members whose successor begins with no record."""
         have = self.fill(size)
-        while have < size and self._join():
-            have = self.fill(size)
+        if have >= size:
+            return have
+        pieces = [self.buffer[self.position :]]
+        while have < size and (piece := self._join()) is not None:
+            while piece:
+                pieces.append(piece)
+                have += len(piece)
+                piece = self._pull() if have < size else b""
+        if len(pieces) > 1:
+            self.base += self.position
+            self.position = 0
+            self.buffer = b"".join(pieces)
         return have
 
     def skip(self, size: int) -> int:
@@ -256,10 +282,20 @@ class Content:
         """Go to the next line in this segment that a record begins with; False if there is none."""
         lines = WARC_FOUND if self.warc else _LINES
         while True:
-            found = lines.search(self.buffer, self.position)
-            if found:
-                self.position = found.start()
-                return True
+            at, line_end = self.position, 0
+            while found := lines.search(self.buffer, at):
+                begin, at = found.start(), found.end()
+                if found.lastgroup:
+                    # a line with many signs is taken apart once
+                    if at <= line_end:
+                        continue
+                    line_end = self.buffer.find(b"\n", at)
+                    if line_end < 0:
+                        break
+                    begin = find_arc_line(self.buffer, self.position, line_end)
+                if begin >= 0:
+                    self.position = begin
+                    return True
             if self.whole:
                 self.position = len(self.buffer)
                 return False
@@ -292,7 +328,7 @@ class Content:
             return found is not None
         self.fill(size + LINE)
         at = self.position + size
-        return (size == 0 or self.buffer[at - 1] in _LINE_ENDS) and bool(ARC_LINE.match(self.buffer, at))
+        return (size == 0 or self.buffer[at - 1] in _LINE_ENDS) and arc_line(self.buffer, at) is not None
 
     def following(self, size: int) -> tuple[int, bool]:
         """How many bytes of empty lines lie after `size` bytes at the place; whether more follows in the segment."""
@@ -304,23 +340,19 @@ class Content:
             if self.fill(end - self.position + 1) <= end - self.position:
                 return end - start, False
 
-    def _join(self) -> bool:
-        """Take the next member into this segment, unless a record begins with it or none is there."""
+    def _join(self) -> bytes | None:
+        """The next member's first piece, now part of this segment; None if a record begins there, or no member."""
         if self.fault or self.ahead is not None or not self.ended or self.kind == "plain":
-            return False
+            return None
         self.end = self.stored_offset
         if not self._open():
-            return False
+            return None
         piece = self._pull()
-        if not piece and self.fault:
-            self.ahead = b""
-            return False
-        if _begins(piece):
+        if (not piece and self.fault) or _begins(piece):
             self.ahead = piece
-            return False
-        self.buffer += piece
+            return None
         self.members += 1
-        return True
+        return piece
 
     def _pull(self) -> bytes:
         """The next piece of the member's content; b"" at its end."""
@@ -330,6 +362,7 @@ class Content:
                 if not self.data:
                     self.ended = True
                     if self.kind != "plain":
+                        self.cut = True
                         self.fault = f"the file ends inside this {self.kind} member"
                     return b""
             data = self.data
@@ -377,6 +410,34 @@ class Content:
                         pieces.append(piece[-min(len(piece), passed - self.delivered) :])
         return b"".join(pieces)
 
+    def pieces(self) -> Iterator[bytes]:
+        """All content from here on, of whatever kind, without the zeros and blanks between and behind the members.
+
+        Raises OSError where a member is damaged, the file ends inside it or none begins, once what came before is
+        given: before damage, but for what the last 64 KiB of the file and two blocks held. Holds these.
+        """
+        if not self._open():
+            self._begin("plain")
+        self.salvage = 0
+        held: deque[tuple[int, bytes]] = deque()
+        while True:
+            while piece := self._pull():
+                held.append((self.stored.at, piece))
+                while held[0][0] <= self.stored.at - _DOUBTFUL:
+                    yield held.popleft()[1]
+            if not self.fault or self.cut:
+                yield from (piece for _, piece in held)
+            held.clear()
+            if self.fault:
+                raise OSError(self.fault)
+            while self._peek(1) and not (rest := self.data.lstrip(_PADDING)):
+                self.data = b""
+            if not self.data:
+                return
+            self.data = rest
+            if not self._open():
+                raise OSError(f"no compressed member begins at byte {self.stored_offset}")
+
     def _peek(self, size: int) -> bytes:
         """The file's next bytes, `size` of them if there are so many."""
         while len(self.data) < size and (block := self.stored.read()):
@@ -389,14 +450,16 @@ class Content:
             if not self._pass_over():
                 return False
         kind = _kind(self._peek(4)) or ("plain" if _begins(self._peek(LINE)) else "")
-        if not kind:
-            return False
+        if kind:
+            self._begin(kind)
+        return bool(kind)
+
+    def _begin(self, kind: str) -> None:
         self.kind, self.member, self.delivered = kind, self.stored_offset, 0
         self.compressed |= kind != "plain"
-        self.decoder, self.ended, self.fault = self._decoder(), False, None
+        self.decoder, self.ended, self.fault, self.cut = self._decoder(), False, None, False
         if kind == "zstd" and self.dictionary is None and wants_dictionary(self._peek(_FRAME_HEADER)):
             self.ended, self.fault = True, "this zstd member needs a dictionary that the file does not begin with"
-        return True
 
     def _pass_over(self) -> bool:
         """Pass over a frame without content; False, and back where it began, if the file ends inside it."""
@@ -434,24 +497,33 @@ class Content:
         self.stored.back(offset)
         self.data = b""
         signs = _MAGIC if self.compressed else re.compile(b"|".join((_MAGIC.pattern, _LINES.pattern)))
-        at = 0
+        # what must be kept before a sign: an ARC line begins with its URL
+        before = 8 if self.compressed else LINE
+        at = seen = 0
         while True:
             sign = signs.search(self.data, at)
             if not sign:
-                tail = 8 if self.compressed else LINE
-                at = max(at, len(self.data) - tail, 0)
-                self.data, at = self.data[at:], 0
+                cut = max(0, len(self.data) - before)
+                self.data, at = self.data[cut:], max(0, at - cut)
                 if not (block := self.stored.read()):
                     self.data = b""
                     return False
                 self.data += block
                 continue
-            at = sign.start()
-            if at > PIECE:
-                self.data, at = self.data[at:], 0
+            if sign.start() > PIECE:
+                cut = sign.start() - before
+                self.data, at = self.data[cut:], before
+                continue
+            at = begin = sign.start()
             self._peek(at + _PROBE)
-            if self._is_member(at):
-                self.stored.back(self.stored_offset + at)
+            if sign.lastgroup:
+                line_end = self.data.find(b"\n", at, at + LINE)
+                # a line with many signs is taken apart once
+                new = self.stored_offset + line_end > seen
+                begin = find_arc_line(self.data, 0, line_end) if line_end >= 0 and new else -1
+                seen = max(seen, self.stored_offset + line_end)
+            if begin >= 0 and self._is_member(begin):
+                self.stored.back(self.stored_offset + begin)
                 self.data = b""
                 return True
             at += 1
@@ -495,4 +567,4 @@ def _kind(data: bytes) -> str:
 def _begins(data: bytes) -> bool:
     """Whether content begins with a record, empty lines aside."""
     at = _BLANKS.match(data).end()
-    return bool(WARC_LINE.match(data, at) or ARC_LINE.match(data, at))
+    return bool(WARC_LINE.match(data, at) or arc_line(data, at))

@@ -14,6 +14,7 @@ from pydantic import Discriminator, Field, Tag
 
 from storage import files
 from storage import transfer as transfers
+from storage.addresses import shown
 from storage.transfer import DEFAULT, Transfer
 from tasks.reading.tables import Columns
 from tasks.step import Settings
@@ -33,19 +34,22 @@ Range = Annotated[
     Field(description="[first, last], counted from 0; both are taken"),
 ]
 
+_NO_COLUMNS = Columns()
+
 
 @dataclass(frozen=True)
 class Shard:
     """A file to be read: `format` is `archive`, `selection`, `jsonl`, `parquet` or `text`.
 
-    `name`: the end of the path, as much of it as tells the source's files apart, so that a document's id does not
-    depend on where the files lie; `columns`: of tables; `base`: where the archives lie that a selection names.
+    `name`: the path behind the folder that the source names, so that a document's id does not depend on where that
+    folder lies, nor on which other files are in it; `columns`: of tables; `base`: where the archives lie that a
+    selection names.
     """
 
     format: str
     path: str
     name: str
-    columns: Columns = Columns()
+    columns: Columns = _NO_COLUMNS
     base: str = ""
 
 
@@ -162,35 +166,33 @@ def shards_of(source: Source, transfer: Transfer = DEFAULT, selected: Sequence[s
     """The shards of a source: files by their names in order, those of a snapshot in the order of its list.
 
     `selected`: what `tasks.reading.index.gather` wrote for this source, if it selects from an index.
-    Raises FileNotFoundError for what names no file, TransferError, and ValueError for a damaged list.
+    Raises FileNotFoundError for what names no file, TransferError, and ValueError for a damaged list or two files
+    that cannot be told apart.
     """
     match source:
         case Archives():
-            return _shards("archive", expand(source.warc, transfer))
+            return _shards("archive", _files(source.warc, transfer))
         case Lines():
-            return _shards("jsonl", expand(source.jsonl, transfer), source.columns)
+            return _shards("jsonl", _files(source.jsonl, transfer), source.columns)
         case Tables():
-            return _shards("parquet", expand(source.parquet, transfer), source.columns)
+            return _shards("parquet", _files(source.parquet, transfer), source.columns)
         case Texts():
-            return _shards("text", expand(source.text, transfer))
+            return _shards("text", _files(source.text, transfer))
         case Snapshot():
             return _shards("archive", _of_snapshot(source, transfer))
         case Selection():
-            return _shards("selection", selected, base=source.base)
+            return [Shard("selection", path, path.rsplit("/", 1)[-1], base=source.base) for path in selected]
 
 
-def _shards(format: str, paths: Sequence[str], columns: Columns = Columns(), base: str = "") -> list[Shard]:
-    return [Shard(format, path, name, columns, base) for path, name in zip(paths, _names(paths), strict=True)]
-
-
-def _names(paths: Sequence[str]) -> list[str]:
-    """The last parts of each path, as many for all of them as tell them apart."""
-    split = [path.split("/") for path in paths]
-    for parts in range(1, max(map(len, split), default=0) + 1):
-        names = ["/".join(path[-parts:]) for path in split]
-        if len(set(names)) == len(names):
-            return names
-    return list(paths)
+def _shards(format: str, named: Mapping[str, str], columns: Columns = _NO_COLUMNS) -> list[Shard]:
+    known: dict[str, str] = {}
+    for path, name in named.items():
+        if known.setdefault(name, path) != path:
+            raise ValueError(
+                f"{shown(known[name])} and {shown(path)} are both called {name}, which the ids of their documents are made of: "
+                "name them by one glob for both folders, as folder/*/*.warc.gz, or in two sources"
+            )
+    return [Shard(format, path, name, columns) for path, name in named.items()]
 
 
 def tables_of(source: Selection, transfer: Transfer = DEFAULT) -> list[str]:
@@ -213,34 +215,58 @@ def expand(patterns: Sequence[str], transfer: Transfer = DEFAULT) -> list[str]:
     `cc-index/`), or is relative to the folder of the list.
     Raises FileNotFoundError for a pattern that names no file.
     """
-    found: set[str] = set()
+    return list(_files(patterns, transfer))
+
+
+def _files(patterns: Sequence[str], transfer: Transfer) -> dict[str, str]:
+    """The names of the files, by path: what is behind a glob's fixed folder, a line of a list, else the file's own."""
+    found: dict[str, str] = {}
     for pattern in patterns:
         fs, inner = fsspec.core.url_to_fs(pattern)
         fs.invalidate_cache()  # a process that lives for months must see this month's files
-        if pattern.endswith((".paths", ".paths.gz")):
-            found.update(_from_list(pattern if "://" in pattern else inner, transfer))
+        if shown(pattern).endswith((".paths", ".paths.gz")):
+            named = _from_list(pattern if "://" in pattern else inner, transfer)
         elif any(c in inner for c in ("*[" if pattern.startswith("http") else "*?[")):
-            matches = transfers.persistently(lambda fs=fs, inner=inner: fs.glob(inner), pattern, transfer)
+            matches = (
+                fs.glob(inner)
+                if files.is_local(pattern)
+                else transfers.persistently(lambda fs=fs, inner=inner: fs.glob(inner), shown(pattern), transfer)
+            )
             if not matches:
-                raise FileNotFoundError(f"no file matches the source's pattern {pattern}")
-            found.update(fs.unstrip_protocol(m) if "://" in pattern else m for m in matches)
+                raise FileNotFoundError(f"no file matches the source's pattern {shown(pattern)}")
+            fixed = len(re.split(r"[*?\[]", inner)[0].rpartition("/")[0])
+            named = {fs.unstrip_protocol(m) if "://" in pattern else m: _name(m[fixed:].lstrip("/")) for m in matches}
         else:
             try:
                 transfers.info(pattern, transfer)
             except FileNotFoundError as error:
-                raise FileNotFoundError(f"the source's file {pattern} does not exist") from error
-            found.add(pattern if "://" in pattern else inner)
-    return sorted(found)
+                raise FileNotFoundError(f"the source's file {shown(pattern)} does not exist") from error
+            except IsADirectoryError as error:
+                raise IsADirectoryError(
+                    f"the source's file {pattern} is a folder: name the files in it, as {files.join(pattern, '*')}"
+                ) from error
+            named = {pattern if "://" in pattern else inner: _name(shown(inner).rsplit("/", 1)[-1])}
+        for path, name in named.items():
+            found[path] = min(found.get(path, name), name, key=lambda n: (len(n), n))
+    return dict(sorted(found.items()))
 
 
-def _of_snapshot(source: Snapshot, transfer: Transfer) -> list[str]:
+def _name(name: str) -> str:
+    """A name that any store and table takes: bytes of a file's name that are no UTF-8 are written out."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _of_snapshot(source: Snapshot, transfer: Transfer) -> dict[str, str]:
     path = files.join(source.base, "crawl-data", source.snapshot, f"{source.format}.paths.gz")
-    found = _from_list(path, transfer)
+    named = _from_list(path, transfer)
+    found = list(named)
     if source.segments:
-        named = [match[1] if (match := _SEGMENT.search(file)) else "" for file in found]
-        wanted = set(_places(list(dict.fromkeys(named)), source.segments, f"{path}: segments"))
-        found = [file for file, segment in zip(found, named, strict=True) if segment in wanted]
-    return _places(found, source.files, f"{path}: files") if source.files else found
+        segments = [match[1] if (match := _SEGMENT.search(file)) else "" for file in found]
+        wanted = set(_places(list(dict.fromkeys(segments)), source.segments, f"{shown(path)}: segments"))
+        found = [file for file, segment in zip(found, segments, strict=True) if segment in wanted]
+    if source.files:
+        found = _places(found, source.files, f"{shown(path)}: files")
+    return {file: named[file] for file in found}
 
 
 def _places(found: list[str], places: tuple[int, int], what: str) -> list[str]:
@@ -250,22 +276,25 @@ def _places(found: list[str], places: tuple[int, int], what: str) -> list[str]:
     return found[first : last + 1]
 
 
-def _from_list(path: str, transfer: Transfer) -> list[str]:
+def _from_list(path: str, transfer: Transfer) -> dict[str, str]:
+    """The files of a list in its order, with their names."""
     data = transfers.fetch_all(path, transfer)
     try:
-        text = (gzip.decompress(data) if path.endswith(".gz") else data).decode()
+        text = (gzip.decompress(data) if shown(path).endswith(".gz") else data).decode()
     except (OSError, EOFError, ValueError) as error:
-        raise ValueError(f"the list {path} is damaged: {error}; fetch it again") from error
+        raise ValueError(f"the list {shown(path)} is damaged: {error}; fetch it again") from error
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
-        raise FileNotFoundError(f"the list {path} names no file")
+        raise FileNotFoundError(f"the list {shown(path)} names no file")
     root, at_the_root, _ = path.partition("crawl-data/")
     folder = path.rsplit("/", 1)[0]
-    return [
-        line
-        if "://" in line or line.startswith("/")
-        else files.join(root, line)
-        if at_the_root and line.startswith(_AT_THE_ROOT)
-        else files.join(folder, line)
-        for line in lines
-    ]
+
+    def address(line: str) -> str:
+        if "://" in line or line.startswith("/"):
+            return line
+        return files.join(root if at_the_root and line.startswith(_AT_THE_ROOT) else folder, line)
+
+    absolute = ("/", "http://", "https://", "s3://")
+    return {
+        address(line): _name(shown(line).rsplit("/", 1)[-1] if line.startswith(absolute) else line) for line in lines
+    }

@@ -3,7 +3,9 @@
 import codecs
 import io
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
@@ -12,12 +14,13 @@ import pyarrow.parquet as pq
 
 from storage import transfer as transfers
 from storage.transfer import DEFAULT, Transfer
+from tasks.reading.members import PIECE, Content, Stored, open_at
 from tasks.reading.record import Record
 
 BATCH = 256
 _DETAIL = 200
-# how compressed files begin (RFC 1952, RFC 8878)
-_COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+# small, as what it holds is lost where a file is damaged
+_BLOCK = 1 << 13
 _DAMAGE = (OSError, EOFError, pa.ArrowException)
 
 
@@ -34,11 +37,12 @@ class Columns:
 def records(path: str, format: str, columns: Columns, max_bytes: int, transfer: Transfer = DEFAULT) -> Iterator[Record]:
     """A record for every row, in the file's order; `offset` is the row's number from 0, blank lines counted.
 
-    `format`: `jsonl` (plain, gzip or zstd), `parquet`, or `text` (a file is a document). A row without a text, or with
-    something else in its place, has the problem `no_text`, one over `max_bytes` `too_large`, a line that is no
-    JSON object `damaged_record`; so has the place where a file cannot be read on, once for all that is lost there.
-    Holds a line, or 256 rows and a block of each column. Raises FileNotFoundError, TransferError, and ValueError
-    for a Parquet file without a column that is asked for.
+    `format`: `jsonl` (plain, gzip, zstd or lz4), `parquet`, or `text` (a file is a document). A row without a text, or
+    with something else in its place, has the problem `no_text`, one over `max_bytes` `too_large`, a line that is no
+    JSON object `damaged_record`; so has every row of a Parquet file that cannot be read, and the place where another
+    file cannot be read on, once for all that is lost there.
+    Holds a line and the 8 MiB of the file read last, or 256 rows and a block of each column. Raises FileNotFoundError,
+    TransferError, and ValueError for a Parquet file without a column that is asked for.
     """
     return _READERS[format](path, columns, max_bytes, transfer)
 
@@ -55,9 +59,9 @@ def read_row(
 
 def _lines(path: str, columns: Columns, max_bytes: int, transfer: Transfer) -> Iterator[Record]:
     number = begin = 0
-    with transfers.open_stream(path, transfer) as stream:
+    with closing(Stored(partial(open_at, path, transfer), block=_BLOCK)) as stored:
         try:
-            content = _unpacked(stream)
+            content = _unpacked(stored)
             while line := content.readline(max_bytes + 2):
                 where = f"line {number + 1}, at byte {begin}"
                 begin += len(line)
@@ -101,6 +105,7 @@ def _parquet(path: str, columns: Columns, max_bytes: int, transfer: Transfer) ->
         if missing := sorted(set(names) - set(file.schema_arrow.names)):
             has = ", ".join(file.schema_arrow.names)
             raise ValueError(f"{path} has no column {', '.join(missing)}; its columns are {has}")
+        size = f.seek(0, io.SEEK_END)
         for group in range(file.num_row_groups):
             end = number + file.metadata.row_group(group).num_rows
             try:
@@ -108,7 +113,10 @@ def _parquet(path: str, columns: Columns, max_bytes: int, transfer: Transfer) ->
                     yield from _rows(number, batch, columns, max_bytes)
                     number += len(batch)
             except _DAMAGE as error:
-                yield _lost(number, "damaged_record", f"rows {number} to {end - 1} cannot be read: {error}")
+                # more rows than the file has bytes are a lie of its footer, and no reason to write as many
+                lost = range(number, end) if end - number <= size else [number]
+                for row in lost:
+                    yield _lost(row, "damaged_record", f"rows {number} to {end - 1} cannot be read: {error}")
             number = end
 
 
@@ -138,9 +146,9 @@ def _is_string(kind: pa.DataType) -> bool:
 
 
 def _text(path: str, columns: Columns, max_bytes: int, transfer: Transfer) -> Iterator[Record]:
-    with transfers.open_stream(path, transfer) as stream:
+    with closing(Stored(partial(open_at, path, transfer), block=_BLOCK)) as stored:
         try:
-            text = _unpacked(stream).read(max_bytes + 1)
+            text = _unpacked(stored).read(max_bytes + 1)
         except _DAMAGE as error:
             yield _lost(0, "damaged_record", str(error))
             return
@@ -150,12 +158,25 @@ def _text(path: str, columns: Columns, max_bytes: int, transfer: Transfer) -> It
         yield _row(0, text, "", "", "")
 
 
-def _unpacked(stream: io.BufferedReader) -> io.BufferedReader:
-    begins = stream.peek(4)
-    for magic, compression in _COMPRESSIONS.items():
-        if begins.startswith(magic):
-            return io.BufferedReader(pa.CompressedInputStream(stream, compression), 1 << 20)
-    return stream
+def _unpacked(stored: Stored) -> io.BufferedReader:
+    return io.BufferedReader(_Pieces(Content(stored).pieces()), PIECE)
+
+
+class _Pieces(io.RawIOBase):
+    """A file made of pieces."""
+
+    def __init__(self, pieces: Iterator[bytes]):
+        self.pieces, self.piece = pieces, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:
+        if not self.piece:
+            self.piece = memoryview(next(self.pieces, b""))
+        size = min(len(self.piece), len(buffer))
+        buffer[:size], self.piece = self.piece[:size], self.piece[size:]
+        return size
 
 
 def _said(value: Any) -> str:

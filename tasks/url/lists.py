@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO
 
-import fsspec
 import xxhash
 
 from storage import files
+from storage.addresses import shown
 from tasks.url.canonical import Canonical, canonical_host, canonicalizer, host_of
 
 KINDS = ("domains", "urls", "expressions")
@@ -43,12 +43,12 @@ class Entries:
 def list_files(address: str, categories: tuple[str, ...] = ()) -> list[str]:
     """The files behind an address of a blocklist, sorted by category: of a folder's categories, of a category, itself.
 
-    `categories` chooses among a folder's; none means all. Raises ListError if there is nothing to read.
+    `categories` chooses among a folder's; none means all. An address of HTTP is a file's. Raises ListError if there is
+    nothing to read.
     """
-    fs, inner = fsspec.core.url_to_fs(address)
-    if not fs.exists(inner):
-        raise ListError(f"the list {address} does not exist")
-    if not fs.isdir(inner):
+    if not files.exists(address):
+        raise ListError(f"the list {shown(address)} does not exist")
+    if not files.is_folder(address):
         return [address]
     if found := _kinds(address):
         return found
@@ -56,7 +56,9 @@ def list_files(address: str, categories: tuple[str, ...] = ()) -> list[str]:
     found = [path for name in chosen for path in _kinds(files.join(address, name))]
     if not found:
         which = f" for the categories {', '.join(categories)}" if categories else ""
-        raise ListError(f"the folder {address} has no files {', '.join(KINDS)}{which}; name a folder in UT1's layout")
+        raise ListError(
+            f"the folder {shown(address)} has no files {', '.join(KINDS)}{which}; name a folder in UT1's layout"
+        )
     return found
 
 
@@ -69,10 +71,11 @@ def read_entries(address: str, categories: tuple[str, ...] = (), checksum: str |
 
     Raises ListError if the file's xxh3-128 is not `checksum`, or if it cannot be read.
     """
+    path = shown(address)
     try:
         with _checked(address, checksum) as stream:
-            if not address.endswith(_ARCHIVES):
-                folder, _, name = address.rpartition("/")
+            if not path.endswith(_ARCHIVES):
+                folder, _, name = path.rpartition("/")
                 kind = name if name in KINDS else ""
                 label = f"{folder.rpartition('/')[2]}/{name}" if kind else name
                 yield Entries(label, kind, _lines(stream))
@@ -87,9 +90,9 @@ def read_entries(address: str, categories: tuple[str, ...] = (), checksum: str |
                         found = True
                         yield Entries(f"{category}/{name}", name, _lines(archive.extractfile(member)))
             if not found:
-                raise ListError(f"the archive {address} has none of the lists {', '.join(categories) or KINDS}")
+                raise ListError(f"the archive {path} has none of the lists {', '.join(categories) or KINDS}")
     except (OSError, EOFError, tarfile.TarError) as error:
-        raise ListError(f"the list {address} cannot be read: {error}") from error
+        raise ListError(f"the list {path} cannot be read: {error}") from error
 
 
 class _Hashed(io.RawIOBase):
@@ -119,8 +122,8 @@ def _checked(address: str, checksum: str | None) -> Iterator[IO[bytes]]:
             pass
     if checksum and hashed.digest.hexdigest() != checksum:
         raise ListError(
-            f"the list {address} has the checksum {hashed.digest.hexdigest()} and not {checksum}: it has changed since "
-            "this run was planned; start the run again, or put the old list back"
+            f"the list {shown(address)} has the checksum {hashed.digest.hexdigest()} and not {checksum}: it has "
+            "changed since this run was planned; start the run again, or put the old list back"
         )
 
 

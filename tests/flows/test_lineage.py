@@ -56,6 +56,22 @@ def test_a_record_that_never_became_a_document_is_read_again_too(undisturbed, ho
     assert "gone" in "\n".join(readable(found, 100))
 
 
+def test_a_file_that_is_another_one_by_now_is_said_to_be(undisturbed, home, crawl):
+    kept = table(undisturbed, "quality_cut")[0]["id"]
+    [row] = [row for row in table(undisturbed, "documents") if row["id"] == kept]
+    path = crawl.folder / row["file"]
+    whole = path.read_bytes()
+    try:
+        path.write_bytes(gzip.compress(b"something else") * 5000)
+        assert "cannot be read again" in one(home, kept).trouble or one(home, kept).record is None
+        path.unlink()
+        moved = one(home, kept)
+        assert moved.record is None and str(path) in moved.raw
+        assert moved.row == row and moved.scores
+    finally:
+        path.write_bytes(whole)
+
+
 def test_an_unknown_id_is_an_error(home):
     with pytest.raises(LookupError, match="no document in .* begins with ffff"):
         list(trace(home, "ffff" * 8, Transfer()))

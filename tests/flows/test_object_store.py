@@ -4,9 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from storage import files
 
 
+@pytest.mark.slow
 def test_a_corpus_from_and_into_an_object_store_has_the_same_bytes(undisturbed, runs, recipe, s3, crawl):
     for path in sorted(crawl.folder.glob("*.warc.gz")):
         files.copy(str(path), f"s3://crawl/raw/{path.name}")

@@ -4,10 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
 
-from storage import files
+from storage import files, patience
+from storage.transfer import Transfer, TransferError
+from tests.crawl_server import Fault
 
 WRITER = """
 import sys, time
@@ -59,3 +62,52 @@ def test_what_is_written_is_read(root, tmp_path, monkeypatch):
     copied = files.local_copy(path)
     with open(copied, "rb") as f:
         assert f.read() == files.read_bytes(path)
+
+
+def test_a_killed_writer_leaves_nothing_beside_the_file(tmp_path):
+    if files._unnamed(tmp_path) is None:
+        pytest.skip("the temporary folder's disk has no files without a name")
+    test_a_killed_writer_leaves_no_file(tmp_path)
+    files.write_bytes(str(tmp_path / "file"), b"whole")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_writers_of_one_name_do_not_disturb_each_other(tmp_path, monkeypatch, named):
+    if named:
+        monkeypatch.delattr(os, "O_TMPFILE")
+    path = str(tmp_path / "file")
+    with files.create(path) as one, files.create(path) as two:
+        one.write(b"one" * 9)
+        two.write(b"two" * 9)
+    assert files.read_bytes(path) == b"one" * 9
+    mask = os.umask(0o022)
+    os.umask(mask)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o666 & ~mask
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_store_that_refuses_is_not_a_file_that_is_missing(s3, crawl_server):
+    s3.refuse = lambda method, path, nth: 503 if nth < 2 else None
+    with patience_of(5):
+        files.write_bytes("s3://crawl/a/file", b"x")
+        s3.seen.clear()
+        assert files.exists("s3://crawl/a/file") and not files.exists("s3://crawl/a/none")
+        assert not files.is_folder("s3://crawl/a/file") and files.is_folder("s3://crawl/a")
+        (crawl_server.folder / "list").write_bytes(b"<a href='x'>")
+        crawl_server.plan = lambda path, start, nth: Fault("status", 503) if nth < 2 else None
+        address = f"{crawl_server.url}/list"
+        assert files.exists(address) and not files.is_folder(address) and not files.exists(f"{address}s")
+    crawl_server.plan = lambda path, start, nth: Fault("status", 503)
+    with patience_of(0.05), pytest.raises(TransferError, match="503"):
+        files.exists(address)
+
+
+@contextmanager
+def patience_of(seconds: float):
+    before = patience.in_use()
+    patience.use(Transfer(budget_seconds=seconds, backoff_seconds=0.002, backoff_cap_seconds=0.01))
+    try:
+        yield
+    finally:
+        patience.use(before)

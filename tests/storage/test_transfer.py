@@ -1,16 +1,20 @@
 """Remote bytes are the right bytes or an error that says what to do, whatever the server does."""
 
+import errno
 import gzip
 import os
 import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import partial
 from types import SimpleNamespace
 
 import fsspec
@@ -18,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from storage import files, fingerprint, shards
+from storage import files, fingerprint, patience, shards
 from storage.transfer import Transfer, TransferError, fetch, fetch_all, info, open_ranges, open_stream, persistently
 from tests.crawl_server import BAD_MOMENTS, Fault, seeded
 
@@ -417,3 +421,123 @@ class TestObjectStore:
         stored.refuse = lambda method, path, nth: 500 if method == "PUT" and nth in (1, 2) else None
         files.write_bytes("s3://crawl/large", large)
         assert files.checksum("s3://crawl/large") == files.digest(large)
+
+
+@pytest.fixture
+def signed(planted, monkeypatch, tmp_path) -> str:
+    """The address of the file with a password and a signature, on a machine without slots."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (planted.folder / "file.warc.gz?sig=s3cret").write_bytes(CONTENT)
+    return planted.url.replace("://", "://user:pa55word@") + "/file.warc.gz?sig=s3cret"
+
+
+def test_passwords_and_signatures_are_neither_logged_nor_kept(planted, signed, tmp_path, caplog):
+    said, listed = [], fsspec.filesystem("http")
+    with caplog.at_level("DEBUG", "storage"):
+        planted.plan = lambda path, start, nth: Fault("status", 503) if nth < 2 else None
+        assert read(signed) == CONTENT
+        said.append(fingerprint.fingerprint(signed, str(tmp_path), FAST))
+        planted.plan = lambda path, start, nth: None if "none" in path else Fault("status", 503)
+        for call in (
+            lambda: fetch(signed, 0, 10, replace(FAST, budget_seconds=0.05)),
+            lambda: persistently(partial(listed.glob, f"{signed}&*"), "listing", replace(FAST, budget_seconds=0.05)),
+            lambda: fetch(signed.replace("file", "none"), 0, 10, FAST),
+        ):
+            with pytest.raises((TransferError, FileNotFoundError)) as error:
+                call()
+            said += traceback.format_exception(error.value)
+    slots = [path.name for path in (tmp_path / "tmp").rglob("*")]
+    text = "\n".join([caplog.text, *said, *slots])
+    assert "file.warc.gz" in text and "again in" in text and len(slots) > 1
+    assert not [secret for secret in ("user:", "pa55word", "s3cret") if secret in text]
+
+
+def test_two_queries_without_tags_are_two_files(planted, tmp_path):
+    planted.tags = False
+    for n in "12":
+        (planted.folder / f"get?id={n}").write_bytes(n.encode())
+    one, two = (fingerprint.fingerprint(f"{planted.url}/get?id={n}", str(tmp_path), FAST) for n in "12")
+    assert one != two
+
+
+def test_what_lies_in_this_machine_is_not_asked_again():
+    for error in (IsADirectoryError(errno.EISDIR, "x"), PermissionError(errno.EACCES, "x"), OSError(errno.ENOSPC, "x")):
+        calls = []
+
+        def call(error=error, calls=calls):
+            calls.append(1)
+            raise error
+
+        with pytest.raises(TransferError, match="1 attempt in"):
+            persistently(call, "writing", FAST)
+        assert len(calls) == 1
+    results = iter([OSError(errno.EHOSTUNREACH, "x"), OSError(errno.ENETUNREACH, "x"), None])
+
+    def heals():
+        if result := next(results):
+            raise result
+        return 1
+
+    assert persistently(heals, "writing", FAST) == 1
+
+
+def test_local_paths_are_asked_once(tmp_path):
+    with pytest.raises(IsADirectoryError):
+        info(str(tmp_path))
+    with pytest.raises(NotADirectoryError):
+        (tmp_path / "a").touch()
+        files.upload(str(tmp_path / "a"), str(tmp_path / "a" / "b"))
+
+
+def test_a_host_that_refuses_from_the_start_has_a_short_patience(planted, address, caplog):
+    one = replace(FAST, refused_seconds=0.1)
+    planted.plan = lambda path, start, nth: Fault("status", 403)
+    began = time.monotonic()
+    with pytest.raises(TransferError, match="fewer requests.*address is wrong or needs credentials"):
+        fetch(address, 0, 10, one)
+    assert time.monotonic() - began < 1 and len(planted.requests) > 1
+    assert len([r for r in caplog.records if r.levelname == "WARNING" and "403" in r.getMessage()]) == 1
+    planted.plan = lambda path, start, nth: None
+    assert fetch(address, 0, 10, one) == CONTENT[:10]
+    # now it is known to give what is asked for
+    began = time.monotonic()
+    planted.plan = lambda path, start, nth: Fault("status", 403) if time.monotonic() < began + 0.4 else None
+    assert fetch(address, 20, 30, one) == CONTENT[20:30]
+
+
+def test_a_process_fetches_as_it_was_told(planted, address, monkeypatch, tmp_path):
+    monkeypatch.setattr(patience, "_used", patience.DEFAULT)
+    patience.use(FAST)
+    assert files.read_bytes(address) == CONTENT
+    assert [(r.start, r.end) for r in planted.requests][:2] == [(0, 4096), (4096, 8192)]
+    planted.plan = lambda path, start, nth: Fault("status", 503)
+    patience.use(replace(FAST, budget_seconds=0.05))
+    for call in (files.read_bytes, files.exists, lambda path: fingerprint.fingerprint(path, str(tmp_path))):
+        with pytest.raises(TransferError, match="budget_seconds above 0.05"):
+            call(address)
+
+
+@pytest.mark.parametrize(
+    "setting,value", [("budget_seconds", -5), ("stall_seconds", 0), ("gap_bytes", -1), ("budget_seconds", float("nan"))]
+)
+def test_settings_that_make_no_sense(setting, value):
+    with pytest.raises(ValueError, match=f"{setting} is {value}"):
+        Transfer(**{setting: value})
+
+
+@pytest.mark.parametrize("kind", ["open", "file", "link"])
+def test_slots_are_in_a_folder_of_this_user_alone(planted, address, tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = tmp_path / f"gristmill-slots-{os.getuid()}"
+    if kind == "open":
+        folder.mkdir()
+        folder.chmod(0o777)
+    elif kind == "file":
+        folder.touch()
+    else:
+        (tmp_path / "elsewhere").mkdir(mode=0o700)
+        folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(TransferError, match=f"{folder}.*not a folder of this user alone.*TMPDIR"):
+        fetch(address, 0, 10, FAST)
+    assert not planted.requests

@@ -183,6 +183,59 @@ def test_mutations(tmp_path, name):
         check(tmp_path / "a", name, seed)
 
 
+ALMOST_ARC = {
+    "signs": b"http: 1.2.3.4 20200101 ",
+    "schemes": b"http: ",
+    "lines": b"http://a 1.2.3.4 20200101 \n",
+    "long lines": b"http: 1.2.3.4 20200101 " * 300 + b"\n",
+    "result codes": b"http: 1.2.3.4 20200101 200 a b 1 " * 200 + b"\n",
+    "colons": b"http:" + b" " + b":" * 5000 + b"\n",
+    "digits": b"http: " + b"1 " * 4000 + b"\n",
+}
+
+
+def repeated(part: bytes, size: int) -> bytes:
+    return (part * (size // len(part) + 1))[:size]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("text", ALMOST_ARC)
+def test_what_looks_like_arc_lines_takes_linear_time(tmp_path, text, packed):
+    garbage = repeated(ALMOST_ARC[text], 1 << 20)
+    before = arc_record(0, random.Random(1))
+    data = gzip.compress(before[0] + garbage) if packed else b"?" + garbage
+    (tmp_path / "a").write_bytes(data)
+    began = time.process_time()
+    found = list(records(str(tmp_path / "a"), MAX_BYTES))
+    assert time.process_time() - began < CPU_SECONDS
+    assert [r.problem and r.problem[0] for r in found] == [None] * packed + ["damaged_record"]
+    if not packed:
+        assert (found[0].offset, found[0].length) == (0, len(data))
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_an_arc_record_is_found_behind_what_looks_like_one(tmp_path, compress):
+    draw = random.Random(1)
+    written = [arc_record(i, draw) for i in range(3)]
+    garbage = b"".join(repeated(part, 20_000) + b"?\n" for part in ALMOST_ARC.values())
+    (tmp_path / "a").write_bytes(compress(written[0][0] + garbage + written[1][0] + written[2][0]))
+    found = list(records(str(tmp_path / "a"), MAX_BYTES))
+    assert [r.payload for r in found if not r.problem] == [payload for _, payload in written]
+    assert any(r.problem for r in found)
+
+
+def test_a_record_over_many_small_members_takes_linear_time(tmp_path):
+    payload = random.Random(1).randbytes(40_000 * 100)
+    head = b"http://mill.example/ 192.0.2.1 20080430204825 image/png %d\n" % (len(payload) + 19)
+    block = b"HTTP/1.0 200 OK\r\n\r\n"[:19] + payload
+    content = head + block + b"\n"
+    (tmp_path / "a").write_bytes(b"".join(gzip.compress(content[i : i + 100]) for i in range(0, len(content), 100)))
+    began = time.process_time()
+    (record,) = records(str(tmp_path / "a"), len(content))
+    assert time.process_time() - began < CPU_SECONDS
+    assert record.problem is None and record.payload == payload
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_many_mutations(tmp_path, name):

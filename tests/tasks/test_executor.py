@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from storage import stages
+from storage import patience, stages
 from storage.versions import code_version
 from tasks.executor import Dask, executor
 from tasks.jobs import Job, do
@@ -262,3 +262,14 @@ def test_a_worker_with_other_code_is_refused(crew, tmp_path):
     ):
         list(running.map(do, jobs))
     assert stages.done_record(str(tmp_path), "write", 1) is None
+
+
+def fetched(folder, shard):
+    return {"per_host": patience.in_use().per_host}
+
+
+def test_a_worker_fetches_as_the_process_that_made_the_job(tmp_path, monkeypatch):
+    monkeypatch.setattr(patience, "_used", patience.Transfer(per_host=7))
+    made = job(fetched, str(tmp_path), "look", 0)
+    patience.use(patience.DEFAULT)
+    assert do(made) == ({"per_host": 7}, False)

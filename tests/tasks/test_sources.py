@@ -2,6 +2,7 @@
 
 import gzip
 import random
+import traceback
 from dataclasses import replace
 
 import fsspec
@@ -107,17 +108,20 @@ def test_shards_say_how_they_are_read(tmp_path):
         assert shards_of(source(**{key: [path]})) == [Shard(format, path, name)]
 
 
-def test_a_shards_name_is_as_much_of_its_path_as_tells_it_apart(tmp_path):
-    for language in ("de", "en"):
-        (tmp_path / language).mkdir()
-        (tmp_path / language / "part-0.parquet").touch()
-    (tmp_path / "en" / "part-1.parquet").touch()
-    both = shards_of(source(parquet=[f"{tmp_path}/*/*.parquet"]))
-    assert [shard.name for shard in both] == ["de/part-0.parquet", "en/part-0.parquet", "en/part-1.parquet"]
-    assert [shard.name for shard in shards_of(source(parquet=[f"{tmp_path}/en/*"]))] == [
-        "part-0.parquet",
-        "part-1.parquet",
-    ]
+def test_a_shards_name_is_its_path_behind_the_folder_that_is_named(tmp_path):
+    for path in ("a/de/part-0.parquet", "a/en/part-0.parquet", "a/en/part-1.parquet", "b/en/part-0.parquet"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+
+    def names(*patterns):
+        return [shard.name for shard in shards_of(source(parquet=[f"{tmp_path}/{pattern}" for pattern in patterns]))]
+
+    assert names("a/*/*.parquet") == ["de/part-0.parquet", "en/part-0.parquet", "en/part-1.parquet"]
+    assert names("a/en/*") == ["part-0.parquet", "part-1.parquet"]
+    assert names("a/en/part-0.parquet") == ["part-0.parquet"]
+    assert names("a/en/*", "a/*/part-1.parquet") == ["part-0.parquet", "part-1.parquet"]
+    with pytest.raises(ValueError, match=r"are both called part-0.parquet.* one glob for both folders"):
+        names("a/en/part-0.parquet", "b/en/part-0.parquet")
 
 
 @pytest.mark.parametrize(
@@ -254,3 +258,20 @@ def test_the_same_records_from_everywhere(tmp_path, crawl_server, s3, write_warc
         shards.write_table(f"{root}/part-00000.parquet", table)
     assert files.read_bytes("s3://crawl/stage/part-00000.parquet") == (tmp_path / "part-00000.parquet").read_bytes()
     assert shards.read_table("s3://crawl/stage/part-00000.parquet") == table
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(IsADirectoryError, match="is a folder: name the files in it"):
+        expand([str(tmp_path)])
+
+
+def test_errors_name_no_password_and_no_signature(crawl_server):
+    root = crawl_server.url.replace("://", "://user:pa55word@")
+    place(crawl_server.folder, "empty.paths", [""], packed=False)
+    (crawl_server.folder / "index").write_text("<a href='b'>b</a>")
+    for pattern in (f"{root}/none.warc.gz?sig=s3cret", f"{root}/none/*.warc.gz", f"{root}/empty.paths"):
+        with pytest.raises(FileNotFoundError) as error:
+            expand([pattern], FAST)
+        text = "".join(traceback.format_exception(error.value))
+        assert crawl_server.url in str(error.value)
+        assert "pa55word" not in text and "s3cret" not in text

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import random
+import zlib
 from dataclasses import replace
 from datetime import datetime
 
@@ -122,6 +123,45 @@ def test_a_damaged_file_is_read_as_far_as_it_goes(tmp_path, packing, damage):
     assert shown(good) == ROWS[: len(good)]
 
 
+MANY = ROWS * 5
+
+
+@pytest.mark.parametrize("packing", ["gzip", "two gzip members", "zstd"])
+@pytest.mark.parametrize(
+    "padding", [b"\n\n\n", bytes(512), b"\0" * 3_000_000 + b" \r\n"], ids=["lines", "zeros", "long"]
+)
+def test_padding_after_the_last_member_is_nothing(tmp_path, packing, padding):
+    (tmp_path / "a").write_bytes(PACKED[packing](lines(MANY)) + padding)
+    assert shown(records(f"{tmp_path}/a", "jsonl", ALL, LIMIT)) == MANY
+    (tmp_path / "b").write_bytes(PACKED[packing](lines(ROWS)) + padding)
+    (text,) = records(f"{tmp_path}/b", "text", Columns(), 1 << 20)
+    assert (text.problem, text.payload) == (None, lines(ROWS))
+
+
+def test_garbage_after_the_last_member_costs_no_row(tmp_path):
+    (tmp_path / "a").write_bytes(gzip.compress(lines(MANY)) + b"\n\n<html>")
+    *good, last = records(f"{tmp_path}/a", "jsonl", ALL, LIMIT)
+    assert shown(good) == MANY
+    assert last.problem[0] == "damaged_record" and "no compressed member begins" in last.problem[1]
+
+
+def test_all_lines_before_a_cut_or_a_damaged_place_are_there(tmp_path):
+    whole = gzip.compress(lines(MANY))
+    for end in (len(whole) - 20, len(whole) // 2, len(whole) - 1):
+        (tmp_path / "a").write_bytes(whole[:end])
+        inflated = zlib.decompressobj(31).decompress(whole[:end])
+        *good, last = records(f"{tmp_path}/a", "jsonl", ALL, LIMIT)
+        assert shown(good) == MANY[: inflated.count(b"\n")] and last.offset == len(good)
+        assert last.problem[0] == "damaged_record" and "the file ends inside this gzip member" in last.problem[1]
+    middle = len(whole) // 2
+    (tmp_path / "a").write_bytes(whole[:middle] + b"\xff" * 4000 + whole[middle + 4000 :])
+    # what is not trusted before the place where damage is noticed: 64 KiB, and two blocks of 8
+    trusted = zlib.decompressobj(31).decompress(whole[: middle - (5 << 14)]).count(b"\n")
+    found = list(records(f"{tmp_path}/a", "jsonl", ALL, LIMIT))
+    assert trusted and shown(found[:trusted]) == MANY[:trusted]
+    assert found[-1].problem[0] == "damaged_record" and "member is damaged" in found[-1].problem[1]
+
+
 @pytest.mark.parametrize(
     "kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())], ids=lambda kind: str(kind)[:9]
 )
@@ -163,9 +203,12 @@ def test_damaged_parquet_files(tmp_path):
     data[begin : begin + 200] = bytes(200)
     path.write_bytes(data)
     found = list(records(str(path), "parquet", ALL, LIMIT))
-    (problem,) = [r for r in found if r.problem]
-    assert problem.problem[0] == "damaged_record" and "to 399 cannot be read" in problem.problem[1]
-    assert shown(r for r in found if not r.problem) == ROWS[: problem.offset] + ROWS[400:]
+    problems = [r for r in found if r.problem]
+    first = problems[0].offset
+    assert {r.problem for r in problems} == {("damaged_record", problems[0].problem[1])}
+    assert "to 399 cannot be read" in problems[0].problem[1]
+    assert [r.offset for r in problems] == [*range(first, 400)] and 200 <= first < 400
+    assert shown(r for r in found if not r.problem) == ROWS[:first] + ROWS[400:]
     path.write_bytes(data[:-20])
     assert [r.problem[0] for r in records(str(path), "parquet", ALL, LIMIT)] == ["damaged_record"]
 

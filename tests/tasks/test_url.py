@@ -18,6 +18,7 @@ from tasks.url.canonical import TRACKING, Canonical, canonicalizer, registered_d
 from tasks.url.lists import ListError
 from tasks.url.matching import Words, squeezed, words_of
 from tasks.url.step import Url, _load
+from tests.crawl_server import Fault
 
 canonical = canonicalizer(Canonical())
 
@@ -472,3 +473,17 @@ def test_hostile_urls_take_linear_time(tmp_path):
     ]
     found = measure(step, hostile)
     assert all(len(column) == len(hostile) for column in found.values())
+
+
+def test_a_list_at_a_server_is_asked_for_as_a_file(crawl_server, tmp_path):
+    (crawl_server.folder / "domains").write_text("bad.example\n" * 50_000 + '<a href="x/urls">\n')
+    (crawl_server.folder / "adult.txt").write_text("bad.example\n")
+    address = f"{crawl_server.url}/domains"
+    crawl_server.plan = lambda path, start, nth: Fault("status", 503, (("Retry-After", "0"),)) if nth < 1 else None
+    assert lists.list_files(address) == [address]
+    assert {(r.start, r.end) for r in crawl_server.requests} == {(0, 1)}
+    with pytest.raises(ListError, match="nowhere does not exist"):
+        lists.list_files(f"{crawl_server.url}/nowhere")
+    signed = f"{crawl_server.url}/adult.txt?sig=s3cret"
+    Path(crawl_server.folder, "adult.txt?sig=s3cret").write_text("bad.example\n")
+    assert measure(Url(blocklists=(signed,)), ["http://bad.example/"])["url_blocklist"] == ["adult.txt: bad.example"]

@@ -1,0 +1,104 @@
+"""Sources of every kind in a recipe, through the flow: each becomes documents, under a key of its own."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from storage import files, shards
+from tasks.reading.index import SELECTION
+from tests.planted import Plan, plant
+
+
+@pytest.fixture(scope="module")
+def runs_of_sources(runs, tmp_path_factory):
+    """Five runs of `corpus` in one process: a table by two of its columns, a selection by an index, steps on URLs."""
+    folder = tmp_path_factory.mktemp("sources")
+    rows = [
+        {"text": f"English text {i}.", "body": f"Another text {i}.", "u": f"https://a.example/{i}"} for i in range(5)
+    ]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    truth = plant(folder / "planted", Plan.clean(pages=60, files=2, blocked=12))
+    places = [
+        {
+            "warc_filename": row["file"],
+            "warc_record_offset": row["offset"],
+            "warc_record_length": row["length"],
+            "url": row["url"],
+            "content_languages": {"en": "eng", "de": "deu"}.get(row["language"], "fra"),
+            "content_mime_detected": "text/html",
+            "fetch_status": 200,
+        }
+        for row in truth.rows()
+        if row["page"] is not None
+    ]
+    shards.write_table(str(folder / "index.parquet"), pa.Table.from_pylist(places))
+    jsonl = {"name": "rows", "jsonl": [str(folder / "rows.jsonl")]}
+    index = {"name": "some", "index": [str(folder / "index.parquet")], "languages": ["eng"], "records_per_shard": 20}
+    warc = {"name": "all", "warc": [str(truth.folder / "crawl" / "*" / "*.warc.gz")]}
+    extract = {"step": "extract", "engine": "resiliparse"}
+    url = {"step": "url", "blocklists": [str(truth.blocklist)]}
+
+    def recipe(source: dict, *steps: dict) -> dict:
+        return {
+            "name": "sources",
+            "sources": [source],
+            "steps": list(steps),
+            "mixture": {"weights": {source["name"]: 1}},
+        }
+
+    made = [
+        recipe(jsonl, extract),
+        recipe(jsonl | {"text_column": "body", "url_column": "u"}, extract),
+        recipe(index | {"base": str(truth.folder)}, extract, {"step": "normalize"}),
+        recipe(warc, url, extract),
+        recipe(warc, extract, url),
+    ]
+    runs.run("sources", *(("corpus", each) for each in made), executor="serial")
+    return runs, truth, places
+
+
+def documents(runs) -> list[tuple[dict, list[dict]]]:
+    """(manifest, rows) of each `documents` stage of the home."""
+    found = []
+    for name, folder in runs.stages("sources").items():
+        if name.startswith("documents-"):
+            parts = sorted(folder.glob("part-*.parquet"))
+            rows = [row for part in parts for row in shards.read_table(str(part)).to_pylist()]
+            found.append((files.read_json(str(folder / "manifest.json")), rows))
+    return found
+
+
+def of(runs, source: str) -> list[tuple[dict, list[dict]]]:
+    return [(manifest, rows) for manifest, rows in documents(runs) if list(manifest["settings"]["sources"]) == [source]]
+
+
+def test_another_column_is_another_stage(runs_of_sources):
+    texts = {tuple(row["text"] for row in rows) for _, rows in of(runs_of_sources[0], "rows")}
+    expected = [f"English text {i}." for i in range(5)], [f"Another text {i}." for i in range(5)]
+    assert texts == set(map(tuple, expected))
+
+
+def test_a_selection_has_what_the_index_names_and_nothing_else(runs_of_sources):
+    runs, _, places = runs_of_sources
+    [(manifest, rows)] = of(runs, "some")
+    wanted = sorted((p["warc_filename"], p["warc_record_offset"]) for p in places if p["content_languages"] == "eng")
+    assert sorted((row["file"], row["offset"]) for row in rows) == wanted
+    assert {row["url"] for row in rows} == {p["url"] for p in places if p["content_languages"] == "eng"}
+    assert len(manifest["shards"]) == -(-len(wanted) // 20) > 1
+    [selection] = [folder for name, folder in runs.stages("sources").items() if name.startswith("selection-")]
+    assert shards.read_table(str(selection / "part-00000.parquet")).schema.equals(SELECTION)
+
+
+def test_urls_are_judged_before_or_after_with_the_same_result(runs_of_sources):
+    runs, truth, _ = runs_of_sources
+    blocked = {r["url"] for r in truth.rows(kind="blocked") if not r["variant"].startswith("lookalike")}
+    before, after = sorted(
+        ((len(rows), {row["url"] for row in rows}) for _, rows in of(runs, "all")), key=lambda r: r[0]
+    )
+    assert not blocked & before[1]
+    assert blocked <= after[1] and after[0] == before[0] + len(blocked)
+    [rules] = [folder for name, folder in runs.stages("sources").items() if name.startswith("rules-")]
+    kept = {row["id"] for part in rules.glob("part-*.parquet") for row in shards.read_table(str(part)).to_pylist()}
+    [ids] = [{row["id"] for row in rows} for _, rows in of(runs, "all") if len(rows) == before[0]]
+    assert kept == ids
