@@ -189,8 +189,8 @@ def _shards(format: str, named: Mapping[str, str], columns: Columns = _NO_COLUMN
     for path, name in named.items():
         if known.setdefault(name, path) != path:
             raise ValueError(
-                f"{shown(known[name])} and {shown(path)} are both called {name}, which the ids of their documents are made of: "
-                "name them by one glob for both folders, as folder/*/*.warc.gz, or in two sources"
+                f"{shown(known[name])} and {shown(path)} are both called {name}, and ids are made of names: "
+                "give them by one glob for both folders, as folder/*/*.warc.gz, or in two sources"
             )
     return [Shard(format, path, name, columns) for path, name in named.items()]
 

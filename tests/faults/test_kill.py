@@ -5,6 +5,7 @@ import signal
 import time
 
 import psutil
+import pytest
 
 from storage import files
 
@@ -25,20 +26,28 @@ def wait_for(process, home, pattern: str) -> None:
     raise AssertionError(f"the flow ended before there was {pattern}")
 
 
-def test_kill_9_in_the_dedup_stage_and_again(undisturbed, runs, recipe):
-    home = runs.home("killed")
-    process = runs.start("killed", ("tokens", recipe))
-    wait_for(process, home, "stages/near_duplicates-*/done/band-*.json")
+@pytest.mark.parametrize(
+    ("stage", "before", "sign"),
+    [
+        pytest.param("documents", [], "done/extract-*.json", marks=pytest.mark.slow),
+        ("near_duplicates", ["documents", "rules", "signatures"], "done/band-*.json"),
+    ],
+)
+def test_kill_9_in_a_stage_and_again(undisturbed, runs, recipe, stage, before, sign):
+    killed = f"killed_in_{stage}"
+    home = runs.home(killed)
+    process = runs.start(killed, ("tokens", recipe))
+    wait_for(process, home, f"stages/{stage}-*/{sign}")
     children = psutil.Process(process.pid).children(recursive=True)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert children, "a flow has a Prefect server and Dask workers"
     _, alive = psutil.wait_procs(children, timeout=60)
     assert not alive, "a kill -9 of the flow must leave no process behind"
-    finished = [name.rsplit("-", 1)[0] for name in runs.stages("killed")]
-    assert "signatures" in finished and "near_duplicates" not in finished, "it was not killed in the dedup stage"
-    runs.run("killed", ("tokens", recipe))
-    assert token_checksums(runs, "killed") == token_checksums(undisturbed, "undisturbed")
+    finished = [name.rsplit("-", 1)[0] for name in runs.stages(killed)]
+    assert sorted(finished) == before, f"it was not killed in the stage {stage}"
+    runs.run(killed, ("tokens", recipe))
+    assert token_checksums(runs, killed) == token_checksums(undisturbed, "undisturbed")
 
 
 def test_one_and_three_workers_give_the_same_bytes_as_two(undisturbed, runs, recipe):

@@ -123,7 +123,7 @@ def test_a_zstd_dictionary_at_the_beginning(tmp_path, write_warc, page, packed):
 
 
 def test_empty_members_and_empty_lines_are_nothing(tmp_path, write_warc, page):
-    first, second = (gzip.compress(r) for r in cut(tmp_path / "plain", write_warc, [page(BODY), page()]))
+    first, second = (gzip.compress(r, mtime=0) for r in cut(tmp_path / "plain", write_warc, [page(BODY), page()]))
     empty, lines = gzip.compress(b""), gzip.compress(b"\r\n\r\n\r\n")
     offsets = join(tmp_path / "a", [empty, first, empty, lines, second, empty])
     assert [(r.offset, r.problem) for r in read(tmp_path / "a")] == [(offsets[1], None), (offsets[4], None)]
@@ -355,7 +355,7 @@ def test_a_large_record_with_a_wrong_length_hides_no_other(tmp_path, write_warc,
     "magic", [b"\x1f\x8b\x08\x00", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"WARC/1.0\r\nWARC-Type: "]
 )
 def test_beginnings_of_members_everywhere(tmp_path, write_warc, page, magic):
-    (member,) = (gzip.compress(r) for r in cut(tmp_path / "plain", write_warc, [page(BODY)]))
+    (member,) = (gzip.compress(r, mtime=0) for r in cut(tmp_path / "plain", write_warc, [page(BODY)]))
     offsets = join(tmp_path / "a", [member, b"?" + magic * 20_000, member])
     found = read(tmp_path / "a")
     assert [r.offset for r in found if not r.problem] == [offsets[0], offsets[2]]
@@ -363,7 +363,7 @@ def test_beginnings_of_members_everywhere(tmp_path, write_warc, page, magic):
 
 
 def test_two_damaged_members_one_after_the_other_are_two(tmp_path, write_warc, page):
-    members = [gzip.compress(r) for r in cut(tmp_path / "plain", write_warc, [page(noise(3000))] * 4)]
+    members = [gzip.compress(r, mtime=0) for r in cut(tmp_path / "plain", write_warc, [page(noise(3000))] * 4)]
     short = gzip.compress(gzip.decompress(members[1])[:-1000])
     hurt = members[2][:2000] + bytes(100) + members[2][2100:]
     offsets = join(tmp_path / "a", [members[0], short, hurt, members[3]])
