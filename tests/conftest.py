@@ -3,13 +3,11 @@
 import io
 import os
 import random
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from pydoc_data import topics
 
 import fsspec
 import pytest
@@ -18,6 +16,7 @@ from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
 from tests import crawl_server as servers
+from tests.planted.text import pydoc_paragraphs
 
 FRENCH = (
     "Le moulin tourne au bord de la rivière et le grain arrive chaque matin dans de grands sacs de toile.",
@@ -32,17 +31,6 @@ class Crawl:
 
     folder: Path
     planted: dict[str, int]
-
-
-def paragraphs() -> list[str]:
-    """Real English prose that every Python brings: the paragraphs of the language reference's help topics."""
-    found = []
-    for topic in sorted(topics.topics):
-        for paragraph in re.split(r"\n\s*\n", topics.topics[topic]):
-            words = paragraph.split()
-            if len(words) >= 25 and sum(w.isalpha() for w in words) > 0.75 * len(words):
-                found.append(" ".join(words))
-    return list(dict.fromkeys(found))
 
 
 def page(texts: list[str]) -> bytes:
@@ -68,7 +56,7 @@ def write_warc(path: Path, pages: list[tuple[str, bytes, str, str]]) -> None:
 def crawl(tmp_path_factory) -> Crawl:
     folder = tmp_path_factory.mktemp("crawl")
     draw = random.Random(7)
-    prose = paragraphs()
+    prose = pydoc_paragraphs()
     good = [[p for p in draw.sample(prose, 8)] for _ in range(150)]
     near = [[*texts[:-1], texts[-1] + " This sentence was added later."] for texts in good[:20]]
     planted = {

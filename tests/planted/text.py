@@ -210,7 +210,8 @@ def _made_up(rng: Random, code: str, real: list[str], taken: set[str]) -> list[s
 
 
 @cache
-def _pydoc_paragraphs() -> list[str]:
+def pydoc_paragraphs() -> list[str]:
+    """Real English prose that every Python brings: the paragraphs of the language reference's help topics."""
     found = []
     for topic in sorted(topics.topics):
         for paragraph in re.split(r"\n\s*\n", topics.topics[topic]):
@@ -222,7 +223,7 @@ def _pydoc_paragraphs() -> list[str]:
 
 def _pydoc(rng: Random, words: int) -> list[str]:
     """Paragraphs of the language reference, each once in a page but again in other pages."""
-    pool, found, have = _pydoc_paragraphs(), [], 0
+    pool, found, have = pydoc_paragraphs(), [], 0
     for text in rng.sample(pool, len(pool)):
         found.append(text)
         have += len(text.split())
