@@ -93,8 +93,10 @@ def decode(payload: bytes, charset: str) -> str:
         text = payload.decode(codec, "html" if codec.startswith(("cp125", "gb18030")) else "replace")
     except (LookupError, ValueError):
         text = payload.decode("utf-8", "replace")
-    # some of Python's decoders pass lone surrogates on
-    return text.encode("utf-8", "replace").decode("utf-8") if _SURROGATES.search(text) else text
+    # some of Python's decoders pass lone surrogates on, that of UTF-8 does not
+    if charset == "utf-8" or text.isascii() or not _SURROGATES.search(text):
+        return text
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def prescan(payload: bytes) -> str | None:

@@ -11,7 +11,11 @@ import pytest
 from fastwarc.warc import ArchiveIterator
 from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
+from storage import ledger, shards, stages
+from storage.transfer import Transfer
+from tasks.extract import Extract, extract_shard
 from tasks.reading.archives import read_at, records
+from tasks.reading.sources import Shard
 
 MAX_BYTES = 10_000_000
 # warcio takes any line of at least five words for an ARC record and a text for a file of them
@@ -69,3 +73,19 @@ def test_every_archive_is_read_as_far_as_warcio_reads_it(folder):
         for record in found[:20]:
             if record.problem is None:
                 assert read_at(str(path), record.offset, record.length, MAX_BYTES) == record, path
+
+
+@pytest.mark.slow
+def test_every_archive_goes_through_the_pass_and_the_counts_add_up(folder, tmp_path, capsys):
+    lines = []
+    for number, path in enumerate(sorted(p for p in folder.rglob("*") if p.is_file())):
+        shard = Shard("archive", str(path), path.name)
+        made = extract_shard(str(tmp_path), number, "odd", shard, (), Extract(), None, (), Transfer())
+        dropped = shards.read_table(stages.ledger_part(str(tmp_path), number))
+        kept = shards.rows(stages.part(str(tmp_path), number))
+        ledger.balance(path.name, made["rows_in"], kept, made["steps"], dropped)
+        damaged = [row for row in dropped.to_pylist() if row["rule"] == "damaged_record"]
+        assert all(row["offset"] is not None and row["detail"] for row in damaged), path
+        lines.append(f"{made['rows_in']:6} {kept:6} {made['steps'][0]['drops']}  {path.relative_to(folder)}")
+    with capsys.disabled():
+        print("\nrecords, documents, drops", *lines, sep="\n")
