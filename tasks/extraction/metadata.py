@@ -11,6 +11,8 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 _HEAD_ENDS = re.compile(r"</head|<body", re.IGNORECASE)
 _TAG = re.compile(r"<(meta|link)\b((?:[^>\"']|\"[^\"]{0,4000}\"|'[^']{0,4000}'){0,400})", re.IGNORECASE)
 _ATTRIBUTE = re.compile(r"([\w:.-]{1,40})\s{0,9}=\s{0,9}(?:\"([^\"]{0,4000})\"|'([^']{0,4000})'|([^\s\"'>]{1,4000}))")
+# what a tag that tells one of the three holds; most tell other things
+_TELLING = re.compile(r"canonical|og:|date|published|&", re.IGNORECASE)
 _TITLE = re.compile(r"<title\b[^>]{0,400}>", re.IGNORECASE)
 _H1 = re.compile(r"<h1\b[^>]{0,1000}>", re.IGNORECASE)
 _ENDS = {"title": re.compile(r"</title", re.IGNORECASE), "h1": re.compile(r"</h1", re.IGNORECASE)}
@@ -44,6 +46,8 @@ def metadata(page: str, url: str) -> Metadata:
     metas: dict[str, str] = {}
     canonical = None
     for match in _TAG.finditer(head):
+        if not _TELLING.search(match[2]):
+            continue
         given = _attributes(match[2])
         if match[1].lower() == "link":
             if "canonical" in given.get("rel", "").lower().split() and not canonical:
