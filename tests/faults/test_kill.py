@@ -50,7 +50,8 @@ def test_kill_9_in_a_stage_and_again(undisturbed, runs, recipe, stage, before, s
     assert token_checksums(runs, killed) == token_checksums(undisturbed, "undisturbed")
 
 
-@pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.slow), "3"])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["1", "3"])
 def test_another_number_of_workers_gives_the_same_bytes(undisturbed, runs, recipe, workers):
     home = f"workers_{workers}"
     runs.run(home, ("tokens", recipe), workers=workers)
