@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from storage import files
 
 SCRIPT = """
@@ -17,6 +19,7 @@ for built in (data.tokenizer, data.tokens, data.mixture):
 """
 
 
+@pytest.mark.slow
 def test_a_home_in_an_object_store_holds_the_same_bytes(undisturbed, runs, recipe, tmp_path):
     local = str(tmp_path / "local")
     environment = runs.environment("store", local=local, executor="threads") | {

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 CALL = """
 import numpy as np
@@ -15,6 +17,7 @@ print(shingle_sets(np.frombuffer(text, np.uint8), np.array([0, len(text)]), 2)[0
 """
 
 
+@pytest.mark.slow
 def test_a_change_in_another_file_reaches_a_kept_kernel(tmp_path):
     shutil.copytree(ROOT / "tasks", tmp_path / "tasks", ignore=shutil.ignore_patterns("__pycache__", "bin"))
     environment = os.environ | {"HOME": str(tmp_path / "home"), "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
