@@ -47,7 +47,7 @@ def records(
     A file that is no archive is one such record; an empty one holds none.
     A type that the standard does not have is `unknown_type`.
     `verify_digests`: a record unlike its own block or payload digest has the problem `digest_mismatch`. Off, because
-    whole crawls (ClueWeb09) and every file that was ever converted have wrong digests and right pages.
+    files that were converted after the crawl (ClueWeb09, changed line ends) have wrong digests and right pages.
     Holds `max_bytes` of content and the 8 MiB of the file read last. Raises FileNotFoundError, TransferError.
     """
     stored = Stored(partial(open_at, path, transfer))
