@@ -1,4 +1,7 @@
-"""The command line: `gristmill demo | run | harvest | status | show | lineage`."""
+"""The command line: `gristmill demo | run | harvest | status | show | lineage | rules | whatif | thresholds`.
+
+A command imports what it needs when it runs: the flows alone, with Prefect, take seconds.
+"""
 
 import sys
 from pathlib import Path
@@ -7,13 +10,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
-from flows import inspection, pipeline, recipe
-from flows import lineage as tracing
-from flows.runner import progress
 from flows.settings import MachineSettings
-from tasks import harvest as harvesting
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -23,12 +22,16 @@ app = typer.Typer(
     ".gristmill), GRISTMILL_EXECUTOR (serial, threads, local, dask), GRISTMILL_WORKERS, GRISTMILL_DASK_ADDRESS, "
     "GRISTMILL_MLFLOW_URI, GRISTMILL_TRAINING_PROCESSES; PREFECT_API_URL names a Prefect server.",
 )
+_SHOWN = 1500  # characters of a text
+
 console = Console(width=None if sys.stdout.isatty() else 120)
 
 
 @app.command()
 def demo() -> None:
     """Harvest the documentation of the installed packages as WARC files and run the recipe `demo` on them."""
+    from flows import pipeline
+
     settings = MachineSettings()
     _harvest(Path(settings.local_folder) / "harvest")
     pipeline("demo").print(console)
@@ -43,7 +46,10 @@ def run(
     The files of a recipe's sources may be paths, globs, https:// or s3:// addresses, or lists such as Common
     Crawl's warc.paths.gz.
     """
-    pipeline(recipe.load(name)).print(console)
+    from flows import pipeline
+    from flows.recipe import load
+
+    pipeline(load(name)).print(console)
 
 
 @app.command()
@@ -57,6 +63,8 @@ def harvest(
 @app.command()
 def status() -> None:
     """The stages in the home: finished or not, documents, size of what was dropped."""
+    from flows import inspection
+
     table = Table("stage", "state", "documents in", "documents out", "top reasons for drops")
     for row in inspection.status(MachineSettings().home):
         table.add_row(*row)
@@ -65,13 +73,29 @@ def status() -> None:
 
 @app.command()
 def show(
-    stage: Annotated[str, typer.Argument(help="a stage's name, or name-key as `status` prints it")],
-    n: Annotated[int, typer.Option("-n", min=1, help="how many")] = 5,
-    rule: Annotated[str, typer.Option(help="dropped ones instead: by this step, or this `step.rule`")] = "",
+    stage: Annotated[
+        str, typer.Argument(help="a stage's name, or name-key as `status` prints it; or `dropped`, or `edits`")
+    ],
+    n: Annotated[int, typer.Option("-n", min=1, help="how many, of each stage")] = 5,
+    rule: Annotated[
+        str,
+        typer.Option(help="by a step or a `step.rule`; `gopher.words` finds gopher_quality.words"),
+    ] = "",
 ) -> None:
-    """Some documents that a stage kept, or some that a rule of it dropped, with their texts and the reason."""
-    for document in inspection.show(MachineSettings().home, stage, n, rule):
-        console.print(document, markup=False, highlight=False)
+    """Some documents that a stage kept. With --rule, or as `dropped`, some that were dropped: why, and the text that
+    the rule met, with the offending part in ⟦brackets⟧. As `edits`, what was cut out of texts."""
+    from flows import dropped, inspection
+
+    home = MachineSettings().home
+    if stage == "edits":
+        for name, row in dropped.edits(home, rule, n):
+            console.print(dropped.readable_cut(name, row), highlight=False, soft_wrap=True)
+    elif rule or stage == "dropped":
+        for found in dropped.dropped(home, stage, rule, n):
+            console.print(dropped.readable(found, _SHOWN), highlight=False, soft_wrap=True)
+    else:
+        for document in inspection.show(home, stage, n, _SHOWN):
+            console.print(document, markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -81,13 +105,79 @@ def lineage(
 ) -> None:
     """Where a document comes from: its record, read again from the source's file by its range alone, the raw page,
     the extracted text, all scores, and what every stage decided. A dropped record has a lineage too."""
+    from flows import lineage as tracing
+
     settings = MachineSettings()
     for found in tracing.trace(settings.home, document, settings.transfer):
         for line in tracing.readable(found, characters):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
+@app.command()
+def whatif(
+    name: Annotated[str, typer.Argument(metavar="RECIPE", help="as for `run`, which must have been through it")],
+    settings: Annotated[
+        list[str], typer.Option("--set", metavar="STEP.SETTING=VALUE", help="another threshold; may be repeated")
+    ],
+) -> None:
+    """The funnel of a finished run under other thresholds: decisions replayed over stored signals, nothing computed
+    again. Steps behind the replayed ones that look at all documents together are not replayed."""
+    from flows import whatif as replaying
+
+    replay = replaying.whatif(name, replaying.parsed(settings))
+    table = Table(*replaying.HEADER)
+    for row in replaying.funnel(replay):
+        table.add_row(*row)
+    console.print(table)
+    for line in replaying.remarks(replay):
+        console.print(line, highlight=False)
+
+
+@app.command()
+def rules(
+    step: Annotated[str, typer.Argument(help="of this step alone; default: of all")] = "",
+) -> None:
+    """The rules of all document steps: the signal that each measures, with unit and source, and its thresholds."""
+    from flows import rulebook
+
+    for book in rulebook.books(step):
+        table = Table(
+            Column("signal", overflow="fold"),
+            "unit",
+            "thresholds",
+            "what it counts",
+            title=book.title,
+            title_justify="left",
+        )
+        for row in book.rows:
+            table.add_row(*map(escape, row))
+        console.print(table)
+
+
+@app.command()
+def thresholds(
+    name: Annotated[str, typer.Argument(metavar="RECIPE", help="as for `run`, which must have been through it")],
+    reference: Annotated[str, typer.Option(help="the language whose thresholds are right: a code of `language`")],
+    least: Annotated[int, typer.Option(min=1, help="documents that a language needs for a proposal")] = 1000,
+) -> None:
+    """Thresholds for languages, proposed from the stored signals of a finished run: those that drop the same share of a
+    language's documents as the recipe's drop of the reference. Printed as a table, and as YAML for the recipe."""
+    from flows import thresholds as proposing
+
+    found = proposing.propose(name, reference, least)
+    table = Table(*proposing.HEADER)
+    for row in proposing.rows(found):
+        table.add_row(*row)
+    console.print(table)
+    for line in proposing.remarks(found, least):
+        console.print(line, highlight=False)
+    console.print(found.snippet(), markup=False, highlight=False)
+
+
 def _harvest(out: Path) -> None:
+    from flows.runner import progress
+    from tasks import harvest as harvesting
+
     with progress() as bar:
         task = bar.add_task(f"harvesting the installed documentation into {out}", total=None)
         report = harvesting.harvest(out, progress=lambda done, total: bar.update(task, completed=done, total=total))

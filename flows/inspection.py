@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator
 
-from flows.runner import Built, top_reasons, yields
+from flows.workshop import Built, top_reasons, yields
 from storage import files, shards, stages
 from storage.stages import Stage
-
-_TEXT = 600
 
 
 def status(home: str) -> list[tuple[str, str, str, str, str]]:
@@ -35,8 +33,8 @@ def status(home: str) -> list[tuple[str, str, str, str, str]]:
     return rows
 
 
-def show(home: str, name: str, n: int, rule: str) -> Iterator[str]:
-    """The first `n` documents of a stage with their text; with `rule`, documents that it dropped and why.
+def show(home: str, name: str, n: int, characters: int) -> Iterator[str]:
+    """The first `n` documents of a stage, with the first characters of their texts.
 
     Holds one shard of the stage and one of the texts. Raises FileNotFoundError for a stage that is not there,
     naming those that are.
@@ -46,33 +44,38 @@ def show(home: str, name: str, n: int, rule: str) -> Iterator[str]:
         known = ", ".join(stage for stage, _ in folders(home)) or "none"
         raise FileNotFoundError(f"no stage {name} in {home}; there are: {known}")
     for folder in matching:
-        where = files.join(folder, "ledger") if rule else folder
-        yield f"== {where}"
+        yield f"== {folder}"
         left = n
-        for part in files.names(where):
+        for part in files.names(folder):
             if left and part.startswith("part-") and part.endswith(".parquet"):
-                table = shards.read_table(files.join(where, part))
-                rows = [r for r in table.to_pylist() if not rule or rule in (r["step"], f"{r['step']}.{r['rule']}")]
+                rows = shards.read_table(files.join(folder, part)).slice(0, left).to_pylist()
                 texts = _texts(home, folder, part) if rows else {}
-                yield from (_readable(texts.get(row["id"], {}) | row) for row in rows[:left])
-                left -= len(rows[:left])
+                yield from (_readable(texts.get(row["id"], {}) | row, characters) for row in rows)
+                left -= len(rows)
 
 
 def _texts(home: str, folder: str, part: str) -> dict[str, dict]:
     """Rows of the documents' shard behind a stage's shard, by id; empty if the stage has no documents."""
     key = (stages.manifest(folder) or {}).get("inputs", {}).get("documents")
-    path = files.join(home, "stages", f"documents-{key}", part)
-    if key is None or not files.exists(path):
-        return {}
-    return {row["id"]: row for row in shards.read_table(path, ["id", "source", "url", "text"]).to_pylist()}
+    for name, documents in folders(home):
+        if key is not None and name.endswith(f"-{key}"):
+            table = shards.read_table(files.join(documents, part), ["id", "source", "url", "text"])
+            return {row["id"]: row for row in table.to_pylist()}
+    return {}
 
 
-def _readable(row: dict) -> str:
+def _readable(row: dict, characters: int) -> str:
     text = row.pop("text", None)
     lines = [f"{name}: {value}" for name, value in row.items() if value is not None]
     if text is not None:
-        lines.append(text if len(text) <= _TEXT else f"{text[:_TEXT]} [... {len(text) - _TEXT:,} more characters]")
+        lines.append(cut(text, characters))
     return "\n".join(lines) + "\n"
+
+
+def cut(text: str, characters: int) -> str:
+    """The beginning of a text, and how much is left out."""
+    left = len(text) - characters
+    return text if left <= 0 else f"{text[:characters]} [... {left:,} more characters]"
 
 
 def folders(home: str) -> list[tuple[str, str]]:

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
-from flows.inspection import folders
+from flows.inspection import cut, folders
 from storage import files, shards, stages
-from storage.schema import DOCUMENTS, SELECTION
+from storage.schema import DOCUMENTS
 from storage.transfer import Transfer, TransferError
 from tasks.reading.charset import decode, detect
 from tasks.reading.record import Record
@@ -98,17 +98,15 @@ def _behind(home: str, key: str, shard: int, document: str) -> tuple[dict[str, d
     """Scores and fate of a document in the stages that were made from its `documents` stage."""
     scores: dict[str, dict] = {}
     fate: list[tuple[int, str]] = []
-    for name, folder in folders(home):
-        manifest = stages.manifest(folder)
-        if manifest is None or manifest["inputs"].get("documents") != key:
-            continue
+    for name, folder, manifest in _made_from(home, key):
         part = stages.part(folder, shard)
         if not files.exists(part):
             continue
         row = _one(shards.read_table(part), document)
+        known = {k: v for k, v in row.items() if k not in DOCUMENTS.names and v is not None}
+        if known:
+            scores[name] = known
         if "shards" not in manifest:
-            if row:
-                scores[name] = {k: v for k, v in row.items() if k not in SELECTION.names and v is not None}
             continue
         verdict = "kept" if row else ""
         if not row and (lost := _one(shards.read_table(stages.ledger_part(folder, shard)), document)):
@@ -117,6 +115,16 @@ def _behind(home: str, key: str, shard: int, document: str) -> tuple[dict[str, d
             # documents only become fewer, so the number that arrive tells the order of the stages
             fate.append((-manifest["shards"][shard]["rows_in"], f"{name}: {verdict}"))
     return scores, tuple(line for _, line in sorted(fate))
+
+
+def _made_from(home: str, key: str) -> Iterator[tuple[str, str, dict]]:
+    """The finished stages made from a `documents` stage, or from its documents as they were edited later."""
+    for name, folder in folders(home):
+        manifest = stages.manifest(folder)
+        if manifest is not None and manifest["inputs"].get("documents") == key:
+            yield name, folder, manifest
+            if manifest["stage"] == "edited":
+                yield from _made_from(home, manifest["key"])
 
 
 def _one(table: pa.Table, document: str) -> dict:
@@ -144,12 +152,7 @@ def readable(found: Lineage, characters: int) -> Iterator[str]:
     for stage, scores in ({found.stage: signals} | found.scores).items():
         yield from (f"{stage}  {name}: {value}" for name, value in scores.items() if value is not None)
     yield f"\n-- raw, {len(found.record.payload) if found.record else 0:,} bytes"
-    yield _cut(found.raw, characters)
+    yield cut(found.raw, characters)
     if "text" in found.row:
         yield f"\n-- text, {found.row['characters']:,} characters"
-        yield _cut(found.row["text"], characters)
-
-
-def _cut(text: str, characters: int) -> str:
-    left = len(text) - characters
-    return text if left <= 0 else f"{text[:characters]} [... {left:,} more characters]"
+        yield cut(found.row["text"], characters)

@@ -7,32 +7,20 @@ from prefect.artifacts import create_markdown_artifact
 from pydantic import BeforeValidator
 
 from flows import pretraining, report, stages
+from flows.curation import curate
 from flows.recipe import Recipe, load
-from flows.workshop import Workshop, workshop
-from tasks.dedup.minhash import MinHash
-from tasks.perplexity import Perplexity
-from tasks.quality import Quality
-from tasks.step import DocumentStep
+from flows.runner import workshop
+from flows.workshop import Workshop
 
 RecipeLike = Annotated[Recipe, BeforeValidator(load)]
-
-_CORPUS_STEPS = {MinHash: stages.minhash, Perplexity: stages.by_perplexity, Quality: stages.by_quality}
 
 
 @flow(name="corpus", flow_run_name="corpus-{recipe.name}", persist_result=False)
 def corpus(recipe: RecipeLike) -> stages.Corpus:
     """Curated documents: the recipe's steps in their order, runs of document steps fused into one pass."""
     with workshop() as shop:
-        groups = _groups(stages.pinned(shop, recipe.after))
-        first = groups.pop(0) if groups and isinstance(groups[0], tuple) else ()
-        made = stages.documents(shop, recipe, first)
-        if first:
-            made = stages.rules(shop, made, made.documents, first)
-        for group in groups:
-            if isinstance(group, tuple):
-                made = stages.rules(shop, made, stages.signals(shop, made, group), group)
-            else:
-                made = _CORPUS_STEPS[type(group)](shop, recipe, made, group)
+        *_, last = curate(shop, recipe)
+        made = last.left
         shop.made["corpus", recipe.model_dump_json()] = made
         return made
 
@@ -67,19 +55,6 @@ def pipeline(recipe: RecipeLike) -> report.Report:
         told = report.Report(recipe, curated, data, trained, shop.settings)
         create_markdown_artifact(key="funnel", markdown=told.markdown(), description=f"Funnel of {recipe.name}")
         return told
-
-
-def _groups(steps: tuple) -> list[tuple[DocumentStep, ...] | MinHash | Perplexity | Quality]:
-    """Consecutive document steps as one tuple, corpus steps by themselves."""
-    groups: list = []
-    for step in steps:
-        if not isinstance(step, DocumentStep):
-            groups.append(step)
-        elif groups and isinstance(groups[-1], tuple):
-            groups[-1] = (*groups[-1], step)
-        else:
-            groups.append((step,))
-    return groups
 
 
 def _made(shop: Workshop, name: str, run, recipe: Recipe):

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from flows.recipe import Recipe
-from flows.runner import Built, Made, Phases, build, stage
 from flows.settings import MachineSettings
 from flows.stages import Data
 from flows.tracking import ModelRun
-from flows.workshop import Workshop
+from flows.workshop import Built, Made, Phases, Workshop, stage
 from storage import files
 from training import launch
 from training.config import RunConfig, TrackingConfig
@@ -49,7 +48,7 @@ def train(workshop: Workshop, recipe: Recipe, data: Data) -> Trained:
             files.upload(out, folder)
         return {"result": files.read_json(files.join(folder, RESULT))}
 
-    built = build(workshop, Made(made, body))
+    built = workshop.build(Made(made, body))
     return Trained(built, built.manifest["result"], run.of_reused() if built.reused else run.id)
 
 

@@ -12,12 +12,19 @@ from tasks.language import Language
 from tasks.mixture import Mixture
 from tasks.normalize import Normalize
 from tasks.perplexity import Perplexity
+from tasks.pii.step import Pii
 from tasks.quality import Quality
 from tasks.reading.sources import Source
+from tasks.rules.bad_words import BadWords
+from tasks.rules.c4 import C4
+from tasks.rules.ccnet import CCNet
+from tasks.rules.fineweb_quality import FineWebQuality
 from tasks.rules.gopher_quality import GopherQuality
 from tasks.rules.gopher_repetition import GopherRepetition
+from tasks.rules.madlad import Madlad
+from tasks.rules.refinedweb import RefinedWebLines
 from tasks.rules.textbook import Textbook
-from tasks.step import Settings
+from tasks.step import DocumentStep, Settings
 from tasks.tokenizer import Tokenizer
 from tasks.url.step import Url
 from training.config import ModelConfig, TrainingConfig
@@ -25,7 +32,23 @@ from training.config import ModelConfig, TrainingConfig
 RECIPES = Path(__file__).with_name("recipes")
 
 Step = Annotated[
-    Url | Extract | Normalize | Language | Textbook | GopherQuality | GopherRepetition | MinHash | Perplexity | Quality,
+    Url
+    | Extract
+    | Normalize
+    | Language
+    | Textbook
+    | GopherQuality
+    | GopherRepetition
+    | C4
+    | FineWebQuality
+    | RefinedWebLines
+    | Madlad
+    | CCNet
+    | BadWords
+    | Pii
+    | MinHash
+    | Perplexity
+    | Quality,
     Field(discriminator="step"),
 ]
 
@@ -60,6 +83,9 @@ class Recipe(Settings):
             raise ValueError(f"only `url` may come before `extract`, here `{early[0]}` does")
         if "normalize" in steps and steps.index("normalize") != at + 1:
             raise ValueError("`normalize` changes the text that all other steps see: put it right after `extract`")
+        for at, step in enumerate(self.steps):
+            if "language" not in steps[:at] and (getattr(step, "languages", None) or "language" in _reads(step)):
+                raise ValueError(f"`{step.step}` has settings by language: put the step `language` before it")
         wanted = set(self.mixture.weights)
         for step in self.steps:
             wanted.update(getattr(step, "reference", ()))
@@ -84,6 +110,10 @@ class Recipe(Settings):
     def after(self) -> tuple:
         """The steps on documents: those behind the extraction and the normalisation."""
         return self.steps[self.steps.index(self.normalize or self.extract) + 1 :]
+
+
+def _reads(step: Settings) -> tuple[str, ...]:
+    return step.reads if isinstance(step, DocumentStep) else ()
 
 
 def load(recipe: Any) -> Recipe:

@@ -12,9 +12,9 @@ from rich.table import Table
 
 from flows.pretraining import Trained
 from flows.recipe import Recipe
-from flows.runner import top_reasons, yields
 from flows.settings import MachineSettings
 from flows.stages import Corpus, Data
+from flows.workshop import told, yields
 from storage import files
 from training.tracking import METRICS
 
@@ -40,11 +40,11 @@ class Report:
         per_token = steps[-1]["characters_out"] / tokens
         rows = [
             (
-                step["step"],
+                told(step)[0],
                 f"{step['rows_in']:,} → {step['rows_out']:,}",
                 f"{step['rows_out'] / step['rows_in']:.1%}" if step["rows_in"] else "-",
                 f"{_about(step['characters_in'], per_token)} → {_about(step['characters_out'], per_token)}",
-                top_reasons(step["drops"]),
+                told(step)[1],
             )
             for step in steps
         ]

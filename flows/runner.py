@@ -1,11 +1,12 @@
 """One stage as one Prefect task: reused if it is finished, else worked on shard by shard, checked, and told of."""
 
+import contextlib
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator
+from contextvars import ContextVar
+from functools import partial
 
 from prefect import task
 from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
@@ -14,81 +15,36 @@ from prefect.logging import get_run_logger
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from flows.workshop import Workshop
-from storage import stages
-from storage.stages import Stage
-from storage.versions import code_version
-from tasks.executor import Executor
-from tasks.jobs import Job, do
+import flows.environment  # noqa: F401  (before anything imports prefect)
+from flows.orphans import watched_children
+from flows.settings import MachineSettings
+from flows.workshop import Built, Made, Phases, Workshop, told, yields
+from storage import patience, stages
+from tasks.executor import Executor, executor
 
 _PROGRESS_SECONDS = 2.0
 
 
-@dataclass(frozen=True)
-class Built:
-    """A finished stage: where it lies and what its manifest says."""
-
-    stage: Stage
-    folder: str
-    manifest: dict = field(repr=False)
-    reused: bool
-
-    @property
-    def name(self) -> str:
-        return self.stage.name
-
-    @property
-    def key(self) -> str:
-        return self.stage.key
-
-    def part(self, shard: int) -> str:
-        return stages.part(self.folder, shard)
+_current: ContextVar[Workshop | None] = ContextVar("workshop", default=None)
 
 
-class Phases:
-    """What a stage's body works with: its folder, and `map` for the shards of one of its phases."""
-
-    def __init__(self, folder: str, code: Mapping[str, str], executor: Executor, progress: "Telling"):
-        self.folder = folder
-        self._code = code
-        self._executor = executor
-        self._progress = progress
-
-    def map(self, phase: str, work: Callable[..., dict], arguments: dict[int, dict[str, Any]]) -> dict[int, dict]:
-        """Run `work(folder, shard, **arguments[shard])` for every shard not yet done; records by shard, in order."""
-        code = self._code[work.__module__]
-        jobs = [Job(work, code, self.folder, phase, shard, given) for shard, given in arguments.items()]
-        records: dict[int, dict] = {}
-        self._progress.phase(phase, len(jobs))
-        for index, (record, found) in self._executor.map(do, jobs):
-            records[jobs[index].shard] = record
-            self._progress.advance(found)
-        self._progress.drain()
-        return dict(sorted(records.items()))
-
-    def once(self, phase: str, work: Callable[..., dict], arguments: dict[str, Any]) -> dict:
-        """A phase that is one job."""
-        return self.map(phase, work, {0: arguments})[0]
-
-    def say(self, line: str) -> None:
-        """A line of a child process, for the run's log."""
-        self._progress.say(line)
+@contextlib.contextmanager
+def workshop() -> Iterator[Workshop]:
+    """The run's workshop; the outermost flow opens it, starts the executor and closes it."""
+    if (open_one := _current.get()) is not None:
+        yield open_one
+        return
+    settings = MachineSettings()
+    patience.use(settings.transfer)
+    with watched_children(), executor(settings.executor, settings.workers, settings.dask_address) as workers:
+        token = _current.set(Workshop(settings, partial(build, settings.home, workers)))
+        try:
+            yield _current.get()
+        finally:
+            _current.reset(token)
 
 
-@dataclass(frozen=True)
-class Made:
-    """A stage to be made: `body` fills the folder through the phases and returns what the manifest records."""
-
-    stage: Stage
-    body: Callable[[Phases], dict]
-
-
-def stage(name: str, works: tuple[Callable[..., Any], ...], settings: dict[str, Any], inputs: dict[str, str]) -> Stage:
-    """A stage whose code is that of all its work functions: a phase that maps another is refused."""
-    return Stage(name, {work.__module__: code_version(work.__module__) for work in works}, settings, inputs)
-
-
-def build(workshop: Workshop, made: Made) -> Built:
+def build(home: str, executor: Executor, made: Made) -> Built:
     """Run a stage as a Prefect task named after it."""
     name = made.stage.name
 
@@ -101,14 +57,14 @@ def build(workshop: Workshop, made: Made) -> Built:
         cache_policy=NO_CACHE,
     )
     def run() -> Built:
-        return _find_or_make(workshop, made)
+        return _find_or_make(home, executor, made)
 
     return run()
 
 
-def _find_or_make(workshop: Workshop, made: Made) -> Built:
+def _find_or_make(home: str, executor: Executor, made: Made) -> Built:
     log = get_run_logger()
-    folder = made.stage.folder(workshop.settings.home)
+    folder = made.stage.folder(home)
     found = stages.manifest(folder)
     if found is not None:
         stages.check(folder, found)
@@ -116,8 +72,8 @@ def _find_or_make(workshop: Workshop, made: Made) -> Built:
         built = Built(made.stage, folder, found, reused=True)
     else:
         started = time.monotonic()
-        with Telling(made.stage.name, workshop.executor, log) as progress:
-            record = made.body(Phases(folder, made.stage.code, workshop.executor, progress))
+        with Telling(made.stage.name, executor, log) as progress:
+            record = made.body(Phases(folder, made.stage.code, executor, progress))
             progress.drain()
         manifest = stages.finish(folder, made.stage, record)
         log.info("%s: made %s in %.1f s", made.stage.name, folder, time.monotonic() - started)
@@ -126,30 +82,14 @@ def _find_or_make(workshop: Workshop, made: Made) -> Built:
     return built
 
 
-def yields(built: Built) -> list[dict]:
-    """What each step of a stage did, summed over its shards; empty for a stage that drops nothing."""
-    totals: dict[str, dict] = {}
-    for shard in built.manifest.get("shards", []):
-        for step in shard.get("steps", []):
-            total = totals.setdefault(step["step"], {**step, "drops": {}, **dict.fromkeys(_SUMMED, 0)})
-            for name in _SUMMED:
-                total[name] = None if step[name] is None else total[name] + step[name]
-            for rule, count in step["drops"].items():
-                total["drops"][rule] = total["drops"].get(rule, 0) + count
-    return list(totals.values())
-
-
-_SUMMED = ("rows_in", "rows_out", "characters_in", "characters_out")
-
-
 def _tell_yield(built: Built) -> None:
     rows = [
         {
-            "step": step["step"],
+            "step": told(step)[0],
             "documents in": step["rows_in"],
             "documents out": step["rows_out"],
             "kept %": round(100 * step["rows_out"] / step["rows_in"], 2) if step["rows_in"] else None,
-            "top reasons": top_reasons(step["drops"]),
+            "top reasons": told(step)[1],
         }
         for step in yields(built)
     ] or [{"record": name, "value": str(value)[:400]} for name, value in built.manifest.items() if name != "shards"]
@@ -158,11 +98,6 @@ def _tell_yield(built: Built) -> None:
         table=rows,
         description=f"{built.name} {'reused' if built.reused else 'made'}: `{built.folder}`",
     )
-
-
-def top_reasons(drops: dict[str, int], most: int = 3) -> str:
-    ranked = sorted(drops.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{rule} {count:,}" for rule, count in ranked[:most])
 
 
 def progress() -> Progress:

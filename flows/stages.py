@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from flows.recipe import Recipe
-from flows.runner import Built, Made, Phases, build, stage
-from flows.workshop import Workshop
+from flows.workshop import Built, Made, Phases, Workshop, stage
 from storage import files, tokens
 from storage.fingerprint import fingerprint
 from tasks import extract, filter, mixture, near_duplicates, perplexity, quality, tokenizer
@@ -21,7 +20,6 @@ from tasks.reading import index
 from tasks.reading.sources import Selection, Shard, Snapshot, Source, shards_of, tables_of
 from tasks.sampling import Heldout
 from tasks.step import DocumentStep, Settings
-from tasks.url.step import Url
 
 
 @dataclass(frozen=True)
@@ -29,16 +27,21 @@ class Corpus:
     """The documents of a run and which of them are still there: shard i of all its stages has the same documents.
 
     `sources`: the source of each shard; `documents`: the stage with the texts; `kept`: the stage whose parts
-    name what is left; `stages`: all that led here, in order.
+    name what is left; `measured`: those with signals of document steps; `stages`: all that led here, in order.
     """
 
     sources: tuple[str, ...]
     documents: Built
     kept: Built
+    measured: tuple[Built, ...]
     stages: tuple[Built, ...]
 
     def shards(self, without: tuple[str, ...] = ()) -> list[int]:
         return [i for i, source in enumerate(self.sources) if source not in without]
+
+    def signals(self, i: int) -> tuple[str, ...]:
+        """The parts of a shard that hold its signals."""
+        return tuple(built.part(i) for built in self.measured)
 
     def shard(self, i: int) -> dict[str, str]:
         """The arguments by which a shard function finds its documents."""
@@ -91,7 +94,7 @@ def documents(workshop: Workshop, recipe: Recipe, steps: tuple[DocumentStep, ...
         "before": [step.model_dump(mode="json") for step in before],
         "extract": recipe.extract.model_dump(mode="json"),
         "normalize": recipe.normalize and recipe.normalize.model_dump(mode="json"),
-        "signals": [step.signal_settings() for step in steps],
+        **_signal_settings(steps),
     }
     inputs = {f"{i:05d} {name} {shard.name}": seen for i, (name, shard, seen) in enumerate(found)}
 
@@ -107,8 +110,8 @@ def documents(workshop: Workshop, recipe: Recipe, steps: tuple[DocumentStep, ...
         return {"shards": list(phases.map("extract", extract.extract_shard, jobs).values())}
 
     works = (extract.extract_shard, *map(type, steps))
-    made = build(workshop, Made(stage("documents", works, settings, inputs), body))
-    return Corpus(tuple(name for name, _, _ in found), made, made, (*selections, made))
+    made = workshop.build(Made(stage("documents", works, settings, inputs), body))
+    return Corpus(tuple(name for name, _, _ in found), made, made, (made,), (*selections, made))
 
 
 def selected(workshop: Workshop, source: Selection) -> Built:
@@ -125,12 +128,12 @@ def selected(workshop: Workshop, source: Selection) -> Built:
 
     settings = source.model_dump(mode="json", exclude={"name", "index", "base"})
     inputs = {f"{i:05d}": seen for i, seen in enumerate(prints)}
-    return build(workshop, Made(stage("selection", (index.match,), settings, inputs), body))
+    return workshop.build(Made(stage("selection", (index.match,), settings, inputs), body))
 
 
 def pinned(workshop: Workshop, steps: tuple) -> tuple:
     """The steps, those with lists tied to the content that the lists have now."""
-    return tuple(_placed(step, workshop).pinned() if isinstance(step, Url) else step for step in steps)
+    return tuple(_placed(step, workshop).pinned() if isinstance(step, DocumentStep) else step for step in steps)
 
 
 def _fingerprints(workshop: Workshop, source: Source, shards: list[Shard]) -> list[str]:
@@ -147,29 +150,45 @@ def _notes(workshop: Workshop) -> str:
     return f"{workshop.settings.local_folder}/fingerprints"
 
 
-def signals(workshop: Workshop, corpus: Corpus, steps: tuple[DocumentStep, ...]) -> Built:
+def signals(workshop: Workshop, corpus: Corpus, steps: tuple[DocumentStep, ...]) -> Corpus:
     """Measure document steps that come after a corpus step, on the documents that are left."""
-    settings = {"signals": [step.signal_settings() for step in steps]}
-    works = (filter.measure_shard, *map(type, steps))
+    made = _after(workshop, corpus, steps, "signals", "records", filter.measure_shard)
+    return replace(corpus, measured=(*corpus.measured, made), stages=(*corpus.stages, made))
+
+
+def edited(workshop: Workshop, corpus: Corpus, steps: tuple[DocumentStep, ...]) -> Corpus:
+    """The documents that are left after a corpus step, with their texts as the document steps leave them, measured."""
+    made = _after(workshop, corpus, steps, "edited", "shards", filter.edit_shard)
+    return Corpus(corpus.sources, made, made, (*corpus.measured, made), (*corpus.stages, made))
+
+
+def _after(workshop: Workshop, corpus: Corpus, steps: tuple[DocumentStep, ...], name: str, told: str, work) -> Built:
+    """The stage in which document steps behind a corpus step are measured; `told`: what its manifest calls records."""
 
     def body(phases: Phases) -> dict:
-        jobs = {i: corpus.shard(i) | {"steps": steps} for i in corpus.shards()}
-        return {"records": list(phases.map("measure", filter.measure_shard, jobs).values())}
+        given = {"steps": steps}
+        jobs = {i: corpus.shard(i) | {"measured": corpus.signals(i)} | given for i in corpus.shards()}
+        return {told: list(phases.map("measure", work, jobs).values())}
 
-    return build(workshop, Made(stage("signals", works, settings, _inputs(corpus)), body))
+    inputs = _inputs(corpus) | _measured(corpus)
+    return workshop.build(Made(stage(name, (work, *map(type, steps)), _signal_settings(steps), inputs), body))
 
 
-def rules(workshop: Workshop, corpus: Corpus, measured: Built, steps: tuple[DocumentStep, ...]) -> Corpus:
+def _signal_settings(steps: tuple[DocumentStep, ...]) -> dict[str, Any]:
+    return {"signals": [step.signal_settings() for step in steps]}
+
+
+def rules(workshop: Workshop, corpus: Corpus, steps: tuple[DocumentStep, ...]) -> Corpus:
     """Decide on stored signals: one pass over the columns for a run of document steps."""
     decisions = [(step.step, step.decisions()) for step in steps]
     settings = {"decisions": [[name, [[type(r).__name__, vars(r)] for r in rules]] for name, rules in decisions]}
 
     def body(phases: Phases) -> dict:
-        return {"shards": _decide(phases, corpus, measured, decisions, ())}
+        signals = {i: corpus.signals(i) for i in corpus.shards()}
+        return {"shards": _decide(phases, corpus, signals, decisions)}
 
-    inputs = _inputs(corpus) | {"signals": measured.key}
-    kept = build(workshop, Made(stage("rules", (filter.decide_shard,), settings, inputs), body))
-    return corpus.then(kept) if measured in corpus.stages else corpus.then(kept, measured)
+    inputs = _inputs(corpus) | _measured(corpus)
+    return corpus.then(workshop.build(Made(stage("rules", (filter.decide_shard,), settings, inputs), body)))
 
 
 def minhash(workshop: Workshop, _: Recipe, corpus: Corpus, step: MinHash) -> Corpus:
@@ -179,8 +198,7 @@ def minhash(workshop: Workshop, _: Recipe, corpus: Corpus, step: MinHash) -> Cor
         jobs = {i: corpus.shard(i) | {"settings": step} for i in corpus.shards()}
         return {"records": list(phases.map("sign", near_duplicates.sign_shard, jobs).values())}
 
-    signed = build(
-        workshop,
+    signed = workshop.build(
         Made(stage("signatures", (near_duplicates.sign_shard,), step.signature_settings(), _inputs(corpus)), sign),
     )
 
@@ -199,7 +217,7 @@ def minhash(workshop: Workshop, _: Recipe, corpus: Corpus, step: MinHash) -> Cor
 
     inputs = _inputs(corpus, signed)
     settings = step.decision_settings()
-    kept = build(workshop, Made(stage("near_duplicates", (near_duplicates.split_shard,), settings, inputs), decide))
+    kept = workshop.build(Made(stage("near_duplicates", (near_duplicates.split_shard,), settings, inputs), decide))
     return corpus.then(kept, signed)
 
 
@@ -216,7 +234,7 @@ def by_perplexity(workshop: Workshop, recipe: Recipe, corpus: Corpus, step: Perp
             )
         }
 
-    model = build(workshop, Made(stage("language_model", (perplexity.train_model,), trained, _inputs(corpus)), train))
+    model = workshop.build(Made(stage("language_model", (perplexity.train_model,), trained, _inputs(corpus)), train))
     path = files.join(model.folder, "model.bin")
     scores = _scores(workshop, corpus, step, model, perplexity.score_shard, {"model": path}, {})
     scored = [scores.part(i) for i in corpus.shards(without=step.reference)]
@@ -225,11 +243,10 @@ def by_perplexity(workshop: Workshop, recipe: Recipe, corpus: Corpus, step: Perp
         ends = {"low": step.min_percentile, "high": step.max_percentile}
         found = phases.once("percentiles", perplexity.percentiles, {"scores": scored, **ends})
         decisions = [(step.step, perplexity.bounds(found["low"], found["high"]))]
-        return {"percentiles": found, "shards": _decide(phases, corpus, scores, decisions, step.reference)}
+        return {"percentiles": found, "shards": _decide(phases, corpus, _scored(corpus, scores, step), decisions)}
 
     settings = {"min_percentile": step.min_percentile, "max_percentile": step.max_percentile}
-    kept = build(
-        workshop,
+    kept = workshop.build(
         Made(
             stage("perplexity_cut", (perplexity.percentiles, filter.decide_shard), settings, _inputs(corpus, scores)),
             cut,
@@ -248,8 +265,7 @@ def by_quality(workshop: Workshop, recipe: Recipe, corpus: Corpus, step: Quality
         given = {"good": corpus.parts(step.reference), "raw": corpus.parts(raw), "settings": step, "heldout": heldout}
         return {"model": phases.once("train", quality.train_model, given)}
 
-    model = build(
-        workshop,
+    model = workshop.build(
         Made(stage("quality_model", (quality.train_model,), trained, _inputs(corpus)), train),
     )
     path = files.join(model.folder, "model.bin")
@@ -258,10 +274,10 @@ def by_quality(workshop: Workshop, recipe: Recipe, corpus: Corpus, step: Quality
 
     def cut(phases: Phases) -> dict:
         decisions = [(step.step, quality.bounds(step))]
-        return {"shards": _decide(phases, corpus, scores, decisions, step.reference)}
+        return {"shards": _decide(phases, corpus, _scored(corpus, scores, step), decisions)}
 
     settings = {"min_score": step.min_score}
-    kept = build(workshop, Made(stage("quality_cut", (filter.decide_shard,), settings, _inputs(corpus, scores)), cut))
+    kept = workshop.build(Made(stage("quality_cut", (filter.decide_shard,), settings, _inputs(corpus, scores)), cut))
     return corpus.then(kept, model, scores)
 
 
@@ -280,7 +296,7 @@ def tokenizer_model(workshop: Workshop, recipe: Recipe, corpus: Corpus) -> Built
     def body(phases: Phases) -> dict:
         return {"tokenizer": phases.once("train", tokenizer.train_tokenizer, given | {"heldout": heldout})}
 
-    return build(workshop, Made(stage("tokenizer", (tokenizer.train_tokenizer,), settings, _inputs(corpus)), body))
+    return workshop.build(Made(stage("tokenizer", (tokenizer.train_tokenizer,), settings, _inputs(corpus)), body))
 
 
 def encoded(workshop: Workshop, recipe: Recipe, corpus: Corpus, model: Built) -> Built:
@@ -292,8 +308,7 @@ def encoded(workshop: Workshop, recipe: Recipe, corpus: Corpus, model: Built) ->
         return {"sources": list(corpus.sources), "records": list(records.values())}
 
     inputs = _inputs(corpus) | {"tokenizer": model.key}
-    return build(
-        workshop,
+    return workshop.build(
         Made(stage("tokens", (token_shards.encode_shard,), {"heldout": _heldout(recipe).model_dump()}, inputs), body),
     )
 
@@ -327,7 +342,7 @@ def mixed(workshop: Workshop, recipe: Recipe, model: Built, shards: Built) -> Bu
 
     settings = recipe.mixture.model_dump(mode="json") | {"budget": budget}
     inputs = {"tokens": shards.key, "tokenizer": model.key}
-    return build(workshop, Made(stage("mixture", (mixture.write_mixture,), settings, inputs), body))
+    return workshop.build(Made(stage("mixture", (mixture.write_mixture,), settings, inputs), body))
 
 
 def _scores(workshop: Workshop, corpus: Corpus, step, model: Built, work, given: dict, settings: dict) -> Built:
@@ -340,23 +355,24 @@ def _scores(workshop: Workshop, corpus: Corpus, step, model: Built, work, given:
 
     inputs = _inputs(corpus) | {"model": model.key}
     settings = settings | {"reference": sorted(step.reference)}
-    return build(workshop, Made(stage(step.step, (work,), settings, inputs), body))
+    return workshop.build(Made(stage(step.step, (work,), settings, inputs), body))
 
 
-def _decide(phases: Phases, corpus: Corpus, measured: Built, decisions, reference: tuple[str, ...]) -> list[dict]:
-    """Cut the shards that were measured; those of the reference pass, and are counted as passing."""
-    judged = {
-        i: {"signals": measured.part(i), "kept": corpus.kept.part(i), "decisions": decisions}
-        for i in corpus.shards(without=reference)
-    }
-    passing = {
-        i: {"kept": corpus.kept.part(i), "step": step}
-        for i in corpus.shards()
-        if i not in judged
-        for step, _ in decisions
-    }
+def _scored(corpus: Corpus, scores: Built, step) -> dict[int, tuple[str, ...]]:
+    return {i: (scores.part(i),) for i in corpus.shards(without=step.reference)}
+
+
+def _decide(phases: Phases, corpus: Corpus, signals: dict[int, tuple[str, ...]], decisions) -> list[dict]:
+    """Cut the shards that have signals; the others, of the reference, pass, and are counted as passing."""
+    kept = {i: {"kept": corpus.kept.part(i)} for i in corpus.shards()}
+    judged = {i: kept[i] | {"signals": parts, "decisions": decisions} for i, parts in signals.items()}
+    passing = {i: kept[i] | {"step": step} for i in kept if i not in judged for step, _ in decisions}
     records = phases.map("decide", filter.decide_shard, judged) | phases.map("keep", filter.keep_shard, passing)
     return [records[i] for i in corpus.shards()]
+
+
+def _measured(corpus: Corpus) -> dict[str, str]:
+    return {f"measured {i}": built.key for i, built in enumerate(corpus.measured)}
 
 
 def _inputs(corpus: Corpus, *others: Built) -> dict[str, str]:
@@ -380,6 +396,8 @@ def _placed(given: Settings, workshop: Workshop) -> Any:
     def fill(value):
         if isinstance(value, tuple):
             return tuple(map(fill, value))
+        if isinstance(value, dict):
+            return {key: fill(each) for key, each in value.items()}
         if isinstance(value, str):
             for name, place in places.items():
                 value = value.replace(name, place)

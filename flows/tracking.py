@@ -10,9 +10,9 @@ import orjson
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, ViewType
 
 from flows.recipe import Recipe
-from flows.runner import Built, yields
 from flows.settings import MachineSettings
 from flows.stages import Data
+from flows.workshop import Built, yields
 from storage import files
 from training.tracking import METRICS, TIMING
 

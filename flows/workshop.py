@@ -1,39 +1,127 @@
-"""What all flows of one run share: settings, the executor, and the stages that this run has already been through."""
+"""What a stage is, before it is made and after, and what all stages of one run share.
 
-import contextlib
-from collections.abc import Iterator
-from contextvars import ContextVar
+Nothing here starts anything: how a stage is made, or only looked up, is the workshop's `build`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from flows.orphans import watched_children
 from flows.settings import MachineSettings
-from storage import patience
-from tasks.executor import Executor, executor
+from storage import stages
+from storage.stages import Stage
+from storage.versions import code_version
+from tasks.executor import Executor
+from tasks.jobs import Job, do
 
-_current: ContextVar["Workshop | None"] = ContextVar("workshop", default=None)
+if TYPE_CHECKING:
+    from flows.runner import Telling
+
+
+@dataclass(frozen=True)
+class Built:
+    """A finished stage: where it lies and what its manifest says."""
+
+    stage: Stage
+    folder: str
+    manifest: dict = field(repr=False)
+    reused: bool
+
+    @property
+    def name(self) -> str:
+        return self.stage.name
+
+    @property
+    def key(self) -> str:
+        return self.stage.key
+
+    def part(self, shard: int) -> str:
+        return stages.part(self.folder, shard)
+
+
+class Phases:
+    """What a stage's body works with: its folder, and `map` for the shards of one of its phases."""
+
+    def __init__(self, folder: str, code: Mapping[str, str], executor: Executor, progress: "Telling"):
+        self.folder = folder
+        self._code = code
+        self._executor = executor
+        self._progress = progress
+
+    def map(self, phase: str, work: Callable[..., dict], arguments: dict[int, dict[str, Any]]) -> dict[int, dict]:
+        """Run `work(folder, shard, **arguments[shard])` for every shard not yet done; records by shard, in order."""
+        code = self._code[work.__module__]
+        jobs = [Job(work, code, self.folder, phase, shard, given) for shard, given in arguments.items()]
+        records: dict[int, dict] = {}
+        self._progress.phase(phase, len(jobs))
+        for index, (record, found) in self._executor.map(do, jobs):
+            records[jobs[index].shard] = record
+            self._progress.advance(found)
+        self._progress.drain()
+        return dict(sorted(records.items()))
+
+    def once(self, phase: str, work: Callable[..., dict], arguments: dict[str, Any]) -> dict:
+        """A phase that is one job."""
+        return self.map(phase, work, {0: arguments})[0]
+
+    def say(self, line: str) -> None:
+        """A line of a child process, for the run's log."""
+        self._progress.say(line)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A stage to be made: `body` fills the folder through the phases and returns what the manifest records."""
+
+    stage: Stage
+    body: Callable[[Phases], dict]
 
 
 @dataclass
 class Workshop:
-    """`made` holds what a flow has already returned in this run, so that a later flow need not ask again."""
+    """`build` turns a stage to be made into a finished one; `made` holds what a flow has already returned in this
+    run, so that a later flow need not ask again."""
 
     settings: MachineSettings
-    executor: Executor
+    build: Callable[[Made], Built]
     made: dict[tuple[str, str], Any] = field(default_factory=dict)
 
 
-@contextlib.contextmanager
-def workshop() -> Iterator[Workshop]:
-    """The run's workshop; the outermost flow opens it, starts the executor and closes it."""
-    if (open_one := _current.get()) is not None:
-        yield open_one
-        return
-    settings = MachineSettings()
-    patience.use(settings.transfer)
-    with watched_children(), executor(settings.executor, settings.workers, settings.dask_address) as workers:
-        token = _current.set(Workshop(settings, workers))
-        try:
-            yield _current.get()
-        finally:
-            _current.reset(token)
+def stage(name: str, works: tuple[Callable[..., Any], ...], settings: dict[str, Any], inputs: dict[str, str]) -> Stage:
+    """A stage whose code is that of all its work functions: a phase that maps another is refused."""
+    return Stage(name, {work.__module__: code_version(work.__module__) for work in works}, settings, inputs)
+
+
+def yields(built: Built) -> list[dict]:
+    """What each step of a stage did, summed over its shards; empty for a stage that drops nothing."""
+    return summed(shard.get("steps", []) for shard in built.manifest.get("shards", []))
+
+
+def summed(shards: Iterable[list[dict]]) -> list[dict]:
+    """The counts of steps (`storage.ledger.count`) over shards, in the order of the steps."""
+    totals: dict[str, dict] = {}
+    for steps in shards:
+        for step in steps:
+            tallies = {name: {} for name in ("drops", "edits") if name in step}
+            total = totals.setdefault(step["step"], {**step, **tallies, **dict.fromkeys(_SUMMED, 0)})
+            for name in _SUMMED:
+                total[name] = None if step[name] is None else total[name] + step[name]
+            for tally in tallies:
+                for rule, count in step[tally].items():
+                    total[tally][rule] = total[tally].get(rule, 0) + count
+    return list(totals.values())
+
+
+def told(step: dict) -> tuple[str, str]:
+    """A step's name and why most documents went; or, if it cut into texts, by which rules most spans went."""
+    if "edits" in step:
+        return f"{step['step']}, cuts", top_reasons(step["edits"])
+    return step["step"], top_reasons(step["drops"])
+
+
+_SUMMED = ("rows_in", "rows_out", "characters_in", "characters_out")
+
+
+def top_reasons(drops: dict[str, int], most: int = 3) -> str:
+    ranked = sorted(drops.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{rule} {count:,}" for rule, count in ranked[:most])

@@ -3,7 +3,6 @@
 For every shard and step: rows in = rows out + rows in the ledger.
 """
 
-from collections import Counter
 from typing import Any
 
 import pyarrow as pa
@@ -22,8 +21,10 @@ def from_rows(rows: list[dict]) -> pa.Table:
 
 def from_columns(columns: dict[str, Any]) -> pa.Table:
     """Ledger rows, given as columns of one length; those that are not given are null."""
-    absent = pa.nulls(len(columns["id"]))
-    return pa.table({name: columns.get(name, absent) for name in LEDGER.names}).cast(LEDGER)
+    rows = len(columns["id"])
+    given = {field.name: columns.get(field.name) for field in LEDGER}
+    absent = {field.name: pa.nulls(rows, field.type) for field in LEDGER if given[field.name] is None}
+    return pa.table(given | absent).cast(LEDGER)
 
 
 def count(step: str, rows_in: int, characters_in: int | None, dropped: pa.Table, characters: int) -> dict:
@@ -38,7 +39,7 @@ def count(step: str, rows_in: int, characters_in: int | None, dropped: pa.Table,
         "rows_out": rows_in - len(dropped),
         "characters_in": characters_in,
         "characters_out": characters if characters_in is None else characters_in - characters,
-        "drops": dict(sorted(Counter(dropped["rule"].to_pylist()).items())),
+        "drops": {rule: n for (rule,), n in sorted(tally(dropped, "rule").items())},
     }
 
 
@@ -48,7 +49,7 @@ def balance(where: str, rows_in: int, rows_out: int, steps: list[dict], ledger: 
     Raises LedgerError, which names the shard, the step and the numbers.
     """
     at = rows_in
-    written = Counter(zip(ledger["step"].to_pylist(), ledger["rule"].to_pylist(), strict=True))
+    written = tally(ledger, "step", "rule")
     known = {s["step"] for s in steps}
     for s in steps:
         if s["rows_in"] != at:
@@ -66,3 +67,17 @@ def balance(where: str, rows_in: int, rows_out: int, steps: list[dict], ledger: 
         raise LedgerError(f"{where}: the steps let {at} documents through, the shard holds {rows_out}")
     if strange := sorted({step for step, _ in written} - known):
         raise LedgerError(f"{where}: the ledger speaks of steps that did not run: {strange}")
+
+
+def balance_edits(where: str, steps: list[dict], edits: pa.Table) -> None:
+    """Check that the edits of one shard are those that its steps have counted. Raises LedgerError."""
+    counted = {(s["step"], rule): n for s in steps for rule, n in s.get("edits", {}).items()}
+    written = tally(edits, "step", "rule")
+    if counted != written:
+        raise LedgerError(f"{where}: {written} edits in the file, {counted} in its record")
+
+
+def tally(table: pa.Table, *columns: str) -> dict[tuple[str, ...], int]:
+    """Rows of a table by the values of some columns."""
+    groups = table.group_by(list(columns)).aggregate([([], "count_all")]).to_pylist()
+    return {tuple(group[column] for column in columns): group["count_all"] for group in groups}

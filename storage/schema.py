@@ -1,4 +1,4 @@
-"""The columns of documents and of the ledger."""
+"""The columns of documents, of the ledger and of the edits."""
 
 import pyarrow as pa
 
@@ -44,5 +44,20 @@ LEDGER = pa.schema(
         pa.field("file", pa.string(), metadata={"what": "the source's file that holds that record"}),
         pa.field("offset", pa.int64(), metadata={"what": "where it begins there"}),
         pa.field("length", pa.int64(), metadata={"what": "bytes of it as it is stored"}),
+    ]
+)
+
+# What the steps that change a text have cut out of it: a row for each span.
+EDITS = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("step", pa.string(), nullable=False),
+        pa.field("rule", pa.string(), nullable=False),
+        pa.field("first_line", pa.int64(), metadata={"what": "of the text that reached the step, from 0"}),
+        pa.field("last_line", pa.int64()),
+        pa.field("start", pa.int64(), metadata={"what": "code points of the text that reached the step"}),
+        pa.field("stop", pa.int64()),
+        pa.field("removed", pa.large_string(), metadata={"what": "null where it may not be kept"}),
+        pa.field("replacement", pa.string(), metadata={"what": "what stands there now"}),
     ]
 )

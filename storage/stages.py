@@ -3,6 +3,7 @@
     <home>/stages/<name>-<key>/
         part-00000.parquet ...       what the stage makes, shard by shard
         ledger/part-00000.parquet    what each shard dropped, and why
+        edits/part-00000.parquet     what was cut out of the texts, where a stage makes texts
         done/<phase>-00000.json      a shard of a phase is finished: its counts
         manifest.json                written last: the stage is finished
 
@@ -52,6 +53,10 @@ def part(folder: str, shard: int, suffix: str = "parquet") -> str:
 
 def ledger_part(folder: str, shard: int) -> str:
     return files.join(folder, "ledger", f"part-{shard:05d}.parquet")
+
+
+def edits_part(folder: str, shard: int) -> str:
+    return files.join(folder, "edits", f"part-{shard:05d}.parquet")
 
 
 def done_record(folder: str, phase: str, shard: int) -> dict | None:
@@ -104,6 +109,8 @@ def check(folder: str, value: dict) -> None:
             raise ledger.LedgerError(f"{where}: {kept} rows in the file, {shard['rows_out']} in its record")
         dropped = shards.read_table(ledger_part(folder, index), ["step", "rule"])
         ledger.balance(where, shard["rows_in"], kept, shard["steps"], dropped)
+        if any("edits" in step for step in shard["steps"]):
+            ledger.balance_edits(where, shard["steps"], shards.read_table(edits_part(folder, index), ["step", "rule"]))
 
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(check_shard, enumerate(value.get("shards", []))))

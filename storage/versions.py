@@ -66,6 +66,9 @@ def _is_module(package: str, name: str) -> bool:
 
 @cache
 def _releases(libraries: frozenset[str]) -> tuple[tuple[str, str], ...]:
-    distributions = packages_distributions()
-    names = {d for library in libraries for d in distributions.get(library, ())}
-    return tuple((name, version(name)) for name in sorted(names) if name != "gristmill")
+    names = {d for library in libraries for d in _distributions().get(library, ())}
+    return tuple((name, _version(name)) for name in sorted(names) if name != "gristmill")
+
+
+_distributions = cache(packages_distributions)
+_version = cache(version)

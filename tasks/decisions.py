@@ -10,13 +10,24 @@ from tasks.step import Bound, Member
 
 Decisions = list[tuple[str, list[Bound | Member]]]
 
+LANGUAGE = "language"
+
+
+def wanted(decisions: Decisions) -> list[str]:
+    """The columns that `decide` reads, besides `id`: each once, in the order of the rules."""
+    rules = [rule for _, rules in decisions for rule in rules]
+    names = [rule.signal for rule in rules]
+    if any(isinstance(rule, Bound) and rule.languages for rule in rules):
+        names.append(LANGUAGE)
+    return list(dict.fromkeys(names))
+
 
 def decide(signals: pa.Table, decisions: Decisions) -> list[tuple[str, pa.Table]]:
     """Apply decisions, given as (step, its rules) in order, to a table of `id` and signal columns.
 
     Returns each step with the ledger rows of the documents that it drops: one row a document, for the first
     rule that it fails. Raises ValueError for a signal that is null or NaN: a document that was not measured is
-    neither kept nor dropped.
+    neither kept nor dropped; LookupError for a column that is not there.
     """
     alive = np.ones(len(signals), bool)
     return [
@@ -30,9 +41,7 @@ def decide(signals: pa.Table, decisions: Decisions) -> list[tuple[str, pa.Table]
 
 def _rule(signals: pa.Table, alive: np.ndarray, step: str, decision: Bound | Member) -> pa.Table:
     """The ledger rows of one rule; takes its documents out of `alive`."""
-    column = signals[decision.signal]
-    if column.null_count:
-        raise ValueError(f"{step}.{decision.rule}: {column.null_count} documents have no {decision.signal}")
+    column = _column(signals, step, decision.rule, decision.signal)
     values = None
     if isinstance(decision, Member):
         fails = ~np.asarray(pc.is_in(column, pa.array(decision.allowed, column.type)))
@@ -41,14 +50,17 @@ def _rule(signals: pa.Table, alive: np.ndarray, step: str, decision: Bound | Mem
         values = np.asarray(column, np.float64)
         if np.isnan(values).any():
             raise ValueError(f"{step}.{decision.rule}: {decision.signal} is not a number for some documents")
-        low = -np.inf if decision.low is None else decision.low
-        high = np.inf if decision.high is None else decision.high
+        low, high = _ends(signals, step, decision)
         fails = (values < low) | (values > high)
-        threshold = np.where(values < low, low, high)
     fails &= alive
     alive &= ~fails
     at = np.flatnonzero(fails)
-    found = {"detail": details.take(at)} if values is None else {"value": values[at], "threshold": threshold[at]}
+    if values is None:
+        found = {"detail": details.take(at)}
+    else:
+        value = values[at]
+        low, high = (end if np.isscalar(end) else end[at] for end in (low, high))
+        found = {"value": value, "threshold": np.where(value < low, low, high)}
     return ledger.from_columns(
         {
             "id": signals["id"].take(at),
@@ -57,3 +69,31 @@ def _rule(signals: pa.Table, alive: np.ndarray, step: str, decision: Bound | Mem
             **found,
         }
     )
+
+
+def _ends(signals: pa.Table, step: str, bound: Bound) -> tuple:
+    """The lowest and the highest value that stay: numbers, or float64 for each document where languages differ."""
+    own = _open(bound.low, bound.high)
+    if not bound.languages:
+        return own
+    codes = _column(signals, step, bound.rule, LANGUAGE).combine_chunks().dictionary_encode()
+    ends = [_open(*bound.languages[code]) if code in bound.languages else own for code in codes.dictionary.to_pylist()]
+    table = np.array(ends, np.float64).reshape(-1, 2)
+    row = np.asarray(codes.indices)
+    return table[row, 0], table[row, 1]
+
+
+def _open(low: float | None, high: float | None) -> tuple[float, float]:
+    return -np.inf if low is None else low, np.inf if high is None else high
+
+
+def _column(signals: pa.Table, step: str, rule: str, name: str) -> pa.ChunkedArray:
+    if name not in signals.column_names:
+        remedy = ""
+        if name == LANGUAGE:
+            remedy = f": thresholds for languages need the step `language` before `{step}` in the recipe"
+        raise LookupError(f"{step}.{rule}: the documents have no column {name}{remedy}")
+    column = signals[name]
+    if column.null_count:
+        raise ValueError(f"{step}.{rule}: {column.null_count} documents have no {name}")
+    return column

@@ -1,8 +1,8 @@
 """From records to documents: the main text of each page, with where it came from.
 
 This is where the fused pass over a shard happens: records are read, their URLs judged, their pages extracted under
-guard and normalised, every document step that follows in the recipe measures its signals on them, and a batch is
-written. A shard is read once and written once.
+guard and normalised, every document step that follows in the recipe measures or edits them, and a batch is written. A
+shard is read once and written once.
 """
 
 import logging
@@ -15,22 +15,22 @@ from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import xxhash
 from pydantic import Field
-from storage.addresses import shown
 
-from storage import files, ledger, stages
-from storage.schema import DOCUMENTS
+from storage import files, ledger, shards, stages
+from storage.addresses import shown
+from storage.schema import DOCUMENTS, EDITS
 from storage.transfer import Transfer
 from tasks.decisions import decide
 from tasks.extraction.page import HTML, PLAIN, extract_page
 from tasks.guard.limits import Limits
 from tasks.guard.parent import Guard
+from tasks.measuring import EditCounts, measured
 from tasks.normalize import Normalize
 from tasks.reading.record import PAGES, Record
 from tasks.reading.shard import Shard, read
-from tasks.step import DocumentStep, Settings
+from tasks.step import Batch, DocumentStep, Settings
 from tasks.url.step import Url
 
 log = logging.getLogger(__name__)
@@ -72,16 +72,17 @@ def extract_shard(
     counted by kind. Holds a batch of 512 documents, or 16 million characters and one document, the ledger, and an id
     for each record.
     """
-    measured = (*before, *steps)
-    schema = pa.schema([*DOCUMENTS, *(field for step in measured for field in step.signals)])
+    judging = (*before, *steps)
+    schema = pa.schema([*DOCUMENTS, *(field for step in judging for field in step.signals)])
+    edits = EditCounts(steps)
     lost: dict[str, list[dict]] = {step.step: [] for step in before} | {"extract": [], "normalize": []}
     kinds: Counter[str] = Counter()
     characters = {"extract": 0, "normalize": 0}
     records = read(shard, extract.max_bytes, extract.verify_digests, transfer)
     with (
         _guard(extract) as guard,
-        files.create(stages.part(folder, number)) as target,
-        pq.ParquetWriter(target, schema, compression="zstd", compression_level=3, use_dictionary=False) as out,
+        shards.create(stages.part(folder, number), schema) as out,
+        shards.create(stages.edits_part(folder, number), EDITS) as cuts,
     ):
         pages = _pages(records, source, kinds, lost["extract"])
         if before:
@@ -93,15 +94,16 @@ def extract_shard(
             if normalize:
                 table = _normalized(table, normalize, lost["normalize"])
             characters["normalize"] += _characters(table)
-            for step in measured:
-                for name, column in step.measure(table).items():
-                    table = table.append_column(schema.field(name), column)
-            out.write_table(table)
+            found = measured(table, judging)
+            edits.add(found)
+            out.write_table(found.table)
+            cuts.write_table(found.edits)
     rows_in = sum(kinds[kind] for kind in PAGES)
     counts = _counts(rows_in, before, normalize, lost, characters)
     rows_out = counts[-1]["rows_out"]
+    counts += edits.counts(rows_out, counts[-1]["characters_out"])
     # the guard takes pages ahead, some further than others: drops are noted in no fixed order
-    drops = [row for step in counts for row in sorted(lost[step["step"]], key=itemgetter("nth"))]
+    drops = [row for name in lost for row in sorted(lost[name], key=itemgetter("nth"))]
     stages.write_ledger(folder, number, ledger.from_rows(drops))
     told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     log.info("%s: %s; %d documents, %d characters", shard.name, told or "no record", rows_out, characters["normalize"])
@@ -177,7 +179,7 @@ def _allowed(
     for batch in _chunks(pages):
         urls = pa.table({"id": [row["id"] for row, _ in batch], "url": [row["url"] for row, _ in batch]})
         for step in steps:
-            for name, column in step.measure(urls).items():
+            for name, column in step.measure(Batch(urls)).items():
                 urls = urls.append_column(name, column)
         rows = {row["id"]: row for row, _ in batch}
         for name, dropped in decide(urls, [(step.step, step.decisions()) for step in steps]):

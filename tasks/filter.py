@@ -1,26 +1,68 @@
 """Document steps as shard functions: signals where they are not yet measured, decisions over those that are."""
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from storage import shards, stages
-from storage.schema import LEDGER, SELECTION
-from tasks.decisions import Decisions, decide
-from tasks.selection import select
+from storage import files, shards, stages
+from storage.schema import DOCUMENTS, LEDGER, SELECTION
+from tasks import measuring
+from tasks.decisions import Decisions, decide, wanted
+from tasks.selection import gather, select
 from tasks.step import DocumentStep
 
 
-def measure_shard(folder: str, shard: int, documents: str, kept: str, steps: tuple[DocumentStep, ...]) -> dict:
-    """Signals of `steps` for the documents of a selection: for steps that come after a corpus step."""
-    table = select(documents, kept, ["url", "text"])
-    columns = {name: column for step in steps for name, column in step.measure(table).items()}
-    shards.write_table(stages.part(folder, shard), pa.table({"id": table["id"], **columns}))
+def measure_shard(
+    folder: str, shard: int, documents: str, kept: str, measured: tuple[str, ...], steps: tuple[DocumentStep, ...]
+) -> dict:
+    """Signals of `steps` for the documents of a selection: for steps that come after a corpus step.
+
+    `measured`: the shard's parts with the signals of the steps before. Holds the shard's texts.
+    """
+    table = _with_signals(select(documents, kept, ["url", "text"]), measured, kept, steps)
+    names = [field.name for step in steps for field in step.signals]
+    shards.write_table(stages.part(folder, shard), measuring.measured(table, steps).table.select(["id", *names]))
     return {"rows": len(table)}
 
 
-def decide_shard(folder: str, shard: int, signals: str, kept: str, decisions: Decisions) -> dict:
-    """Apply decisions to stored signals; writes the ids that stay, and the ledger of the others."""
-    wanted = [rule.signal for _, rules in decisions for rule in rules]
-    table = select(signals, kept, list(dict.fromkeys(wanted)))
+def edit_shard(
+    folder: str, shard: int, documents: str, kept: str, measured: tuple[str, ...], steps: tuple[DocumentStep, ...]
+) -> dict:
+    """The documents of a selection again, with the texts that `steps` leave, and their signals.
+
+    `measured`: the shard's parts with the signals of the steps before. Holds the shard's texts twice.
+    """
+    arriving = select(documents, kept, DOCUMENTS.names)
+    counts = measuring.EditCounts(steps)
+    found = measuring.measured(_with_signals(arriving, measured, kept, steps), steps)
+    counts.add(found)
+    names = [field.name for step in steps for field in step.signals]
+    shards.write_table(stages.part(folder, shard), found.table.select([*DOCUMENTS.names, *names]))
+    shards.write_table(stages.edits_part(folder, shard), found.edits)
+    stages.write_ledger(folder, shard, LEDGER.empty_table())
+    return {
+        "rows_in": len(arriving),
+        "rows_out": len(arriving),
+        "steps": counts.counts(len(arriving), pc.sum(arriving["characters"]).as_py() or 0),
+        "checksum": files.checksum(stages.part(folder, shard)),
+    }
+
+
+def _with_signals(
+    documents: pa.Table, measured: tuple[str, ...], kept: str, steps: tuple[DocumentStep, ...]
+) -> pa.Table:
+    """The documents with the columns that the steps read of what was measured before."""
+    own = {field.name for step in steps for field in step.signals}
+    reads = [name for step in steps for name in step.reads if name not in own]
+    signals = gather(measured, kept, reads)
+    signals = signals.take(pc.index_in(documents["id"], signals["id"].combine_chunks()))
+    for name in dict.fromkeys(reads):
+        documents = documents.append_column(name, signals[name])
+    return documents
+
+
+def decide_shard(folder: str, shard: int, signals: tuple[str, ...], kept: str, decisions: Decisions) -> dict:
+    """Apply decisions to stored signals, which may lie in several parts; writes the ids that stay, and the ledger."""
+    table = gather(signals, kept, wanted(decisions))
     arriving = shards.read_table(kept, SELECTION.names)
     return stages.write_selection(folder, shard, arriving, decide(table, decisions))
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from tasks.step import Bound, DocumentStep, Member, signal
+from tasks.step import Batch, Bound, DocumentStep, Member, signal
 
 _SPACES = re.compile(r"\s+")
 
@@ -35,7 +35,7 @@ class Language(DocumentStep):
         ]
     )
 
-    def measure(self, documents: pa.Table) -> dict[str, pa.Array]:
+    def measure(self, documents: Batch) -> dict[str, pa.Array]:
         texts = [_SPACES.sub(" ", t[: self.characters]) for t in documents["text"].to_pylist()]
         labels, scores = model().predict(texts, k=1) if texts else ([], [])
         return {

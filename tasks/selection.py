@@ -18,3 +18,30 @@ def select(documents: str, kept: str, columns: list[str]) -> pa.Table:
     if len(chosen) != len(ids):
         raise LookupError(f"{kept} names {len(ids)} documents, {documents} holds {len(chosen)} of them")
     return chosen
+
+
+def gather(parts: tuple[str, ...], kept: str, columns: list[str]) -> pa.Table:
+    """`id` and the chosen columns of the documents in `kept`, each from the last of the parts that has it.
+
+    Rows are in the selection's order. Holds the chosen columns of one shard. Raises LookupError for a column that is in
+    no part, or a document that is not in a part.
+    """
+    have = {name: part for part in parts for name in shards.columns(part)}
+    if missing := sorted(set(columns) - set(have)):
+        raise LookupError(
+            f"no column {', '.join(missing)} in {', '.join(parts)}: the step that measures it must come first"
+        )
+    read = {
+        part: shards.read_table(part, ["id", *(name for name in columns if have[name] == part)])
+        for part in dict.fromkeys(have[name] for name in columns)
+    }
+    ids = (read[kept] if kept in read else shards.read_table(kept, ["id"]))["id"]
+    gathered = {"id": ids}
+    for part, found in read.items():
+        if not found["id"].equals(ids):
+            at = pc.index_in(ids, found["id"].combine_chunks())
+            if at.null_count:
+                raise LookupError(f"{kept} names {at.null_count} documents that {part} does not hold")
+            found = found.take(at)
+        gathered |= {name: found[name] for name in found.column_names if name != "id"}
+    return pa.table({name: gathered[name] for name in ["id", *dict.fromkeys(columns)]})

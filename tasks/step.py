@@ -1,10 +1,15 @@
 """What a document step is: signals, kept as columns, and decisions, thresholds on these columns."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
+
+from tasks.edits import Edits
+from tasks.kernels.scan import Scan, scan
 
 
 class Settings(BaseModel):
@@ -18,12 +23,16 @@ class Settings(BaseModel):
 
 @dataclass(frozen=True)
 class Bound:
-    """A document stays if `low <= signal <= high`; a missing end does not bind."""
+    """A document stays if `low <= signal <= high`; a missing end does not bind.
+
+    `languages`: the (low, high) that hold instead for documents of a language, by the column `language`.
+    """
 
     rule: str
     signal: str
     low: float | None = None
     high: float | None = None
+    languages: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -35,20 +44,47 @@ class Member:
     allowed: tuple[str, ...]
 
 
+class Batch:
+    """Documents on their way through the steps: columns `id`, `url`, `text` and the signals so far."""
+
+    def __init__(self, table: pa.Table):
+        self.table = table
+
+    def __getitem__(self, column: str) -> pa.ChunkedArray:
+        return self.table[column]
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @cached_property
+    def scan(self) -> Scan:
+        """The words, lines, ... of the texts: found once, read by all rules."""
+        return scan(self.table["text"])
+
+
 class DocumentStep(Settings):
     """A step that looks at one document at a time.
 
     `signals` declares the columns that `measure` adds, each field with metadata `unit` and `source`. The
     fields named in `signal_fields` change what is measured; all others are thresholds, which `decisions`
-    turns into bounds and which can be replayed over stored signals.
+    turns into bounds and which can be replayed over stored signals. `reads` names the signals of earlier steps
+    that `measure` needs.
     """
 
     step: str
     signals: ClassVar[pa.Schema]
     signal_fields: ClassVar[tuple[str, ...]] = ()
 
-    def measure(self, documents: pa.Table) -> dict[str, pa.Array]:
-        """The columns of `signals` for a batch of documents (columns `id`, `url`, `text`, ...), in its order."""
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return ()
+
+    def pinned(self) -> Self:
+        """The step tied to the content that the files it names have now, so that its key changes with them."""
+        return self
+
+    def measure(self, documents: Batch) -> dict[str, pa.Array]:
+        """The columns of `signals` for a batch of documents, in its order."""
         raise NotImplementedError
 
     def decisions(self) -> list[Bound | Member]:
@@ -57,6 +93,30 @@ class DocumentStep(Settings):
 
     def signal_settings(self) -> dict[str, Any]:
         return {"step": self.step, **self.model_dump(mode="json", include=set(self.signal_fields))}
+
+
+class EditStep(DocumentStep):
+    """A step that changes the text: the steps behind it see what it leaves.
+
+    Its fields in `signal_fields` decide what is cut. The signal `<step>_characters`, what is left, is measured by the
+    pass; `decisions` end with `not_empty`. `keeps_removed`: whether the ledger of edits may hold the removed text;
+    `sought`: what a rule drops documents for, in either case, where that is a phrase.
+    """
+
+    keeps_removed: ClassVar[bool] = True
+    sought: ClassVar[Mapping[str, str]] = {}
+
+    def edit(self, documents: Batch) -> tuple[Edits, dict[str, pa.Array]]:
+        """What to cut out of the texts of a batch, and the other columns of `signals`."""
+        raise NotImplementedError
+
+    @property
+    def left(self) -> str:
+        """The name of the signal that counts the characters that the step leaves."""
+        return f"{self.step}_characters"
+
+    def not_empty(self) -> Bound:
+        return Bound("empty_text", self.left, low=1)
 
 
 def signal(name: str, kind: pa.DataType, unit: str, source: str) -> pa.Field:

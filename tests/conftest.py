@@ -97,7 +97,7 @@ def small_recipe(crawl: Crawl) -> dict:
             {"step": "language"},
             {"step": "textbook"},
             {"step": "gopher_repetition"},
-            {"step": "gopher_quality"},
+            {"step": "gopher_quality", "min_alpha_words": 0.5},
             {"step": "minhash"},
             {"step": "perplexity", "reference": ["reference"], "max_percentile": 90, "order": 3},
             {"step": "quality", "reference": ["reference"], "min_score": 0.3, "dimensions": 8, "buckets": 1000},

@@ -3,8 +3,6 @@
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from storage import files, shards
 from tasks.dedup.links import link_path
@@ -39,6 +37,10 @@ def cluster(folder: str, signed: str, n_shards: int, settings: MinHash, held: in
     linked document, `held` bytes of representatives' shingle sets, and the shingles of one shard; shards are
     read twice for each `held` bytes. Raises ValueError if two linked documents have the same id.
     """
+    # imported here: it takes a third of a second, and most processes cluster nothing
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     links = pa.concat_tables([shards.read_table(link_path(folder, p)) for p in range(settings.partitions)])
     ends = [
         node(links[f"{end}shard"].to_numpy(), links[f"{end}row"].to_numpy()).reshape(1, -1) for end in ("", "other_")

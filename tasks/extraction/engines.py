@@ -11,9 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import justext
 import numpy as np
-import trafilatura
 from lxml.etree import ParserError
 from resiliparse.extract.html2text import extract_plain_text
 
@@ -116,12 +114,17 @@ def plain(page: str) -> str:
 
 def careful(page: str) -> str:
     """trafilatura without its fallbacks, on a page that its parser can take."""
+    # imported here, as is justext: together half a second, for engines that few take
+    import trafilatura
+
     _refuse_deep(page)
     return trafilatura.extract(page, fast=True, include_comments=False) or ""
 
 
 def by_stop_words(page: str) -> str:
     """jusText with its English stop words, as is its habit; it takes pages of other languages for boilerplate."""
+    import justext
+
     _refuse_deep(page)
     try:
         found = justext.justext(page.encode("utf-8", "replace"), _stop_words(), encoding="utf-8")
@@ -132,6 +135,8 @@ def by_stop_words(page: str) -> str:
 
 @cache
 def _stop_words() -> frozenset[str]:
+    import justext
+
     return justext.get_stoplist("English")
 
 

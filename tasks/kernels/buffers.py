@@ -11,7 +11,8 @@ def utf8(column: pa.Array | pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
     """UTF-8 bytes (uint8) and n+1 offsets (int64) of a string column without nulls.
 
     Document `i` is `data[offsets[i]:offsets[i + 1]]`. A large_string array in one chunk is not copied; other
-    layouts are copied once, so at most one further copy of the column is held.
+    layouts are copied once, so at most one further copy of the column is held. Both are read-only: numba would
+    compile a kernel once more for arrays that are not.
 
     Raises ValueError for a column that holds nulls.
     """
@@ -21,11 +22,12 @@ def utf8(column: pa.Array | pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
         column = column.cast(pa.large_string())  # before the chunks are joined: 32-bit offsets end at 2 GiB
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-    if not len(column):
-        return np.empty(0, np.uint8), np.zeros(1, np.int64)
-    _, offsets, data = column.buffers()
-    offsets = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
-    data = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    data, offsets = np.empty(0, np.uint8), np.zeros(1, np.int64)
+    if len(column):
+        _, offsets, buffer = column.buffers()
+        offsets = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
+        data = np.frombuffer(buffer, np.uint8) if buffer is not None else data
+    data.flags.writeable = offsets.flags.writeable = False
     return data, offsets
 
 

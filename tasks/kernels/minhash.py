@@ -4,7 +4,6 @@ from functools import cache
 
 import numba as nb
 import numpy as np
-from datasketch import MinHash as Reference
 
 from tasks.kernels.shingles import STEP, mix
 
@@ -12,6 +11,9 @@ from tasks.kernels.shingles import STEP, mix
 @cache
 def permutations(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Multipliers a, increments b of datasketch's permutations a * h + b mod 2^32, uint32, (count,) each."""
+    # imported here: it takes a second, and most who import the steps sign nothing
+    from datasketch import MinHash as Reference
+
     a, b = Reference(num_perm=count, seed=seed, scheme="affine32").permutations
     return np.ascontiguousarray(a), np.ascontiguousarray(b)
 

@@ -1,177 +1,273 @@
-"""How much of a document repeats: duplicate parts, the most frequent n-gram, duplicate n-grams.
+"""What repeats within a document: equal spans, runs of equal lines, n-grams of words.
 
-All three count in one open-addressing hash table (linear probing, at most half full) whose size follows the
-document: two to four slots per item, of 8 bytes, or 16 where occurrences are counted. It is reused for the
-whole batch and grows to fit the longest document.
+Spans are equal if their 64-bit hashes are, n-grams if the hashes of their words are, one by one.
 """
-
-from collections import namedtuple
 
 import numba as nb
 import numpy as np
 
-from tasks.kernels.scan import BASE, MIX
+from tasks.kernels.buffers import byte
+from tasks.kernels.scan import BASE, MIX, MIX_2
 
-INVERSE = np.uint64(pow(int(BASE), -1, 2**64))
+# The lengths of the n-grams that `repeated_grams` looks at.
+GRAMS = range(2, 11)
+_LENGTHS = len(GRAMS)
 
-SHORT = 64
-# BASE and INVERSE to the power of the length of a word in bytes; longer words take several steps.
-POWERS = np.array([pow(int(BASE), k, 2**64) for k in range(SHORT)], np.uint64)
-INVERSES = np.array([pow(int(INVERSE), k, 2**64) for k in range(SHORT)], np.uint64)
+# Keys whose table, at most half full, stays in a core's nearer caches; more are dealt out into parts of half that size.
+_PART = 1 << 14
 
-Grams = namedtuple("Grams", "hash chars prefix power")
-Grams.__doc__ = """Scratch to hash and measure n-grams.
+# What is known of an n-gram: two bits, and above them how often it occurs, told at its first place.
+_REPEATED, _APPEARED, _ONE = np.uint32(1), np.uint32(2), np.uint32(4)
 
-hash: the n-gram that begins at each word, its words kept apart; chars: int64, n+1 entries, code points of the
-words before; prefix and power: n+1 entries, so that `(prefix[j] - prefix[i]) * power[j]` is the hash that
-`scan.polynomial` gives to the bytes of the words i to j - 1 written together.
-"""
-
-
-@nb.njit(nogil=True, cache=True)
-def grams(words):
-    n = words + 1
-    return Grams(np.empty(n, np.uint64), np.empty(n, np.int64), np.empty(n, np.uint64), np.empty(n, np.uint64))
+# The key of no n-gram: documents have fewer words.
+_GONE = ~np.uint64(0)
 
 
 @nb.njit(nogil=True, cache=True)
-def clear(table, items, width):
-    """(table, shift): empty slots of `width` entries for `items` keys, in a larger table if need be."""
-    shift = np.uint64(60)
-    slots = 16
-    while slots < 2 * items:
-        slots *= 2
-        shift -= np.uint64(1)
-    if len(table) < slots * width:
-        table = np.empty(slots * width, np.uint64)
-    table[: slots * width] = 0
-    return table, shift
+def _spread(key):
+    """A hash whose high bits are even, also for keys that count up."""
+    h = key * MIX
+    return (h ^ (h >> np.uint64(32))) * MIX_2
 
 
 @nb.njit(nogil=True, cache=True)
-def _seen(table, shift, key):
-    """Whether the table holds the key; it does afterwards. 0 marks a free slot, so key 0 is stored as 1."""
-    last = (np.uint64(1) << (np.uint64(64) - shift)) - np.uint64(1)
-    if key == 0:
-        key = np.uint64(1)
-    slot = (key * MIX) >> shift
-    while table[slot] != 0:
-        if table[slot] == key:
-            return True
-        slot = (slot + np.uint64(1)) & last
-    table[slot] = key
-    return False
+def _look_up(keys, n, used, table, late, out):
+    """`_first_equal` in one table, by the bits of the hashes behind the first `used`.
 
-
-@nb.njit(nogil=True, cache=True)
-def duplicate_parts(parts, n, table):
-    """(elements, code points, table) of the parts that are equal to an earlier one.
-
-    Definition: `find_duplicates` of datatrove, src/datatrove/pipeline/filters/gopher_repetition_filter.py.
+    A slot belongs to the first key that comes to it. This takes no branch that could not be foreseen; the few keys
+    that find another in their slot are looked up afterwards in a table with linear probing.
     """
-    table, shift = clear(table, n, 1)
-    elements = 0
-    chars = 0
+    bits = 4
+    while (1 << bits) < 2 * n:
+        bits += 1
+    shift = np.uint64(64 - bits)
+    last = np.uint64((1 << bits) - 1)
+    used = np.uint64(used)
+    table[: 1 << bits] = 0
+    others = np.uint64(0)
     for i in range(n):
-        if _seen(table, shift, parts.hash[i]):
-            elements += 1
-            chars += parts.chars[i]
-    return elements, chars, table
+        slot = (_spread(keys[i]) << used) >> shift
+        owner = table[slot]
+        like = np.uint32(i + 1) if owner == 0 else owner
+        table[slot] = like
+        like -= np.uint32(1)
+        out[i] = like
+        late[others] = i
+        others += np.uint64(keys[like] != keys[i])
+    if others:
+        table[: 1 << bits] = 0
+    for k in range(others):
+        i = late[k]
+        key = keys[i]
+        slot = (_spread(key) << used) >> shift
+        while True:
+            owner = table[slot]
+            if owner == 0:
+                table[slot] = i + np.uint32(1)
+                out[i] = i
+                break
+            if keys[owner - np.uint32(1)] == key:
+                out[i] = owner - np.uint32(1)
+                break
+            slot = (slot + np.uint64(1)) & last
 
 
 @nb.njit(nogil=True, cache=True)
-def _power(powers, exponent):
-    result = np.uint64(1)
-    while exponent >= SHORT:
-        result *= powers[SHORT - 1]
-        exponent -= SHORT - 1
-    return result * powers[exponent]
+def _first_equal(keys, n, table, late, dealt, origin, found, out):
+    """out[i]: the index of the first of keys[:n] that equals keys[i]; what lies between is scratch.
+
+    Linear also where the keys do not fit the caches: they are first dealt out by the high bits of their hashes.
+    """
+    if n <= _PART:
+        _look_up(keys, n, 0, table, late, out)
+        return
+    bits = 1
+    while (n >> bits) > _PART // 2:
+        bits += 1
+    shift = np.uint64(64 - bits)
+    ends = np.zeros((1 << bits) + 1, np.uint64)
+    for i in range(n):
+        ends[(_spread(keys[i]) >> shift) + np.uint64(1)] += np.uint64(1)
+    for part in range(1 << bits):
+        ends[part + 1] += ends[part]
+    for i in range(n):
+        part = _spread(keys[i]) >> shift
+        at = ends[part]
+        dealt[at] = keys[i]
+        origin[at] = i
+        ends[part] = at + np.uint64(1)
+    begin = 0
+    for part in range(1 << bits):
+        end = np.int64(ends[part])
+        _look_up(dealt[begin:end], end - begin, bits, table, late, found)
+        inside = origin[begin:end]
+        for i in range(end - begin):
+            out[inside[i]] = inside[found[i]]
+        begin = end
 
 
 @nb.njit(nogil=True, cache=True)
-def prepare(words, n, out):
-    """Fill `out` for the n words of a document, which are then its 1-grams; returns `out` or a larger one."""
-    if len(out.hash) < n + 1:
-        out = grams(2 * n)
-    chars = 0
-    prefix = np.uint64(0)
-    power = np.uint64(1)
-    inverse = np.uint64(1)
-    out.chars[0] = chars
-    out.prefix[0] = prefix
-    out.power[0] = power
-    for i in range(n):
-        size = words.stop[i] - words.start[i]
-        inverse *= _power(INVERSES, size)
-        power *= _power(POWERS, size)
-        prefix += words.hash[i] * inverse
-        chars += words.chars[i]
-        out.chars[i + 1] = chars
-        out.prefix[i + 1] = prefix
-        out.power[i + 1] = power
-        out.hash[i] = words.hash[i]
+def _scratch(bounds):
+    """Arrays for `_first_equal` that fit the longest part of `bounds`; pages are touched only as they are needed."""
+    n = 1
+    for d in range(len(bounds) - 1):
+        n = max(n, bounds[d + 1] - bounds[d])
+    late, origin, found, first = np.empty((4, n), np.uint32)
+    return np.empty(max(4 * n, 16), np.uint32), late, np.empty(n, np.uint64), origin, found, first
+
+
+@nb.njit(nogil=True, cache=True)
+def equal_to_earlier(bounds, hashes):
+    """Which spans (lines, paragraphs) are equal to an earlier one of their document: bool, one entry a span.
+
+    hashes: uint64 of each span; those of document d are hashes[bounds[d]:bounds[d + 1]].
+    """
+    out = np.empty(len(hashes), np.bool_)
+    table, late, dealt, origin, found, first = _scratch(bounds)
+    for d in range(len(bounds) - 1):
+        begin, end = bounds[d], bounds[d + 1]
+        _first_equal(hashes[begin:end], end - begin, table, late, dealt, origin, found, first)
+        for i in range(end - begin):
+            out[begin + i] = first[i] != i
     return out
 
 
 @nb.njit(nogil=True, cache=True)
-def top_gram(words, n, out, k, table):
-    """(code points, table) of the most frequent k-gram, joined by single spaces, times its count.
+def equal_in_a_row(data, bounds, start, stop):
+    """For each span how many before it, and itself, are the same bytes in a row: int64; 0 for an empty span.
 
-    Of several with the same count the one that appears first is taken; a document whose k-grams are all
-    different counts the first one once. Definition: `find_top_duplicate` of datatrove (same file), a
-    `Counter.most_common(1)`. `out.hash` must hold the (k-1)-grams and holds the k-grams afterwards.
+    Empty spans are passed over: the spans at either side of them are neighbours.
     """
-    items = n - k + 1
-    if items < 1:
-        return 0, table
-    table, shift = clear(table, items, 2)
-    last = (np.uint64(1) << (np.uint64(64) - shift)) - np.uint64(1)
-    best = 0
-    first = 0
-    for i in range(items):
-        h = (out.hash[i] * MIX) ^ words.hash[i + k - 1]
-        h ^= h >> np.uint64(32)
-        out.hash[i] = h
-        # A slot holds the key and, 32 bits each, its count and its first word; it is free if the count is 0.
-        slot = (h * MIX) >> shift
-        entry = slot << np.uint64(1)
-        while table[entry + np.uint64(1)] != 0 and table[entry] != h:
-            slot = (slot + np.uint64(1)) & last
-            entry = slot << np.uint64(1)
-        value = table[entry + np.uint64(1)]
-        if value == 0:
-            table[entry] = h
-            value = np.uint64(i)
-        value += np.uint64(1 << 32)
-        table[entry + np.uint64(1)] = value
-        count = np.int64(value >> np.uint64(32))
-        if count >= best:
-            begin = np.int64(value & np.uint64(0xFFFFFFFF))
-            if count > best or begin < first:
-                best = count
-                first = begin
-    return (out.chars[first + k] - out.chars[first] + k - 1) * best, table
+    out = np.zeros(len(start), np.int64)
+    for d in range(len(bounds) - 1):
+        before = -1
+        for i in range(bounds[d], bounds[d + 1]):
+            size = stop[i] - start[i]
+            if size == 0:
+                continue
+            out[i] = 1
+            if before >= 0 and stop[before] - start[before] == size:
+                k = 0
+                while k < size and byte(data, start[before] + k) == byte(data, start[i] + k):
+                    k += 1
+                if k == size:
+                    out[i] = out[before] + 1
+            before = i
+    return out
 
 
 @nb.njit(nogil=True, cache=True)
-def duplicate_grams(n, out, k, table):
-    """(code points, table) of the words in k-grams that have appeared before, counted from left to right.
+def _mark(marks, chars, first, n, bit):
+    """Set the bit of n words; returns their code points."""
+    total = 0
+    for i in range(first, first + n):
+        marks[i] |= bit
+        total += chars[i]
+    return total
 
-    After such a k-gram the count goes on behind it, so no word counts twice. k-grams are equal if their
-    words, written together without spaces, are. Definition: `find_all_duplicate` of datatrove (same file).
+
+@nb.njit(nogil=True, cache=True)
+def _narrow(keys, place, first, tally, n, onward, late_first, waiting, table, late, dealt, origin, found):
+    """From the n places that are looked at for one length of n-gram to those for the next, in place; how many.
+
+    Loops without branches, since whether an n-gram is repeated cannot be foreseen, and with few jumps in memory.
     """
-    items = n - k + 1
-    if items < 1:
-        return 0, table
-    table, shift = clear(table, items, 1)
-    chars = 0
-    i = 0
-    while i < items:
-        j = i + k
-        h = (out.prefix[j] - out.prefix[i]) * out.power[j]
-        if _seen(table, shift, h):
-            chars += out.chars[j] - out.chars[i]
-            i = j
-        else:
-            i += 1
-    return chars, table
+    kept = np.uint64(0)
+    for i in range(n - 1):
+        like, here = first[i], place[i]
+        stays = (tally[i] & tally[i + 1] & _REPEATED) & np.uint32(place[i + 1] == here + 1)
+        key = np.uint64(like) << np.uint64(32) | np.uint64(first[i + 1])
+        onward[i, 0] = key if stays else _GONE
+        onward[i, 1] = kept
+        keys[kept] = key
+        place[kept] = here
+        first[kept] = like
+        kept += np.uint64(stays)
+    if n > 0:
+        onward[n - 1, 0] = _GONE
+    # most n-grams go on as the first one like them does; only the others have to be looked up
+    pending = np.uint64(0)
+    for i in range(kept):
+        key, like = keys[i], first[i]
+        first[i] = onward[like, 1]
+        waiting[pending] = i
+        keys[pending] = key
+        pending += np.uint64(onward[like, 0] != key)
+    if pending:
+        _first_equal(keys, np.int64(pending), table, late, dealt, origin, found, late_first)
+        for i in range(pending):
+            first[waiting[i]] = waiting[late_first[i]]
+    return np.int64(kept)
+
+
+@nb.njit(nogil=True, cache=True)
+def repeated_grams(bounds, hashes, chars):
+    """(code points, marks) of the repeated n-grams of words, for each n of `GRAMS`.
+
+    bounds, hashes, chars: the words of document d are those from bounds[d] to bounds[d + 1], their hashes (uint64) and
+    code points (int32). Code points: int64, shape (documents, 9); marks: uint16, one entry a word, bit n is set
+    if the word is in one of the n-grams that count. By datatrove's definitions (gopher_repetition_filter.py):
+
+    - n = 2, 3, 4, `find_top_duplicate`: the most frequent n-gram, of several the one that appears first, its words
+      joined by single spaces, times its count, be it 1;
+    - n = 5 to 10, `find_all_duplicate`: from left to right the n-grams that have appeared before; after one the
+      count goes on behind it, so no word counts twice, and the n-grams passed over have not appeared.
+
+    An n-gram occurs twice only if the two (n-1)-grams in it do, so for each n only the places where these are found
+    repeated are looked at: few beyond n = 4 where little repeats. Held besides what is returned: about 60 bytes for a
+    word of the longest document.
+    """
+    documents = len(bounds) - 1
+    out = np.zeros((documents, _LENGTHS), np.int64)
+    marks = np.zeros(len(hashes), np.uint16)
+    table, late, dealt, origin, found, first = _scratch(bounds)
+    longest = len(dealt)
+    keys = np.empty(longest, np.uint64)
+    onward = np.empty((longest, 2), np.uint64)
+    place, tally, waiting, late_first = np.empty((4, longest), np.uint32)
+    for d in range(documents):
+        begin = bounds[d]
+        n = bounds[d + 1] - begin
+        left = n - 1
+        for i in range(left):
+            h = hashes[begin + i] * BASE
+            keys[i] = (h ^ (h >> np.uint64(32))) * MIX + hashes[begin + i + 1]
+            place[i] = i
+        if left > 0:
+            _first_equal(keys, left, table, late, dealt, origin, found, first)
+        for k in range(2, min(n, 10) + 1):
+            bit = np.uint16(1 << k)
+            tally[:left] = 0
+            for i in range(left):
+                like = first[i]
+                again = np.uint32(like != i)
+                tally[i] |= again
+                tally[like] = (tally[like] | again) + _ONE
+            if k < 5:
+                times, best = np.uint32(1), -1
+                for i in range(left):
+                    if tally[i] // _ONE > times:
+                        times, best = tally[i] // _ONE, i
+                total = 0
+                if best < 0:
+                    total = _mark(marks, chars, begin, k, bit)
+                else:
+                    for i in range(best, left):
+                        if first[i] == best:
+                            total = _mark(marks, chars, begin + place[i], k, bit)
+                out[d, k - 2] = (total + k - 1) * np.int64(times)
+            else:
+                free = np.uint32(0)
+                for i in range(left):
+                    if tally[i] & _REPEATED and place[i] >= free:
+                        if tally[first[i]] & _APPEARED:
+                            out[d, k - 2] += _mark(marks, chars, begin + place[i], k, bit)
+                            free = place[i] + k
+                        else:
+                            tally[first[i]] |= _APPEARED
+            left = _narrow(
+                keys, place, first, tally, left, onward, late_first, waiting, table, late, dealt, origin, found
+            )
+            if left == 0 and k >= 4:
+                break
+    return out, marks

@@ -11,7 +11,6 @@ from operator import and_, or_
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import xxhash
 
 from storage import files, shards, stages
@@ -39,6 +38,9 @@ def match(folder: str, shard: int, path: str, selection: Selection, transfer: Tr
     group's columns and what fits, of which `limit` is enough. Raises ValueError for a file without the columns.
     """
     with transfers.open_ranges(path, transfer) as f:
+        # imported here: it brings pandas, and most runs have no such source
+        import pyarrow.dataset as ds
+
         fragment = ds.ParquetFileFormat().make_fragment(f)
         wanted = _filter(selection)
         has = set(fragment.physical_schema.names)

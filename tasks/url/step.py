@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from storage import files
-from tasks.step import Bound, DocumentStep, Member, signal
+from tasks.step import Batch, Bound, DocumentStep, Member, signal
 from tasks.url.canonical import Canonical, canonicalizer, host_of, registered_domain
 from tasks.url.lists import Entries, ListError, blocked, list_files, read_entries, taken_down
 from tasks.url.matching import Lists, Words, squeezed, words_of
@@ -85,7 +85,7 @@ class Url(DocumentStep):
         """
         return self.model_copy(update={"checksums": tuple((path, files.checksum(path)) for path in self.lists())})
 
-    def measure(self, documents: pa.Table) -> dict[str, pa.Array]:
+    def measure(self, documents: Batch) -> dict[str, pa.Array]:
         given = [url or "" for url in documents["url"].to_pylist()]
         canonical = list(map(canonicalizer(self.canonical), given))
         hosts = [host_of(url.split("/", 3)[2]) if url else "" for url in canonical]

@@ -1,61 +1,148 @@
-"""Speed of the heuristic rules in MB of text per second of one core; prints, asserts nothing about time."""
+"""Speed of the rules in MB of text per second of one core, and how their cost grows with the length of a document.
 
+The scan of the texts is part of every figure. Prints, asserts nothing about time. GRISTMILL_DATA names the folder with
+`warc/web`, whose pages are the documents.
+"""
+
+import os
 import random
-import sysconfig
 import time
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from fastwarc.warc import ArchiveIterator, WarcRecordType
+from resiliparse.extract.html2text import extract_plain_text
+from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 
+from tasks.measuring import measured
+from tasks.rules.c4 import C4
+from tasks.rules.ccnet import CCNet
+from tasks.rules.fineweb_quality import FineWebQuality
 from tasks.rules.gopher_quality import GopherQuality
 from tasks.rules.gopher_repetition import GopherRepetition
 from tasks.rules.textbook import Textbook
 
+FINEWEB = [GopherRepetition(), GopherQuality(), C4(), FineWebQuality()]
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 
-
-def installed_text(size):
-    """The beginning of all text files and package metadata in site-packages, one after the other."""
-    root = Path(sysconfig.get_path("purelib"))
-    paths = sorted(p for pattern in ("*.txt", "*.md", "*.rst", "METADATA", "LICENSE*") for p in root.rglob(pattern))
-    parts, length = [], 0
-    for path in paths:
-        if path.is_file() and path.stat().st_size < 2_000_000 and length < size:
-            parts.append(path.read_text("utf-8", "ignore"))
-            length += len(parts[-1])
-    text = "".join(parts)
-    return text * -(-size // len(text))
+pytestmark = pytest.mark.bench
 
 
-def cut(text, sizes):
-    """A table of documents of the next size each, until the text ends."""
-    documents, at = [], 0
-    while at < len(text):
-        size = next(sizes)
-        documents.append(text[at : at + size])
-        at += size
-    return pa.table({"text": pa.array(documents, pa.large_string())})
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    if not (data := os.environ.get("GRISTMILL_DATA")):
+        pytest.skip("GRISTMILL_DATA does not name the folder of the data sets")
+    (path,) = sorted(Path(data, "warc", "web").glob("*.warc.gz"))[:1]
+    found = []
+    with open(path, "rb") as stream:
+        for record in ArchiveIterator(stream, record_types=WarcRecordType.response, parse_http=True):
+            payload = record.reader.read()
+            page = bytes_to_str(payload, detect_encoding(payload))
+            found.append(extract_plain_text(page, main_content=True))
+    return [text for text in found if text]
 
 
-def speed(step, documents):
-    """MB/s by the thread's own processor time, the best of five."""
+def table(texts: list[str]) -> pa.Table:
+    ids = [str(i) for i in range(len(texts))]
+    return pa.table({"id": ids, "text": pa.array(texts, pa.large_string())})
+
+
+def seconds(documents: pa.Table, steps: list, times: int = 5) -> float:
+    """The thread's own processor time, the best of some."""
     best = float("inf")
-    for _ in range(5):
+    for _ in range(times):
         start = time.thread_time()
-        step.measure(documents)
+        measured(documents, steps)
         best = min(best, time.thread_time() - start)
-    return documents.nbytes / 1e6 / best
+    return best
 
 
-@pytest.mark.bench
-@pytest.mark.parametrize("step", [GopherQuality(), GopherRepetition(), Textbook()], ids=lambda s: s.step)
-def test_speed(step, capsys):
-    text = installed_text(10_000_000)[:10_000_000]
-    step.measure(cut(text[:1000], iter([1000])))
-    draw = random.Random(0)
-    mixed = speed(step, cut(text, iter(lambda: draw.randint(2_000, 20_000), None)))
-    by_size = {size: speed(step, cut(text, iter(lambda size=size: size, None))) for size in SIZES}
+def megabytes(texts: list[str]) -> float:
+    return sum(len(text.encode()) for text in texts) / 1e6
+
+
+def datatrove_seconds(texts: list[str]) -> float:
+    """FineWeb's four filters, one after the other on every document, whatever the one before says."""
+    pytest.importorskip("datatrove", reason="pip install 'gristmill[bench]'")
+    from datatrove.data import Document
+    from datatrove.pipeline.filters import (
+        C4QualityFilter,
+        FineWebQualityFilter,
+        GopherQualityFilter,
+        GopherRepetitionFilter,
+    )
+
+    filters = [
+        GopherRepetitionFilter(),
+        GopherQualityFilter(),
+        C4QualityFilter(filter_no_terminal_punct=False),
+        FineWebQualityFilter(),
+    ]
+
+    def run(text: str) -> None:
+        document = Document(text=text, id="")
+        for each in filters:
+            try:
+                each.filter(document)
+            except ZeroDivisionError:
+                pass  # no words or lines are left
+
+    run("It loads its tokenizer.")
+    start = time.thread_time()
+    for text in texts:
+        run(text)
+    return time.thread_time() - start
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_rule_sets_and_datatrove(texts, capsys):
+    documents, size = table(texts), megabytes(texts)
+    alone = [GopherQuality(), GopherRepetition(), C4(), FineWebQuality(), Textbook(), CCNet()]
+    seconds(documents, [*alone], 1)
+    lines = [f"{len(texts)} pages, {size:.1f} MB; MB/s of one core:"]
+    lines += [f"{step.step:20}{size / seconds(documents, [step]):6.0f}" for step in alone]
+    some = texts[:300]
+    ours, theirs = megabytes(some) / seconds(table(some), FINEWEB), megabytes(some) / datatrove_seconds(some)
+    together = size / seconds(documents, FINEWEB)
+    lines.append(f"{'the first four':20}{together:6.0f}; of {len(some)} pages {ours:.0f}, datatrove's {theirs:.2f}")
+    lines.append(f"{ours / theirs:.0f} times as fast as datatrove's filters")
     with capsys.disabled():
-        print(f"\n{step.step}: {mixed:.0f} MB/s on documents of 2 to 20 kB; ", end="")
-        print(", ".join(f"{size:,} B {value:.0f}" for size, value in by_size.items()))
+        print("", *lines, sep="\n")
+
+
+def shuffled(sentences: list[str], size: int, draw: random.Random) -> str:
+    parts, length = [], 0
+    while length < size:
+        parts.append(draw.choice(sentences) + draw.choice(" \n"))
+        length += len(parts[-1])
+    return "".join(parts)[:size]
+
+
+def repeated(part: str, size: int) -> str:
+    return (part * (size // len(part) + 1))[:size]
+
+
+def test_cost_by_length(texts, capsys):
+    draw = random.Random(1)
+    sentences = [s for text in texts for line in text.splitlines() for s in line.split(". ") if s.isascii()]
+    kinds = {
+        "sentences of the pages, shuffled": lambda size: shuffled(sentences, size, draw),
+        "one word": lambda size: repeated("mill ", size),
+        "equal lines": lambda size: repeated("The mill turns by the river.\n", size),
+        "words all different": lambda size: " ".join(map(hex, range(size // 6)))[:size],
+        "no white space": lambda size: repeated("mill", size),
+        "symbols": lambda size: repeated("# - ... ?! ", size),
+    }
+    lines = [f"MB/s of the four rule sets on documents of {', '.join(f'{size:,}' for size in SIZES)} bytes:"]
+    for name, make in kinds.items():
+        costs = []
+        for size in SIZES:
+            documents = table([make(size) for _ in range(max(1, 4_000_000 // size))])
+            costs.append(seconds(documents, FINEWEB, 3) / len(documents))
+        slope = np.polyfit(np.log(SIZES), np.log(costs), 1)[0]
+        speeds = "".join(f"{size / cost / 1e6:7.1f}" for size, cost in zip(SIZES, costs, strict=True))
+        lines.append(f"{name:34}{speeds}   cost ~ length^{slope:.2f}")
+    with capsys.disabled():
+        print("", *lines, sep="\n")

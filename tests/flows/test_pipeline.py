@@ -8,6 +8,7 @@ from collections import Counter
 import mlflow
 import pytest
 
+from flows.dropped import dropped, readable
 from flows.inspection import show, status
 from flows.recipe import load
 from flows.tracking import KEY_TAG
@@ -188,11 +189,14 @@ def test_status_and_show_tell_what_is_there(undisturbed):
     home = str(undisturbed.home("undisturbed"))
     told = {row[0].rsplit("-", 1)[0]: row for row in status(home)}
     assert told["documents"][1] == "finished"
-    kept = list(show(home, "rules", 2, ""))
+    kept = list(show(home, "rules", 2, 1000))
     assert len(kept) == 3 and "https://" in kept[1] and len(kept[1]) > 500
-    documents = list(show(home, "documents", 3, ""))
+    documents = list(show(home, "documents", 3, 1000))
     assert len(documents) == 4 and "https://" in documents[1]
-    dropped = list(show(home, "rules", 2, "textbook.characters"))
-    assert len(dropped) == 3 and "rule: characters" in dropped[1] and "A line of" in dropped[1]
+    found = list(dropped(home, "rules", "textbook.characters", 2))
+    assert len(found) == 2 and {one.row["rule"] for one in found} == {"characters"}
+    assert "A line of" in readable(found[0], 1000).plain
     with pytest.raises(FileNotFoundError, match="no stage nothing"):
-        list(show(home, "nothing", 1, ""))
+        list(show(home, "nothing", 1, 1000))
+    with pytest.raises(LookupError, match="rules that dropped some: .*textbook.characters"):
+        list(dropped(home, "dropped", "textbook.nothing", 1))

@@ -12,6 +12,8 @@ _LOWER_DIGITS = string.ascii_lowercase + string.digits
 _KEY = string.ascii_letters + string.digits
 # ISO 13616 registry: letters and digits of the account number, by country (the check digits come first).
 _IBAN = {"DE": "n18", "FR": "n20a1n2", "GB": "a4n14", "NL": "a4n10", "ES": "n20", "PL": "n24", "AT": "n16", "CH": "n17"}
+# Area codes of cities of North America.
+_AREAS = (206, 212, 213, 303, 305, 312, 403, 404, 412, 415, 416, 504, 512, 514, 602, 604, 612, 617, 702, 713, 808, 907)
 
 
 def _digits(rng: Random, n: int) -> str:
@@ -50,10 +52,12 @@ def _ipv6(rng: Random, public: bool = True) -> str:
 
 def _phone(rng: Random) -> str:
     """Numbers kept for fiction: North America 555-01xx, Ofcom's, and Arcep's for films; and of German form."""
+    area = rng.choice(_AREAS)
     return rng.choice(
         (
-            lambda: f"+1 {rng.randint(201, 989)}-555-01{_digits(rng, 2)}",
-            lambda: f"({rng.randint(201, 989)}) 555-01{_digits(rng, 2)}",
+            lambda: f"+1 {area}-555-01{_digits(rng, 2)}",
+            lambda: f"({area}) 555-01{_digits(rng, 2)}",
+            lambda: f"{area}-555-01{_digits(rng, 2)}",
             lambda: f"+44 20 7946 0{_digits(rng, 3)}",
             lambda: f"+33 1 99 00 {_digits(rng, 2)} {_digits(rng, 2)}",
             lambda: f"+49 30 23125 {_digits(rng, 3)}",
@@ -134,9 +138,23 @@ LOOKALIKES: dict[str, Callable[[Random], str]] = {
     "commit": lambda rng: _hex(rng, 40),
     "clock": lambda rng: f"{rng.randint(0, 23):02d}:{rng.randint(0, 59):02d}:{rng.randint(0, 59):02d}",
     "handle": lambda rng: "@" + _drawn(rng, string.ascii_lowercase, 8),
+    "package": lambda rng: f"{_drawn(rng, string.ascii_lowercase, 6)}@{rng.randint(0, 30)}.{rng.randint(0, 99)}.0",
+    "copy_target": lambda rng: f"{_drawn(rng, string.ascii_lowercase, 5)}@planted-mill.com:/srv/{_hex(rng, 4)}",
+    "repository": lambda rng: f"git@planted-mill.com:{_drawn(rng, string.ascii_lowercase, 7)}/mill.git",
+    "documentation_email": lambda rng: f"{_drawn(rng, string.ascii_lowercase, 6)}@example.{rng.choice(('com', 'org'))}",
+    "section": lambda rng: ".".join(str(rng.randint(1, 9)) for _ in range(4)),
+    "timestamp": lambda rng: f"1{_digits(rng, 12)}",
     "localhost": lambda rng: f"{_drawn(rng, string.ascii_lowercase, 5)}@localhost",
 }
-_LEAD_IN = {"phone": "phone", "email": "mail", "iban": "IBAN", "credit_card": "card", "version": "version"}
+_LEAD_IN = {
+    "phone": "phone",
+    "email": "mail",
+    "ipv4": "address",
+    "ipv6": "address",
+    "iban": "IBAN",
+    "credit_card": "card",
+    "version": "version",
+}
 
 
 def _hex(rng: Random, n: int) -> str:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.schema import LEDGER
-from tasks.decisions import decide
+from tasks.decisions import decide, wanted
 from tasks.step import Bound, Member
 
 NUMBERS = ("length", "score", "count")
@@ -26,12 +26,12 @@ def reference(documents: list[dict], decisions) -> dict[str, list[dict]]:
                 if found not in rule.allowed:
                     rows[step].append(row | {"detail": found})
                     break
-            elif rule.low is not None and found < rule.low:
-                rows[step].append(row | {"value": float(found), "threshold": rule.low})
-                break
-            elif rule.high is not None and found > rule.high:
-                rows[step].append(row | {"value": float(found), "threshold": rule.high})
-                break
+            else:
+                low, high = rule.languages.get(document["language"], (rule.low, rule.high))
+                below, above = low is not None and found < low, high is not None and found > high
+                if below or above:
+                    rows[step].append(row | {"value": float(found), "threshold": low if below else high})
+                    break
     return rows
 
 
@@ -48,7 +48,8 @@ documents = st.lists(
     max_size=20,
 ).map(lambda rows: [{"id": f"d{i}", **row} for i, row in enumerate(rows)])
 ends = st.one_of(st.none(), st.integers(-3, 3).map(float), st.floats(allow_nan=False, allow_infinity=False))
-bounds = st.builds(Bound, st.sampled_from("abcde"), st.sampled_from(NUMBERS), ends, ends)
+languages = st.dictionaries(st.sampled_from((*LANGUAGES, "is")), st.tuples(ends, ends), max_size=3)
+bounds = st.builds(Bound, st.sampled_from("abcde"), st.sampled_from(NUMBERS), ends, ends, languages)
 members = st.builds(
     Member,
     st.sampled_from("abcde"),
@@ -120,9 +121,37 @@ def test_a_document_that_was_not_measured_is_an_error(column, rule):
         decide(pa.table({"id": ["a", "b"], "x": column}), [("step", [rule])])
 
 
+def test_a_language_has_its_own_thresholds():
+    """One that is not named has the step's; an end that is None does not bind; the ledger has the one applied."""
+    signals = pa.table(
+        {"id": list("abcdef"), "x": [3, 3, 3, 9, 9, 9], "language": ["en", "fr", "is", "en", "fr", "is"]}
+    )
+    bound = Bound("r", "x", low=5, high=8, languages={"fr": (2, None), "is": (4, 9)})
+    ((_, dropped),) = decide(signals, [("s", [bound])])
+    assert dropped.select(["id", "value", "threshold"]).to_pylist() == [
+        {"id": "a", "value": 3.0, "threshold": 5.0},
+        {"id": "c", "value": 3.0, "threshold": 4.0},
+        {"id": "d", "value": 9.0, "threshold": 8.0},
+    ]
+    assert wanted([("s", [bound, Bound("q", "x", low=1)]), ("t", [Member("m", "y", ())])]) == ["x", "y", "language"]
+    assert wanted([("s", [Bound("q", "x", low=1)])]) == ["x"]
+
+
+def test_thresholds_for_languages_need_the_language():
+    bound = Bound("r", "x", languages={"fr": (2, None)})
+    with pytest.raises(LookupError, match=r"s\.r: .* need the step `language` before `s`"):
+        decide(pa.table({"id": ["a"], "x": [1]}), [("s", [bound])])
+    with pytest.raises(ValueError, match=r"s\.r: 1 documents have no language"):
+        decide(pa.table({"id": ["a"], "x": [1], "language": pa.array([None], pa.string())}), [("s", [bound])])
+
+
 def test_no_documents_and_no_decisions():
     signals = pa.table({"id": pa.array([], pa.string()), "x": pa.array([], pa.float64())})
     ((_, dropped),) = decide(signals, [("s", [Bound("r", "x", low=0)])])
     assert len(dropped) == 0
+    empty = pa.table(
+        {"id": pa.array([], pa.string()), "x": pa.array([], pa.int64()), "language": pa.array([], pa.string())}
+    )
+    assert len(decide(empty, [("s", [Bound("r", "x", languages={"en": (1, 2)})])])[0][1]) == 0
     assert decide(signals, []) == []
     assert decide(signals, [("s", [])])[0][1].schema.equals(LEDGER)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from storage import shards
-from tasks.selection import select
+from tasks.selection import gather, select
 
 TEXTS = {f"id-{i}": f"text {i}" for i in range(50)}
 
@@ -54,3 +54,24 @@ def test_a_missing_file_is_an_error(tmp_path, shard):
         select(documents, str(tmp_path / "none.parquet"), ["text"])
     with pytest.raises(FileNotFoundError):
         select(str(tmp_path / "none.parquet"), kept, ["text"])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_columns_of_several_files_are_joined_by_id(tmp_path, seed):
+    """Two files in other orders than the selection, one with more rows; the later one's column wins."""
+    ids = [f"id-{i}" for i in range(30)]
+    kept = shuffled(ids, seed)[:20]
+    paths = [str(tmp_path / name) for name in ("early", "late", "kept")]
+    early, late = shuffled(ids, seed + 1), shuffled(kept, seed + 2)
+    shards.write_table(paths[0], pa.table({"id": early, "x": [f"x {i}" for i in early], "both": early}))
+    shards.write_table(
+        paths[1], pa.table({"id": late, "y": [f"y {i}" for i in late], "both": [f"late {i}" for i in late]})
+    )
+    shards.write_table(paths[2], pa.table({"id": kept, "characters": [0] * len(kept)}))
+    found = gather((paths[0], paths[1]), paths[2], ["both", "y", "x", "y"])
+    assert found.column_names == ["id", "both", "y", "x"]
+    assert found.to_pylist() == [{"id": i, "both": f"late {i}", "y": f"y {i}", "x": f"x {i}"} for i in kept]
+    with pytest.raises(LookupError, match="no column z in .*early, .*late"):
+        gather((paths[0], paths[1]), paths[2], ["x", "z"])
+    with pytest.raises(LookupError, match=r"early names 10 documents that .*late does not hold"):
+        gather((paths[1],), paths[0], ["y"])

@@ -1,0 +1,65 @@
+"""The way from sources to curated documents: a recipe's steps in their order, runs of document steps in one pass."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from flows import stages
+from flows.recipe import Recipe
+from flows.stages import Corpus
+from flows.workshop import Workshop
+from tasks.dedup.minhash import MinHash
+from tasks.perplexity import Perplexity
+from tasks.quality import Quality
+from tasks.step import DocumentStep, EditStep
+
+_CORPUS_STEPS = {MinHash: stages.minhash, Perplexity: stages.by_perplexity, Quality: stages.by_quality}
+
+
+@dataclass(frozen=True)
+class Passed:
+    """Steps that the documents went through: a run of document steps, or one corpus step.
+
+    `arriving`: the documents with the signals on which document steps decide; `left`: those that stay.
+    """
+
+    steps: tuple
+    arriving: Corpus
+    left: Corpus
+
+    @property
+    def on_documents(self) -> bool:
+        return all(isinstance(step, DocumentStep) for step in self.steps)
+
+
+def curate(workshop: Workshop, recipe: Recipe) -> Iterator[Passed]:
+    """The recipe's way, each part of it made, or found, when it is asked for. The first has no steps behind the
+    extraction; the last one's `left` is the curated corpus."""
+    groups = _groups(stages.pinned(workshop, recipe.after))
+    first = groups[0] if groups and isinstance(groups[0][0], DocumentStep) else ()
+    corpus = stages.documents(workshop, recipe, first)
+    yield Passed((), corpus, corpus)
+    for steps in groups:
+        if not isinstance(steps[0], DocumentStep):
+            arriving, left = corpus, _CORPUS_STEPS[type(steps[0])](workshop, recipe, corpus, steps[0])
+        else:
+            arriving = corpus if steps is first else _measured(workshop, corpus, steps)
+            left = stages.rules(workshop, arriving, steps)
+        yield Passed(steps, arriving, left)
+        corpus = left
+
+
+def _measured(workshop: Workshop, corpus: Corpus, steps: tuple[DocumentStep, ...]) -> Corpus:
+    through = stages.edited if any(isinstance(step, EditStep) for step in steps) else stages.signals
+    return through(workshop, corpus, steps)
+
+
+def _groups(steps: tuple) -> list[tuple]:
+    """Consecutive document steps together, each corpus step by itself."""
+    groups: list[tuple] = []
+    for step in steps:
+        together = isinstance(step, DocumentStep) and groups and isinstance(groups[-1][-1], DocumentStep)
+        if together:
+            groups[-1] = (*groups[-1], step)
+        else:
+            groups.append((step,))
+    return groups

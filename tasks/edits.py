@@ -1,0 +1,152 @@
+"""Cutting spans out of texts, with a row for each cut: what was removed, where, by which rule."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storage.schema import EDITS
+from tasks.kernels.buffers import utf8
+from tasks.kernels.pieces import characters, joined, pieces, strings
+from tasks.kernels.scan import Scan
+
+_DOCUMENT = 40  # bits of a place in a document: 1 TB
+
+
+@dataclass(frozen=True)
+class Edits:
+    """Spans to replace, sorted by document and start, not overlapping.
+
+    document: int64, shape (n,), which of the batch; start, stop: int64, bytes within the document's text;
+    rule: int32, which of `rules`; replacement: strings, "" where the span is removed.
+    """
+
+    document: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+    rule: np.ndarray
+    rules: tuple[str, ...]
+    replacement: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.document)
+
+
+def removals(
+    document: np.ndarray, start: np.ndarray, stop: np.ndarray, rule: np.ndarray, rules: tuple[str, ...]
+) -> Edits:
+    """Edits that remove spans which do not overlap, given in any order."""
+    order = np.argsort((document << _DOCUMENT) + start, kind="stable")  # linear where lists in order follow each other
+    nothing = pa.repeat("", len(order))
+    return Edits(document[order], start[order], stop[order], rule[order].astype(np.int32), rules, nothing)
+
+
+def line_spans(text: Scan, removed: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(document, start, stop) of the spans that remove lines, one a line; `removed`: bool, one entry a line.
+
+    A line goes with the break behind it, a document's last lines with the break before them, so that the lines that
+    stay are joined by the breaks that they had, and the last of them keeps its break only if it was the last before.
+    """
+    line = np.flatnonzero(removed)
+    document = np.searchsorted(text.lines, line, side="right") - 1
+    last = text.lines[1:][document] - 1
+    start = text.line_start[line]
+    following = np.append(text.line_start[1:], text.documents[-1])
+    stop = np.where(line == last, text.documents[1:][document], following[line])
+    # the lines behind the last one that stays: the first of them takes the break before it
+    kept = np.append(-1, np.flatnonzero(~removed))
+    last_kept = kept[np.searchsorted(kept, last, side="right") - 1]
+    trailing = (line == last_kept + 1) & (last_kept >= text.lines[document])
+    start[trailing] = text.line_stop[line[trailing] - 1]
+    begin = text.documents[document]
+    return document, start - begin, stop - begin
+
+
+def merged(edits: Edits) -> Edits:
+    """The same cuts, those of one rule that touch each other made one."""
+    if not len(edits):
+        return edits
+    plain = pc.equal(edits.replacement, "").to_numpy(zero_copy_only=False)
+    joins = (
+        (edits.document[1:] == edits.document[:-1])
+        & (edits.start[1:] == edits.stop[:-1])
+        & (edits.rule[1:] == edits.rule[:-1])
+        & plain[1:]
+        & plain[:-1]
+    )
+    first = np.flatnonzero(np.append(True, ~joins))
+    last = np.append(first[1:], len(edits)) - 1
+    return Edits(
+        edits.document[first],
+        edits.start[first],
+        edits.stop[last],
+        edits.rule[first],
+        edits.rules,
+        edits.replacement.take(pa.array(first)),
+    )
+
+
+def applied(texts: pa.ChunkedArray | pa.Array, edits: Edits) -> pa.Array:
+    """The texts with the spans replaced, large_string. Holds the new texts, and the old once more if any is put in."""
+    data, offsets = utf8(texts)
+    data, offsets = data[offsets[0] : offsets[-1]], offsets - offsets[0]
+    documents, cuts = len(offsets) - 1, len(edits)
+    until = np.searchsorted(edits.document, np.arange(documents + 1))  # the edits of the documents before each
+    # what stays: a piece before each edit, and one more at the end of each document
+    start, stop = np.empty((2, cuts + documents), np.int64)
+    before = np.arange(cuts) + edits.document
+    ends = np.arange(documents) + until[1:]
+    begins = offsets[edits.document]
+    start[np.arange(documents) + until[:-1]] = offsets[:-1]
+    start[before + 1] = begins + edits.stop
+    stop[before] = begins + edits.start
+    stop[ends] = offsets[1:]
+    inserted, bounds = utf8(edits.replacement)
+    if bounds[-1] > bounds[0]:
+        put = np.zeros((2, cuts + documents), np.int64)
+        put[:, before] = bounds[:-1] + len(data), bounds[1:] + len(data)
+        start, stop = np.stack([start, put[0]], 1).ravel(), np.stack([stop, put[1]], 1).ravel()
+        data = np.concatenate([data, inserted])
+        ends = 2 * ends
+    sizes = np.cumsum(stop - start)
+    return strings(joined(data, start, stop), np.append(0, sizes[ends]))
+
+
+def rows(ids: pa.Array, step: str, text: Scan, edits: Edits, keeps_removed: bool) -> pa.Table:
+    """The rows of EDITS for a batch: lines and characters as they stood in the text that reached the step."""
+    if not len(edits):
+        return EDITS.empty_table()
+    begin, end = text.documents[edits.document], text.documents[edits.document + 1]
+    start, stop = begin + edits.start, begin + edits.stop
+    above = text.lines[edits.document]
+    below = np.maximum(text.lines[edits.document + 1] - 1, above)
+    first = np.clip(np.searchsorted(text.line_start, start, side="right") - 1, above, below)
+    last = np.clip(np.searchsorted(text.line_start, np.maximum(stop - 1, start), side="right") - 1, above, below)
+    columns = {
+        "id": ids.take(pa.array(edits.document)),
+        "step": pa.repeat(step, len(edits)),
+        "rule": pa.array(edits.rules, pa.string()).take(pa.array(edits.rule)),
+        "first_line": np.minimum(first + _at_break(text, first, start, stop, begin, end), last) - above,
+        "last_line": last - above,
+        "start": characters(text.data, text.documents, edits.document, start),
+        "stop": characters(text.data, text.documents, edits.document, stop),
+        "removed": pieces(text.data, start, stop) if keeps_removed else pa.nulls(len(edits)),
+        "replacement": edits.replacement,
+    }
+    return pa.table(columns).cast(EDITS)
+
+
+def _at_break(text, first, start, stop, begin, end) -> np.ndarray:
+    """Whether a cut begins with the break of a line that stays, as that of a document's last lines does.
+
+    An empty line begins with its break, too: it stays if the cut, with those that touch it, goes on to the end.
+    """
+    if not len(text.line_stop):
+        return np.zeros(len(start), bool)
+    first = np.minimum(first, len(text.line_stop) - 1)
+    touches = np.append(False, start[1:] == stop[:-1])
+    chain = np.cumsum(~touches) - 1
+    goes_on = (stop == end)[np.append(np.flatnonzero(~touches)[1:] - 1, len(start) - 1)][chain]
+    empty = text.line_start[first] == text.line_stop[first]
+    return (start >= text.line_stop[first]) & (~empty | (goes_on & ~touches & (start > begin)))

@@ -1,0 +1,75 @@
+"""Which of a few phrases stand in which spans of text, all looked for at once by the bits of a machine word.
+
+Shift-And (Baeza-Yates and Gonnet 1992): a bit for each byte of the phrases says whether the text just read ends with
+the phrase up to there. So every byte of text costs the same, whatever the text.
+"""
+
+from functools import cache
+
+import numba as nb
+import numpy as np
+
+from tasks.kernels.buffers import byte
+
+_BITS = 64
+
+
+def found(data: np.ndarray, start: np.ndarray, stop: np.ndarray, phrases: tuple[str, ...]) -> np.ndarray:
+    """Whether each phrase stands in `data[start[i]:stop[i]]`: bool, shape (spans, phrases).
+
+    The letters A to Z are matched in either case, all other characters as they are. Raises ValueError for a phrase
+    that is empty or has more than 64 bytes.
+    """
+    masks, first, group, last = automaton(phrases)
+    return (_ends(data, start, stop, masks, first)[:, group] & last) != 0
+
+
+@cache
+def automaton(phrases: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(masks of each byte, bits of the phrases' beginnings, which group each is in, bits of their ends).
+
+    Raises ValueError as `found` does.
+    """
+    groups, used = 1, 0
+    at, group = [], []
+    for phrase in phrases:
+        size = len(phrase.encode())
+        if not 0 < size <= _BITS:
+            raise ValueError(f"phrase {phrase!r} has {size} bytes; it must have 1 to {_BITS}")
+        if used + size > _BITS:
+            groups, used = groups + 1, 0
+        at.append(used)
+        group.append(groups - 1)
+        used += size
+    groups += groups % 2
+    masks = np.zeros((groups, 256), np.uint64)
+    first = np.zeros(groups, np.uint64)
+    last = np.zeros(len(phrases), np.uint64)
+    for p, (phrase, place, g) in enumerate(zip(phrases, at, group, strict=True)):
+        encoded = phrase.encode()
+        first[g] |= np.uint64(1 << place)
+        last[p] = np.uint64(1 << (place + len(encoded) - 1))
+        for i, b in enumerate(encoded):
+            for form in {*bytes([b]).lower(), *bytes([b]).upper()}:
+                masks[g, form] |= np.uint64(1 << (place + i))
+    return masks, first, np.array(group, np.int64), last
+
+
+@nb.njit(nogil=True, cache=True)
+def _ends(data, start, stop, masks, first):
+    """The bits that were set somewhere in each span: uint64, shape (spans, groups). Groups are even in number."""
+    out = np.empty((len(start), len(first)), np.uint64)
+    for g in range(0, len(first), 2):  # two at once, as each step of one waits for the step before
+        mask, other_mask = masks[g], masks[g + 1]
+        begin, other_begin = first[g], first[g + 1]
+        for s in range(len(start)):
+            state, other, seen, other_seen = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
+            for i in range(start[s], stop[s]):
+                b = byte(data, i)
+                state = ((state << np.uint64(1)) | begin) & mask[b]
+                other = ((other << np.uint64(1)) | other_begin) & other_mask[b]
+                seen |= state
+                other_seen |= other
+            out[s, g] = seen
+            out[s, g + 1] = other_seen
+    return out

@@ -1,0 +1,96 @@
+"""Document steps over documents: in their order, a slice of about a megabyte of text after the other."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storage import ledger
+from storage.schema import EDITS, LEDGER
+from tasks.edits import applied, merged, rows
+from tasks.step import Batch, DocumentStep, EditStep
+
+# What is found in a slice, some five times its text, stays in the caches of a core, and outweighs a call's overhead.
+_SLICE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Documents with their signals and the text that the last step left, and what was cut out of it (EDITS)."""
+
+    table: pa.Table
+    edits: pa.Table
+
+
+def measured(documents: pa.Table, steps: Iterable[DocumentStep]) -> Measured:
+    """Signals and edits of `steps` for documents (columns `text`, those that the steps read, and any others).
+
+    Holds, besides the documents and what is returned, the scan of a megabyte of text or of one document.
+    """
+    done = [_through(part, steps) for part in _slices(documents)]
+    return Measured(pa.concat_tables(table for table, _ in done), pa.concat_tables(edits for _, edits in done))
+
+
+def _slices(documents: pa.Table) -> Iterable[pa.Table]:
+    sizes = np.asarray(pc.binary_length(documents["text"]), np.int64)
+    group = (np.cumsum(sizes) - sizes) // _SLICE
+    bounds = np.flatnonzero(np.diff(group)) + 1
+    for start, stop in zip([0, *bounds], [*bounds, len(documents)], strict=True):
+        yield documents.slice(start, stop - start)
+
+
+def _through(documents: pa.Table, steps: Iterable[DocumentStep]) -> tuple[pa.Table, pa.Table]:
+    batch = Batch(documents)
+    cut = [EDITS.empty_table()]
+    for step in steps:
+        if isinstance(step, EditStep):
+            edits, columns = step.edit(batch)
+            edits = merged(edits)
+            ids = batch["id"].combine_chunks()
+            cut.append(rows(ids, step.step, batch.scan, edits, step.keeps_removed))
+            batch = _edited(batch, applied(batch["text"], edits) if len(edits) else batch["text"])
+            columns = columns | {step.left: pc.utf8_length(batch["text"]).cast(pa.int64())}
+        else:
+            columns = step.measure(batch)
+        for field in step.signals:
+            batch.table = batch.table.append_column(field, columns[field.name])
+    return batch.table, pa.concat_tables(cut)
+
+
+def _edited(batch: Batch, texts: pa.Array | pa.ChunkedArray) -> Batch:
+    table = batch.table
+    table = table.set_column(table.schema.get_field_index("text"), table.schema.field("text"), texts)
+    if (at := table.schema.get_field_index("characters")) >= 0:
+        lengths = pc.utf8_length(texts).cast(pa.int64())
+        table = table.set_column(at, table.schema.field(at), lengths)
+    return Batch(table)
+
+
+class EditCounts:
+    """What the edit steps of a pass do to a shard, told as counts of its record."""
+
+    def __init__(self, steps: Iterable[DocumentStep]):
+        self._steps = [step for step in steps if isinstance(step, EditStep)]
+        self._left = Counter()
+        self._cuts = Counter()
+
+    def add(self, found: Measured) -> None:
+        for step in self._steps:
+            self._left[step.step] += pc.sum(found.table[step.left]).as_py() or 0
+        for step, rule, cuts in zip(
+            *found.edits.group_by(["step", "rule"]).aggregate([([], "count_all")]), strict=True
+        ):
+            self._cuts[step.as_py(), rule.as_py()] += cuts.as_py()
+
+    def counts(self, rows: int, characters: int) -> list[dict]:
+        """A count for each edit step, none of which drops a document; `characters` come to the first."""
+        told = []
+        for name in (step.step for step in self._steps):
+            count = ledger.count(name, rows, characters, LEDGER.empty_table(), characters - self._left[name])
+            cuts = {rule: n for (step, rule), n in sorted(self._cuts.items()) if step == name}
+            told.append(count | {"edits": cuts})
+            characters = self._left[name]
+        return told
