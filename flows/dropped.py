@@ -102,27 +102,47 @@ def _in_stage(home: str, name: str, folder: str, manifest: dict, wanted: str, th
 
 @dataclass(frozen=True)
 class _Texts:
-    """The stage that holds the texts which decisions were about; its document steps, in order, and others."""
+    """The stage that holds the texts which decisions were about, its document steps in order, and those of other
+    stages with signals, which lie in the folders `measured`."""
 
     folder: str
     steps: tuple[dict, ...]
     others: tuple[dict, ...]
+    measured: tuple[str, ...]
 
     def seen(self, stage: str, shard: int, row: dict) -> Dropped:
         table = shards.read_table(stages.part(self.folder, shard))
         document = table.filter(pc.equal(table["id"], row["id"]))
         if not len(document):
             return Dropped(stage, row, None, ())
-        shown = {name: document[name][0].as_py() for name in ("source", "url")} | row
+        known = {name: value for name, value in row.items() if value is not None}
+        shown = {name: document[name][0].as_py() for name in ("source", "url")} | known
         text, own = self._before(row, shard, document["text"][0].as_py())
+        try:
+            marks = self._marks(shard, row, document, text)
+        except (ValueError, LookupError, OSError) as error:
+            # homes keep the stages of older code, and lists that a step reads may have moved
+            shown["not marked"] = f"{row['step']} cannot look at the text again: {error}"
+            marks = None
+        return Dropped(stage, shown, text, own if marks is None else marks)
+
+    def _marks(self, shard: int, row: dict, document: pa.Table, text: str) -> tuple[tuple[int, int], ...] | None:
+        """What offended a rule; None for a step that has no rules of that kind."""
         for settings in (*self.steps, *self.others):
             step = _STEP.validate_python(settings) if settings["step"] == row["step"] else None
             if isinstance(step, RuleStep):
-                return Dropped(stage, shown, text, offending(step, row, document, text))
+                return offending(step, row, self._with_signals(shard, document, step.reads), text)
             if isinstance(step, EditStep) and (phrase := step.sought.get(row["rule"])):
-                found = re.finditer(re.escape(phrase), text, re.IGNORECASE)
-                return Dropped(stage, shown, text, tuple(match.span() for match in found))
-        return Dropped(stage, shown, text, own)
+                return tuple(match.span() for match in re.finditer(re.escape(phrase), text, re.IGNORECASE))
+        return None
+
+    def _with_signals(self, shard: int, document: pa.Table, reads: tuple[str, ...]) -> pa.Table:
+        for name in (name for name in reads if name not in document.column_names):
+            parts = [stages.part(folder, shard) for folder in self.measured]
+            [*_, part] = [part for part in parts if name in shards.columns(part)]
+            signals = shards.read_table(part, ["id", name])
+            document = document.append_column(name, signals.filter(pc.is_in(signals["id"], document["id"]))[name])
+        return document
 
     def _before(self, row: dict, shard: int, text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
         """The text as it reached the step that dropped it, and what that step then cut out of it."""
@@ -146,7 +166,7 @@ def _texts_of(home: str, manifest: dict) -> _Texts | None:
     folder = made[inputs["documents"]]
     measured = [made[key] for name, key in inputs.items() if name.startswith("measured") and key in made]
     others = tuple(step for other in measured for step in stages.manifest(other)["settings"]["signals"])
-    return _Texts(folder, tuple(stages.manifest(folder)["settings"]["signals"]), others)
+    return _Texts(folder, tuple(stages.manifest(folder)["settings"]["signals"]), others, tuple(measured))
 
 
 def restored(text: str, cut: pa.Table) -> str:
@@ -170,7 +190,10 @@ def offending(step: RuleStep, row: dict, document: pa.Table, text: str) -> tuple
 
     None where it counts all, as a mean does.
     """
-    rule = next(rule for rule in step.rules if rule.name == row["rule"])
+    found = [rule for rule in step.rules if rule.name == row["rule"]]
+    if not found:
+        raise LookupError(f"{step.step} has no rule {row['rule']} any more")
+    [rule] = found
     document = document.set_column(document.schema.get_field_index("text"), "text", pa.array([text], pa.large_string()))
     batch = Batch(document)
     parts = rule.found(batch, step)

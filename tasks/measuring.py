@@ -1,8 +1,9 @@
-"""Document steps over documents: in their order, a slice of about a megabyte of text after the other."""
+"""Document steps over documents: in their order, a slice of about two megabytes of text after the other."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -10,11 +11,11 @@ import pyarrow.compute as pc
 
 from storage import ledger
 from storage.schema import EDITS, LEDGER
-from tasks.edits import applied, merged, rows
+from tasks.edits import Edits, applied, merged, rows, scanned
 from tasks.step import Batch, DocumentStep, EditStep
 
 # What is found in a slice, some five times its text, stays in the caches of a core, and outweighs a call's overhead.
-_SLICE = 1 << 20
+_SLICE = 2 << 20
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,11 @@ class Measured:
     edits: pa.Table
 
 
-def measured(documents: pa.Table, steps: Iterable[DocumentStep]) -> Measured:
+def measured(documents: pa.Table, steps: Sequence[DocumentStep]) -> Measured:
     """Signals and edits of `steps` for documents (columns `text`, those that the steps read, and any others).
 
-    Holds, besides the documents and what is returned, the scan of a megabyte of text or of one document.
+    Holds, besides the documents and what is returned, the scans of two megabytes of text or of one document, as
+    the last edit found it and as it left it.
     """
     done = [_through(part, steps) for part in _slices(documents)]
     return Measured(pa.concat_tables(table for table, _ in done), pa.concat_tables(edits for _, edits in done))
@@ -42,31 +44,32 @@ def _slices(documents: pa.Table) -> Iterable[pa.Table]:
         yield documents.slice(start, stop - start)
 
 
-def _through(documents: pa.Table, steps: Iterable[DocumentStep]) -> tuple[pa.Table, pa.Table]:
+def _through(documents: pa.Table, steps: Sequence[DocumentStep]) -> tuple[pa.Table, pa.Table]:
     batch = Batch(documents)
     cut = [EDITS.empty_table()]
-    for step in steps:
+    for at, step in enumerate(steps):
         if isinstance(step, EditStep):
             edits, columns = step.edit(batch)
-            edits = merged(edits)
-            ids = batch["id"].combine_chunks()
-            cut.append(rows(ids, step.step, batch.scan, edits, step.keeps_removed))
-            batch = _edited(batch, applied(batch["text"], edits) if len(edits) else batch["text"])
+            if len(edits):
+                # what a later step masks may stand in what this one removes
+                keeps = all(later.keeps_removed for later in steps[at:] if isinstance(later, EditStep))
+                spans = merged(edits)
+                cut.append(rows(batch["id"].combine_chunks(), step.step, batch.scan, spans, keeps))
+                batch = _edited(batch, edits, applied(batch["text"], spans))
             columns = columns | {step.left: pc.utf8_length(batch["text"]).cast(pa.int64())}
         else:
             columns = step.measure(batch)
-        for field in step.signals:
-            batch.table = batch.table.append_column(field, columns[field.name])
+        batch.add(step.signals, columns)
     return batch.table, pa.concat_tables(cut)
 
 
-def _edited(batch: Batch, texts: pa.Array | pa.ChunkedArray) -> Batch:
+def _edited(batch: Batch, edits: Edits, texts: pa.Array) -> Batch:
     table = batch.table
     table = table.set_column(table.schema.get_field_index("text"), table.schema.field("text"), texts)
     if (at := table.schema.get_field_index("characters")) >= 0:
         lengths = pc.utf8_length(texts).cast(pa.int64())
         table = table.set_column(at, table.schema.field(at), lengths)
-    return Batch(table)
+    return Batch(table, partial(scanned, batch.scan, edits, texts))
 
 
 class EditCounts:
@@ -80,10 +83,7 @@ class EditCounts:
     def add(self, found: Measured) -> None:
         for step in self._steps:
             self._left[step.step] += pc.sum(found.table[step.left]).as_py() or 0
-        for step, rule, cuts in zip(
-            *found.edits.group_by(["step", "rule"]).aggregate([([], "count_all")]), strict=True
-        ):
-            self._cuts[step.as_py(), rule.as_py()] += cuts.as_py()
+        self._cuts.update(ledger.tally(found.edits, "step", "rule"))
 
     def counts(self, rows: int, characters: int) -> list[dict]:
         """A count for each edit step, none of which drops a document; `characters` come to the first."""

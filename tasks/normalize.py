@@ -3,9 +3,9 @@
 import re
 import unicodedata
 from collections.abc import Callable
+from functools import cache
 from typing import Literal
 
-import ftfy
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
@@ -32,19 +32,6 @@ _INVISIBLE = (
 # their relatives. Elsewhere it is residue of a page's layout.
 _UNSPACED = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"
 _ZERO_WIDTH_SPACES = re.compile(f"(?<=([{_UNSPACED}]))?\u200b+(?=([{_UNSPACED}]))?")
-
-# Only what concerns the encoding: no HTML entities, quotation marks, ligatures, widths, line breaks or controls.
-_ENCODING_ONLY = ftfy.TextFixerConfig(
-    unescape_html=False,
-    remove_terminal_escapes=False,
-    fix_latin_ligatures=False,
-    fix_character_width=False,
-    uncurl_quotes=False,
-    fix_line_breaks=False,
-    remove_control_chars=False,
-    normalization=None,
-    explain=False,
-)
 
 
 class Normalize(Settings):
@@ -103,7 +90,27 @@ def _tidied(texts: pa.Array) -> pa.Array:
 
 
 def _repaired(text: str) -> str:
-    return ftfy.fix_text(text, _ENCODING_ONLY)
+    import ftfy
+
+    return ftfy.fix_text(text, _encoding_only())
+
+
+@cache
+def _encoding_only():
+    """Only what concerns the encoding: no HTML entities, quotation marks, ligatures, widths, line breaks, controls."""
+    import ftfy
+
+    return ftfy.TextFixerConfig(
+        unescape_html=False,
+        remove_terminal_escapes=False,
+        fix_latin_ligatures=False,
+        fix_character_width=False,
+        uncurl_quotes=False,
+        fix_line_breaks=False,
+        remove_control_chars=False,
+        normalization=None,
+        explain=False,
+    )
 
 
 def _without_zero_width_spaces(text: str) -> str:

@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-import fasttext
 import numpy as np
 import pyarrow as pa
 from pydantic import Field
@@ -73,6 +72,8 @@ def train_model(
             for label, inputs, rows in (("hq", good, good_rows), ("raw", raw, raw_rows)):
                 for text, draw in _draw(inputs, wanted / rows, settings, heldout):
                     (test if draw < _TESTED else train).write(f"__label__{label} {text}\n")
+        import fasttext  # here and below: it takes a tenth of a second
+
         model = fasttext.train_supervised(
             str(trained),
             lr=settings.learning_rate,
@@ -104,7 +105,9 @@ def score_shard(folder: str, shard: int, documents: str, kept: str, model: str, 
 
 
 @cache
-def load(path: str) -> "fasttext.FastText._FastText":
+def load(path: str) -> "fasttext.FastText._FastText":  # noqa: F821
+    import fasttext
+
     return fasttext.load_model(files.local_copy(path))
 
 

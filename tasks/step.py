@@ -1,6 +1,6 @@
 """What a document step is: signals, kept as columns, and decisions, thresholds on these columns."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -45,10 +45,14 @@ class Member:
 
 
 class Batch:
-    """Documents on their way through the steps: columns `id`, `url`, `text` and the signals so far."""
+    """Documents on their way through the steps: columns `id`, `url`, `text` and the signals so far.
 
-    def __init__(self, table: pa.Table):
+    `scanned` gives the scan of the texts, where there is a shorter way than to read them.
+    """
+
+    def __init__(self, table: pa.Table, scanned: Callable[[], Scan] | None = None):
         self.table = table
+        self._scanned = scanned
 
     def __getitem__(self, column: str) -> pa.ChunkedArray:
         return self.table[column]
@@ -56,10 +60,16 @@ class Batch:
     def __len__(self) -> int:
         return len(self.table)
 
+    def add(self, signals: pa.Schema, columns: Mapping[str, pa.Array]) -> None:
+        """Put a step's signals behind the columns."""
+        schema = pa.schema([*self.table.schema, *signals], self.table.schema.metadata)
+        added = [columns[name] for name in signals.names]
+        self.table = pa.Table.from_arrays([*self.table.columns, *added], schema=schema)
+
     @cached_property
     def scan(self) -> Scan:
         """The words, lines, ... of the texts: found once, read by all rules."""
-        return scan(self.table["text"])
+        return self._scanned() if self._scanned else scan(self.table["text"])
 
 
 class DocumentStep(Settings):
@@ -99,8 +109,8 @@ class EditStep(DocumentStep):
     """A step that changes the text: the steps behind it see what it leaves.
 
     Its fields in `signal_fields` decide what is cut. The signal `<step>_characters`, what is left, is measured by the
-    pass; `decisions` end with `not_empty`. `keeps_removed`: whether the ledger of edits may hold the removed text;
-    `sought`: what a rule drops documents for, in either case, where that is a phrase.
+    pass; `decisions` end with `not_empty`. `keeps_removed`: whether the ledger of edits may hold what it removed, or a step
+    before it in the same pass; `sought`: what a rule drops documents for, in either case, where that is a phrase.
     """
 
     keeps_removed: ClassVar[bool] = True

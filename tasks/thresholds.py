@@ -35,11 +35,14 @@ def match(values: np.ndarray, wanted: float, end: End) -> Matched:
     # a high threshold is a low one on the mirrored values
     sign = 1 if end == "low" else -1
     different, counts = np.unique(sign * values, return_counts=True)
-    dropped = np.append(0, np.cumsum(counts)[:-1]) / len(values)
-    at = int(np.argmin(np.abs(dropped - wanted)))
+    dropped = np.append(0, np.cumsum(counts)[:-1])
+    # in documents, of which halves are exact, and rounded: a share is not
+    at = int(np.argmin(np.abs(dropped - round(wanted * len(values), 6))))
     inner = float(different[at])
     outer = float(different[at - 1]) if at else -math.inf
-    return Matched(_shortest(inner, outer, sign, np.issubdtype(values.dtype, np.integer)), float(dropped[at]))
+    return Matched(
+        _shortest(inner, outer, sign, np.issubdtype(values.dtype, np.integer)), float(dropped[at] / len(values))
+    )
 
 
 def _shortest(inner: float, outer: float, sign: int, whole: bool) -> float:

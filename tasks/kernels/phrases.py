@@ -21,7 +21,8 @@ def found(data: np.ndarray, start: np.ndarray, stop: np.ndarray, phrases: tuple[
     that is empty or has more than 64 bytes.
     """
     masks, first, group, last = automaton(phrases)
-    return (_ends(data, start, stop, masks, first)[:, group] & last) != 0
+    ends = _ends(data, start, stop, masks, first)
+    return np.stack([(ends[g] & bit) != 0 for g, bit in zip(group, last, strict=True)]).T
 
 
 @cache
@@ -57,8 +58,8 @@ def automaton(phrases: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 @nb.njit(nogil=True, cache=True)
 def _ends(data, start, stop, masks, first):
-    """The bits that were set somewhere in each span: uint64, shape (spans, groups). Groups are even in number."""
-    out = np.empty((len(start), len(first)), np.uint64)
+    """The bits that were set somewhere in each span: uint64, shape (groups, spans). Groups are even in number."""
+    out = np.empty((len(first), len(start)), np.uint64)
     for g in range(0, len(first), 2):  # two at once, as each step of one waits for the step before
         mask, other_mask = masks[g], masks[g + 1]
         begin, other_begin = first[g], first[g + 1]
@@ -70,6 +71,6 @@ def _ends(data, start, stop, masks, first):
                 other = ((other << np.uint64(1)) | other_begin) & other_mask[b]
                 seen |= state
                 other_seen |= other
-            out[s, g] = seen
-            out[s, g + 1] = other_seen
+            out[g, s] = seen
+            out[g + 1, s] = other_seen
     return out

@@ -4,7 +4,8 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
-from tasks.kernels.buffers import byte
+from tasks.kernels.buffers import block, byte
+from tasks.kernels.scan import continuations
 
 
 def strings(data: np.ndarray, offsets: np.ndarray) -> pa.LargeStringArray:
@@ -47,6 +48,9 @@ def characters(data, offsets, document, place):
             last = document[i]
             at = offsets[last]
             count = 0
+        while at + 8 <= place[i]:
+            count += 8 - continuations(block(data, at))
+            at += 8
         while at < place[i]:
             count += (byte(data, at) & 0xC0) != 0x80
             at += 1

@@ -13,8 +13,10 @@ Two spans count as equal if their 64-bit hashes are: in a document of a million 
 taken as equal with a probability of about 3e-8.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 import numba as nb
 import numpy as np
@@ -153,16 +155,27 @@ def scan(texts: pa.Array | pa.ChunkedArray) -> Scan:
     data, offsets = utf8(texts)
     documents = len(offsets) - 1
     words, lines = (int(most) + documents for most in _most(data, offsets[0], offsets[documents]))
-    columns = _together(
-        *(((2, words), np.int64), (words, np.int32), (words, np.uint64), (words, np.uint8)),
-        *(((3, lines + 1), np.int64), ((5, lines), np.int32), (lines, np.uint64)),
-        *(((2, lines), np.int64), (lines, np.int32), (lines, np.uint64)),
-        *(((3, documents + 1), np.int64), (documents, np.int64)),
+    columns = empty(words, lines, documents)
+    _scan(data, offsets, characters(), neighbours(), *columns[:7], *columns[10:])
+    return assembled(data, offsets, columns)
+
+
+def empty(words: int, lines: int, documents: int) -> list[np.ndarray]:
+    """Columns for up to so many words and lines, some of them rows of one array, to be filled and then `assembled`."""
+    return _together(
+        *(((2, words), np.int64), ((words,), np.int32), ((words,), np.uint64), ((words,), np.uint8)),
+        *(((3, lines + 1), np.int64), ((5, lines), np.int32), ((lines,), np.uint64)),
+        *(((2, lines), np.int64), ((lines,), np.int32), ((lines,), np.uint64)),
+        *(((3, documents + 1), np.int64), ((documents,), np.int64)),
     )
-    _scan(data, offsets, characters(), neighbours(), *columns)
+
+
+def assembled(data: np.ndarray, offsets: np.ndarray, columns: list[np.ndarray]) -> Scan:
+    """The scan with these columns of words and lines, from which its paragraphs follow."""
     word_at, word_chars, word_hash, word_bits, line_at, line_counts, line_hash = columns[:7]
     paragraph_at, paragraph_chars, paragraph_hash, ends, chars = columns[7:]
-    w, n, p = (int(end) for end in ends[:, documents])
+    _paragraphs(data, line_at, line_counts, line_hash, paragraph_at, paragraph_chars, paragraph_hash, ends)
+    w, n, p = (int(end) for end in ends[:, -1])
     return Scan(
         *(data, offsets, chars),
         *(ends[0], word_at[0, :w], word_at[1, :w], word_chars[:w], word_hash[:w], word_bits[:w]),
@@ -172,19 +185,16 @@ def scan(texts: pa.Array | pa.ChunkedArray) -> Scan:
     )
 
 
-def _together(*columns: tuple[int | tuple[int, ...], type]) -> list[np.ndarray]:
+def _together(*columns: tuple[tuple[int, ...], type]) -> list[np.ndarray]:
     """Empty arrays of these shapes and types in one piece of memory.
 
     In one piece because the allocator keeps it for the next batch, where it gives several back to the system; to get
     their pages anew takes as long as half a scan. Pages that are not written to are not held.
     """
-    sizes = [-(-int(np.prod(shape)) * np.dtype(kind).itemsize // 8) * 8 for shape, kind in columns]
-    piece = np.empty(sum(sizes), np.uint8)
-    ends = np.cumsum(sizes)
-    return [
-        piece[end - size : end][: int(np.prod(shape)) * np.dtype(kind).itemsize].view(kind).reshape(shape)
-        for (shape, kind), size, end in zip(columns, sizes, ends, strict=True)
-    ]
+    sizes = [math.prod(shape) * np.dtype(kind).itemsize for shape, kind in columns]
+    begins = [0, *accumulate(-(-size // 8) * 8 for size in sizes)]
+    piece = np.empty(begins[-1], np.uint8)
+    return [np.ndarray(shape, kind, piece, begin) for (shape, kind), begin in zip(columns, begins[:-1], strict=True)]
 
 
 @nb.njit(nogil=True, cache=True)
@@ -193,8 +203,7 @@ def _hash(data, begin, end):
     h = np.uint64(end - begin) * BASE
     i = begin
     while i + 8 <= end:
-        h = (h ^ block(data, i)) * MIX
-        h ^= h >> np.uint64(32)
+        h = _step(h, block(data, i))
         i += 8
     rest = np.uint64(0)
     if i + 8 <= len(data):
@@ -204,6 +213,13 @@ def _hash(data, begin, end):
         for k in range(end - i):
             rest |= np.uint64(byte(data, i + k)) << np.uint64(8 * k)
     return _last(h, rest)
+
+
+@nb.njit(nogil=True, cache=True)
+def _step(h, eight):
+    """The hash after eight bytes more."""
+    h = (h ^ eight) * MIX
+    return h ^ (h >> np.uint64(32))
 
 
 @nb.njit(nogil=True, cache=True)
@@ -224,6 +240,12 @@ def _letters(b):
 def _count(flags):
     """How many of eight bytes have HIGH set, and nothing else set in any."""
     return np.int64(((flags >> np.uint64(7)) * ONES) >> np.uint64(56))
+
+
+@nb.njit(nogil=True, cache=True)
+def continuations(b):
+    """How many of eight bytes go on with a code point that began before them."""
+    return _count(b & ~(b << np.uint64(1)) & HIGH)
 
 
 @nb.njit(nogil=True, cache=True)
@@ -286,23 +308,18 @@ def _scan(
     line_at,
     line_counts,
     line_hash,
-    paragraph_at,
-    paragraph_chars,
-    paragraph_hash,
     ends,
     chars,
 ):
-    """Fill the columns, which are those of `Scan`, some of them rows of one array."""
-    n, m, p = 0, 0, 0
+    """Fill the columns of words and lines, which are those of `Scan`, some of them rows of one array."""
+    n, m = 0, 0
     ends[:, 0] = 0
     for d in range(len(offsets) - 1):
         i, end = offsets[d], offsets[d + 1]
         total = 0
-        within = False  # a paragraph
         while i < end:
             begin, before, stop = i, total, end
             line_at[2, m] = n
-            first = n
             letters, upper, numbers, special = 0, 0, 0, 0
             field = FIELD
             c, j = decode(data, i)
@@ -328,31 +345,72 @@ def _scan(
                     c, j = decode(data, i)
                     continue
                 start = i
-                if c < 0x80 and k == ALPHABETIC and i + 8 <= end:
-                    # Most of all words: up to seven letters of ASCII, and an end that is seen from the next byte.
-                    b = block(data, i)
-                    others = _letters(b) ^ HIGH
-                    inside = ((others & (~others + np.uint64(1))) >> np.uint64(7)) - np.uint64(1)
-                    run = _count(inside & HIGH)
-                    after = byte(data, i + (run & 7))
-                    if (
-                        run < 8
-                        and after < 0x80
-                        and join[ALPHABETIC * CLASSES + np.int64(table[after] & _CLASS)] == PART
-                    ):
-                        word_at[0, n] = start
-                        word_at[1, n] = i + run
-                        word_chars[n] = run
-                        word_hash[n] = _last(np.uint64(run) * BASE, b & inside)
-                        word_bits[n] = field | LETTER | REAL | (CAPITAL if c < 0x61 else LOWER)
-                        n += 1
-                        total += run
-                        letters += run
-                        upper += _count((~b & inside & SMALL) << np.uint64(2))
-                        field = np.uint8(0)
-                        i += run
-                        c, j = np.int64(after), i + 1
-                        continue
+                run = 0
+                if k == ALPHABETIC:
+                    # Most of all words: up to 15 letters of ASCII, and an end that is seen from the next byte.
+                    if c < 0x80 and i + 16 <= end:
+                        b = block(data, i)
+                        others = _letters(b) ^ HIGH
+                        inside = ((others & (~others + np.uint64(1))) >> np.uint64(7)) - np.uint64(1)
+                        run = _count(inside & HIGH)
+                        capitals = _count((~b & inside & SMALL) << np.uint64(2))
+                        rest = b & inside
+                        if run == 8:
+                            b = block(data, i + 8)
+                            others = _letters(b) ^ HIGH
+                            inside = ((others & (~others + np.uint64(1))) >> np.uint64(7)) - np.uint64(1)
+                            run += _count(inside & HIGH)
+                            capitals += _count((~b & inside & SMALL) << np.uint64(2))
+                            hashed = _last(_step(np.uint64(run) * BASE, rest), b & inside)
+                        else:
+                            hashed = _last(np.uint64(run) * BASE, rest)
+                        after = byte(data, i + (run & 15))
+                        if (
+                            run == 16
+                            or after >= 0x80
+                            or join[ALPHABETIC * CLASSES + np.int64(table[after] & _CLASS)] != PART
+                        ):
+                            run = 0
+                        else:
+                            bits = field | LETTER | REAL | (CAPITAL if c < 0x61 else LOWER)
+                            letters += run
+                            upper += capitals
+                elif c < 0x80 and j < end:
+                    # Most of all others: one character of ASCII.
+                    after = byte(data, j)
+                    if after < 0x80:
+                        how = join[k * CLASSES + np.int64(table[after] & _CLASS)]
+                        if how == PART or (how == JOIN_EQUAL and np.int64(after) != c):
+                            run = 1
+                            hashed = _last(BASE, np.uint64(c))
+                            bits = field
+                            if t & IS_NUMBER:
+                                bits |= REAL
+                                numbers += 1
+                            else:
+                                special += 1
+                            if t & IS_TERMINAL:
+                                bits |= TERMINAL
+                            if t & IS_CLOSING:
+                                bits |= CLOSING
+                if run:
+                    i += run
+                    word_at[0, n] = start
+                    word_at[1, n] = i
+                    word_chars[n] = run
+                    word_hash[n] = hashed
+                    word_bits[n] = bits
+                    n += 1
+                    total += run
+                    field = np.uint8(0)
+                    if after == 0x20:
+                        field = FIELD
+                        total += 1
+                        i += 1
+                        if i == end:
+                            break
+                    c, j = decode(data, i)
+                    continue
                 bits = field
                 if t & IS_CAPITAL:
                     bits |= CAPITAL
@@ -442,34 +500,51 @@ def _scan(
                 field = np.uint8(0)
                 if i == end:
                     break
-            size = total - before
-            if stop < i:
-                size -= 2 if i - stop == 2 and byte(data, stop) == 13 else 1
-            hashed = _hash(data, begin, stop)
             line_at[0, m] = begin
             line_at[1, m] = stop
-            line_hash[m] = hashed
-            line_counts[0, m] = size
+            line_hash[m] = _hash(data, begin, stop)
+            line_counts[0, m] = total - before - break_chars(data, stop, i)
             line_counts[1, m] = letters
             line_counts[2, m] = upper
             line_counts[3, m] = numbers
             line_counts[4, m] = special
             m += 1
-            if n == first:
+        chars[d] = total
+        ends[0, d + 1], ends[1, d + 1] = n, m
+    line_at[2, m] = n
+
+
+@nb.njit(nogil=True, cache=True)
+def break_chars(data, stop, following):
+    """Code points of the line break between the end of a line and the beginning of the next, which may be none."""
+    if following - stop == 2 and byte(data, stop) == 13:
+        return 2
+    return np.int64(following > stop)
+
+
+@nb.njit(nogil=True, cache=True)
+def _paragraphs(data, line_at, line_counts, line_hash, paragraph_at, paragraph_chars, paragraph_hash, ends):
+    """Fill the columns of paragraphs, and the last row of `ends`."""
+    p = 0
+    ends[2, 0] = 0
+    for d in range(ends.shape[1] - 1):
+        within = False
+        for m in range(ends[1, d], ends[1, d + 1]):
+            if line_at[2, m] == line_at[2, m + 1]:
                 within = False
                 continue
-            if not within:
+            if within:
+                paragraph_chars[p - 1] += break_chars(data, line_at[1, m - 1], line_at[0, m])
+            else:
                 within = True
-                opened = before
-                paragraph_at[0, p] = m - 1
+                paragraph_at[0, p] = m
+                paragraph_chars[p] = 0
                 paragraph_hash[p] = 0
                 p += 1
-            paragraph_at[1, p - 1] = m
-            paragraph_chars[p - 1] = before + size - opened
-            paragraph_hash[p - 1] = (paragraph_hash[p - 1] ^ hashed) * BASE
-        chars[d] = total
-        ends[0, d + 1], ends[1, d + 1], ends[2, d + 1] = n, m, p
-    line_at[2, m] = n
+            paragraph_at[1, p - 1] = m + 1
+            paragraph_chars[p - 1] += line_counts[0, m]
+            paragraph_hash[p - 1] = (paragraph_hash[p - 1] ^ line_hash[m]) * BASE
+        ends[2, d + 1] = p
 
 
 @nb.njit(nogil=True, cache=True)

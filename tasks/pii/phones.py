@@ -57,6 +57,10 @@ def _international(digits: str) -> bool:
         return False
 
 
+# with the prefix; French numbers have six
+_MOST_GROUPS = 6
+
+
 @cache
 def _plan(region: str) -> tuple[str, frozenset[int]]:
     """What a caller inside the region dials first, and how many digits a number can then have, with and without it."""
@@ -69,6 +73,8 @@ def _plan(region: str) -> tuple[str, frozenset[int]]:
 @lru_cache(1 << 14)
 def _national(groups: tuple[str, ...], region: str) -> bool:
     """Whether the digits are a number of the region, in one group or grouped as it writes them."""
+    if len(groups) > _MOST_GROUPS:
+        return False
     prefix, lengths = _plan(region)
     digits = "".join(groups)
     if len(digits) not in lengths:

@@ -46,7 +46,8 @@ class Pii(EditStep):
     """Masks e-mail and IP addresses, phone, account and card numbers and keys; drops documents with many of them.
 
     What counts as one of them, and what does not, is said in `tasks/pii/emails.py` and its neighbours: where a kind
-    cannot be told from what looks like it, the text stays as it is. A kind that is not looked for counts 0. `edit`
+    cannot be told from what looks like it, the text stays as it is. Only the text is masked: the title and the
+    URLs stay, and so do the texts in stages made before this step. A kind that is not looked for counts 0. `edit`
     holds 32 bytes for every 64 of the batch, and a tuple for each span that it finds.
     """
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, field_validator
 
-from tasks.edits import Edits, line_spans, removals
+from tasks.edits import Edits, line_removals
 from tasks.kernels import phrases
 from tasks.kernels.pieces import joined, strings
 from tasks.kernels.scan import FIELD, Scan, scan
@@ -91,6 +91,13 @@ class C4(EditStep):
         phrases.automaton(policy)
         return policy
 
+    @field_validator("terminal_punctuation")
+    @classmethod
+    def _are_marks(cls, marks: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(marks):
+            raise ValueError("an empty mark ends every line: name marks, or none at all to let lines end as they like")
+        return marks
+
     def decisions(self) -> list[Bound]:
         return [
             Bound("lorem_ipsum", "c4_lorem_ipsum", high=self.max_lorem_ipsum),
@@ -122,22 +129,14 @@ class C4(EditStep):
         rule[(rule >= 0) & (np.diff(text.line_words) == 0)] = _BLANK
 
         gone = rule >= 0
+        inside = cited.of(~gone[cited.line])
         columns = {
             "c4_lorem_ipsum": text.sum(text.lines, lorem_ipsum),
             "c4_curly_bracket": text.sum(text.lines, curly_bracket),
             "c4_sentences": text.sum(text.lines, np.where(gone, 0, lines.sentences)),
             "c4_long_lines": text.sum(text.lines, text.line_chars >= LONG_LINE),
         }
-        document, start, stop = line_spans(text, gone)
-        inside = cited.of(~gone[cited.line])
-        of = np.searchsorted(text.lines, inside.line, side="right") - 1
-        edits = removals(
-            np.append(document, of),
-            np.append(start, inside.start - text.documents[of]),
-            np.append(stop, inside.stop - text.documents[of]),
-            np.append(rule[gone], np.full(len(of), _CITATION)),
-            _RULES,
-        )
+        edits = line_removals(text, rule, inside.line, inside.start, inside.stop, _CITATION, _RULES)
         return edits, {name: pa.array(column) for name, column in columns.items()}
 
 
@@ -171,8 +170,10 @@ def _lines(text: Scan, cited: _Spans, step: C4) -> _Lines:
     first, behind = text.line_words[:-1], text.line_words[1:]
     blank = first == behind
     # without the white space at both ends
-    start = np.where(blank, text.line_start, np.append(text.word_start, 0)[first])
-    stop = np.where(blank, text.line_start, text.word_stop[behind - 1] if len(text.word_stop) else 0)
+    start, stop = text.line_start, text.line_start
+    if len(text.word_start):
+        start = np.where(blank, start, text.word_start.take(first, mode="clip"))
+        stop = np.where(blank, stop, text.word_stop[behind - 1])
     lines = _measured(text, text.line_words, start, stop, step)
     line = np.unique(cited.line)
     if not len(line):
@@ -218,15 +219,19 @@ def _ends_with(data: np.ndarray, start: np.ndarray, stop: np.ndarray, ends: tupl
 
 def _long_words(text: Scan, most: int) -> np.ndarray:
     """Whether a line has a word of more than `most` code points."""
-    where = np.zeros(len(text.line_start), bool)
-    if not (text.line_chars > most).any():
-        return where
-    first = np.append(np.flatnonzero(text.word_bits & FIELD), len(text.word_bits))
-    bytes_until_next = np.diff(text.word_start[first[:-1]], append=text.documents[-1])
-    for i in np.flatnonzero(bytes_until_next > most):
-        if text.word_chars[first[i] : first[i + 1]].sum() > most:
-            where[np.searchsorted(text.line_words, first[i], side="right") - 1] = True
-    return where
+    return _longest_field(text.line_words, text.line_chars > most, text.word_bits, text.word_chars) > most
+
+
+@nb.njit(nogil=True, cache=True)
+def _longest_field(line_words, lines, bits, chars):
+    """Code points of the longest field of each of the `lines` (bool) that are asked for, int64; else 0."""
+    longest = np.zeros(len(lines), np.int64)
+    for m in np.flatnonzero(lines):
+        size = 0
+        for w in range(line_words[m], line_words[m + 1]):
+            size = np.int64(chars[w]) + (0 if bits[w] & FIELD else size)
+            longest[m] = max(longest[m], size)
+    return longest
 
 
 def _citations(text: Scan) -> _Spans:

@@ -20,10 +20,11 @@ from pydantic import Field, field_validator
 
 from storage import files
 from tasks.kernels.members import different_members
-from tasks.kernels.scan import LETTER, Scan, scan
+from tasks.kernels.scan import LETTER, REAL, Scan, scan
 from tasks.kernels.tokens import lettered_tokens
 from tasks.rules.rule import Parts, Rules, RuleStep, ratio
 from tasks.rules.shared import filled, once, real, real_words
+from tasks.url.lists import ListError, list_files
 
 rules = Rules("gopher_quality", "Rae et al. 2021, A1.1; definition: datatrove gopher_quality_filter.py")
 
@@ -31,7 +32,7 @@ rules = Rules("gopher_quality", "Rae et al. 2021, A1.1; definition: datatrove go
 @rules.rule(low=50, high=100_000, unit="words")
 def words(text: Scan) -> Parts:
     """Words that have a letter, mark or number."""
-    return Parts("words", real(text))
+    return Parts("words", real(text), value=real_words(text))
 
 
 @rules.rule(low=3.0, high=10.0, unit="characters per word")
@@ -86,7 +87,7 @@ def alpha_words(text: Scan) -> Parts:
     tokens, lettered = lettered_tokens(
         text.data, text.documents, text.words, text.word_start, text.word_bits, size, apostrophes
     )
-    return Parts("words", (text.word_bits & LETTER) != 0, value=ratio(lettered, tokens))
+    return Parts("words", lambda: (text.word_bits & LETTER) != 0, value=ratio(lettered, tokens))
 
 
 class _StopWords(RuleStep):
@@ -119,13 +120,14 @@ class _StopWords(RuleStep):
         return ("language",) if self.stop_words_by_language else ()
 
     def pinned(self) -> Self:
-        """The step with the words of its files in place of their addresses."""
-        words = {code: _listed(words) for code, words in self.stop_words_by_language.items()}
+        """The step with the words of its files in place of their addresses. A step that is not pinned reads them once
+        in a process. Raises ListError for a file that is not there."""
+        words = {code: _read(words) for code, words in self.stop_words_by_language.items()}
         return self.model_copy(update={"stop_words_by_language": words})
 
     def found(self, text: Scan, language: pa.ChunkedArray | None) -> Parts:
         """The stop words of each document, by its language."""
-        lists = [self.stop_words, *map(_listed, self.stop_words_by_language.values())]
+        lists = [self.stop_words, *map(_read_once, self.stop_words_by_language.values())]
         which = np.zeros(len(text.chars), np.int64)
         if language is not None:
             codes = pa.array(list(self.stop_words_by_language), pa.string())
@@ -151,7 +153,7 @@ GopherQuality = rules.step("GopherQuality", _StopWords)
 
 def _is_one(word: str) -> bool:
     found = scan(pa.array([word]))
-    return len(found.word_hash) == 1 and found.word_chars[0] == found.chars[0]
+    return len(found.word_hash) == 1 and found.word_chars[0] == found.chars[0] and bool(found.word_bits[0] & REAL)
 
 
 @lru_cache(256)
@@ -159,18 +161,19 @@ def _hashes(words: tuple[str, ...]) -> np.ndarray:
     return scan(pa.array(words, pa.large_string())).word_hash
 
 
-@cache
-def _file(address: str) -> tuple[str, ...]:
-    lines = files.read_bytes(address).decode("utf-8-sig").split()
-    words = tuple(dict.fromkeys(filter(_is_one, map(str.strip, lines))))
-    if not words:
-        raise ValueError(f"{address} has no stop words: write one a line, in UTF-8")
-    return words
+def _read(words: tuple[str, ...] | str) -> tuple[str, ...]:
+    """The words, if need be of a file, in which comments (`#`) and what is not one word are passed over."""
+    if not isinstance(words, str):
+        return words
+    whole = "\n".join(files.read_bytes(path).decode("utf-8-sig") for path in list_files(words))
+    lines = [line.strip() for line in whole.split("\n")]
+    found = tuple(dict.fromkeys(line for line in lines if not line.startswith("#") and _is_one(line)))
+    if not found:
+        raise ListError(f"the list {words} has no stop words: write one a line, in UTF-8")
+    return found
 
 
-def _listed(words: tuple[str, ...] | str) -> tuple[str, ...]:
-    """The words, if need be of a file, which is read once in a process; in it, what is not one word is passed over."""
-    return _file(words) if isinstance(words, str) else words
+_read_once = cache(_read)
 
 
 def _places(text: Scan, byte: int) -> np.ndarray:

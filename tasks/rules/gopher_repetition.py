@@ -59,7 +59,8 @@ def _grams(text: Scan) -> tuple[np.ndarray, np.ndarray]:
 
 def _in_grams(text: Scan, n: int) -> Parts:
     chars, marks = _grams(text)
-    return Parts("words", (marks & np.uint16(1 << n)) != 0, value=ratio(chars[:, n - GRAMS.start], text.chars))
+    value = ratio(chars[:, n - GRAMS.start], text.chars)
+    return Parts("words", lambda: (marks & np.uint16(1 << n)) != 0, value=value)
 
 
 def _gram_rule(name: str, n: int, high: float, says: str) -> None:

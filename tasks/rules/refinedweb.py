@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from tasks.edits import Edits, line_spans, removals
+from tasks.edits import Edits, line_removals
 from tasks.kernels import phrases
 from tasks.kernels.scan import FIELD, LETTER, REAL, Scan
 from tasks.rules.rule import ratio
@@ -98,16 +98,7 @@ class RefinedWebLines(EditStep):
             rule[emptied] = _PHRASE
         rule[_spare(text, rule < 0, blank)] = _BLANK
 
-        gone = rule >= 0
-        document, first, last = line_spans(text, gone)
-        of = np.searchsorted(text.lines, line, side="right") - 1
-        edits = removals(
-            np.append(document, of),
-            np.append(first, start - text.documents[of]),
-            np.append(last, stop - text.documents[of]),
-            np.append(rule[gone], np.full(len(line), _PHRASE)),
-            _RULES,
-        )
+        edits = line_removals(text, rule, line, start, stop, _PHRASE, _RULES)
         return edits, {"refinedweb_lines_removed_words": pa.array(_removed_words(text, edits))}
 
 
@@ -159,7 +150,7 @@ def _spare(text: Scan, stays: np.ndarray, blank: np.ndarray) -> np.ndarray:
 
 
 def _removed_words(text: Scan, edits: Edits) -> np.ndarray:
-    """The fraction of a document's words that the edits remove: float64."""
+    """The fraction of a document's words that the edits remove, float64; one that is cut in two counts as staying."""
     real = (text.word_bits & REAL) != 0
     start = np.append(-1, text.documents[edits.document] + edits.start)
     stop = np.append(-1, text.documents[edits.document] + edits.stop)

@@ -8,6 +8,7 @@ rule's name in the ledger, and what is marked where a dropped document is shown.
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -24,16 +25,21 @@ Unit = Literal["words", "lines", "paragraphs", "sentences"]
 class Parts:
     """The units of the documents that a rule counts.
 
-    where: bool, one entry for each unit of the batch; weights: integers, what one counts for (default 1);
-    of: one number a document, by which the sum is divided, 0/0 being 0 (default: it is not divided); value: one
-    number a document, where the published value is another, and `where` only says what to mark.
+    counted: bool, one entry for each unit of the batch, read as `where`; weights: integers, what one counts for
+    (default 1); of: one number a document, by which the sum is divided, 0/0 being 0 (default: it is not divided);
+    value: one number a document, where the published value is another, and `where` only says what to mark: `counted`
+    may then be a function, which is called if something is marked.
     """
 
     unit: Unit
-    where: np.ndarray
+    counted: np.ndarray | Callable[[], np.ndarray]
     weights: np.ndarray | None = None
     of: np.ndarray | None = None
     value: np.ndarray | None = None
+
+    @cached_property
+    def where(self) -> np.ndarray:
+        return self.counted() if callable(self.counted) else self.counted
 
     def values(self, text: Scan) -> np.ndarray:
         """The rule's value for each document of the batch."""
@@ -51,7 +57,10 @@ def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Rule:
-    """`ends`: the recipe's fields of the thresholds, `min_...` or `max_...` or both, with the published values."""
+    """`ends`: the recipe's fields of the thresholds, `min_...` or `max_...` or both, with the published values.
+
+    `wants`: the parameters of the function.
+    """
 
     name: str
     function: Callable[..., np.ndarray | Parts]
@@ -59,14 +68,14 @@ class Rule:
     ends: dict[str, float | None]
     kind: type
     says: str
+    wants: frozenset[str]
 
     def found(self, documents: Batch, settings: "RuleStep") -> np.ndarray | Parts:
         """What the rule's function gives; of its parameters `settings` and `language` it gets those that it names."""
-        wanted = inspect.signature(self.function).parameters
         given: dict[str, Any] = {}
-        if "settings" in wanted:
+        if "settings" in self.wants:
             given["settings"] = settings
-        if "language" in wanted:
+        if "language" in self.wants:
             given["language"] = documents["language"] if "language" in settings.reads else None
         return self.function(documents.scan, **given)
 
@@ -135,7 +144,8 @@ class Rules:
             given = [end for end in ends.values() if end is not None]
             kind = int if given and all(isinstance(end, int) for end in given) else float
             fields = {{"low": "min_", "high": "max_"}[end] + name: value for end, value in ends.items()}
-            self.rules.append(Rule(name, function, unit, fields, kind, inspect.cleandoc(function.__doc__)))
+            wants = frozenset(inspect.signature(function).parameters)
+            self.rules.append(Rule(name, function, unit, fields, kind, inspect.cleandoc(function.__doc__), wants))
             return function
 
         return add

@@ -6,8 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows import dropped
-from storage.schema import EDITS
+from flows.inspection import folders
+from storage import files, ledger, shards, stages
+from storage.schema import DOCUMENTS, EDITS
+from storage.stages import Stage
 from tasks.measuring import measured
+from tasks.pii.step import Pii
 from tasks.rules.c4 import C4
 from tasks.rules.gopher_quality import GopherQuality
 from tasks.rules.gopher_repetition import GopherRepetition
@@ -82,3 +86,66 @@ def test_long_texts_are_shown_around_their_marks():
     told = dropped.readable(dropped.Dropped("rules-0", {"id": "x", "value": None}, text, ((5000, 5003),)), 600).plain
     assert "\u27e6BAD\u27e7" in told and "value" not in told
     assert len(told) < 1500
+
+
+def stage(home, name, settings, inputs, rows, parts, ledgers=()):
+    """A finished stage with one shard, as the flow leaves it."""
+    made = Stage(name, {}, settings, inputs)
+    folder = made.folder(str(home))
+    for path, table in parts.items():
+        shards.write_table(files.join(folder, path, "part-00000.parquet"), table)
+    stages.write_ledger(folder, 0, ledger.from_rows(list(ledgers)))
+    record = {"rows_in": rows, "rows_out": rows - len(ledgers), "steps": []}
+    files.write_json(
+        files.join(folder, "manifest.json"),
+        {"stage": name, "key": made.key, "settings": settings, "inputs": inputs, "shards": [record]},
+    )
+    return made.key
+
+
+@pytest.fixture
+def home(tmp_path):
+    """Documents with their language, then, behind a corpus step, texts edited again and judged by language."""
+    steps = [GopherQuality(stop_words_by_language={"de": ("und",)}), Pii()]
+    columns = {field.name: pa.nulls(2, field.type) for field in DOCUMENTS}
+    columns |= {"id": ["a", "b"], "source": ["s", "s"], "url": ["https://a.example/", "https://b.example/"]}
+    texts = ["bread und butter", "bread and butter: write to a.b@gmail.com"]
+    columns |= {"text": texts, "characters": list(map(len, texts))}
+    documents = pa.table(columns).cast(DOCUMENTS)
+    first = documents.append_column("language", pa.array(["de", "en"]))
+    key = stage(tmp_path, "documents", {"signals": [{"step": "language"}]}, {}, 2, {"": first})
+    found = measured(first, steps)
+    settings = {"signals": [step.signal_settings() for step in steps]}
+    inputs = {"documents": key, "measured 0": key}
+    names = [*DOCUMENTS.names, *(field.name for step in steps for field in step.signals)]
+    edited = stage(tmp_path, "edited", settings, inputs, 2, {"": found.table.select(names), "edits": found.edits})
+    inputs = {"documents": edited, "measured 0": key, "measured 1": edited}
+    drops = [
+        {"id": one, "step": "gopher_quality", "rule": "stop_words", "value": 1.0, "threshold": 2.0} for one in "ab"
+    ]
+    stage(tmp_path, "rules", {"decisions": []}, inputs, 2, {}, drops)
+    return str(tmp_path)
+
+
+def test_a_rule_by_language_is_marked_though_the_language_was_found_in_another_stage(home):
+    german, english = dropped.dropped(home, "dropped", "gopher.stop_words", 9)
+    assert german.row["url"] == "https://a.example/"
+    assert [german.text[a:b] for a, b in german.marks] == ["bread", "butter"]
+    assert english.text == "bread and butter: write to " + "\u2588" * len("a.b@gmail.com")
+    assert "not marked" not in english.row
+
+
+def test_a_stage_of_older_code_is_shown_without_marks(home):
+    for name, folder in folders(home):
+        if name.startswith("edited"):
+            path = files.join(folder, "manifest.json")
+            manifest = files.read_json(path)
+            manifest["settings"]["signals"][0]["gone"] = 1
+            files.write_json(path, manifest)
+    first, _ = dropped.dropped(home, "rules", "", 9)
+    assert first.marks == () and "gone" in first.row["not marked"] and first.text == "bread und butter"
+
+
+def test_a_rule_that_dropped_nothing_is_told_which_did(home):
+    with pytest.raises(LookupError, match="gopher_quality.stop_words"):
+        list(dropped.dropped(home, "dropped", "c4", 1))

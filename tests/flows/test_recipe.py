@@ -29,23 +29,34 @@ def test_a_recipe_that_is_not_there_is_told_which_are():
         load("nowhere")
 
 
+def step(recipe, name):
+    return next(step for step in recipe["steps"] if step["step"] == name)
+
+
+def by_language_without_language(recipe):
+    recipe["steps"].remove(step(recipe, "language"))
+    step(recipe, "textbook")["languages"] = {"fr": {"min_characters": 9}}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda r: r.update(step=[]), "Extra inputs are not permitted"),
-        (lambda r: r["steps"][4].update(min_wrods=3), "Extra inputs are not permitted"),
+        (lambda r: step(r, "gopher_quality").update(min_wrods=3), "Extra inputs are not permitted"),
         (lambda r: r["steps"].pop(0), "there is no step `extract`"),
         (lambda r: r["steps"].insert(0, r["steps"].pop(1)), "only `url` may come before `extract`"),
         (lambda r: r["steps"].insert(3, {"step": "normalize"}), "put it right after `extract`"),
         (lambda r: r["sources"][0].update(jsonl=["a"]), "exactly one of the keys warc, jsonl"),
         (lambda r: r["sources"].append({"name": "x", "snapshot": "2024-22"}), "should match pattern"),
         (lambda r: r["steps"].append({"step": "language"}), "named more than once: language"),
-        (lambda r: r["steps"][6].update(reference=["books"]), "no source is called books"),
+        (lambda r: step(r, "perplexity").update(reference=["books"]), "no source is called books"),
         (lambda r: r["mixture"].update(weights={"books": 1}), "no source is called books"),
         (lambda r: r["mixture"].update(weights={"web": 0}), "weights must be positive"),
-        (lambda r: r["steps"][5].update(bands=17), "need 136 permutations"),
+        (lambda r: step(r, "minhash").update(bands=17), "need 136 permutations"),
         (lambda r: r["tokenizer"].update(vocab_size=70_000), "less than or equal to 65536"),
         (lambda r: r["steps"].append({"step": "magic"}), "magic"),
+        (lambda r: step(r, "textbook").update(languages={"fr": {"min_words": 9}}), "there are min_characters"),
+        (lambda r: by_language_without_language(r), "put the step `language` before it"),
     ],
 )
 def test_mistakes_are_named(recipe, change, message):

@@ -65,7 +65,7 @@ def test_the_recorded_thresholds_give_the_recorded_rows(recipe, settings):
     step = next(step for step in load(recipe).steps if step.step == "gopher_quality")
     replay = whatif(recipe, {f"gopher_quality.{lower(step)}": getattr(step, lower(step))}, settings)
     assert replay.unchanged
-    assert [s["step"] for s in replay.replayed] == ["language", "textbook", "gopher_repetition", "gopher_quality"]
+    assert [s["step"] for s in replay.replayed] == ["language", "textbook", "gopher_repetition", "gopher_quality", "c4"]
     for old, new in zip(replay.recorded, replay.replayed, strict=True):
         assert {name: new[name] for name in ("step", "rows_in", "rows_out", "drops")} == {
             name: old[name] for name in ("step", "rows_in", "rows_out", "drops")
@@ -87,7 +87,8 @@ def test_other_thresholds_give_the_rows_of_a_run_with_them(recipe, settings, cha
         target[setting] = value
     before = set(runs.stages("whatif"))
     runs.run("whatif", ("corpus", other), executor="threads")
-    [made] = [f for name, f in runs.stages("whatif").items() if name not in before and name.startswith("rules")]
+    new = [f for name, f in runs.stages("whatif").items() if name not in before and name.startswith("rules")]
+    [made] = [f for f in new if "gopher_quality" in (f / "manifest.json").read_text()]
     replay = whatif(recipe, changes, settings)
     assert str(made) != replay.passed.left.kept.folder
     dropped = 0
@@ -97,9 +98,9 @@ def test_other_thresholds_give_the_rows_of_a_run_with_them(recipe, settings, cha
         dropped += len(found.dropped)
     assert dropped > sum(count["rows_in"] - count["rows_out"] for count in replay.recorded) + 20
     assert not replay.unchanged
-    assert [row[0] for row in funnel(replay)][-3:] == ["minhash", "perplexity", "quality"]
-    assert all("not replayed" in row for row in funnel(replay)[-3:])
-    assert "minhash, perplexity, quality" in remarks(replay)[0]
+    assert [row[0] for row in funnel(replay)][-4:] == ["minhash", "pii", "perplexity", "quality"]
+    assert all("not replayed" in row for row in funnel(replay)[-4:])
+    assert "minhash, pii, perplexity, quality" in remarks(replay)[0]
 
 
 def test_the_command_prints_the_funnel_and_starts_neither_prefect_nor_dask(recipe, home, changes, runs):

@@ -55,7 +55,7 @@ def test_any_other_change_counts_here_and_in_what_is_imported(version):
 def test_the_release_of_a_library_counts(version, monkeypatch):
     work = MODULE + "\nimport numpy\n"
     before = version(work)
-    monkeypatch.setattr(versions, "version", lambda name: "0.0.1")
+    monkeypatch.setattr(versions, "_version", lambda name: "0.0.1")
     versions._releases.cache_clear()
     assert version(work) != before
     versions._releases.cache_clear()

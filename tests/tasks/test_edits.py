@@ -3,12 +3,14 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from storage.schema import EDITS
-from tasks.edits import Edits, applied, line_spans, merged, removals, rows
+from tasks.edits import Edits, applied, line_removals, line_spans, merged, removals, rows, scanned
 from tasks.kernels.scan import scan
+from tasks.measuring import measured
+from tasks.rules.c4 import C4
 
 BREAKS = ["\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029"]
 # not at random: a "\r" at the end of one line and the "\n" of the next would be one break
@@ -206,3 +208,53 @@ def test_a_slice_copies_only_its_own_bytes():
     left = applied(part, removals(document, start, stop, np.zeros(2), ("r",)))
     assert left.to_pylist() == ["line 1500\nend", "line 1501\nend"]
     assert left.get_total_buffer_size() < 100
+
+
+ALPHABET = ["a", "B", "é", "漢", "ก", "1", ".", ",", "'", "-", "”", "[", " ", "\t", "\u200b", "\u0301", "😀"]
+COLUMNS = [*(name for name in scan(pa.array([""])).__dict__ if name != "data"), *("sentence_words", "sentence_chars")]
+
+
+@st.composite
+def documents_without_lines(draw):
+    """Texts, the line and the bytes of pieces of them, and for each line the rule that removes it, or -1."""
+    breaks = draw(st.sampled_from(["\n", "\n\r", "\n\x85\u2028"]))
+    line = st.tuples(st.text(st.sampled_from(ALPHABET), max_size=5), st.sampled_from([*breaks, ""]))
+    text = st.lists(line, max_size=8).map(lambda lines: "".join(map("".join, lines)))
+    texts = draw(st.lists(text, min_size=1, max_size=5))
+    text = scan(column(texts))
+    rule = np.array(draw(st.lists(st.integers(-1, 1), min_size=(n := len(text.line_start)), max_size=n)), np.int32)
+    pieces = []
+    for line in np.flatnonzero(rule < 0).tolist():
+        if draw(st.integers(0, 3)) == 0:
+            shown = text.data[text.line_start[line] : text.line_stop[line]].tobytes().decode()
+            start, stop = sorted(draw(st.tuples(st.integers(0, len(shown)), st.integers(0, len(shown)))))
+            at = [text.line_start[line] + len(shown[:place].encode()) for place in (start, stop)]
+            pieces += [(line, *at)] if start < stop else []
+    return texts, rule, np.array(pieces, np.int64).reshape(-1, 3).T
+
+
+@settings(deadline=None)
+@given(documents_without_lines())
+@example((["a\rb\n\nc"], np.array([-1, 0, -1, -1]), np.empty((3, 0), np.int64)))
+def test_the_scan_of_what_is_left_is_that_of_a_new_look(drawn):
+    texts, rule, pieces = drawn
+    text = scan(column(texts))
+    edits = line_removals(text, rule, *pieces, 2, ("one", "two", "pieces"))
+    left = applied(column(texts), merged(edits))
+    found, expected = scanned(text, edits, left), scan(left)
+    assert found.data.tobytes() == expected.data.tobytes()
+    for name in COLUMNS:
+        assert getattr(found, name).tolist() == getattr(expected, name).tolist(), name
+        assert getattr(found, name).dtype == getattr(expected, name).dtype
+
+
+def test_rows_of_a_document_do_not_depend_on_its_neighbours():
+    texts = ["Keep this line.\n\njavascript here", "javascript a\nKeep this.", "", "javascript", "x\n\njavascript"]
+    step = C4(min_words_per_line=0, terminal_punctuation=())
+
+    def found(texts):
+        table = pa.table({"id": texts, "text": pa.array(texts, pa.large_string())})
+        return measured(table, [step]).edits.to_pylist()
+
+    assert found(texts) == [row for text in texts for row in found([text])]
+    assert [(row["first_line"], row["last_line"]) for row in found(texts[:1])] == [(2, 2)]

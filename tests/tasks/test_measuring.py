@@ -12,6 +12,8 @@ from storage.schema import DOCUMENTS, EDITS
 from tasks import filter, measuring
 from tasks.edits import Edits
 from tasks.measuring import EditCounts, measured
+from tasks.pii.step import Pii
+from tasks.rules.c4 import C4
 from tasks.step import Batch, Bound, DocumentStep, EditStep, signal
 
 
@@ -166,3 +168,13 @@ def test_counts_follow_each_other():
     assert (first["characters_in"], first["characters_out"], first["edits"]) == (5, 8, {"seven": 2})
     assert (second["characters_in"], second["characters_out"], second["edits"]) == (8, 8, {})
     assert Batch(table(["7"]))["text"].to_pylist() == ["7"]
+
+
+def test_what_a_later_step_masks_is_in_no_row_of_an_earlier_one():
+    lines = ["This line of some words stays here.", "write to john.doe@gmail.com", "and to jane.doe@gmail.com now."]
+    found = measured(table(["\n".join(lines)]), [C4(min_sentences=None), Pii()])
+    steps = found.edits["step"].to_pylist()
+    assert steps == ["c4", "pii"] and found.edits["stop"].to_pylist()[0] > len(lines[0])
+    assert "doe@" not in str(found.table.to_pylist()) + str(found.edits.to_pylist())
+    alone = measured(table(["\n".join(lines)]), [C4(min_sentences=None)])
+    assert alone.edits["removed"].to_pylist() == [lines[1] + "\n"]

@@ -153,6 +153,15 @@ def test_a_stop_word_that_is_not_one_word_is_an_error(word):
         GopherQuality(stop_words_by_language={"fr": [word]})
 
 
+def test_comments_and_what_is_no_word_are_passed_over_and_a_changed_file_is_read_again(tmp_path):
+    file = tmp_path / "en.txt"
+    file.write_text("# English words\nthe\n...\n# of\ntwo words\nof\n", encoding="utf-8")
+    step = GopherQuality(stop_words_by_language={"en": str(file)})
+    assert step.pinned().stop_words_by_language == {"en": ("the", "of")}
+    file.write_text("and\n", encoding="utf-8")
+    assert step.pinned().stop_words_by_language == {"en": ("and",)}
+
+
 def test_a_file_without_stop_words_is_an_error(tmp_path):
     (tmp_path / "none").write_text("\n\n")
     step = GopherQuality(stop_words_by_language={"fr": str(tmp_path / "none")})
