@@ -109,8 +109,9 @@ class EditStep(DocumentStep):
     """A step that changes the text: the steps behind it see what it leaves.
 
     Its fields in `signal_fields` decide what is cut. The signal `<step>_characters`, what is left, is measured by the
-    pass; `decisions` end with `not_empty`. `keeps_removed`: whether the ledger of edits may hold what it removed, or a step
-    before it in the same pass; `sought`: what a rule drops documents for, in either case, where that is a phrase.
+    pass; `decisions` end with `not_empty`. `keeps_removed`: whether the ledger of edits may hold what it removed, and
+    what a step before it in the same pass did. `sought`: what a rule drops documents for, in either case, where that
+    is a phrase.
     """
 
     keeps_removed: ClassVar[bool] = True
