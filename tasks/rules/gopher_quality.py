@@ -152,6 +152,8 @@ GopherQuality = rules.step("GopherQuality", _StopWords)
 
 
 def _is_one(word: str) -> bool:
+    if word.isascii() and word.isalpha():
+        return True  # without the kernels, which take most of a second to load
     found = scan(pa.array([word]))
     return len(found.word_hash) == 1 and found.word_chars[0] == found.chars[0] and bool(found.word_bits[0] & REAL)
 

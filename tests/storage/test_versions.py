@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from importlib.metadata import packages_distributions
 
 import pytest
 
@@ -63,3 +64,9 @@ def test_the_release_of_a_library_counts(version, monkeypatch):
 
 def test_stages_follow_the_modules_behind_them():
     assert versions.code_version("tasks.tokens") != versions.code_version("tasks.filter")
+
+
+def test_libraries_are_found_in_the_distributions_that_bring_them():
+    told = packages_distributions()
+    for library in ("numpy", "pyarrow", "yaml", "fasttext", "msgpack", "typing_extensions", "google"):
+        assert {found.name for found in versions._distributions().get(library, [])} == set(told.get(library, []))
