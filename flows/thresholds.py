@@ -46,11 +46,13 @@ class Proposal:
 @dataclass(frozen=True)
 class Proposals:
     """`idle`: settings whose threshold drops nothing of the reference, from which nothing follows for others;
-    `few`: languages with too few documents, and how many they have."""
+    `few`: languages with too few documents, and how many they have; `unmatched`: why steps behind a corpus step have no
+    proposal, where too few documents of the reference are left."""
 
     rows: list[Proposal]
     idle: list[str]
     few: dict[str, int]
+    unmatched: list[str]
 
     def snippet(self) -> str:
         """The `languages` of the steps as YAML, to be pasted into a recipe."""
@@ -59,6 +61,10 @@ class Proposals:
             steps.setdefault(row.step, {}).setdefault(row.language, {})[row.setting] = row.proposed
         written = [{"step": step, "languages": languages} for step, languages in steps.items()]
         return yaml.safe_dump({"steps": written}, sort_keys=False, allow_unicode=True)
+
+
+class _TooFewError(LookupError):
+    """The reference language has too few documents."""
 
 
 @dataclass(frozen=True)
@@ -83,16 +89,17 @@ def propose(recipe: Any, reference: str, least: int = 1000, settings: MachineSet
     recipe = load(recipe)
     settings = settings or MachineSettings()
     patience.use(settings.transfer)
-    found = Proposals([], [], {})
-    trouble = LookupError(f"no step of the recipe {recipe.name} has thresholds for languages")
+    found = Proposals([], [], {}, [])
     for passed in curate(lookup(settings, recipe), recipe):
         if thresholds := _thresholds(passed.steps):
             try:
                 _propose(found, passed, recipe, thresholds, reference, least)
-            except LookupError as error:
-                trouble = error  # fewer documents are left there than in a group before
+            except _TooFewError as error:
+                steps = ", ".join(dict.fromkeys(threshold.step for threshold in thresholds))
+                found.unmatched.append(f"{steps}: {error}")
     if not found.rows and not found.idle:
-        raise trouble
+        nothing = f"no step of the recipe {recipe.name} has thresholds for languages"
+        raise LookupError("; ".join(found.unmatched) or nothing)
     return found
 
 
@@ -117,7 +124,9 @@ def _propose(
     there = dict(sorted(zip(names.tolist(), counts.tolist(), strict=True), key=lambda item: -item[1]))
     if there.get(reference, 0) < least:
         known = ", ".join(f"{name} {count:,}" for name, count in there.items())
-        raise LookupError(f"{there.get(reference, 0)} documents in {reference}, {least} are needed; there are: {known}")
+        raise _TooFewError(
+            f"{there.get(reference, 0)} documents in {reference}, {least} are needed; there are: {known}"
+        )
     found.few.update({name: count for name, count in there.items() if count < least})
     places = {name: np.flatnonzero(languages == name) for name, count in there.items() if count >= least}
     signals = list(dict.fromkeys(threshold.bound.signal for threshold in thresholds))
@@ -197,4 +206,5 @@ def remarks(found: Proposals, least: int) -> list[str]:
         told.append(f"Left out, with fewer than {least:,} documents: {few}.")
     if found.idle:
         told.append(f"Without a proposal, since they drop nothing of the reference: {', '.join(found.idle)}.")
+    told += [f"Without a proposal: {why}." for why in found.unmatched]
     return told

@@ -140,12 +140,6 @@ class Scan:
         """Sentences of document d are sentences[d]:sentences[d + 1]: int64 [D + 1]."""
         return np.searchsorted(self.sentence_words, self.words)
 
-    @cached_property
-    def sentence_chars(self) -> np.ndarray:
-        """Code points of each sentence, with the white space between its words: int64 [S]."""
-        start, stop = self.spans("sentences")
-        return _code_points(self.data, start, stop)
-
 
 def scan(texts: pa.Array | pa.ChunkedArray) -> Scan:
     """The columns of a batch of texts; sentences, which follow from its words, are found when first asked for.
@@ -567,17 +561,6 @@ def _sentences(data, word_stop, word_bits, line_words, first):
                 mark = 0
     first[n] = len(word_bits)
     return n
-
-
-@nb.njit(nogil=True, cache=True)
-def _code_points(data, start, stop):
-    out = np.empty(len(start), np.int64)
-    for s in range(len(start)):
-        n = 0
-        for i in range(start[s], stop[s]):
-            n += (data[i] & 0xC0) != 0x80
-        out[s] = n
-    return out
 
 
 @nb.njit(nogil=True, cache=True)
