@@ -1,21 +1,16 @@
-"""MinHash-LSH over the whole corpus, as phases over shards and partitions; what they mean is in `tasks.dedup.minhash`.
+"""Which near-duplicates survive, as phases over shards and partitions; what they mean is in `tasks.dedup.minhash`.
 
-    signatures   every shard: sets of shingles, their signatures
-    candidates   every shard: `bands`, a sorted run of band hashes
-                 every partition of hashes: `index`, all of them merged, and `edges` between documents of a bucket
-                 `labels`: connected components of the edges (`tasks.dedup.components`), so that all whom a document
-                 may be compared with have one label
-                 every shard: `texts` of its candidates, dealt out by label
-    decisions    every partition of labels: survivors, by exact Jaccard similarity of the sets
-                 every shard: the selection and the ledger
+    near_duplicates   every shard: `dealt`, its candidates (`tasks.dedup.candidates`) with their texts, by label; those
+                      of crowds (`tasks.dedup.crowds`) are mostly decided on here
+                      every partition of labels: `decided`, by exact Jaccard similarity of the sets
+                      every shard: the selection and the ledger
 
-An exchange is one file a writer, sorted, of which a reader takes its range (`storage.runs`). What is held is said with
-each phase; nothing grows with the corpus but the candidates of one partition, fewer of them the more there are.
+What is held is said with each phase; nothing grows with the corpus but the candidates of one partition, fewer of them
+the more there are.
 """
 
 import os
 import tempfile
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -23,13 +18,13 @@ import pyarrow.compute as pc
 
 from storage import files, ledger, runs, shards, stages
 from storage.schema import DOCUMENTS, SELECTION
-from tasks.dedup import order
+from tasks.dedup import crowds, order
+from tasks.dedup.candidates import Place, candidates_of, distinct, in_order, set_keys
 from tasks.dedup.minhash import MinHash
-from tasks.dedup.nodes import node, row_of, segment_of, shard_range
-from tasks.dedup.signatures import SIGNED, band_hashes, by_this_code, packed, sets, signed, unpacked
+from tasks.dedup.nodes import segment_of, shard_range
+from tasks.dedup.signatures import band_hashes, packed, sets, unpacked
 from tasks.dedup.stars import mixed
 from tasks.dedup.takedowns import taken_down
-from tasks.kernels.shingles import STEP
 from tasks.kernels.survivors import settle
 from tasks.selection import gather
 from tasks.url.step import Url
@@ -60,185 +55,70 @@ _SETTLED = (
 _NAMED = pa.schema([SELECTION.field("id"), DOCUMENTS.field("url")])
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a shard's documents lie: `kept` names those that may be met, of an earlier crawl its survivors; `signals`
-    hold what they are ordered by; `source` is the number of their source.
-    """
-
-    segment: int
-    shard: int
-    documents: str
-    kept: str
-    signals: tuple[str, ...]
-    signatures: str
-    source: int
+def dealt_run(folder: str, number: int) -> str:
+    return files.join(folder, "dealt", f"run-{number:05d}.parquet")
 
 
-def sign_shard(folder: str, shard: int, documents: str, kept: str, settings: MinHash) -> dict:
-    """Signatures of a selection's documents. Holds a row group's texts and sets, and the ids of the selection."""
-    wanted = shards.read_table(kept, ["id"])["id"].combine_chunks()
-    schema = SIGNED.append(pa.field("signature", pa.binary(4 * settings.permutations)))
-    found = at = shingles = 0
-    with shards.create(stages.part(folder, shard), schema) as out:
-        for group in shards.groups(documents, ["id", "text"]):
-            group = group.append_column("at", pa.array(np.arange(at, at + len(group))))
-            at += len(group)
-            rows = signed(group.filter(pc.is_in(group["id"], wanted)), settings)
-            out.write_table(rows.cast(schema))
-            found += len(rows)
-            shingles += pc.sum(rows["size"]).as_py() or 0
-    if found != len(wanted):
-        raise LookupError(f"{kept} names {len(wanted)} documents, {documents} holds {found} of them")
-    return {"documents": found, "shingles": shingles}
-
-
-def bands_run(folder: str, shard: int) -> str:
-    return files.join(folder, "bands", f"run-{shard:05d}.parquet")
-
-
-def band_shard(folder: str, shard: int, signatures: str, settings: MinHash) -> dict:
-    """The run of a shard's band hashes; documents without a word have none.
-
-    Held: 4 bytes a permutation and about 50 bytes a band for each document.
-    """
-    table = shards.read_table(signatures, ["size", "signature"])
-    rows = np.flatnonzero(table["size"].to_numpy()).astype(np.int32)
-    hashes = band_hashes(table["signature"], settings)[rows].ravel()
-    run = pa.table({"hash": hashes, "row": np.repeat(rows, settings.bands)})
-    runs.write(bands_run(folder, shard), run, "hash", runs.bounds(settings.partitions))
-    return {"bands": len(run)}
-
-
-def index_run(folder: str, partition: int) -> str:
-    return files.join(folder, "index", f"partition-{partition:05d}.parquet")
-
-
-def found_again(places: list[Place], indexes: list[str], settings: MinHash) -> bool:
-    """Whether an earlier crawl's first document with a word, signed again, gives what is stored of it and is in the
-    index: else hashes were others then, and nobody would be met."""
-    if not by_this_code([place.signatures for place in places], [place.documents for place in places], settings):
-        return False
-    for place in places:
-        [rows] = np.nonzero(shards.read_table(place.signatures, ["size"])["size"].to_numpy())
-        if len(rows):
-            hashes = band_hashes(shards.read_rows(place.signatures, rows[:1], ["signature"])["signature"], settings)
-            met = pa.concat_tables([runs.find(index, np.sort(hashes[0])) for index in indexes])
-            itself = met["node"].to_numpy() == node(place.segment, place.shard, rows[:1])
-            return int(itself.sum()) == settings.bands
-    return True
-
-
-def edges_run(folder: str, partition: int) -> str:
-    return files.join(folder, "edges", f"partition-{partition:05d}.parquet")
-
-
-def match_partition(
-    folder: str, partition: int, own: int, parts: list[int], settings: MinHash, indexes: list[str]
+def deal_shard(
+    folder: str, number: int, place: Place, labels: list[str], leaders: str | None, takedowns: Url, settings: MinHash
 ) -> dict:
-    """The buckets of a partition of the hashes: each document of one, tied to the first of it.
-
-    `own` is the number of this crawl's segment, `parts` are its shards; `indexes` are runs of those before, of which
-    the row groups alone are read that can have a hash of ours. Held: about 60 bytes a band row of the partition and for
-    each match in an index, and one of its row groups.
-    """
-    ends = runs.bounds(settings.partitions)
-    low, high = ends[partition], ends[partition + 1]
-    hashes, nodes = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
-    for shard in parts:
-        run = runs.read(bands_run(folder, shard), low, high)
-        hashes.append(run["hash"].to_numpy())
-        nodes.append(node(own, shard, run["row"].to_numpy()))
-    hashes, nodes = np.concatenate(hashes), np.concatenate(nodes)
-    by_hash = np.argsort(hashes, kind="stable")
-    hashes, nodes = hashes[by_hash], nodes[by_hash]
-    del by_hash
-    runs.write(index_run(folder, partition), pa.table({"hash": hashes, "node": nodes}), "hash")
-
-    first = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)])
-    size = np.diff(np.append(first, len(hashes)))
-    leader = np.repeat(nodes[first], size)
-    others = leader != nodes
-    edges = [np.stack([leader[others], nodes[others]])]
-    hashes, leader = hashes[first], nodes[first]
-    for index in indexes:
-        known = runs.find(index, hashes)
-        mine = leader[np.searchsorted(hashes, known["hash"].to_numpy())]
-        edges.append(np.stack([known["node"].to_numpy(), mine]))
-    one, other = np.concatenate(edges, axis=1)
-    by_edge = np.lexsort((other, one))
-    one, other = one[by_edge], other[by_edge]
-    fresh = np.append(True, (one[1:] != one[:-1]) | (other[1:] != other[:-1]))[: len(one)]
-    runs.write(edges_run(folder, partition), pa.table({"first": one[fresh], "second": other[fresh]}), "first")
-    return {"buckets": int((size > 1).sum()), "largest": int(size.max(initial=0)), "edges": int(fresh.sum())}
-
-
-def texts_run(folder: str, number: int) -> str:
-    return files.join(folder, "texts", f"run-{number:05d}.parquet")
-
-
-def deal_shard(folder: str, number: int, place: Place, labels: list[str], settings: MinHash) -> dict:
     """What decisions need of a shard's candidates, in the order of a hash of their labels.
 
-    Of documents with equal sets only the first has its text there. A shard without candidates has no run. Held: the
-    texts of the shard's candidates; for each 300 bytes, 8 a band and 4 a permutation; 50 bytes a document of the shard.
+    A document that is dropped for the leader of its crowd, where there are `leaders`, has that and their similarity. Of
+    the others each has its text; of those with equal sets only the first. A shard without candidates has no run. Held:
+    what `candidates_of` holds, 16 bytes a band of each candidate, and the texts of the candidates twice.
     """
-    label = runs.sorted_by(runs.read_all(labels, *shard_range(place.segment, place.shard)), "node")
-    if not len(label):
-        return {"candidates": 0}
-    facts = shards.read_rows(
-        place.signatures, row_of(label["node"].to_numpy()), ["id", "at", "size", "content", "signature"]
-    )
-    there = pc.is_in(facts["id"], shards.read_table(place.kept, ["id"])["id"].combine_chunks())
-    facts, label = facts.filter(there), label.filter(there)
-    if not len(label):
-        return {"candidates": 0}
-    documents = shards.read_rows(place.documents, facts["at"].to_numpy(), ["id", "url", "text"])
-    if not documents["id"].equals(facts["id"]):
-        raise LookupError(f"{place.documents} does not hold the documents that {place.signatures} names, row by row")
-    keys = order.columns(settings.survivor, settings.best)
-    ordered = gather((*place.signals, place.documents), place.kept, keys)
-    ordered = ordered.take(pc.index_in(facts["id"], ordered["id"].combine_chunks()))
-    ordered = order.keyed(ordered, place.source, settings.survivor, settings.best)
-    text = documents["text"].cast(pa.large_string())
-    again = np.ones(len(facts), bool)
-    again[_distinct(facts)[0]] = False
+    candidates = candidates_of(place, labels, takedowns, settings)
+    if not len(candidates):
+        return {"candidates": 0, "led": 0}
+    leader, jaccard = np.full(len(candidates), -1), np.full(len(candidates), np.nan)
+    if leaders is not None:
+        leader, jaccard = crowds.led(candidates, place, leaders, settings)
+    led = leader >= 0
+    [rest] = np.nonzero(~led)
+    first, _ = distinct(candidates.take(pa.array(rest)))
+    texts = shards.read_rows(place.documents, candidates["at"].to_numpy()[np.sort(rest[first])], ["text"])["text"]
+    there = np.zeros(len(candidates), bool)
+    there[rest[first]] = True
     columns = {
-        "group": mixed(label["label"].to_numpy()),
-        "node": label["node"],
-        "id": facts["id"],
-        "url": documents["url"],
-        "size": facts["size"],
-        "content": facts["content"],
-        "bands": packed(band_hashes(facts["signature"], settings)),
-        **{name: ordered[name] for name in ordered.column_names if name.startswith("order_")},
-        "text": pc.if_else(pa.array(again), pa.scalar(None, text.type), text),
+        "group": mixed(candidates["label"].to_numpy()),
+        **{name: candidates[name] for name in ("node", "id", "size", "content")},
+        **{name: candidates[name] for name in order.order_names(settings.survivor)},
+        "bands": packed(band_hashes(candidates["signature"], settings)),
+        "leader": pa.array(leader, mask=~led),
+        "jaccard": pa.array(jaccard, mask=~led),
+        "text": texts.take(pa.array(np.cumsum(there) - 1, mask=~there)),
     }
-    runs.write(texts_run(folder, number), pa.table(columns), "group", runs.bounds(settings.partitions))
-    return {"candidates": len(facts)}
+    runs.write(dealt_run(folder, number), pa.table(columns), "group", runs.bounds(settings.partitions))
+    return {"candidates": len(candidates), "led": int(led.sum())}
+
+
+def forget_dealt(folder: str) -> None:
+    """Remove what is no longer needed when all is decided."""
+    files.remove(files.join(folder, "dealt"))
 
 
 def decided_run(folder: str, partition: int) -> str:
     return files.join(folder, "decided", f"group-{partition:05d}.parquet")
 
 
-def settle_partition(
-    folder: str, partition: int, texts: list[str], own: int, takedowns: Url, settings: MinHash
-) -> dict:
+def settle_partition(folder: str, partition: int, dealt: list[str], own: int, settings: MinHash) -> dict:
     """Decide on the candidates of a partition of the labels; `own` is the number of this crawl's segment.
 
     Held: 300 bytes a candidate and 60 for each of its bands; the texts of one shard's candidates; the sets of the
     candidates, 8 bytes a shingle, in a temporary file where they are more than `settings.memory`. All candidates of a
     component are in one partition, however large it is: the record has the largest.
     """
-    if not texts:
+    if not dealt:
         runs.write(decided_run(folder, partition), DECIDED.empty_table(), "node")
         return dict.fromkeys(_SETTLED, 0)
     ends = runs.bounds(settings.partitions)
     low, high = ends[partition], ends[partition + 1]
-    facts = _candidates(texts, low, high, takedowns, settings)
-    holders, of = _distinct(facts)
-    values, offsets = _sets(texts, low, high, facts.take(pa.array(holders)), settings)
+    everyone = _candidates(dealt, low, high, settings)
+    led = everyone.filter(pc.is_valid(everyone["leader"]))
+    facts = everyone.filter(pc.is_null(everyone["leader"]))
+    holders, of = distinct(facts)
+    values, offsets = _sets(dealt, low, high, facts.take(pa.array(holders)), settings)
     hashes = unpacked(facts["bands"].take(pa.array(holders)), "<u8")
     _, buckets, shared = np.unique(hashes, return_inverse=True, return_counts=True)
     buckets = np.where(shared[buckets] > 1, buckets, -1).reshape(hashes.shape)
@@ -246,8 +126,9 @@ def settle_partition(
     survivor, similarity, comparisons, left_out = settle(
         values, offsets, buckets, len(shared), given, settings.threshold, settings.comparisons
     )
-    representative = holders[survivor[of]]
-    jaccard = np.where(survivor[of] == of, 1.0, similarity[of])
+    leader = pc.index_in(led["leader"], facts["node"].combine_chunks())
+    representative = np.append(holders[survivor[of]], leader.to_numpy())
+    facts = pa.concat_tables([facts, led])
     cluster = np.bincount(representative, minlength=len(facts))[representative]
     decided = pa.table(
         {
@@ -255,7 +136,7 @@ def settle_partition(
             "id": facts["id"],
             "survivor": facts["node"].take(pa.array(representative)),
             "representative": facts["id"].take(pa.array(representative)),
-            "jaccard": jaccard,
+            "jaccard": np.append(np.where(survivor[of] == of, 1.0, similarity[of]), led["jaccard"].to_numpy()),
             "cluster_size": cluster,
         },
         DECIDED,
@@ -308,15 +189,12 @@ def _losses(rule: str, columns: dict) -> pa.Table:
     return ledger.from_columns({"step": pa.repeat("minhash", rows), "rule": pa.repeat(rule, rows), **columns})
 
 
-def _candidates(texts: list[str], low: int, high: int, takedowns: Url, settings: MinHash) -> pa.Table:
-    """The candidates of a range of groups that may stay, in survivor order, without their texts."""
-    orders = order.order_names(settings.survivor)
-    facts = runs.read_all(texts, low, high, ["group", "node", "id", "url", "size", "content", "bands", *orders])
-    facts = facts.filter(pc.is_null(taken_down(facts, takedowns)))
-    facts = facts.append_column("segment", pa.array(segment_of(facts["node"].to_numpy())))
-    keys = [(name, "ascending") for name in ("segment", *orders, "id")]
-    facts = facts.take(pc.sort_indices(facts, sort_keys=keys))
-    named = facts.group_by(["segment", "id"]).aggregate([([], "count_all")])
+def _candidates(dealt: list[str], low: int, high: int, settings: MinHash) -> pa.Table:
+    """The candidates of a range of groups, in survivor order, without their texts."""
+    facts = ["group", "node", "id", "size", "content", "bands", "leader", "jaccard"]
+    facts = in_order(runs.read_all(dealt, low, high, [*facts, *order.order_names(settings.survivor)]), settings)
+    segment = pa.array(segment_of(facts["node"].to_numpy()))
+    named = facts.append_column("segment", segment).group_by(["segment", "id"]).aggregate([([], "count_all")])
     twice = named.filter(pc.greater(named["count_all"], 1))["id"]
     if len(twice):
         raise ValueError(
@@ -331,32 +209,18 @@ def _most(values: pa.ChunkedArray) -> int:
     return pc.max(pc.value_counts(values).field("counts")).as_py() or 0
 
 
-def _distinct(facts: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """The first document of each set, in order, and for each document the number of its set."""
-    _, holders, numbers = np.unique(_key(facts), return_index=True, return_inverse=True)
-    in_order = np.argsort(holders)
-    place = np.empty(len(holders), np.int64)
-    place[in_order] = np.arange(len(holders))
-    return holders[in_order], place[numbers]
-
-
-def _key(facts: pa.Table) -> np.ndarray:
-    """The hash and the size of each row's set as one uint64, which unlike sets share as seldom as the hash."""
-    return facts["content"].to_numpy() + facts["size"].to_numpy().view(np.uint64) * STEP
-
-
 def _sets(texts: list[str], low: int, high: int, holders: pa.Table, settings: MinHash) -> tuple[np.ndarray, np.ndarray]:
     """The sets of `holders`, one after the other, and their n+1 offsets: made again from the texts."""
     offsets = np.append(0, np.cumsum(holders["size"].to_numpy()))
     values = _room(int(offsets[-1]), settings.memory)
-    keys = _key(holders)
+    keys = set_keys(holders)
     by_key = np.argsort(keys)
     keys = keys[by_key]
     missing = np.ones(len(holders), bool)
     for path in texts:
         given = runs.read(path, low, high, ["size", "content", "text"])
         given = given.filter(pc.is_valid(given["text"]))
-        wanted = _key(given)
+        wanted = set_keys(given)
         at = np.searchsorted(keys, wanted).clip(max=len(keys) - 1)
         rows = np.flatnonzero(keys[at] == wanted) if len(keys) else at[:0]
         rows = rows[missing[by_key[at[rows]]]]

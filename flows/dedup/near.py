@@ -10,10 +10,18 @@ from flows.stages import Corpus, inputs_of, measured_by, placed
 from flows.workshop import Built, Made, Phases, Workshop, stage
 from storage import files, runs, stages
 from tasks import near_duplicates
-from tasks.dedup import components
+from tasks.dedup import components, crowds
+from tasks.dedup.candidates import (
+    Place,
+    band_shard,
+    edges_run,
+    found_again,
+    index_run,
+    match_partition,
+    sign_shard,
+)
 from tasks.dedup.minhash import MinHash, curve_told
 from tasks.dedup.takedowns import lists
-from tasks.near_duplicates import Place
 
 
 @dataclass(frozen=True)
@@ -29,10 +37,9 @@ class Segment:
 
     def index(self, low: int = 0, high: int = 1 << 64) -> list[str]:
         """The runs of its band hashes that have those from `low` up to `high`."""
-        candidates = self._beside("candidates")
         ends = runs.bounds(self.manifest["lies"]["partitions"])
         having = [p for p, (begin, end) in enumerate(pairwise(ends)) if begin < high and end > low]
-        return [near_duplicates.index_run(candidates, p) for p in having]
+        return [index_run(self._beside("candidates"), p) for p in having]
 
     def places(self, number: int) -> list[Place]:
         lies = self.manifest["lies"]
@@ -63,9 +70,9 @@ def minhash(workshop: Workshop, recipe: Recipe, corpus: Corpus, step: MinHash) -
     step = placed(step, workshop)
     earlier = segments(step)
     signatures = _signatures(workshop, corpus, step)
+    candidates = _candidates(workshop, corpus, step, signatures, earlier)
     names = [source.name for source in recipe.sources]
     sources = [names.index(source) for source in corpus.sources]
-    candidates = _candidates(workshop, corpus, step, signatures, sources, earlier)
     kept = _survivors(workshop, corpus, step, signatures, candidates, sources, earlier)
     return corpus.then(kept, signatures, candidates).measuring(kept)
 
@@ -87,7 +94,7 @@ def segments(step: MinHash) -> list[Segment]:
         for name, value in _alike(step).items():
             if (theirs := manifest["lies"]["settings"][name]) != value:
                 raise ValueError(f"`earlier` names {folder}, whose `{name}` is {theirs}; here it is {value}")
-        if not near_duplicates.found_again(segment.places(len(found)), segment.index(), step):
+        if not found_again(segment.places(len(found)), segment.index(), step):
             raise ValueError(
                 f"`earlier` names {folder}, whose signatures are not those that this version gives the same texts: run "
                 "the recipe of that crawl again, or install the version that made it"
@@ -105,44 +112,30 @@ def _alike(step: MinHash) -> dict[str, Any]:
 def _signatures(workshop: Workshop, corpus: Corpus, step: MinHash) -> Built:
     def body(phases: Phases) -> dict:
         jobs = {i: corpus.shard(i) | {"settings": step} for i in corpus.shards()}
-        return {"records": list(phases.map("sign", near_duplicates.sign_shard, jobs).values())}
+        return {"records": list(phases.map("sign", sign_shard, jobs).values())}
 
-    made = stage("signatures", (near_duplicates.sign_shard,), step.signature_settings(), inputs_of(corpus))
+    made = stage("signatures", (sign_shard,), step.signature_settings(), inputs_of(corpus))
     return workshop.build(Made(made, body))
 
 
-def _candidates(
-    workshop: Workshop, corpus: Corpus, step: MinHash, signatures: Built, sources: list[int], earlier: list[Segment]
-) -> Built:
-    own = len(earlier)
-    signals = corpus.signals if step.best else lambda _: ()
-    places = [place for number, segment in enumerate(earlier) for place in segment.places(number)]
-    places += [
-        Place(own, i, **corpus.shard(i), signals=signals(i), signatures=signatures.part(i), source=sources[i])
-        for i in corpus.shards()
-    ]
-
+def _candidates(workshop: Workshop, corpus: Corpus, step: MinHash, signatures: Built, earlier: list[Segment]) -> Built:
     def body(phases: Phases) -> dict:
         phases.say(curve_told(step))
-        given = {"settings": step}
-        jobs = {i: given | {"signatures": signatures.part(i)} for i in corpus.shards()}
-        phases.map("band", near_duplicates.band_shard, jobs)
+        jobs = {i: {"signatures": signatures.part(i), "settings": step} for i in corpus.shards()}
+        phases.map("band", band_shard, jobs)
+        given = {"own": len(earlier), "parts": corpus.shards(), "settings": step}
         jobs = {
-            p: given
-            | {"own": own, "parts": corpus.shards(), "indexes": [i for s in earlier for i in s.index(low, high)]}
+            p: given | {"indexes": [run for segment in earlier for run in segment.index(low, high)]}
             for p, (low, high) in enumerate(pairwise(runs.bounds(step.partitions)))
         }
-        matched = phases.map("match", near_duplicates.match_partition, jobs)
-        edges = [near_duplicates.edges_run(phases.folder, p) for p in range(step.partitions)]
-        labels = components.components(phases.map, phases.folder, step.partitions, edges, step.memory)
-        jobs = {n: given | {"place": place, "labels": labels} for n, place in enumerate(places)}
-        dealt = phases.map("deal", near_duplicates.deal_shard, jobs)
-        return {"matched": list(matched.values()), "dealt": list(dealt.values())}
+        matched = phases.map("match", match_partition, jobs)
+        edges = [edges_run(phases.folder, p) for p in range(step.partitions)]
+        components.components(phases.map, phases.folder, step.partitions, edges, step.memory)
+        return {"matched": list(matched.values())}
 
-    settings = step.candidate_settings() | {"sources": sources}
-    inputs = inputs_of(corpus, signatures) | (measured_by(corpus) if step.best else {}) | _keys(earlier)
-    works = (near_duplicates.match_partition, components.components)
-    return workshop.build(Made(stage("candidates", works, settings, inputs), body))
+    works = (match_partition, components.components)
+    inputs = inputs_of(corpus, signatures) | _keys(earlier)
+    return workshop.build(Made(stage("candidates", works, step.candidate_settings(), inputs), body))
 
 
 def _survivors(
@@ -154,6 +147,15 @@ def _survivors(
     sources: list[int],
     earlier: list[Segment],
 ) -> Built:
+    own = len(earlier)
+    signals = corpus.signals if step.best else lambda _: ()
+    before = [place for number, segment in enumerate(earlier) for place in segment.places(number)]
+    ours = [
+        Place(own, i, **corpus.shard(i), signals=signals(i), signatures=signatures.part(i), source=sources[i])
+        for i in corpus.shards()
+    ]
+    places = dict(enumerate([*before, *ours]))
+    labels = [components.labels_run(candidates.folder, p) for p in range(step.partitions)]
     takedowns = lists(step.takedowns)
     lies = {
         "documents": _name(corpus.documents),
@@ -167,20 +169,46 @@ def _survivors(
     }
 
     def body(phases: Phases) -> dict:
-        dealt = candidates.manifest["dealt"]
-        texts = [near_duplicates.texts_run(candidates.folder, n) for n, made in enumerate(dealt) if made["candidates"]]
-        given = {"own": len(earlier), "takedowns": takedowns, "settings": step}
-        jobs = dict.fromkeys(range(step.partitions), given | {"texts": texts})
+        given = {"takedowns": takedowns, "settings": step}
+        leaders = _leaders(phases, places, labels, given)
+        jobs = {
+            n: given | {"place": place, "labels": labels, "leaders": leaders if place.segment == own else None}
+            for n, place in places.items()
+        }
+        dealt = phases.map("deal", near_duplicates.deal_shard, jobs)
+        having = [near_duplicates.dealt_run(phases.folder, n) for n, record in dealt.items() if record["candidates"]]
+        jobs = dict.fromkeys(range(step.partitions), {"dealt": having, "own": own, "settings": step})
         settled = phases.map("settle", near_duplicates.settle_partition, jobs)
         decided = [near_duplicates.decided_run(phases.folder, p) for p in range(step.partitions)]
-        jobs = {i: given | corpus.shard(i) | {"decided": decided} for i in corpus.shards()}
+        jobs = {i: given | corpus.shard(i) | {"own": own, "decided": decided} for i in corpus.shards()}
         shards = phases.map("split", near_duplicates.split_shard, jobs)
-        return {"lies": lies, "settled": list(settled.values()), "shards": list(shards.values())}
+        near_duplicates.forget_dealt(phases.folder)
+        return {
+            "lies": lies,
+            "dealt": list(dealt.values()),
+            "settled": list(settled.values()),
+            "shards": list(shards.values()),
+        }
 
-    settings = step.decision_settings() | {"takedowns": [checksum for _, checksum in takedowns.checksums]}
-    inputs = inputs_of(corpus, candidates) | _keys(earlier)
-    made = stage("near_duplicates", (near_duplicates.settle_partition,), settings, inputs)
-    return workshop.build(Made(made, body))
+    lists_then = [checksum for _, checksum in takedowns.checksums]
+    settings = step.decision_settings() | {"partitions": step.partitions, "sources": sources, "takedowns": lists_then}
+    inputs = inputs_of(corpus, candidates) | (measured_by(corpus) if step.best else {}) | _keys(earlier)
+    works = (near_duplicates.settle_partition, crowds.find)
+    return workshop.build(Made(stage("near_duplicates", works, settings, inputs), body))
+
+
+def _leaders(phases: Phases, places: dict[int, Place], labels: list[str], given: dict[str, Any]) -> str | None:
+    """The leaders of the crowds, where there are any."""
+    found = phases.once("crowds", crowds.find, {"labels": labels})["crowds"]
+    if not found:
+        return None
+    jobs = {n: given | {"place": place, "labels": labels, "crowds": found} for n, place in places.items()}
+    led = phases.map("lead", crowds.lead_shard, jobs)
+    having = [n for n, record in led.items() if record["crowds"]]
+    if not having:
+        return None
+    phases.once("leaders", crowds.choose, {"numbers": having, "settings": given["settings"]})
+    return crowds.leaders_run(phases.folder)
 
 
 def _keys(earlier: list[Segment]) -> dict[str, str]:

@@ -49,7 +49,7 @@ def components(map_phase: MapPhase, folder: str, partitions: int, edges: list[st
     else:
         _by_stars(map_phase, folder, partitions, edges)
     files.remove(files.join(folder, "components"))
-    return [_labels_run(folder, p) for p in range(partitions)]
+    return [labels_run(folder, p) for p in range(partitions)]
 
 
 def _by_stars(map_phase: MapPhase, folder: str, partitions: int, edges: list[str]) -> None:
@@ -170,10 +170,10 @@ def _neighbours(folder: str, partition: int, partitions: int) -> Neighbours:
 
 
 def _write_labels(folder: str, partition: int, nodes: np.ndarray, labels: np.ndarray) -> None:
-    runs.write(_labels_run(folder, partition), pa.table({"node": nodes, "label": labels}), "node")
+    runs.write(labels_run(folder, partition), pa.table({"node": nodes, "label": labels}), "node")
 
 
-def _labels_run(folder: str, partition: int) -> str:
+def labels_run(folder: str, partition: int) -> str:
     return _run(files.join(folder, "labels"), partition)
 
 

@@ -63,11 +63,11 @@ class MinHash(Ordered):
 
     def candidate_settings(self) -> dict[str, Any]:
         """The slice on which, beside the signatures, it depends who may be compared with whom."""
-        return self.model_dump(mode="json", include={"bands", "rows", "survivor", "best", "partitions"})
+        return self.model_dump(mode="json", include={"bands", "rows", "partitions"})
 
     def decision_settings(self) -> dict[str, Any]:
         """The slice on which, beside the candidates, the survivors depend."""
-        return self.model_dump(mode="json", include={"threshold", "comparisons"})
+        return self.model_dump(mode="json", include={"survivor", "best", "threshold", "comparisons"})
 
 
 def curve_told(settings: MinHash) -> str:

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from storage import shards
+from tasks.dedup.candidates import Place
 from tasks.dedup.minhash import MinHash, s_curve
 from tasks.dedup.nodes import ROWS, SHARDS, node, row_of
 from tasks.dedup.signatures import band_hashes, sets
 from tasks.kernels.jaccard import jaccard
 from tasks.kernels.shingles import mix
-from tasks.near_duplicates import Place
 
 _ENDS = [i / 20 for i in range(21)]  # of the curve's bins
 _SET = ["content", "size"]

@@ -273,10 +273,62 @@ def test_a_takedown_promotes_the_next_and_signs_nothing_again(tmp_path):
     assert [built.reused for built in after.stages[-3:]] == [True, True, False]
 
 
+def crowded() -> list[dict]:
+    """Among the planted documents two templates, the copies of which are like the longest, or less like it, or equal."""
+    rng = np.random.default_rng(9)
+    texts = []
+    for copies in (150, 170):
+        template = fresh(rng, 3 * WORDS)
+        for _ in range(copies):
+            words = list(template)
+            for place in rng.integers(3 * WORDS, size=rng.integers(1, 6)):
+                words[place] = fresh(rng, 1)[0]
+            texts.append(" ".join(words))
+        longest_text = max(texts[-copies:], key=len)
+        texts += [longest_text.upper(), longest_text.upper() + "!", *texts[-copies : 20 - copies]]
+    numbers = rng.permutation(len(texts))
+    return planted() + [{"id": f"t{k:04d}", "text": text} for k, text in zip(numbers, texts, strict=True)]
+
+
+def led(corpus) -> int:
+    return sum(record["led"] for record in corpus.kept.manifest["dealt"])
+
+
+@pytest.mark.parametrize(("shards_there", "changes"), [(1, {"partitions": 1}), (3, {"partitions": 2, "memory": 0})])
+def test_a_crowd_is_decided_as_others_are(tmp_path, shards_there, changes):
+    documents = crowded()
+    settings = MinHash().model_copy(update=changes)
+    left = deduplicate(tmp_path, Texts(dealt(documents, shards_there, 3)), settings)
+    assert drops(left) == definition(documents, settings, longest)
+    assert 120 < led(left) < sum(settled["dropped"] for settled in left.kept.manifest["settled"])
+    assert not (Path(left.kept.folder) / "dealt").exists()
+    leaders = {representative for representative, _ in drops(left).values() if representative.startswith("t")}
+    gone = sorted(leaders)[:2]
+    takedowns = tmp_path / "takedowns.txt"
+    takedowns.write_text("\n".join(gone))
+    settings = settings.model_copy(update={"takedowns": (str(takedowns),)})
+    left = deduplicate(tmp_path, Texts(dealt(documents, shards_there, 3)), settings)
+    assert drops(left) == definition([d for d in documents if d["id"] not in gone], settings, longest)
+    assert led(left) > 60
+
+
+def test_a_crowd_of_an_earlier_crawl_drops_the_next_one_s(tmp_path):
+    documents = crowded()
+    crawls = [documents[::2], documents[1::2]]
+    at_once = Texts([*dealt(crawls[0], 2), *dealt(crawls[1], 2)], ["c0", "c0", "c1", "c1"])
+    settings = MinHash(survivor=("source", "longest"), partitions=1)
+    expected = drops(deduplicate(tmp_path / "once", at_once, settings))
+    before = deduplicate(tmp_path / "home", Texts(dealt(crawls[0], 2)), MinHash(partitions=1), "a")
+    settings = MinHash(partitions=1, earlier=(before.kept.folder,))
+    left = deduplicate(tmp_path / "home", Texts(dealt(crawls[1], 2)), settings, "b")
+    assert drops(before) | drops(left) == expected
+    assert led(before) > 50 and led(left) > 50
+
+
 def test_a_damaged_run_is_named(tmp_path):
     left = deduplicate(tmp_path, Texts(dealt(planted(), 2)), MinHash(partitions=2))
     candidates = left.stages[-2].folder
-    path = Path(candidates) / "texts" / "run-00001.parquet"
+    path = Path(candidates) / "labels" / "run-00001.parquet"
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 16
     path.write_bytes(data)
@@ -318,13 +370,3 @@ def test_the_curve_is_told_with_published_values():
     fineweb, dolma = MinHash(bands=14, rows=8, threshold=0.75), MinHash(bands=26, rows=11, permutations=286)
     assert "5.3% at 0.5, 21.1% at 0.6, 56.5% at 0.7, 92.4% at 0.8" in curve_told(fineweb)
     assert "1.3% at 0.5, 9.0% at 0.6, 40.5% at 0.7, 90.3% at 0.8" in curve_told(dolma)
-
-
-def test_what_is_read_of_a_shard_is_what_is_asked_for(tmp_path):
-    path = str(tmp_path / "shard.parquet")
-    table = pa.table({"n": np.arange(20_000), "text": [str(i) for i in range(20_000)]})
-    shards.write_table(path, table)
-    rows = np.array([0, 1, 4095, 4096, 13_000, 19_999])
-    assert shards.read_rows(path, rows, ["text"])["text"].to_pylist() == [str(i) for i in rows]
-    assert [len(group) for group in shards.groups(path, ["n"])] == [4096, 4096, 4096, 4096, 3616]
-    assert len(shards.read_rows(path, rows[:0], ["n"])) == 0

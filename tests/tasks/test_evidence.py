@@ -11,10 +11,11 @@ from scipy.stats import binomtest
 
 from storage import runs, shards
 from tasks.dedup import evidence, recall
+from tasks.dedup.candidates import Place
 from tasks.dedup.minhash import MinHash, s_curve
 from tasks.dedup.nodes import node
 from tasks.dedup.signatures import band_hashes, signed
-from tasks.near_duplicates import DECIDED, Place
+from tasks.near_duplicates import DECIDED
 from tests.corpora import fresh, plain_jaccard, plain_set
 
 WORDS = 100

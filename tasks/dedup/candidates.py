@@ -1,0 +1,187 @@
+"""Who may be a near-duplicate of whom, by MinHash-LSH over the whole corpus, as phases over shards and partitions.
+
+    signatures   every shard: sets of shingles, their signatures
+    candidates   every shard: `bands`, a sorted run of band hashes
+                 every partition of hashes: `index`, all of them merged, and `edges` between documents of a bucket
+                 `labels`: connected components of the edges (`tasks.dedup.components`), so that all whom a document
+                 may be compared with have one label
+
+Who survives is decided in `tasks.near_duplicates`. An exchange is one file a writer, sorted, of which a reader takes
+its range (`storage.runs`). What is held is said with each phase; nothing grows with the corpus but the band hashes of
+one partition, fewer of them the more there are.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storage import files, runs, shards, stages
+from tasks.dedup import order
+from tasks.dedup.minhash import MinHash
+from tasks.dedup.nodes import node, row_of, segment_of, shard_range
+from tasks.dedup.signatures import SIGNED, band_hashes, by_this_code, signed
+from tasks.dedup.takedowns import taken_down
+from tasks.kernels.shingles import STEP
+from tasks.selection import gather
+from tasks.url.step import Url
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a shard's documents lie: `kept` names those that may be met, of an earlier crawl its survivors; `signals`
+    hold what they are ordered by; `source` is the number of their source.
+    """
+
+    segment: int
+    shard: int
+    documents: str
+    kept: str
+    signals: tuple[str, ...]
+    signatures: str
+    source: int
+
+
+def sign_shard(folder: str, shard: int, documents: str, kept: str, settings: MinHash) -> dict:
+    """Signatures of a selection's documents. Holds a row group's texts and sets, and the ids of the selection."""
+    wanted = shards.read_table(kept, ["id"])["id"].combine_chunks()
+    schema = SIGNED.append(pa.field("signature", pa.binary(4 * settings.permutations)))
+    found = at = shingles = 0
+    with shards.create(stages.part(folder, shard), schema) as out:
+        for group in shards.groups(documents, ["id", "text"]):
+            group = group.append_column("at", pa.array(np.arange(at, at + len(group))))
+            at += len(group)
+            rows = signed(group.filter(pc.is_in(group["id"], wanted)), settings)
+            out.write_table(rows.cast(schema))
+            found += len(rows)
+            shingles += pc.sum(rows["size"]).as_py() or 0
+    if found != len(wanted):
+        raise LookupError(f"{kept} names {len(wanted)} documents, {documents} holds {found} of them")
+    return {"documents": found, "shingles": shingles}
+
+
+def bands_run(folder: str, shard: int) -> str:
+    return files.join(folder, "bands", f"run-{shard:05d}.parquet")
+
+
+def band_shard(folder: str, shard: int, signatures: str, settings: MinHash) -> dict:
+    """The run of a shard's band hashes; documents without a word have none.
+
+    Held: 4 bytes a permutation and about 50 bytes a band for each document.
+    """
+    table = shards.read_table(signatures, ["size", "signature"])
+    rows = np.flatnonzero(table["size"].to_numpy()).astype(np.int32)
+    hashes = band_hashes(table["signature"], settings)[rows].ravel()
+    run = pa.table({"hash": hashes, "row": np.repeat(rows, settings.bands)})
+    runs.write(bands_run(folder, shard), run, "hash", runs.bounds(settings.partitions))
+    return {"bands": len(run)}
+
+
+def index_run(folder: str, partition: int) -> str:
+    return files.join(folder, "index", f"partition-{partition:05d}.parquet")
+
+
+def found_again(places: list[Place], indexes: list[str], settings: MinHash) -> bool:
+    """Whether an earlier crawl's first document with a word, signed again, gives what is stored of it and is in the
+    index: else hashes were others then, and nobody would be met."""
+    if not by_this_code([place.signatures for place in places], [place.documents for place in places], settings):
+        return False
+    for place in places:
+        [rows] = np.nonzero(shards.read_table(place.signatures, ["size"])["size"].to_numpy())
+        if len(rows):
+            hashes = band_hashes(shards.read_rows(place.signatures, rows[:1], ["signature"])["signature"], settings)
+            met = pa.concat_tables([runs.find(index, np.sort(hashes[0])) for index in indexes])
+            itself = met["node"].to_numpy() == node(place.segment, place.shard, rows[:1])
+            return int(itself.sum()) == settings.bands
+    return True
+
+
+def edges_run(folder: str, partition: int) -> str:
+    return files.join(folder, "edges", f"partition-{partition:05d}.parquet")
+
+
+def match_partition(
+    folder: str, partition: int, own: int, parts: list[int], settings: MinHash, indexes: list[str]
+) -> dict:
+    """The buckets of a partition of the hashes: each document of one, tied to the first of it.
+
+    `own` is the number of this crawl's segment, `parts` are its shards; `indexes` are runs of those before, of which
+    the row groups alone are read that can have a hash of ours. Held: about 60 bytes a band row of the partition and for
+    each match in an index, and one of its row groups.
+    """
+    ends = runs.bounds(settings.partitions)
+    low, high = ends[partition], ends[partition + 1]
+    hashes, nodes = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
+    for shard in parts:
+        run = runs.read(bands_run(folder, shard), low, high)
+        hashes.append(run["hash"].to_numpy())
+        nodes.append(node(own, shard, run["row"].to_numpy()))
+    hashes, nodes = np.concatenate(hashes), np.concatenate(nodes)
+    by_hash = np.argsort(hashes, kind="stable")
+    hashes, nodes = hashes[by_hash], nodes[by_hash]
+    del by_hash
+    runs.write(index_run(folder, partition), pa.table({"hash": hashes, "node": nodes}), "hash")
+
+    first = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)])
+    size = np.diff(np.append(first, len(hashes)))
+    leader = np.repeat(nodes[first], size)
+    others = leader != nodes
+    edges = [np.stack([leader[others], nodes[others]])]
+    hashes, leader = hashes[first], nodes[first]
+    for index in indexes:
+        known = runs.find(index, hashes)
+        mine = leader[np.searchsorted(hashes, known["hash"].to_numpy())]
+        edges.append(np.stack([known["node"].to_numpy(), mine]))
+    one, other = np.concatenate(edges, axis=1)
+    by_edge = np.lexsort((other, one))
+    one, other = one[by_edge], other[by_edge]
+    fresh = np.append(True, (one[1:] != one[:-1]) | (other[1:] != other[:-1]))[: len(one)]
+    runs.write(edges_run(folder, partition), pa.table({"first": one[fresh], "second": other[fresh]}), "first")
+    return {"buckets": int((size > 1).sum()), "largest": int(size.max(initial=0)), "edges": int(fresh.sum())}
+
+
+def candidates_of(place: Place, labels: list[str], takedowns: Url, settings: MinHash) -> pa.Table:
+    """The candidates of a shard that may stay, in its order: their columns of `signatures`, their `node` and `label`,
+    and what `order.keyed` adds.
+
+    Held: for each candidate 300 bytes and 4 a permutation; for each document of the shard 50 bytes.
+    """
+    label = runs.sorted_by(runs.read_all(labels, *shard_range(place.segment, place.shard)), "node")
+    columns = ["id", "at", "size", "content", "signature"]
+    facts = shards.read_rows(place.signatures, row_of(label["node"].to_numpy()), columns)
+    facts = facts.append_column("node", label["node"]).append_column("label", label["label"])
+    facts = facts.filter(pc.is_in(facts["id"], shards.read_table(place.kept, ["id"])["id"].combine_chunks()))
+    columns = ["id", "url", *order.columns(settings.survivor, None)]
+    documents = shards.read_rows(place.documents, facts["at"].to_numpy(), columns)
+    if not documents["id"].equals(facts["id"]):
+        raise LookupError(f"{place.documents} does not hold the documents that {place.signatures} names, row by row")
+    if settings.best is not None:
+        scores = gather((*place.signals, place.documents), place.kept, [settings.best])
+        scores = scores[settings.best].take(pc.index_in(facts["id"], scores["id"].combine_chunks()))
+        documents = documents.append_column(settings.best, scores)
+    keyed = order.keyed(documents, place.source, settings.survivor, settings.best)
+    for name in order.order_names(settings.survivor):
+        facts = facts.append_column(name, keyed[name])
+    return facts.filter(pc.is_null(taken_down(documents, takedowns)))
+
+
+def in_order(candidates: pa.Table, settings: MinHash) -> pa.Table:
+    """Candidates (columns `node`, `id`, and what orders them) of any shards, the first to survive first."""
+    segment = pa.array(segment_of(candidates["node"].to_numpy()))
+    keys = [(name, "ascending") for name in ("segment", *order.order_names(settings.survivor), "id")]
+    return candidates.take(pc.sort_indices(candidates.append_column("segment", segment), sort_keys=keys))
+
+
+def distinct(candidates: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """The first row of each set of shingles, ascending, and for each row the number of its set in these."""
+    _, first, numbers = np.unique(set_keys(candidates), return_index=True, return_inverse=True)
+    by_row = np.argsort(first)
+    place = np.empty(len(first), np.int64)
+    place[by_row] = np.arange(len(first))
+    return first[by_row], place[numbers]
+
+
+def set_keys(candidates: pa.Table) -> np.ndarray:
+    """The hash and the size of each row's set as one uint64, which unlike sets share as seldom as the hash."""
+    return candidates["content"].to_numpy() + candidates["size"].to_numpy().view(np.uint64) * STEP
