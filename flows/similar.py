@@ -18,6 +18,7 @@ from tasks.dedup.lookup import Like, Signed
 from tasks.dedup.minhash import MinHash, s_curve
 from tasks.dedup.signatures import by_this_code
 from tasks.normalize import Normalize
+from tasks.rows import read_rows
 
 _AHEAD = 400  # words behind the first difference that are compared
 _SHOWN = 40  # words of either text that are shown
@@ -166,7 +167,7 @@ def _asked(home: str, texts: dict[str, _Made], document: str) -> Callable[[str],
             f"{len(known)} documents have an id that begins with {document}, as {' and '.join(known[:2])}"
         )
     found = {
-        key: Asked(shards.read_rows(part, np.array([row]), ["text"])["text"][0].as_py(), known[0], shard)
+        key: Asked(read_rows(part, np.array([row]), ["text"])["text"][0].as_py(), known[0], shard)
         for key, part, shard, row, _ in places
     }
     # where a stage does not have the document, its text from another
@@ -235,7 +236,7 @@ def _row(part: str, document: str) -> dict | None:
 
 def _found(among: Signed, like: Like, fate: tuple[str, ...]) -> Found:
     columns = ["source", "url", "text"]
-    [row] = shards.read_rows(among.documents[like.shard], np.array([like.at]), columns).to_pylist()
+    [row] = read_rows(among.documents[like.shard], np.array([like.at]), columns).to_pylist()
     return Found(like.id, like.jaccard, row["source"], row["url"], fate, row["text"])
 
 

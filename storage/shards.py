@@ -2,19 +2,17 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storage import files, pages
+from storage import files
 
 ROW_GROUP = 4096
 _HELD_BYTES = 32 << 20
 
 _COMPRESSION = {"compression": "zstd", "compression_level": 3}
-# Arrow looks whether a page is full after so many values.
+# Arrow looks whether a page is full after each batch of values.
 _PAGES = {"data_page_size": 64 << 10, "write_batch_size": 8}
 
 
@@ -48,7 +46,7 @@ class Writer:
 
 @contextmanager
 def create(path: str, schema: pa.Schema) -> Iterator[Writer]:
-    """A shard that is written table by table, in pages of 64 kB, so that `read_rows` unpacks little for one text.
+    """A shard that is written table by table, in pages of 64 kB, so that `tasks.rows` unpacks little for one text.
 
     Web texts take a tenth more than in pages of 1 MB. Binaries of one width are hashes, which nothing makes smaller:
     they are stored as they are.
@@ -84,45 +82,6 @@ def groups(path: str, columns: list[str] | None = None) -> Iterator[pa.Table]:
         shard = pq.ParquetFile(f)
         for group in range(shard.num_row_groups):
             yield shard.read_row_group(group, columns=columns, use_threads=False)
-
-
-def read_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:
-    """The rows of a shard with these numbers, which ascend.
-
-    Holds them, and of one row group the columns that are neither texts nor hashes; of these it opens single pages.
-    """
-    with pa.memory_map(path) if files.is_local(path) else files.open_file(path) as f:
-        shard = pq.ParquetFile(f)
-        ends = np.cumsum([shard.metadata.row_group(g).num_rows for g in range(shard.num_row_groups)])
-        pieces = [shard.schema_arrow.empty_table().select(columns)]
-        of = np.searchsorted(ends, rows, side="right")
-        for group in np.unique(of).tolist():
-            first = ends[group] - shard.metadata.row_group(group).num_rows
-            pieces.append(_rows_of_group(f, shard, group, rows[of == group] - first, columns))
-    return pa.concat_tables(pieces)
-
-
-def _rows_of_group(f: IO[bytes], shard: pq.ParquetFile, group: int, rows: np.ndarray, columns: list[str]) -> pa.Table:
-    schema = shard.schema_arrow
-    chunks = {name: shard.metadata.row_group(group).column(schema.names.index(name)) for name in columns}
-    paged = [name for name in columns if pages.readable(chunks[name], schema.field(name).type)]
-    whole = [name for name in columns if name not in paged]
-    found = shard.read_row_group(group, columns=whole, use_threads=False).take(pa.array(rows)) if whole else {}
-    made = {
-        name: pages.values(_chunk(f, chunks[name]), chunks[name], schema.field(name), rows.tolist()) for name in paged
-    }
-    fields = [schema.field(name) for name in columns]
-    return pa.table(
-        [pa.array(made[field.name], field.type) if field.name in made else found[field.name] for field in fields],
-        schema=pa.schema(fields),
-    )
-
-
-def _chunk(f: IO[bytes], chunk: pq.ColumnChunkMetaData) -> memoryview:
-    """The bytes of a column of a row group; of a mapped file they are not copied."""
-    f.seek(chunk.data_page_offset)
-    size = chunk.total_compressed_size
-    return memoryview(f.read_buffer(size) if isinstance(f, pa.NativeFile) else f.read(size))
 
 
 def columns(path: str) -> list[str]:

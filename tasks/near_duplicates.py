@@ -19,13 +19,14 @@ import pyarrow.compute as pc
 from storage import files, ledger, runs, shards, stages
 from storage.schema import DOCUMENTS, SELECTION
 from tasks.dedup import crowds, order
-from tasks.dedup.candidates import Place, candidates_of, distinct, in_order, set_keys
+from tasks.dedup.candidates import Place, bands_of, candidates_of, distinct, in_order, set_keys
 from tasks.dedup.minhash import MinHash
 from tasks.dedup.nodes import segment_of, shard_range
-from tasks.dedup.signatures import band_hashes, packed, sets, unpacked
+from tasks.dedup.signatures import packed, sets, unpacked
 from tasks.dedup.stars import mixed
 from tasks.dedup.takedowns import taken_down
 from tasks.kernels.survivors import settle
+from tasks.rows import read_rows
 from tasks.selection import gather
 from tasks.url.step import Url
 
@@ -71,20 +72,21 @@ def deal_shard(
     candidates = candidates_of(place, labels, takedowns, settings)
     if not len(candidates):
         return {"candidates": 0, "led": 0}
+    bands = bands_of(place, candidates, settings)
     leader, jaccard = np.full(len(candidates), -1), np.full(len(candidates), np.nan)
     if leaders is not None:
-        leader, jaccard = crowds.led(candidates, place, leaders, settings)
+        leader, jaccard = crowds.led(candidates, bands, place, leaders, settings)
     led = leader >= 0
     [rest] = np.nonzero(~led)
     first, _ = distinct(candidates.take(pa.array(rest)))
-    texts = shards.read_rows(place.documents, candidates["at"].to_numpy()[np.sort(rest[first])], ["text"])["text"]
     there = np.zeros(len(candidates), bool)
     there[rest[first]] = True
+    texts = read_rows(place.documents, candidates["at"].to_numpy()[there], ["text"])["text"]
     columns = {
         "group": mixed(candidates["label"].to_numpy()),
         **{name: candidates[name] for name in ("node", "id", "size", "content")},
         **{name: candidates[name] for name in order.order_names(settings.survivor)},
-        "bands": packed(band_hashes(candidates["signature"], settings)),
+        "bands": packed(bands),
         "leader": pa.array(leader, mask=~led),
         "jaccard": pa.array(jaccard, mask=~led),
         "text": texts.take(pa.array(np.cumsum(there) - 1, mask=~there)),

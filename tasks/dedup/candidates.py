@@ -24,6 +24,7 @@ from tasks.dedup.nodes import node, row_of, segment_of, shard_range
 from tasks.dedup.signatures import SIGNED, band_hashes, by_this_code, signed
 from tasks.dedup.takedowns import taken_down
 from tasks.kernels.shingles import STEP
+from tasks.rows import read_rows
 from tasks.selection import gather
 from tasks.url.step import Url
 
@@ -90,7 +91,7 @@ def found_again(places: list[Place], indexes: list[str], settings: MinHash) -> b
     for place in places:
         [rows] = np.nonzero(shards.read_table(place.signatures, ["size"])["size"].to_numpy())
         if len(rows):
-            hashes = band_hashes(shards.read_rows(place.signatures, rows[:1], ["signature"])["signature"], settings)
+            hashes = band_hashes(read_rows(place.signatures, rows[:1], ["signature"])["signature"], settings)
             met = pa.concat_tables([runs.find(index, np.sort(hashes[0])) for index in indexes])
             itself = met["node"].to_numpy() == node(place.segment, place.shard, rows[:1])
             return int(itself.sum()) == settings.bands
@@ -142,18 +143,17 @@ def match_partition(
 
 
 def candidates_of(place: Place, labels: list[str], takedowns: Url, settings: MinHash) -> pa.Table:
-    """The candidates of a shard that may stay, in its order: their columns of `signatures`, their `node` and `label`,
-    and what `order.keyed` adds.
+    """The candidates of a shard that may stay, in its order: `id`, `at`, `size` and `content` as in `SIGNED`, `node`,
+    `label`, and what `order.keyed` adds.
 
-    Held: for each candidate 300 bytes and 4 a permutation; for each document of the shard 50 bytes.
+    Held: for each candidate 300 bytes, for each document of the shard 50.
     """
     label = runs.sorted_by(runs.read_all(labels, *shard_range(place.segment, place.shard)), "node")
-    columns = ["id", "at", "size", "content", "signature"]
-    facts = shards.read_rows(place.signatures, row_of(label["node"].to_numpy()), columns)
+    facts = read_rows(place.signatures, row_of(label["node"].to_numpy()), ["id", "at", "size", "content"])
     facts = facts.append_column("node", label["node"]).append_column("label", label["label"])
     facts = facts.filter(pc.is_in(facts["id"], shards.read_table(place.kept, ["id"])["id"].combine_chunks()))
-    columns = ["id", "url", *order.columns(settings.survivor, None)]
-    documents = shards.read_rows(place.documents, facts["at"].to_numpy(), columns)
+    columns = ["id", *(["url"] if takedowns.takedowns else []), *order.columns(settings.survivor, None)]
+    documents = read_rows(place.documents, facts["at"].to_numpy(), columns)
     if not documents["id"].equals(facts["id"]):
         raise LookupError(f"{place.documents} does not hold the documents that {place.signatures} names, row by row")
     if settings.best is not None:
@@ -164,6 +164,12 @@ def candidates_of(place: Place, labels: list[str], takedowns: Url, settings: Min
     for name in order.order_names(settings.survivor):
         facts = facts.append_column(name, keyed[name])
     return facts.filter(pc.is_null(taken_down(documents, takedowns)))
+
+
+def bands_of(place: Place, candidates: pa.Table, settings: MinHash) -> np.ndarray:
+    """The band hashes of candidates of a shard, uint64, (n, bands). Holds their signatures."""
+    rows = row_of(candidates["node"].to_numpy())
+    return band_hashes(read_rows(place.signatures, rows, ["signature"])["signature"], settings)
 
 
 def in_order(candidates: pa.Table, settings: MinHash) -> pa.Table:

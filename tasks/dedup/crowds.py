@@ -15,11 +15,12 @@ import pyarrow.compute as pc
 
 from storage import files, runs, shards
 from tasks.dedup import order
-from tasks.dedup.candidates import Place, candidates_of, distinct, in_order
+from tasks.dedup.candidates import Place, bands_of, candidates_of, distinct, in_order
 from tasks.dedup.minhash import MinHash
-from tasks.dedup.signatures import band_hashes, packed, sets, unpacked
+from tasks.dedup.signatures import packed, sets, unpacked
 from tasks.kernels.buffers import utf8
 from tasks.kernels.likeness import likeness
+from tasks.rows import read_rows
 from tasks.url.step import Url
 
 # A component is a crowd if one partition of the nodes, which are dealt out by their hashes, has so many of it.
@@ -48,10 +49,10 @@ def lead_shard(
     candidates = candidates.filter(pc.is_in(candidates["label"], pa.array(crowds, pa.int64())))
     first = runs.sorted_by(_first_of_each(candidates, settings), "node")
     if len(first):
-        texts = shards.read_rows(place.documents, first["at"].to_numpy(), ["text"])["text"]
+        texts = read_rows(place.documents, first["at"].to_numpy(), ["text"])["text"]
         values, bounds = sets(texts, settings)
         columns = {name: first[name] for name in ("label", "node", "id", *order.order_names(settings.survivor))}
-        columns["bands"] = packed(band_hashes(first["signature"], settings))
+        columns["bands"] = packed(bands_of(place, first, settings))
         columns["set"] = pa.LargeListArray.from_arrays(bounds, values)
         shards.write_table(_leaders_run(folder, number), pa.table(columns))
     return {"crowds": len(first)}
@@ -71,22 +72,24 @@ def leaders_run(folder: str) -> str:
     return files.join(folder, "dealt", "leaders.parquet")
 
 
-def led(candidates: pa.Table, place: Place, leaders: str, settings: MinHash) -> tuple[np.ndarray, np.ndarray]:
+def led(
+    candidates: pa.Table, bands: np.ndarray, place: Place, leaders: str, settings: MinHash
+) -> tuple[np.ndarray, np.ndarray]:
     """Of each candidate of a shard the leader that it is dropped for, int64, -1 where it is for none, and their Jaccard
-    similarity, float64.
+    similarity, float64. `bands`: their band hashes.
 
-    Held: the leaders; the texts of the candidates that share a band with one; 16 bytes a band of each candidate.
+    Held: the leaders; the texts of the candidates that share a band with one; 9 bytes a band of each candidate.
     """
     known = shards.read_table(leaders)
     sets_known = known["set"].combine_chunks()
     label, labels = known["label"].to_numpy(), candidates["label"].to_numpy()
     of = np.searchsorted(label, labels).clip(max=len(label) - 1)
     node = known["node"].to_numpy()[of]
-    shared = unpacked(known["bands"], "<u8")[of] == band_hashes(candidates["signature"], settings)
+    shared = unpacked(known["bands"], "<u8")[of] == bands
     [asked] = np.nonzero((label[of] == labels) & shared.any(axis=1) & (node != candidates["node"].to_numpy()))
     first, numbers = distinct(candidates.take(pa.array(asked)))
     one = asked[first]
-    texts = shards.read_rows(place.documents, candidates["at"].to_numpy()[one], ["text"])["text"]
+    texts = read_rows(place.documents, candidates["at"].to_numpy()[one], ["text"])["text"]
     similarity = np.full(len(candidates), np.nan)
     values, offsets = sets_known.values.to_numpy(), sets_known.offsets.to_numpy()
     found = likeness(*utf8(texts), settings.shingle, settings.unit, of[one], values, offsets)

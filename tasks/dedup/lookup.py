@@ -25,6 +25,7 @@ from storage import shards
 from tasks.dedup.minhash import MinHash
 from tasks.dedup.nodes import ROWS, node, row_of
 from tasks.dedup.signatures import sets, signed, unpacked
+from tasks.rows import read_rows
 
 if TYPE_CHECKING:
     from datasketch import LeanMinHash, MinHashLSH
@@ -140,7 +141,7 @@ def alike(among: Signed, this: Sought, nodes: np.ndarray, least: float) -> list[
     known = {(this.size, this.content): 1.0}
     for shard in np.unique(nodes // ROWS).tolist():
         rows = row_of(nodes[nodes // ROWS == shard])
-        facts = shards.read_rows(among.signatures[shard], rows, ["id", "at", "size", "content"]).to_pylist()
+        facts = read_rows(among.signatures[shard], rows, ["id", "at", "size", "content"]).to_pylist()
         unknown = {
             (fact["size"], fact["content"]): fact
             for fact in facts
@@ -163,7 +164,7 @@ def _similarities(
     """Jaccard similarity to a text of some of a shard's sets, by size and content."""
     facts = dict(sorted(facts.items(), key=lambda item: item[1]["at"]))
     at = np.array([fact["at"] for fact in facts.values()], np.int64)
-    texts = shards.read_rows(among.documents[shard], at, ["id", "text"])
+    texts = read_rows(among.documents[shard], at, ["id", "text"])
     if texts["id"].to_pylist() != [fact["id"] for fact in facts.values()]:
         raise RuntimeError(
             f"{among.signatures[shard]} and {among.documents[shard]} are not of the same documents; "

@@ -19,6 +19,7 @@ from tasks.dedup.nodes import ROWS, SHARDS, node, row_of
 from tasks.dedup.signatures import band_hashes, sets
 from tasks.kernels.jaccard import jaccard
 from tasks.kernels.shingles import mix
+from tasks.rows import read_rows
 
 _ENDS = [i / 20 for i in range(21)]  # of the curve's bins
 _SET = ["content", "size"]
@@ -48,8 +49,8 @@ class Crawl:
         places = {place.segment * SHARDS + place.shard: place for place in self.places}
         for number in np.unique(numbers).tolist():
             place = places[number]
-            facts = shards.read_rows(place.signatures, row_of(nodes[numbers == number]), ["id", "at", *signed])
-            found = shards.read_rows(place.documents, facts["at"].to_numpy(), ["id", *documents])
+            facts = read_rows(place.signatures, row_of(nodes[numbers == number]), ["id", "at", *signed])
+            found = read_rows(place.documents, facts["at"].to_numpy(), ["id", *documents])
             if not found["id"].equals(facts["id"]):
                 raise LookupError(
                     f"{place.documents} does not hold, row by row, the documents that {place.signatures} names: "

@@ -9,6 +9,7 @@ from storage import shards
 from tasks.dedup.minhash import MinHash
 from tasks.kernels import minhash, shingles
 from tasks.kernels.buffers import utf8
+from tasks.rows import read_rows
 
 SIGNED = pa.schema(
     [
@@ -70,8 +71,8 @@ def by_this_code(signatures: Sequence[str], documents: Sequence[str], settings: 
         [rows] = np.nonzero(shards.read_table(signed_part, ["size"])["size"].to_numpy())
         if len(rows):
             facts = ["size", "content", "signature"]
-            stored = shards.read_rows(signed_part, rows[:1], ["id", "at", *facts])
-            text = shards.read_rows(part, stored["at"].to_numpy(), ["text"])["text"]
+            stored = read_rows(signed_part, rows[:1], ["id", "at", *facts])
+            text = read_rows(part, stored["at"].to_numpy(), ["text"])["text"]
             again = signed(stored.select(["id", "at"]).append_column("text", text), settings)
             return again.select(facts).equals(stored.select(facts))
     return True

@@ -15,6 +15,7 @@ from storage import shards
 from tasks.dedup import lookup
 from tasks.dedup.minhash import MinHash
 from tasks.dedup.signatures import signed
+from tasks.rows import read_rows
 from tests.benchmarks.near_corpus import Planted
 
 DOCUMENTS = int(os.environ.get("GRISTMILL_LOOKUP_DOCUMENTS", 100_000))
@@ -39,7 +40,7 @@ def among(tmp_path_factory) -> lookup.Signed:
 
 def texts(among: lookup.Signed) -> list[str]:
     rows = np.linspace(0, SHARD - 1, ASKED).astype(int) % shards.rows(among.documents[0])
-    return shards.read_rows(among.documents[0], np.unique(rows), ["text"])["text"].to_pylist()
+    return read_rows(among.documents[0], np.unique(rows), ["text"])["text"].to_pylist()
 
 
 def milliseconds(work, arguments: list) -> tuple[float, float]:

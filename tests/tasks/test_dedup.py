@@ -274,7 +274,7 @@ def test_a_takedown_promotes_the_next_and_signs_nothing_again(tmp_path):
 
 
 def crowded() -> list[dict]:
-    """Among the planted documents two templates, the copies of which are like the longest, or less like it, or equal."""
+    """The planted documents and copies of two templates, like the longest of them, or less like it, or equal to it."""
     rng = np.random.default_rng(9)
     texts = []
     for copies in (150, 170):
