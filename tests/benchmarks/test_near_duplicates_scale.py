@@ -13,7 +13,7 @@ import pytest
 from tasks.dedup.minhash import MinHash
 from tasks.executor import executor
 from tests.benchmarks.near_corpus import Planted
-from tests.benchmarks.near_run import Run, Watch, near_duplicates, warm, write_corpus
+from tests.benchmarks.near_run import SHARD, Run, Watch, near_duplicates, warm, write_corpus
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(4 * 3600)]
 
@@ -32,10 +32,12 @@ def home(tmp_path) -> Iterator[str]:
     rmtree(tmp_path)
 
 
-def measured(home: str, planted: Planted, step: MinHash = STEP, **sources: tuple[int, int]) -> tuple[Run, Watch]:
+def measured(
+    home: str, planted: Planted, step: MinHash = STEP, shard: int = SHARD, **sources: tuple[int, int]
+) -> tuple[Run, Watch]:
     """The step in fresh worker processes, which have done it once on a few documents."""
     with executor("local", WORKERS) as pool:
-        corpus = write_corpus(home, planted, pool, sources)
+        corpus = write_corpus(home, planted, pool, sources, shard)
     with executor("local", WORKERS) as pool:
         warm(STEP, pool)
         with Watch() as watch:
@@ -87,10 +89,11 @@ def test_a_new_crawl_beside_an_earlier_one(home, capsys):
     documents = EARLIER + round(NEW * EARLIER)
     planted = Planted(documents, seed=1)
     crawls = {"earlier": (0, EARLIER), "new": (EARLIER, documents)}
-    at_once, at_once_watch = measured(home, planted, step, **crawls)
-    earlier, earlier_watch = measured(home, planted, step, earlier=crawls["earlier"])
+    shard = min(SHARD, (documents - EARLIER) // WORKERS)  # work for all even of the small crawl
+    at_once, at_once_watch = measured(home, planted, step, shard, **crawls)
+    earlier, earlier_watch = measured(home, planted, step, shard, earlier=crawls["earlier"])
     grown = step.model_copy(update={"earlier": (earlier.kept.folder,)})
-    new, new_watch = measured(home, planted, grown, new=crawls["new"])
+    new, new_watch = measured(home, planted, grown, shard, new=crawls["new"])
     with capsys.disabled():
         print("\n" + told("both at once", at_once, at_once_watch, documents))
         print(told("earlier", earlier, earlier_watch, EARLIER))

@@ -16,8 +16,8 @@ from tests.benchmarks.near_corpus import Planted
 
 SHARDS, PARTITIONS = 8, 4
 PLANTED = Planted(8_000, seed=4, template=400, largest=20)
-# done markers of the phases sign, band, match, measure-graph, components, deal, settle, split
-MARKERS = SHARDS * 4 + PARTITIONS * 2 + 2
+# done markers of the phases sign, band, lead, deal, split; match, settle; measure-graph, components, crowds, leaders
+MARKERS = SHARDS * 5 + PARTITIONS * 2 + 4
 
 SCRIPT = f"""
 import sys
