@@ -82,13 +82,13 @@ def _matching(run: pq.ParquetFile, path: str, wanted: np.ndarray) -> pa.Table:
     at = run.schema_arrow.names.index(key)
     told = [_ends(run, at, group) for group in range(run.num_row_groups)]
     ends = np.array(told, wanted.dtype).reshape(-1, 2)
-    inside = np.searchsorted(wanted, ends[:, 1], side="right") > np.searchsorted(wanted, ends[:, 0])
+    begins, stops = np.searchsorted(wanted, ends[:, 0]), np.searchsorted(wanted, ends[:, 1], side="right")
     found = [run.schema_arrow.empty_table()]
-    for group in np.flatnonzero(inside).tolist():
+    for group in np.flatnonzero(stops > begins).tolist():
         table = _groups(run, path, key, [group], None)
-        keys = table[key].to_numpy()
-        first = np.searchsorted(keys, wanted)
-        count = np.searchsorted(keys, wanted, side="right") - first
+        keys, inside = table[key].to_numpy(), wanted[begins[group] : stops[group]]
+        first = np.searchsorted(keys, inside)
+        count = np.searchsorted(keys, inside, side="right") - first
         begin = np.repeat(first - np.cumsum(count) + count, count)
         found.append(table.take(pa.array(begin + np.arange(len(begin)))))
     return pa.concat_tables(found)

@@ -23,6 +23,9 @@ from tasks.dedup.candidates import (
 from tasks.dedup.minhash import MinHash, curve_told
 from tasks.dedup.takedowns import lists
 
+# Edges of a partition of the labels, at least: of a small crawl beside large ones fewer partitions are quicker.
+_EDGES = 50_000
+
 
 @dataclass(frozen=True)
 class Segment:
@@ -129,9 +132,10 @@ def _candidates(workshop: Workshop, corpus: Corpus, step: MinHash, signatures: B
             for p, (low, high) in enumerate(pairwise(runs.bounds(step.partitions)))
         }
         matched = phases.map("match", match_partition, jobs)
+        partitions = min(step.partitions, 1 + sum(record["edges"] for record in matched.values()) // _EDGES)
         edges = [edges_run(phases.folder, p) for p in range(step.partitions)]
-        components.components(phases.map, phases.folder, step.partitions, edges, step.memory)
-        return {"matched": list(matched.values())}
+        components.components(phases.map, phases.folder, partitions, edges, step.memory)
+        return {"matched": list(matched.values()), "labels": partitions}
 
     works = (match_partition, components.components)
     inputs = inputs_of(corpus, signatures) | _keys(earlier)
@@ -155,7 +159,8 @@ def _survivors(
         for i in corpus.shards()
     ]
     places = dict(enumerate([*before, *ours]))
-    labels = [components.labels_run(candidates.folder, p) for p in range(step.partitions)]
+    partitions = candidates.manifest["labels"]
+    labels = [components.labels_run(candidates.folder, p) for p in range(partitions)]
     takedowns = lists(step.takedowns)
     lies = {
         "documents": _name(corpus.documents),
@@ -169,7 +174,7 @@ def _survivors(
     }
 
     def body(phases: Phases) -> dict:
-        given = {"takedowns": takedowns, "settings": step}
+        given = {"takedowns": takedowns, "settings": step.model_copy(update={"partitions": partitions})}
         leaders = _leaders(phases, places, labels, given)
         jobs = {
             n: given | {"place": place, "labels": labels, "leaders": leaders if place.segment == own else None}
@@ -177,9 +182,9 @@ def _survivors(
         }
         dealt = phases.map("deal", near_duplicates.deal_shard, jobs)
         having = [near_duplicates.dealt_run(phases.folder, n) for n, record in dealt.items() if record["candidates"]]
-        jobs = dict.fromkeys(range(step.partitions), {"dealt": having, "own": own, "settings": step})
+        jobs = dict.fromkeys(range(partitions), {"dealt": having, "own": own, "settings": given["settings"]})
         settled = phases.map("settle", near_duplicates.settle_partition, jobs)
-        decided = [near_duplicates.decided_run(phases.folder, p) for p in range(step.partitions)]
+        decided = [near_duplicates.decided_run(phases.folder, p) for p in range(partitions)]
         jobs = {i: given | corpus.shard(i) | {"own": own, "decided": decided} for i in corpus.shards()}
         shards = phases.map("split", near_duplicates.split_shard, jobs)
         near_duplicates.forget_dealt(phases.folder)
@@ -191,7 +196,7 @@ def _survivors(
         }
 
     lists_then = [checksum for _, checksum in takedowns.checksums]
-    settings = step.decision_settings() | {"partitions": step.partitions, "sources": sources, "takedowns": lists_then}
+    settings = step.decision_settings() | {"sources": sources, "takedowns": lists_then}
     inputs = inputs_of(corpus, candidates) | (measured_by(corpus) if step.best else {}) | _keys(earlier)
     works = (near_duplicates.settle_partition, crowds.find)
     return workshop.build(Made(stage("near_duplicates", works, settings, inputs), body))

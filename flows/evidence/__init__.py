@@ -59,7 +59,7 @@ def page(name: str, step: MinHash, kept: Built) -> str:
     segments = [*near.segments(step), near.Segment(kept.folder, kept.manifest)]
     places = (place for number, segment in enumerate(segments) for place in segment.places(number))
     crawl = recall.Crawl(len(segments) - 1, tuple(places), step, _taken_down(kept))
-    decided = [decided_run(kept.folder, p) for p in range(kept.manifest["lies"]["partitions"])]
+    decided = [decided_run(kept.folder, p) for p in range(len(kept.manifest["settled"]))]
 
     clusters = evidence.clusters(decided, crawl.segment, _LARGEST, _EACH)
     witnessed = recall.witnessed(crawl)

@@ -23,22 +23,28 @@ from tasks.kernels.likeness import likeness
 from tasks.rows import read_rows
 from tasks.url.step import Url
 
-# A component is a crowd if one partition of the nodes, which are dealt out by their hashes, has so many of it.
-_FEWEST = 64
+# So many documents of a component are a crowd.
+_FEWEST = 1_000
 # So many crowds at most, the largest: every shard reads the sets of all leaders.
 _MOST = 1_000
 
 
 def find(folder: str, _: int, labels: list[str]) -> dict:
-    """Which components are crowds, by their labels. Holds the labels of one partition."""
+    """Which components are crowds, by their labels. Holds the labels of one partition.
+
+    Nodes are dealt out to partitions by their hashes, so one that has far less than its share of a component says that
+    it is none.
+    """
+    least = max(8, _FEWEST // (2 * len(labels)))
     members: dict[int, int] = {}
     for path in labels:
         label = runs.read(path, -(1 << 63), 1 << 63, ["label"])["label"].to_numpy()
         values, counts = np.unique(label, return_counts=True)
-        many = counts >= _FEWEST
+        many = counts >= least
         for value, count in zip(values[many].tolist(), counts[many].tolist(), strict=True):
             members[value] = members.get(value, 0) + count
-    return {"crowds": sorted(sorted(members, key=lambda value: (-members[value], value))[:_MOST])}
+    found = [value for value in members if members[value] >= _FEWEST]
+    return {"crowds": sorted(sorted(found, key=lambda value: (-members[value], value))[:_MOST])}
 
 
 def lead_shard(

@@ -104,9 +104,10 @@ def near_duplicates(home: str, corpus: Corpus, step: MinHash, pool: Executor) ->
 
 
 def warm(step: MinHash, pool: Executor) -> None:
-    """The step on a few documents, so that what is compiled and imported once is not timed."""
+    """The step on a few documents, and on a crowd, so that what is compiled and imported once is not timed."""
     with TemporaryDirectory() as home:
-        near_duplicates(home, write_corpus(home, Planted(500), pool, shard=100), step, pool)
+        few = Planted(3_000, template=2_000, mean=50)
+        near_duplicates(home, write_corpus(home, few, pool, shard=500), step, pool)
 
 
 def _build(home: str, pool: Executor, made: Made, seconds: dict[str, float]) -> Built:

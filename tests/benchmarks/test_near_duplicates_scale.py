@@ -89,9 +89,9 @@ def test_a_new_crawl_beside_an_earlier_one(home, capsys):
     documents = EARLIER + round(NEW * EARLIER)
     planted = Planted(documents, seed=1)
     crawls = {"earlier": (0, EARLIER), "new": (EARLIER, documents)}
-    shard = min(SHARD, (documents - EARLIER) // WORKERS)  # work for all even of the small crawl
-    at_once, at_once_watch = measured(home, planted, step, shard, **crawls)
-    earlier, earlier_watch = measured(home, planted, step, shard, earlier=crawls["earlier"])
+    shard = min(SHARD, -(-(documents - EARLIER) // WORKERS))  # work for all even of the small crawl
+    at_once, at_once_watch = measured(home, planted, step, **crawls)
+    earlier, earlier_watch = measured(home, planted, step, earlier=crawls["earlier"])
     grown = step.model_copy(update={"earlier": (earlier.kept.folder,)})
     new, new_watch = measured(home, planted, grown, shard, new=crawls["new"])
     with capsys.disabled():

@@ -15,7 +15,7 @@ from storage import stages
 from tests.benchmarks.near_corpus import Planted
 
 SHARDS, PARTITIONS = 8, 4
-PLANTED = Planted(8_000, seed=4, template=400, largest=20)
+PLANTED = Planted(8_000, seed=4, template=1_500, largest=20)
 # done markers of the phases sign, band, lead, deal, split; match, settle; measure-graph, components, crowds, leaders
 MARKERS = SHARDS * 5 + PARTITIONS * 2 + 4
 
@@ -30,6 +30,8 @@ from storage.stages import Stage
 from tasks.dedup.minhash import MinHash
 from tasks.executor import executor
 from tests.corpora import workshop
+
+near._EDGES = 1_000
 
 if __name__ == "__main__":
     home, texts, workers = sys.argv[1:]

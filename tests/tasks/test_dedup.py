@@ -11,10 +11,19 @@ from flows.dedup import near
 from flows.workshop import Built
 from storage import runs, shards, stages
 from storage.stages import Stage
+from tasks.dedup import crowds
 from tasks.dedup.minhash import MinHash, curve_told, s_curve
 from tasks.dedup.signatures import band_hashes, signed
 from tasks.kernels.survivors import settle
 from tests.corpora import Texts, ledger, read, workshop
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """What is done for large corpora is done here for small ones."""
+    monkeypatch.setattr(near, "_EDGES", 10)
+    monkeypatch.setattr(crowds, "_FEWEST", 60)
+
 
 WORDS = 100
 SHINGLES = WORDS - 4
