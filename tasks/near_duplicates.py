@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from storage import files, ledger, runs, shards, stages
 from storage.schema import DOCUMENTS, SELECTION
 from tasks.dedup import crowds, order
-from tasks.dedup.candidates import Place, bands_of, candidates_of, distinct, in_order, set_keys
+from tasks.dedup.candidates import Place, bands_of, candidates_of, distinct, in_order, labelled, set_keys
 from tasks.dedup.minhash import MinHash
 from tasks.dedup.nodes import segment_of, shard_range
 from tasks.dedup.signatures import packed, sets, unpacked
@@ -67,9 +67,10 @@ def deal_shard(
 
     A document that is dropped for the leader of its crowd, where there are `leaders`, has that and their similarity. Of
     the others each has its text; of those with equal sets only the first. A shard without candidates has no run. Held:
-    what `candidates_of` holds, 16 bytes a band of each candidate, and the texts of the candidates twice.
+    what `candidates_of` and `crowds.led` hold, 16 bytes a band of each candidate, the texts of the candidates twice.
     """
-    candidates = candidates_of(place, labels, takedowns, settings)
+    label = labelled(place, labels)
+    candidates = candidates_of(place, label, takedowns, settings) if len(label) else label
     if not len(candidates):
         return {"candidates": 0, "led": 0}
     bands = bands_of(place, candidates, settings)
@@ -81,7 +82,8 @@ def deal_shard(
     first, _ = distinct(candidates.take(pa.array(rest)))
     there = np.zeros(len(candidates), bool)
     there[rest[first]] = True
-    texts = read_rows(place.documents, candidates["at"].to_numpy()[there], ["text"])["text"]
+    text = read_rows(place.documents, candidates["at"].to_numpy()[there], ["text"])["text"]
+    text = text.take(pa.array(np.cumsum(there) - 1, mask=~there))
     columns = {
         "group": mixed(candidates["label"].to_numpy()),
         **{name: candidates[name] for name in ("node", "id", "size", "content")},
@@ -89,7 +91,7 @@ def deal_shard(
         "bands": packed(bands),
         "leader": pa.array(leader, mask=~led),
         "jaccard": pa.array(jaccard, mask=~led),
-        "text": texts.take(pa.array(np.cumsum(there) - 1, mask=~there)),
+        "text": text,
     }
     runs.write(dealt_run(folder, number), pa.table(columns), "group", runs.bounds(settings.partitions))
     return {"candidates": len(candidates), "led": int(led.sum())}
@@ -129,6 +131,8 @@ def settle_partition(folder: str, partition: int, dealt: list[str], own: int, se
         values, offsets, buckets, len(shared), given, settings.threshold, settings.comparisons
     )
     leader = pc.index_in(led["leader"], facts["node"].combine_chunks())
+    if leader.null_count:
+        raise runs.RunError(f"a leader of {', '.join(dealt)} is in none of them; remove the stage's folder")
     representative = np.append(holders[survivor[of]], leader.to_numpy())
     facts = pa.concat_tables([facts, led])
     cluster = np.bincount(representative, minlength=len(facts))[representative]
@@ -211,7 +215,7 @@ def _most(values: pa.ChunkedArray) -> int:
     return pc.max(pc.value_counts(values).field("counts")).as_py() or 0
 
 
-def _sets(texts: list[str], low: int, high: int, holders: pa.Table, settings: MinHash) -> tuple[np.ndarray, np.ndarray]:
+def _sets(dealt: list[str], low: int, high: int, holders: pa.Table, settings: MinHash) -> tuple[np.ndarray, np.ndarray]:
     """The sets of `holders`, one after the other, and their n+1 offsets: made again from the texts."""
     offsets = np.append(0, np.cumsum(holders["size"].to_numpy()))
     values = _room(int(offsets[-1]), settings.memory)
@@ -219,7 +223,7 @@ def _sets(texts: list[str], low: int, high: int, holders: pa.Table, settings: Mi
     by_key = np.argsort(keys)
     keys = keys[by_key]
     missing = np.ones(len(holders), bool)
-    for path in texts:
+    for path in dealt:
         given = runs.read(path, low, high, ["size", "content", "text"])
         given = given.filter(pc.is_valid(given["text"]))
         wanted = set_keys(given)
@@ -232,7 +236,7 @@ def _sets(texts: list[str], low: int, high: int, holders: pa.Table, settings: Mi
             values[offsets[number] : offsets[number + 1]] = found[begin:end]
         missing[numbers] = False
     if missing.any():
-        raise runs.RunError(f"no text of the document {holders['id'][int(missing.argmax())]} in {', '.join(texts)}")
+        raise runs.RunError(f"no text of the document {holders['id'][int(missing.argmax())]} in {', '.join(dealt)}")
     return values, offsets
 
 

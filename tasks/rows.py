@@ -16,12 +16,14 @@ _KINDS = (pa.types.is_large_string, pa.types.is_fixed_size_binary)
 
 
 def read_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:
-    """The rows of a shard with these numbers, which ascend.
+    """The rows of a shard with these numbers, each once and ascending.
 
-    Holds them, and of one row group the columns that are neither texts nor hashes; of these, where few rows are asked
-    for, single pages are opened. Raises OSError where such a page is damaged.
+    Holds them and the chosen columns of one row group; of texts and hashes, where few rows are asked for, only the
+    pages that have one. Raises ValueError for other numbers, OSError where headers of pages or lengths are damaged.
     """
-    with pa.memory_map(path) if files.is_local(path) else files.open_file(path) as f:
+    if (rows[1:] <= rows[:-1]).any():
+        raise ValueError(f"the rows asked of {path} do not ascend, each once")
+    with files.open_mapped(path) as f:
         shard = pq.ParquetFile(f)
         ends = np.cumsum([shard.metadata.row_group(g).num_rows for g in range(shard.num_row_groups)])
         pieces = [shard.schema_arrow.empty_table().select(columns)]
@@ -34,26 +36,24 @@ def read_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:
 
 def _of_group(f: IO[bytes], shard: pq.ParquetFile, group: int, rows: np.ndarray, columns: list[str]) -> pa.Table:
     told = shard.metadata.row_group(group)
+    chunks = {chunk.path_in_schema: chunk for chunk in map(told.column, range(told.num_columns))}
     fields = [shard.schema_arrow.field(name) for name in columns]
-    chunks = {name: told.column(shard.schema_arrow.names.index(name)) for name in columns}
     few = len(rows) * _FEW < told.num_rows
-    paged = [field.name for field in fields if few and _is_paged(chunks[field.name], field)]
-    whole = [name for name in columns if name not in paged]
-    found = shard.read_row_group(group, columns=whole, use_threads=False).take(pa.array(rows)) if whole else {}
-    arrays = [
-        _values(f, chunks[field.name], field, rows) if field.name in paged else found[field.name] for field in fields
-    ]
-    return pa.table(arrays, schema=pa.schema(fields))
+    paged = [field for field in fields if few and _is_paged(chunks.get(field.name), field)]
+    whole = [field.name for field in fields if field not in paged]
+    read = shard.read_row_group(group, columns=whole, use_threads=False).take(pa.array(rows)) if whole else None
+    found = {field.name: _values(f, chunks[field.name], field, rows) for field in paged}
+    found |= {name: read[name] for name in whole}
+    return pa.table([found[name] for name in columns], schema=pa.schema(fields))
 
 
-def _is_paged(chunk: pq.ColumnChunkMetaData, field: pa.Field) -> bool:
+def _is_paged(chunk: pq.ColumnChunkMetaData | None, field: pa.Field) -> bool:
     """Whether the pages are such as `tasks.kernels.pages` reads, and worth it."""
     return (
         any(is_kind(field.type) for is_kind in _KINDS)
+        and not field.nullable
         and chunk.compression in _CODECS
         and set(chunk.encodings) <= {"PLAIN", "RLE"}
-        and chunk.statistics is not None
-        and chunk.statistics.null_count == 0
     )
 
 
@@ -64,7 +64,7 @@ def _values(f: IO[bytes], chunk: pq.ColumnChunkMetaData, field: pa.Field, rows: 
     raw = np.frombuffer(f.read_buffer(size) if isinstance(f, pa.NativeFile) else f.read(size), np.uint8)
     found = pages(raw, chunk.num_values)
     if found is None:
-        raise OSError(f"the pages of the column {field.name} are damaged")
+        raise OSError(f"the pages of the column {field.name} are damaged, or not of version 1")
     starts, packed, sizes, counts = found
     ends = np.cumsum(counts)
     of, counts = np.unique(np.searchsorted(ends, rows, side="right"), return_counts=True)
@@ -79,7 +79,7 @@ def _values(f: IO[bytes], chunk: pq.ColumnChunkMetaData, field: pa.Field, rows: 
             body = np.frombuffer(pa.decompress(body, int(sizes[page]), codec), np.uint8)
         place = rows[done : done + count] - (ends[page - 1] if page else 0)
         values = offsets[done + 1 : done + count + 1]
-        if not take(body, field.nullable, width, place, data[offsets[done] :], values):
+        if not take(body, width, place, data[offsets[done] :], values):
             raise OSError(f"a page of the column {field.name} is damaged")
         values += offsets[done]
         done += count

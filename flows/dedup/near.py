@@ -17,14 +17,12 @@ from tasks.dedup.candidates import (
     edges_run,
     found_again,
     index_run,
+    label_partitions,
     match_partition,
     sign_shard,
 )
 from tasks.dedup.minhash import MinHash, curve_told
 from tasks.dedup.takedowns import lists
-
-# Edges of a partition of the labels, at least: of a small crawl beside large ones fewer partitions are quicker.
-_EDGES = 50_000
 
 
 @dataclass(frozen=True)
@@ -132,7 +130,7 @@ def _candidates(workshop: Workshop, corpus: Corpus, step: MinHash, signatures: B
             for p, (low, high) in enumerate(pairwise(runs.bounds(step.partitions)))
         }
         matched = phases.map("match", match_partition, jobs)
-        partitions = min(step.partitions, 1 + sum(record["edges"] for record in matched.values()) // _EDGES)
+        partitions = label_partitions(sum(record["edges"] for record in matched.values()), step)
         edges = [edges_run(phases.folder, p) for p in range(step.partitions)]
         components.components(phases.map, phases.folder, partitions, edges, step.memory)
         return {"matched": list(matched.values()), "labels": partitions}
@@ -209,11 +207,11 @@ def _leaders(phases: Phases, places: dict[int, Place], labels: list[str], given:
         return None
     jobs = {n: given | {"place": place, "labels": labels, "crowds": found} for n, place in places.items()}
     led = phases.map("lead", crowds.lead_shard, jobs)
-    having = [n for n, record in led.items() if record["crowds"]]
+    having = [n for n, record in led.items() if record["candidates"]]
     if not having:
         return None
-    phases.once("leaders", crowds.choose, {"numbers": having, "settings": given["settings"]})
-    return crowds.leaders_run(phases.folder)
+    among = {"numbers": having, "crowds": found, "settings": given["settings"]}
+    return crowds.leaders_run(phases.folder) if phases.once("leaders", crowds.choose, among)["leaders"] else None
 
 
 def _keys(earlier: list[Segment]) -> dict[str, str]:

@@ -28,6 +28,9 @@ from tasks.rows import read_rows
 from tasks.selection import gather
 from tasks.url.step import Url
 
+# Edges of a partition of the labels, at least.
+_EDGES = 50_000
+
 
 @dataclass(frozen=True)
 class Place:
@@ -47,7 +50,7 @@ class Place:
 def sign_shard(folder: str, shard: int, documents: str, kept: str, settings: MinHash) -> dict:
     """Signatures of a selection's documents. Holds a row group's texts and sets, and the ids of the selection."""
     wanted = shards.read_table(kept, ["id"])["id"].combine_chunks()
-    schema = SIGNED.append(pa.field("signature", pa.binary(4 * settings.permutations)))
+    schema = SIGNED.append(pa.field("signature", pa.binary(4 * settings.permutations), nullable=False))
     found = at = shingles = 0
     with shards.create(stages.part(folder, shard), schema) as out:
         for group in shards.groups(documents, ["id", "text"]):
@@ -142,13 +145,22 @@ def match_partition(
     return {"buckets": int((size > 1).sum()), "largest": int(size.max(initial=0)), "edges": int(fresh.sum())}
 
 
-def candidates_of(place: Place, labels: list[str], takedowns: Url, settings: MinHash) -> pa.Table:
-    """The candidates of a shard that may stay, in its order: `id`, `at`, `size` and `content` as in `SIGNED`, `node`,
-    `label`, and what `order.keyed` adds.
+def label_partitions(edges: int, settings: MinHash) -> int:
+    """Into how many partitions the labels are dealt out: fewer where a small crawl has few, which is quicker."""
+    return min(settings.partitions, 1 + edges // _EDGES)
+
+
+def labelled(place: Place, labels: list[str]) -> pa.Table:
+    """The nodes of a shard that have a label, with it, in order."""
+    return runs.sorted_by(runs.read_all(labels, *shard_range(place.segment, place.shard)), "node")
+
+
+def candidates_of(place: Place, label: pa.Table, takedowns: Url, settings: MinHash) -> pa.Table:
+    """The candidates of a shard, of those in `label`, that may stay: `id`, `at`, `size` and `content` as in `SIGNED`,
+    `node`, `label`, and what `order.keyed` adds.
 
     Held: for each candidate 300 bytes, for each document of the shard 50.
     """
-    label = runs.sorted_by(runs.read_all(labels, *shard_range(place.segment, place.shard)), "node")
     facts = read_rows(place.signatures, row_of(label["node"].to_numpy()), ["id", "at", "size", "content"])
     facts = facts.append_column("node", label["node"]).append_column("label", label["label"])
     facts = facts.filter(pc.is_in(facts["id"], shards.read_table(place.kept, ["id"])["id"].combine_chunks()))
@@ -156,7 +168,7 @@ def candidates_of(place: Place, labels: list[str], takedowns: Url, settings: Min
     documents = read_rows(place.documents, facts["at"].to_numpy(), columns)
     if not documents["id"].equals(facts["id"]):
         raise LookupError(f"{place.documents} does not hold the documents that {place.signatures} names, row by row")
-    if settings.best is not None:
+    if settings.best is not None and settings.best not in columns:
         scores = gather((*place.signals, place.documents), place.kept, [settings.best])
         scores = scores[settings.best].take(pc.index_in(facts["id"], scores["id"].combine_chunks()))
         documents = documents.append_column(settings.best, scores)

@@ -1,21 +1,21 @@
-"""Components so large that one process should not decide on all of them: of most documents it is decided at home.
+"""Components so large that one process should not decide on all their documents: on many it is decided at home.
 
 The first document of a component, in survivor order, survives, whatever the others are. So whoever shares a band with
 it and is like it is dropped for it, which can be said where the document lies, and its text need not travel: on a
 template with a million copies all workers decide.
 
-    dealt/leaders-NNNNN.parquet    the first of each crowd's documents in a shard: `label`, `node`, `id`, what orders
-                                   them, their band hashes and their sets
-    dealt/leaders.parquet          the first of all
+    dealt/first-NNNNN.parquet    the first of each crowd's documents in a shard: `label`, `node`, `id`, what orders
+                                 them, their band hashes and their sets
+    dealt/leaders.parquet        the first of all
 """
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import files, runs, shards
+from storage import files, runs
 from tasks.dedup import order
-from tasks.dedup.candidates import Place, bands_of, candidates_of, distinct, in_order
+from tasks.dedup.candidates import Place, bands_of, candidates_of, distinct, in_order, labelled
 from tasks.dedup.minhash import MinHash
 from tasks.dedup.signatures import packed, sets, unpacked
 from tasks.kernels.buffers import utf8
@@ -25,52 +25,59 @@ from tasks.url.step import Url
 
 # So many documents of a component are a crowd.
 _FEWEST = 1_000
-# So many crowds at most, the largest: every shard reads the sets of all leaders.
+# So many crowds at most, the largest.
 _MOST = 1_000
+# What a shingle of a leader takes in a process that decides: 8 bytes in the set, and up to 32 in the table of it.
+_SHINGLE_BYTES = 40
+_ALL = (-(1 << 63), 1 << 63)
 
 
 def find(folder: str, _: int, labels: list[str]) -> dict:
-    """Which components are crowds, by their labels. Holds the labels of one partition.
+    """Which components are crowds, by their labels, the largest first.
 
-    Nodes are dealt out to partitions by their hashes, so one that has far less than its share of a component says that
-    it is none.
+    Nodes are dealt out to partitions by their hashes, so a partition that has far less than its share of a component
+    need not be counted. Holds the labels of one partition, and a count for each component that has its share in one.
     """
     least = max(8, _FEWEST // (2 * len(labels)))
     members: dict[int, int] = {}
     for path in labels:
-        label = runs.read(path, -(1 << 63), 1 << 63, ["label"])["label"].to_numpy()
+        label = runs.read(path, *_ALL, ["label"])["label"].to_numpy()
         values, counts = np.unique(label, return_counts=True)
         many = counts >= least
         for value, count in zip(values[many].tolist(), counts[many].tolist(), strict=True):
             members[value] = members.get(value, 0) + count
     found = [value for value in members if members[value] >= _FEWEST]
-    return {"crowds": sorted(sorted(found, key=lambda value: (-members[value], value))[:_MOST])}
+    return {"crowds": sorted(found, key=lambda value: (-members[value], value))[:_MOST]}
 
 
 def lead_shard(
     folder: str, number: int, place: Place, labels: list[str], crowds: list[int], takedowns: Url, settings: MinHash
 ) -> dict:
-    """The first document of each crowd in a shard. Held: what `candidates_of` holds, and these documents."""
-    candidates = candidates_of(place, labels, takedowns, settings)
-    candidates = candidates.filter(pc.is_in(candidates["label"], pa.array(crowds, pa.int64())))
-    first = runs.sorted_by(_first_of_each(candidates, settings), "node")
-    if len(first):
-        texts = read_rows(place.documents, first["at"].to_numpy(), ["text"])["text"]
-        values, bounds = sets(texts, settings)
+    """The first document of each crowd in a shard. Held: what `candidates_of` holds, and the sets of the first."""
+    label = labelled(place, labels)
+    label = label.filter(pc.is_in(label["label"], pa.array(crowds, pa.int64())))
+    candidates = candidates_of(place, label, takedowns, settings) if len(label) else label
+    if len(candidates):
+        first = runs.sorted_by(_first_of_each(candidates, settings), "node")
+        values, bounds = sets(read_rows(place.documents, first["at"].to_numpy(), ["text"])["text"], settings)
         columns = {name: first[name] for name in ("label", "node", "id", *order.order_names(settings.survivor))}
         columns["bands"] = packed(bands_of(place, first, settings))
         columns["set"] = pa.LargeListArray.from_arrays(bounds, values)
-        shards.write_table(_leaders_run(folder, number), pa.table(columns))
-    return {"crowds": len(first)}
+        runs.write(_first_run(folder, number), pa.table(columns), "label")
+    return {"candidates": len(candidates)}
 
 
-def choose(folder: str, _: int, numbers: list[int], settings: MinHash) -> dict:
-    """The first document of each crowd, of those that some shards have. Held: two shards' worth."""
-    leaders = shards.read_table(_leaders_run(folder, numbers[0]))
+def choose(folder: str, _: int, numbers: list[int], crowds: list[int], settings: MinHash) -> dict:
+    """The first document of each crowd, of those that some shards have; of the largest crowds alone, where the sets of
+    all would take a process more than `settings.memory`. Held: the first documents of two shards."""
+    leaders = runs.read(_first_run(folder, numbers[0]), *_ALL)
     for number in numbers[1:]:
-        both = pa.concat_tables([leaders, shards.read_table(_leaders_run(folder, number))])
+        both = pa.concat_tables([leaders, runs.read(_first_run(folder, number), *_ALL)])
         leaders = _first_of_each(both, settings)
-    shards.write_table(leaders_run(folder), leaders.sort_by("label"))
+    leaders = leaders.take(np.argsort(pc.index_in(leaders["label"], pa.array(crowds, pa.int64()))))
+    taken = np.cumsum(pc.list_value_length(leaders["set"]).to_numpy()) * _SHINGLE_BYTES
+    leaders = leaders[: int(np.searchsorted(taken, settings.memory, side="right"))]
+    runs.write(leaders_run(folder), leaders, "label")
     return {"leaders": leaders["id"].to_pylist()}
 
 
@@ -84,9 +91,10 @@ def led(
     """Of each candidate of a shard the leader that it is dropped for, int64, -1 where it is for none, and their Jaccard
     similarity, float64. `bands`: their band hashes.
 
-    Held: the leaders; the texts of the candidates that share a band with one; 9 bytes a band of each candidate.
+    Held: the leaders' sets and tables of them, `settings.memory` at most; the texts of the candidates that share a band
+    with one; 9 bytes a band of each candidate.
     """
-    known = shards.read_table(leaders)
+    known = runs.read(leaders, *_ALL)
     sets_known = known["set"].combine_chunks()
     label, labels = known["label"].to_numpy(), candidates["label"].to_numpy()
     of = np.searchsorted(label, labels).clip(max=len(label) - 1)
@@ -110,5 +118,5 @@ def _first_of_each(candidates: pa.Table, settings: MinHash) -> pa.Table:
     return candidates.take(pa.array(first))
 
 
-def _leaders_run(folder: str, number: int) -> str:
-    return files.join(folder, "dealt", f"leaders-{number:05d}.parquet")
+def _first_run(folder: str, number: int) -> str:
+    return files.join(folder, "dealt", f"first-{number:05d}.parquet")

@@ -74,7 +74,7 @@ def by_this_code(signatures: Sequence[str], documents: Sequence[str], settings: 
             stored = read_rows(signed_part, rows[:1], ["id", "at", *facts])
             text = read_rows(part, stored["at"].to_numpy(), ["text"])["text"]
             again = signed(stored.select(["id", "at"]).append_column("text", text), settings)
-            return again.select(facts).equals(stored.select(facts))
+            return again.select(facts).cast(stored.select(facts).schema).equals(stored.select(facts))
     return True
 
 

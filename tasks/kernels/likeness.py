@@ -13,7 +13,7 @@ def likeness(
 
     `data`, `offsets`: UTF-8 as `buffers.utf8` gives it; set `k`, which is not empty, is `values[bounds[k]:bounds[k +
     1]]`, uint64, as `shingles.SHINGLES[unit]` gives it. A document's set is not held, nor sorted: its shingles are
-    looked up. Held: 16 to 64 bytes a value of the sets, and what `shingles.scratch` says.
+    looked up. Held: 16 to 32 bytes a value of the sets, and what `shingles.scratch` says.
     """
     by_character = {"words": False, "characters": True}[unit]
     return _likeness(data, offsets, n, by_character, word_bytes(), which, values, bounds)

@@ -1,9 +1,9 @@
 """Parquet pages: where they lie, and single values of them, so that one text does not cost a row group.
 
-The layout is that of https://github.com/apache/parquet-format: data pages of version 1, PLAIN, with no value missing.
-Page headers are in Thrift's compact protocol: numbers are varints, seven bits a byte, the lowest first, and where they
-have a sign in zigzag; a struct is a row of fields, each a byte with its type and by how much its number is above the
-last one's, and ends with a zero.
+The layout is that of https://github.com/apache/parquet-format: data pages of version 1, PLAIN, of a column without
+missing values. Page headers are in Thrift's compact protocol: numbers are varints, seven bits a byte, the lowest first,
+and where they have a sign in zigzag; a struct is a row of fields, each a byte with its type and by how much its number
+is above the last one's, and ends with a zero.
 """
 
 import numba as nb
@@ -38,13 +38,12 @@ def pages(raw, values):
 
 
 @nb.njit(nogil=True, cache=True)
-def take(page, nullable, width, rows, data, ends):
+def take(page, width, rows, data, ends):
     """Copy the values of `rows`, int64, which ascend, of a page to `data` (uint8), and write where each ends to `ends`.
 
     `width` is that of all values, or 0 where each has its length before it. Returns False where the page is too short.
     """
-    at = 4 + _length(page, 0) if nullable else np.int64(0)  # behind what says which values are missing
-    row, end = np.int64(0), np.int64(0)
+    at, row, end = np.int64(0), np.int64(0), np.int64(0)
     for i in range(rows.shape[0]):
         if width:
             at += (rows[i] - row) * width
@@ -101,7 +100,7 @@ def _read_header(raw, at, header):
                 header[number[1] + 2] = _signed(value)
         elif kind == _BINARY:
             value, at = _varint(raw, at)
-            at = at + value if 0 <= value < raw.shape[0] else np.int64(-1)
+            at = at + value if at >= 0 and value < raw.shape[0] else np.int64(-1)
         elif kind == _STRUCT:
             depth += 1
             if depth == _DEEPEST:

@@ -27,11 +27,12 @@ from flows.dedup import near
 from flows.stages import Corpus
 from flows.workshop import Built
 from storage.stages import Stage
+from tasks.dedup import candidates
 from tasks.dedup.minhash import MinHash
 from tasks.executor import executor
 from tests.corpora import workshop
 
-near._EDGES = 1_000
+candidates._EDGES = 1_000
 
 if __name__ == "__main__":
     home, texts, workers = sys.argv[1:]

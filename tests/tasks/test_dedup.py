@@ -11,7 +11,7 @@ from flows.dedup import near
 from flows.workshop import Built
 from storage import runs, shards, stages
 from storage.stages import Stage
-from tasks.dedup import crowds
+from tasks.dedup import candidates, crowds
 from tasks.dedup.minhash import MinHash, curve_told, s_curve
 from tasks.dedup.signatures import band_hashes, signed
 from tasks.kernels.survivors import settle
@@ -21,7 +21,7 @@ from tests.corpora import Texts, ledger, read, workshop
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """What is done for large corpora is done here for small ones."""
-    monkeypatch.setattr(near, "_EDGES", 10)
+    monkeypatch.setattr(candidates, "_EDGES", 10)
     monkeypatch.setattr(crowds, "_FEWEST", 60)
 
 
@@ -303,7 +303,9 @@ def led(corpus) -> int:
     return sum(record["led"] for record in corpus.kept.manifest["dealt"])
 
 
-@pytest.mark.parametrize(("shards_there", "changes"), [(1, {"partitions": 1}), (3, {"partitions": 2, "memory": 0})])
+@pytest.mark.parametrize(
+    ("shards_there", "changes"), [(1, {"partitions": 1}), (3, {"partitions": 2, "memory": 30_000})]
+)
 def test_a_crowd_is_decided_as_others_are(tmp_path, shards_there, changes):
     documents = crowded()
     settings = MinHash().model_copy(update=changes)
@@ -321,6 +323,36 @@ def test_a_crowd_is_decided_as_others_are(tmp_path, shards_there, changes):
     assert led(left) > 60
 
 
+def test_leaders_need_no_more_memory_than_is_allowed(tmp_path):
+    """Of two crowds the sets of whose leaders take 40 bytes a shingle, 296 each, one may be decided at home."""
+    documents = crowded()
+    counts = []
+    for number, memory in enumerate((30_000, 20_000, 10_000)):
+        settings = MinHash(partitions=1).model_copy(update={"memory": memory})
+        left = deduplicate(tmp_path / str(number), Texts(dealt(documents, 2)), settings)
+        assert drops(left) == definition(documents, settings, longest)
+        counts.append(led(left))
+    assert counts[0] > counts[1] > counts[2] == 0
+
+
+def test_the_best_may_also_be_the_longest(tmp_path):
+    documents = [{"id": f"x{i}", "text": planted()[0]["text"] + " end" * i} for i in range(3)]
+    settings = MinHash(partitions=1, survivor=("best", "longest"), best="characters")
+    left = deduplicate(tmp_path, Texts([documents]), settings)
+    assert read(left.kept, [0])["id"].to_pylist() == ["x2"]
+
+
+def test_a_stage_that_lost_but_its_manifest_is_the_same(tmp_path):
+    documents = crowded()
+    found = []
+    for _ in range(2):
+        left = deduplicate(tmp_path, Texts(dealt(documents, 2)), MinHash(partitions=2))
+        folder = Path(left.kept.folder)
+        found.append({path.name: path.read_bytes() for path in [*folder.rglob("*.parquet"), folder / "manifest.json"]})
+        (folder / "manifest.json").unlink()
+    assert found[0] == found[1]
+
+
 def test_a_crowd_of_an_earlier_crawl_drops_the_next_one_s(tmp_path):
     documents = crowded()
     crawls = [documents[::2], documents[1::2]]
@@ -336,8 +368,7 @@ def test_a_crowd_of_an_earlier_crawl_drops_the_next_one_s(tmp_path):
 
 def test_a_damaged_run_is_named(tmp_path):
     left = deduplicate(tmp_path, Texts(dealt(planted(), 2)), MinHash(partitions=2))
-    candidates = left.stages[-2].folder
-    path = Path(candidates) / "labels" / "run-00001.parquet"
+    path = Path(left.stages[-2].folder) / "labels" / "run-00001.parquet"
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 16
     path.write_bytes(data)

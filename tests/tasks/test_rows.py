@@ -1,13 +1,16 @@
 """Rows of a shard by number: what is read is what Arrow reads, whatever lies in the pages."""
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from storage import files, shards
+from tasks import rows as module
 from tasks.kernels.pages import pages as pages_of
 from tasks.rows import read_rows
 
@@ -17,7 +20,7 @@ SCHEMA = pa.schema(
         pa.field("name", pa.string()),
         pa.field("text", pa.large_string(), nullable=False),
         pa.field("title", pa.large_string()),
-        pa.field("hash", pa.binary(24)),
+        pa.field("hash", pa.binary(24), nullable=False),
     ]
 )
 
@@ -54,42 +57,88 @@ def test_rows_are_those_asked_for(shard, numbers):
     assert read_rows(path, asked, ["hash", "text"]).equals(rows.select(["hash", "text"]).take(asked))
 
 
-@pytest.mark.parametrize("home", ["memory://shards", None])
+@pytest.fixture
+def paged(monkeypatch) -> list[str]:
+    """The columns of which single pages were opened."""
+    seen: list[str] = []
+
+    def spied(f, chunk, field, rows):
+        seen.append(field.name)
+        return values(f, chunk, field, rows)
+
+    values = module._values
+    monkeypatch.setattr(module, "_values", spied)
+    return seen
+
+
+@pytest.mark.parametrize("home", ["memory://shards", "file://", None])
 @pytest.mark.parametrize("missing", [0.0, 0.3])
-def test_all_rows_of_any_shard(tmp_path, home, missing):
+def test_all_rows_of_any_shard(tmp_path, home, missing, paged):
     rows = table(500, 2, missing)
-    path = files.join(home or str(tmp_path), f"shard-{missing}.parquet")
-    asked = np.arange(500)
-    assert read_rows(written(path, rows), asked, SCHEMA.names).equals(rows)
+    folder = f"file://{tmp_path}" if home == "file://" else home or str(tmp_path)
+    path = files.join(folder, f"shard-{missing}.parquet")
+    few = np.arange(3, 500, 60)
+    for write in (written, shards.write_table):
+        write(path, rows)
+        assert read_rows(path, np.arange(500), SCHEMA.names).equals(rows)
+        assert paged == []
+        assert read_rows(path, few, SCHEMA.names).equals(rows.take(few))
+        assert paged == ["text", "hash"]
+        paged.clear()
+
+
+def test_rows_are_asked_for_once_and_in_order(shard):
+    for asked in ([7, 7], [7, 3]):
+        with pytest.raises(ValueError, match="do not ascend"):
+            read_rows(shard[0], np.array(asked), ["text"])
+
+
+def test_columns_beside_nested_ones(tmp_path, paged):
+    path = str(tmp_path / "nested.parquet")
+    names = [f"T{i}" for i in range(99)]
+    nested = pa.array([{"x": i, "y": i} for i in range(99)])
+    text = pa.field("text", pa.large_string(), nullable=False)
+    rows = pa.table([nested, names], schema=pa.schema([pa.field("a", nested.type), text]))
     shards.write_table(path, rows)
-    assert read_rows(path, asked, SCHEMA.names).equals(rows)
+    assert read_rows(path, np.array([5]), ["a", "text"]).equals(rows.take([5]))
+    assert paged == ["text"]
 
 
 def test_a_text_lies_in_a_small_page(shard):
-    """64 kB and what one text more brings, not the whole row group's megabytes."""
-    path, rows = shard
+    """32 kB and what eight texts bring, not the whole row group's megabytes."""
+    path, _ = shard
     chunk = pq.ParquetFile(path).metadata.row_group(0).column(SCHEMA.names.index("text"))
     assert chunk.total_uncompressed_size > 4 << 20
-    pages = chunk.total_uncompressed_size / (64 << 10)
-    raw = np.frombuffer(open(path, "rb").read(), np.uint8)[chunk.data_page_offset :][: chunk.total_compressed_size]
+    pages = chunk.total_uncompressed_size / (32 << 10)
+    raw = np.frombuffer(Path(path).read_bytes(), np.uint8)[chunk.data_page_offset :][: chunk.total_compressed_size]
     assert 0.2 * pages < pages_of(raw, chunk.num_values).shape[1] < 2 * pages
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(at=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
-def test_damage_is_an_error_and_not_a_hang(shard, tmp_path_factory, at, flip):
-    path, rows = shard
-    chunk = pq.ParquetFile(path).metadata.row_group(1).column(SCHEMA.names.index("text"))
-    raw = bytearray(open(path, "rb").read())
+def test_damage_is_an_error_and_not_a_hang(shard, tmp_path_factory, paged, at, flip):
+    path, _ = shard
+    chunk = pq.ParquetFile(path).metadata.row_group(0).column(SCHEMA.names.index("text"))
+    raw = bytearray(Path(path).read_bytes())
     raw[chunk.data_page_offset + int(at * chunk.total_compressed_size)] ^= flip
-    damaged = str(tmp_path_factory.mktemp("damaged") / "shard.parquet")
-    open(damaged, "wb").write(raw)
-    asked = np.arange(4_096, 8_192, 5)
+    damaged = tmp_path_factory.mktemp("damaged") / "shard.parquet"
+    damaged.write_bytes(raw)
+    asked = np.arange(0, 4_096, 40)
+    paged.clear()
     try:
-        found = read_rows(damaged, asked, ["text"])
+        assert len(read_rows(str(damaged), asked, ["text"])) == len(asked)
     except (OSError, pa.ArrowInvalid):
-        return
-    assert len(found) == len(asked)
+        pass
+    assert paged == ["text"]
+    damaged.unlink()
+
+
+@settings(deadline=None, max_examples=500)
+@given(raw=st.binary(min_size=1, max_size=60), values=st.integers(1, 9))
+@example(raw=bytes([0x18, 0x81]), values=1)
+def test_headers_of_any_bytes_end(raw, values):
+    found = pages_of(np.frombuffer(raw, np.uint8), values)
+    assert found is None or found[3].sum() == values
 
 
 def test_groups_are_read_one_by_one(tmp_path):
