@@ -37,10 +37,8 @@ def write(path: str, table: pa.Table, key: str, ends: list[int] | None = None) -
     places = [0, *np.searchsorted(keys, inner).tolist(), len(keys)]
     schema = table.schema.with_metadata({"key": key, "rows": str(len(table))})
     text = [field.name for field in schema if field.type in (pa.large_string(), pa.large_binary())]
-    compression = {name: "zstd" if name in text else "none" for name in schema.names}
+    compression = {name: "lz4" if name in text else "none" for name in schema.names}
     options = {"compression": compression, "use_dictionary": False, "write_page_checksum": True}
-    if text:
-        options["compression_level"] = {name: 1 for name in text}
     with files.create(path) as f, pq.ParquetWriter(f, schema, **options) as out:
         for low, high in zip(places[:-1], places[1:], strict=True):
             if high > low:

@@ -38,29 +38,23 @@ def pages(raw, values):
 
 
 @nb.njit(nogil=True, cache=True)
-def take(page, width, rows, data, ends):
-    """Copy the values of `rows`, int64, which ascend, of a page to `data` (uint8), and write where each ends to `ends`.
-
-    `width` is that of all values, or 0 where each has its length before it. Returns False where the page is too short.
-    """
-    at, row, end = np.int64(0), np.int64(0), np.int64(0)
+def take(page, rows, data, offsets):
+    """Copy the texts of `rows`, int64, which ascend, of a page to `data` (uint8) from `offsets[0]` on, and write behind
+    that where each ends. Returns False where the page is too short."""
+    at, row = np.int64(0), np.int64(0)
     for i in range(rows.shape[0]):
-        if width:
-            at += (rows[i] - row) * width
-            length = np.int64(width)
-        else:
-            while row < rows[i]:
-                at += 4 + _length(page, at)
-                row += 1
-            length = _length(page, at)
-            at += 4
-        if at + length > page.shape[0] or end + length > data.shape[0]:
+        while row < rows[i]:
+            at += 4 + _length(page, at)
+            row += 1
+        length = _length(page, at)
+        at += 4
+        end = offsets[i] + length
+        if at + length > page.shape[0] or end > data.shape[0]:
             return False
-        data[end : end + length] = page[at : at + length]
-        end += length
-        ends[i] = end
+        data[offsets[i] : end] = page[at : at + length]
+        offsets[i + 1] = end
         at += length
-        row = rows[i] + 1
+        row += 1
     return True
 
 

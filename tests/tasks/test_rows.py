@@ -105,11 +105,11 @@ def test_columns_beside_nested_ones(tmp_path, paged):
 
 
 def test_a_text_lies_in_a_small_page(shard):
-    """32 kB and what eight texts bring, not the whole row group's megabytes."""
+    """16 kB and what four texts bring, not the whole row group's megabytes."""
     path, _ = shard
     chunk = pq.ParquetFile(path).metadata.row_group(0).column(SCHEMA.names.index("text"))
     assert chunk.total_uncompressed_size > 4 << 20
-    pages = chunk.total_uncompressed_size / (32 << 10)
+    pages = chunk.total_uncompressed_size / (16 << 10)
     raw = np.frombuffer(Path(path).read_bytes(), np.uint8)[chunk.data_page_offset :][: chunk.total_compressed_size]
     assert 0.2 * pages < pages_of(raw, chunk.num_values).shape[1] < 2 * pages
 
