@@ -104,9 +104,13 @@ def led(
     first, numbers = distinct(candidates.take(pa.array(asked)))
     one = asked[first]
     texts = read_rows(place.documents, candidates["at"].to_numpy()[one], ["text"])["text"]
-    similarity = np.full(len(candidates), np.nan)
     values, offsets = sets_known.values.to_numpy(), sets_known.offsets.to_numpy()
-    found = likeness(*utf8(texts), settings.shingle, settings.unit, of[one], values, offsets)
+    found, done = np.empty(len(one)), 0
+    for chunk in texts.chunks:
+        some = slice(done, done + len(chunk))
+        found[some] = likeness(*utf8(chunk), settings.shingle, settings.unit, of[one[some]], values, offsets)
+        done += len(chunk)
+    similarity = np.full(len(candidates), np.nan)
     similarity[asked] = found[numbers]
     return np.where(similarity >= settings.threshold, node, -1), similarity
 

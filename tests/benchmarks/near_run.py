@@ -5,6 +5,7 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from shutil import rmtree
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
@@ -50,11 +51,20 @@ class Clock:
 
 @dataclass(frozen=True)
 class Run:
-    """What a run of the step took: seconds by phase, bytes on disk by stage."""
+    """What a run of the step made, and took: seconds by phase, bytes on disk by stage."""
 
-    kept: Built
+    made: tuple[Built, ...]
     seconds: dict[str, float]
     stages: dict[str, int]
+
+    @property
+    def kept(self) -> Built:
+        return self.made[-1]
+
+    def remove(self) -> None:
+        """Remove all stages that it made."""
+        for built in self.made:
+            rmtree(built.folder)
 
     @property
     def wall(self) -> float:
@@ -100,7 +110,7 @@ def near_duplicates(home: str, corpus: Corpus, step: MinHash, pool: Executor) ->
     workshop = Workshop(MachineSettings(home=home), lambda made: _build(home, pool, made, seconds))
     left = near.minhash(workshop, recipe, corpus, step)
     made = left.stages[len(corpus.stages) :]
-    return Run(left.kept, seconds, {built.name: _size(built.folder) for built in made})
+    return Run(made, seconds, {built.name: _size(built.folder) for built in made})
 
 
 def warm(step: MinHash, pool: Executor) -> None:
