@@ -157,8 +157,6 @@ def _survivors(
         for i in corpus.shards()
     ]
     places = dict(enumerate([*before, *ours]))
-    partitions = candidates.manifest["labels"]
-    labels = [components.labels_run(candidates.folder, p) for p in range(partitions)]
     takedowns = lists(step.takedowns)
     lies = {
         "documents": _name(corpus.documents),
@@ -172,6 +170,8 @@ def _survivors(
     }
 
     def body(phases: Phases) -> dict:
+        partitions = candidates.manifest["labels"]
+        labels = [components.labels_run(candidates.folder, p) for p in range(partitions)]
         given = {"takedowns": takedowns, "settings": step.model_copy(update={"partitions": partitions})}
         leaders = _leaders(phases, places, labels, given)
         jobs = {
