@@ -33,7 +33,11 @@ def read_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:
         long = [name for name in columns if _is_long(schema.field(name).type)]
         pieces = [schema.empty_table().select(long)]
         for group, wanted in zip(groups.tolist(), inside, strict=True):
-            pieces.append(_long_of_group(f, shard, group, wanted, long))
+            try:
+                pieces.append(_long_of_group(f, shard, group, wanted, long))
+            except (OSError, pa.ArrowInvalid) as error:
+                error.add_note(f"row group {group} of {path}; remove the stage's folder to compute it again")
+                raise
         found = dict(zip(long, pa.concat_tables(pieces).columns, strict=True))
         if short := [name for name in columns if name not in long]:
             begins = np.cumsum(sizes[groups]) - sizes[groups]

@@ -127,8 +127,8 @@ def test_damage_is_an_error_and_not_a_hang(shard, tmp_path_factory, paged, at, f
     paged.clear()
     try:
         assert len(read_rows(str(damaged), asked, ["text"])) == len(asked)
-    except (OSError, pa.ArrowInvalid):
-        pass
+    except (OSError, pa.ArrowInvalid) as error:
+        assert str(damaged) in error.__notes__[0]
     assert paged == ["text"]
     damaged.unlink()
 
