@@ -16,6 +16,9 @@ from storage import files
 
 _ROW_GROUP = 1 << 16
 
+# The range of all int64 keys.
+EVERYTHING = (-(1 << 63), 1 << 63)
+
 
 class RunError(RuntimeError):
     """A run is not what was written: damaged, cut off, or of another exchange."""

@@ -1,7 +1,9 @@
 """Which near-duplicates survive, as phases over shards and partitions; what they mean is in `tasks.dedup.minhash`.
 
-    near_duplicates   every shard: `dealt`, its candidates (`tasks.dedup.candidates`) with their texts, by label; those
-                      of crowds (`tasks.dedup.crowds`) are mostly decided on here
+    near_duplicates   every shard: its candidates (`tasks.dedup.candidates`) by label; those of crowds
+                      (`tasks.dedup.crowds`) are mostly decided on here
+                      every partition of labels: which of them may be like another at all, by their bitmaps
+                      every shard: the texts of these, by label
                       every partition of labels: `decided`, by exact Jaccard similarity of the sets
                       every shard: the selection and the ledger
 
@@ -19,12 +21,15 @@ import pyarrow.compute as pc
 from storage import files, ledger, runs, shards, stages
 from storage.schema import DOCUMENTS, SELECTION
 from tasks.dedup import crowds, order
-from tasks.dedup.candidates import Place, bands_of, candidates_of, distinct, in_order, labelled, set_keys
+from tasks.dedup.candidates import Place, candidates_of, distinct, in_order, labelled
 from tasks.dedup.minhash import MinHash
-from tasks.dedup.nodes import segment_of, shard_range
-from tasks.dedup.signatures import packed, sets, unpacked
+from tasks.dedup.nodes import row_of, segment_of, shard_range
+from tasks.dedup.signatures import band_hashes, packed, unpacked
+from tasks.dedup.signatures import sets as shingled
 from tasks.dedup.stars import mixed
 from tasks.dedup.takedowns import taken_down
+from tasks.kernels.bitmaps import may_be_like
+from tasks.kernels.shingles import set_hashes
 from tasks.kernels.survivors import settle
 from tasks.rows import read_rows
 from tasks.selection import gather
@@ -42,59 +47,109 @@ DECIDED = pa.schema(
 )
 
 
-_SETTLED = (
-    "candidates",
-    "largest_component",
-    "sets",
-    "comparisons",
-    "left_out",
-    "clusters",
-    "dropped",
-    "largest_cluster",
-)
+_SCREENED = ("candidates", "largest_component", "sets", "compared")
+_SETTLED = ("comparisons", "left_out", "clusters", "dropped", "largest_cluster")
 
 _NAMED = pa.schema([SELECTION.field("id"), DOCUMENTS.field("url")])
 
+# In a bucket of more documents no pairs are ruled out, so that it costs no more than its size.
+_BUCKET = 128
+
 
 def dealt_run(folder: str, number: int) -> str:
-    return files.join(folder, "dealt", f"run-{number:05d}.parquet")
+    return files.join(folder, "dealt", f"facts-{number:05d}.parquet")
 
 
 def deal_shard(
     folder: str, number: int, place: Place, labels: list[str], leaders: str | None, takedowns: Url, settings: MinHash
 ) -> dict:
-    """What decisions need of a shard's candidates, in the order of a hash of their labels.
+    """What is known of a shard's candidates, in the order of a hash of their labels.
 
-    A document that is dropped for the leader of its crowd, where there are `leaders`, has that and their similarity. Of
-    the others each has its text; of those with equal sets only the first. A shard without candidates has no run. Held:
-    what `candidates_of` and `crowds.led` hold, 16 bytes a band of each candidate, the texts of the candidates twice.
+    A document that is dropped for the leader of its crowd, where there are `leaders`, has that and their similarity.
+    Held: what `candidates_of` and `crowds.led` hold, 16 bytes a band of each candidate.
     """
-    label = labelled(place, labels)
-    candidates = candidates_of(place, label, takedowns, settings) if len(label) else label
-    if not len(candidates):
-        return {"candidates": 0, "led": 0}
-    bands = bands_of(place, candidates, settings)
+    candidates = candidates_of(place, labelled(place, labels), takedowns, settings)
+    signed = read_rows(place.signatures, row_of(candidates["node"].to_numpy()), ["signature", "bitmap"])
+    bands = band_hashes(signed["signature"], settings)
     leader, jaccard = np.full(len(candidates), -1), np.full(len(candidates), np.nan)
     if leaders is not None:
         leader, jaccard = crowds.led(candidates, bands, place, leaders, settings)
     led = leader >= 0
-    [rest] = np.nonzero(~led)
-    first, _ = distinct(candidates.take(pa.array(rest)))
-    there = np.zeros(len(candidates), bool)
-    there[rest[first]] = True
-    text = read_rows(place.documents, candidates["at"].to_numpy()[there], ["text"])["text"]
-    text = text.take(pa.array(np.cumsum(there) - 1, mask=~there))
     columns = {
         "group": mixed(candidates["label"].to_numpy()),
-        **{name: candidates[name] for name in ("node", "id", "size", "content")},
+        **{name: candidates[name] for name in ("node", "id", "at", "size", "content")},
         **{name: candidates[name] for name in order.order_names(settings.survivor)},
+        "bitmap": signed["bitmap"],
         "bands": packed(bands),
         "leader": pa.array(leader, mask=~led),
         "jaccard": pa.array(jaccard, mask=~led),
-        "text": text,
     }
     runs.write(dealt_run(folder, number), pa.table(columns), "group", runs.bounds(settings.partitions))
     return {"candidates": len(candidates), "led": int(led.sum())}
+
+
+def screened_run(folder: str, partition: int) -> str:
+    return files.join(folder, "dealt", f"screened-{partition:05d}.parquet")
+
+
+def screen_partition(folder: str, partition: int, dealt: list[str], own: int, settings: MinHash) -> dict:
+    """The candidates of a partition of the labels, by node: their `rank` in survivor order, the number of their `set`,
+    and of the first of each set the `buckets` and whether it is to be `compared`. The others are known by their
+    bitmaps to be unlike all with whom they share a band, so nobody needs their texts.
+
+    `own` is the number of this crawl's segment. Held: 600 bytes a candidate and 60 for each of its bands. All
+    candidates of a component are in one partition, however large it is: the record has the largest.
+    """
+    everyone = _candidates(dealt, *_ends(partition, settings), settings)
+    led = pc.is_valid(everyone["leader"]).to_numpy()
+    [rest] = np.nonzero(~led)
+    first, of = distinct(everyone.take(pa.array(rest)))
+    sets = everyone.take(pa.array(rest[first]))
+    hashes = unpacked(sets["bands"], "<u8")
+    _, buckets, members = np.unique(hashes, return_inverse=True, return_counts=True)
+    shared = members > 1
+    buckets = np.where(shared, np.cumsum(shared) - 1, -1)[buckets].reshape(hashes.shape).astype("<i4")
+    entries = np.argsort(buckets, axis=None, kind="stable")[(buckets < 0).sum() :]
+    given = int((segment_of(sets["node"].to_numpy()) < own).sum())
+    compared = may_be_like(
+        unpacked(sets["bitmap"], "<u8"),
+        sets["size"].to_numpy(),
+        entries // settings.bands,
+        np.cumsum(members[shared]),
+        given,
+        settings.threshold,
+        _BUCKET,
+    )
+    numbers = np.full(len(everyone), -1)
+    numbers[rest] = of
+    holder = np.full(len(everyone), -1)
+    holder[rest[first]] = np.arange(len(first))
+    missing = holder < 0
+    columns = {
+        **{name: everyone[name] for name in ("node", "group", "id", "at", "size", "content", "leader", "jaccard")},
+        "rank": np.arange(len(everyone)),
+        "set": pa.array(numbers, mask=led),
+        "buckets": packed(buckets).take(pa.array(holder, mask=missing)),
+        "compared": pa.array(compared).take(pa.array(holder, mask=missing)),
+    }
+    runs.write(screened_run(folder, partition), pa.table(columns), "node")
+    counts = (len(everyone), _most(everyone["group"]), len(first), int(compared.sum()))
+    return dict(zip(_SCREENED, counts, strict=True))
+
+
+def texts_run(folder: str, number: int) -> str:
+    return files.join(folder, "dealt", f"texts-{number:05d}.parquet")
+
+
+def deal_texts(folder: str, number: int, place: Place, screened: list[str], settings: MinHash) -> dict:
+    """The texts of a shard's candidates that are compared, in the order of a hash of their labels. Holds them twice."""
+    asked = runs.read_all(screened, *shard_range(place.segment, place.shard), ["node", "group", "at", "compared"])
+    asked = runs.sorted_by(asked.filter(asked["compared"]), "node")
+    if len(asked):
+        text = read_rows(place.documents, asked["at"].to_numpy(), ["text"])["text"]
+        table = asked.select(["group", "node"]).append_column("text", text)
+        runs.write(texts_run(folder, number), table, "group", runs.bounds(settings.partitions))
+    return {"texts": len(asked)}
 
 
 def forget_dealt(folder: str) -> None:
@@ -106,33 +161,27 @@ def decided_run(folder: str, partition: int) -> str:
     return files.join(folder, "decided", f"group-{partition:05d}.parquet")
 
 
-def settle_partition(folder: str, partition: int, dealt: list[str], own: int, settings: MinHash) -> dict:
+def settle_partition(folder: str, partition: int, screened: str, texts: list[str], own: int, settings: MinHash) -> dict:
     """Decide on the candidates of a partition of the labels; `own` is the number of this crawl's segment.
 
-    Held: 300 bytes a candidate and 60 for each of its bands; the texts of one shard's candidates; the sets of the
-    candidates, 8 bytes a shingle, in a temporary file where they are more than `settings.memory`. All candidates of a
-    component are in one partition, however large it is: the record has the largest.
+    Held: 200 bytes a candidate and 40 for each of its bands; the texts of one shard's candidates; the sets of those
+    that are compared, 8 bytes a shingle, in a temporary file where they are more than `settings.memory`.
     """
-    if not dealt:
-        runs.write(decided_run(folder, partition), DECIDED.empty_table(), "node")
-        return dict.fromkeys(_SETTLED, 0)
-    ends = runs.bounds(settings.partitions)
-    low, high = ends[partition], ends[partition + 1]
-    everyone = _candidates(dealt, low, high, settings)
+    everyone = runs.read(screened, *runs.EVERYTHING)
+    everyone = everyone.take(np.argsort(everyone["rank"].to_numpy()))
     led = everyone.filter(pc.is_valid(everyone["leader"]))
     facts = everyone.filter(pc.is_null(everyone["leader"]))
-    holders, of = distinct(facts)
-    values, offsets = _sets(dealt, low, high, facts.take(pa.array(holders)), settings)
-    hashes = unpacked(facts["bands"].take(pa.array(holders)), "<u8")
-    _, buckets, shared = np.unique(hashes, return_inverse=True, return_counts=True)
-    buckets = np.where(shared[buckets] > 1, buckets, -1).reshape(hashes.shape)
-    given = int((segment_of(facts["node"].to_numpy()[holders]) < own).sum())
+    of, holders = facts["set"].to_numpy(), np.flatnonzero(pc.is_valid(facts["buckets"]).to_numpy())
+    sets = facts.take(pa.array(holders))
+    values, offsets = _sets(texts, *_ends(partition, settings), sets, settings)
+    buckets = unpacked(sets["buckets"], "<i4").astype(np.int64)
+    given = int((segment_of(sets["node"].to_numpy()) < own).sum())
     survivor, similarity, comparisons, left_out = settle(
-        values, offsets, buckets, len(shared), given, settings.threshold, settings.comparisons
+        values, offsets, buckets, int(buckets.max(initial=-1)) + 1, given, settings.threshold, settings.comparisons
     )
     leader = pc.index_in(led["leader"], facts["node"].combine_chunks())
     if leader.null_count:
-        raise runs.RunError(f"a leader of {', '.join(dealt)} is in none of them; remove the stage's folder")
+        raise runs.RunError(f"a leader is not in {screened}; remove the stage's folder to compute it again")
     representative = np.append(holders[survivor[of]], leader.to_numpy())
     facts = pa.concat_tables([facts, led])
     cluster = np.bincount(representative, minlength=len(facts))[representative]
@@ -150,9 +199,6 @@ def settle_partition(folder: str, partition: int, dealt: list[str], own: int, se
     runs.write(decided_run(folder, partition), decided, "node")
     stays = representative == np.arange(len(facts))
     counts = (
-        len(facts),
-        _most(facts["group"]),
-        len(holders),
         comparisons,
         left_out,
         int((stays & (cluster > 1)).sum()),
@@ -195,10 +241,13 @@ def _losses(rule: str, columns: dict) -> pa.Table:
     return ledger.from_columns({"step": pa.repeat("minhash", rows), "rule": pa.repeat(rule, rows), **columns})
 
 
+def _ends(partition: int, settings: MinHash) -> list[int]:
+    return runs.bounds(settings.partitions)[partition : partition + 2]
+
+
 def _candidates(dealt: list[str], low: int, high: int, settings: MinHash) -> pa.Table:
-    """The candidates of a range of groups, in survivor order, without their texts."""
-    facts = ["group", "node", "id", "size", "content", "bands", "leader", "jaccard"]
-    facts = in_order(runs.read_all(dealt, low, high, [*facts, *order.order_names(settings.survivor)]), settings)
+    """The candidates of a range of groups, in survivor order."""
+    facts = in_order(runs.read_all(dealt, low, high), settings)
     segment = pa.array(segment_of(facts["node"].to_numpy()))
     named = facts.append_column("segment", segment).group_by(["segment", "id"]).aggregate([([], "count_all")])
     twice = named.filter(pc.greater(named["count_all"], 1))["id"]
@@ -215,28 +264,31 @@ def _most(values: pa.ChunkedArray) -> int:
     return pc.max(pc.value_counts(values).field("counts")).as_py() or 0
 
 
-def _sets(dealt: list[str], low: int, high: int, holders: pa.Table, settings: MinHash) -> tuple[np.ndarray, np.ndarray]:
-    """The sets of `holders`, one after the other, and their n+1 offsets: made again from the texts."""
-    offsets = np.append(0, np.cumsum(holders["size"].to_numpy()))
+def _sets(texts: list[str], low: int, high: int, sets: pa.Table, settings: MinHash) -> tuple[np.ndarray, np.ndarray]:
+    """The sets of those of `sets` that are `compared`, one after the other, and the n+1 offsets of all: made again from
+    the texts. A set that is not compared has no values.
+
+    Raises RunError where a text is missing or is not that which was signed.
+    """
+    compared = sets["compared"].to_numpy()
+    size, content, node = (sets[name].to_numpy() for name in ("size", "content", "node"))
+    offsets = np.append(0, np.cumsum(np.where(compared, size, 0)))
     values = _room(int(offsets[-1]), settings.memory)
-    keys = set_keys(holders)
-    by_key = np.argsort(keys)
-    keys = keys[by_key]
-    missing = np.ones(len(holders), bool)
-    for path in dealt:
-        given = runs.read(path, low, high, ["size", "content", "text"])
-        given = given.filter(pc.is_valid(given["text"]))
-        wanted = set_keys(given)
-        at = np.searchsorted(keys, wanted).clip(max=len(keys) - 1)
-        rows = np.flatnonzero(keys[at] == wanted) if len(keys) else at[:0]
-        rows = rows[missing[by_key[at[rows]]]]
-        numbers = by_key[at[rows]]
-        found, ends = sets(given["text"].take(pa.array(rows)), settings)
+    by_node = np.argsort(node)
+    missing = compared.copy()
+    for path in texts:
+        given = runs.read(path, low, high, ["node", "text"])
+        numbers = by_node[np.searchsorted(node, given["node"].to_numpy(), sorter=by_node)]
+        found, ends = shingled(given["text"], settings)
+        if (np.diff(ends) != size[numbers]).any() or (set_hashes(found, ends) != content[numbers]).any():
+            raise runs.RunError(
+                f"{path} has other texts than were signed; remove the stage's folder and the signatures'"
+            )
         for number, begin, end in zip(numbers.tolist(), ends[:-1].tolist(), ends[1:].tolist(), strict=True):
             values[offsets[number] : offsets[number + 1]] = found[begin:end]
         missing[numbers] = False
     if missing.any():
-        raise runs.RunError(f"no text of the document {holders['id'][int(missing.argmax())]} in {', '.join(dealt)}")
+        raise runs.RunError(f"no text of the document {sets['id'][int(missing.argmax())]} in {', '.join(texts)}")
     return values, offsets
 
 

@@ -164,18 +164,19 @@ def candidates_of(place: Place, label: pa.Table, takedowns: Url, settings: MinHa
     facts = read_rows(place.signatures, row_of(label["node"].to_numpy()), ["id", "at", "size", "content"])
     facts = facts.append_column("node", label["node"]).append_column("label", label["label"])
     facts = facts.filter(pc.is_in(facts["id"], shards.read_table(place.kept, ["id"])["id"].combine_chunks()))
-    columns = ["id", *(["url"] if takedowns.takedowns else []), *order.columns(settings.survivor, None)]
-    documents = read_rows(place.documents, facts["at"].to_numpy(), columns)
-    if not documents["id"].equals(facts["id"]):
-        raise LookupError(f"{place.documents} does not hold the documents that {place.signatures} names, row by row")
+    told = facts.column_names
+    columns = [*(["url"] if takedowns.takedowns else []), *order.columns(settings.survivor, None)]
+    if columns:
+        documents = read_rows(place.documents, facts["at"].to_numpy(), columns)
+        for name in columns:
+            facts = facts.append_column(name, documents[name])
     if settings.best is not None and settings.best not in columns:
         scores = gather((*place.signals, place.documents), place.kept, [settings.best])
         scores = scores[settings.best].take(pc.index_in(facts["id"], scores["id"].combine_chunks()))
-        documents = documents.append_column(settings.best, scores)
-    keyed = order.keyed(documents, place.source, settings.survivor, settings.best)
-    for name in order.order_names(settings.survivor):
-        facts = facts.append_column(name, keyed[name])
-    return facts.filter(pc.is_null(taken_down(documents, takedowns)))
+        facts = facts.append_column(settings.best, scores)
+    facts = order.keyed(facts, place.source, settings.survivor, settings.best)
+    facts = facts.filter(pc.is_null(taken_down(facts, takedowns)))
+    return facts.select([*told, *order.order_names(settings.survivor)])
 
 
 def bands_of(place: Place, candidates: pa.Table, settings: MinHash) -> np.ndarray:
@@ -193,13 +194,10 @@ def in_order(candidates: pa.Table, settings: MinHash) -> pa.Table:
 
 def distinct(candidates: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     """The first row of each set of shingles, ascending, and for each row the number of its set in these."""
-    _, first, numbers = np.unique(set_keys(candidates), return_index=True, return_inverse=True)
+    # as one number; unlike sets share it as seldom as the hash
+    keys = candidates["content"].to_numpy() + candidates["size"].to_numpy().view(np.uint64) * STEP
+    _, first, numbers = np.unique(keys, return_index=True, return_inverse=True)
     by_row = np.argsort(first)
     place = np.empty(len(first), np.int64)
     place[by_row] = np.arange(len(first))
     return first[by_row], place[numbers]
-
-
-def set_keys(candidates: pa.Table) -> np.ndarray:
-    """The hash and the size of each row's set as one uint64, which unlike sets share as seldom as the hash."""
-    return candidates["content"].to_numpy() + candidates["size"].to_numpy().view(np.uint64) * STEP

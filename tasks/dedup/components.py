@@ -128,7 +128,7 @@ def label_partition(folder: str, partition: int, turn: int, partitions: int) -> 
 def _edges(paths: list[str]) -> tuple[np.ndarray, np.ndarray]:
     pieces = [np.empty((2, 0), np.int64)]
     for path in paths:
-        table = runs.read(path, -(1 << 63), 1 << 63)
+        table = runs.read(path, *runs.EVERYTHING)
         ends = np.stack([table["first"].to_numpy(), table["second"].to_numpy()])
         if (wrong := (ends[0] < 0) | (ends[0] >= ends[1])).any():
             first, second = ends[:, wrong.argmax()].tolist()

@@ -29,7 +29,6 @@ _FEWEST = 1_000
 _MOST = 1_000
 # What a shingle of a leader takes in a process that decides: 8 bytes in the set, and up to 32 in the table of it.
 _SHINGLE_BYTES = 40
-_ALL = (-(1 << 63), 1 << 63)
 
 
 def find(folder: str, _: int, labels: list[str]) -> dict:
@@ -41,7 +40,7 @@ def find(folder: str, _: int, labels: list[str]) -> dict:
     least = max(8, _FEWEST // (2 * len(labels)))
     members: dict[int, int] = {}
     for path in labels:
-        label = runs.read(path, *_ALL, ["label"])["label"].to_numpy()
+        label = runs.read(path, *runs.EVERYTHING, ["label"])["label"].to_numpy()
         values, counts = np.unique(label, return_counts=True)
         many = counts >= least
         for value, count in zip(values[many].tolist(), counts[many].tolist(), strict=True):
@@ -70,9 +69,9 @@ def lead_shard(
 def choose(folder: str, _: int, numbers: list[int], crowds: list[int], settings: MinHash) -> dict:
     """The first document of each crowd, of those that some shards have; of the largest crowds alone, where the sets of
     all would take a process more than `settings.memory`. Held: the first documents of two shards."""
-    leaders = runs.read(_first_run(folder, numbers[0]), *_ALL)
+    leaders = runs.read(_first_run(folder, numbers[0]), *runs.EVERYTHING)
     for number in numbers[1:]:
-        both = pa.concat_tables([leaders, runs.read(_first_run(folder, number), *_ALL)])
+        both = pa.concat_tables([leaders, runs.read(_first_run(folder, number), *runs.EVERYTHING)])
         leaders = _first_of_each(both, settings)
     leaders = leaders.take(np.argsort(pc.index_in(leaders["label"], pa.array(crowds, pa.int64()))))
     taken = np.cumsum(pc.list_value_length(leaders["set"]).to_numpy()) * _SHINGLE_BYTES
@@ -94,7 +93,7 @@ def led(
     Held: the leaders' sets and tables of them, `settings.memory` at most; the texts of the candidates that share a band
     with one; 9 bytes a band of each candidate.
     """
-    known = runs.read(leaders, *_ALL)
+    known = runs.read(leaders, *runs.EVERYTHING)
     sets_known = known["set"].combine_chunks()
     label, labels = known["label"].to_numpy(), candidates["label"].to_numpy()
     of = np.searchsorted(label, labels).clip(max=len(label) - 1)

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from storage import shards
 from tasks.dedup.minhash import MinHash
-from tasks.kernels import minhash, shingles
+from tasks.kernels import bitmaps, minhash, shingles
 from tasks.kernels.buffers import utf8
 from tasks.rows import read_rows
 
@@ -18,6 +18,7 @@ SIGNED = pa.schema(
         pa.field("size", pa.int64(), metadata={"what": "shingles of the set"}),
         pa.field("content", pa.uint64(), metadata={"what": "hash of the set; equal sets have equal size and content"}),
         pa.field("witness", pa.uint64(), metadata={"what": "minimum of the set under a permutation of no band"}),
+        pa.field("bitmap", pa.binary(8 * bitmaps.WORDS), nullable=False, metadata={"what": "bits its shingles toggle"}),
         # pa.field("signature", fixed_size_binary of `permutations` uint32 values, little-endian)
     ]
 )
@@ -26,7 +27,7 @@ SIGNED = pa.schema(
 def signed(documents: pa.Table, settings: MinHash) -> pa.Table:
     """The rows of SIGNED and `signature` for documents (columns `id`, `at`, `text`), in their order.
 
-    Held, beside the documents: 4 bytes a permutation a document, and the shingles of the longest.
+    Held, beside the documents: 4 bytes a permutation and 160 a document, and the shingles of the longest.
     """
     found = minhash.signed(
         *utf8(documents["text"]), settings.shingle, settings.unit, settings.permutations, settings.seed
@@ -38,6 +39,7 @@ def signed(documents: pa.Table, settings: MinHash) -> pa.Table:
             "size": pa.array(found.size),
             "content": pa.array(found.content),
             "witness": pa.array(found.witness),
+            "bitmap": packed(found.bitmap.astype("<u8", copy=False)),
             "signature": packed(found.signature.astype("<u4", copy=False)),
         }
     )

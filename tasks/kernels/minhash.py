@@ -6,6 +6,7 @@ from functools import cache
 import numba as nb
 import numpy as np
 
+from tasks.kernels.bitmaps import WORDS, toggled
 from tasks.kernels.shingles import STEP, document_shingles, mix, scratch, set_hash, word_bytes
 
 
@@ -36,16 +37,18 @@ def signatures(hashes: np.ndarray, offsets: np.ndarray, count: int, seed: int) -
 @dataclass(frozen=True)
 class Signed:
     """What is kept of each document's set of shingles: `size`, int64, how many; `content`, uint64, its `set_hash`;
-    `witness`, uint64; `signature`, uint32, (n_documents, count): see the functions of these names."""
+    `witness`, uint64; `bitmap`, uint64, (n_documents, WORDS); `signature`, uint32, (n_documents, count): see the
+    functions of these names."""
 
     size: np.ndarray
     content: np.ndarray
     witness: np.ndarray
+    bitmap: np.ndarray
     signature: np.ndarray
 
 
 def signed(data: np.ndarray, offsets: np.ndarray, n: int, unit: str, count: int, seed: int) -> Signed:
-    """Sizes, hashes, witnesses and signatures of the sets that `SHINGLES[unit](data, offsets, n)` gives.
+    """Sizes, hashes, witnesses, bitmaps and signatures of the sets that `SHINGLES[unit](data, offsets, n)` gives.
 
     The sets are not held: besides the result only what `shingles.scratch` says, for the longest document.
     """
@@ -122,14 +125,16 @@ def _signed(data, offsets, n, by_character, characters, a, b, seed):
     hashes = np.empty(room[2].shape[0], np.uint64)
     folded = np.empty(hashes.shape[0] + 7, np.uint32)
     size, content = np.empty(documents, np.int64), np.empty(documents, np.uint64)
-    witnesses, signature = np.empty(documents, np.uint64), np.empty((documents, a.shape[0]), np.uint32)
+    witnesses, bitmap = np.empty(documents, np.uint64), np.empty((documents, WORDS), np.uint64)
+    signature = np.empty((documents, a.shape[0]), np.uint32)
     for d in range(documents):
         count = document_shingles(data, offsets[d], offsets[d + 1], n, by_character, characters, room, hashes)
         size[d] = count
         content[d] = set_hash(hashes, 0, count)
         witnesses[d] = _witness(hashes, 0, count, seed)
+        toggled(hashes, 0, count, bitmap[d])
         _sign(hashes, 0, count, folded, a, b, signature[d])
-    return size, content, witnesses, signature
+    return size, content, witnesses, bitmap, signature
 
 
 @nb.njit(nogil=True, cache=True)

@@ -11,8 +11,9 @@ def settle(values, offsets, buckets, n_buckets, given, least, limit):
     """For each set, in order, the first survivor before it that is like it, or itself, which then survives.
 
     Set `i` is `values[offsets[i]:offsets[i + 1]]`, sorted, uint64; `buckets` is int64, (n, bands): the bucket of each
-    band, or -1. Two sets are like each other if they share a bucket and their Jaccard similarity is at least `least`.
-    The first `given` sets survive without being compared. A set is compared with at most `limit` survivors, the first.
+    band, or -1. Two sets are like each other if they share a bucket and their Jaccard similarity is at least `least`;
+    a set without values is like none. The first `given` sets survive without being compared. A set is compared with at
+    most `limit` survivors, the first.
 
     Returns int64 (n,), the survivors; float64 (n,), the similarity to them; comparisons made; and how many sets survive
     that shared buckets with more than `limit` survivors. Held: 8 bytes a band of each set and 16 a bucket. A bucket of
@@ -44,7 +45,7 @@ def settle(values, offsets, buckets, n_buckets, given, least, limit):
                     left_out += 1
                     break
                 spent += 1
-                score = jaccard(values[offsets[nearest] : offsets[nearest + 1]], x, least)
+                score = jaccard(values[offsets[nearest] : offsets[nearest + 1]], x, least) if len(x) else -1.0
                 if score >= 0:
                     survivor[i], similarity[i] = nearest, score
                     break
