@@ -12,11 +12,18 @@ import sys
 import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 LOG_TOPIC = "gristmill-log"
 LOGGERS = ("tasks", "storage")
+
+# What Dask measures of its own processes for its dashboard, which we do not start: it takes 8% of two cores.
+_UNWATCHED = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "500ms",
+    "distributed.admin.system-monitor.interval": "2s",
+}
 
 
 class ToQueue(logging.Handler):
@@ -65,12 +72,16 @@ class Dask:
         futures = self.client.map(work, jobs, pure=False)
         index = {future.key: i for i, future in enumerate(futures)}
         try:
-            for future in completed(futures):
-                try:
-                    yield index[future.key], future.result()
-                except KilledWorker as error:
-                    job = jobs[index[future.key]]
-                    raise RuntimeError(f"workers died again and again, most likely out of memory, at {job}") from error
+            for future, result in completed(futures, with_results=True, raise_errors=False):
+                if future.status != "finished":
+                    try:
+                        future.result()
+                    except KilledWorker as error:
+                        job = jobs[index[future.key]]
+                        raise RuntimeError(
+                            f"workers died again and again, most likely out of memory, at {job}"
+                        ) from error
+                yield index[future.key], result
         finally:
             if not all(future.done() for future in futures):
                 self.client.cancel(futures)
@@ -96,33 +107,37 @@ def executor(kind: str, workers: int = 0, address: str = "") -> Iterator[Executo
             raise ValueError(
                 "executor `dask` needs the scheduler's address: set GRISTMILL_DASK_ADDRESS=tcp://host:port"
             )
-        from distributed import Client, LocalCluster
+        from distributed import Client
 
         # every connection and every worker that comes and goes would be a line of the flow's log
         logging.getLogger("distributed").setLevel(logging.WARNING)
-        with _bare_main():
-            target = (
-                address
-                if kind == "dask"
-                else LocalCluster(
-                    n_workers=workers,
-                    threads_per_worker=1,
-                    processes=True,
-                    host="127.0.0.1",
-                    dashboard_address=None,
-                    silence_logs=logging.ERROR,
-                )
-            )
-            try:
-                with Client(target) as client:
-                    client.register_plugin(_log_plugin())
-                    client.subscribe_topic(LOG_TOPIC, lambda event: messages.put(tuple(event[1])))
-                    yield Dask(client, messages)
-            finally:
-                if kind == "local":
-                    target.close()
+        with _bare_main(), _cluster(workers) if kind == "local" else nullcontext(address) as target:
+            with Client(target) as client:
+                client.register_plugin(_log_plugin())
+                client.subscribe_topic(LOG_TOPIC, lambda event: messages.put(tuple(event[1])))
+                yield Dask(client, messages)
     else:
         raise ValueError(f"no executor {kind!r}: choose serial, threads, local or dask")
+
+
+@contextmanager
+def _cluster(workers: int) -> Iterator[Any]:
+    """Processes on this machine, one thread each."""
+    import dask
+    from distributed import LocalCluster
+
+    with (
+        dask.config.set(_UNWATCHED),
+        LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address=None,
+            silence_logs=logging.ERROR,
+        ) as cluster,
+    ):
+        yield cluster
 
 
 @contextmanager

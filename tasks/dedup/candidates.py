@@ -29,7 +29,7 @@ from tasks.selection import gather
 from tasks.url.step import Url
 
 # Edges of a partition of the labels, at least.
-_EDGES = 1 << 16
+_EDGES = 1 << 17
 
 
 @dataclass(frozen=True)
