@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 
 from storage import files
 
-ROW_GROUP = 4096
+# Rows of a group where there are texts, and where there are none.
+_TEXTS, _ROWS = 1 << 12, 1 << 16
 _HELD_BYTES = 32 << 20
 
 # Arrow looks whether a page is full after each batch of values.
@@ -21,10 +22,11 @@ def _options(schema: pa.Schema) -> dict[str, Any]:
 
     Where there are texts, pages of 16 kB, so that `tasks.rows` unpacks little for one of them: web texts take 9 to 17%
     more than in pages of 1 MB. Texts and hashes have no statistics, which would lie before each page, with two texts.
+    An index says where the pages are.
     """
     hashes = [field.name for field in schema if pa.types.is_fixed_size_binary(field.type)]
     texts = [field.name for field in schema if pa.types.is_large_string(field.type)]
-    packed: dict[str, Any] = {"compression": "zstd", "compression_level": 3}
+    packed: dict[str, Any] = {"compression": "zstd", "compression_level": 3, "write_page_index": True}
     if hashes:
         packed["compression"] = {name: "none" if name in hashes else "zstd" for name in schema.names}
         packed["compression_level"] = {name: 3 for name in schema.names if name not in hashes}
@@ -32,31 +34,39 @@ def _options(schema: pa.Schema) -> dict[str, Any]:
     return (_PAGES if texts else {}) | packed | {"write_statistics": statistics}
 
 
+def _row_group(schema: pa.Schema) -> int:
+    return _TEXTS if any(pa.types.is_large_string(field.type) for field in schema) else _ROWS
+
+
 def write_table(path: str, table: pa.Table) -> None:
-    """Row groups of 4,096 rows; dictionaries for short strings only, since texts and hashes never repeat."""
+    """Row groups of 4,096 rows, of 65,536 where there are no texts; dictionaries for short strings only, since texts
+    and hashes never repeat."""
     short = [f.name for f in table.schema if pa.types.is_string(f.type)]
     with files.create(path) as f:
-        pq.write_table(table, f, **_options(table.schema), use_dictionary=short, row_group_size=ROW_GROUP)
+        pq.write_table(
+            table, f, **_options(table.schema), use_dictionary=short, row_group_size=_row_group(table.schema)
+        )
 
 
 class Writer:
-    """Puts tables together to row groups of 4,096 rows, or of 32 MB, of which it holds one.
+    """Puts tables together to row groups as `write_table` has them, or of 32 MB, of which it holds one.
 
     Smaller groups are slow to read: twenty signals take four times as long from groups of 512 rows.
     """
 
-    def __init__(self, out: pq.ParquetWriter):
+    def __init__(self, out: pq.ParquetWriter, row_group: int):
         self._out = out
+        self._row_group = row_group
         self._held: list[pa.Table] = []
 
     def write_table(self, table: pa.Table) -> None:
         self._held.append(table)
-        if sum(map(len, self._held)) >= ROW_GROUP or sum(held.nbytes for held in self._held) >= _HELD_BYTES:
+        if sum(map(len, self._held)) >= self._row_group or sum(held.nbytes for held in self._held) >= _HELD_BYTES:
             self.flush()
 
     def flush(self) -> None:
         if self._held:
-            self._out.write_table(pa.concat_tables(self._held), row_group_size=ROW_GROUP)
+            self._out.write_table(pa.concat_tables(self._held), row_group_size=self._row_group)
             self._held = []
 
 
@@ -64,7 +74,7 @@ class Writer:
 def create(path: str, schema: pa.Schema) -> Iterator[Writer]:
     """A shard that is written table by table."""
     with files.create(path) as f, pq.ParquetWriter(f, schema, **_options(schema), use_dictionary=False) as out:
-        writer = Writer(out)
+        writer = Writer(out, _row_group(schema))
         yield writer
         writer.flush()
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from storage import files, runs, shards, stages
+from storage.schema import SELECTION
 from tasks.dedup import order
 from tasks.dedup.minhash import MinHash
 from tasks.dedup.nodes import node, row_of, segment_of, shard_range
@@ -163,13 +164,15 @@ def candidates_of(place: Place, label: pa.Table, takedowns: Url, settings: MinHa
     """
     facts = read_rows(place.signatures, row_of(label["node"].to_numpy()), ["id", "at", "size", "content"])
     facts = facts.append_column("node", label["node"]).append_column("label", label["label"])
-    facts = facts.filter(pc.is_in(facts["id"], shards.read_table(place.kept, ["id"])["id"].combine_chunks()))
-    told = facts.column_names
     columns = [*(["url"] if takedowns.takedowns else []), *order.columns(settings.survivor, None)]
-    if columns:
-        documents = read_rows(place.documents, facts["at"].to_numpy(), columns)
-        for name in columns:
-            facts = facts.append_column(name, documents[name])
+    arriving = shards.read_table(place.kept, ["id", *(name for name in columns if name in SELECTION.names)])
+    at = pc.index_in(facts["id"], arriving["id"].combine_chunks())
+    facts, arriving = facts.filter(pc.is_valid(at)), arriving.take(at.drop_null())
+    told = facts.column_names
+    missing = [name for name in columns if name not in SELECTION.names]
+    documents = read_rows(place.documents, facts["at"].to_numpy(), missing) if missing else arriving
+    for name in columns:
+        facts = facts.append_column(name, (documents if name in missing else arriving)[name])
     if settings.best is not None and settings.best not in columns:
         scores = gather((*place.signals, place.documents), place.kept, [settings.best])
         scores = scores[settings.best].take(pc.index_in(facts["id"], scores["id"].combine_chunks()))

@@ -1,40 +1,112 @@
 """Parquet pages: where they lie, and single values of them, so that one text does not cost a row group.
 
-The layout is that of https://github.com/apache/parquet-format: data pages of version 1, PLAIN, of a column without
-missing values. Page headers are in Thrift's compact protocol: numbers are varints, seven bits a byte, the lowest first,
-and where they have a sign in zigzag; a struct is a row of fields, each a byte with its type and by how much its number
-is above the last one's, and ends with a zero.
+The layout is that of https://github.com/apache/parquet-format: a footer that says where each column's offset index is,
+which says where its pages are; data pages of version 1, PLAIN, of a column without missing values. All but the values
+is in Thrift's compact protocol: numbers are varints, seven bits a byte, the lowest first, and where they have a sign in
+zigzag; a struct is a row of fields, each a byte with its type and by how much its number is above the last one's, and
+ends with a zero; a list is a byte with its length and its elements' type, and the elements.
+
+All here take any bytes: what is damaged ends in None or a negative number, as said with each.
 """
 
 import numba as nb
 import numpy as np
 
-_BINARY, _STRUCT = 8, 12  # types of Thrift; 1 and 2 are truth values, 4, 5 and 6 integers
-_DEEPEST = 8
+_TRUE, _FALSE, _BYTE, _NUMBERS, _DOUBLE, _BINARY, _LIST, _STRUCT = 1, 2, 3, (4, 5, 6), 7, 8, 9, 12
+_NESTED = (_LIST, 10, _STRUCT)  # 10 is a set, which is written as a list
+_DEEPEST = 16
 
 
 @nb.njit(nogil=True, cache=True)
-def pages(raw, values):
-    """The pages of a column of a row group of so many values, whose bytes are `raw` (uint8): int64, (4, n), where each
-    page's bytes begin, how many they are, and are when unpacked, and its values. None where they are not as said above.
-    """
-    out = np.empty((4, 64), np.int64)
-    header = np.empty(5, np.int64)
-    n, at, seen = 0, np.int64(0), np.int64(0)
-    while seen < values:
-        at = _read_header(raw, at, header)
-        kind, size, packed, count, encoding = header
-        if at < 0 or kind != 0 or encoding != 0 or size < 0 or count <= 0 or packed < 0 or at + packed > raw.shape[0]:
+def offset_indexes(footer, groups, columns):
+    """Where the offset indexes are of so many row groups of so many columns: int64, (groups, columns, 2), where each
+    begins and how long it is, both 0 where there is none. None where the footer (uint8) is damaged."""
+    out = np.zeros((groups, columns, 2), np.int64)
+    at, number = np.int64(0), np.int64(0)
+    while True:
+        kind, number, at = _field(footer, at, number)
+        if at < 0:
             return None
-        if n == out.shape[1]:
-            grown = np.empty((4, 2 * n), np.int64)
-            grown[:, :n] = out
-            out = grown
-        out[0, n], out[1, n], out[2, n], out[3, n] = at, packed, size, count
-        n += 1
-        seen += count
-        at += packed
-    return out[:, :n] if seen == values else None
+        if kind == 0:
+            return out
+        if number != 4 or kind != _LIST:
+            at = _skipped(footer, at, kind)
+            continue
+        count, element, at = _list(footer, at)
+        if count != groups or element != _STRUCT:
+            return None
+        for group in range(groups):
+            at = _row_group(footer, at, out[group])
+            if at < 0:
+                return None
+
+
+@nb.njit(nogil=True, cache=True)
+def page_places(index, rows):
+    """The pages of a column of a row group of so many rows, by its offset index (uint8): int64, (3, n), where each
+    begins with its header, how many bytes it has with that, and its first row. None where the index is damaged."""
+    at, number, found = np.int64(0), np.int64(0), False
+    out = np.empty((3, 0), np.int64)
+    while True:
+        kind, number, at = _field(index, at, number)
+        if at < 0:
+            return None
+        if kind == 0:
+            break
+        if number != 1 or kind != _LIST:
+            at = _skipped(index, at, kind)
+            continue
+        count, element, at = _list(index, at)
+        if found or at < 0 or element != _STRUCT or not 0 < count <= rows:
+            return None
+        out, found = np.full((3, count), -1), True
+        for page in range(count):
+            inner = np.int64(0)
+            while True:
+                kind, inner, at = _field(index, at, inner)
+                if at < 0 or kind == 0:
+                    break
+                if 1 <= inner <= 3 and 4 <= kind <= 6:
+                    value, at = _varint(index, at)
+                    out[inner - 1, page] = _signed(value)
+                else:
+                    at = _skipped(index, at, kind)
+            if at < 0 or out[0, page] < 0 or out[1, page] <= 0:
+                return None
+            if out[2, page] >= rows or out[2, page] <= (out[2, page - 1] if page else -1):
+                return None
+    return out if found and out[2, 0] == 0 else None
+
+
+@nb.njit(nogil=True, cache=True)
+def page_header(page):
+    """Of a page (uint8) how long its header is, and how many bytes its values have when unpacked, and packed, and how
+    many they are. The first is -1 where the header is damaged, or is of another kind of page."""
+    header = np.full(5, -1)
+    at, number = np.int64(0), np.int64(0)
+    while True:
+        kind, number, at = _field(page, at, number)
+        if at < 0 or kind == 0:
+            break
+        if 1 <= number <= 3 and 4 <= kind <= 6:
+            value, at = _varint(page, at)
+            header[number - 1] = _signed(value)
+        elif number == 5 and kind == _STRUCT:
+            inner = np.int64(0)
+            while True:
+                kind, inner, at = _field(page, at, inner)
+                if at < 0 or kind == 0:
+                    break
+                if 1 <= inner <= 2 and 4 <= kind <= 6:
+                    value, at = _varint(page, at)
+                    header[inner + 2] = _signed(value)
+                else:
+                    at = _skipped(page, at, kind)
+        else:
+            at = _skipped(page, at, kind)
+    kind, size, packed, count, encoding = header
+    right = kind == 0 and encoding == 0 and size >= 0 and packed >= 0 and count > 0
+    return (at if right else np.int64(-1)), size, packed, count
 
 
 @nb.njit(nogil=True, cache=True)
@@ -67,42 +139,99 @@ def _length(page, at):
 
 
 @nb.njit(nogil=True, cache=True)
-def _read_header(raw, at, header):
-    """Write type, size, packed size, values and encoding of a page; -1 for what is not said. Returns where its header
-    ends, -1 where it does not."""
-    header[:] = -1
-    number = np.zeros(_DEEPEST, np.int64)
-    depth = 0
-    while depth >= 0:
-        if at < 0 or at >= raw.shape[0]:
-            return np.int64(-1)
-        step, kind = np.int64(raw[at]) >> 4, raw[at] & 15
-        at += 1
-        if kind == 0:
-            depth -= 1
+def _row_group(raw, at, out):
+    """Write where the offset indexes of a row group are. Returns where the group ends, -1 where it is damaged."""
+    number = np.int64(0)
+    while True:
+        kind, number, at = _field(raw, at, number)
+        if at < 0 or kind == 0:
+            return at
+        if number != 1 or kind != _LIST:
+            at = _skipped(raw, at, kind)
             continue
-        if step:
-            number[depth] += step
-        else:
-            value, at = _varint(raw, at)
-            number[depth] = _signed(value)
-        if 4 <= kind <= 6:
-            value, at = _varint(raw, at)
-            if depth == 0 and 1 <= number[0] <= 3:
-                header[number[0] - 1] = _signed(value)
-            elif depth == 1 and number[0] == 5 and 1 <= number[1] <= 2:  # in DataPageHeader
-                header[number[1] + 2] = _signed(value)
-        elif kind == _BINARY:
-            value, at = _varint(raw, at)
-            at = at + value if at >= 0 and value < raw.shape[0] else np.int64(-1)
-        elif kind == _STRUCT:
-            depth += 1
-            if depth == _DEEPEST:
-                return np.int64(-1)
-            number[depth] = 0
-        elif kind > 2:
+        count, element, at = _list(raw, at)
+        if count != out.shape[0] or element != _STRUCT:
             return np.int64(-1)
-    return at
+        for column in range(count):
+            inner = np.int64(0)
+            while True:
+                kind, inner, at = _field(raw, at, inner)
+                if at < 0:
+                    return at
+                if kind == 0:
+                    break
+                if 4 <= inner <= 5 and 4 <= kind <= 6:
+                    value, at = _varint(raw, at)
+                    out[column, inner - 4] = _signed(value)
+                else:
+                    at = _skipped(raw, at, kind)
+
+
+@nb.njit(nogil=True, cache=True)
+def _field(raw, at, number):
+    """Type and number of the next field of a struct, after one of the number `number`, and where its value begins. Type
+    0 ends the struct; -1 for the place where the bytes end."""
+    if at < 0 or at >= raw.shape[0]:
+        return np.int64(0), number, np.int64(-1)
+    step, kind = np.int64(raw[at]) >> 4, np.int64(raw[at]) & 15
+    at += 1
+    if kind and not step:
+        value, at = _varint(raw, at)
+        return kind, _signed(value), at
+    return kind, number + step, at
+
+
+@nb.njit(nogil=True, cache=True)
+def _list(raw, at):
+    """How many elements a list has, their type, and where they begin; -1 where the bytes end."""
+    if at < 0 or at >= raw.shape[0]:
+        return np.int64(-1), np.int64(0), np.int64(-1)
+    count, element = np.int64(raw[at]) >> 4, np.int64(raw[at]) & 15
+    at += 1
+    if count == 15:
+        count, at = _varint(raw, at)
+    return count, element, at
+
+
+@nb.njit(nogil=True, cache=True)
+def _skipped(raw, at, kind):
+    """Where the value that begins at a place ends; -1 where the bytes end before, or it is of no type or too deep."""
+    # The lists and structs that are open: how many elements a list still has, and their type; of a struct -1. No
+    # recursion: numba 0.68 crashes on a recursive function from its cache.
+    left, elements = np.zeros(_DEEPEST, np.int64), np.zeros(_DEEPEST, np.int64)
+    depth = 0
+    while at >= 0:
+        if kind == _TRUE or kind == _FALSE:
+            at += depth > 0 and left[depth - 1] >= 0  # in a list a truth value has a byte of its own
+        elif kind == _BYTE:
+            at += 1
+        elif kind in _NUMBERS:
+            _, at = _varint(raw, at)
+        elif kind == _DOUBLE:
+            at += 8
+        elif kind == _BINARY:
+            length, at = _varint(raw, at)
+            at = at + length if at >= 0 and length <= raw.shape[0] - at else np.int64(-1)
+        elif kind in _NESTED and depth < _DEEPEST:
+            left[depth] = -1
+            if kind != _STRUCT:
+                left[depth], elements[depth], at = _list(raw, at)
+            depth += 1
+        else:
+            return np.int64(-1)
+        while depth and at >= 0:
+            if left[depth - 1] > 0:
+                left[depth - 1] -= 1
+                kind = elements[depth - 1]
+                break
+            if left[depth - 1] < 0:
+                kind, _, at = _field(raw, at, np.int64(0))
+                if kind:
+                    break
+            depth -= 1
+        if depth == 0 or at >= raw.shape[0]:
+            return at
+    return np.int64(-1)
 
 
 @nb.njit(nogil=True, cache=True, inline="always")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from storage import files, shards
 from tasks import rows as module
-from tasks.kernels.pages import pages as pages_of
+from tasks.kernels.pages import offset_indexes, page_header, page_places
 from tasks.rows import read_rows
 
 SCHEMA = pa.schema(
@@ -62,9 +62,9 @@ def paged(monkeypatch) -> list[str]:
     """The columns of which single pages were opened."""
     seen: list[str] = []
 
-    def spied(f, chunk, field, rows):
+    def spied(f, pages, rows, field):
         seen.append(field.name)
-        return values(f, chunk, field, rows)
+        return values(f, pages, rows, field)
 
     values = module._values
     monkeypatch.setattr(module, "_values", spied)
@@ -110,8 +110,10 @@ def test_a_text_lies_in_a_small_page(shard):
     chunk = pq.ParquetFile(path).metadata.row_group(0).column(SCHEMA.names.index("text"))
     assert chunk.total_uncompressed_size > 4 << 20
     pages = chunk.total_uncompressed_size / (16 << 10)
-    raw = np.frombuffer(Path(path).read_bytes(), np.uint8)[chunk.data_page_offset :][: chunk.total_compressed_size]
-    assert 0.2 * pages < pages_of(raw, chunk.num_values).shape[1] < 2 * pages
+    with files.open_native(path) as f:
+        metadata = pq.ParquetFile(f).metadata
+        place = module._offset_indexes(f, metadata)[0, SCHEMA.names.index("text")]
+        assert 0.2 * pages < module._pages(f, chunk, place, metadata.row_group(0).num_rows).shape[1] < 2 * pages
 
 
 @settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -136,12 +138,21 @@ def test_damage_is_an_error_and_not_a_hang(shard, tmp_path_factory, paged, at, f
 @settings(deadline=None, max_examples=500)
 @given(raw=st.binary(min_size=1, max_size=60), values=st.integers(1, 9))
 @example(raw=bytes([0x18, 0x81]), values=1)
-def test_headers_of_any_bytes_end(raw, values):
-    found = pages_of(np.frombuffer(raw, np.uint8), values)
-    assert found is None or found[3].sum() == values
+@example(raw=bytes([0x49, 0xFC] + 9 * [0xFF]), values=1)  # a list of very many structs
+@example(raw=bytes([0x49] + 40 * [0x19]), values=1)  # a list of lists of lists
+def test_any_bytes_end(raw, values):
+    data = np.frombuffer(raw, np.uint8)
+    places = page_places(data, values)
+    assert places is None or (places[2, 0] == 0 and (np.diff(places[2]) > 0).all() and places[2, -1] < values)
+    header, size, packed, count = page_header(data)
+    assert -1 <= header <= len(raw) and (header < 0 or (size >= 0 and packed >= 0 and count > 0))
+    indexes = offset_indexes(data, values, 2)
+    assert indexes is None or indexes.shape == (values, 2, 2)
 
 
 def test_groups_are_read_one_by_one(tmp_path):
-    path = str(tmp_path / "shard.parquet")
-    shards.write_table(path, pa.table({"n": np.arange(20_000)}))
-    assert [len(group) for group in shards.groups(path, ["n"])] == [4096, 4096, 4096, 4096, 3616]
+    path, numbers = str(tmp_path / "shard.parquet"), np.arange(70_000)
+    shards.write_table(path, pa.table({"n": numbers}))
+    assert [len(group) for group in shards.groups(path, ["n"])] == [65_536, 4_464]
+    shards.write_table(path, pa.table({"n": numbers[:9_000], "text": pa.array(["x"] * 9_000, pa.large_string())}))
+    assert [len(group) for group in shards.groups(path, ["n"])] == [4_096, 4_096, 808]
