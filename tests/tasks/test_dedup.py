@@ -121,6 +121,8 @@ def test_the_survivors_are_those_of_the_definition(tmp_path, settings):
     found = drops(left)
     assert found == definition(documents, settings, longest)
     assert len(found) > 60
+    sets, compared = (sum(part[name] for part in left.kept.manifest["screened"]) for name in ("sets", "compared"))
+    assert len(found) < compared < sets
     assert min(value for _, value in found.values()) >= settings.threshold
     kept = {row["id"]: row["cluster_size"] for row in read(left.kept, left.shards()).to_pylist()}
     assert sorted([*kept, *found]) == sorted(d["id"] for d in documents)
@@ -263,6 +265,21 @@ def test_earlier_crawls_must_fit(tmp_path):
         deduplicate(tmp_path, third, MinHash(partitions=1, earlier=(made,)), "c")
     with pytest.raises(ValueError, match="no finished stage"):
         deduplicate(tmp_path, third, MinHash(partitions=1, earlier=(str(tmp_path),)), "c")
+
+
+def test_texts_that_are_not_those_that_were_signed_are_an_error(tmp_path):
+    texts = [d["text"] for d in planted()[:4]]
+    before = deduplicate(
+        tmp_path, Texts([[{"id": f"a{i}", "text": text} for i, text in enumerate(texts)]]), MinHash(partitions=1), "a"
+    )
+    [part] = Path(before.documents.folder).glob("part-*.parquet")
+    table = shards.read_table(str(part))
+    changed = pa.array([texts[0], texts[1], texts[2] + " more", texts[3]], pa.large_string())
+    shards.write_table(str(part), table.set_column(table.column_names.index("text"), "text", changed))
+    copies = [{"id": f"b{i}", "text": text + " end"} for i, text in enumerate(texts)]
+    with pytest.raises(runs.RunError, match="has other texts than were signed"):
+        settings = MinHash(partitions=1, earlier=(before.kept.folder,))
+        deduplicate(tmp_path, Texts([copies]), settings, "b")
 
 
 def test_a_takedown_promotes_the_next_and_signs_nothing_again(tmp_path):
