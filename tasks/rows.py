@@ -1,5 +1,6 @@
 """Single rows of a shard, by number."""
 
+import os
 from typing import IO
 
 import numpy as np
@@ -90,6 +91,13 @@ def _read(f: IO[bytes], start: int, size: int) -> np.ndarray:
     return np.frombuffer(f.read(size), np.uint8)
 
 
+def _expect(f: IO[bytes], places: list[tuple[int, int]]) -> None:
+    """Let the disk fetch all bytes that will be read, from where and how many: one by one each would be waited for."""
+    if isinstance(f, pa.NativeFile) and hasattr(os, "posix_fadvise"):
+        for start, size in places:
+            os.posix_fadvise(f.fileno(), start, size, os.POSIX_FADV_WILLNEED)
+
+
 def _offset_indexes(f: IO[bytes], metadata: pq.FileMetaData) -> np.ndarray:
     """Where the offset indexes are: int64, (row groups, columns, 2), where each begins and how long it is."""
     size = metadata.serialized_size
@@ -116,10 +124,11 @@ def _values(f: IO[bytes], pages: np.ndarray, rows: np.ndarray, field: pa.Field) 
     each, first = np.unique(page, return_index=True)
     inside = rows - pages[2][page]
     values = _hashes if pa.types.is_fixed_size_binary(field.type) else _texts
-    return values(f, pages[:2, each].T.tolist(), inside, np.append(first, len(rows)).tolist(), field)
+    places = list(zip(*pages[:2, each].tolist(), strict=True))
+    return values(f, places, inside, np.append(first, len(rows)).tolist(), field)
 
 
-def _hashes(f: IO[bytes], pages: list[list[int]], rows: np.ndarray, ends: list[int], field: pa.Field) -> pa.Array:
+def _hashes(f: IO[bytes], pages: list[tuple[int, int]], rows: np.ndarray, ends: list[int], field: pa.Field) -> pa.Array:
     """The values `rows[ends[i]:ends[i + 1]]` of page i, of so many pages."""
     width = field.type.byte_width
     found = []
@@ -128,16 +137,19 @@ def _hashes(f: IO[bytes], pages: list[list[int]], rows: np.ndarray, ends: list[i
         inside = rows[ends[i] : ends[i + 1]].tolist()
         if header < 0 or size != count * width or header + size > stored or inside[-1] >= count:
             raise OSError(f"a page of the column {field.name} is damaged")
-        found += [_read(f, start + header + row * width, width) for row in inside]
+        places = [(start + header + row * width, width) for row in inside]
+        _expect(f, places)
+        found += [_read(f, *place) for place in places]
     data = np.concatenate(found)
     if len(data) != len(rows) * width:
         raise OSError(f"the column {field.name} is cut off")
     return pa.Array.from_buffers(field.type, len(rows), [None, pa.py_buffer(data)])
 
 
-def _texts(f: IO[bytes], pages: list[list[int]], rows: np.ndarray, ends: list[int], field: pa.Field) -> pa.Array:
+def _texts(f: IO[bytes], pages: list[tuple[int, int]], rows: np.ndarray, ends: list[int], field: pa.Field) -> pa.Array:
     """The values `rows[ends[i]:ends[i + 1]]` of page i, of so many pages."""
-    raw = [_read(f, start, stored) for start, stored in pages]
+    _expect(f, pages)
+    raw = [_read(f, *place) for place in pages]
     headers = [page_header(page) for page in raw]
     data = np.empty(sum(max(size, 0) for _, size, _, _ in headers), np.uint8)
     offsets = np.zeros(len(rows) + 1, np.int64)
