@@ -114,10 +114,14 @@ def near_duplicates(home: str, corpus: Corpus, step: MinHash, pool: Executor) ->
 
 
 def warm(step: MinHash, pool: Executor) -> None:
-    """The step on a few documents, and on a crowd, so that what is compiled and imported once is not timed."""
+    """The step on a few documents, on a crowd, and beside an earlier crawl, so that what is compiled, imported and
+    loaded once is not timed."""
     with TemporaryDirectory() as home:
-        few = Planted(3_000, template=2_000, mean=50)
-        near_duplicates(home, write_corpus(home, few, pool, shard=500), step, pool)
+        few = Planted(9_000, template=2_000, mean=50)
+        crawls = {"earlier": (0, 8_000)}, {"new": (8_000, 9_000)}
+        earlier, new = (write_corpus(home, few, pool, crawl, shard=500) for crawl in crawls)
+        before = near_duplicates(home, earlier, step, pool)
+        near_duplicates(home, new, step.model_copy(update={"earlier": (before.kept.folder,)}), pool)
 
 
 def _build(home: str, pool: Executor, made: Made, seconds: dict[str, float]) -> Built:
