@@ -46,7 +46,7 @@ def page_places(index, rows):
     """The pages of a column of a row group of so many rows, by its offset index (uint8): int64, (3, n), where each
     begins with its header, how many bytes it has with that, and its first row. None where the index is damaged."""
     at, number, found = np.int64(0), np.int64(0), False
-    out = np.empty((3, 0), np.int64)
+    out = np.empty((0, 3), np.int64)
     while True:
         kind, number, at = _field(index, at, number)
         if at < 0:
@@ -59,23 +59,14 @@ def page_places(index, rows):
         count, element, at = _list(index, at)
         if found or at < 0 or element != _STRUCT or not 0 < count <= rows:
             return None
-        out, found = np.full((3, count), -1), True
+        out, found = np.full((count, 3), -1), True
         for page in range(count):
-            inner = np.int64(0)
-            while True:
-                kind, inner, at = _field(index, at, inner)
-                if at < 0 or kind == 0:
-                    break
-                if 1 <= inner <= 3 and 4 <= kind <= 6:
-                    value, at = _varint(index, at)
-                    out[inner - 1, page] = _signed(value)
-                else:
-                    at = _skipped(index, at, kind)
-            if at < 0 or out[0, page] < 0 or out[1, page] <= 0:
+            at = _numbers(index, at, 1, out[page])
+            if at < 0 or out[page, 0] < 0 or out[page, 1] <= 0:
                 return None
-            if out[2, page] >= rows or out[2, page] <= (out[2, page - 1] if page else -1):
+            if out[page, 2] >= rows or out[page, 2] <= (out[page - 1, 2] if page else -1):
                 return None
-    return out if found and out[2, 0] == 0 else None
+    return out.T if found and out[0, 2] == 0 else None
 
 
 @nb.njit(nogil=True, cache=True)
@@ -88,20 +79,11 @@ def page_header(page):
         kind, number, at = _field(page, at, number)
         if at < 0 or kind == 0:
             break
-        if 1 <= number <= 3 and 4 <= kind <= 6:
+        if 1 <= number <= 3 and kind in _NUMBERS:
             value, at = _varint(page, at)
             header[number - 1] = _signed(value)
         elif number == 5 and kind == _STRUCT:
-            inner = np.int64(0)
-            while True:
-                kind, inner, at = _field(page, at, inner)
-                if at < 0 or kind == 0:
-                    break
-                if 1 <= inner <= 2 and 4 <= kind <= 6:
-                    value, at = _varint(page, at)
-                    header[inner + 2] = _signed(value)
-                else:
-                    at = _skipped(page, at, kind)
+            at = _numbers(page, at, 1, header[3:])
         else:
             at = _skipped(page, at, kind)
     kind, size, packed, count, encoding = header
@@ -153,18 +135,25 @@ def _row_group(raw, at, out):
         if count != out.shape[0] or element != _STRUCT:
             return np.int64(-1)
         for column in range(count):
-            inner = np.int64(0)
-            while True:
-                kind, inner, at = _field(raw, at, inner)
-                if at < 0:
-                    return at
-                if kind == 0:
-                    break
-                if 4 <= inner <= 5 and 4 <= kind <= 6:
-                    value, at = _varint(raw, at)
-                    out[column, inner - 4] = _signed(value)
-                else:
-                    at = _skipped(raw, at, kind)
+            at = _numbers(raw, at, 4, out[column])
+            if at < 0:
+                return at
+
+
+@nb.njit(nogil=True, cache=True)
+def _numbers(raw, at, first, out):
+    """Write the numbers that a struct has in its fields `first` and on to `out` (int64). Returns where the struct ends,
+    -1 where it is damaged."""
+    number = np.int64(0)
+    while True:
+        kind, number, at = _field(raw, at, number)
+        if at < 0 or kind == 0:
+            return at
+        if first <= number < first + out.shape[0] and kind in _NUMBERS:
+            value, at = _varint(raw, at)
+            out[number - first] = _signed(value)
+        else:
+            at = _skipped(raw, at, kind)
 
 
 @nb.njit(nogil=True, cache=True)
