@@ -72,16 +72,14 @@ class Dask:
         futures = self.client.map(work, jobs, pure=False)
         index = {future.key: i for i, future in enumerate(futures)}
         try:
-            for future, result in completed(futures, with_results=True, raise_errors=False):
-                if future.status != "finished":
-                    try:
-                        future.result()
-                    except KilledWorker as error:
-                        job = jobs[index[future.key]]
-                        raise RuntimeError(
-                            f"workers died again and again, most likely out of memory, at {job}"
-                        ) from error
-                yield index[future.key], result
+            for batch in completed(futures).batches():
+                # asked for here and not by `completed`, which waits for ever for a result that is lost and fails again
+                try:
+                    results = self.client.gather(batch)
+                except KilledWorker as error:
+                    job = jobs[index[error.task]]
+                    raise RuntimeError(f"workers died again and again, most likely out of memory, at {job}") from error
+                yield from ((index[future.key], result) for future, result in zip(batch, results, strict=True))
         finally:
             if not all(future.done() for future in futures):
                 self.client.cancel(futures)
@@ -120,24 +118,20 @@ def executor(kind: str, workers: int = 0, address: str = "") -> Iterator[Executo
         raise ValueError(f"no executor {kind!r}: choose serial, threads, local or dask")
 
 
-@contextmanager
-def _cluster(workers: int) -> Iterator[Any]:
+def _cluster(workers: int) -> Any:
     """Processes on this machine, one thread each."""
     import dask
     from distributed import LocalCluster
 
-    with (
-        dask.config.set(_UNWATCHED),
-        LocalCluster(
+    with dask.config.set(_UNWATCHED):
+        return LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
             dashboard_address=None,
             silence_logs=logging.ERROR,
-        ) as cluster,
-    ):
-        yield cluster
+        )
 
 
 @contextmanager

@@ -97,7 +97,7 @@ def screen_partition(folder: str, partition: int, dealt: list[str], own: int, se
     and of the first of each set the `buckets` and whether it is to be `compared`. The others are known by their
     bitmaps to be unlike all with whom they share a band, so nobody needs their texts.
 
-    `own` is the number of this crawl's segment. Held: 600 bytes a candidate and 60 for each of its bands. All
+    `own` is the number of this crawl's segment. Held: 1 kB a candidate and 70 bytes for each of its bands. All
     candidates of a component are in one partition, however large it is: the record has the largest.
     """
     everyone = _candidates(dealt, *_ends(partition, settings), settings)
@@ -164,7 +164,7 @@ def decided_run(folder: str, partition: int) -> str:
 def settle_partition(folder: str, partition: int, screened: str, texts: list[str], own: int, settings: MinHash) -> dict:
     """Decide on the candidates of a partition of the labels; `own` is the number of this crawl's segment.
 
-    Held: 200 bytes a candidate and 40 for each of its bands; the texts of one shard's candidates; the sets of those
+    Held: 700 bytes a candidate and 30 for each of its bands; the texts of one shard's candidates; the sets of those
     that are compared, 8 bytes a shingle, in a temporary file where they are more than `settings.memory`.
     """
     everyone = runs.read(screened, *runs.EVERYTHING)
@@ -278,12 +278,12 @@ def _sets(texts: list[str], low: int, high: int, sets: pa.Table, settings: MinHa
     missing = compared.copy()
     for path in texts:
         given = runs.read(path, low, high, ["node", "text"])
-        numbers = by_node[np.searchsorted(node, given["node"].to_numpy(), sorter=by_node)]
+        nodes = given["node"].to_numpy()
+        numbers = by_node[np.searchsorted(node, nodes, sorter=by_node).clip(max=len(node) - 1)]
         found, ends = shingled(given["text"], settings)
-        if (np.diff(ends) != size[numbers]).any() or (set_hashes(found, ends) != content[numbers]).any():
-            raise runs.RunError(
-                f"{path} has other texts than were signed; remove the stage's folder and the signatures'"
-            )
+        unlike = (np.diff(ends) != size[numbers]) | (set_hashes(found, ends) != content[numbers])
+        if (unlike | (node[numbers] != nodes)).any():
+            raise runs.RunError(f"{path} has other texts than were signed; remove the stages with signatures and texts")
         for number, begin, end in zip(numbers.tolist(), ends[:-1].tolist(), ends[1:].tolist(), strict=True):
             values[offsets[number] : offsets[number + 1]] = found[begin:end]
         missing[numbers] = False

@@ -35,7 +35,7 @@ def read_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:
         long = [schema.field(name) for name in columns if _is_long(schema.field(name).type)]
         pieces = [pa.schema(long).empty_table()]
         try:
-            places = _offset_indexes(f, metadata) if long and len(rows) * _FEW < ends[-1] else None
+            places = _offset_indexes(f, metadata) if long and len(rows) * _FEW < sizes.sum() else None
             for group, wanted in zip(groups.tolist(), inside, strict=True):
                 pieces.append(_long_of_group(f, shard, group, wanted, long, places))
         except (OSError, pa.ArrowInvalid) as error:
@@ -62,7 +62,7 @@ def _long_of_group(
         number = numbers.get(field.name)
         if few and _is_paged(told.column(number), field):
             pages = _pages(f, told.column(number), places[group, number], told.num_rows)
-            found[field.name] = _values(f, pages, rows, field)
+            found[field.name] = _values(f, pages, told.num_rows, rows, field)
         else:
             whole.append(field.name)
     if whole:
@@ -118,46 +118,54 @@ def _pages(f: IO[bytes], chunk: pq.ColumnChunkMetaData, place: np.ndarray, rows:
     return found
 
 
-def _values(f: IO[bytes], pages: np.ndarray, rows: np.ndarray, field: pa.Field) -> pa.Array:
-    """Some values of a column of a row group."""
+def _values(f: IO[bytes], pages: np.ndarray, of: int, rows: np.ndarray, field: pa.Field) -> pa.Array:
+    """Some values of a column of a row group of so many rows."""
     page = np.searchsorted(pages[2], rows, side="right") - 1
     each, first = np.unique(page, return_index=True)
-    inside = rows - pages[2][page]
-    values = _hashes if pa.types.is_fixed_size_binary(field.type) else _texts
     places = list(zip(*pages[:2, each].tolist(), strict=True))
-    return values(f, places, inside, np.append(first, len(rows)).tolist(), field)
+    counts = np.diff(np.append(pages[2], of))[each].tolist()
+    values = _hashes if pa.types.is_fixed_size_binary(field.type) else _texts
+    return values(f, places, counts, rows - pages[2][page], np.append(first, len(rows)).tolist(), field)
 
 
-def _hashes(f: IO[bytes], pages: list[tuple[int, int]], rows: np.ndarray, ends: list[int], field: pa.Field) -> pa.Array:
-    """The values `rows[ends[i]:ends[i + 1]]` of page i, of so many pages."""
+def _hashes(
+    f: IO[bytes], pages: list[tuple[int, int]], counts: list[int], rows: np.ndarray, ends: list[int], field: pa.Field
+) -> pa.Array:
+    """The values `rows[ends[i]:ends[i + 1]]` of page i, which has `counts[i]`."""
     width = field.type.byte_width
     found = []
     for i, (start, stored) in enumerate(pages):
         header, size, _, count = page_header(_read(f, start, min(stored, _HEADER)))
-        inside = rows[ends[i] : ends[i + 1]].tolist()
-        if header < 0 or size != count * width or header + size > stored or inside[-1] >= count:
-            raise OSError(f"a page of the column {field.name} is damaged")
-        places = [(start + header + row * width, width) for row in inside]
+        if header < 0 or count != counts[i] or size != count * width or header + size > stored:
+            raise _damaged(field)
+        places = [(start + header + row * width, width) for row in rows[ends[i] : ends[i + 1]].tolist()]
         _expect(f, places)
         found += [_read(f, *place) for place in places]
     data = np.concatenate(found)
     if len(data) != len(rows) * width:
-        raise OSError(f"the column {field.name} is cut off")
+        raise _damaged(field)
     return pa.Array.from_buffers(field.type, len(rows), [None, pa.py_buffer(data)])
 
 
-def _texts(f: IO[bytes], pages: list[tuple[int, int]], rows: np.ndarray, ends: list[int], field: pa.Field) -> pa.Array:
-    """The values `rows[ends[i]:ends[i + 1]]` of page i, of so many pages."""
+def _texts(
+    f: IO[bytes], pages: list[tuple[int, int]], counts: list[int], rows: np.ndarray, ends: list[int], field: pa.Field
+) -> pa.Array:
+    """The values `rows[ends[i]:ends[i + 1]]` of page i, which has `counts[i]`."""
     _expect(f, pages)
     raw = [_read(f, *place) for place in pages]
     headers = [page_header(page) for page in raw]
-    data = np.empty(sum(max(size, 0) for _, size, _, _ in headers), np.uint8)
+    for page, (header, _, packed, count), wanted in zip(raw, headers, counts, strict=True):
+        if header < 0 or count != wanted or header + packed > len(page):
+            raise _damaged(field)
+    data = np.empty(sum(size for _, size, _, _ in headers), np.uint8)
     offsets = np.zeros(len(rows) + 1, np.int64)
     for i, (page, (header, size, packed, _)) in enumerate(zip(raw, headers, strict=True)):
-        if header < 0 or header + packed > len(page):
-            raise OSError(f"a page of the column {field.name} is damaged")
         body = np.frombuffer(pa.decompress(page[header : header + packed], size, "zstd"), np.uint8)
         begin, end = ends[i], ends[i + 1]
         if not take(body, rows[begin:end], data, offsets[begin : end + 1]):
-            raise OSError(f"a page of the column {field.name} is damaged")
+            raise _damaged(field)
     return pa.Array.from_buffers(field.type, len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _damaged(field: pa.Field) -> OSError:
+    return OSError(f"a page of the column {field.name} is damaged, or not of version 1")

@@ -168,18 +168,21 @@ def candidates_of(place: Place, label: pa.Table, takedowns: Url, settings: MinHa
     arriving = shards.read_table(place.kept, ["id", *(name for name in columns if name in SELECTION.names)])
     at = pc.index_in(facts["id"], arriving["id"].combine_chunks())
     facts, arriving = facts.filter(pc.is_valid(at)), arriving.take(at.drop_null())
-    told = facts.column_names
-    missing = [name for name in columns if name not in SELECTION.names]
-    documents = read_rows(place.documents, facts["at"].to_numpy(), missing) if missing else arriving
-    for name in columns:
-        facts = facts.append_column(name, (documents if name in missing else arriving)[name])
+    known = arriving
+    if missing := [name for name in columns if name not in SELECTION.names]:
+        documents = read_rows(place.documents, facts["at"].to_numpy(), ["id", *missing])
+        if not documents["id"].equals(facts["id"]):
+            raise LookupError(f"{place.documents} does not hold, row by row, the documents of {place.signatures}")
+        for name in missing:
+            known = known.append_column(name, documents[name])
     if settings.best is not None and settings.best not in columns:
         scores = gather((*place.signals, place.documents), place.kept, [settings.best])
         scores = scores[settings.best].take(pc.index_in(facts["id"], scores["id"].combine_chunks()))
-        facts = facts.append_column(settings.best, scores)
-    facts = order.keyed(facts, place.source, settings.survivor, settings.best)
-    facts = facts.filter(pc.is_null(taken_down(facts, takedowns)))
-    return facts.select([*told, *order.order_names(settings.survivor)])
+        known = known.append_column(settings.best, scores)
+    keyed = order.keyed(known, place.source, settings.survivor, settings.best)
+    for name in order.order_names(settings.survivor):
+        facts = facts.append_column(name, keyed[name])
+    return facts.filter(pc.is_null(taken_down(known, takedowns)))
 
 
 def bands_of(place: Place, candidates: pa.Table, settings: MinHash) -> np.ndarray:

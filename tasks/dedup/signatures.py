@@ -72,7 +72,9 @@ def by_this_code(signatures: Sequence[str], documents: Sequence[str], settings: 
     for signed_part, part in zip(signatures, documents, strict=True):
         [rows] = np.nonzero(shards.read_table(signed_part, ["size"])["size"].to_numpy())
         if len(rows):
-            facts = ["size", "content", "signature"]
+            facts = ["size", "content", "bitmap", "signature"]
+            if not set(facts) <= set(shards.columns(signed_part)):
+                return False
             stored = read_rows(signed_part, rows[:1], ["id", "at", *facts])
             text = read_rows(part, stored["at"].to_numpy(), ["text"])["text"]
             again = signed(stored.select(["id", "at"]).append_column("text", text), settings)

@@ -12,22 +12,13 @@ import numpy as np
 WORDS = 16
 
 
-@nb.njit(nogil=True, cache=True, inline="always")
+@nb.njit(nogil=True, cache=True)
 def toggled(hashes, start, end, row):
     """Write the bitmap of the set `hashes[start:end]` (uint64, each once) to `row` (uint64)."""
     row[:] = 0
     for i in range(start, end):
         bit = hashes[i] % np.uint64(64 * row.shape[0])
         row[bit >> np.uint64(6)] ^= np.uint64(1) << (bit & np.uint64(63))
-
-
-@nb.njit(nogil=True, cache=True)
-def bitmaps(hashes, offsets):
-    """The bitmaps of the sets `hashes[offsets[i]:offsets[i + 1]]` (uint64): uint64, (n_sets, WORDS)."""
-    out = np.empty((offsets.shape[0] - 1, WORDS), np.uint64)
-    for i in range(out.shape[0]):
-        toggled(hashes, offsets[i], offsets[i + 1], out[i])
-    return out
 
 
 @nb.njit(nogil=True, cache=True)

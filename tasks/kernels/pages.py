@@ -15,6 +15,7 @@ import numpy as np
 _TRUE, _FALSE, _BYTE, _NUMBERS, _DOUBLE, _BINARY, _LIST, _STRUCT = 1, 2, 3, (4, 5, 6), 7, 8, 9, 12
 _NESTED = (_LIST, 10, _STRUCT)  # 10 is a set, which is written as a list
 _DEEPEST = 16
+_LARGEST = (1 << 31) - 1
 
 
 @nb.njit(nogil=True, cache=True)
@@ -57,7 +58,7 @@ def page_places(index, rows):
             at = _skipped(index, at, kind)
             continue
         count, element, at = _list(index, at)
-        if found or at < 0 or element != _STRUCT or not 0 < count <= rows:
+        if found or at < 0 or element != _STRUCT or not 0 < count <= min(rows, index.shape[0] - at):
             return None
         out, found = np.full((count, 3), -1), True
         for page in range(count):
@@ -87,7 +88,7 @@ def page_header(page):
         else:
             at = _skipped(page, at, kind)
     kind, size, packed, count, encoding = header
-    right = kind == 0 and encoding == 0 and size >= 0 and packed >= 0 and count > 0
+    right = kind == 0 and encoding == 0 and 0 <= size <= _LARGEST and 0 <= packed <= _LARGEST and count > 0
     return (at if right else np.int64(-1)), size, packed, count
 
 

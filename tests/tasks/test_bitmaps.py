@@ -1,20 +1,26 @@
 """Bitmaps of sets: what they rule out is unlike, and they rule most of that out."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.kernels.bitmaps import WORDS, bitmaps, may_be_like
+from tasks.kernels.bitmaps import WORDS, may_be_like, toggled
+from tasks.kernels.buffers import utf8
+from tasks.kernels.minhash import signed
+from tasks.kernels.shingles import SHINGLES
 
 BITS = 64 * WORDS
 # Small values fall on the same bits as some large ones.
 SETS = st.lists(st.frozensets(st.integers(0, 99) | st.integers(BITS, BITS + 99), min_size=1), min_size=1, max_size=12)
 
 
-def together(sets: list[frozenset]) -> tuple[np.ndarray, np.ndarray]:
-    values = np.array([x for one in sets for x in sorted(one)], np.uint64)
-    return values, np.append(0, np.cumsum([len(one) for one in sets]))
+def bitmaps(sets: list) -> np.ndarray:
+    rows = np.empty((len(sets), WORDS), np.uint64)
+    for row, one in zip(rows, sets, strict=True):
+        toggled(np.array(sorted(one), np.uint64), 0, len(one), row)
+    return rows
 
 
 def jaccard(one: frozenset, other: frozenset) -> float:
@@ -25,13 +31,13 @@ def asked(sets: list[frozenset], buckets: list[list[int]], given_sets: int, leas
     members = np.array([i for bucket in buckets for i in bucket], np.int64)
     sizes = np.array([len(one) for one in sets], np.int64)
     ends = np.cumsum([len(bucket) for bucket in buckets])
-    return may_be_like(bitmaps(*together(sets)), sizes, members, ends, given_sets, least, most).tolist()
+    return may_be_like(bitmaps(sets), sizes, members, ends, given_sets, least, most).tolist()
 
 
 @settings(deadline=None)  # the first example compiles
 @given(sets=SETS)
 def test_bits_are_toggled_by_each_value(sets):
-    for row, one in zip(bitmaps(*together(sets)), sets, strict=True):
+    for row, one in zip(bitmaps(sets), sets, strict=True):
         plain = 0
         for value in one:
             plain ^= 1 << (value % BITS)
@@ -70,7 +76,7 @@ def test_most_that_is_unlike_is_ruled_out(words, similarity, ruled_out):
 def test_sets_of_unlike_sizes_are_ruled_out_however_many_values_share_a_bit():
     one = frozenset(range(0, 40 * BITS, BITS))
     other = frozenset([*one, *range(40 * BITS, 80 * BITS, BITS)])
-    assert bitmaps(*together([one, other])).tolist() == [[0] * WORDS] * 2
+    assert bitmaps([one, other]).tolist() == [[0] * WORDS] * 2
     assert asked([one, other], [[0, 1]], 0, 0.8, 128) == [False, False]
     assert asked([one, other], [[0, 1]], 0, 0.5, 128) == [True, True]
 
@@ -79,3 +85,10 @@ def test_earlier_sets_are_not_held_against_each_other():
     sets = [frozenset(range(9))] * 2 + [frozenset(range(100, 109))]
     assert asked(sets, [[0, 1, 2]], 2, 0.8, 128) == [False, False, False]
     assert asked(sets, [[0, 1, 2]], 1, 0.8, 128) == [True, True, False]
+
+
+def test_documents_are_signed_with_the_bitmaps_of_their_sets():
+    texts = utf8(pa.array(["", "a", "one two three four", " ".join(f"w{i}" for i in range(3_000))]))
+    values, ends = SHINGLES["words"](*texts, 2)
+    sets = [values[a:b].tolist() for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    assert signed(*texts, 2, "words", 8, 1).bitmap.tolist() == bitmaps(sets).tolist()

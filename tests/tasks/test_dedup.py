@@ -10,6 +10,7 @@ import pytest
 from flows.dedup import near
 from flows.workshop import Built
 from storage import runs, shards, stages
+from storage.schema import DOCUMENTS
 from storage.stages import Stage
 from tasks.dedup import candidates, crowds
 from tasks.dedup.minhash import MinHash, curve_told, s_curve
@@ -249,6 +250,33 @@ def of_other_code(near_duplicates: str) -> None:
         table = shards.read_table(str(part))
         contents = pa.array(table["content"].to_numpy() + np.uint64(1))
         shards.write_table(str(part), table.set_column(table.column_names.index("content"), "content", contents))
+
+
+def test_shards_to_which_nothing_was_written(tmp_path):
+    """As extraction leaves them where an archive has no page: without any row group."""
+    first, second = planted()[:2]
+    texts = Texts([[], [first], [], [{**second, "text": first["text"] + " end"}], []])
+    corpus = texts.corpus(str(tmp_path))
+    for number in (0, 2, 4):
+        with shards.create(corpus.documents.part(number), DOCUMENTS):
+            pass
+    left = near.minhash(workshop(str(tmp_path)), texts.recipe, corpus, MinHash(partitions=2))
+    assert list(drops(left)) == [first["id"]]
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_bitmaps_of_earlier_crawls_must_be_there_and_as_they_are_now(tmp_path, changed):
+    made = deduplicate(tmp_path, Texts([planted(1)]), MinHash(partitions=1), "a").kept.folder
+    for part in Path(made).parent.glob("signatures-*/part-00000.parquet"):
+        table = shards.read_table(str(part))
+        left = table.drop_columns(["bitmap"])
+        if changed:
+            left = left.append_column(
+                table.schema.field("bitmap"), table["bitmap"].take(pa.array(range(len(table)))[::-1])
+            )
+        shards.write_table(str(part), left)
+    with pytest.raises(ValueError, match="not those that this version gives"):
+        deduplicate(tmp_path, Texts([planted(3)]), MinHash(partitions=1, earlier=(made,)), "b")
 
 
 def test_earlier_crawls_must_fit(tmp_path):

@@ -62,9 +62,9 @@ def paged(monkeypatch) -> list[str]:
     """The columns of which single pages were opened."""
     seen: list[str] = []
 
-    def spied(f, pages, rows, field):
+    def spied(f, pages, of, rows, field):
         seen.append(field.name)
-        return values(f, pages, rows, field)
+        return values(f, pages, of, rows, field)
 
     values = module._values
     monkeypatch.setattr(module, "_values", spied)
@@ -85,6 +85,13 @@ def test_all_rows_of_any_shard(tmp_path, home, missing, paged):
         assert read_rows(path, few, SCHEMA.names).equals(rows.take(few))
         assert paged == ["text", "hash"]
         paged.clear()
+
+
+def test_a_shard_without_rows(tmp_path):
+    path, none = str(tmp_path / "shard.parquet"), np.empty(0, np.int64)
+    for write in (written, shards.write_table):
+        write(path, SCHEMA.empty_table())
+        assert read_rows(path, none, SCHEMA.names).equals(SCHEMA.empty_table())
 
 
 def test_rows_are_asked_for_once_and_in_order(shard):
@@ -134,7 +141,9 @@ def test_damage_is_an_error_and_not_a_hang(shard, tmp_path_factory, paged, where
     asked = np.arange(0, 4_096, 40)
     paged.clear()
     try:
-        assert len(read_rows(str(damaged), asked, ["text"])) == len(asked)
+        found = read_rows(str(damaged), asked, ["text"])
+        assert len(found) == len(asked)
+        assert where == "pages" or found.equals(shard[1].select(["text"]).take(asked))
     except (OSError, pa.ArrowInvalid) as error:
         assert str(damaged) in error.__notes__[0]
     assert paged == ["text"] or where == "index"
