@@ -59,6 +59,23 @@ def die_once(folder, shard):
     return {"shard": shard}
 
 
+class Lost:
+    # kills the worker that sends it
+    def __reduce__(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def lose_once(mark):
+    if Path(mark).exists():
+        raise ValueError("the second run fails")
+    Path(mark).touch()
+    return Lost()
+
+
+def die(job):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def imported(folder, shard):
     return {"packages": sorted({name.split(".")[0] for name in sys.modules}), "pid": os.getpid()}
 """
@@ -180,6 +197,17 @@ def test_a_killed_worker_costs_its_jobs_a_second_run(cluster, crew, tmp_path):
     assert sorted((i, record) for i, (record, _) in cluster.map(do, jobs)) == [(i, {"shard": i}) for i in range(8)]
     assert (tmp_path / "died").exists()
     assert lines(tmp_path / "started") == sorted([3, *range(8)])
+
+
+@pytest.mark.timeout(60)
+def test_a_result_that_is_lost_and_fails_when_it_is_made_again_is_an_error(cluster, crew, tmp_path):
+    with pytest.raises(ValueError, match="the second run fails"):
+        list(cluster.map(crew.lose_once, [str(tmp_path / "ran")]))
+
+
+def test_a_job_that_kills_its_workers_is_named(cluster, crew):
+    with pytest.raises(RuntimeError, match="workers died again and again, most likely out of memory, at job 7"):
+        list(cluster.map(crew.die, ["job 7"]))
 
 
 def test_by_address(crew, tmp_path):
