@@ -95,9 +95,9 @@ def open_file(path: str) -> IO[bytes]:
     return io.BufferedReader(transfer.open_ranges(path), in_use().block_bytes)
 
 
-def open_native(path: str) -> IO[bytes]:
-    """A file as `open_file` gives it; a local one as Arrow's own, which is read without Python."""
-    return pa.OSFile(fsspec.core.url_to_fs(path)[1]) if is_local(path) else open_file(path)
+def open_mapped(path: str) -> IO[bytes]:
+    """A file as `open_file` gives it; a local one is mapped, an Arrow file of which large pieces are not copied."""
+    return pa.memory_map(fsspec.core.url_to_fs(path)[1]) if is_local(path) else open_file(path)
 
 
 def read_bytes(path: str) -> bytes:

@@ -75,12 +75,13 @@ def deal_shard(
     if leaders is not None:
         leader, jaccard = crowds.led(candidates, bands, place, leaders, settings)
     led = leader >= 0
+    undecided = pa.array(np.arange(len(candidates)), mask=led)
     columns = {
         "group": mixed(candidates["label"].to_numpy()),
         **{name: candidates[name] for name in ("node", "id", "at", "size", "content")},
         **{name: candidates[name] for name in order.order_names(settings.survivor)},
-        "bitmap": signed["bitmap"],
-        "bands": packed(bands),
+        "bitmap": signed["bitmap"].take(undecided),
+        "bands": packed(bands).take(undecided),
         "leader": pa.array(leader, mask=~led),
         "jaccard": pa.array(jaccard, mask=~led),
     }

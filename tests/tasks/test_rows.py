@@ -117,7 +117,7 @@ def test_a_text_lies_in_a_small_page(shard):
     chunk = pq.ParquetFile(path).metadata.row_group(0).column(SCHEMA.names.index("text"))
     assert chunk.total_uncompressed_size > 4 << 20
     pages = chunk.total_uncompressed_size / (16 << 10)
-    with files.open_native(path) as f:
+    with files.open_mapped(path) as f:
         metadata = pq.ParquetFile(f).metadata
         place = module._offset_indexes(f, metadata)[0, SCHEMA.names.index("text")]
         assert 0.2 * pages < module._pages(f, chunk, place, metadata.row_group(0).num_rows).shape[1] < 2 * pages
@@ -133,7 +133,7 @@ def test_damage_is_an_error_and_not_a_hang(shard, tmp_path_factory, paged, where
     raw = bytearray(Path(path).read_bytes())
     begin, size = chunk.data_page_offset, chunk.total_compressed_size
     if where == "index":
-        with files.open_native(path) as f:
+        with files.open_mapped(path) as f:
             begin, size = module._offset_indexes(f, metadata)[0, SCHEMA.names.index("text")].tolist()
     raw[begin + int(at * size)] ^= flip
     damaged = tmp_path_factory.mktemp("damaged") / "shard.parquet"
