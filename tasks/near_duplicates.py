@@ -96,16 +96,18 @@ def screened_run(folder: str, partition: int) -> str:
 def screen_partition(folder: str, partition: int, dealt: list[str], own: int, settings: MinHash) -> dict:
     """The candidates of a partition of the labels, by node: their `rank` in survivor order, the number of their `set`,
     and of the first of each set the `buckets` and whether it is to be `compared`. The others are known by their
-    bitmaps to be unlike all with whom they share a band, so nobody needs their texts.
+    bitmaps to be unlike all with whom they share a band, so nobody needs their texts. Those that have a leader have
+    nothing of all this.
 
     `own` is the number of this crawl's segment. Held: 1 kB a candidate and 70 bytes for each of its bands. All
     candidates of a component are in one partition, however large it is: the record has the largest.
     """
-    everyone = _candidates(dealt, *_ends(partition, settings), settings)
-    led = pc.is_valid(everyone["leader"]).to_numpy()
-    [rest] = np.nonzero(~led)
-    first, of = distinct(everyone.take(pa.array(rest)))
-    sets = everyone.take(pa.array(rest[first]))
+    everyone = runs.read_all(dealt, *_ends(partition, settings))
+    _check_ids(everyone)
+    led = everyone.filter(pc.is_valid(everyone["leader"]))
+    rest = in_order(everyone.filter(pc.is_null(everyone["leader"])), settings)
+    first, of = distinct(rest)
+    sets = rest.take(pa.array(first))
     hashes = unpacked(sets["bands"], "<u8")
     _, buckets, members = np.unique(hashes, return_inverse=True, return_counts=True)
     shared = members > 1
@@ -121,19 +123,21 @@ def screen_partition(folder: str, partition: int, dealt: list[str], own: int, se
         settings.threshold,
         _BUCKET,
     )
-    numbers = np.full(len(everyone), -1)
-    numbers[rest] = of
-    holder = np.full(len(everyone), -1)
-    holder[rest[first]] = np.arange(len(first))
-    missing = holder < 0
-    columns = {
-        **{name: everyone[name] for name in ("node", "group", "id", "at", "size", "content", "leader", "jaccard")},
-        "rank": np.arange(len(everyone)),
-        "set": pa.array(numbers, mask=led),
-        "buckets": packed(buckets).take(pa.array(holder, mask=missing)),
-        "compared": pa.array(compared).take(pa.array(holder, mask=missing)),
+    holder = np.full(len(rest), -1)
+    holder[first] = np.arange(len(first))
+    holder = pa.array(holder, mask=holder < 0)
+    added = {
+        "rank": pa.array(np.arange(len(rest))),
+        "set": pa.array(of),
+        "buckets": packed(buckets).take(holder),
+        "compared": pa.array(compared).take(holder),
     }
-    runs.write(screened_run(folder, partition), pa.table(columns), "node")
+    facts = ["node", "group", "id", "at", "size", "content", "leader", "jaccard"]
+    screened = rest.select(facts)
+    for name, column in added.items():
+        screened = screened.append_column(name, column)
+    screened = pa.concat_tables([screened, led.select(facts)], promote_options="default")
+    runs.write(screened_run(folder, partition), screened, "node")
     counts = (len(everyone), _most(everyone["group"]), len(first), int(compared.sum()))
     return dict(zip(_SCREENED, counts, strict=True))
 
@@ -169,9 +173,9 @@ def settle_partition(folder: str, partition: int, screened: str, texts: list[str
     that are compared, 8 bytes a shingle, in a temporary file where they are more than `settings.memory`.
     """
     everyone = runs.read(screened, *runs.EVERYTHING)
-    everyone = everyone.take(np.argsort(everyone["rank"].to_numpy()))
     led = everyone.filter(pc.is_valid(everyone["leader"]))
     facts = everyone.filter(pc.is_null(everyone["leader"]))
+    facts = facts.take(np.argsort(facts["rank"].to_numpy()))
     of, holders = facts["set"].to_numpy(), np.flatnonzero(pc.is_valid(facts["buckets"]).to_numpy())
     sets = facts.take(pa.array(holders))
     values, offsets = _sets(texts, *_ends(partition, settings), sets, settings)
@@ -246,18 +250,16 @@ def _ends(partition: int, settings: MinHash) -> list[int]:
     return runs.bounds(settings.partitions)[partition : partition + 2]
 
 
-def _candidates(dealt: list[str], low: int, high: int, settings: MinHash) -> pa.Table:
-    """The candidates of a range of groups, in survivor order."""
-    facts = in_order(runs.read_all(dealt, low, high), settings)
-    segment = pa.array(segment_of(facts["node"].to_numpy()))
-    named = facts.append_column("segment", segment).group_by(["segment", "id"]).aggregate([([], "count_all")])
+def _check_ids(candidates: pa.Table) -> None:
+    """Raise ValueError where two candidates of one crawl have the same id."""
+    segment = pa.array(segment_of(candidates["node"].to_numpy()))
+    named = candidates.append_column("segment", segment).group_by(["segment", "id"]).aggregate([([], "count_all")])
     twice = named.filter(pc.greater(named["count_all"], 1))["id"]
     if len(twice):
         raise ValueError(
             f"two documents of one crawl have the id {pc.min(twice).as_py()!r}: name their sources otherwise, or the "
             "column that tells their rows apart (`id_column`)"
         )
-    return facts
 
 
 def _most(values: pa.ChunkedArray) -> int:
