@@ -20,7 +20,7 @@ _PAGES = {"data_page_size": 16 << 10, "write_batch_size": 4}
 def _options(schema: pa.Schema) -> dict[str, Any]:
     """zstd level 3; but binaries of one width are hashes, which nothing makes smaller, and lie as they are.
 
-    Where there are texts, pages of 16 kB, so that `tasks.rows` unpacks little for one of them: web texts take 9 to 17%
+    Where there are texts, pages of 16 kB, so that `tasks.rows` unpacks little for one of them: web texts take 9 to 18%
     more than in pages of 1 MB. Texts and hashes have no statistics, which would lie before each page, with two texts.
     An index says where the pages are.
     """

@@ -18,7 +18,7 @@ from typing import Any
 LOG_TOPIC = "gristmill-log"
 LOGGERS = ("tasks", "storage")
 
-# What Dask measures of its own processes for its dashboard, which we do not start: it takes 8% of two cores.
+# What Dask measures of its own processes for its dashboard, which we do not start: it takes 7% of two cores.
 _UNWATCHED = {
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "500ms",

@@ -181,16 +181,13 @@ def _survivors(
         dealt = phases.map("deal", near_duplicates.deal_shard, jobs)
         among = {"own": own, "settings": given["settings"]}
         facts = [near_duplicates.dealt_run(phases.folder, n) for n in places]
-        screened = phases.map(
-            "screen", near_duplicates.screen_partition, dict.fromkeys(range(partitions), among | {"dealt": facts})
-        )
-        runs_screened = [near_duplicates.screened_run(phases.folder, p) for p in range(partitions)]
-        jobs = {
-            n: {"place": place, "screened": runs_screened, "settings": given["settings"]} for n, place in places.items()
-        }
+        jobs = dict.fromkeys(range(partitions), among | {"dealt": facts})
+        counts = phases.map("screen", near_duplicates.screen_partition, jobs)
+        screened = [near_duplicates.screened_run(phases.folder, p) for p in range(partitions)]
+        jobs = {n: {"place": place, "screened": screened, "settings": given["settings"]} for n, place in places.items()}
         asked = phases.map("texts", near_duplicates.deal_texts, jobs)
         texts = [near_duplicates.texts_run(phases.folder, n) for n, record in asked.items() if record["texts"]]
-        jobs = {p: among | {"screened": runs_screened[p], "texts": texts} for p in range(partitions)}
+        jobs = {p: among | {"screened": screened[p], "texts": texts} for p in range(partitions)}
         settled = phases.map("settle", near_duplicates.settle_partition, jobs)
         decided = [near_duplicates.decided_run(phases.folder, p) for p in range(partitions)]
         jobs = {i: given | corpus.shard(i) | {"own": own, "decided": decided} for i in corpus.shards()}
@@ -199,7 +196,7 @@ def _survivors(
         return {
             "lies": lies,
             "dealt": list(dealt.values()),
-            "screened": list(screened.values()),
+            "screened": list(counts.values()),
             "settled": list(settled.values()),
             "shards": list(shards.values()),
         }
