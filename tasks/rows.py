@@ -1,6 +1,7 @@
 """Single rows of a shard, by number."""
 
 import os
+from dataclasses import dataclass
 from typing import IO
 
 import numpy as np
@@ -8,72 +9,96 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage import files
-from tasks.kernels.pages import offset_indexes, page_header, page_places, take
+from tasks.kernels.pages import gathered, offset_indexes, page_headers, page_places, texts
 
-# If less than one row of so many is asked for, single pages are opened; of more rows Arrow reads all as fast.
-_FEW = 8
 # Bytes that a page's header has at most, where it has no statistics.
 _HEADER = 64
+# So many pages of texts are unpacked at once: to begin takes zstd a third of the time that it needs for one.
+_PAGES = 128
+# Pieces that are so near to each other are asked of the disk as one.
+_NEAR = 1 << 15
 
 
 def read_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:
     """The rows of a shard with these numbers, each once and ascending.
 
-    Holds them, the short columns of all row groups that have one, and texts and hashes of one of these; where few rows
-    are asked for, of texts and hashes only the pages, or the rows, that are. Raises ValueError for other numbers,
-    OSError where page index, headers of pages or lengths are damaged.
+    Holds them, a few pages of texts, and the short columns of all row groups that have one; of a shard without an index
+    of its pages the texts and hashes of one row group. Raises ValueError for other numbers, OSError where page index,
+    headers of pages or lengths are damaged.
     """
-    if (rows[1:] <= rows[:-1]).any():
-        raise ValueError(f"the rows asked of {path} do not ascend, each once")
     with files.open_mapped(path) as f:
         shard = pq.ParquetFile(f)
-        schema, metadata = shard.schema_arrow, shard.metadata
-        sizes = np.array([metadata.row_group(g).num_rows for g in range(metadata.num_row_groups)], np.int64)
-        ends = np.cumsum(sizes)
-        groups, of = np.unique(np.searchsorted(ends, rows, side="right"), return_inverse=True)
-        inside = [rows[of == i] - (ends - sizes)[group] for i, group in enumerate(groups)]
+        schema, groups = shard.schema_arrow, [shard.metadata.row_group(g) for g in range(shard.num_row_groups)]
+        ends = np.cumsum([0, *(group.num_rows for group in groups)])
+        if (np.diff(rows, prepend=-1, append=ends[-1]) <= 0).any():
+            raise ValueError(f"the rows asked of {path} do not ascend, each once, or are not all in it")
+        numbers, of = np.unique(np.searchsorted(ends, rows, side="right") - 1, return_inverse=True)
+        having = [_Group(int(g), groups[g], rows[of == i] - ends[g]) for i, g in enumerate(numbers)]
         long = [schema.field(name) for name in columns if _is_long(schema.field(name).type)]
-        pieces = [pa.schema(long).empty_table()]
+        found: dict[str, pa.ChunkedArray] = {}
         try:
-            places = _offset_indexes(f, metadata) if long and len(rows) * _FEW < sizes.sum() else None
-            for group, wanted in zip(groups.tolist(), inside, strict=True):
-                pieces.append(_long_of_group(f, shard, group, wanted, long, places))
+            if having and long:
+                found |= _of_pages(f, shard.metadata, having, long)
+            if whole := [field for field in long if field.name not in found]:
+                pieces = [pa.schema(whole).empty_table()]
+                for group in having:
+                    read = shard.read_row_group(group.number, columns=pieces[0].column_names, use_threads=False)
+                    pieces.append(read.take(pa.array(group.rows)))
+                found |= _columns(pa.concat_tables(pieces))
         except (OSError, pa.ArrowInvalid) as error:
             error.add_note(f"in {path}; remove the stage's folder to compute it again")
             raise
-        found = dict(zip([field.name for field in long], pa.concat_tables(pieces).columns, strict=True))
         if short := [name for name in columns if name not in found]:
-            begins = np.cumsum(sizes[groups]) - sizes[groups]
-            read = shard.read_row_groups(groups.tolist(), columns=short, use_threads=False)
-            read = read.take(pa.array(rows - (ends - sizes)[groups][of] + begins[of]))
-            found |= dict(zip(short, read.columns, strict=True))
+            read = shard.read_row_groups(numbers.tolist(), columns=short, use_threads=False)
+            before = np.cumsum([0, *(group.told.num_rows for group in having)])
+            at = [group.rows + begin for group, begin in zip(having, before.tolist(), strict=False)]
+            found |= _columns(read.take(pa.array(np.concatenate([np.empty(0, np.int64), *at]))))
     return pa.table([found[name] for name in columns], schema=pa.schema([schema.field(name) for name in columns]))
 
 
-def _long_of_group(
-    f: IO[bytes], shard: pq.ParquetFile, group: int, rows: np.ndarray, fields: list[pa.Field], places: np.ndarray | None
-) -> pa.Table:
-    """The texts and hashes of some rows of a row group; `places`: of the offset indexes."""
-    told = shard.metadata.row_group(group)
-    numbers = {told.column(i).path_in_schema: i for i in range(told.num_columns)}
-    few = places is not None and len(rows) * _FEW < told.num_rows
-    found, whole = {}, []
-    for field in fields:
-        number = numbers.get(field.name)
-        if few and _is_paged(told.column(number), field):
-            pages = _pages(f, told.column(number), places[group, number], told.num_rows)
-            found[field.name] = _values(f, pages, told.num_rows, rows, field)
-        else:
-            whole.append(field.name)
-    if whole:
-        read = shard.read_row_group(group, columns=whole, use_threads=False).take(pa.array(rows))
-        found |= {name: read[name] for name in whole}
-    return pa.table([found[field.name] for field in fields], schema=pa.schema(fields))
+def _columns(table: pa.Table) -> dict[str, pa.ChunkedArray]:
+    return dict(zip(table.column_names, table.columns, strict=True))
 
 
 def _is_long(kind: pa.DataType) -> bool:
     """Whether it is the type of a text or of a hash."""
     return pa.types.is_large_string(kind) or pa.types.is_fixed_size_binary(kind)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """A row group, what the footer tells of it, and which of its rows are asked for."""
+
+    number: int
+    told: pq.RowGroupMetaData
+    rows: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Pages:
+    """Those pages of a column that have a row that is asked for, and where these rows are: all int64."""
+
+    starts: np.ndarray  # where each begins, with its header
+    sizes: np.ndarray  # its bytes, with its header
+    counts: np.ndarray  # its values
+    page: np.ndarray  # of each row which page it is in
+    rows: np.ndarray  # and which row of that it is
+
+
+def _of_pages(
+    f: IO[bytes], metadata: pq.FileMetaData, groups: list[_Group], fields: list[pa.Field]
+) -> dict[str, pa.ChunkedArray]:
+    """The rows of those columns whose pages can be read one by one."""
+    found = {}
+    indexes = _offset_indexes(f, metadata)
+    names = {groups[0].told.column(i).path_in_schema: i for i in range(metadata.num_columns)}
+    for field in fields:
+        column = names.get(field.name)
+        if column is not None and all(_is_paged(group.told.column(column), field) for group in groups):
+            values = _hashes if pa.types.is_fixed_size_binary(field.type) else _texts
+            pages = _pages(f, groups, column, indexes[[group.number for group in groups], column])
+            found[field.name] = pa.chunked_array(values(f, pages, field), field.type)
+    return found
 
 
 def _is_paged(chunk: pq.ColumnChunkMetaData, field: pa.Field) -> bool:
@@ -83,89 +108,93 @@ def _is_paged(chunk: pq.ColumnChunkMetaData, field: pa.Field) -> bool:
     return not field.nullable and alike and chunk.has_offset_index
 
 
-def _read(f: IO[bytes], start: int, size: int) -> np.ndarray:
-    """Bytes of a file, uint8, fewer where it ends before. Of a mapped one they are read: a page of it that is touched
-    makes the disk fetch many around it."""
+def _held(f: IO[bytes], starts: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes, uint8, that have some pieces of a file, and where each begins in them.
+
+    A local file is mapped; the disk is told first of all that will be read: one by one each piece would be waited for,
+    and much around it would be fetched.
+    """
+    end = f.seek(0, 2)
+    if ((starts < 0) | (sizes < 0) | (sizes > end - starts)).any():
+        raise OSError("a page would lie outside of the file")
     if isinstance(f, pa.NativeFile):
-        return np.frombuffer(os.pread(f.fileno(), size, start), np.uint8)
+        if hasattr(os, "posix_fadvise"):
+            ends = starts + sizes
+            apart = np.flatnonzero(starts[1:] > ends[:-1] + _NEAR)
+            spans = zip(starts[np.append(0, apart + 1)].tolist(), ends[np.append(apart, -1)].tolist(), strict=True)
+            for low, high in spans:
+                os.posix_fadvise(f.fileno(), low, high - low, os.POSIX_FADV_WILLNEED)
+        f.seek(0)
+        return np.frombuffer(f.read_buffer(end), np.uint8), starts
+    pieces = [_piece(f, start, size) for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)]
+    return np.frombuffer(b"".join(pieces), np.uint8), np.cumsum(sizes) - sizes
+
+
+def _piece(f: IO[bytes], start: int, size: int) -> bytes:
     f.seek(start)
-    return np.frombuffer(f.read(size), np.uint8)
-
-
-def _expect(f: IO[bytes], places: list[tuple[int, int]]) -> None:
-    """Let the disk fetch all bytes that will be read, from where and how many: one by one each would be waited for."""
-    if isinstance(f, pa.NativeFile) and hasattr(os, "posix_fadvise"):
-        for start, size in places:
-            os.posix_fadvise(f.fileno(), start, size, os.POSIX_FADV_WILLNEED)
+    return f.read(size)
 
 
 def _offset_indexes(f: IO[bytes], metadata: pq.FileMetaData) -> np.ndarray:
     """Where the offset indexes are: int64, (row groups, columns, 2), where each begins and how long it is."""
     size = metadata.serialized_size
     end = f.seek(0, 2) - 8  # the footer's length and the file's mark
-    found = offset_indexes(_read(f, end - size, size), metadata.num_row_groups, metadata.num_columns)
+    data, [start] = _held(f, np.array([end - size]), np.array([size]))
+    found = offset_indexes(data[start : start + size], metadata.num_row_groups, metadata.num_columns)
     if found is None:
         raise OSError("the footer is damaged")
     return found
 
 
-def _pages(f: IO[bytes], chunk: pq.ColumnChunkMetaData, place: np.ndarray, rows: int) -> np.ndarray:
-    """The pages of a column of a row group, as `page_places` gives them."""
-    start, size = place.tolist()
-    first, last = chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size
-    found = page_places(_read(f, start, size), rows) if 0 <= size <= 1 << 30 else None
-    if found is None or (found[0] < first).any() or (found[0] + found[1] > last).any():
-        raise OSError(f"the index of the pages of the column {chunk.path_in_schema} is damaged")
-    return found
+def _pages(f: IO[bytes], groups: list[_Group], column: int, indexes: np.ndarray) -> _Pages:
+    """The pages of a column of some row groups; `indexes`: where the offset index of each begins and how long it is."""
+    data, begins = _held(f, *indexes.T)
+    found, before = [], 0
+    for group, begin, size in zip(groups, begins.tolist(), indexes[:, 1].tolist(), strict=True):
+        chunk = group.told.column(column)
+        first, last = chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size
+        places = page_places(data[begin : begin + size], group.told.num_rows)
+        if places is None or (places[0] < first).any() or (places[0] + places[1] > last).any():
+            raise OSError(f"the index of the pages of the column {chunk.path_in_schema} is damaged")
+        starts, sizes, rows = places
+        page = np.searchsorted(rows, group.rows, side="right") - 1
+        each, number = np.unique(page, return_inverse=True)
+        counts = np.diff(rows, append=group.told.num_rows)
+        found.append((starts[each], sizes[each], counts[each], before + number, group.rows - rows[page]))
+        before += len(each)
+    return _Pages(*(np.concatenate(pieces) for pieces in zip(*found, strict=True)))
 
 
-def _values(f: IO[bytes], pages: np.ndarray, of: int, rows: np.ndarray, field: pa.Field) -> pa.Array:
-    """Some values of a column of a row group of so many rows."""
-    page = np.searchsorted(pages[2], rows, side="right") - 1
-    each, first = np.unique(page, return_index=True)
-    places = list(zip(*pages[:2, each].tolist(), strict=True))
-    counts = np.diff(np.append(pages[2], of))[each].tolist()
-    values = _hashes if pa.types.is_fixed_size_binary(field.type) else _texts
-    return values(f, places, counts, rows - pages[2][page], np.append(first, len(rows)).tolist(), field)
-
-
-def _hashes(
-    f: IO[bytes], pages: list[tuple[int, int]], counts: list[int], rows: np.ndarray, ends: list[int], field: pa.Field
-) -> pa.Array:
-    """The values `rows[ends[i]:ends[i + 1]]` of page i, which has `counts[i]`."""
+def _hashes(f: IO[bytes], pages: _Pages, field: pa.Field) -> list[pa.Array]:
     width = field.type.byte_width
-    found = []
-    for i, (start, stored) in enumerate(pages):
-        header, size, _, count = page_header(_read(f, start, min(stored, _HEADER)))
-        if header < 0 or count != counts[i] or size != count * width or header + size > stored:
-            raise _damaged(field)
-        places = [(start + header + row * width, width) for row in rows[ends[i] : ends[i + 1]].tolist()]
-        _expect(f, places)
-        found += [_read(f, *place) for place in places]
-    data = np.concatenate(found)
-    if len(data) != len(rows) * width:
+    begin = np.minimum(pages.sizes, _HEADER)
+    headers, sizes, _ = page_headers(*_held(f, pages.starts, begin), begin, pages.counts)
+    if ((headers < 0) | (sizes != pages.counts * width) | (headers + sizes > pages.sizes)).any():
         raise _damaged(field)
-    return pa.Array.from_buffers(field.type, len(rows), [None, pa.py_buffer(data)])
+    starts = (pages.starts + headers)[pages.page] + pages.rows * width
+    widths = np.full(len(starts), width)
+    data = gathered(*_held(f, starts, widths), widths)
+    return [pa.Array.from_buffers(field.type, len(starts), [None, pa.py_buffer(data)])]
 
 
-def _texts(
-    f: IO[bytes], pages: list[tuple[int, int]], counts: list[int], rows: np.ndarray, ends: list[int], field: pa.Field
-) -> pa.Array:
-    """The values `rows[ends[i]:ends[i + 1]]` of page i, which has `counts[i]`."""
-    _expect(f, pages)
-    raw = [_read(f, *place) for place in pages]
-    headers = [page_header(page) for page in raw]
-    for page, (header, _, packed, count), wanted in zip(raw, headers, counts, strict=True):
-        if header < 0 or count != wanted or header + packed > len(page):
+def _texts(f: IO[bytes], pages: _Pages, field: pa.Field) -> list[pa.Array]:
+    found = []
+    for low in range(0, len(pages.starts), _PAGES):
+        high, each = low + _PAGES, pages.sizes[low : low + _PAGES]
+        data, starts = _held(f, pages.starts[low:high], each)
+        headers, sizes, packed = page_headers(data, starts, each, pages.counts[low:high])
+        if ((headers < 0) | (headers + packed > each)).any():
             raise _damaged(field)
-    data = np.empty(sum(size for _, size, _, _ in headers), np.uint8)
-    offsets = np.zeros(len(rows) + 1, np.int64)
-    for i, (page, (header, size, packed, _)) in enumerate(zip(raw, headers, strict=True)):
-        body = np.frombuffer(pa.decompress(page[header : header + packed], size, "zstd"), np.uint8)
-        begin, end = ends[i], ends[i + 1]
-        if not take(body, rows[begin:end], data, offsets[begin : end + 1]):
+        # as one: what zstd has packed page by page may be unpacked one page after the other
+        body = pa.decompress(gathered(data, starts + headers, packed), int(sizes.sum()), "zstd")
+        first, last = np.searchsorted(pages.page, [low, high])
+        asked = pages.page[first:last] - low, pages.rows[first:last]
+        values, offsets = texts(np.frombuffer(body, np.uint8), np.cumsum(sizes), *asked)
+        if offsets[-1] < 0:
             raise _damaged(field)
-    return pa.Array.from_buffers(field.type, len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(values)]
+        found.append(pa.Array.from_buffers(field.type, len(offsets) - 1, buffers))
+    return found
 
 
 def _damaged(field: pa.Field) -> OSError:

@@ -93,32 +93,61 @@ def page_header(page):
 
 
 @nb.njit(nogil=True, cache=True)
-def take(page, rows, data, offsets):
-    """Copy the texts of `rows`, int64, which ascend, of a page to `data` (uint8) from `offsets[0]` on, and write behind
-    that where each ends. Returns False where the page is too short."""
-    at, row = np.int64(0), np.int64(0)
+def gathered(data, starts, sizes):
+    """Pieces of some bytes, uint8, one after the other: where each begins and how long it is, int64. None may lie
+    outside."""
+    out = np.empty(sizes.sum(), np.uint8)
+    end = 0
+    for i in range(starts.shape[0]):
+        piece, place = data[starts[i] : starts[i] + sizes[i]], out[end : end + sizes[i]]
+        for k in range(piece.shape[0]):  # twice as fast as an assignment of the piece
+            place[k] = piece[k]
+        end += sizes[i]
+    return out
+
+
+@nb.njit(nogil=True, cache=True)
+def page_headers(data, starts, sizes, counts):
+    """Of pages in some bytes (uint8), where each begins and how long it is, how long its header is, and how many bytes
+    its values have when unpacked, and packed: int64, (3, n). The header's length is -1 where it is damaged, or says
+    that there are other than `counts` values."""
+    out = np.empty((3, starts.shape[0]), np.int64)
+    for i in range(starts.shape[0]):
+        length, size, packed, count = page_header(data[starts[i] : starts[i] + sizes[i]])
+        out[:, i] = (length if count == counts[i] else np.int64(-1)), size, packed
+    return out
+
+
+@nb.njit(nogil=True, cache=True)
+def texts(pages, ends, page, rows):
+    """Some texts of pages (uint8, unpacked) that end at `ends`, one after the other: uint8, and their n+1 ends, int64.
+
+    Text `i` is the row `rows[i]` of the page `page[i]`; both ascend, int64. Of a page that is too short for its texts
+    the ends are -1.
+    """
+    starts, out = np.empty(rows.shape[0], np.int64), np.zeros(rows.shape[0] + 1, np.int64)
+    at, row, last = np.int64(0), np.int64(0), np.int64(-1)
     for i in range(rows.shape[0]):
-        while row < rows[i]:
-            at += 4 + _length(page, at)
+        if page[i] != last:
+            last = page[i]
+            at, row = (ends[last - 1] if last else np.int64(0)), np.int64(0)
+        while row <= rows[i]:
+            length = _length(pages, at, ends[last])
+            starts[i] = at + 4
+            at += 4 + length
             row += 1
-        length = _length(page, at)
-        at += 4
-        end = offsets[i] + length
-        if at + length > page.shape[0] or end > data.shape[0]:
-            return False
-        data[offsets[i] : end] = page[at : at + length]
-        offsets[i + 1] = end
-        at += length
-        row += 1
-    return True
+        if at > ends[last]:
+            return np.empty(0, np.uint8), np.full(rows.shape[0] + 1, -1)
+        out[i + 1] = out[i] + length
+    return gathered(pages, starts, np.diff(out)), out
 
 
 @nb.njit(nogil=True, cache=True, inline="always")
-def _length(page, at):
+def _length(pages, at, end):
     """The four bytes at a place as a number; more than there is where the page ends before."""
-    if at + 4 > page.shape[0]:
-        return np.int64(page.shape[0])
-    return np.int64(page[at]) | page[at + 1] << 8 | page[at + 2] << 16 | np.int64(page[at + 3]) << 24
+    if at + 4 > end:
+        return end
+    return np.int64(pages[at]) | pages[at + 1] << 8 | pages[at + 2] << 16 | np.int64(pages[at + 3]) << 24
 
 
 @nb.njit(nogil=True, cache=True)

@@ -62,12 +62,12 @@ def paged(monkeypatch) -> list[str]:
     """The columns of which single pages were opened."""
     seen: list[str] = []
 
-    def spied(f, pages, of, rows, field):
-        seen.append(field.name)
-        return values(f, pages, of, rows, field)
+    def spied(f, groups, column, indexes):
+        seen.append(groups[0].told.column(column).path_in_schema)
+        return pages(f, groups, column, indexes)
 
-    values = module._values
-    monkeypatch.setattr(module, "_values", spied)
+    pages = module._pages
+    monkeypatch.setattr(module, "_pages", spied)
     return seen
 
 
@@ -80,11 +80,10 @@ def test_all_rows_of_any_shard(tmp_path, home, missing, paged):
     few = np.arange(3, 500, 60)
     for write in (written, shards.write_table):
         write(path, rows)
-        assert read_rows(path, np.arange(500), SCHEMA.names).equals(rows)
-        assert paged == []
-        assert read_rows(path, few, SCHEMA.names).equals(rows.take(few))
-        assert paged == ["text", "hash"]
-        paged.clear()
+        for asked in (np.arange(500), few):
+            assert read_rows(path, asked, SCHEMA.names).equals(rows.take(asked))
+            assert paged == ["text", "hash"]
+            paged.clear()
 
 
 def test_a_shard_without_rows(tmp_path):
@@ -95,7 +94,7 @@ def test_a_shard_without_rows(tmp_path):
 
 
 def test_rows_are_asked_for_once_and_in_order(shard):
-    for asked in ([7, 7], [7, 3]):
+    for asked in ([7, 7], [7, 3], [-1, 3], [7, 9_000]):
         with pytest.raises(ValueError, match="do not ascend"):
             read_rows(shard[0], np.array(asked), ["text"])
 
@@ -111,16 +110,22 @@ def test_columns_beside_nested_ones(tmp_path, paged):
     assert paged == ["text"]
 
 
+def place_of_index(path: str) -> list[int]:
+    """Where the offset index of the first texts begins, and how long it is."""
+    metadata = pq.ParquetFile(path).metadata
+    with files.open_mapped(path) as f:
+        return module._offset_indexes(f, metadata)[0, SCHEMA.names.index("text")].tolist()
+
+
 def test_a_text_lies_in_a_small_page(shard):
     """16 kB and what four texts bring, not the whole row group's megabytes."""
     path, _ = shard
     chunk = pq.ParquetFile(path).metadata.row_group(0).column(SCHEMA.names.index("text"))
     assert chunk.total_uncompressed_size > 4 << 20
     pages = chunk.total_uncompressed_size / (16 << 10)
-    with files.open_mapped(path) as f:
-        metadata = pq.ParquetFile(f).metadata
-        place = module._offset_indexes(f, metadata)[0, SCHEMA.names.index("text")]
-        assert 0.2 * pages < module._pages(f, chunk, place, metadata.row_group(0).num_rows).shape[1] < 2 * pages
+    raw, rows = np.fromfile(path, np.uint8), pq.ParquetFile(path).metadata.row_group(0).num_rows
+    begin, size = place_of_index(path)
+    assert 0.2 * pages < page_places(raw[begin : begin + size], rows).shape[1] < 2 * pages
 
 
 @pytest.mark.parametrize("where", ["pages", "index"])
@@ -128,13 +133,11 @@ def test_a_text_lies_in_a_small_page(shard):
 @given(at=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
 def test_damage_is_an_error_and_not_a_hang(shard, tmp_path_factory, paged, where, at, flip):
     path, _ = shard
-    metadata = pq.ParquetFile(path).metadata
-    chunk = metadata.row_group(0).column(SCHEMA.names.index("text"))
+    chunk = pq.ParquetFile(path).metadata.row_group(0).column(SCHEMA.names.index("text"))
     raw = bytearray(Path(path).read_bytes())
     begin, size = chunk.data_page_offset, chunk.total_compressed_size
     if where == "index":
-        with files.open_mapped(path) as f:
-            begin, size = module._offset_indexes(f, metadata)[0, SCHEMA.names.index("text")].tolist()
+        begin, size = place_of_index(path)
     raw[begin + int(at * size)] ^= flip
     damaged = tmp_path_factory.mktemp("damaged") / "shard.parquet"
     damaged.write_bytes(raw)
