@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 from storage import files
 
 _ROW_GROUP = 1 << 16
+# So many of them are looked through at once.
+_FOUND = 16
 
 # The range of all int64 keys.
 EVERYTHING = (-(1 << 63), 1 << 63)
@@ -57,7 +59,7 @@ def read(path: str, low: int, high: int, columns: list[str] | None = None) -> pa
 
 
 def find(path: str, keys: np.ndarray) -> pa.Table:
-    """The rows whose key is one of `keys`, which ascend. Holds one row group at a time, of those that can have one.
+    """The rows whose key is one of `keys`, which ascend. Holds at once up to `_FOUND` row groups that can have one.
 
     Raises RunError as `read` does.
     """
@@ -85,10 +87,13 @@ def _matching(run: pq.ParquetFile, path: str, wanted: np.ndarray) -> pa.Table:
     ends = np.array(told, wanted.dtype).reshape(-1, 2)
     begins, stops = np.searchsorted(wanted, ends[:, 0]), np.searchsorted(wanted, ends[:, 1], side="right")
     found = [run.schema_arrow.empty_table()]
-    for group in np.flatnonzero(stops > begins).tolist():
-        table = _groups(run, path, key, [group], None)
-        keys, inside = table[key].to_numpy(), wanted[begins[group] : stops[group]]
+    having = np.flatnonzero(stops > begins).tolist()
+    for groups in (having[i : i + _FOUND] for i in range(0, len(having), _FOUND)):
+        table = _groups(run, path, key, groups, None)
+        keys, inside = table[key].to_numpy(), wanted[begins[groups[0]] : stops[groups[-1]]]
         first = np.searchsorted(keys, inside)
+        there = keys[first.clip(max=len(keys) - 1)] == inside
+        first, inside = first[there], inside[there]
         count = np.searchsorted(keys, inside, side="right") - first
         begin = np.repeat(first - np.cumsum(count) + count, count)
         found.append(table.take(pa.array(begin + np.arange(len(begin)))))

@@ -60,14 +60,26 @@ def dealt_run(folder: str, number: int) -> str:
     return files.join(folder, "dealt", f"facts-{number:05d}.parquet")
 
 
-def deal_shard(
-    folder: str, number: int, place: Place, labels: list[str], leaders: str | None, takedowns: Url, settings: MinHash
+def deal_shards(
+    folder: str,
+    number: int,
+    places: list[Place],
+    labels: list[str],
+    leaders: str | None,
+    takedowns: Url,
+    settings: MinHash,
 ) -> dict:
-    """What is known of a shard's candidates, in the order of a hash of their labels.
+    """What is known of the candidates of some shards, in the order of a hash of their labels.
 
     A document that is dropped for the leader of its crowd, where there are `leaders`, has that and their similarity.
-    Held: what `candidates_of` and `crowds.led` hold, 16 bytes a band of each candidate.
+    Held: of one shard what `candidates_of` and `crowds.led` hold; of all 1 kB a candidate.
     """
+    dealt = pa.concat_tables([_facts(place, labels, leaders, takedowns, settings) for place in places])
+    runs.write(dealt_run(folder, number), dealt, "group", runs.bounds(settings.partitions))
+    return {"candidates": len(dealt), "led": len(dealt) - dealt["leader"].null_count}
+
+
+def _facts(place: Place, labels: list[str], leaders: str | None, takedowns: Url, settings: MinHash) -> pa.Table:
     candidates = candidates_of(place, labelled(place, labels), takedowns, settings)
     signed = read_rows(place.signatures, row_of(candidates["node"].to_numpy()), ["signature", "bitmap"])
     bands = band_hashes(signed["signature"], settings)
@@ -85,8 +97,7 @@ def deal_shard(
         "leader": pa.array(leader, mask=~led),
         "jaccard": pa.array(jaccard, mask=~led),
     }
-    runs.write(dealt_run(folder, number), pa.table(columns), "group", runs.bounds(settings.partitions))
-    return {"candidates": len(candidates), "led": int(led.sum())}
+    return pa.table(columns)
 
 
 def screened_run(folder: str, partition: int) -> str:
@@ -146,15 +157,21 @@ def texts_run(folder: str, number: int) -> str:
     return files.join(folder, "dealt", f"texts-{number:05d}.parquet")
 
 
-def deal_texts(folder: str, number: int, place: Place, screened: list[str], settings: MinHash) -> dict:
-    """The texts of a shard's candidates that are compared, in the order of a hash of their labels. Holds them twice."""
+def deal_texts(folder: str, number: int, places: list[Place], screened: list[str], settings: MinHash) -> dict:
+    """The texts of the candidates of some shards that are compared, in the order of a hash of their labels. Holds them
+    twice."""
+    dealt = pa.concat_tables([_texts(place, screened) for place in places])
+    if len(dealt):
+        runs.write(texts_run(folder, number), dealt, "group", runs.bounds(settings.partitions))
+    return {"texts": len(dealt)}
+
+
+def _texts(place: Place, screened: list[str]) -> pa.Table:
     asked = runs.read_all(screened, *shard_range(place.segment, place.shard), ["node", "group", "at", "compared"])
     asked = runs.sorted_by(asked.filter(asked["compared"]), "node")
-    if len(asked):
-        text = read_rows(place.documents, asked["at"].to_numpy(), ["text"])["text"]
-        table = asked.select(["group", "node"]).append_column("text", text)
-        runs.write(texts_run(folder, number), table, "group", runs.bounds(settings.partitions))
-    return {"texts": len(asked)}
+    return asked.select(["group", "node"]).append_column(
+        "text", read_rows(place.documents, asked["at"].to_numpy(), ["text"])["text"]
+    )
 
 
 def forget_dealt(folder: str) -> None:
@@ -169,7 +186,7 @@ def decided_run(folder: str, partition: int) -> str:
 def settle_partition(folder: str, partition: int, screened: str, texts: list[str], own: int, settings: MinHash) -> dict:
     """Decide on the candidates of a partition of the labels; `own` is the number of this crawl's segment.
 
-    Held: 700 bytes a candidate and 30 for each of its bands; the texts of one shard's candidates; the sets of those
+    Held: 700 bytes a candidate and 30 for each of its bands; the texts of one job's candidates; the sets of those
     that are compared, 8 bytes a shingle, in a temporary file where they are more than `settings.memory`.
     """
     everyone = runs.read(screened, *runs.EVERYTHING)

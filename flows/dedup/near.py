@@ -13,6 +13,7 @@ from tasks import near_duplicates
 from tasks.dedup import components, crowds
 from tasks.dedup.candidates import (
     Place,
+    band_partitions,
     band_shard,
     edges_run,
     found_again,
@@ -23,6 +24,9 @@ from tasks.dedup.candidates import (
 )
 from tasks.dedup.minhash import MinHash, curve_told
 from tasks.dedup.takedowns import lists
+
+# So many earlier shards.
+_TOGETHER = 4
 
 
 @dataclass(frozen=True)
@@ -122,16 +126,18 @@ def _signatures(workshop: Workshop, corpus: Corpus, step: MinHash) -> Built:
 def _candidates(workshop: Workshop, corpus: Corpus, step: MinHash, signatures: Built, earlier: list[Segment]) -> Built:
     def body(phases: Phases) -> dict:
         phases.say(curve_told(step))
-        jobs = {i: {"signatures": signatures.part(i), "settings": step} for i in corpus.shards()}
+        signed = sum(record["documents"] for record in signatures.manifest["records"])
+        dealt = step.model_copy(update={"partitions": band_partitions(signed, step)})
+        jobs = {i: {"signatures": signatures.part(i), "settings": dealt} for i in corpus.shards()}
         phases.map("band", band_shard, jobs)
-        given = {"own": len(earlier), "parts": corpus.shards(), "settings": step}
+        given = {"own": len(earlier), "parts": corpus.shards(), "settings": dealt}
         jobs = {
             p: given | {"indexes": [run for segment in earlier for run in segment.index(low, high)]}
-            for p, (low, high) in enumerate(pairwise(runs.bounds(step.partitions)))
+            for p, (low, high) in enumerate(pairwise(runs.bounds(dealt.partitions)))
         }
         matched = phases.map("match", match_partition, jobs)
         partitions = label_partitions(sum(record["edges"] for record in matched.values()), step)
-        edges = [edges_run(phases.folder, p) for p in range(step.partitions)]
+        edges = [edges_run(phases.folder, p) for p in jobs]
         components.components(phases.map, phases.folder, partitions, edges, step.memory)
         return {"matched": list(matched.values()), "labels": partitions}
 
@@ -157,6 +163,9 @@ def _survivors(
         for i in corpus.shards()
     ]
     places = dict(enumerate([*before, *ours]))
+    # of an earlier shard few documents are met, so some are one job
+    together = [before[i : i + _TOGETHER] for i in range(0, len(before), _TOGETHER)]
+    dealing = dict(enumerate([*together, *([place] for place in ours)]))
     takedowns = lists(step.takedowns)
     lies = {
         "documents": _name(corpus.documents),
@@ -164,7 +173,7 @@ def _survivors(
         "signatures": _name(signatures),
         "candidates": _name(candidates),
         "sources": sources,
-        "partitions": step.partitions,
+        "partitions": len(candidates.manifest["matched"]),
         "earlier": [segment.key for segment in earlier],
         "settings": _alike(step),
     }
@@ -175,16 +184,16 @@ def _survivors(
         given = {"takedowns": takedowns, "settings": step.model_copy(update={"partitions": partitions})}
         leaders = _leaders(phases, places, labels, given)
         jobs = {
-            n: given | {"place": place, "labels": labels, "leaders": leaders if place.segment == own else None}
-            for n, place in places.items()
+            n: given | {"places": some, "labels": labels, "leaders": leaders if some[0].segment == own else None}
+            for n, some in dealing.items()
         }
-        dealt = phases.map("deal", near_duplicates.deal_shard, jobs)
+        dealt = phases.map("deal", near_duplicates.deal_shards, jobs)
         among = {"own": own, "settings": given["settings"]}
-        facts = [near_duplicates.dealt_run(phases.folder, n) for n in places]
+        facts = [near_duplicates.dealt_run(phases.folder, n) for n in dealing]
         jobs = dict.fromkeys(range(partitions), among | {"dealt": facts})
         counts = phases.map("screen", near_duplicates.screen_partition, jobs)
         screened = [near_duplicates.screened_run(phases.folder, p) for p in range(partitions)]
-        jobs = {n: {"place": place, "screened": screened, "settings": given["settings"]} for n, place in places.items()}
+        jobs = {n: {"places": some, "screened": screened, "settings": among["settings"]} for n, some in dealing.items()}
         asked = phases.map("texts", near_duplicates.deal_texts, jobs)
         texts = [near_duplicates.texts_run(phases.folder, n) for n, record in asked.items() if record["texts"]]
         jobs = {p: among | {"screened": screened[p], "texts": texts} for p in range(partitions)}

@@ -29,8 +29,8 @@ from tasks.rows import read_rows
 from tasks.selection import gather
 from tasks.url.step import Url
 
-# Edges of a partition of the labels, at least.
-_EDGES = 1 << 17
+# Band hashes of a partition, and edges of a partition of the labels, at least: small crawls have fewer partitions.
+_BANDS, _EDGES = 1 << 18, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,11 @@ def sign_shard(folder: str, shard: int, documents: str, kept: str, settings: Min
     if found != len(wanted):
         raise LookupError(f"{kept} names {len(wanted)} documents, {documents} holds {found} of them")
     return {"documents": found, "shingles": shingles}
+
+
+def band_partitions(documents: int, settings: MinHash) -> int:
+    """Into how many partitions the band hashes of so many documents are dealt out."""
+    return min(settings.partitions, 1 + documents * settings.bands // _BANDS)
 
 
 def bands_run(folder: str, shard: int) -> str:
@@ -147,7 +152,7 @@ def match_partition(
 
 
 def label_partitions(edges: int, settings: MinHash) -> int:
-    """Into how many partitions the labels are dealt out: fewer where a small crawl has few, which is quicker."""
+    """Into how many partitions the labels are dealt out."""
     return min(settings.partitions, 1 + edges // _EDGES)
 
 

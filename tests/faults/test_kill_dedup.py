@@ -33,7 +33,7 @@ from tasks.dedup.minhash import MinHash
 from tasks.executor import executor
 from tests.corpora import workshop
 
-candidates._EDGES = 1_000
+candidates._BANDS = candidates._EDGES = 1_000
 
 if __name__ == "__main__":
     home, texts, workers = sys.argv[1:]

@@ -22,6 +22,7 @@ from tests.corpora import Texts, ledger, read, workshop
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """What is done for large corpora is done here for small ones."""
+    monkeypatch.setattr(candidates, "_BANDS", 100)
     monkeypatch.setattr(candidates, "_EDGES", 10)
     monkeypatch.setattr(crowds, "_FEWEST", 60)
 
