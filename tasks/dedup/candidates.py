@@ -12,6 +12,7 @@ one partition, fewer of them the more there are.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,8 @@ from tasks.rows import read_rows
 from tasks.selection import gather
 from tasks.url.step import Url
 
+# Characters of texts, and bytes of signatures, of the documents that are signed at once.
+_SIGNED = 1 << 24
 # Band hashes of a partition, and edges of a partition of the labels, at least: small crawls have fewer partitions.
 _BANDS, _EDGES = 1 << 18, 1 << 16
 
@@ -49,21 +52,24 @@ class Place:
 
 
 def sign_shard(folder: str, shard: int, documents: str, kept: str, settings: MinHash) -> dict:
-    """Signatures of a selection's documents. Holds a row group's texts and sets, and the ids of the selection."""
+    """Signatures of a selection's documents. Holds the ids of the shard; texts, sets and signatures of `_SIGNED`."""
     wanted = shards.read_table(kept, ["id"])["id"].combine_chunks()
+    known = shards.read_table(documents, ["id", "characters"])
+    rows = np.flatnonzero(pc.is_in(known["id"], wanted))
+    if len(rows) != len(wanted):
+        raise LookupError(f"{kept} names {len(wanted)} documents, {documents} holds {len(rows)} of them")
+    known = known.take(rows).append_column("at", pa.array(rows))
+    held = np.cumsum(known["characters"].to_numpy() + 4 * settings.permutations)
+    ends = np.flatnonzero(np.diff(held // _SIGNED, append=-1)) + 1
     schema = SIGNED.append(pa.field("signature", pa.binary(4 * settings.permutations), nullable=False))
-    found = at = shingles = 0
+    shingles = 0
     with shards.create(stages.part(folder, shard), schema) as out:
-        for group in shards.groups(documents, ["id", "text"]):
-            group = group.append_column("at", pa.array(np.arange(at, at + len(group))))
-            at += len(group)
-            rows = signed(group.filter(pc.is_in(group["id"], wanted)), settings)
-            out.write_table(rows.cast(schema))
-            found += len(rows)
-            shingles += pc.sum(rows["size"]).as_py() or 0
-    if found != len(wanted):
-        raise LookupError(f"{kept} names {len(wanted)} documents, {documents} holds {found} of them")
-    return {"documents": found, "shingles": shingles}
+        for begin, end in pairwise([0, *ends.tolist()]):
+            text = read_rows(documents, rows[begin:end], ["text"])["text"]
+            table = signed(known[begin:end].append_column("text", text), settings)
+            out.write_table(table.cast(schema))
+            shingles += pc.sum(table["size"]).as_py() or 0
+    return {"documents": len(rows), "shingles": shingles}
 
 
 def band_partitions(documents: int, settings: MinHash) -> int:
