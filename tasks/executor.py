@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from tasks.allocation import keep_what_is_freed
+
 LOG_TOPIC = "gristmill-log"
 LOGGERS = ("tasks", "storage")
 
@@ -111,7 +113,7 @@ def executor(kind: str, workers: int = 0, address: str = "") -> Iterator[Executo
         logging.getLogger("distributed").setLevel(logging.WARNING)
         with _bare_main(), _cluster(workers) if kind == "local" else nullcontext(address) as target:
             with Client(target) as client:
-                client.register_plugin(_log_plugin())
+                client.register_plugin(_plugin())
                 client.subscribe_topic(LOG_TOPIC, lambda event: messages.put(tuple(event[1])))
                 yield Dask(client, messages)
     else:
@@ -166,13 +168,15 @@ def _bare_main() -> Iterator[None]:
             sys.modules["__main__"] = main
 
 
-def _log_plugin() -> Any:
+def _plugin() -> Any:
     from distributed import WorkerPlugin
 
-    class SendLogs(WorkerPlugin):
-        name = "gristmill-log"
+    class Gristmill(WorkerPlugin):
+        name = "gristmill"
 
         def setup(self, worker):
+            keep_what_is_freed()
+
             class ToScheduler(logging.Handler):
                 def emit(self, record):
                     worker.log_event(LOG_TOPIC, (record.levelno, f"{record.name}: {record.getMessage()}"))
@@ -186,4 +190,4 @@ def _log_plugin() -> Any:
             for name in LOGGERS:
                 logging.getLogger(name).removeHandler(self.handler)
 
-    return SendLogs()
+    return Gristmill()

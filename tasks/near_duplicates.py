@@ -56,6 +56,11 @@ _NAMED = pa.schema([SELECTION.field("id"), DOCUMENTS.field("url")])
 _BUCKET = 128
 
 
+def known_run(folder: str, shard: int) -> str:
+    """What is known of a shard's documents, until it is decided who survives."""
+    return files.join(folder, "dealt", f"known-{shard:05d}.parquet")
+
+
 def dealt_run(folder: str, number: int) -> str:
     return files.join(folder, "dealt", f"facts-{number:05d}.parquet")
 
@@ -80,7 +85,7 @@ def deal_shards(
 
 
 def _facts(place: Place, labels: list[str], leaders: str | None, takedowns: Url, settings: MinHash) -> pa.Table:
-    candidates = candidates_of(place, labelled(place, labels), takedowns, settings)
+    candidates = candidates_of(place, labelled(place, labels), takedowns)
     signed = read_rows(place.signatures, row_of(candidates["node"].to_numpy()), ["signature", "bitmap"])
     bands = band_hashes(signed["signature"], settings)
     leader, jaccard = np.full(len(candidates), -1), np.full(len(candidates), np.nan)
@@ -230,16 +235,25 @@ def settle_partition(folder: str, partition: int, screened: str, texts: list[str
     return dict(zip(_SETTLED, counts, strict=True))
 
 
-def split_shard(
-    folder: str, shard: int, kept: str, documents: str, own: int, decided: list[str], takedowns: Url, settings: MinHash
-) -> dict:
-    """Write the survivors of a shard with their `cluster_size`; the ledger names the representative of each duplicate.
+def survivors_run(folder: str, shard: int) -> str:
+    """What is known of a shard's survivors, for later crawls."""
+    return files.join(folder, "survivors", f"shard-{shard:05d}.parquet")
 
-    Held: the selection, and ids and URLs where there are takedowns.
+
+def split_shard(
+    folder: str, shard: int, place: Place, kept: str, decided: list[str], takedowns: Url, settings: MinHash
+) -> dict:
+    """Write the survivors of a shard with their `cluster_size`, and what is known of them; the ledger names the
+    representative of each duplicate.
+
+    Held: the selection, what is known of its documents, and ids and URLs where there are takedowns.
     """
-    verdicts = runs.read_all(decided, *shard_range(own, shard))
+    verdicts = runs.read_all(decided, *shard_range(place.segment, shard))
     arriving = shards.read_table(kept, SELECTION.names)
     dropped = verdicts.filter(pc.not_equal(verdicts["node"], verdicts["survivor"]))
+    known = runs.read(place.known, *runs.EVERYTHING)
+    left = known.filter(pc.invert(pc.is_in(known["node"], dropped["node"].combine_chunks())))
+    runs.write(survivors_run(folder, shard), left, "node")
     like = {
         "id": dropped["id"],
         "value": dropped["jaccard"],
@@ -247,7 +261,9 @@ def split_shard(
         "detail": pc.binary_join_element_wise("cluster of", dropped["cluster_size"].cast(pa.string()), " "),
         "representative": dropped["representative"],
     }
-    named = gather((documents,), kept, ["url"]) if takedowns.takedowns else pa.table({"id": [], "url": []}, _NAMED)
+    named = (
+        gather((place.documents,), kept, ["url"]) if takedowns.takedowns else pa.table({"id": [], "url": []}, _NAMED)
+    )
     named = named.append_column("detail", taken_down(named, takedowns))
     named = named.filter(pc.is_valid(named["detail"]))
     losses = pa.concat_tables(

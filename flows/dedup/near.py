@@ -18,6 +18,7 @@ from tasks.dedup.candidates import (
     edges_run,
     found_again,
     index_run,
+    know_shard,
     label_partitions,
     match_partition,
     sign_shard,
@@ -47,27 +48,21 @@ class Segment:
         return [index_run(self._beside("candidates"), p) for p in having]
 
     def places(self, number: int) -> list[Place]:
-        lies = self.manifest["lies"]
         return [
             Place(
                 segment=number,
                 shard=shard,
                 documents=stages.part(self._beside("documents"), shard),
-                kept=stages.part(self.folder, shard),
-                signals=tuple(stages.part(self._of(signals), shard) for signals in lies["signals"]),
                 signatures=stages.part(self._beside("signatures"), shard),
-                source=source,
+                known=near_duplicates.survivors_run(self.folder, shard),
             )
-            for shard, source in enumerate(lies["sources"])
+            for shard in range(len(self.manifest["shards"]))
         ]
 
     def _beside(self, name: str) -> str:
-        return self._of(self.manifest["lies"][name])
-
-    def _of(self, stage: str) -> str:
         """The folder of a stage of the same home, wherever that has been moved."""
         home, _, _ = self.folder.rstrip("/").rpartition("/")
-        return files.join(home, stage)
+        return files.join(home, self.manifest["lies"][name])
 
 
 def minhash(workshop: Workshop, recipe: Recipe, corpus: Corpus, step: MinHash) -> Corpus:
@@ -99,10 +94,13 @@ def segments(step: MinHash) -> list[Segment]:
         for name, value in _alike(step).items():
             if (theirs := manifest["lies"]["settings"][name]) != value:
                 raise ValueError(f"`earlier` names {folder}, whose `{name}` is {theirs}; here it is {value}")
-        if not found_again(segment.places(len(found)), segment.index(), step):
+        places = segment.places(len(found))
+        known = all(files.exists(place.known) for place in places)
+        if not (known and found_again(places, segment.index(), step)):
             raise ValueError(
-                f"`earlier` names {folder}, whose signatures are not those that this version gives the same texts: run "
-                "the recipe of that crawl again, or install the version that made it"
+                f"`earlier` names {folder}, whose signatures, or what is known of its survivors, are not those that "
+                "this version gives the same texts: run the recipe of that crawl again, or install the version that "
+                "made it"
             )
         found.append(segment)
     return found
@@ -158,21 +156,11 @@ def _survivors(
     own = len(earlier)
     signals = corpus.signals if step.best else lambda _: ()
     before = [place for number, segment in enumerate(earlier) for place in segment.places(number)]
-    ours = [
-        Place(own, i, **corpus.shard(i), signals=signals(i), signatures=signatures.part(i), source=sources[i])
-        for i in corpus.shards()
-    ]
-    places = dict(enumerate([*before, *ours]))
-    # of an earlier shard few documents are met, so some are one job
-    together = [before[i : i + _TOGETHER] for i in range(0, len(before), _TOGETHER)]
-    dealing = dict(enumerate([*together, *([place] for place in ours)]))
     takedowns = lists(step.takedowns)
     lies = {
         "documents": _name(corpus.documents),
-        "signals": [_name(built) for built in corpus.measured] if step.best else [],
         "signatures": _name(signatures),
         "candidates": _name(candidates),
-        "sources": sources,
         "partitions": len(candidates.manifest["matched"]),
         "earlier": [segment.key for segment in earlier],
         "settings": _alike(step),
@@ -182,7 +170,17 @@ def _survivors(
         partitions = candidates.manifest["labels"]
         labels = [components.labels_run(candidates.folder, p) for p in range(partitions)]
         given = {"takedowns": takedowns, "settings": step.model_copy(update={"partitions": partitions})}
-        leaders = _leaders(phases, places, labels, given)
+        ours = [
+            Place(own, i, corpus.documents.part(i), signatures.part(i), near_duplicates.known_run(phases.folder, i))
+            for i in corpus.shards()
+        ]
+        arriving = {i: {"place": ours[i], "kept": corpus.shard(i)["kept"]} for i in corpus.shards()}
+        jobs = {i: given | arriving[i] | {"signals": signals(i), "source": sources[i]} for i in corpus.shards()}
+        phases.map("know", know_shard, jobs)
+        leaders = _leaders(phases, [*before, *ours], labels, given)
+        # of an earlier shard few documents are met, so some are one job
+        together = [before[i : i + _TOGETHER] for i in range(0, len(before), _TOGETHER)]
+        dealing = dict(enumerate([*together, *([place] for place in ours)]))
         jobs = {
             n: given | {"places": some, "labels": labels, "leaders": leaders if some[0].segment == own else None}
             for n, some in dealing.items()
@@ -199,7 +197,7 @@ def _survivors(
         jobs = {p: among | {"screened": screened[p], "texts": texts} for p in range(partitions)}
         settled = phases.map("settle", near_duplicates.settle_partition, jobs)
         decided = [near_duplicates.decided_run(phases.folder, p) for p in range(partitions)]
-        jobs = {i: given | corpus.shard(i) | {"own": own, "decided": decided} for i in corpus.shards()}
+        jobs = {i: given | arriving[i] | {"decided": decided} for i in corpus.shards()}
         shards = phases.map("split", near_duplicates.split_shard, jobs)
         near_duplicates.forget_dealt(phases.folder)
         return {
@@ -213,16 +211,16 @@ def _survivors(
     lists_then = [checksum for _, checksum in takedowns.checksums]
     settings = step.decision_settings() | {"sources": sources, "takedowns": lists_then}
     inputs = inputs_of(corpus, candidates) | (measured_by(corpus) if step.best else {}) | _keys(earlier)
-    works = (near_duplicates.settle_partition, crowds.find)
+    works = (near_duplicates.settle_partition, crowds.find, know_shard)
     return workshop.build(Made(stage("near_duplicates", works, settings, inputs), body))
 
 
-def _leaders(phases: Phases, places: dict[int, Place], labels: list[str], given: dict[str, Any]) -> str | None:
+def _leaders(phases: Phases, places: list[Place], labels: list[str], given: dict[str, Any]) -> str | None:
     """The leaders of the crowds, where there are any."""
     found = phases.once("crowds", crowds.find, {"labels": labels})["crowds"]
     if not found:
         return None
-    jobs = {n: given | {"place": place, "labels": labels, "crowds": found} for n, place in places.items()}
+    jobs = {n: given | {"place": place, "labels": labels, "crowds": found} for n, place in enumerate(places)}
     led = phases.map("lead", crowds.lead_shard, jobs)
     having = [n for n, record in led.items() if record["candidates"]]
     if not having:

@@ -55,7 +55,7 @@ def lead_shard(
     """The first document of each crowd in a shard. Held: what `candidates_of` holds, and the sets of the first."""
     label = labelled(place, labels)
     label = label.filter(pc.is_in(label["label"], pa.array(crowds, pa.int64())))
-    candidates = candidates_of(place, label, takedowns, settings) if len(label) else label
+    candidates = candidates_of(place, label, takedowns) if len(label) else label
     if len(candidates):
         first = runs.sorted_by(_first_of_each(candidates, settings), "node")
         values, bounds = sets(read_rows(place.documents, first["at"].to_numpy(), ["text"])["text"], settings)

@@ -57,7 +57,7 @@ def write(folder, texts: dict[str, str], n: int, settings: MinHash = SETTINGS, o
         documents_path, signatures_path = f"{folder}/documents-{shard}.parquet", f"{folder}/signatures-{shard}.parquet"
         shards.write_table(documents_path, documents)
         shards.write_table(signatures_path, signed(chosen, settings))
-        places.append(Place(0, shard, documents_path, "", (), signatures_path, 0))
+        places.append(Place(0, shard, documents_path, signatures_path, ""))
     return recall.Crawl(0, tuple(places), settings)
 
 
