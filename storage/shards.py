@@ -61,13 +61,19 @@ class Writer:
 
     def write_table(self, table: pa.Table) -> None:
         self._held.append(table)
-        if sum(map(len, self._held)) >= self._row_group or sum(held.nbytes for held in self._held) >= _HELD_BYTES:
+        rows = sum(map(len, self._held))
+        if sum(held.nbytes for held in self._held) >= _HELD_BYTES:
             self.flush()
+        elif rows >= self._row_group:
+            held = pa.concat_tables(self._held)
+            whole = rows - rows % self._row_group
+            self._out.write_table(held[:whole], row_group_size=self._row_group)
+            self._held = [held[whole:]]
 
     def flush(self) -> None:
-        if self._held:
+        if any(map(len, self._held)):
             self._out.write_table(pa.concat_tables(self._held), row_group_size=self._row_group)
-            self._held = []
+        self._held = []
 
 
 @contextmanager

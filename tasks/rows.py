@@ -28,31 +28,32 @@ def read_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:
     """
     with files.open_mapped(path) as f:
         shard = pq.ParquetFile(f)
-        schema, groups = shard.schema_arrow, [shard.metadata.row_group(g) for g in range(shard.num_row_groups)]
-        ends = np.cumsum([0, *(group.num_rows for group in groups)])
+        schema, metadata = shard.schema_arrow, shard.metadata
+        ends = np.cumsum([0, *(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups))])
         if (np.diff(rows, prepend=-1, append=ends[-1]) <= 0).any():
             raise ValueError(f"the rows asked of {path} do not ascend, each once, or are not all in it")
         numbers, of = np.unique(np.searchsorted(ends, rows, side="right") - 1, return_inverse=True)
-        having = [_Group(int(g), groups[g], rows[of == i] - ends[g]) for i, g in enumerate(numbers)]
+        groups = [_Group(g, metadata.row_group(g)) for g in numbers.tolist()]
+        # from here on rows are counted in the row groups that have one, and in no others
+        begins = np.cumsum([0, *(group.told.num_rows for group in groups)])
+        at = rows - ends[numbers][of] + begins[of]
         long = [schema.field(name) for name in columns if _is_long(schema.field(name).type)]
         found: dict[str, pa.ChunkedArray] = {}
         try:
-            if having and long:
-                found |= _of_pages(f, shard.metadata, having, long)
+            if groups and long:
+                found |= _of_pages(f, metadata, groups, begins, at, long)
             if whole := [field for field in long if field.name not in found]:
                 pieces = [pa.schema(whole).empty_table()]
-                for group in having:
+                for number, group in enumerate(groups):
                     read = shard.read_row_group(group.number, columns=pieces[0].column_names, use_threads=False)
-                    pieces.append(read.take(pa.array(group.rows)))
+                    pieces.append(read.take(pa.array(at[of == number] - begins[number])))
                 found |= _columns(pa.concat_tables(pieces))
         except (OSError, pa.ArrowInvalid) as error:
             error.add_note(f"in {path}; remove the stage's folder to compute it again")
             raise
         if short := [name for name in columns if name not in found]:
             read = shard.read_row_groups(numbers.tolist(), columns=short, use_threads=False)
-            before = np.cumsum([0, *(group.told.num_rows for group in having)])
-            at = [group.rows + begin for group, begin in zip(having, before.tolist(), strict=False)]
-            found |= _columns(read.take(pa.array(np.concatenate([np.empty(0, np.int64), *at]))))
+            found |= _columns(read.take(pa.array(at)))
     return pa.table([found[name] for name in columns], schema=pa.schema([schema.field(name) for name in columns]))
 
 
@@ -67,11 +68,10 @@ def _is_long(kind: pa.DataType) -> bool:
 
 @dataclass(frozen=True)
 class _Group:
-    """A row group, what the footer tells of it, and which of its rows are asked for."""
+    """A row group, and what the footer tells of it."""
 
     number: int
     told: pq.RowGroupMetaData
-    rows: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -86,17 +86,24 @@ class _Pages:
 
 
 def _of_pages(
-    f: IO[bytes], metadata: pq.FileMetaData, groups: list[_Group], fields: list[pa.Field]
+    f: IO[bytes],
+    metadata: pq.FileMetaData,
+    groups: list[_Group],
+    begins: np.ndarray,
+    rows: np.ndarray,
+    fields: list[pa.Field],
 ) -> dict[str, pa.ChunkedArray]:
-    """The rows of those columns whose pages can be read one by one."""
+    """Some rows of those columns whose pages can be read one by one; `begins`: the n+1 ends of the row groups."""
     found = {}
     indexes = _offset_indexes(f, metadata)
     names = {groups[0].told.column(i).path_in_schema: i for i in range(metadata.num_columns)}
     for field in fields:
-        column = names.get(field.name)
-        if column is not None and all(_is_paged(group.told.column(column), field) for group in groups):
+        if (column := names.get(field.name)) is None:
+            continue
+        chunks = [group.told.column(column) for group in groups]
+        if all(_is_paged(chunk, field) for chunk in chunks):
             values = _hashes if pa.types.is_fixed_size_binary(field.type) else _texts
-            pages = _pages(f, groups, column, indexes[[group.number for group in groups], column])
+            pages = _pages(f, chunks, begins, rows, indexes[[group.number for group in groups], column])
             found[field.name] = pa.chunked_array(values(f, pages, field), field.type)
     return found
 
@@ -146,23 +153,26 @@ def _offset_indexes(f: IO[bytes], metadata: pq.FileMetaData) -> np.ndarray:
     return found
 
 
-def _pages(f: IO[bytes], groups: list[_Group], column: int, indexes: np.ndarray) -> _Pages:
-    """The pages of a column of some row groups; `indexes`: where the offset index of each begins and how long it is."""
-    data, begins = _held(f, *indexes.T)
-    found, before = [], 0
-    for group, begin, size in zip(groups, begins.tolist(), indexes[:, 1].tolist(), strict=True):
-        chunk = group.told.column(column)
+def _pages(
+    f: IO[bytes], chunks: list[pq.ColumnChunkMetaData], begins: np.ndarray, rows: np.ndarray, indexes: np.ndarray
+) -> _Pages:
+    """Those pages of a column that have one of some rows; `indexes`: where the offset index of each row group begins,
+    and how long it is."""
+    data, places = _held(f, *indexes.T)
+    found = []
+    for chunk, place, size, begin, end in zip(
+        chunks, places.tolist(), indexes[:, 1].tolist(), begins[:-1].tolist(), begins[1:].tolist(), strict=True
+    ):
         first, last = chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size
-        places = page_places(data[begin : begin + size], group.told.num_rows)
-        if places is None or (places[0] < first).any() or (places[0] + places[1] > last).any():
+        pages = page_places(data[place : place + size], end - begin, first, last)
+        if pages is None:
             raise OSError(f"the index of the pages of the column {chunk.path_in_schema} is damaged")
-        starts, sizes, rows = places
-        page = np.searchsorted(rows, group.rows, side="right") - 1
-        each, number = np.unique(page, return_inverse=True)
-        counts = np.diff(rows, append=group.told.num_rows)
-        found.append((starts[each], sizes[each], counts[each], before + number, group.rows - rows[page]))
-        before += len(each)
-    return _Pages(*(np.concatenate(pieces) for pieces in zip(*found, strict=True)))
+        pages[2] += begin
+        found.append(pages)
+    starts, sizes, firsts = np.concatenate(found, axis=1)
+    each, page = np.unique(np.searchsorted(firsts, rows, side="right") - 1, return_inverse=True)
+    counts = np.diff(firsts, append=begins[-1])
+    return _Pages(starts[each], sizes[each], counts[each], page, rows - firsts[each][page])
 
 
 def _hashes(f: IO[bytes], pages: _Pages, field: pa.Field) -> list[pa.Array]:

@@ -43,9 +43,10 @@ def offset_indexes(footer, groups, columns):
 
 
 @nb.njit(nogil=True, cache=True)
-def page_places(index, rows):
-    """The pages of a column of a row group of so many rows, by its offset index (uint8): int64, (3, n), where each
-    begins with its header, how many bytes it has with that, and its first row. None where the index is damaged."""
+def page_places(index, rows, first, last):
+    """The pages of a column of a row group of so many rows, that lies between two places, by its offset index (uint8):
+    int64, (3, n), where each begins with its header, how many bytes it has with that, and its first row. None where the
+    index is damaged."""
     at, number, found = np.int64(0), np.int64(0), False
     out = np.empty((0, 3), np.int64)
     while True:
@@ -63,7 +64,7 @@ def page_places(index, rows):
         out, found = np.full((count, 3), -1), True
         for page in range(count):
             at = _numbers(index, at, 1, out[page])
-            if at < 0 or out[page, 0] < 0 or out[page, 1] <= 0:
+            if at < 0 or out[page, 0] < first or not 0 < out[page, 1] <= last - out[page, 0]:
                 return None
             if out[page, 2] >= rows or out[page, 2] <= (out[page - 1, 2] if page else -1):
                 return None

@@ -62,9 +62,9 @@ def paged(monkeypatch) -> list[str]:
     """The columns of which single pages were opened."""
     seen: list[str] = []
 
-    def spied(f, groups, column, indexes):
-        seen.append(groups[0].told.column(column).path_in_schema)
-        return pages(f, groups, column, indexes)
+    def spied(f, chunks, *rows):
+        seen.append(chunks[0].path_in_schema)
+        return pages(f, chunks, *rows)
 
     pages = module._pages
     monkeypatch.setattr(module, "_pages", spied)
@@ -125,7 +125,7 @@ def test_a_text_lies_in_a_small_page(shard):
     pages = chunk.total_uncompressed_size / (16 << 10)
     raw, rows = np.fromfile(path, np.uint8), pq.ParquetFile(path).metadata.row_group(0).num_rows
     begin, size = place_of_index(path)
-    assert 0.2 * pages < page_places(raw[begin : begin + size], rows).shape[1] < 2 * pages
+    assert 0.2 * pages < page_places(raw[begin : begin + size], rows, 0, len(raw)).shape[1] < 2 * pages
 
 
 @pytest.mark.parametrize("where", ["pages", "index"])
@@ -160,8 +160,10 @@ def test_damage_is_an_error_and_not_a_hang(shard, tmp_path_factory, paged, where
 @example(raw=bytes([0x49] + 40 * [0x19]), values=1)  # a list of lists of lists
 def test_any_bytes_end(raw, values):
     data = np.frombuffer(raw, np.uint8)
-    places = page_places(data, values)
-    assert places is None or (places[2, 0] == 0 and (np.diff(places[2]) > 0).all() and places[2, -1] < values)
+    places = page_places(data, values, 1, 1 << 20)
+    if places is not None:
+        assert places[0].min() >= 1 and places[1].min() > 0 and (places[0] + places[1]).max() <= 1 << 20
+        assert places[2, 0] == 0 and (np.diff(places[2]) > 0).all() and places[2, -1] < values
     header, size, packed, count = page_header(data)
     assert -1 <= header <= len(raw) and (header < 0 or (size >= 0 and packed >= 0 and count > 0))
     indexes = offset_indexes(data, values, 2)
@@ -174,3 +176,15 @@ def test_groups_are_read_one_by_one(tmp_path):
     assert [len(group) for group in shards.groups(path, ["n"])] == [65_536, 4_464]
     shards.write_table(path, pa.table({"n": numbers[:9_000], "text": pa.array(["x"] * 9_000, pa.large_string())}))
     assert [len(group) for group in shards.groups(path, ["n"])] == [4_096, 4_096, 808]
+
+
+@pytest.mark.parametrize("batch", [1_000, 4_096, 5_000, 12_288])
+def test_row_groups_do_not_depend_on_the_tables_that_were_written(tmp_path, batch):
+    rows = pa.table({"n": np.arange(12_288), "text": pa.array(["x"] * 12_288, pa.large_string())})
+    path = str(tmp_path / "shard.parquet")
+    with shards.create(path, rows.schema) as out:
+        for low in range(0, len(rows), batch):
+            out.write_table(rows[low : low + batch])
+        out.write_table(rows[:0])
+    assert [len(group) for group in shards.groups(path, ["n"])] == [4_096] * 3
+    assert shards.read_table(path).equals(rows)
