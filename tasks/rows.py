@@ -1,5 +1,6 @@
 """Single rows of a shard, by number."""
 
+import mmap
 import os
 from dataclasses import dataclass
 from typing import IO
@@ -41,7 +42,7 @@ def read_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:
         found: dict[str, pa.ChunkedArray] = {}
         try:
             if groups and long:
-                found |= _of_pages(f, metadata, groups, begins, at, long)
+                found |= _of_pages(_Pieces(f), metadata, groups, begins, at, long)
             if whole := [field for field in long if field.name not in found]:
                 pieces = [pa.schema(whole).empty_table()]
                 for number, group in enumerate(groups):
@@ -85,8 +86,44 @@ class _Pages:
     rows: np.ndarray  # and which row of that it is
 
 
+class _Pieces:
+    """A file of which pieces are read. A local one is mapped, once; it ends with the last array that is part of it."""
+
+    def __init__(self, f: IO[bytes]):
+        self._f = f
+        self.size = f.seek(0, 2)
+        self._data = None
+        if isinstance(f, pa.NativeFile):
+            mapped = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+            if hasattr(mmap, "MADV_RANDOM"):
+                mapped.madvise(mmap.MADV_RANDOM)
+            self._data = np.frombuffer(mapped, np.uint8)
+
+    def held(self, starts: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Bytes, uint8, that have some pieces, and where each begins in them.
+
+        The disk is told first of all that will be read: one by one each piece would be waited for.
+        """
+        if ((starts < 0) | (sizes < 0) | (sizes > self.size - starts)).any():
+            raise OSError("a page would lie outside of the file")
+        if self._data is None:
+            pieces = [self._piece(start, size) for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)]
+            return np.frombuffer(b"".join(pieces), np.uint8), np.cumsum(sizes) - sizes
+        if hasattr(os, "posix_fadvise"):
+            ends = starts + sizes
+            apart = np.flatnonzero(starts[1:] > ends[:-1] + _NEAR)
+            spans = zip(starts[np.append(0, apart + 1)].tolist(), ends[np.append(apart, -1)].tolist(), strict=True)
+            for low, high in spans:
+                os.posix_fadvise(self._f.fileno(), low, high - low, os.POSIX_FADV_WILLNEED)
+        return self._data, starts
+
+    def _piece(self, start: int, size: int) -> bytes:
+        self._f.seek(start)
+        return self._f.read(size)
+
+
 def _of_pages(
-    f: IO[bytes],
+    file: _Pieces,
     metadata: pq.FileMetaData,
     groups: list[_Group],
     begins: np.ndarray,
@@ -95,7 +132,7 @@ def _of_pages(
 ) -> dict[str, pa.ChunkedArray]:
     """Some rows of those columns whose pages can be read one by one; `begins`: the n+1 ends of the row groups."""
     found = {}
-    indexes = _offset_indexes(f, metadata)
+    indexes = _offset_indexes(file, metadata)
     names = {groups[0].told.column(i).path_in_schema: i for i in range(metadata.num_columns)}
     for field in fields:
         if (column := names.get(field.name)) is None:
@@ -103,8 +140,8 @@ def _of_pages(
         chunks = [group.told.column(column) for group in groups]
         if all(_is_paged(chunk, field) for chunk in chunks):
             values = _hashes if pa.types.is_fixed_size_binary(field.type) else _texts
-            pages = _pages(f, chunks, begins, rows, indexes[[group.number for group in groups], column])
-            found[field.name] = pa.chunked_array(values(f, pages, field), field.type)
+            pages = _pages(file, chunks, begins, rows, indexes[[group.number for group in groups], column])
+            found[field.name] = pa.chunked_array(values(file, pages, field), field.type)
     return found
 
 
@@ -115,38 +152,11 @@ def _is_paged(chunk: pq.ColumnChunkMetaData, field: pa.Field) -> bool:
     return not field.nullable and alike and chunk.has_offset_index
 
 
-def _held(f: IO[bytes], starts: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bytes, uint8, that have some pieces of a file, and where each begins in them.
-
-    A local file is mapped; the disk is told first of all that will be read: one by one each piece would be waited for,
-    and much around it would be fetched.
-    """
-    end = f.seek(0, 2)
-    if ((starts < 0) | (sizes < 0) | (sizes > end - starts)).any():
-        raise OSError("a page would lie outside of the file")
-    if isinstance(f, pa.NativeFile):
-        if hasattr(os, "posix_fadvise"):
-            ends = starts + sizes
-            apart = np.flatnonzero(starts[1:] > ends[:-1] + _NEAR)
-            spans = zip(starts[np.append(0, apart + 1)].tolist(), ends[np.append(apart, -1)].tolist(), strict=True)
-            for low, high in spans:
-                os.posix_fadvise(f.fileno(), low, high - low, os.POSIX_FADV_WILLNEED)
-        f.seek(0)
-        return np.frombuffer(f.read_buffer(end), np.uint8), starts
-    pieces = [_piece(f, start, size) for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)]
-    return np.frombuffer(b"".join(pieces), np.uint8), np.cumsum(sizes) - sizes
-
-
-def _piece(f: IO[bytes], start: int, size: int) -> bytes:
-    f.seek(start)
-    return f.read(size)
-
-
-def _offset_indexes(f: IO[bytes], metadata: pq.FileMetaData) -> np.ndarray:
+def _offset_indexes(file: _Pieces, metadata: pq.FileMetaData) -> np.ndarray:
     """Where the offset indexes are: int64, (row groups, columns, 2), where each begins and how long it is."""
     size = metadata.serialized_size
-    end = f.seek(0, 2) - 8  # the footer's length and the file's mark
-    data, [start] = _held(f, np.array([end - size]), np.array([size]))
+    end = file.size - 8  # the footer's length and the file's mark
+    data, [start] = file.held(np.array([end - size]), np.array([size]))
     found = offset_indexes(data[start : start + size], metadata.num_row_groups, metadata.num_columns)
     if found is None:
         raise OSError("the footer is damaged")
@@ -154,11 +164,11 @@ def _offset_indexes(f: IO[bytes], metadata: pq.FileMetaData) -> np.ndarray:
 
 
 def _pages(
-    f: IO[bytes], chunks: list[pq.ColumnChunkMetaData], begins: np.ndarray, rows: np.ndarray, indexes: np.ndarray
+    file: _Pieces, chunks: list[pq.ColumnChunkMetaData], begins: np.ndarray, rows: np.ndarray, indexes: np.ndarray
 ) -> _Pages:
     """Those pages of a column that have one of some rows; `indexes`: where the offset index of each row group begins,
     and how long it is."""
-    data, places = _held(f, *indexes.T)
+    data, places = file.held(*indexes.T)
     found = []
     for chunk, place, size, begin, end in zip(
         chunks, places.tolist(), indexes[:, 1].tolist(), begins[:-1].tolist(), begins[1:].tolist(), strict=True
@@ -175,23 +185,23 @@ def _pages(
     return _Pages(starts[each], sizes[each], counts[each], page, rows - firsts[each][page])
 
 
-def _hashes(f: IO[bytes], pages: _Pages, field: pa.Field) -> list[pa.Array]:
+def _hashes(file: _Pieces, pages: _Pages, field: pa.Field) -> list[pa.Array]:
     width = field.type.byte_width
     begin = np.minimum(pages.sizes, _HEADER)
-    headers, sizes, _ = page_headers(*_held(f, pages.starts, begin), begin, pages.counts)
+    headers, sizes, _ = page_headers(*file.held(pages.starts, begin), begin, pages.counts)
     if ((headers < 0) | (sizes != pages.counts * width) | (headers + sizes > pages.sizes)).any():
         raise _damaged(field)
     starts = (pages.starts + headers)[pages.page] + pages.rows * width
     widths = np.full(len(starts), width)
-    data = gathered(*_held(f, starts, widths), widths)
+    data = gathered(*file.held(starts, widths), widths)
     return [pa.Array.from_buffers(field.type, len(starts), [None, pa.py_buffer(data)])]
 
 
-def _texts(f: IO[bytes], pages: _Pages, field: pa.Field) -> list[pa.Array]:
+def _texts(file: _Pieces, pages: _Pages, field: pa.Field) -> list[pa.Array]:
     found = []
     for low in range(0, len(pages.starts), _PAGES):
         high, each = low + _PAGES, pages.sizes[low : low + _PAGES]
-        data, starts = _held(f, pages.starts[low:high], each)
+        data, starts = file.held(pages.starts[low:high], each)
         headers, sizes, packed = page_headers(data, starts, each, pages.counts[low:high])
         if ((headers < 0) | (headers + packed > each)).any():
             raise _damaged(field)

@@ -62,9 +62,9 @@ def paged(monkeypatch) -> list[str]:
     """The columns of which single pages were opened."""
     seen: list[str] = []
 
-    def spied(f, chunks, *rows):
+    def spied(file, chunks, *rows):
         seen.append(chunks[0].path_in_schema)
-        return pages(f, chunks, *rows)
+        return pages(file, chunks, *rows)
 
     pages = module._pages
     monkeypatch.setattr(module, "_pages", spied)
@@ -114,7 +114,7 @@ def place_of_index(path: str) -> list[int]:
     """Where the offset index of the first texts begins, and how long it is."""
     metadata = pq.ParquetFile(path).metadata
     with files.open_mapped(path) as f:
-        return module._offset_indexes(f, metadata)[0, SCHEMA.names.index("text")].tolist()
+        return module._offset_indexes(module._Pieces(f), metadata)[0, SCHEMA.names.index("text")].tolist()
 
 
 def test_a_text_lies_in_a_small_page(shard):
