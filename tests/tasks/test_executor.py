@@ -2,6 +2,7 @@
 
 import logging
 import os
+import platform
 import queue
 import subprocess
 import sys
@@ -23,10 +24,13 @@ ROOT = Path(__file__).resolve().parents[2]
 CREW = """
 import logging
 import os
+import resource
 import signal
 import sys
 import time
 from pathlib import Path
+
+import pyarrow as pa
 
 from storage import files
 
@@ -38,6 +42,15 @@ def square(n):
 def process(_):
     time.sleep(0.2)
     return os.getpid()
+
+
+def faults(_):
+    # pages that the system gave while two times 2 MB were taken and freed a hundred times
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(100):
+        bytearray(2 << 20)
+        pa.repeat(1, 1 << 18)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 
 def write(folder, shard, text="", broken=None):
@@ -142,6 +155,12 @@ def test_how_many_work(crew, cluster):
         assert (serial.workers, threads.workers, cores.workers) == (1, 3, os.cpu_count())
     pids = {pid for _, pid in cluster.map(crew.process, range(8))}
     assert len(pids) == 2 and os.getpid() not in pids
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of other C libraries nothing is asked")
+def test_workers_keep_what_they_free(crew, cluster):
+    """A hundred times 2 MB, of Python and of Arrow, would be 102,400 pages of 4 kB."""
+    assert max(faults for _, faults in cluster.map(crew.faults, range(4))) < 10_000
 
 
 def test_serial_is_in_order_and_threads_work_at_the_same_time():
