@@ -1,6 +1,7 @@
 """Which near-duplicates survive, as phases over shards and partitions; what they mean is in `tasks.dedup.minhash`.
 
-    near_duplicates   every shard: its candidates (`tasks.dedup.candidates`) by label; those of crowds
+    near_duplicates   every shard: what is known of its documents; of its survivors it is kept for later crawls
+                      every shard: its candidates (`tasks.dedup.candidates`) by label; those of crowds
                       (`tasks.dedup.crowds`) are mostly decided on here
                       every partition of labels: which of them may be like another at all, by their bitmaps
                       every shard: the texts of these, by label
@@ -52,6 +53,8 @@ _SETTLED = ("comparisons", "left_out", "clusters", "dropped", "largest_cluster")
 
 _NAMED = pa.schema([SELECTION.field("id"), DOCUMENTS.field("url")])
 
+# So many earlier shards are one job.
+_TOGETHER = 4
 # In a bucket of more documents no pairs are ruled out, so that it costs no more than its size.
 _BUCKET = 128
 
@@ -63,6 +66,11 @@ def known_run(folder: str, shard: int) -> str:
 
 def dealt_run(folder: str, number: int) -> str:
     return files.join(folder, "dealt", f"facts-{number:05d}.parquet")
+
+
+def together(places: list[Place]) -> list[list[Place]]:
+    """Shards of earlier crawls, of which few documents are met, as they are dealt: some in one job."""
+    return [places[i : i + _TOGETHER] for i in range(0, len(places), _TOGETHER)]
 
 
 def deal_shards(

@@ -3,6 +3,7 @@
 import mmap
 import os
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import IO
 
 import numpy as np
@@ -14,18 +15,19 @@ from tasks.kernels.pages import gathered, offset_indexes, page_headers, page_pla
 
 # Bytes that a page's header has at most, where it has no statistics.
 _HEADER = 64
-# So many pages of texts are unpacked at once: to begin takes zstd a third of the time that it needs for one.
-_PAGES = 128
-# Pieces that are so near to each other are asked of the disk as one.
-_NEAR = 1 << 15
+# So many pages of texts are unpacked at once, and about so many bytes of them: to begin takes zstd a third of the time
+# that it needs for one.
+_PAGES, _PACKED = 128, 1 << 21
+# Pieces that are so near to each other are asked of the disk as one, of which it takes no more than this much.
+_NEAR, _ASKED = 1 << 15, 1 << 17
 
 
 def read_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:
     """The rows of a shard with these numbers, each once and ascending.
 
-    Holds them, a few pages of texts, and the short columns of all row groups that have one; of a shard without an index
-    of its pages the texts and hashes of one row group. Raises ValueError for other numbers, OSError where page index,
-    headers of pages or lengths are damaged.
+    Holds them, a few MB of pages of texts, and the short columns of all row groups that have one; of a shard without an
+    index of its pages the texts and hashes of one row group. Raises ValueError for other numbers, OSError where page
+    index, headers of pages or lengths are damaged.
     """
     with files.open_mapped(path) as f:
         shard = pq.ParquetFile(f)
@@ -108,13 +110,16 @@ class _Pieces:
             raise OSError("a page would lie outside of the file")
         if self._data is None:
             pieces = [self._piece(start, size) for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)]
+            if [len(piece) for piece in pieces] != sizes.tolist():
+                raise OSError("the file ended before all was read")
             return np.frombuffer(b"".join(pieces), np.uint8), np.cumsum(sizes) - sizes
         if hasattr(os, "posix_fadvise"):
             ends = starts + sizes
             apart = np.flatnonzero(starts[1:] > ends[:-1] + _NEAR)
             spans = zip(starts[np.append(0, apart + 1)].tolist(), ends[np.append(apart, -1)].tolist(), strict=True)
             for low, high in spans:
-                os.posix_fadvise(self._f.fileno(), low, high - low, os.POSIX_FADV_WILLNEED)
+                for at in range(low, high, _ASKED):
+                    os.posix_fadvise(self._f.fileno(), at, min(_ASKED, high - at), os.POSIX_FADV_WILLNEED)
         return self._data, starts
 
     def _piece(self, start: int, size: int) -> bytes:
@@ -189,7 +194,7 @@ def _hashes(file: _Pieces, pages: _Pages, field: pa.Field) -> list[pa.Array]:
     width = field.type.byte_width
     begin = np.minimum(pages.sizes, _HEADER)
     headers, sizes, _ = page_headers(*file.held(pages.starts, begin), begin, pages.counts)
-    if ((headers < 0) | (sizes != pages.counts * width) | (headers + sizes > pages.sizes)).any():
+    if ((headers < 0) | (sizes != pages.counts * width) | (headers + sizes != pages.sizes)).any():
         raise _damaged(field)
     starts = (pages.starts + headers)[pages.page] + pages.rows * width
     widths = np.full(len(starts), width)
@@ -199,11 +204,12 @@ def _hashes(file: _Pieces, pages: _Pages, field: pa.Field) -> list[pa.Array]:
 
 def _texts(file: _Pieces, pages: _Pages, field: pa.Field) -> list[pa.Array]:
     found = []
-    for low in range(0, len(pages.starts), _PAGES):
-        high, each = low + _PAGES, pages.sizes[low : low + _PAGES]
+    full = np.cumsum(pages.sizes) // _PACKED
+    for low, high in pairwise([0, *_cuts(full), len(full)]):
+        each = pages.sizes[low:high]
         data, starts = file.held(pages.starts[low:high], each)
         headers, sizes, packed = page_headers(data, starts, each, pages.counts[low:high])
-        if ((headers < 0) | (headers + packed > each)).any():
+        if ((headers < 0) | (headers + packed != each)).any():
             raise _damaged(field)
         # as one: what zstd has packed page by page may be unpacked one page after the other
         body = pa.decompress(gathered(data, starts + headers, packed), int(sizes.sum()), "zstd")
@@ -215,6 +221,12 @@ def _texts(file: _Pieces, pages: _Pages, field: pa.Field) -> list[pa.Array]:
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(values)]
         found.append(pa.Array.from_buffers(field.type, len(offsets) - 1, buffers))
     return found
+
+
+def _cuts(full: np.ndarray) -> list[int]:
+    """Where, of ascending numbers, a new one begins or `_PAGES` are together."""
+    part = np.arange(len(full)) // _PAGES
+    return (np.flatnonzero((np.diff(full) > 0) | (np.diff(part) > 0)) + 1).tolist()
 
 
 def _damaged(field: pa.Field) -> OSError:

@@ -26,9 +26,6 @@ from tasks.dedup.candidates import (
 from tasks.dedup.minhash import MinHash, curve_told
 from tasks.dedup.takedowns import lists
 
-# So many earlier shards.
-_TOGETHER = 4
-
 
 @dataclass(frozen=True)
 class Segment:
@@ -95,12 +92,15 @@ def segments(step: MinHash) -> list[Segment]:
             if (theirs := manifest["lies"]["settings"][name]) != value:
                 raise ValueError(f"`earlier` names {folder}, whose `{name}` is {theirs}; here it is {value}")
         places = segment.places(len(found))
-        known = all(files.exists(place.known) for place in places)
-        if not (known and found_again(places, segment.index(), step)):
+        if places and not files.exists(places[0].known):
             raise ValueError(
-                f"`earlier` names {folder}, whose signatures, or what is known of its survivors, are not those that "
-                "this version gives the same texts: run the recipe of that crawl again, or install the version that "
-                "made it"
+                f"`earlier` names {folder}, which has no {places[0].known}: it was removed, or an older version made "
+                "the stage; run the recipe of that crawl again"
+            )
+        if not found_again(places, segment.index(), step):
+            raise ValueError(
+                f"`earlier` names {folder}, whose signatures are not those that this version gives the same texts: run "
+                "the recipe of that crawl again, or install the version that made it"
             )
         found.append(segment)
     return found
@@ -178,9 +178,7 @@ def _survivors(
         jobs = {i: given | arriving[i] | {"signals": signals(i), "source": sources[i]} for i in corpus.shards()}
         phases.map("know", know_shard, jobs)
         leaders = _leaders(phases, [*before, *ours], labels, given)
-        # of an earlier shard few documents are met, so some are one job
-        together = [before[i : i + _TOGETHER] for i in range(0, len(before), _TOGETHER)]
-        dealing = dict(enumerate([*together, *([place] for place in ours)]))
+        dealing = dict(enumerate([*near_duplicates.together(before), *([place] for place in ours)]))
         jobs = {
             n: given | {"places": some, "labels": labels, "leaders": leaders if some[0].segment == own else None}
             for n, some in dealing.items()

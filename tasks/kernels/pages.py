@@ -6,7 +6,7 @@ is in Thrift's compact protocol: numbers are varints, seven bits a byte, the low
 zigzag; a struct is a row of fields, each a byte with its type and by how much its number is above the last one's, and
 ends with a zero; a list is a byte with its length and its elements' type, and the elements.
 
-All here take any bytes: what is damaged ends in None or a negative number, as said with each.
+All that reads this takes any bytes: what is damaged ends in None or a negative number, as said with each.
 """
 
 import numba as nb
@@ -68,6 +68,7 @@ def page_places(index, rows, first, last):
                 return None
             if out[page, 2] >= rows or out[page, 2] <= (out[page - 1, 2] if page else -1):
                 return None
+            first = out[page, 0] + out[page, 1]  # the next lies behind it
     return out.T if found and out[0, 2] == 0 else None
 
 
@@ -123,8 +124,8 @@ def page_headers(data, starts, sizes, counts):
 def texts(pages, ends, page, rows):
     """Some texts of pages (uint8, unpacked) that end at `ends`, one after the other: uint8, and their n+1 ends, int64.
 
-    Text `i` is the row `rows[i]` of the page `page[i]`; both ascend, int64. Of a page that is too short for its texts
-    the ends are -1.
+    Text `i` is the row `rows[i]` of the page `page[i]`; both ascend, int64. No page may end behind the bytes; of one
+    that is too short for its texts the ends are -1.
     """
     starts, out = np.empty(rows.shape[0], np.int64), np.zeros(rows.shape[0] + 1, np.int64)
     at, row, last = np.int64(0), np.int64(0), np.int64(-1)

@@ -289,6 +289,11 @@ def test_earlier_crawls_must_fit(tmp_path):
         deduplicate(tmp_path, third, MinHash(partitions=1, earlier=(made, other)), "c")
     with pytest.raises(ValueError, match="`threshold` is 0.8; here it is 0.9"):
         deduplicate(tmp_path, third, MinHash(partitions=1, threshold=0.9, earlier=(made,)), "c")
+    survivors = Path(made) / "survivors"
+    survivors.rename(Path(made) / "gone")
+    with pytest.raises(ValueError, match=r"has no .*survivors.*; run the recipe of that crawl again"):
+        deduplicate(tmp_path, third, MinHash(partitions=1, earlier=(made,)), "c")
+    (Path(made) / "gone").rename(survivors)
     of_other_code(made)
     with pytest.raises(ValueError, match="not those that this version gives"):
         deduplicate(tmp_path, third, MinHash(partitions=1, earlier=(made,)), "c")
