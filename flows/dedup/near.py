@@ -157,14 +157,6 @@ def _survivors(
     signals = corpus.signals if step.best else lambda _: ()
     before = [place for number, segment in enumerate(earlier) for place in segment.places(number)]
     takedowns = lists(step.takedowns)
-    lies = {
-        "documents": _name(corpus.documents),
-        "signatures": _name(signatures),
-        "candidates": _name(candidates),
-        "partitions": len(candidates.manifest["matched"]),
-        "earlier": [segment.key for segment in earlier],
-        "settings": _alike(step),
-    }
 
     def body(phases: Phases) -> dict:
         partitions = candidates.manifest["labels"]
@@ -198,6 +190,14 @@ def _survivors(
         jobs = {i: given | arriving[i] | {"decided": decided} for i in corpus.shards()}
         shards = phases.map("split", near_duplicates.split_shard, jobs)
         near_duplicates.forget_dealt(phases.folder)
+        lies = {
+            "documents": _name(corpus.documents),
+            "signatures": _name(signatures),
+            "candidates": _name(candidates),
+            "partitions": len(candidates.manifest["matched"]),
+            "earlier": [segment.key for segment in earlier],
+            "settings": _alike(step),
+        }
         return {
             "lies": lies,
             "dealt": list(dealt.values()),
