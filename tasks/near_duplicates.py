@@ -25,8 +25,7 @@ from tasks.dedup import crowds, order
 from tasks.dedup.candidates import Place, candidates_of, distinct, in_order, labelled
 from tasks.dedup.minhash import MinHash
 from tasks.dedup.nodes import row_of, segment_of, shard_range
-from tasks.dedup.signatures import band_hashes, packed, unpacked
-from tasks.dedup.signatures import sets as shingled
+from tasks.dedup.signatures import band_hashes, packed, shingle_sets, unpacked
 from tasks.dedup.stars import mixed
 from tasks.dedup.takedowns import taken_down
 from tasks.kernels.bitmaps import may_be_like
@@ -324,7 +323,7 @@ def _sets(texts: list[str], low: int, high: int, sets: pa.Table, settings: MinHa
         given = runs.read(path, low, high, ["node", "text"])
         nodes = given["node"].to_numpy()
         numbers = by_node[np.searchsorted(node, nodes, sorter=by_node).clip(max=len(node) - 1)]
-        found, ends = shingled(given["text"], settings)
+        found, ends = shingle_sets(given["text"], settings)
         unlike = (np.diff(ends) != size[numbers]) | (set_hashes(found, ends) != content[numbers])
         if (unlike | (node[numbers] != nodes)).any():
             raise runs.RunError(f"{path} has other texts than were signed; remove the stages with signatures and texts")

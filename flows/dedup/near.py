@@ -166,28 +166,12 @@ def _survivors(
             Place(own, i, corpus.documents.part(i), signatures.part(i), near_duplicates.known_run(phases.folder, i))
             for i in corpus.shards()
         ]
-        arriving = {i: {"place": ours[i], "kept": corpus.shard(i)["kept"]} for i in corpus.shards()}
-        jobs = {i: given | arriving[i] | {"signals": signals(i), "source": sources[i]} for i in corpus.shards()}
+        arriving = {i: given | {"place": ours[i], "kept": corpus.shard(i)["kept"]} for i in corpus.shards()}
+        jobs = {i: arriving[i] | {"signals": signals(i), "source": sources[i]} for i in corpus.shards()}
         phases.map("know", know_shard, jobs)
-        leaders = _leaders(phases, [*before, *ours], labels, given)
-        dealing = dict(enumerate([*near_duplicates.together(before), *([place] for place in ours)]))
-        jobs = {
-            n: given | {"places": some, "labels": labels, "leaders": leaders if some[0].segment == own else None}
-            for n, some in dealing.items()
-        }
-        dealt = phases.map("deal", near_duplicates.deal_shards, jobs)
-        among = {"own": own, "settings": given["settings"]}
-        facts = [near_duplicates.dealt_run(phases.folder, n) for n in dealing]
-        jobs = dict.fromkeys(range(partitions), among | {"dealt": facts})
-        counts = phases.map("screen", near_duplicates.screen_partition, jobs)
-        screened = [near_duplicates.screened_run(phases.folder, p) for p in range(partitions)]
-        jobs = {n: {"places": some, "screened": screened, "settings": among["settings"]} for n, some in dealing.items()}
-        asked = phases.map("texts", near_duplicates.deal_texts, jobs)
-        texts = [near_duplicates.texts_run(phases.folder, n) for n, record in asked.items() if record["texts"]]
-        jobs = {p: among | {"screened": screened[p], "texts": texts} for p in range(partitions)}
-        settled = phases.map("settle", near_duplicates.settle_partition, jobs)
+        counts = _decided(phases, own, [*near_duplicates.together(before), *([place] for place in ours)], labels, given)
         decided = [near_duplicates.decided_run(phases.folder, p) for p in range(partitions)]
-        jobs = {i: given | arriving[i] | {"decided": decided} for i in corpus.shards()}
+        jobs = {i: arriving[i] | {"decided": decided} for i in corpus.shards()}
         shards = phases.map("split", near_duplicates.split_shard, jobs)
         near_duplicates.forget_dealt(phases.folder)
         lies = {
@@ -198,19 +182,38 @@ def _survivors(
             "earlier": [segment.key for segment in earlier],
             "settings": _alike(step),
         }
-        return {
-            "lies": lies,
-            "dealt": list(dealt.values()),
-            "screened": list(counts.values()),
-            "settled": list(settled.values()),
-            "shards": list(shards.values()),
-        }
+        return {"lies": lies, **counts, "shards": list(shards.values())}
 
     lists_then = [checksum for _, checksum in takedowns.checksums]
     settings = step.decision_settings() | {"sources": sources, "takedowns": lists_then}
     inputs = inputs_of(corpus, candidates) | (measured_by(corpus) if step.best else {}) | _keys(earlier)
     works = (near_duplicates.settle_partition, crowds.find, know_shard)
     return workshop.build(Made(stage("near_duplicates", works, settings, inputs), body))
+
+
+def _decided(
+    phases: Phases, own: int, places: list[list[Place]], labels: list[str], given: dict[str, Any]
+) -> dict[str, list]:
+    """Decide on the candidates of places, of which some are dealt together; what the phases counted."""
+    settings = given["settings"]
+    leaders = _leaders(phases, [place for some in places for place in some], labels, given)
+    dealing = dict(enumerate(places))
+    jobs = {
+        n: given | {"places": some, "labels": labels, "leaders": leaders if some[0].segment == own else None}
+        for n, some in dealing.items()
+    }
+    dealt = phases.map("deal", near_duplicates.deal_shards, jobs)
+    among = {"own": own, "settings": settings}
+    facts = [near_duplicates.dealt_run(phases.folder, n) for n in dealing]
+    screening = dict.fromkeys(range(settings.partitions), among | {"dealt": facts})
+    counts = phases.map("screen", near_duplicates.screen_partition, screening)
+    screened = [near_duplicates.screened_run(phases.folder, p) for p in screening]
+    jobs = {n: {"places": some, "screened": screened, "settings": settings} for n, some in dealing.items()}
+    asked = phases.map("texts", near_duplicates.deal_texts, jobs)
+    texts = [near_duplicates.texts_run(phases.folder, n) for n, record in asked.items() if record["texts"]]
+    jobs = {p: among | {"screened": screened[p], "texts": texts} for p in screening}
+    settled = phases.map("settle", near_duplicates.settle_partition, jobs)
+    return {"dealt": list(dealt.values()), "screened": list(counts.values()), "settled": list(settled.values())}
 
 
 def _leaders(phases: Phases, places: list[Place], labels: list[str], given: dict[str, Any]) -> str | None:

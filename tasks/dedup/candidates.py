@@ -49,21 +49,21 @@ class Place:
 def sign_shard(folder: str, shard: int, documents: str, kept: str, settings: MinHash) -> dict:
     """Signatures of a selection's documents. Holds the ids of the shard; texts, sets and signatures of `_SIGNED`."""
     wanted = shards.read_table(kept, ["id"])["id"].combine_chunks()
-    known = shards.read_table(documents, ["id", "characters"])
-    rows = np.flatnonzero(pc.is_in(known["id"], wanted))
+    table = shards.read_table(documents, ["id", "characters"])
+    rows = np.flatnonzero(pc.is_in(table["id"], wanted))
     if len(rows) != len(wanted):
         raise LookupError(f"{kept} names {len(wanted)} documents, {documents} holds {len(rows)} of them")
-    known = known.take(rows).append_column("at", pa.array(rows))
-    held = np.cumsum(known["characters"].to_numpy() + 4 * settings.permutations)
+    table = table.take(rows).append_column("at", pa.array(rows))
+    held = np.cumsum(table["characters"].to_numpy() + 4 * settings.permutations)
     ends = np.flatnonzero(np.diff(held // _SIGNED, append=-1)) + 1
     schema = SIGNED.append(pa.field("signature", pa.binary(4 * settings.permutations), nullable=False))
     shingles = 0
     with shards.create(stages.part(folder, shard), schema) as out:
         for begin, end in pairwise([0, *ends.tolist()]):
             text = read_rows(documents, rows[begin:end], ["text"])["text"]
-            table = signed(known[begin:end].append_column("text", text), settings)
-            out.write_table(table.cast(schema))
-            shingles += pc.sum(table["size"]).as_py() or 0
+            found = signed(table[begin:end].append_column("text", text), settings)
+            out.write_table(found.cast(schema))
+            shingles += pc.sum(found["size"]).as_py() or 0
     return {"documents": len(rows), "shingles": shingles}
 
 

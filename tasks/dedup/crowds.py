@@ -17,7 +17,7 @@ from storage import files, runs
 from tasks.dedup import order
 from tasks.dedup.candidates import Place, bands_of, candidates_of, distinct, in_order, labelled
 from tasks.dedup.minhash import MinHash
-from tasks.dedup.signatures import packed, sets, unpacked
+from tasks.dedup.signatures import packed, shingle_sets, unpacked
 from tasks.kernels.buffers import utf8
 from tasks.kernels.likeness import likeness
 from tasks.rows import read_rows
@@ -58,7 +58,8 @@ def lead_shard(
     candidates = candidates_of(place, label, takedowns) if len(label) else label
     if len(candidates):
         first = runs.sorted_by(_first_of_each(candidates, settings), "node")
-        values, bounds = sets(read_rows(place.documents, first["at"].to_numpy(), ["text"])["text"], settings)
+        texts = read_rows(place.documents, first["at"].to_numpy(), ["text"])["text"]
+        values, bounds = shingle_sets(texts, settings)
         columns = {name: first[name] for name in ("label", "node", "id", *order.order_names(settings.survivor))}
         columns["bands"] = packed(bands_of(place, first, settings))
         columns["set"] = pa.LargeListArray.from_arrays(bounds, values)

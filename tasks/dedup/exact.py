@@ -11,6 +11,7 @@ Which document of a group survives depends on its members alone, not on shards, 
 A phase holds the texts of a row group, and of the documents of one shard, or one partition, about 200 bytes each.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import ClassVar, Literal
@@ -50,13 +51,13 @@ class Exact(Ordered):
     column: ClassVar[str]
     rule: ClassVar[str]
 
+    @abstractmethod
     def digests(self, values: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
         """The halves of each document's digest, uint64 (n, 2), and whether it has anything to be compared by (n)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def shared(self, documents: str, dropped: pa.Table) -> list[str]:
         """What each dropped document shares with its group, for the ledger."""
-        raise NotImplementedError
 
 
 class ContentDedup(Exact):

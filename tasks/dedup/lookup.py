@@ -24,7 +24,7 @@ import xxhash
 from storage import shards
 from tasks.dedup.minhash import MinHash
 from tasks.dedup.nodes import ROWS, node, row_of
-from tasks.dedup.signatures import sets, signed, unpacked
+from tasks.dedup.signatures import shingle_sets, signed, unpacked
 from tasks.rows import read_rows
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def sought(text: str, settings: MinHash) -> Sought:
     [row] = _signed(texts, settings).to_pylist()
     if not row["size"]:
         raise ValueError("the text has no word (letters or digits), by which it could be like another one")
-    shingles, _ = sets(texts, settings)
+    shingles, _ = shingle_sets(texts, settings)
     return Sought(row["size"], row["content"], shingles, np.frombuffer(row["signature"], "<u4"))
 
 
@@ -170,7 +170,7 @@ def _similarities(
             f"{among.signatures[shard]} and {among.documents[shard]} are not of the same documents; "
             "remove the folder of the signatures to compute them again"
         )
-    hashes, ends = sets(texts["text"], among.settings)
+    hashes, ends = shingle_sets(texts["text"], among.settings)
     found = {}
     for nth, one in enumerate(facts):
         other = hashes[ends[nth] : ends[nth + 1]]

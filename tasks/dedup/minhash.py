@@ -41,7 +41,7 @@ class MinHash(Ordered):
         description="addresses of lists with a document id, a URL, a host or a folder (https://example.org/a/*) a "
         "line: they are dropped, and what was dropped for them is judged anew",
     )
-    partitions: int = Field(16, ge=1, le=65536, description="pieces of the exchanges; no result depends on it")
+    partitions: int = Field(16, ge=1, le=65536, description="pieces of the exchanges, at most; no result depends on it")
     memory: int = Field(
         1 << 30,
         ge=1 << 20,

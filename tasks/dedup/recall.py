@@ -16,7 +16,7 @@ from storage import shards
 from tasks.dedup.candidates import Place
 from tasks.dedup.minhash import MinHash, s_curve
 from tasks.dedup.nodes import ROWS, SHARDS, node, row_of
-from tasks.dedup.signatures import band_hashes, sets
+from tasks.dedup.signatures import band_hashes, shingle_sets
 from tasks.kernels.jaccard import jaccard
 from tasks.kernels.shingles import mix
 from tasks.rows import read_rows
@@ -169,7 +169,7 @@ def _compared(crawl: Crawl, first: np.ndarray, second: np.ndarray, held: int) ->
         nodes, place = np.unique(np.concatenate([first["node"][rows], second["node"][rows]]), return_inverse=True)
         made, hashes = [], []
         for signed, documents in crawl.rows(nodes, ["signature"], ["text"]):
-            values, ends = sets(documents["text"], crawl.settings)
+            values, ends = shingle_sets(documents["text"], crawl.settings)
             made += np.split(values, ends[1:-1])
             hashes.append(band_hashes(signed["signature"], crawl.settings))
         bands = np.concatenate(hashes)

@@ -45,7 +45,7 @@ def signed(documents: pa.Table, settings: MinHash) -> pa.Table:
     )
 
 
-def sets(texts: pa.ChunkedArray, settings: MinHash) -> tuple[np.ndarray, np.ndarray]:
+def shingle_sets(texts: pa.ChunkedArray, settings: MinHash) -> tuple[np.ndarray, np.ndarray]:
     """Sorted sets of shingle hashes, uint64, one after the other, and their n+1 offsets."""
     return shingles.SHINGLES[settings.unit](*utf8(texts), settings.shingle)
 

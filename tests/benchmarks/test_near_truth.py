@@ -19,7 +19,7 @@ from storage import shards, stages
 from storage.stages import Stage
 from storage.transfer import Transfer
 from tasks.dedup.minhash import MinHash, s_curve
-from tasks.dedup.signatures import sets
+from tasks.dedup.signatures import shingle_sets
 from tasks.executor import executor
 from tasks.extract import Extract, extract_shard
 from tasks.kernels import minhash
@@ -40,7 +40,7 @@ BATCH = 2_000
 
 def shared(texts: pa.Array, first: np.ndarray, second: np.ndarray, seeds) -> np.ndarray:
     """In how many permutations, one a seed, the pairs of rows share a band."""
-    values, ends = sets(pa.chunked_array([texts]), SETTINGS)
+    values, ends = shingle_sets(pa.chunked_array([texts]), SETTINGS)
     found = np.zeros(len(first), int)
     for seed in seeds:
         signed = minhash.signatures(values, ends, SETTINGS.permutations, seed)
