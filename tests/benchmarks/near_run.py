@@ -1,5 +1,6 @@
 """The near-duplicate step on planted corpora, through the project's own stages and executor but without Prefect."""
 
+import os
 import threading
 import time
 from contextlib import suppress
@@ -122,6 +123,16 @@ def warm(step: MinHash, pool: Executor) -> None:
         earlier, new = (write_corpus(home, few, pool, crawl, shard=500) for crawl in crawls)
         before = near_duplicates(home, earlier, step, pool)
         near_duplicates(home, new, step.model_copy(update={"earlier": (before.kept.folder,)}), pool)
+
+
+def forget(folder: str) -> None:
+    """Have all files of a folder on disk, and none in memory: what a run reads, and what was written before it, then
+    costs every run the same."""
+    os.sync()
+    for path in Path(folder).rglob("*"):
+        if path.is_file():
+            with path.open("rb") as f:
+                os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _build(home: str, pool: Executor, made: Made, seconds: dict[str, float]) -> Built:

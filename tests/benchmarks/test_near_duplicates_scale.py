@@ -1,7 +1,8 @@
 """Time, memory and disk of the near-duplicate step as corpora grow: of many documents, of a template, of a new crawl.
 
 `NEAR_SCALE_DOCUMENTS`: sizes (200000,800000); `NEAR_TEMPLATE_DOCUMENTS`: of which half are of the template (200000);
-`NEAR_EARLIER_DOCUMENTS`: of the earlier crawl (400000). Phases are timed on workers that have everything loaded.
+`NEAR_EARLIER_DOCUMENTS`: of the earlier crawl (400000). Phases are timed on workers that have everything
+loaded; their input is read from the disk.
 """
 
 import os
@@ -15,7 +16,7 @@ from flows.stages import Corpus
 from tasks.dedup.minhash import MinHash
 from tasks.executor import executor
 from tests.benchmarks.near_corpus import Planted
-from tests.benchmarks.near_run import SHARD, Run, Watch, near_duplicates, warm, write_corpus
+from tests.benchmarks.near_run import SHARD, Run, Watch, forget, near_duplicates, warm, write_corpus
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(4 * 3600)]
 
@@ -41,9 +42,10 @@ def written(home: str, planted: Planted, shard: int = SHARD, **sources: tuple[in
 
 
 def measured(home: str, corpus: Corpus, step: MinHash = STEP) -> tuple[Run, Watch]:
-    """The step in fresh worker processes, which have done it once on a few documents."""
+    """The step in fresh worker processes, which have done it once on a few documents, over files on disk alone."""
     with executor("local", WORKERS) as pool:
         warm(STEP, pool)
+        forget(home)
         with Watch() as watch:
             return near_duplicates(home, corpus, step, pool), watch
 
