@@ -19,7 +19,7 @@ _HEADER = 64
 # that it needs for one.
 _PAGES, _PACKED = 128, 1 << 21
 # Pieces that are so near to each other are asked of the disk as one, of which it takes no more than this much.
-_NEAR, _ASKED = 1 << 15, 1 << 17
+_NEAR, _ASKED = 1 << 13, 1 << 17
 
 
 def read_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:
