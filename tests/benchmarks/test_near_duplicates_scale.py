@@ -1,8 +1,8 @@
 """Time, memory and disk of the near-duplicate step as corpora grow: of many documents, of a template, of a new crawl.
 
 `NEAR_SCALE_DOCUMENTS`: sizes (200000,800000); `NEAR_TEMPLATE_DOCUMENTS`: of which half are of the template (200000);
-`NEAR_EARLIER_DOCUMENTS`: of the earlier crawl (400000). Phases are timed on workers that have everything
-loaded; their input is read from the disk.
+`NEAR_EARLIER_DOCUMENTS`: of the earlier crawl (400000). Phases are timed on workers that have everything loaded;
+their input is read from the disk.
 """
 
 import os
