@@ -307,7 +307,8 @@ for i in range(4):
 
 def test_slots_hold_across_processes_and_threads(planted, address):
     planted.delay = 0.05
-    transfer = replace(FAST, per_host=2)
+    # of an impatient one the server still holds what was given up and is asked for again
+    transfer = Transfer(per_host=2)
     children = [subprocess.Popen([sys.executable, "-c", HOLD, address]) for _ in range(2)]
     with ThreadPoolExecutor(4) as pool:
         while any(child.poll() is None for child in children):
