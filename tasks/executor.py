@@ -66,12 +66,15 @@ class Dask:
     def __init__(self, client: Any, messages: queue.SimpleQueue):
         self.client = client
         self.messages = messages
+        self._held: list[Any] = []
 
     def map(self, work: Callable[[Any], Any], jobs: list[Any]) -> Iterator[tuple[int, Any]]:
         from distributed import KilledWorker
         from distributed import as_completed as completed
 
         futures = self.client.map(work, jobs, pure=False)
+        # those of the map before are let go of now: said before the new jobs, it would hold these up for 10 ms
+        self._held = futures
         index = {future.key: i for i, future in enumerate(futures)}
         try:
             for batch in completed(futures).batches():

@@ -150,6 +150,15 @@ def test_every_kind_gives_the_same_results_with_the_index_of_their_jobs(running,
     assert list(running.map(crew.square, [])) == []
 
 
+def test_results_are_let_go_of(crew, cluster):
+    for n in (5, 3, 2):
+        list(cluster.map(crew.square, range(n)))
+    deadline = time.monotonic() + 20
+    while len(cluster.client.futures) > 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(cluster.client.futures) == 2
+
+
 def test_how_many_work(crew, cluster):
     with executor("serial", 5) as serial, executor("threads", 3) as threads, executor("threads") as cores:
         assert (serial.workers, threads.workers, cores.workers) == (1, 3, os.cpu_count())
