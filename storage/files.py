@@ -29,6 +29,7 @@ from storage.patience import in_use
 T = TypeVar("T")
 
 CHUNK = 1 << 20
+_ASKED = 1 << 17
 
 
 def join(*parts: str) -> str:
@@ -98,6 +99,21 @@ def open_file(path: str) -> IO[bytes]:
 def open_mapped(path: str) -> IO[bytes]:
     """A file as `open_file` gives it; a local one is mapped, an Arrow file of which large pieces are not copied."""
     return pa.memory_map(fsspec.core.url_to_fs(path)[1]) if is_local(path) else open_file(path)
+
+
+def expect(f: IO[bytes], low: int, high: int) -> None:
+    """Have the system read some bytes of an open local file from its disk, while the caller does something else."""
+    if hasattr(os, "posix_fadvise"):
+        # the system takes no more than a little of what is asked for at once
+        for at in range(low, high, _ASKED):
+            os.posix_fadvise(f.fileno(), at, min(_ASKED, high - at), os.POSIX_FADV_WILLNEED)
+
+
+def expect_all(path: str) -> None:
+    """As `expect`, a whole file; of a remote one nothing is read before it is asked for."""
+    if is_local(path):
+        with open_file(path) as f:
+            expect(f, 0, os.fstat(f.fileno()).st_size)
 
 
 def read_bytes(path: str) -> bytes:

@@ -14,6 +14,7 @@ the more there are.
 
 import os
 import tempfile
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -22,16 +23,16 @@ import pyarrow.compute as pc
 from storage import files, ledger, runs, shards, stages
 from storage.schema import DOCUMENTS, SELECTION
 from tasks.dedup import crowds, order
-from tasks.dedup.candidates import Place, candidates_of, distinct, in_order, labelled
+from tasks.dedup.candidates import Place, candidates_of, distinct, in_order, of_places, shared_bands
 from tasks.dedup.minhash import MinHash
 from tasks.dedup.nodes import row_of, segment_of, shard_range
-from tasks.dedup.signatures import band_hashes, packed, shingle_sets, unpacked
+from tasks.dedup.signatures import packed, shingle_sets, unpacked
 from tasks.dedup.stars import mixed
 from tasks.dedup.takedowns import taken_down
 from tasks.kernels.bitmaps import may_be_like
 from tasks.kernels.shingles import set_hashes
 from tasks.kernels.survivors import settle
-from tasks.rows import read_rows
+from tasks.rows import read_each
 from tasks.selection import gather
 from tasks.url.step import Url
 
@@ -52,8 +53,8 @@ _SETTLED = ("comparisons", "left_out", "clusters", "dropped", "largest_cluster")
 
 _NAMED = pa.schema([SELECTION.field("id"), DOCUMENTS.field("url")])
 
-# So many earlier shards are one job.
-_TOGETHER = 4
+# So many earlier shards are one job, at most.
+_TOGETHER = 8
 # In a bucket of more documents no pairs are ruled out, so that it costs no more than its size.
 _BUCKET = 128
 
@@ -68,8 +69,11 @@ def dealt_run(folder: str, number: int) -> str:
 
 
 def together(places: list[Place]) -> list[list[Place]]:
-    """Shards of earlier crawls, of which few documents are met, as they are dealt: some in one job."""
-    return [places[i : i + _TOGETHER] for i in range(0, len(places), _TOGETHER)]
+    """Shards of earlier crawls, of which few documents are met, as they are dealt: some in one job, and an even number
+    of jobs, so that an even number of workers ends them together."""
+    jobs = 2 * -(-len(places) // (2 * _TOGETHER))
+    parts = pairwise(len(places) * i // jobs for i in range(jobs + 1)) if jobs else []
+    return [places[low:high] for low, high in parts if high > low]
 
 
 def deal_shards(
@@ -77,6 +81,7 @@ def deal_shards(
     number: int,
     places: list[Place],
     labels: list[str],
+    members: list[str],
     leaders: str | None,
     takedowns: Url,
     settings: MinHash,
@@ -86,18 +91,26 @@ def deal_shards(
     A document that is dropped for the leader of its crowd, where there are `leaders`, has that and their similarity.
     Held: of one shard what `candidates_of` and `crowds.led` hold; of all 1 kB a candidate.
     """
-    dealt = pa.concat_tables([_facts(place, labels, leaders, takedowns, settings) for place in places])
+    for place in places:
+        files.expect_all(place.known)
+    known = [
+        candidates_of(place, label, takedowns) for place, label in zip(places, of_places(places, labels), strict=True)
+    ]
+    rows = [row_of(candidates["node"].to_numpy()) for candidates in known]
+    bitmaps = read_each(((place.signatures, some) for place, some in zip(places, rows, strict=True)), ["bitmap"])
+    facts = zip(places, known, bitmaps, of_places(places, members), strict=True)
+    dealt = pa.concat_tables([_facts(*of_one, leaders, settings) for of_one in facts])
     runs.write(dealt_run(folder, number), dealt, "group", runs.bounds(settings.partitions))
     return {"candidates": len(dealt), "led": len(dealt) - dealt["leader"].null_count}
 
 
-def _facts(place: Place, labels: list[str], leaders: str | None, takedowns: Url, settings: MinHash) -> pa.Table:
-    candidates = candidates_of(place, labelled(place, labels), takedowns)
-    signed = read_rows(place.signatures, row_of(candidates["node"].to_numpy()), ["signature", "bitmap"])
-    bands = band_hashes(signed["signature"], settings)
+def _facts(
+    place: Place, candidates: pa.Table, signed: pa.Table, members: pa.Table, leaders: str | None, settings: MinHash
+) -> pa.Table:
+    bands = shared_bands(candidates, members)
     leader, jaccard = np.full(len(candidates), -1), np.full(len(candidates), np.nan)
     if leaders is not None:
-        leader, jaccard = crowds.led(candidates, bands, place, leaders, settings)
+        leader, jaccard = crowds.led(candidates, place, leaders, settings)
     led = leader >= 0
     undecided = pa.array(np.arange(len(candidates)), mask=led)
     columns = {
@@ -105,7 +118,7 @@ def _facts(place: Place, labels: list[str], leaders: str | None, takedowns: Url,
         **{name: candidates[name] for name in ("node", "id", "at", "size", "content")},
         **{name: candidates[name] for name in order.order_names(settings.survivor)},
         "bitmap": signed["bitmap"].take(undecided),
-        "bands": packed(bands).take(undecided),
+        "bands": bands.take(undecided),
         "leader": pa.array(leader, mask=~led),
         "jaccard": pa.array(jaccard, mask=~led),
     }
@@ -131,16 +144,20 @@ def screen_partition(folder: str, partition: int, dealt: list[str], own: int, se
     rest = in_order(everyone.filter(pc.is_null(everyone["leader"])), settings)
     first, of = distinct(rest)
     sets = rest.take(pa.array(first))
-    hashes = unpacked(sets["bands"], "<u8")
-    _, buckets, members = np.unique(hashes, return_inverse=True, return_counts=True)
+    bands = sets["bands"].combine_chunks()
+    _, bucket, members = np.unique(bands.flatten().to_numpy(), return_inverse=True, return_counts=True)
     shared = members > 1
-    buckets = np.where(shared, np.cumsum(shared) - 1, -1)[buckets].reshape(hashes.shape).astype("<i4")
-    entries = np.argsort(buckets, axis=None, kind="stable")[(buckets < 0).sum() :]
+    bucket = np.where(shared, np.cumsum(shared) - 1, -1)[bucket].astype("<i4")
+    count = bands.value_lengths().to_numpy()
+    having = np.repeat(np.arange(len(first)), count)
+    buckets = np.full((len(first), settings.bands), -1, "<i4")
+    buckets[np.arange(settings.bands) < count[:, None]] = bucket
+    entries = np.argsort(bucket, kind="stable")[(bucket < 0).sum() :]
     given = int((segment_of(sets["node"].to_numpy()) < own).sum())
     compared = may_be_like(
         unpacked(sets["bitmap"], "<u8"),
         sets["size"].to_numpy(),
-        entries // settings.bands,
+        having[entries],
         np.cumsum(members[shared]),
         given,
         settings.threshold,
@@ -172,18 +189,15 @@ def texts_run(folder: str, number: int) -> str:
 def deal_texts(folder: str, number: int, places: list[Place], screened: list[str], settings: MinHash) -> dict:
     """The texts of the candidates of some shards that are compared, in the order of a hash of their labels. Holds them
     twice."""
-    dealt = pa.concat_tables([_texts(place, screened) for place in places])
+    asked = [some.filter(some["compared"]) for some in of_places(places, screened, ["node", "group", "at", "compared"])]
+    rows = ((place.documents, some["at"].to_numpy()) for place, some in zip(places, asked, strict=True))
+    texts = zip(asked, read_each(rows, ["text"]), strict=True)
+    dealt = pa.concat_tables(
+        [some.select(["group", "node"]).append_column("text", text["text"]) for some, text in texts]
+    )
     if len(dealt):
         runs.write(texts_run(folder, number), dealt, "group", runs.bounds(settings.partitions))
     return {"texts": len(dealt)}
-
-
-def _texts(place: Place, screened: list[str]) -> pa.Table:
-    asked = runs.read_all(screened, *shard_range(place.segment, place.shard), ["node", "group", "at", "compared"])
-    asked = runs.sorted_by(asked.filter(asked["compared"]), "node")
-    return asked.select(["group", "node"]).append_column(
-        "text", read_rows(place.documents, asked["at"].to_numpy(), ["text"])["text"]
-    )
 
 
 def forget_dealt(folder: str) -> None:

@@ -1,7 +1,8 @@
 """Single rows of a shard, by number."""
 
 import mmap
-import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import IO
@@ -18,8 +19,10 @@ _HEADER = 64
 # So many pages of texts are unpacked at once, and about so many bytes of them: to begin takes zstd a third of the time
 # that it needs for one.
 _PAGES, _PACKED = 128, 1 << 21
-# Pieces that are so near to each other are asked of the disk as one, of which it takes no more than this much.
-_NEAR, _ASKED = 1 << 13, 1 << 17
+# So many of these pieces the disk is told of ahead.
+_AHEAD = 2
+# Pieces that are so near to each other are asked of the disk as one.
+_NEAR = 1 << 13
 
 
 def read_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:
@@ -29,35 +32,74 @@ def read_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:
     index of its pages the texts and hashes of one row group. Raises ValueError for other numbers, OSError where page
     index, headers of pages or lengths are damaged.
     """
-    with files.open_mapped(path) as f:
-        shard = pq.ParquetFile(f)
-        schema, metadata = shard.schema_arrow, shard.metadata
+    return _Rows(path, rows, columns).read()
+
+
+def read_each(asked: Iterable[tuple[str, np.ndarray]], columns: list[str]) -> Iterator[pa.Table]:
+    """For each shard and the numbers of some of its rows these, as `read_rows` has them. The disk is told of the next
+    ones before the caller has those before them."""
+    waiting = None
+    for path, rows in asked:
+        following = _Rows(path, rows, columns)
+        if waiting:
+            yield waiting.read()
+        waiting = following
+    if waiting:
+        yield waiting.read()
+
+
+class _Rows:
+    """Some rows of a shard, of which the disk has been told."""
+
+    def __init__(self, path: str, rows: np.ndarray, columns: list[str]):
+        self._path, self._columns = path, columns
+        self._f = files.open_mapped(path)
+        self._shard = pq.ParquetFile(self._f)
+        self._schema, metadata = self._shard.schema_arrow, self._shard.metadata
         ends = np.cumsum([0, *(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups))])
         if (np.diff(rows, prepend=-1, append=ends[-1]) <= 0).any():
             raise ValueError(f"the rows asked of {path} do not ascend, each once, or are not all in it")
-        numbers, of = np.unique(np.searchsorted(ends, rows, side="right") - 1, return_inverse=True)
-        groups = [_Group(g, metadata.row_group(g)) for g in numbers.tolist()]
+        numbers, self._of = np.unique(np.searchsorted(ends, rows, side="right") - 1, return_inverse=True)
+        self._groups = [_Group(g, metadata.row_group(g)) for g in numbers.tolist()]
         # from here on rows are counted in the row groups that have one, and in no others
-        begins = np.cumsum([0, *(group.told.num_rows for group in groups)])
-        at = rows - ends[numbers][of] + begins[of]
-        long = [schema.field(name) for name in columns if _is_long(schema.field(name).type)]
-        found: dict[str, pa.ChunkedArray] = {}
-        try:
-            if groups and long:
-                found |= _of_pages(_Pieces(f), metadata, groups, begins, at, long)
-            if whole := [field for field in long if field.name not in found]:
+        self._begins = np.cumsum([0, *(group.told.num_rows for group in self._groups)])
+        self._at = rows - ends[numbers][self._of] + self._begins[self._of]
+        self._long = [self._schema.field(name) for name in columns if _is_long(self._schema.field(name).type)]
+        self._pages: dict[str, _Pages] = {}
+        if self._groups and self._long:
+            with _named(path):
+                self._file = _Pieces(self._f)
+                self._pages = _located(self._file, metadata, self._groups, self._begins, self._at, self._long)
+
+    def read(self) -> pa.Table:
+        with self._f, _named(self._path):
+            found: dict[str, pa.ChunkedArray] = {}
+            for field in self._long:
+                if pages := self._pages.get(field.name):
+                    values = _hashes if pa.types.is_fixed_size_binary(field.type) else _texts
+                    found[field.name] = pa.chunked_array(values(self._file, pages, field), field.type)
+            if whole := [field for field in self._long if field.name not in found]:
                 pieces = [pa.schema(whole).empty_table()]
-                for number, group in enumerate(groups):
-                    read = shard.read_row_group(group.number, columns=pieces[0].column_names, use_threads=False)
-                    pieces.append(read.take(pa.array(at[of == number] - begins[number])))
+                for number, group in enumerate(self._groups):
+                    read = self._shard.read_row_group(group.number, columns=pieces[0].column_names, use_threads=False)
+                    pieces.append(read.take(pa.array(self._at[self._of == number] - self._begins[number])))
                 found |= _columns(pa.concat_tables(pieces))
-        except (OSError, pa.ArrowInvalid) as error:
-            error.add_note(f"in {path}; remove the stage's folder to compute it again")
-            raise
-        if short := [name for name in columns if name not in found]:
-            read = shard.read_row_groups(numbers.tolist(), columns=short, use_threads=False)
-            found |= _columns(read.take(pa.array(at)))
-    return pa.table([found[name] for name in columns], schema=pa.schema([schema.field(name) for name in columns]))
+            if short := [name for name in self._columns if name not in found]:
+                numbers = [group.number for group in self._groups]
+                read = self._shard.read_row_groups(numbers, columns=short, use_threads=False)
+                found |= _columns(read.take(pa.array(self._at)))
+        schema = pa.schema([self._schema.field(name) for name in self._columns])
+        return pa.table([found[name] for name in self._columns], schema=schema)
+
+
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Errors of what is read say where that is."""
+    try:
+        yield
+    except (OSError, pa.ArrowInvalid) as error:
+        error.add_note(f"in {path}; remove the stage's folder to compute it again")
+        raise
 
 
 def _columns(table: pa.Table) -> dict[str, pa.ChunkedArray]:
@@ -101,41 +143,47 @@ class _Pieces:
                 mapped.madvise(mmap.MADV_RANDOM)
             self._data = np.frombuffer(mapped, np.uint8)
 
-    def held(self, starts: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Bytes, uint8, that have some pieces, and where each begins in them.
+    def expect(self, starts: np.ndarray, sizes: np.ndarray) -> None:
+        """Tell the disk of all pieces that will be read: one by one each would be waited for."""
+        self._check(starts, sizes)
+        if self._data is None or not len(starts):
+            return
+        ends = starts + sizes
+        apart = np.flatnonzero(starts[1:] > ends[:-1] + _NEAR)
+        for low, high in zip(
+            starts[np.append(0, apart + 1)].tolist(), ends[np.append(apart, -1)].tolist(), strict=True
+        ):
+            files.expect(self._f, low, high)
 
-        The disk is told first of all that will be read: one by one each piece would be waited for.
-        """
+    def held(self, starts: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Bytes, uint8, that have some pieces, and where each begins in them."""
+        self._check(starts, sizes)
+        if self._data is not None:
+            return self._data, starts
+        pieces = [self._piece(start, size) for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)]
+        if [len(piece) for piece in pieces] != sizes.tolist():
+            raise OSError("the file ended before all was read")
+        return np.frombuffer(b"".join(pieces), np.uint8), np.cumsum(sizes) - sizes
+
+    def _check(self, starts: np.ndarray, sizes: np.ndarray) -> None:
         if ((starts < 0) | (sizes < 0) | (sizes > self.size - starts)).any():
             raise OSError("a page would lie outside of the file")
-        if self._data is None:
-            pieces = [self._piece(start, size) for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)]
-            if [len(piece) for piece in pieces] != sizes.tolist():
-                raise OSError("the file ended before all was read")
-            return np.frombuffer(b"".join(pieces), np.uint8), np.cumsum(sizes) - sizes
-        if hasattr(os, "posix_fadvise"):
-            ends = starts + sizes
-            apart = np.flatnonzero(starts[1:] > ends[:-1] + _NEAR)
-            spans = zip(starts[np.append(0, apart + 1)].tolist(), ends[np.append(apart, -1)].tolist(), strict=True)
-            for low, high in spans:
-                for at in range(low, high, _ASKED):
-                    os.posix_fadvise(self._f.fileno(), at, min(_ASKED, high - at), os.POSIX_FADV_WILLNEED)
-        return self._data, starts
 
     def _piece(self, start: int, size: int) -> bytes:
         self._f.seek(start)
         return self._f.read(size)
 
 
-def _of_pages(
+def _located(
     file: _Pieces,
     metadata: pq.FileMetaData,
     groups: list[_Group],
     begins: np.ndarray,
     rows: np.ndarray,
     fields: list[pa.Field],
-) -> dict[str, pa.ChunkedArray]:
-    """Some rows of those columns whose pages can be read one by one; `begins`: the n+1 ends of the row groups."""
+) -> dict[str, _Pages]:
+    """Where some rows lie of those columns whose pages can be read one by one; `begins`: the n+1 ends of the row
+    groups. The disk is told of what will be read first."""
     found = {}
     indexes = _offset_indexes(file, metadata)
     names = {groups[0].told.column(i).path_in_schema: i for i in range(metadata.num_columns)}
@@ -144,9 +192,14 @@ def _of_pages(
             continue
         chunks = [group.told.column(column) for group in groups]
         if all(_is_paged(chunk, field) for chunk in chunks):
-            values = _hashes if pa.types.is_fixed_size_binary(field.type) else _texts
             pages = _pages(file, chunks, begins, rows, indexes[[group.number for group in groups], column])
-            found[field.name] = pa.chunked_array(values(file, pages, field), field.type)
+            if pa.types.is_fixed_size_binary(field.type):
+                file.expect(pages.starts, np.minimum(pages.sizes, _HEADER))
+                file.expect(*_places(pages, field))
+            else:
+                for low, high in _pieces(pages)[:_AHEAD]:
+                    file.expect(pages.starts[low:high], pages.sizes[low:high])
+            found[field.name] = pages
     return found
 
 
@@ -173,6 +226,7 @@ def _pages(
 ) -> _Pages:
     """Those pages of a column that have one of some rows; `indexes`: where the offset index of each row group begins,
     and how long it is."""
+    file.expect(*indexes.T)
     data, places = file.held(*indexes.T)
     found = []
     for chunk, place, size, begin, end in zip(
@@ -190,22 +244,29 @@ def _pages(
     return _Pages(starts[each], sizes[each], counts[each], page, rows - firsts[each][page])
 
 
-def _hashes(file: _Pieces, pages: _Pages, field: pa.Field) -> list[pa.Array]:
+def _places(pages: _Pages, field: pa.Field) -> tuple[np.ndarray, np.ndarray]:
+    """Where each hash begins, and how long it is, if the pages are whole: they end with them."""
     width = field.type.byte_width
+    values = pages.starts + pages.sizes - pages.counts * width
+    return values[pages.page] + pages.rows * width, np.full(len(pages.rows), width)
+
+
+def _hashes(file: _Pieces, pages: _Pages, field: pa.Field) -> list[pa.Array]:
     begin = np.minimum(pages.sizes, _HEADER)
     headers, sizes, _ = page_headers(*file.held(pages.starts, begin), begin, pages.counts)
-    if ((headers < 0) | (sizes != pages.counts * width) | (headers + sizes != pages.sizes)).any():
+    if ((headers < 0) | (sizes != pages.counts * field.type.byte_width) | (headers + sizes != pages.sizes)).any():
         raise _damaged(field)
-    starts = (pages.starts + headers)[pages.page] + pages.rows * width
-    widths = np.full(len(starts), width)
+    starts, widths = _places(pages, field)
     data = gathered(*file.held(starts, widths), widths)
     return [pa.Array.from_buffers(field.type, len(starts), [None, pa.py_buffer(data)])]
 
 
 def _texts(file: _Pieces, pages: _Pages, field: pa.Field) -> list[pa.Array]:
     found = []
-    full = np.cumsum(pages.sizes) // _PACKED
-    for low, high in pairwise([0, *_cuts(full), len(full)]):
+    pieces = _pieces(pages)
+    for number, (low, high) in enumerate(pieces):
+        for first, last in pieces[number + _AHEAD : number + _AHEAD + 1]:
+            file.expect(pages.starts[first:last], pages.sizes[first:last])
         each = pages.sizes[low:high]
         data, starts = file.held(pages.starts[low:high], each)
         headers, sizes, packed = page_headers(data, starts, each, pages.counts[low:high])
@@ -221,6 +282,12 @@ def _texts(file: _Pieces, pages: _Pages, field: pa.Field) -> list[pa.Array]:
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(values)]
         found.append(pa.Array.from_buffers(field.type, len(offsets) - 1, buffers))
     return found
+
+
+def _pieces(pages: _Pages) -> list[tuple[int, int]]:
+    """From and up to which page texts are unpacked at once."""
+    full = np.cumsum(pages.sizes) // _PACKED
+    return list(pairwise([0, *_cuts(full), len(full)]))
 
 
 def _cuts(full: np.ndarray) -> list[int]:

@@ -21,6 +21,7 @@ from tasks.dedup.candidates import (
     know_shard,
     label_partitions,
     match_partition,
+    members_run,
     sign_shard,
 )
 from tasks.dedup.minhash import MinHash, curve_told
@@ -136,8 +137,8 @@ def _candidates(workshop: Workshop, corpus: Corpus, step: MinHash, signatures: B
         matched = phases.map("match", match_partition, jobs)
         partitions = label_partitions(sum(record["edges"] for record in matched.values()), step)
         edges = [edges_run(phases.folder, p) for p in jobs]
-        components.components(phases.map, phases.folder, partitions, edges, step.memory)
-        return {"matched": list(matched.values()), "labels": partitions}
+        largest = components.components(phases.map, phases.folder, partitions, edges, step.memory)
+        return {"matched": list(matched.values()), "labels": partitions, "component_at_most": largest}
 
     works = (match_partition, components.components)
     inputs = inputs_of(corpus, signatures) | _keys(earlier)
@@ -161,6 +162,7 @@ def _survivors(
     def body(phases: Phases) -> dict:
         partitions = candidates.manifest["labels"]
         labels = [components.labels_run(candidates.folder, p) for p in range(partitions)]
+        members = [members_run(candidates.folder, p) for p in range(len(candidates.manifest["matched"]))]
         given = {"takedowns": takedowns, "settings": step.model_copy(update={"partitions": partitions})}
         ours = [
             Place(own, i, corpus.documents.part(i), signatures.part(i), near_duplicates.known_run(phases.folder, i))
@@ -169,7 +171,10 @@ def _survivors(
         arriving = {i: given | {"place": ours[i], "kept": corpus.shard(i)["kept"]} for i in corpus.shards()}
         jobs = {i: arriving[i] | {"signals": signals(i), "source": sources[i]} for i in corpus.shards()}
         phases.map("know", know_shard, jobs)
-        counts = _decided(phases, own, [*near_duplicates.together(before), *([place] for place in ours)], labels, given)
+        crowded = candidates.manifest["component_at_most"] >= crowds.FEWEST
+        leaders = _leaders(phases, [*before, *ours], labels, given) if crowded else None
+        places = [*near_duplicates.together(before), *([place] for place in ours)]
+        counts = _decided(phases, own, places, given | {"labels": labels, "members": members, "leaders": leaders})
         decided = [near_duplicates.decided_run(phases.folder, p) for p in range(partitions)]
         jobs = {i: arriving[i] | {"decided": decided} for i in corpus.shards()}
         shards = phases.map("split", near_duplicates.split_shard, jobs)
@@ -191,15 +196,13 @@ def _survivors(
     return workshop.build(Made(stage("near_duplicates", works, settings, inputs), body))
 
 
-def _decided(
-    phases: Phases, own: int, places: list[list[Place]], labels: list[str], given: dict[str, Any]
-) -> dict[str, list]:
+def _decided(phases: Phases, own: int, places: list[list[Place]], given: dict[str, Any]) -> dict[str, list]:
     """Decide on the candidates of places, of which some are dealt together; what the phases counted."""
     settings = given["settings"]
-    leaders = _leaders(phases, [place for some in places for place in some], labels, given)
     dealing = dict(enumerate(places))
     jobs = {
-        n: given | {"places": some, "labels": labels, "leaders": leaders if some[0].segment == own else None}
+        # documents of earlier crawls are dropped for nobody
+        n: given | {"places": some, "leaders": given["leaders"] if some[0].segment == own else None}
         for n, some in dealing.items()
     }
     dealt = phases.map("deal", near_duplicates.deal_shards, jobs)
@@ -217,7 +220,7 @@ def _decided(
 
 
 def _leaders(phases: Phases, places: list[Place], labels: list[str], given: dict[str, Any]) -> str | None:
-    """The leaders of the crowds, where there are any."""
+    """The leaders of the crowds, if there are any."""
     found = phases.once("crowds", crowds.find, {"labels": labels})["crowds"]
     if not found:
         return None

@@ -2,7 +2,8 @@
 
     signatures   every shard: sets of shingles, their signatures
     candidates   every shard: `bands`, a sorted run of band hashes
-                 every partition of hashes: `index`, all of them merged, and `edges` between documents of a bucket
+                 every partition of hashes: `index`, all of them merged; of the buckets with more than one document
+                 the `members`, and `edges` between them
                  `labels`: connected components of the edges (`tasks.dedup.components`), so that all whom a document
                  may be compared with have one label
 
@@ -11,6 +12,7 @@ its range (`storage.runs`). What is held is said with each phase; nothing grows 
 one partition, fewer of them the more there are.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -25,7 +27,7 @@ from tasks.dedup.nodes import node, row_of, segment_of, shard_range
 from tasks.dedup.signatures import SIGNED, band_hashes, by_this_code, signed
 from tasks.dedup.takedowns import taken_down
 from tasks.kernels.shingles import STEP
-from tasks.rows import read_rows
+from tasks.rows import read_each, read_rows
 from tasks.selection import gather
 from tasks.url.step import Url
 
@@ -33,6 +35,8 @@ from tasks.url.step import Url
 _SIGNED = 1 << 24
 # Band hashes of a partition, and edges of a partition of the labels, at least: small crawls have fewer partitions.
 _BANDS, _EDGES = 1 << 18, 1 << 16
+# Rows of a row group of members, of which each shard asks for a few.
+_MEMBERS = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -56,12 +60,13 @@ def sign_shard(folder: str, shard: int, documents: str, kept: str, settings: Min
     table = table.take(rows).append_column("at", pa.array(rows))
     held = np.cumsum(table["characters"].to_numpy() + 4 * settings.permutations)
     ends = np.flatnonzero(np.diff(held // _SIGNED, append=-1)) + 1
+    pieces = list(pairwise([0, *ends.tolist()]))
+    texts = read_each(((documents, rows[begin:end]) for begin, end in pieces), ["text"])
     schema = SIGNED.append(pa.field("signature", pa.binary(4 * settings.permutations), nullable=False))
     shingles = 0
     with shards.create(stages.part(folder, shard), schema) as out:
-        for begin, end in pairwise([0, *ends.tolist()]):
-            text = read_rows(documents, rows[begin:end], ["text"])["text"]
-            found = signed(table[begin:end].append_column("text", text), settings)
+        for (begin, end), text in zip(pieces, texts, strict=True):
+            found = signed(table[begin:end].append_column("text", text["text"]), settings)
             out.write_table(found.cast(schema))
             shingles += pc.sum(found["size"]).as_py() or 0
     return {"documents": len(rows), "shingles": shingles}
@@ -112,15 +117,22 @@ def edges_run(folder: str, partition: int) -> str:
     return files.join(folder, "edges", f"partition-{partition:05d}.parquet")
 
 
+def members_run(folder: str, partition: int) -> str:
+    return files.join(folder, "members", f"partition-{partition:05d}.parquet")
+
+
 def match_partition(
     folder: str, partition: int, own: int, parts: list[int], settings: MinHash, indexes: list[str]
 ) -> dict:
-    """The buckets of a partition of the hashes: each document of one, tied to the first of it.
+    """The buckets of a partition of the hashes that have more than one document: their members, and each of these tied
+    to the first.
 
     `own` is the number of this crawl's segment, `parts` are its shards; `indexes` are runs of those before, of which
     the row groups alone are read that can have a hash of ours. Held: about 60 bytes a band row of the partition and for
     each match in an index, and one of its row groups.
     """
+    for index in indexes[:1]:
+        files.expect_all(index)
     ends = runs.bounds(settings.partitions)
     low, high = ends[partition], ends[partition + 1]
     hashes, nodes = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
@@ -129,7 +141,7 @@ def match_partition(
         hashes.append(run["hash"].to_numpy())
         nodes.append(node(own, shard, run["row"].to_numpy()))
     hashes, nodes = np.concatenate(hashes), np.concatenate(nodes)
-    by_hash = np.argsort(hashes, kind="stable")
+    by_hash = runs.order(hashes)
     hashes, nodes = hashes[by_hash], nodes[by_hash]
     del by_hash
     runs.write(index_run(folder, partition), pa.table({"hash": hashes, "node": nodes}), "hash")
@@ -139,11 +151,19 @@ def match_partition(
     leader = np.repeat(nodes[first], size)
     others = leader != nodes
     edges = [np.stack([leader[others], nodes[others]])]
-    hashes, leader = hashes[first], nodes[first]
-    for index in indexes:
-        known = runs.find(index, hashes)
-        mine = leader[np.searchsorted(hashes, known["hash"].to_numpy())]
-        edges.append(np.stack([known["node"].to_numpy(), mine]))
+    buckets, leader = hashes[first], nodes[first]
+    shared, earlier = size > 1, []
+    for number, index in enumerate(indexes):
+        for following in indexes[number + 1 : number + 2]:
+            files.expect_all(following)
+        known = runs.find(index, buckets)
+        bucket = np.searchsorted(buckets, known["hash"].to_numpy())
+        shared[bucket] = True
+        edges.append(np.stack([known["node"].to_numpy(), leader[bucket]]))
+        earlier.append(known.select(["node", "hash"]))
+    among = np.repeat(shared, size)
+    members = pa.concat_tables([*earlier, pa.table({"node": nodes[among], "hash": hashes[among]})])
+    runs.write(members_run(folder, partition), members, "node", row_group=_MEMBERS)
     one, other = np.concatenate(edges, axis=1)
     by_edge = np.lexsort((other, one))
     one, other = one[by_edge], other[by_edge]
@@ -157,9 +177,27 @@ def label_partitions(edges: int, settings: MinHash) -> int:
     return min(settings.partitions, 1 + edges // _EDGES)
 
 
-def labelled(place: Place, labels: list[str]) -> pa.Table:
-    """The nodes of a shard that have a label, with it, in order."""
-    return runs.sorted_by(runs.read_all(labels, *shard_range(place.segment, place.shard)), "node")
+def of_places(places: list[Place], paths: list[str], columns: list[str] | None = None) -> Iterator[pa.Table]:
+    """The rows of some runs by node for each of the shards, which follow each other, in order. Holds those of all."""
+    low, high = (shard_range(place.segment, place.shard)[end] for place, end in ((places[0], 0), (places[-1], 1)))
+    rows = runs.sorted_by(runs.read_all(paths, low, high, columns), "node")
+    nodes = rows["node"].to_numpy()
+    for place in places:
+        first, last = np.searchsorted(nodes, shard_range(place.segment, place.shard))
+        yield rows[first:last]
+
+
+def shared_bands(candidates: pa.Table, members: pa.Table) -> pa.LargeListArray:
+    """Of each candidate of a shard the hashes of the bands that it shares with others, uint64, by rows of the runs of
+    members. Raises RunError where it has none."""
+    nodes, node = candidates["node"].to_numpy(), members["node"].to_numpy()
+    at = np.searchsorted(nodes, node)
+    there = np.append(nodes, -1)[at] == node
+    count = np.bincount(at[there], minlength=len(nodes))
+    if not count.all():
+        raise runs.RunError(f"the document {candidates['id'][int(count.argmin())]} has a label, but is in no bucket")
+    hashes = members["hash"].to_numpy()[there]
+    return pa.LargeListArray.from_arrays(np.append(0, np.cumsum(count)), hashes)
 
 
 def know_shard(

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from storage import files, runs, shards
-from tasks.dedup.stars import Neighbours, by_hash, large_star, mixed, small_star, unmixed
+from tasks.dedup.stars import Neighbours, large_star, mixed, small_star, unmixed
 
 log = logging.getLogger(__name__)
 
@@ -34,25 +34,24 @@ _MOST_EDGES = 1 << 30
 MapPhase = Callable[[str, Callable[..., dict], dict[int, dict[str, Any]]], dict[int, dict]]
 
 
-def components(map_phase: MapPhase, folder: str, partitions: int, edges: list[str], memory: int) -> list[str]:
-    """Write the labels of the nodes of some runs of edges, and return their runs.
+def components(map_phase: MapPhase, folder: str, partitions: int, edges: list[str], memory: int) -> int:
+    """Write the labels of the nodes of some runs of edges; returns how many nodes the largest component has, at most.
 
     `map_phase(name, work, {partition: arguments})` runs `work(folder, partition, **arguments)` for partitions that are
     not yet done and returns all their records. One process holds the graph if that takes at most `memory` bytes, else
     a partition of it: about 110 bytes for each end of an edge, and all ends at one node are in one partition. What was
-    begun one way is ended that way, whatever `memory` is then. Raises ValueError for an edge whose first node is not
+    begun as stars is ended that way, whatever `memory` is then. Raises ValueError for an edge whose first node is not
     the smaller one.
     """
-    measured = map_phase("measure-graph", measure, {0: {"edges": edges, "memory": memory}})
-    if measured[0]["fits"]:
-        map_phase("components", label_all, {0: {"edges": edges, "partitions": partitions}})
-    else:
-        _by_stars(map_phase, folder, partitions, edges)
+    given = {"edges": edges, "partitions": partitions, "memory": memory}
+    labelled = map_phase("components", label_what_fits, {0: given})
+    if not labelled[0]["fits"]:
+        labelled = _by_stars(map_phase, folder, partitions, edges)
     files.remove(files.join(folder, "components"))
-    return [labels_run(folder, p) for p in range(partitions)]
+    return sum(record["largest"] for record in labelled.values())
 
 
-def _by_stars(map_phase: MapPhase, folder: str, partitions: int, edges: list[str]) -> None:
+def _by_stars(map_phase: MapPhase, folder: str, partitions: int, edges: list[str]) -> dict[int, dict]:
     jobs = {p: {"edges": edges[p::partitions], "partitions": partitions} for p in range(partitions)}
     map_phase("stars-deal", deal_edges, jobs)
     for turn in itertools.count():
@@ -65,17 +64,14 @@ def _by_stars(map_phase: MapPhase, folder: str, partitions: int, edges: list[str
         files.remove(_turn(folder, "graph", turn))
         map_phase(f"stars-small-{turn:02d}", small_stars, jobs)
         files.remove(_turn(folder, "large", turn))
-    map_phase("stars-label", label_partition, jobs)
+    return map_phase("stars-label", label_partition, jobs)
 
 
-def measure(folder: str, _: int, edges: list[str], memory: int) -> dict:
-    """How many edges there are, and whether one process holds them."""
+def label_what_fits(folder: str, _: int, edges: list[str], partitions: int, memory: int) -> dict:
+    """Label all nodes in one process, if it holds the graph: `EDGE_BYTES` for each edge, at most."""
     n_edges = sum(shards.rows(path) for path in edges)
-    return {"edges": n_edges, "fits": n_edges * EDGE_BYTES <= memory and n_edges < _MOST_EDGES}
-
-
-def label_all(folder: str, _: int, edges: list[str], partitions: int) -> dict:
-    """Label all nodes in one process. Held: `EDGE_BYTES` for each edge, at most."""
+    if n_edges * EDGE_BYTES > memory or n_edges >= _MOST_EDGES:
+        return {"edges": n_edges, "fits": False}
     # imported here: it takes a third of a second, and most processes label nothing
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -87,6 +83,7 @@ def label_all(folder: str, _: int, edges: list[str], partitions: int) -> dict:
     # float64 is what scipy would make a copy in
     graph = coo_array((np.ones(len(ends[0])), ends), shape=(len(nodes), len(nodes)))
     _, component = connected_components(graph, directed=False)
+    largest = int(np.bincount(component).max(initial=0))
     del graph, ends
     smallest = np.empty(len(nodes), np.int64)
     smallest[component[::-1]] = nodes[::-1]
@@ -94,7 +91,8 @@ def label_all(folder: str, _: int, edges: list[str], partitions: int) -> dict:
     of = np.searchsorted(np.array(runs.bounds(partitions)[1:-1], np.uint64), mixed(nodes), side="right")
     for p in range(partitions):
         _write_labels(folder, p, nodes[of == p], labels[of == p])
-    return {"nodes": len(nodes), "components": int(np.count_nonzero(nodes == labels))}
+    count = int(np.count_nonzero(nodes == labels))
+    return {"edges": n_edges, "fits": True, "nodes": len(nodes), "components": count, "largest": largest}
 
 
 def deal_edges(folder: str, partition: int, edges: list[str], partitions: int) -> dict:
@@ -122,7 +120,8 @@ def label_partition(folder: str, partition: int, turn: int, partitions: int) -> 
     graph = _neighbours(_turn(folder, "graph", turn), partition, partitions)
     labels = graph.least()
     _write_labels(folder, partition, graph.nodes, labels)
-    return {"nodes": len(labels), "components": int(np.count_nonzero(graph.nodes == labels))}
+    largest = int(np.unique(labels, return_counts=True)[1].max(initial=0))
+    return {"nodes": len(labels), "components": int(np.count_nonzero(graph.nodes == labels)), "largest": largest}
 
 
 def _edges(paths: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -147,9 +146,9 @@ def _distinct(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 def _write_ends(path: str, nodes: np.ndarray, others: np.ndarray, partitions: int) -> int:
     """Write each node's hash with a neighbour, each such pair once; returns how many there are."""
-    order = by_hash(mixed(others))
+    order = runs.order(mixed(others))
     hashes, others = mixed(nodes[order]), others[order]
-    order = by_hash(hashes)
+    order = runs.order(hashes)
     hashes, others = hashes[order], others[order]
     fresh = np.append(True, (hashes[1:] != hashes[:-1]) | (others[1:] != others[:-1]))[: len(hashes)]
     ends = pa.table({"hash": hashes[fresh], "other": others[fresh]})

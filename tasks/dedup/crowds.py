@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from storage import files, runs
 from tasks.dedup import order
-from tasks.dedup.candidates import Place, bands_of, candidates_of, distinct, in_order, labelled
+from tasks.dedup.candidates import Place, bands_of, candidates_of, distinct, in_order, of_places
 from tasks.dedup.minhash import MinHash
 from tasks.dedup.signatures import packed, shingle_sets, unpacked
 from tasks.kernels.buffers import utf8
@@ -24,7 +24,7 @@ from tasks.rows import read_rows
 from tasks.url.step import Url
 
 # So many documents of a component are a crowd.
-_FEWEST = 1_000
+FEWEST = 1_000
 # So many crowds at most, the largest.
 _MOST = 1_000
 # What a shingle of a leader takes in a process that decides: 8 bytes in the set, and up to 32 in the table of it.
@@ -37,7 +37,7 @@ def find(folder: str, _: int, labels: list[str]) -> dict:
     Nodes are dealt out to partitions by their hashes, so a partition that has far less than its share of a component
     need not be counted. Holds the labels of one partition, and a count for each component that has its share in one.
     """
-    least = max(8, _FEWEST // (2 * len(labels)))
+    least = max(8, FEWEST // (2 * len(labels)))
     members: dict[int, int] = {}
     for path in labels:
         label = runs.read(path, *runs.EVERYTHING, ["label"])["label"].to_numpy()
@@ -45,7 +45,7 @@ def find(folder: str, _: int, labels: list[str]) -> dict:
         many = counts >= least
         for value, count in zip(values[many].tolist(), counts[many].tolist(), strict=True):
             members[value] = members.get(value, 0) + count
-    found = [value for value in members if members[value] >= _FEWEST]
+    found = [value for value in members if members[value] >= FEWEST]
     return {"crowds": sorted(found, key=lambda value: (-members[value], value))[:_MOST]}
 
 
@@ -53,7 +53,7 @@ def lead_shard(
     folder: str, number: int, place: Place, labels: list[str], crowds: list[int], takedowns: Url, settings: MinHash
 ) -> dict:
     """The first document of each crowd in a shard. Held: what `candidates_of` holds, and the sets of the first."""
-    label = labelled(place, labels)
+    [label] = of_places([place], labels)
     label = label.filter(pc.is_in(label["label"], pa.array(crowds, pa.int64())))
     candidates = candidates_of(place, label, takedowns) if len(label) else label
     if len(candidates):
@@ -85,21 +85,19 @@ def leaders_run(folder: str) -> str:
     return files.join(folder, "dealt", "leaders.parquet")
 
 
-def led(
-    candidates: pa.Table, bands: np.ndarray, place: Place, leaders: str, settings: MinHash
-) -> tuple[np.ndarray, np.ndarray]:
+def led(candidates: pa.Table, place: Place, leaders: str, settings: MinHash) -> tuple[np.ndarray, np.ndarray]:
     """Of each candidate of a shard the leader that it is dropped for, int64, -1 where it is for none, and their Jaccard
-    similarity, float64. `bands`: their band hashes.
+    similarity, float64.
 
     Held: the leaders' sets and tables of them, `settings.memory` at most; the texts of the candidates that share a band
-    with one; 9 bytes a band of each candidate.
+    with one; of each candidate its signature, and 9 bytes a band.
     """
     known = runs.read(leaders, *runs.EVERYTHING)
     sets_known = known["set"].combine_chunks()
     label, labels = known["label"].to_numpy(), candidates["label"].to_numpy()
     of = np.searchsorted(label, labels).clip(max=len(label) - 1)
     node = known["node"].to_numpy()[of]
-    shared = unpacked(known["bands"], "<u8")[of] == bands
+    shared = unpacked(known["bands"], "<u8")[of] == bands_of(place, candidates, settings)
     [asked] = np.nonzero((label[of] == labels) & shared.any(axis=1) & (node != candidates["node"].to_numpy()))
     first, numbers = distinct(candidates.take(pa.array(asked)))
     one = asked[first]

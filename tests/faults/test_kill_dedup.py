@@ -16,9 +16,9 @@ from tests.benchmarks.near_corpus import Planted
 
 SHARDS, PARTITIONS = 8, 4
 PLANTED = Planted(8_000, seed=4, template=1_500, largest=20)
-# done markers of the phases sign, band, know, lead, deal, texts, split; match, screen, settle; and of four of one job
-# each: measure-graph, components, crowds, leaders
-MARKERS = SHARDS * 7 + PARTITIONS * 3 + 4
+# done markers of the phases sign, band, know, lead, deal, texts, split; match, screen, settle; and of three of one job
+# each: components, crowds, leaders
+MARKERS = SHARDS * 7 + PARTITIONS * 3 + 3
 
 SCRIPT = f"""
 import sys

@@ -65,6 +65,16 @@ def test_what_is_written_is_read(root, tmp_path, monkeypatch):
         assert f.read() == files.read_bytes(path)
 
 
+def test_a_file_may_be_expected_wherever_it_is(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 300_000)
+    files.expect_all(str(path))
+    assert files.read_bytes(str(path)) == b"x" * 300_000
+    files.expect_all("memory://bucket/of which nothing is asked")
+    with pytest.raises(FileNotFoundError):
+        files.expect_all(str(tmp_path / "other"))
+
+
 def test_when_a_file_was_written_is_known_everywhere(s3, tmp_path):
     for root in ("s3://crawl", "memory://bucket", str(tmp_path)):
         began = time.time()

@@ -43,6 +43,49 @@ def test_the_rows_of_some_keys(tmp_path_factory, keys, more, partitions):
     assert found == sorted(expected, key=lambda row: row["hash"])
 
 
+NEAR_ENDS = st.integers(0, 9).map(lambda n: 2**64 - 1 - n)
+NODES = st.tuples(st.sampled_from([0, 1, 2047]), st.integers(0, 3), st.integers(0, 300))
+
+
+@settings(deadline=None)
+@given(
+    st.one_of(
+        st.lists(st.one_of(st.integers(0, 9), NEAR_ENDS, st.integers(0, 2**64 - 1))).map(
+            lambda n: np.array(n, np.uint64)
+        ),
+        st.lists(st.integers(-(2**63), 2**63 - 1)).map(lambda n: np.array(n, np.int64)),
+        st.lists(NODES.map(lambda n: n[0] << 52 | n[1] << 32 | n[2]), min_size=200).map(
+            lambda n: np.array(n, np.int64)
+        ),
+    )
+)
+def test_the_order_of_keys_is_that_of_a_stable_argsort(keys):
+    assert runs.order(keys).tolist() == np.argsort(keys, kind="stable").tolist()
+
+
+@pytest.mark.parametrize("row_group", [1, 7, 1000])
+def test_row_groups_are_no_larger_than_asked(tmp_path, row_group):
+    path = str(tmp_path / "run.parquet")
+    keys = np.random.default_rng(1).integers(0, 2**64, 100, np.uint64)
+    runs.write(path, pa.table({"hash": keys}), "hash", runs.bounds(3), row_group)
+    run = pq.ParquetFile(path)
+    sizes = [run.metadata.row_group(g).num_rows for g in range(run.num_row_groups)]
+    ends = np.cumsum(np.histogram(keys, np.array(runs.bounds(3), float))[0]).tolist()
+    assert max(sizes) <= row_group and set(ends) <= set(np.cumsum(sizes).tolist())
+    assert (
+        runs.read(path, *runs.bounds(3)[1:3])["hash"].to_numpy().tolist() == np.sort(keys)[ends[0] : ends[1]].tolist()
+    )
+
+
+def test_columns_with_and_without_missing_values_go_together(tmp_path):
+    paths = [str(tmp_path / f"{i}.parquet") for i in range(2)]
+    tables = [pa.table({"node": [1, 3], "leader": pa.array(column, pa.int64())}) for column in ([7, 8], [None, 9])]
+    for path, table in zip(paths, tables, strict=True):
+        runs.write(path, table, "node")
+    assert [pq.ParquetFile(path).schema_arrow.field("leader").nullable for path in paths] == [False, True]
+    assert runs.read_all(paths, 0, 5).to_pylist() == pa.concat_tables(tables).to_pylist()
+
+
 def test_a_range_of_many_row_groups_is_found_by_the_statistics_of_few(tmp_path, monkeypatch):
     asked = []
 

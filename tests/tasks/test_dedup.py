@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from flows.dedup import near
@@ -24,7 +25,7 @@ def small(monkeypatch):
     """What is done for large corpora is done here for small ones."""
     monkeypatch.setattr(candidates, "_BANDS", 100)
     monkeypatch.setattr(candidates, "_EDGES", 10)
-    monkeypatch.setattr(crowds, "_FEWEST", 60)
+    monkeypatch.setattr(crowds, "FEWEST", 60)
 
 
 WORDS = 100
@@ -417,14 +418,23 @@ def test_a_crowd_of_an_earlier_crawl_drops_the_next_one_s(tmp_path):
     assert led(before) > 50 and led(left) > 50
 
 
-def test_a_damaged_run_is_named(tmp_path):
+@pytest.mark.parametrize("run", ["labels/run-00001.parquet", "members/partition-00000.parquet"])
+def test_a_damaged_run_is_named(tmp_path, run):
     left = deduplicate(tmp_path, Texts(dealt(planted(), 2)), MinHash(partitions=2))
-    path = Path(left.stages[-2].folder) / "labels" / "run-00001.parquet"
+    path = Path(left.stages[-2].folder) / run
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 16
     path.write_bytes(data)
-    with pytest.raises(runs.RunError, match="run-00001.parquet cannot be read back"):
+    with pytest.raises(runs.RunError, match=f"{path.name} cannot be read back"):
         deduplicate(tmp_path, Texts(dealt(planted(), 2)), MinHash(partitions=2, threshold=0.7))
+
+
+def test_a_candidate_has_the_bands_that_it_shares():
+    ids = pa.table({"node": [3, 5, 9], "id": ["a", "b", "c"]})
+    members = pa.table({"node": [2, 3, 3, 5, 7, 9, 9, 10], "hash": pa.array(range(8), pa.uint64())})
+    assert candidates.shared_bands(ids, members).to_pylist() == [[1, 2], [3], [5, 6]]
+    with pytest.raises(runs.RunError, match="the document b has a label, but is in no bucket"):
+        candidates.shared_bands(ids, members.filter(pc.not_equal(members["node"], 5)))
 
 
 def test_comparisons_are_bounded_and_those_left_out_are_counted():

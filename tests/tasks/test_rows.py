@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from storage import files, shards
 from tasks import rows as module
 from tasks.kernels.pages import offset_indexes, page_header, page_places
-from tasks.rows import read_rows
+from tasks.rows import read_each, read_rows
 
 SCHEMA = pa.schema(
     [
@@ -91,6 +91,25 @@ def test_a_shard_without_rows(tmp_path):
     for write in (written, shards.write_table):
         write(path, SCHEMA.empty_table())
         assert read_rows(path, none, SCHEMA.names).equals(SCHEMA.empty_table())
+
+
+@pytest.mark.parametrize("home", ["memory://each", None])
+def test_rows_of_shard_after_shard_and_the_disk_is_told_of_the_next(tmp_path, home, monkeypatch):
+    paths = [files.join(home or str(tmp_path), f"shard-{i}.parquet") for i in range(4)]
+    tables = [table(900, i) for i in range(4)]
+    for path, rows in zip(paths, tables, strict=True):
+        written(path, rows)
+    told = []
+    expect = module.files.expect
+    monkeypatch.setattr(module.files, "expect", lambda f, low, high: (told.append(f), expect(f, low, high)))
+    asked = [np.arange(i, 900, 50) if i != 2 else np.empty(0, np.int64) for i in range(4)]
+    seen = []
+    for number, found in enumerate(read_each(zip(paths, asked, strict=True), SCHEMA.names)):
+        assert found.equals(tables[number].take(asked[number]))
+        seen.append(len(set(map(id, told))))
+    assert number == 3 and seen == ([0] * 4 if home else [2, 2, 3, 3])  # of the third no row is read
+    with pytest.raises(ValueError, match="shard-1"):
+        list(read_each([(paths[0], asked[0]), (paths[1], np.array([900]))], ["text"]))
 
 
 def test_rows_are_asked_for_once_and_in_order(shard):
