@@ -1,8 +1,8 @@
 """Time, memory and disk of the near-duplicate step as corpora grow: of many documents, of a template, of a new crawl.
 
 `NEAR_SCALE_DOCUMENTS`: sizes (200000,800000); `NEAR_TEMPLATE_DOCUMENTS`: of which half are of the template (200000);
-`NEAR_EARLIER_DOCUMENTS`: of the earlier crawl (400000). Phases are timed on workers that have everything loaded;
-their input is read from the disk.
+`NEAR_EARLIER_DOCUMENTS`: of the earlier crawl (400000); `NEAR_TURNS`: runs of each that is compared (3). Phases are
+timed on workers that have everything loaded; their input is read from the disk.
 """
 
 import os
@@ -24,7 +24,7 @@ SCALE = tuple(int(n) for n in os.environ.get("NEAR_SCALE_DOCUMENTS", "200000,800
 TEMPLATE = int(os.environ.get("NEAR_TEMPLATE_DOCUMENTS", 200_000))
 EARLIER = int(os.environ.get("NEAR_EARLIER_DOCUMENTS", 400_000))
 NEW = 0.05
-TURNS = 3
+TURNS = int(os.environ.get("NEAR_TURNS", 3))
 WORKERS = 2
 STEP = MinHash()
 
@@ -50,15 +50,32 @@ def measured(home: str, corpus: Corpus, step: MinHash = STEP) -> tuple[Run, Watc
             return near_duplicates(home, corpus, step, pool), watch
 
 
-def in_turn(home: str, *variants: tuple[Corpus, MinHash]) -> list[tuple[Run, Watch]]:
-    """Of each variant the run of median time, of `TURNS`: they take turns, since a machine's speed drifts."""
+def in_turn(home: str, *variants: tuple[Corpus, MinHash]) -> list[list[tuple[Run, Watch]]]:
+    """The runs of each variant, `TURNS`: they take turns, since a machine's speed drifts. Those before the last have no
+    files."""
     taken: list[list[tuple[Run, Watch]]] = [[] for _ in variants]
     for _ in range(TURNS):
         for variant, runs in zip(variants, taken, strict=True):
             for earlier in runs[-1:]:
                 earlier[0].remove()
             runs.append(measured(home, *variant))
-    return [sorted(runs, key=lambda run: run[0].wall)[TURNS // 2] for runs in taken]
+    return taken
+
+
+def median(runs: list[tuple[Run, Watch]]) -> tuple[Run, Watch]:
+    """The run of median time."""
+    return sorted(runs, key=lambda run: run[0].wall)[len(runs) // 2]
+
+
+def ratios(ones: list[tuple[Run, Watch]], others: list[tuple[Run, Watch]]) -> str:
+    """Of time and of CPU time: of the medians, and of each turn."""
+    (one, one_watch), (other, other_watch) = median(ones), median(others)
+    turns = zip(ones, others, strict=True)
+    wall, cpu = zip(*((a[0].wall / b[0].wall, a[1].cpu / b[1].cpu) for a, b in turns), strict=True)
+    return (
+        f"{one.wall / other.wall:.3f} ({', '.join(f'{turn:.3f}' for turn in wall)}), of CPU time "
+        f"{one_watch.cpu / other_watch.cpu:.3f} ({', '.join(f'{turn:.3f}' for turn in cpu)})"
+    )
 
 
 def told(name: str, run: Run, watch: Watch, documents: int) -> str:
@@ -97,13 +114,11 @@ def test_time_and_memory_as_the_corpus_grows(home, capsys):
 
 def test_a_template_against_distinct_documents(home, capsys):
     corpora = [Planted(TEMPLATE, seed=1, copies=0, template=template) for template in (0, TEMPLATE // 2)]
-    (distinct, distinct_watch), (template, template_watch) = in_turn(
-        home, *((written(home, planted), STEP) for planted in corpora)
-    )
+    distinct, template = in_turn(home, *((written(home, planted), STEP) for planted in corpora))
     with capsys.disabled():
-        print("\n" + told("distinct", distinct, distinct_watch, TEMPLATE))
-        print(told("half of them copies of a template", template, template_watch, TEMPLATE))
-        print(f"  ratio {template.wall / distinct.wall:.2f}, of CPU time {template_watch.cpu / distinct_watch.cpu:.2f}")
+        print("\n" + told("distinct", *median(distinct), TEMPLATE))
+        print(told("half of them copies of a template", *median(template), TEMPLATE))
+        print(f"  ratio {ratios(template, distinct)}")
 
 
 def test_a_new_crawl_beside_an_earlier_one(home, capsys):
@@ -114,14 +129,13 @@ def test_a_new_crawl_beside_an_earlier_one(home, capsys):
     shard = min(SHARD, -(-(documents - EARLIER) // WORKERS))  # work for all even of the small crawl
     earlier, earlier_watch = measured(home, written(home, planted, earlier=crawls["earlier"]), step)
     grown = step.model_copy(update={"earlier": (earlier.kept.folder,)})
-    (at_once, at_once_watch), (new, new_watch) = in_turn(
+    at_once, new = in_turn(
         home, (written(home, planted, **crawls), step), (written(home, planted, shard, new=crawls["new"]), grown)
     )
     with capsys.disabled():
-        print("\n" + told("both at once", at_once, at_once_watch, documents))
+        print("\n" + told("both at once", *median(at_once), documents))
         print(told("earlier", earlier, earlier_watch, EARLIER))
-        print(told("new", new, new_watch, documents - EARLIER))
-        print(f"  the new crawl costs {new.wall / at_once.wall:.1%} of both at once, ", end="")
-        print(f"of CPU time {new_watch.cpu / at_once_watch.cpu:.1%}")
-    apart = {row["id"]: row["representative"] for run in (earlier, new) for row in run.dropped()}
-    assert apart == {row["id"]: row["representative"] for row in at_once.dropped()}
+        print(told("new", *median(new), documents - EARLIER))
+        print(f"  the new crawl costs of both at once {ratios(new, at_once)}")
+    apart = {row["id"]: row["representative"] for run in (earlier, new[-1][0]) for row in run.dropped()}
+    assert apart == {row["id"]: row["representative"] for row in at_once[-1][0].dropped()}
