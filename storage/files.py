@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -103,10 +103,11 @@ def open_mapped(path: str) -> IO[bytes]:
 
 def expect(f: IO[bytes], low: int, high: int) -> None:
     """Have the system read some bytes of an open local file from its disk, while the caller does something else."""
+    # the system takes no more than a little of what is asked for at once, and a disk may take nothing
     if hasattr(os, "posix_fadvise"):
-        # the system takes no more than a little of what is asked for at once
-        for at in range(low, high, _ASKED):
-            os.posix_fadvise(f.fileno(), at, min(_ASKED, high - at), os.POSIX_FADV_WILLNEED)
+        with suppress(OSError):
+            for at in range(low, high, _ASKED):
+                os.posix_fadvise(f.fileno(), at, min(_ASKED, high - at), os.POSIX_FADV_WILLNEED)
 
 
 def expect_all(path: str) -> None:

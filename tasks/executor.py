@@ -73,7 +73,8 @@ class Dask:
         from distributed import as_completed as completed
 
         futures = self.client.map(work, jobs, pure=False)
-        # those of the map before are let go of now: said before the new jobs, it would hold these up for 10 ms
+        # Those of the map before are let go of now: said before the new jobs, it would hold these up for 10 ms. If a
+        # worker that holds them dies until then, their jobs are run again, and find themselves done.
         self._held = futures
         index = {future.key: i for i, future in enumerate(futures)}
         try:

@@ -69,8 +69,8 @@ def dealt_run(folder: str, number: int) -> str:
 
 
 def together(places: list[Place]) -> list[list[Place]]:
-    """Shards of earlier crawls, of which few documents are met, as they are dealt: some in one job, and an even number
-    of jobs, so that an even number of workers ends them together."""
+    """Shards of earlier crawls, of which few documents are met, as they are dealt: some in one job, and two jobs, four,
+    six, ... (of a single shard one), so that an even number of workers ends them together."""
     jobs = 2 * -(-len(places) // (2 * _TOGETHER))
     parts = pairwise(len(places) * i // jobs for i in range(jobs + 1)) if jobs else []
     return [places[low:high] for low, high in parts if high > low]
@@ -89,13 +89,14 @@ def deal_shards(
     """What is known of the candidates of some shards, in the order of a hash of their labels.
 
     A document that is dropped for the leader of its crowd, where there are `leaders`, has that and their similarity.
-    Held: of one shard what `candidates_of` and `crowds.led` hold; of all 1 kB a candidate.
+    Held: of one shard what `candidates_of` and `crowds.led` hold; of all 1 kB a candidate, and 100 bytes for each band
+    that it shares.
     """
-    for place in places:
-        files.expect_all(place.known)
-    known = [
-        candidates_of(place, label, takedowns) for place, label in zip(places, of_places(places, labels), strict=True)
-    ]
+    labelled = list(of_places(places, labels))
+    for place, label in zip(places, labelled, strict=True):
+        if len(label):
+            files.expect_all(place.known)
+    known = [candidates_of(place, label, takedowns) for place, label in zip(places, labelled, strict=True)]
     rows = [row_of(candidates["node"].to_numpy()) for candidates in known]
     bitmaps = read_each(((place.signatures, some) for place, some in zip(places, rows, strict=True)), ["bitmap"])
     facts = zip(places, known, bitmaps, of_places(places, members), strict=True)

@@ -54,7 +54,8 @@ class _Rows:
     def __init__(self, path: str, rows: np.ndarray, columns: list[str]):
         self._path, self._columns = path, columns
         self._f = files.open_mapped(path)
-        self._shard = pq.ParquetFile(self._f)
+        with _named(path):
+            self._shard = pq.ParquetFile(self._f)
         self._schema, metadata = self._shard.schema_arrow, self._shard.metadata
         ends = np.cumsum([0, *(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups))])
         if (np.diff(rows, prepend=-1, append=ends[-1]) <= 0).any():

@@ -137,8 +137,8 @@ def _candidates(workshop: Workshop, corpus: Corpus, step: MinHash, signatures: B
         matched = phases.map("match", match_partition, jobs)
         partitions = label_partitions(sum(record["edges"] for record in matched.values()), step)
         edges = [edges_run(phases.folder, p) for p in jobs]
-        largest = components.components(phases.map, phases.folder, partitions, edges, step.memory)
-        return {"matched": list(matched.values()), "labels": partitions, "component_at_most": largest}
+        components.components(phases.map, phases.folder, partitions, edges, step.memory)
+        return {"matched": list(matched.values()), "labels": partitions}
 
     works = (match_partition, components.components)
     inputs = inputs_of(corpus, signatures) | _keys(earlier)
@@ -171,8 +171,7 @@ def _survivors(
         arriving = {i: given | {"place": ours[i], "kept": corpus.shard(i)["kept"]} for i in corpus.shards()}
         jobs = {i: arriving[i] | {"signals": signals(i), "source": sources[i]} for i in corpus.shards()}
         phases.map("know", know_shard, jobs)
-        crowded = candidates.manifest["component_at_most"] >= crowds.FEWEST
-        leaders = _leaders(phases, [*before, *ours], labels, given) if crowded else None
+        leaders = _leaders(phases, [*before, *ours], labels, given)
         places = [*near_duplicates.together(before), *([place] for place in ours)]
         counts = _decided(phases, own, places, given | {"labels": labels, "members": members, "leaders": leaders})
         decided = [near_duplicates.decided_run(phases.folder, p) for p in range(partitions)]
@@ -220,7 +219,7 @@ def _decided(phases: Phases, own: int, places: list[list[Place]], given: dict[st
 
 
 def _leaders(phases: Phases, places: list[Place], labels: list[str], given: dict[str, Any]) -> str | None:
-    """The leaders of the crowds, if there are any."""
+    """The leaders of the crowds, where there are any."""
     found = phases.once("crowds", crowds.find, {"labels": labels})["crowds"]
     if not found:
         return None

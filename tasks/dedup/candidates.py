@@ -14,7 +14,7 @@ one partition, fewer of them the more there are.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from storage import files, runs, shards, stages
 from tasks.dedup import order
 from tasks.dedup.minhash import MinHash
-from tasks.dedup.nodes import node, row_of, segment_of, shard_range
+from tasks.dedup.nodes import node, row_of, segment_of, shard_of, shard_range
 from tasks.dedup.signatures import SIGNED, band_hashes, by_this_code, signed
 from tasks.dedup.takedowns import taken_down
 from tasks.kernels.shingles import STEP
@@ -128,11 +128,9 @@ def match_partition(
     to the first.
 
     `own` is the number of this crawl's segment, `parts` are its shards; `indexes` are runs of those before, of which
-    the row groups alone are read that can have a hash of ours. Held: about 60 bytes a band row of the partition and for
-    each match in an index, and one of its row groups.
+    the row groups alone are read that can have a hash of ours. Held: about 90 bytes a band row of the partition, 110 for
+    each match in an index, and some of its row groups.
     """
-    for index in indexes[:1]:
-        files.expect_all(index)
     ends = runs.bounds(settings.partitions)
     low, high = ends[partition], ends[partition + 1]
     hashes, nodes = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
@@ -153,23 +151,37 @@ def match_partition(
     edges = [np.stack([leader[others], nodes[others]])]
     buckets, leader = hashes[first], nodes[first]
     shared, earlier = size > 1, []
-    for number, index in enumerate(indexes):
-        for following in indexes[number + 1 : number + 2]:
-            files.expect_all(following)
-        known = runs.find(index, buckets)
+    for known in _met(indexes, buckets):
         bucket = np.searchsorted(buckets, known["hash"].to_numpy())
         shared[bucket] = True
         edges.append(np.stack([known["node"].to_numpy(), leader[bucket]]))
         earlier.append(known.select(["node", "hash"]))
+    del leader, others, buckets
+    n_edges = _write_edges(edges_run(folder, partition), edges)
     among = np.repeat(shared, size)
     members = pa.concat_tables([*earlier, pa.table({"node": nodes[among], "hash": hashes[among]})])
+    del hashes, nodes, earlier
     runs.write(members_run(folder, partition), members, "node", row_group=_MEMBERS)
+    return {"buckets": int((size > 1).sum()), "largest": int(size.max(initial=0)), "edges": n_edges}
+
+
+def _met(indexes: list[str], hashes: np.ndarray) -> Iterator[pa.Table]:
+    """The rows of each index that have one of the hashes; the disk reads the next while one is looked through."""
+    for index, following in zip_longest(indexes, indexes[1:]):
+        if following is not None:
+            runs.expect(following, hashes)
+        yield runs.find(index, hashes)
+
+
+def _write_edges(path: str, edges: list[np.ndarray]) -> int:
+    """Write each edge, (2, n) of its nodes, once; returns how many there are. Empties the list."""
     one, other = np.concatenate(edges, axis=1)
+    edges.clear()
     by_edge = np.lexsort((other, one))
     one, other = one[by_edge], other[by_edge]
     fresh = np.append(True, (one[1:] != one[:-1]) | (other[1:] != other[:-1]))[: len(one)]
-    runs.write(edges_run(folder, partition), pa.table({"first": one[fresh], "second": other[fresh]}), "first")
-    return {"buckets": int((size > 1).sum()), "largest": int(size.max(initial=0)), "edges": int(fresh.sum())}
+    runs.write(path, pa.table({"first": one[fresh], "second": other[fresh]}), "first")
+    return int(fresh.sum())
 
 
 def label_partitions(edges: int, settings: MinHash) -> int:
@@ -179,11 +191,13 @@ def label_partitions(edges: int, settings: MinHash) -> int:
 
 def of_places(places: list[Place], paths: list[str], columns: list[str] | None = None) -> Iterator[pa.Table]:
     """The rows of some runs by node for each of the shards, which follow each other, in order. Holds those of all."""
-    low, high = (shard_range(place.segment, place.shard)[end] for place, end in ((places[0], 0), (places[-1], 1)))
+    low, _ = shard_range(places[0].segment, places[0].shard)
+    _, high = shard_range(places[-1].segment, places[-1].shard)
     rows = runs.sorted_by(runs.read_all(paths, low, high, columns), "node")
-    nodes = rows["node"].to_numpy()
+    shard = shard_of(rows["node"].to_numpy())
     for place in places:
-        first, last = np.searchsorted(nodes, shard_range(place.segment, place.shard))
+        here = shard_of(node(place.segment, place.shard, np.zeros(1, np.int64)))
+        [first], [last] = (np.searchsorted(shard, here, side) for side in ("left", "right"))
         yield rows[first:last]
 
 

@@ -34,8 +34,8 @@ _MOST_EDGES = 1 << 30
 MapPhase = Callable[[str, Callable[..., dict], dict[int, dict[str, Any]]], dict[int, dict]]
 
 
-def components(map_phase: MapPhase, folder: str, partitions: int, edges: list[str], memory: int) -> int:
-    """Write the labels of the nodes of some runs of edges; returns how many nodes the largest component has, at most.
+def components(map_phase: MapPhase, folder: str, partitions: int, edges: list[str], memory: int) -> list[str]:
+    """Write the labels of the nodes of some runs of edges, and return their runs.
 
     `map_phase(name, work, {partition: arguments})` runs `work(folder, partition, **arguments)` for partitions that are
     not yet done and returns all their records. One process holds the graph if that takes at most `memory` bytes, else
@@ -44,14 +44,13 @@ def components(map_phase: MapPhase, folder: str, partitions: int, edges: list[st
     the smaller one.
     """
     given = {"edges": edges, "partitions": partitions, "memory": memory}
-    labelled = map_phase("components", label_what_fits, {0: given})
-    if not labelled[0]["fits"]:
-        labelled = _by_stars(map_phase, folder, partitions, edges)
+    if not map_phase("components", label_what_fits, {0: given})[0]["fits"]:
+        _by_stars(map_phase, folder, partitions, edges)
     files.remove(files.join(folder, "components"))
-    return sum(record["largest"] for record in labelled.values())
+    return [labels_run(folder, p) for p in range(partitions)]
 
 
-def _by_stars(map_phase: MapPhase, folder: str, partitions: int, edges: list[str]) -> dict[int, dict]:
+def _by_stars(map_phase: MapPhase, folder: str, partitions: int, edges: list[str]) -> None:
     jobs = {p: {"edges": edges[p::partitions], "partitions": partitions} for p in range(partitions)}
     map_phase("stars-deal", deal_edges, jobs)
     for turn in itertools.count():
@@ -64,7 +63,7 @@ def _by_stars(map_phase: MapPhase, folder: str, partitions: int, edges: list[str
         files.remove(_turn(folder, "graph", turn))
         map_phase(f"stars-small-{turn:02d}", small_stars, jobs)
         files.remove(_turn(folder, "large", turn))
-    return map_phase("stars-label", label_partition, jobs)
+    map_phase("stars-label", label_partition, jobs)
 
 
 def label_what_fits(folder: str, _: int, edges: list[str], partitions: int, memory: int) -> dict:
@@ -83,7 +82,6 @@ def label_what_fits(folder: str, _: int, edges: list[str], partitions: int, memo
     # float64 is what scipy would make a copy in
     graph = coo_array((np.ones(len(ends[0])), ends), shape=(len(nodes), len(nodes)))
     _, component = connected_components(graph, directed=False)
-    largest = int(np.bincount(component).max(initial=0))
     del graph, ends
     smallest = np.empty(len(nodes), np.int64)
     smallest[component[::-1]] = nodes[::-1]
@@ -92,7 +90,7 @@ def label_what_fits(folder: str, _: int, edges: list[str], partitions: int, memo
     for p in range(partitions):
         _write_labels(folder, p, nodes[of == p], labels[of == p])
     count = int(np.count_nonzero(nodes == labels))
-    return {"edges": n_edges, "fits": True, "nodes": len(nodes), "components": count, "largest": largest}
+    return {"edges": n_edges, "fits": True, "nodes": len(nodes), "components": count}
 
 
 def deal_edges(folder: str, partition: int, edges: list[str], partitions: int) -> dict:
@@ -120,8 +118,7 @@ def label_partition(folder: str, partition: int, turn: int, partitions: int) -> 
     graph = _neighbours(_turn(folder, "graph", turn), partition, partitions)
     labels = graph.least()
     _write_labels(folder, partition, graph.nodes, labels)
-    largest = int(np.unique(labels, return_counts=True)[1].max(initial=0))
-    return {"nodes": len(labels), "components": int(np.count_nonzero(graph.nodes == labels)), "largest": largest}
+    return {"nodes": len(labels), "components": int(np.count_nonzero(graph.nodes == labels))}
 
 
 def _edges(paths: list[str]) -> tuple[np.ndarray, np.ndarray]:

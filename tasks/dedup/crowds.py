@@ -24,7 +24,7 @@ from tasks.rows import read_rows
 from tasks.url.step import Url
 
 # So many documents of a component are a crowd.
-FEWEST = 1_000
+_FEWEST = 1_000
 # So many crowds at most, the largest.
 _MOST = 1_000
 # What a shingle of a leader takes in a process that decides: 8 bytes in the set, and up to 32 in the table of it.
@@ -37,7 +37,7 @@ def find(folder: str, _: int, labels: list[str]) -> dict:
     Nodes are dealt out to partitions by their hashes, so a partition that has far less than its share of a component
     need not be counted. Holds the labels of one partition, and a count for each component that has its share in one.
     """
-    least = max(8, FEWEST // (2 * len(labels)))
+    least = max(8, _FEWEST // (2 * len(labels)))
     members: dict[int, int] = {}
     for path in labels:
         label = runs.read(path, *runs.EVERYTHING, ["label"])["label"].to_numpy()
@@ -45,7 +45,7 @@ def find(folder: str, _: int, labels: list[str]) -> dict:
         many = counts >= least
         for value, count in zip(values[many].tolist(), counts[many].tolist(), strict=True):
             members[value] = members.get(value, 0) + count
-    found = [value for value in members if members[value] >= FEWEST]
+    found = [value for value in members if members[value] >= _FEWEST]
     return {"crowds": sorted(found, key=lambda value: (-members[value], value))[:_MOST]}
 
 
@@ -90,15 +90,16 @@ def led(candidates: pa.Table, place: Place, leaders: str, settings: MinHash) -> 
     similarity, float64.
 
     Held: the leaders' sets and tables of them, `settings.memory` at most; the texts of the candidates that share a band
-    with one; of each candidate its signature, and 9 bytes a band.
+    with one; of each candidate of a crowd its signature, and 9 bytes a band.
     """
     known = runs.read(leaders, *runs.EVERYTHING)
     sets_known = known["set"].combine_chunks()
     label, labels = known["label"].to_numpy(), candidates["label"].to_numpy()
     of = np.searchsorted(label, labels).clip(max=len(label) - 1)
     node = known["node"].to_numpy()[of]
-    shared = unpacked(known["bands"], "<u8")[of] == bands_of(place, candidates, settings)
-    [asked] = np.nonzero((label[of] == labels) & shared.any(axis=1) & (node != candidates["node"].to_numpy()))
+    [among] = np.nonzero((label[of] == labels) & (node != candidates["node"].to_numpy()))
+    bands = bands_of(place, candidates.take(pa.array(among)), settings)
+    asked = among[(unpacked(known["bands"], "<u8")[of[among]] == bands).any(axis=1)]
     first, numbers = distinct(candidates.take(pa.array(asked)))
     one = asked[first]
     texts = read_rows(place.documents, candidates["at"].to_numpy()[one], ["text"])["text"]

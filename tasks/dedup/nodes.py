@@ -28,3 +28,8 @@ def segment_of(nodes: np.ndarray) -> np.ndarray:
 
 def row_of(nodes: np.ndarray) -> np.ndarray:
     return nodes % ROWS
+
+
+def shard_of(nodes: np.ndarray) -> np.ndarray:
+    """The shards, counted through all segments."""
+    return nodes // ROWS

@@ -31,7 +31,7 @@ STEP = MinHash()
 
 @pytest.fixture
 def home(tmp_path) -> Iterator[str]:
-    """A folder that does not outlive its test: it grows to 4 kB a document."""
+    """A folder that does not outlive its test: it grows to 12 kB a document."""
     yield str(tmp_path)
     rmtree(tmp_path)
 
@@ -51,13 +51,13 @@ def measured(home: str, corpus: Corpus, step: MinHash = STEP) -> tuple[Run, Watc
 
 
 def in_turn(home: str, *variants: tuple[Corpus, MinHash]) -> list[list[tuple[Run, Watch]]]:
-    """The runs of each variant, `TURNS`: they take turns, since a machine's speed drifts. Those before the last have no
-    files."""
+    """The runs of each variant, `TURNS`: they take turns, since a machine's speed drifts. Those before the last are set
+    aside."""
     taken: list[list[tuple[Run, Watch]]] = [[] for _ in variants]
-    for _ in range(TURNS):
-        for variant, runs in zip(variants, taken, strict=True):
+    for turn in range(TURNS):
+        for number, (variant, runs) in enumerate(zip(variants, taken, strict=True)):
             for earlier in runs[-1:]:
-                earlier[0].remove()
+                earlier[0].set_aside(f"{home}/aside-{turn}-{number}")
             runs.append(measured(home, *variant))
     return taken
 
@@ -101,9 +101,9 @@ def test_time_and_memory_as_the_corpus_grows(home, capsys):
     corpora = {documents: written(home, Planted(documents, seed=1)) for documents in SCALE}
     for documents in SCALE[1:]:
         taken = []
-        for size in (SCALE[0], documents, SCALE[0]):
+        for turn, size in enumerate((SCALE[0], documents, SCALE[0])):
             run, watch = measured(home, corpora[size])
-            run.remove()
+            run.set_aside(f"{home}/aside-{documents}-{turn}")
             taken.append(np.array([run.wall, watch.cpu]))
             with capsys.disabled():
                 print("\n" + told("planted", run, watch, size))

@@ -86,6 +86,28 @@ def test_columns_with_and_without_missing_values_go_together(tmp_path):
     assert runs.read_all(paths, 0, 5).to_pylist() == pa.concat_tables(tables).to_pylist()
 
 
+def test_keys_of_another_type_have_no_order():
+    with pytest.raises(ValueError, match="int32: give uint64 or int64"):
+        runs.order(np.array([3, 1], np.int32))
+
+
+def test_the_disk_is_told_of_row_groups_that_can_have_a_key_and_of_no_others(tmp_path, monkeypatch):
+    path, n = str(tmp_path / "run.parquet"), 40_000
+    keys = np.sort(np.random.default_rng(4).integers(0, 2**64, n, np.uint64))
+    runs.write(path, pa.table({"hash": keys, "node": np.arange(n)}), "hash", row_group=400)
+    told = []
+    monkeypatch.setattr(runs.files, "expect", lambda f, low, high: told.append((low, high)))
+    wanted = keys[[500, 900, *range(10_000, 30_000, 100)]]
+    groups = sorted({at // 400 for at in (500, 900, *range(10_000, 30_000, 100))})
+    runs.expect(path, wanted)
+    assert len(told) == 16 < len(groups)
+    assert runs.find(path, wanted)["hash"].to_numpy().tolist() == wanted.tolist()
+    assert len(told) == len(groups) and told == sorted(set(told))
+    assert all(high - low > 400 * 16 for low, high in told) and sum(high - low for low, high in told) < 30_000 * 16
+    runs.expect(path, wanted[:0])
+    assert len(told) == len(groups)
+
+
 def test_a_range_of_many_row_groups_is_found_by_the_statistics_of_few(tmp_path, monkeypatch):
     asked = []
 

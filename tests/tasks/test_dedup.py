@@ -1,5 +1,6 @@
 """Near-duplicate removal end to end, against its definition, computed over all pairs by brute force."""
 
+import math
 import random
 from pathlib import Path
 
@@ -13,8 +14,11 @@ from flows.workshop import Built
 from storage import runs, shards, stages
 from storage.schema import DOCUMENTS
 from storage.stages import Stage
+from tasks import near_duplicates
 from tasks.dedup import candidates, crowds
+from tasks.dedup.candidates import Place
 from tasks.dedup.minhash import MinHash, curve_told, s_curve
+from tasks.dedup.nodes import node
 from tasks.dedup.signatures import band_hashes, signed
 from tasks.kernels.survivors import settle
 from tests.corpora import Texts, ledger, read, workshop
@@ -25,7 +29,7 @@ def small(monkeypatch):
     """What is done for large corpora is done here for small ones."""
     monkeypatch.setattr(candidates, "_BANDS", 100)
     monkeypatch.setattr(candidates, "_EDGES", 10)
-    monkeypatch.setattr(crowds, "FEWEST", 60)
+    monkeypatch.setattr(crowds, "_FEWEST", 60)
 
 
 WORDS = 100
@@ -190,12 +194,15 @@ def test_survivor_criteria(tmp_path):
 def test_crawl_after_crawl_gives_what_all_at_once_give(tmp_path, segments):
     documents = planted()
     crawls = [documents[i::segments] for i in range(segments)]
-    at_once = Texts([part for crawl in crawls for part in dealt(crawl, 2)], [f"c{i // 2}" for i in range(2 * segments)])
+    # of the first two crawls' shards four are dealt together: the last of the one, and all of the other
+    parts = [dealt(crawl, shards_there) for crawl, shards_there in zip(crawls, (5, 3, 2), strict=False)]
+    sources = [f"c{number}" for number, some in enumerate(parts) for _ in some]
+    at_once = Texts([part for some in parts for part in some], sources)
     expected = drops(deduplicate(tmp_path / "once", at_once, MinHash(survivor=("source", "longest"), partitions=3)))
     earlier, found = (), {}
-    for number, crawl in enumerate(crawls):
+    for number, some in enumerate(parts):
         settings = MinHash(partitions=2 + number, earlier=earlier)
-        left = deduplicate(tmp_path / "home", Texts(dealt(crawl, 2)), settings, f"crawl {number}")
+        left = deduplicate(tmp_path / "home", Texts(some), settings, f"crawl {number}")
         found |= drops(left)
         earlier = (*earlier, left.kept.folder)
     assert found == expected
@@ -435,6 +442,30 @@ def test_a_candidate_has_the_bands_that_it_shares():
     assert candidates.shared_bands(ids, members).to_pylist() == [[1, 2], [3], [5, 6]]
     with pytest.raises(runs.RunError, match="the document b has a label, but is in no bucket"):
         candidates.shared_bands(ids, members.filter(pc.not_equal(members["node"], 5)))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 8, 15, 16, 17, 33])
+def test_shards_of_earlier_crawls_are_dealt_together(n):
+    places = [Place(number % 3, number, "", "", "") for number in range(n)]
+    parts = near_duplicates.together(places)
+    assert [place for part in parts for place in part] == places
+    assert all(0 < len(part) <= 8 for part in parts)
+    assert len(parts) == min(n, 2 * math.ceil(n / 16))
+
+
+def test_each_shard_has_its_rows_of_some_runs(tmp_path):
+    rng, last = np.random.default_rng(2), (1 << 11) - 1
+    places = [Place(*at, "", "", "") for at in ((0, 1), (0, 2), (3, 0), (3, 1), (last, 0), (last, (1 << 20) - 1))]
+    nodes = [node(p.segment, p.shard, np.sort(rng.integers(0, 1 << 32, 50))) for p in places if p.shard != 2]
+    shuffled = rng.permutation(np.concatenate(nodes))
+    paths = [str(tmp_path / f"{i}.parquet") for i in range(3)]
+    for path, some in zip(paths, np.array_split(shuffled, 3), strict=True):
+        runs.write(path, pa.table({"node": some, "label": some * 2}), "node")
+    found = list(candidates.of_places(places, paths))
+    assert [len(rows) for rows in found] == [50, 0, 50, 50, 50, 50]
+    assert [rows["node"].to_pylist() for rows in found if len(rows)] == [some.tolist() for some in nodes]
+    [rows] = candidates.of_places(places[2:3], paths, ["node"])
+    assert rows["node"].to_pylist() == nodes[1].tolist() and rows.column_names == ["node"]
 
 
 def test_comparisons_are_bounded_and_those_left_out_are_counted():
