@@ -37,6 +37,8 @@ _SIGNED = 1 << 24
 _BANDS, _EDGES = 1 << 18, 1 << 16
 # Rows of a row group of members, of which each shard asks for a few.
 _MEMBERS = 1 << 13
+# The disk is told of so many indexes before they are looked through: of more, workers wait for what others asked for.
+_AHEAD = 1
 
 
 @dataclass(frozen=True)
@@ -128,8 +130,8 @@ def match_partition(
     to the first.
 
     `own` is the number of this crawl's segment, `parts` are its shards; `indexes` are runs of those before, of which
-    the row groups alone are read that can have a hash of ours. Held: about 90 bytes a band row of the partition, 110 for
-    each match in an index, and some of its row groups.
+    the row groups alone are read that can have a hash of ours. Held: about 90 bytes a band row of the partition and 110
+    for each match in an index, and some of its row groups.
     """
     ends = runs.bounds(settings.partitions)
     low, high = ends[partition], ends[partition + 1]
@@ -138,6 +140,8 @@ def match_partition(
         run = runs.read(bands_run(folder, shard), low, high)
         hashes.append(run["hash"].to_numpy())
         nodes.append(node(own, shard, run["row"].to_numpy()))
+    for index in indexes[:_AHEAD]:
+        runs.expect(index, hashes[-1])  # of one shard, which are in order
     hashes, nodes = np.concatenate(hashes), np.concatenate(nodes)
     by_hash = runs.order(hashes)
     hashes, nodes = hashes[by_hash], nodes[by_hash]
@@ -151,7 +155,10 @@ def match_partition(
     edges = [np.stack([leader[others], nodes[others]])]
     buckets, leader = hashes[first], nodes[first]
     shared, earlier = size > 1, []
-    for known in _met(indexes, buckets):
+    for index, later in zip_longest(indexes, indexes[_AHEAD:]):
+        if later:
+            runs.expect(later, buckets)
+        known = runs.find(index, buckets)
         bucket = np.searchsorted(buckets, known["hash"].to_numpy())
         shared[bucket] = True
         edges.append(np.stack([known["node"].to_numpy(), leader[bucket]]))
@@ -163,14 +170,6 @@ def match_partition(
     del hashes, nodes, earlier
     runs.write(members_run(folder, partition), members, "node", row_group=_MEMBERS)
     return {"buckets": int((size > 1).sum()), "largest": int(size.max(initial=0)), "edges": n_edges}
-
-
-def _met(indexes: list[str], hashes: np.ndarray) -> Iterator[pa.Table]:
-    """The rows of each index that have one of the hashes; the disk reads the next while one is looked through."""
-    for index, following in zip_longest(indexes, indexes[1:]):
-        if following is not None:
-            runs.expect(following, hashes)
-        yield runs.find(index, hashes)
 
 
 def _write_edges(path: str, edges: list[np.ndarray]) -> int:
