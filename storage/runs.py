@@ -74,8 +74,10 @@ def find(path: str, keys: np.ndarray) -> pa.Table:
 
 
 def expect(path: str, keys: np.ndarray) -> None:
-    """Have the system read what `find` will read first, while the caller does something else. Raises as that does."""
-    _checked(path, lambda run, f: _expect(run, f, path, _having(run, _key(run, path), keys)[0][:_FOUND]))
+    """Have the system read what `find` will read first, while the caller does something else. Raises as that does; of a
+    remote run nothing is read before it is asked for."""
+    if files.is_local(path):
+        _checked(path, lambda run, f: _expect(run, f, path, _having(run, _key(run, path), keys)[0][:_FOUND]))
 
 
 def _range(run: pq.ParquetFile, path: str, low: int, high: int, columns: list[str] | None) -> pa.Table:

@@ -203,9 +203,9 @@ def of_places(places: list[Place], paths: list[str], columns: list[str] | None =
 def shared_bands(candidates: pa.Table, members: pa.Table) -> pa.LargeListArray:
     """Of each candidate of a shard the hashes of the bands that it shares with others, uint64, by rows of the runs of
     members. Raises RunError where it has none."""
-    nodes, node = candidates["node"].to_numpy(), members["node"].to_numpy()
-    at = np.searchsorted(nodes, node)
-    there = np.append(nodes, -1)[at] == node
+    nodes, of = candidates["node"].to_numpy(), members["node"].to_numpy()
+    at = np.searchsorted(nodes, of)
+    there = np.append(nodes, -1)[at] == of
     count = np.bincount(at[there], minlength=len(nodes))
     if not count.all():
         raise runs.RunError(f"the document {candidates['id'][int(count.argmin())]} has a label, but is in no bucket")

@@ -105,6 +105,7 @@ def test_the_disk_is_told_of_row_groups_that_can_have_a_key_and_of_no_others(tmp
     assert len(told) == len(groups) and told == sorted(set(told))
     assert all(high - low > 400 * 16 for low, high in told) and sum(high - low for low, high in told) < 30_000 * 16
     runs.expect(path, wanted[:0])
+    runs.expect("memory://bucket/of which nothing is asked", wanted)
     assert len(told) == len(groups)
 
 
