@@ -7,12 +7,13 @@ compress, so runs are not compressed but for their text.
 
 from bisect import bisect_left
 from collections.abc import Callable
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import IO, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import xxhash
 
 from storage import files
 
@@ -21,6 +22,8 @@ T = TypeVar("T")
 _ROW_GROUP = 1 << 16
 # So many of them are looked through at once.
 _FOUND = 16
+# Characters of a checksum.
+_CHECKSUM = 16
 
 # The range of all int64 keys.
 EVERYTHING = (-(1 << 63), 1 << 63)
@@ -42,19 +45,23 @@ def write(path: str, table: pa.Table, key: str, ends: list[int] | None = None, r
     Holds the table twice.
     """
     table = sorted_by(table, key)
+    # what is said to have no missing values is read in two thirds of the time
+    full = [field.with_nullable(table[field.name].null_count > 0) for field in table.schema]
+    table = table.cast(pa.schema(full, {"key": key, "rows": str(len(table))}))
     keys = table[key].to_numpy()
     inner = np.array(ends[1:-1] if ends else [], keys.dtype)
     places = [0, *np.searchsorted(keys, inner).tolist(), len(keys)]
-    # what is said to have no missing values is read in two thirds of the time
-    full = [field.with_nullable(table[field.name].null_count > 0) for field in table.schema]
-    schema = pa.schema(full, {"key": key, "rows": str(len(table))})
-    text = [field.name for field in schema if field.type in (pa.large_string(), pa.large_binary())]
-    compression = {name: "lz4" if name in text else "none" for name in schema.names}
-    options = {"compression": compression, "use_dictionary": False, "write_page_checksum": True}
-    with files.create(path) as f, pq.ParquetWriter(f, schema, **options) as out:
-        for low, high in zip(places[:-1], places[1:], strict=True):
-            if high > low:
-                out.write_table(table[low:high].cast(schema), row_group_size=row_group)
+    groups = [(at, min(at + row_group, high)) for low, high in pairwise(places) for at in range(low, high, row_group)]
+    text = [field.name for field in table.schema if field.type in (pa.large_string(), pa.large_binary())]
+    compression = {name: "lz4" if name in text else "none" for name in table.column_names}
+    numbers = _are_numbers(table.schema)
+    options = {"compression": compression, "use_dictionary": False, "write_page_checksum": not numbers}
+    with files.create(path) as f, pq.ParquetWriter(f, table.schema, **options) as out:
+        for low, high in groups:
+            out.write_table(table[low:high])
+        if numbers:
+            found = (_checksum(column) for low, high in groups for column in table[low:high].columns)
+            out.add_key_value_metadata({"checksums": "".join(found)})
 
 
 def read(path: str, low: int, high: int, columns: list[str] | None = None) -> pa.Table:
@@ -149,7 +156,9 @@ def _groups(run: pq.ParquetFile, path: str, key: str, groups: list[int], columns
     if (rows := sum(run.metadata.row_group(group).num_rows for group in groups)) != len(table):
         raise RunError(f"{path} gives {len(table)} of {rows} rows; remove the stage's folder to compute it again")
     keys = table[key].to_numpy()
-    if (keys[1:] < keys[:-1]).any():
+    if _are_numbers(run.schema_arrow):
+        _check(run, path, groups, table)  # so they are in order, as they were
+    elif (keys[1:] < keys[:-1]).any():
         raise RunError(f"{path} is not sorted by {key}; remove the stage's folder to compute it again")
     # alike for all runs of an exchange, whichever of them have missing values
     return pa.table(
@@ -157,11 +166,38 @@ def _groups(run: pq.ParquetFile, path: str, key: str, groups: list[int], columns
     )
 
 
+def _check(run: pq.ParquetFile, path: str, groups: list[int], table: pa.Table) -> None:
+    """Raise RunError where the numbers of some row groups are not those that were written."""
+    told = run.metadata.metadata.get(b"checksums", b"")
+    names, begin = run.schema_arrow.names, 0
+    if len(told) != _CHECKSUM * len(names) * run.num_row_groups:
+        raise RunError(f"{path} has not the checksums of its columns; remove the stage's folder to compute it again")
+    for group in groups:
+        rows = run.metadata.row_group(group).num_rows
+        for name in table.column_names:
+            at = _CHECKSUM * (group * len(names) + names.index(name))
+            if _checksum(table[name].slice(begin, rows)) != told[at : at + _CHECKSUM].decode():
+                raise RunError(f"{path} has other values in {name}; remove the stage's folder to compute it again")
+        begin += rows
+
+
+def _are_numbers(schema: pa.Schema) -> bool:
+    """Whether all columns are whole numbers, and none is missing."""
+    return all(pa.types.is_integer(field.type) and not field.nullable for field in schema)
+
+
+def _checksum(column: pa.ChunkedArray) -> str:
+    """xxh3-64 of numbers, hexadecimal."""
+    digest = xxhash.xxh3_64()
+    for chunk in column.chunks:
+        digest.update(chunk.to_numpy())
+    return digest.hexdigest()
+
+
 def _checked(path: str, work: Callable[[pq.ParquetFile, IO[bytes]], T]) -> T:
-    local = files.is_local(path)
     try:
-        with files.open_file(path) as f:
-            return work(pq.ParquetFile(path if local else f, memory_map=local, page_checksum_verification=True), f)
+        with files.open_mapped(path) as f:
+            return work(pq.ParquetFile(f, page_checksum_verification=True), f)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         # for damage Arrow raises a bare OSError; what comes from a disk or a network has a number or another type
         if isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None):

@@ -54,7 +54,7 @@ _SETTLED = ("comparisons", "left_out", "clusters", "dropped", "largest_cluster")
 _NAMED = pa.schema([SELECTION.field("id"), DOCUMENTS.field("url")])
 
 # So many earlier shards are one job, at most.
-_TOGETHER = 8
+_TOGETHER = 16
 # In a bucket of more documents no pairs are ruled out, so that it costs no more than its size.
 _BUCKET = 128
 

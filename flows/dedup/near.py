@@ -39,7 +39,7 @@ class Segment:
     def key(self) -> str:
         return self.manifest["key"]
 
-    def index(self, low: int = 0, high: int = 1 << 64) -> list[str]:
+    def index(self, low: int, high: int) -> list[str]:
         """The runs of its band hashes that have those from `low` up to `high`."""
         ends = runs.bounds(self.manifest["lies"]["partitions"])
         having = [p for p, (begin, end) in enumerate(pairwise(ends)) if begin < high and end > low]
@@ -98,7 +98,7 @@ def segments(step: MinHash) -> list[Segment]:
                 f"`earlier` names {folder}, which has no {places[0].known}: it was removed, or an older version made "
                 "the stage; run the recipe of that crawl again"
             )
-        if not found_again(places, segment.index(), step):
+        if not found_again(places, segment.index, step):
             raise ValueError(
                 f"`earlier` names {folder}, whose signatures are not those that this version gives the same texts: run "
                 "the recipe of that crawl again, or install the version that made it"
@@ -137,8 +137,8 @@ def _candidates(workshop: Workshop, corpus: Corpus, step: MinHash, signatures: B
         matched = phases.map("match", match_partition, jobs)
         partitions = label_partitions(sum(record["edges"] for record in matched.values()), step)
         edges = [edges_run(phases.folder, p) for p in jobs]
-        components.components(phases.map, phases.folder, partitions, edges, step.memory)
-        return {"matched": list(matched.values()), "labels": partitions}
+        large = components.components(phases.map, phases.folder, partitions, edges, step.memory)
+        return {"matched": list(matched.values()), "labels": partitions, "crowds": large}
 
     works = (match_partition, components.components)
     inputs = inputs_of(corpus, signatures) | _keys(earlier)
@@ -171,7 +171,7 @@ def _survivors(
         arriving = {i: given | {"place": ours[i], "kept": corpus.shard(i)["kept"]} for i in corpus.shards()}
         jobs = {i: arriving[i] | {"signals": signals(i), "source": sources[i]} for i in corpus.shards()}
         phases.map("know", know_shard, jobs)
-        leaders = _leaders(phases, [*before, *ours], labels, given)
+        leaders = _leaders(phases, [*before, *ours], given | {"labels": labels}, candidates.manifest["crowds"])
         places = [*near_duplicates.together(before), *([place] for place in ours)]
         counts = _decided(phases, own, places, given | {"labels": labels, "members": members, "leaders": leaders})
         decided = [near_duplicates.decided_run(phases.folder, p) for p in range(partitions)]
@@ -191,7 +191,7 @@ def _survivors(
     lists_then = [checksum for _, checksum in takedowns.checksums]
     settings = step.decision_settings() | {"sources": sources, "takedowns": lists_then}
     inputs = inputs_of(corpus, candidates) | (measured_by(corpus) if step.best else {}) | _keys(earlier)
-    works = (near_duplicates.settle_partition, crowds.find, know_shard)
+    works = (near_duplicates.settle_partition, crowds.choose, know_shard)
     return workshop.build(Made(stage("near_duplicates", works, settings, inputs), body))
 
 
@@ -218,12 +218,11 @@ def _decided(phases: Phases, own: int, places: list[list[Place]], given: dict[st
     return {"dealt": list(dealt.values()), "screened": list(counts.values()), "settled": list(settled.values())}
 
 
-def _leaders(phases: Phases, places: list[Place], labels: list[str], given: dict[str, Any]) -> str | None:
+def _leaders(phases: Phases, places: list[Place], given: dict[str, Any], found: list[int]) -> str | None:
     """The leaders of the crowds, where there are any."""
-    found = phases.once("crowds", crowds.find, {"labels": labels})["crowds"]
     if not found:
         return None
-    jobs = {n: given | {"place": place, "labels": labels, "crowds": found} for n, place in enumerate(places)}
+    jobs = {n: given | {"place": place, "crowds": found} for n, place in enumerate(places)}
     led = phases.map("lead", crowds.lead_shard, jobs)
     having = [n for n, record in led.items() if record["candidates"]]
     if not having:

@@ -12,7 +12,7 @@ its range (`storage.runs`). What is held is said with each phase; nothing grows 
 one partition, fewer of them the more there are.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 
@@ -34,7 +34,7 @@ from tasks.url.step import Url
 # Characters of texts, and bytes of signatures, of the documents that are signed at once.
 _SIGNED = 1 << 24
 # Band hashes of a partition, and edges of a partition of the labels, at least: small crawls have fewer partitions.
-_BANDS, _EDGES = 1 << 18, 1 << 16
+_BANDS, _EDGES = 1 << 19, 1 << 16
 # Rows of a row group of members, of which each shard asks for a few.
 _MEMBERS = 1 << 13
 # The disk is told of so many indexes before they are looked through: of more, workers wait for what others asked for.
@@ -100,18 +100,19 @@ def index_run(folder: str, partition: int) -> str:
     return files.join(folder, "index", f"partition-{partition:05d}.parquet")
 
 
-def found_again(places: list[Place], indexes: list[str], settings: MinHash) -> bool:
-    """Whether an earlier crawl's first document with a word, signed again, gives what is stored of it and is in the
-    index: else hashes were others then, and nobody would be met."""
+def found_again(places: list[Place], index: Callable[[int, int], list[str]], settings: MinHash) -> bool:
+    """Whether an earlier crawl's first document with a word, signed again, gives what is stored of it, and its first
+    band is in the index: else hashes were others then, and nobody would be met. `index` gives the runs that have hashes
+    from the first of two numbers up to the second."""
     if not by_this_code([place.signatures for place in places], [place.documents for place in places], settings):
         return False
     for place in places:
         [rows] = np.nonzero(shards.read_table(place.signatures, ["size"])["size"].to_numpy())
         if len(rows):
             hashes = band_hashes(read_rows(place.signatures, rows[:1], ["signature"])["signature"], settings)
-            met = pa.concat_tables([runs.find(index, np.sort(hashes[0])) for index in indexes])
-            itself = met["node"].to_numpy() == node(place.segment, place.shard, rows[:1])
-            return int(itself.sum()) == settings.bands
+            first = int(hashes[0, 0])
+            met = [runs.find(run, hashes[0, :1])["node"].to_numpy() for run in index(first, first + 1)]
+            return bool((np.concatenate(met) == node(place.segment, place.shard, rows[:1])).any())
     return True
 
 

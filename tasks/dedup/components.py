@@ -15,7 +15,7 @@ and in the end only the labels.
 
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -30,12 +30,14 @@ log = logging.getLogger(__name__)
 EDGE_BYTES = 128
 # scipy numbers nodes in 32 bits, and an edge can bring two.
 _MOST_EDGES = 1 << 30
+# So many nodes make a component large; so many of these are named at most, the largest.
+_LARGE, _NAMED = 1_000, 1_000
 
 MapPhase = Callable[[str, Callable[..., dict], dict[int, dict[str, Any]]], dict[int, dict]]
 
 
-def components(map_phase: MapPhase, folder: str, partitions: int, edges: list[str], memory: int) -> list[str]:
-    """Write the labels of the nodes of some runs of edges, and return their runs.
+def components(map_phase: MapPhase, folder: str, partitions: int, edges: list[str], memory: int) -> list[int]:
+    """Write the labels of the nodes of some runs of edges. Returns those of the large components, the largest first.
 
     `map_phase(name, work, {partition: arguments})` runs `work(folder, partition, **arguments)` for partitions that are
     not yet done and returns all their records. One process holds the graph if that takes at most `memory` bytes, else
@@ -44,10 +46,12 @@ def components(map_phase: MapPhase, folder: str, partitions: int, edges: list[st
     the smaller one.
     """
     given = {"edges": edges, "partitions": partitions, "memory": memory}
-    if not map_phase("components", label_what_fits, {0: given})[0]["fits"]:
+    found = map_phase("components", label_what_fits, {0: given})[0]
+    if not found["fits"]:
         _by_stars(map_phase, folder, partitions, edges)
+        found = map_phase("stars-largest", find_largest, {0: {"partitions": partitions}})[0]
     files.remove(files.join(folder, "components"))
-    return [labels_run(folder, p) for p in range(partitions)]
+    return found["largest"]
 
 
 def _by_stars(map_phase: MapPhase, folder: str, partitions: int, edges: list[str]) -> None:
@@ -90,7 +94,8 @@ def label_what_fits(folder: str, _: int, edges: list[str], partitions: int, memo
     for p in range(partitions):
         _write_labels(folder, p, nodes[of == p], labels[of == p])
     count = int(np.count_nonzero(nodes == labels))
-    return {"edges": n_edges, "fits": True, "nodes": len(nodes), "components": count}
+    largest = _largest((labels[of == p] for p in range(partitions)), partitions)
+    return {"edges": n_edges, "fits": True, "nodes": len(nodes), "components": count, "largest": largest}
 
 
 def deal_edges(folder: str, partition: int, edges: list[str], partitions: int) -> dict:
@@ -119,6 +124,29 @@ def label_partition(folder: str, partition: int, turn: int, partitions: int) -> 
     labels = graph.least()
     _write_labels(folder, partition, graph.nodes, labels)
     return {"nodes": len(labels), "components": int(np.count_nonzero(graph.nodes == labels))}
+
+
+def find_largest(folder: str, _: int, partitions: int) -> dict:
+    """Find the large components. Holds the labels of one partition, and what `_largest` holds."""
+    labels = (runs.read(labels_run(folder, p), *runs.EVERYTHING, ["label"]) for p in range(partitions))
+    return {"largest": _largest((label["label"].to_numpy() for label in labels), partitions)}
+
+
+def _largest(labels: Iterable[np.ndarray], partitions: int) -> list[int]:
+    """The labels of large components, the largest first, by the labels of the nodes of each partition.
+
+    Nodes are dealt out to partitions by their hashes, so a partition that has far less than its share of a component
+    need not be counted. Holds a count for each component that has its share in one.
+    """
+    least = max(8, _LARGE // (2 * partitions))
+    nodes: dict[int, int] = {}
+    for label in labels:
+        values, counts = np.unique(label, return_counts=True)
+        many = counts >= least
+        for value, count in zip(values[many].tolist(), counts[many].tolist(), strict=True):
+            nodes[value] = nodes.get(value, 0) + count
+    found = [value for value in nodes if nodes[value] >= _LARGE]
+    return sorted(found, key=lambda value: (-nodes[value], value))[:_NAMED]
 
 
 def _edges(paths: list[str]) -> tuple[np.ndarray, np.ndarray]:

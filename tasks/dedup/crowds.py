@@ -1,4 +1,4 @@
-"""Components so large that one process should not decide on all their documents: on many it is decided at home.
+"""Crowds: components so large that one process should not decide on all their documents. On many it is decided at home.
 
 The first document of a component, in survivor order, survives, whatever the others are. So whoever shares a band with
 it and is like it is dropped for it, which can be said where the document lies, and its text need not travel: on a
@@ -23,30 +23,8 @@ from tasks.kernels.likeness import likeness
 from tasks.rows import read_rows
 from tasks.url.step import Url
 
-# So many documents of a component are a crowd.
-_FEWEST = 1_000
-# So many crowds at most, the largest.
-_MOST = 1_000
 # What a shingle of a leader takes in a process that decides: 8 bytes in the set, and up to 32 in the table of it.
 _SHINGLE_BYTES = 40
-
-
-def find(folder: str, _: int, labels: list[str]) -> dict:
-    """Which components are crowds, by their labels, the largest first.
-
-    Nodes are dealt out to partitions by their hashes, so a partition that has far less than its share of a component
-    need not be counted. Holds the labels of one partition, and a count for each component that has its share in one.
-    """
-    least = max(8, _FEWEST // (2 * len(labels)))
-    members: dict[int, int] = {}
-    for path in labels:
-        label = runs.read(path, *runs.EVERYTHING, ["label"])["label"].to_numpy()
-        values, counts = np.unique(label, return_counts=True)
-        many = counts >= least
-        for value, count in zip(values[many].tolist(), counts[many].tolist(), strict=True):
-            members[value] = members.get(value, 0) + count
-    found = [value for value in members if members[value] >= _FEWEST]
-    return {"crowds": sorted(found, key=lambda value: (-members[value], value))[:_MOST]}
 
 
 def lead_shard(

@@ -111,7 +111,9 @@ def near_duplicates(home: str, corpus: Corpus, step: MinHash, pool: Executor) ->
     recipe = SimpleNamespace(sources=[SimpleNamespace(name=name) for name in dict.fromkeys(corpus.sources)])
     seconds: dict[str, float] = {}
     workshop = Workshop(MachineSettings(home=home), lambda made: _build(home, pool, made, seconds))
+    started = time.perf_counter()
     left = near.minhash(workshop, recipe, corpus, step)
+    seconds["outside of stages"] = time.perf_counter() - started - sum(seconds.values())
     made = left.stages[len(corpus.stages) :]
     return Run(made, seconds, {built.name: _size(built.folder) for built in made})
 

@@ -16,9 +16,9 @@ from tests.benchmarks.near_corpus import Planted
 
 SHARDS, PARTITIONS = 8, 4
 PLANTED = Planted(8_000, seed=4, template=1_500, largest=20)
-# done markers of the phases sign, band, know, lead, deal, texts, split; match, screen, settle; and of three of one job
-# each: components, crowds, leaders
-MARKERS = SHARDS * 7 + PARTITIONS * 3 + 3
+# done markers of the phases sign, band, know, lead, deal, texts, split; match, screen, settle; and of two of one job
+# each: components, leaders
+MARKERS = SHARDS * 7 + PARTITIONS * 3 + 2
 
 SCRIPT = f"""
 import sys

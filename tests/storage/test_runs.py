@@ -145,14 +145,55 @@ def test_columns_without_the_key(tmp_path):
     assert runs.read(path, 0, 5, ["name"]).to_pylist() == [{"name": "c"}]
 
 
-def test_a_flipped_byte_is_found_and_the_file_is_named(tmp_path):
-    path = tmp_path / "run.parquet"
-    runs.write(str(path), pa.table({"hash": np.arange(5000, dtype=np.uint64) << np.uint64(40)}), "hash")
+@pytest.mark.parametrize("text", [False, True])
+def test_a_flipped_byte_is_found_and_the_file_is_named(tmp_path, text):
+    """By the footer's checksums of numbers; by those of the pages where there is another column."""
+    path, keys = tmp_path / "run.parquet", np.arange(5000, dtype=np.uint64) << np.uint64(40)
+    more = {"text": pa.array([str(key) for key in keys], pa.large_string())} if text else {}
+    runs.write(str(path), pa.table({"hash": keys, **more}), "hash")
     data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
+    data[20_000] ^= 1
     path.write_bytes(data)
-    with pytest.raises(runs.RunError, match="run.parquet"):
+    with pytest.raises(
+        runs.RunError, match="run.parquet" + (" cannot be read" if text else " has other values in hash")
+    ):
         runs.read(str(path), 0, 1 << 64)
+    with pytest.raises(runs.RunError, match="run.parquet"):
+        runs.find(str(path), keys[-1:])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_numbers_that_are_other_than_written_are_found_in_the_row_group_that_is_read(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("run") / "run.parquet"
+    n, row_group = data.draw(st.integers(1, 300)), data.draw(st.integers(1, 100))
+    table = pa.table({"node": np.arange(n), "row": np.arange(n, dtype=np.int32), "hash": np.arange(n, dtype=np.uint64)})
+    runs.write(str(path), table, "node", row_group=row_group)
+    told = pq.ParquetFile(path).metadata
+    assert len({told.row_group(g).num_rows for g in range(told.num_row_groups)} - {row_group}) <= 1
+    name, at = data.draw(st.sampled_from(table.column_names)), data.draw(st.integers(0, n - 1))
+    chunk = told.row_group(at // row_group).column(table.column_names.index(name))
+    end, rows = chunk.data_page_offset + chunk.total_compressed_size, told.row_group(at // row_group).num_rows
+    width = table[name].type.bit_width // 8
+    whole = bytearray(path.read_bytes())
+    whole[end - (rows - at % row_group) * width + data.draw(st.integers(0, width - 1))] ^= 1 << data.draw(
+        st.integers(0, 7)
+    )
+    path.write_bytes(whole)
+    with pytest.raises(runs.RunError, match=f"other values in {name}"):
+        runs.read(str(path), *runs.EVERYTHING)
+    for other in range(0, n, row_group):
+        if other != at - at % row_group:
+            expected = table[other : other + row_group]
+            assert runs.read(str(path), other, other + row_group).equals(expected)
+
+
+def test_numbers_without_checksums_are_no_run(tmp_path):
+    path = str(tmp_path / "run.parquet")
+    table = pa.table({"hash": np.arange(9, dtype=np.uint64)}, pa.schema([pa.field("hash", pa.uint64(), False)]))
+    pq.write_table(table.replace_schema_metadata({"key": "hash", "rows": "9"}), path)
+    with pytest.raises(runs.RunError, match="run.parquet has not the checksums"):
+        runs.read(path, 0, 9)
 
 
 def test_a_run_that_was_cut_off_is_found(tmp_path):

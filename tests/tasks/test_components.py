@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import connected_components
 from storage import runs
 from storage.versions import code_version
 from tasks.dedup import components as module
-from tasks.dedup.components import EDGE_BYTES, components
+from tasks.dedup.components import EDGE_BYTES, components, labels_run
 from tasks.dedup.stars import Neighbours, large_star, mixed, small_star, unmixed
 from tasks.jobs import Job, do
 from tasks.kernels.shingles import mix
@@ -103,7 +103,8 @@ def by_scipy(edges: np.ndarray) -> dict[int, int]:
 
 
 def labelled(flow: Flow, partitions: int, edges: list[str], memory: int) -> list[str]:
-    return components(flow.map, str(flow.folder), partitions, edges, memory)
+    components(flow.map, str(flow.folder), partitions, edges, memory)
+    return [labels_run(str(flow.folder), p) for p in range(partitions)]
 
 
 def stars(folder: Path, edges: np.ndarray, partitions: int = 3) -> tuple[Flow, dict[int, int]]:
@@ -150,6 +151,25 @@ def test_a_large_graph_against_scipy(tmp_path, partitions):
     assert found == by_scipy(edges) and 1000 < len(set(found.values())) < 10_000
 
 
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_large_components_are_named_whichever_way_they_are_found(tmp_path, monkeypatch, partitions):
+    monkeypatch.setattr(module, "_LARGE", 60)
+    sizes = np.array([12, 500, 40, 90, 90, 2, 2000])
+    first = np.cumsum(sizes) - sizes + (5 << 32)
+    edges = [
+        np.stack([np.full(n - 1, node), node + np.arange(1, n)], axis=1) for node, n in zip(first, sizes, strict=True)
+    ]
+    paths = write(tmp_path, np.concatenate(edges), 2)
+    for memory in (STARS, WHOLE):
+        folder = tmp_path / str(memory)
+        assert components(Flow(folder).map, str(folder), partitions, paths, memory) == first[[6, 1, 3, 4]].tolist()
+    monkeypatch.setattr(module, "_NAMED", 3)
+    assert (
+        components(Flow(tmp_path / "few").map, str(tmp_path / "few"), partitions, paths, WHOLE)
+        == first[[6, 1, 3]].tolist()
+    )
+
+
 @pytest.mark.parametrize("order", ["rising", "drawn", "from the middle"])
 def test_a_long_path_takes_as_many_turns_as_the_logarithm_of_its_length(tmp_path, order):
     n = 10_000
@@ -170,7 +190,7 @@ def test_no_turn_has_more_edges_than_there_were_and_a_hub_is_one_turn(tmp_path):
     assert found == dict.fromkeys(range(n + 1), 0)
     assert flow.turns() == 1
     for phase, records in flow.phases.items():
-        if phase not in ("components", "stars-label"):
+        if phase not in ("components", "stars-label", "stars-largest"):
             assert sum(record["ends"] for record in records.values()) <= (n if "large" in phase else 2 * n)
 
 
@@ -249,8 +269,9 @@ def test_work_done_again_writes_the_same_bytes(tmp_path):
     edges = np.random.default_rng(3).integers(0, 300, (400, 2))
     edges = edges[edges[:, 0] != edges[:, 1]]
     paths = write(tmp_path, edges, 2)
-    assert labels(components(twice, str(tmp_path), 2, paths, STARS)) == searched(edges)
-    assert labels(components(twice, str(tmp_path), 2, paths, WHOLE)) == searched(edges)
+    for memory in (STARS, WHOLE):
+        components(twice, str(tmp_path), 2, paths, memory)
+        assert labels([labels_run(str(tmp_path), p) for p in range(2)]) == searched(edges)
 
 
 def test_the_way_follows_from_the_number_of_edges(tmp_path):

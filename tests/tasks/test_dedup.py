@@ -15,7 +15,7 @@ from storage import runs, shards, stages
 from storage.schema import DOCUMENTS
 from storage.stages import Stage
 from tasks import near_duplicates
-from tasks.dedup import candidates, crowds
+from tasks.dedup import candidates, components
 from tasks.dedup.candidates import Place
 from tasks.dedup.minhash import MinHash, curve_told, s_curve
 from tasks.dedup.nodes import node
@@ -29,7 +29,7 @@ def small(monkeypatch):
     """What is done for large corpora is done here for small ones."""
     monkeypatch.setattr(candidates, "_BANDS", 100)
     monkeypatch.setattr(candidates, "_EDGES", 10)
-    monkeypatch.setattr(crowds, "_FEWEST", 60)
+    monkeypatch.setattr(components, "_LARGE", 60)
 
 
 WORDS = 100
@@ -432,7 +432,7 @@ def test_a_damaged_run_is_named(tmp_path, run):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 16
     path.write_bytes(data)
-    with pytest.raises(runs.RunError, match=f"{path.name} cannot be read back"):
+    with pytest.raises(runs.RunError, match=f"{path.name} has other values"):
         deduplicate(tmp_path, Texts(dealt(planted(), 2)), MinHash(partitions=2, threshold=0.7))
 
 
@@ -449,7 +449,7 @@ def test_shards_of_earlier_crawls_are_dealt_together(n):
     places = [Place(number % 3, number, "", "", "") for number in range(n)]
     parts = near_duplicates.together(places)
     assert [place for part in parts for place in part] == places
-    assert all(0 < len(part) <= 8 for part in parts)
+    assert all(0 < len(part) <= 16 for part in parts)
     assert len(parts) == min(n, 2 * math.ceil(n / 16))
 
 
