@@ -34,7 +34,7 @@ from tasks.url.step import Url
 # Characters of texts, and bytes of signatures, of the documents that are signed at once.
 _SIGNED = 1 << 24
 # Band hashes of a partition, and edges of a partition of the labels, at least: small crawls have fewer partitions.
-_BANDS, _EDGES = 1 << 19, 1 << 16
+_BANDS, _EDGES = 1 << 18, 1 << 17
 # Rows of a row group of members, of which each shard asks for a few.
 _MEMBERS = 1 << 13
 # The disk is told of so many indexes before they are looked through: of more, workers wait for what others asked for.
@@ -185,8 +185,8 @@ def _write_edges(path: str, edges: list[np.ndarray]) -> int:
 
 
 def label_partitions(edges: int, settings: MinHash) -> int:
-    """Into how many partitions the labels are dealt out."""
-    return min(settings.partitions, 1 + edges // _EDGES)
+    """Into how many partitions the labels are dealt out: two at least, if so many are allowed, for two workers."""
+    return min(settings.partitions, 2 + edges // _EDGES)
 
 
 def of_places(places: list[Place], paths: list[str], columns: list[str] | None = None) -> Iterator[pa.Table]:

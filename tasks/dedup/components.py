@@ -80,8 +80,11 @@ def label_what_fits(folder: str, _: int, edges: list[str], partitions: int, memo
     from scipy.sparse.csgraph import connected_components
 
     first, second = _edges(edges)
-    nodes = _distinct(first, second)
-    ends = (np.searchsorted(nodes, first).astype(np.int32), np.searchsorted(nodes, second).astype(np.int32))
+    # a node has its edges one after the other in each run
+    begin = np.flatnonzero(np.append(True, first[1:] != first[:-1])[: len(first)])
+    nodes = _distinct(first[begin], second)
+    number = np.searchsorted(nodes, first[begin]).astype(np.int32)
+    ends = (np.repeat(number, np.diff(begin, append=len(first))), np.searchsorted(nodes, second).astype(np.int32))
     del first, second
     # float64 is what scipy would make a copy in
     graph = coo_array((np.ones(len(ends[0])), ends), shape=(len(nodes), len(nodes)))

@@ -450,7 +450,7 @@ def test_shards_of_earlier_crawls_are_dealt_together(n):
     parts = near_duplicates.together(places)
     assert [place for part in parts for place in part] == places
     assert all(0 < len(part) <= 16 for part in parts)
-    assert len(parts) == min(n, 2 * math.ceil(n / 16))
+    assert len(parts) == min(n, 2 * math.ceil(n / 32))
 
 
 def test_each_shard_has_its_rows_of_some_runs(tmp_path):
