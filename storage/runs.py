@@ -58,7 +58,7 @@ def write(path: str, table: pa.Table, key: str, ends: list[int] | None = None, r
     options = {"compression": compression, "use_dictionary": False, "write_page_checksum": not numbers}
     with files.create(path) as f, pq.ParquetWriter(f, table.schema, **options) as out:
         for low, high in groups:
-            out.write_table(table[low:high])
+            out.write_table(table[low:high], row_group_size=row_group)
         if numbers:
             found = (_checksum(column) for low, high in groups for column in table[low:high].columns)
             out.add_key_value_metadata({"checksums": "".join(found)})
@@ -67,7 +67,7 @@ def write(path: str, table: pa.Table, key: str, ends: list[int] | None = None, r
 def read(path: str, low: int, high: int, columns: list[str] | None = None) -> pa.Table:
     """The rows with low <= key < high, in order. Holds the row groups that these lie in.
 
-    Raises RunError, which names the file, where its pages, its order or its number of rows are not as written.
+    Raises RunError, which names the file, where its values, their order or the number of rows are not as written.
     """
     return _checked(path, lambda run, _: _range(run, path, low, high, columns))
 
@@ -155,15 +155,14 @@ def _groups(run: pq.ParquetFile, path: str, key: str, groups: list[int], columns
     # a page whose header is damaged may be passed over
     if (rows := sum(run.metadata.row_group(group).num_rows for group in groups)) != len(table):
         raise RunError(f"{path} gives {len(table)} of {rows} rows; remove the stage's folder to compute it again")
-    keys = table[key].to_numpy()
-    if _are_numbers(run.schema_arrow):
+    if b"checksums" in run.metadata.metadata or _are_numbers(run.schema_arrow):
         _check(run, path, groups, table)  # so they are in order, as they were
-    elif (keys[1:] < keys[:-1]).any():
-        raise RunError(f"{path} is not sorted by {key}; remove the stage's folder to compute it again")
+    else:
+        keys = table[key].to_numpy()
+        if (keys[1:] < keys[:-1]).any():
+            raise RunError(f"{path} is not sorted by {key}; remove the stage's folder to compute it again")
     # alike for all runs of an exchange, whichever of them have missing values
-    return pa.table(
-        table.columns, pa.schema([field.with_nullable(True) for field in table.schema], table.schema.metadata)
-    )
+    return pa.table(table.columns, pa.schema([field.with_nullable(True) for field in table.schema]))
 
 
 def _check(run: pq.ParquetFile, path: str, groups: list[int], table: pa.Table) -> None:
@@ -176,7 +175,7 @@ def _check(run: pq.ParquetFile, path: str, groups: list[int], table: pa.Table) -
         rows = run.metadata.row_group(group).num_rows
         for name in table.column_names:
             at = _CHECKSUM * (group * len(names) + names.index(name))
-            if _checksum(table[name].slice(begin, rows)) != told[at : at + _CHECKSUM].decode():
+            if _checksum(table[name].slice(begin, rows)).encode() != told[at : at + _CHECKSUM]:
                 raise RunError(f"{path} has other values in {name}; remove the stage's folder to compute it again")
         begin += rows
 

@@ -98,7 +98,14 @@ def segments(step: MinHash) -> list[Segment]:
                 f"`earlier` names {folder}, which has no {places[0].known}: it was removed, or an older version made "
                 "the stage; run the recipe of that crawl again"
             )
-        if not found_again(places, segment.index, step):
+        try:
+            again = found_again(places, segment.index, step)
+        except runs.RunError as error:
+            raise ValueError(
+                f"`earlier` names {folder}, whose index is damaged or was made by an older version: run the recipe of "
+                "that crawl again"
+            ) from error
+        if not again:
             raise ValueError(
                 f"`earlier` names {folder}, whose signatures are not those that this version gives the same texts: run "
                 "the recipe of that crawl again, or install the version that made it"
@@ -218,16 +225,16 @@ def _decided(phases: Phases, own: int, places: list[list[Place]], given: dict[st
     return {"dealt": list(dealt.values()), "screened": list(counts.values()), "settled": list(settled.values())}
 
 
-def _leaders(phases: Phases, places: list[Place], given: dict[str, Any], found: list[int]) -> str | None:
+def _leaders(phases: Phases, places: list[Place], given: dict[str, Any], large: list[int]) -> str | None:
     """The leaders of the crowds, where there are any."""
-    if not found:
+    if not large:
         return None
-    jobs = {n: given | {"place": place, "crowds": found} for n, place in enumerate(places)}
+    jobs = {n: given | {"place": place, "crowds": large} for n, place in enumerate(places)}
     led = phases.map("lead", crowds.lead_shard, jobs)
     having = [n for n, record in led.items() if record["candidates"]]
     if not having:
         return None
-    among = {"numbers": having, "crowds": found, "settings": given["settings"]}
+    among = {"numbers": having, "crowds": large, "settings": given["settings"]}
     return crowds.leaders_run(phases.folder) if phases.once("leaders", crowds.choose, among)["leaders"] else None
 
 

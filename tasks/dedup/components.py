@@ -10,7 +10,7 @@ exchanges between partitions. Both give the same bytes.
     labels/run-PPPPP.parquet
 
 A phase's input is removed when the phase is done in all partitions, so never more than two of these folders are there,
-and in the end only the labels.
+and in the end only the labels. Components of so many nodes that one process should not work on all of them are named.
 """
 
 import itertools
@@ -49,9 +49,9 @@ def components(map_phase: MapPhase, folder: str, partitions: int, edges: list[st
     found = map_phase("components", label_what_fits, {0: given})[0]
     if not found["fits"]:
         _by_stars(map_phase, folder, partitions, edges)
-        found = map_phase("stars-largest", find_largest, {0: {"partitions": partitions}})[0]
+        found = map_phase("stars-count", find_large, {0: {"partitions": partitions}})[0]
     files.remove(files.join(folder, "components"))
-    return found["largest"]
+    return found["large"]
 
 
 def _by_stars(map_phase: MapPhase, folder: str, partitions: int, edges: list[str]) -> None:
@@ -93,12 +93,13 @@ def label_what_fits(folder: str, _: int, edges: list[str], partitions: int, memo
     smallest = np.empty(len(nodes), np.int64)
     smallest[component[::-1]] = nodes[::-1]
     labels = smallest[component]
+    del smallest, component
     of = np.searchsorted(np.array(runs.bounds(partitions)[1:-1], np.uint64), mixed(nodes), side="right")
     for p in range(partitions):
         _write_labels(folder, p, nodes[of == p], labels[of == p])
     count = int(np.count_nonzero(nodes == labels))
-    largest = _largest((labels[of == p] for p in range(partitions)), partitions)
-    return {"edges": n_edges, "fits": True, "nodes": len(nodes), "components": count, "largest": largest}
+    large = _large((labels[of == p] for p in range(partitions)), partitions)
+    return {"edges": n_edges, "fits": True, "nodes": len(nodes), "components": count, "large": large}
 
 
 def deal_edges(folder: str, partition: int, edges: list[str], partitions: int) -> dict:
@@ -129,13 +130,13 @@ def label_partition(folder: str, partition: int, turn: int, partitions: int) -> 
     return {"nodes": len(labels), "components": int(np.count_nonzero(graph.nodes == labels))}
 
 
-def find_largest(folder: str, _: int, partitions: int) -> dict:
-    """Find the large components. Holds the labels of one partition, and what `_largest` holds."""
+def find_large(folder: str, _: int, partitions: int) -> dict:
+    """Find the large components. Holds the labels of one partition, and what `_large` holds."""
     labels = (runs.read(labels_run(folder, p), *runs.EVERYTHING, ["label"]) for p in range(partitions))
-    return {"largest": _largest((label["label"].to_numpy() for label in labels), partitions)}
+    return {"large": _large((label["label"].to_numpy() for label in labels), partitions)}
 
 
-def _largest(labels: Iterable[np.ndarray], partitions: int) -> list[int]:
+def _large(labels: Iterable[np.ndarray], partitions: int) -> list[int]:
     """The labels of large components, the largest first, by the labels of the nodes of each partition.
 
     Nodes are dealt out to partitions by their hashes, so a partition that has far less than its share of a component

@@ -1,4 +1,5 @@
 """Crowds: components so large that one process should not decide on all their documents. On many it is decided at home.
+Which they are `tasks.dedup.components` says.
 
 The first document of a component, in survivor order, survives, whatever the others are. So whoever shares a band with
 it and is like it is dropped for it, which can be said where the document lies, and its text need not travel: on a

@@ -52,7 +52,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Run:
-    """What a run of the step made, and took: seconds by phase, bytes on disk by stage."""
+    """What a run of the step made, and took: seconds by phase and outside of stages, bytes on disk by stage."""
 
     made: tuple[Built, ...]
     seconds: dict[str, float]

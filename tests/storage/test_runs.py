@@ -188,6 +188,18 @@ def test_numbers_that_are_other_than_written_are_found_in_the_row_group_that_is_
             assert runs.read(str(path), other, other + row_group).equals(expected)
 
 
+def test_checksums_that_are_damaged_are_told_with_a_remedy(tmp_path):
+    path = tmp_path / "run.parquet"
+    runs.write(str(path), pa.table({"hash": np.arange(90, dtype=np.uint64)}), "hash", row_group=20)
+    whole = path.read_bytes()
+    at = whole.index(pq.ParquetFile(path).metadata.metadata[b"checksums"])
+    for place in range(at, at + 5 * 16):
+        for bit in range(8):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
+            with pytest.raises(runs.RunError, match="run.parquet has other values in hash; remove"):
+                runs.read(str(path), 0, 90)
+
+
 def test_numbers_without_checksums_are_no_run(tmp_path):
     path = str(tmp_path / "run.parquet")
     table = pa.table({"hash": np.arange(9, dtype=np.uint64)}, pa.schema([pa.field("hash", pa.uint64(), False)]))

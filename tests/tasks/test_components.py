@@ -190,7 +190,7 @@ def test_no_turn_has_more_edges_than_there_were_and_a_hub_is_one_turn(tmp_path):
     assert found == dict.fromkeys(range(n + 1), 0)
     assert flow.turns() == 1
     for phase, records in flow.phases.items():
-        if phase not in ("components", "stars-label", "stars-largest"):
+        if phase not in ("components", "stars-label", "stars-count"):
             assert sum(record["ends"] for record in records.values()) <= (n if "large" in phase else 2 * n)
 
 

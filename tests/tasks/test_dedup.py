@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from flows.dedup import near
@@ -309,6 +310,34 @@ def test_earlier_crawls_must_fit(tmp_path):
         deduplicate(tmp_path, third, MinHash(partitions=1, earlier=(str(tmp_path),)), "c")
 
 
+def test_the_index_of_an_earlier_crawl_must_have_it(tmp_path):
+    """In the last partitions, too; a run that was damaged, or has no checksums, as none once had, is named."""
+    left = deduplicate(tmp_path, Texts([planted(1)]), MinHash(partitions=7), "a")
+    index = sorted((Path(left.stages[-2].folder) / "index").iterdir())
+    assert len(index) == 7
+    signatures = shards.read_table(stages.part(left.stages[-3].folder, 0))
+    first = int(band_hashes(signatures["signature"], MinHash())[0, 0])
+    [of_first] = [path for path in index if first in runs.read(str(path), 0, 1 << 64)["hash"].to_pylist()]
+    whole = of_first.read_bytes()
+
+    def later(name: str):
+        return deduplicate(tmp_path, Texts([planted(2)]), MinHash(partitions=7, earlier=(left.kept.folder,)), name)
+
+    table = runs.read(str(of_first), 0, 1 << 64)
+    runs.write(str(of_first), table.filter(pc.not_equal(table["hash"], pa.scalar(first, pa.uint64()))), "hash")
+    with pytest.raises(ValueError, match="not those that this version gives"):
+        later("b")
+    of_first.write_bytes(whole[: len(whole) // 2] + bytes([whole[len(whole) // 2] ^ 1]) + whole[len(whole) // 2 + 1 :])
+    with pytest.raises(ValueError, match="whose index is damaged or was made by an older version: run the recipe"):
+        later("b")
+    old = table.replace_schema_metadata({"key": "hash", "rows": str(len(table))})
+    pq.write_table(old.cast(pa.schema([f.with_nullable(False) for f in old.schema], old.schema.metadata)), of_first)
+    with pytest.raises(ValueError, match="whose index is damaged or was made by an older version: run the recipe"):
+        later("b")
+    of_first.write_bytes(whole)
+    assert later("b").kept.manifest["lies"]["earlier"]
+
+
 def test_texts_that_are_not_those_that_were_signed_are_an_error(tmp_path):
     texts = [d["text"] for d in planted()[:4]]
     before = deduplicate(
@@ -444,7 +473,7 @@ def test_a_candidate_has_the_bands_that_it_shares():
         candidates.shared_bands(ids, members.filter(pc.not_equal(members["node"], 5)))
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 3, 8, 15, 16, 17, 33])
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 8, 16, 17, 32, 33, 64, 65])
 def test_shards_of_earlier_crawls_are_dealt_together(n):
     places = [Place(number % 3, number, "", "", "") for number in range(n)]
     parts = near_duplicates.together(places)
