@@ -3,6 +3,10 @@
 A run is a Parquet file whose rows are sorted by a key, int64 or uint64, so that whoever needs a range of keys reads
 the row groups of that range alone. Its row groups begin where the partitions of the exchange begin. Hashes do not
 compress, so runs are not compressed but for their text.
+
+What is read is checked: by Parquet's own checksums of pages, CRC-32; or, where all columns are whole numbers and none
+is missing, by the xxh3 of each column's values in each row group, which the footer has. That takes a ninth of the time:
+the CRC of an index took as long as reading it.
 """
 
 from bisect import bisect_left

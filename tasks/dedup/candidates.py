@@ -33,7 +33,7 @@ from tasks.url.step import Url
 
 # Characters of texts, and bytes of signatures, of the documents that are signed at once.
 _SIGNED = 1 << 24
-# Band hashes of a partition, and edges of a partition of the labels, at least: small crawls have fewer partitions.
+# Band hashes of a partition, and edges of a partition of the labels, about: small crawls have fewer partitions.
 _BANDS, _EDGES = 1 << 18, 1 << 17
 # Rows of a row group of members, of which each shard asks for a few.
 _MEMBERS = 1 << 13

@@ -85,7 +85,7 @@ def label_what_fits(folder: str, _: int, edges: list[str], partitions: int, memo
     nodes = _distinct(first[begin], second)
     number = np.searchsorted(nodes, first[begin]).astype(np.int32)
     ends = (np.repeat(number, np.diff(begin, append=len(first))), np.searchsorted(nodes, second).astype(np.int32))
-    del first, second
+    del first, second, begin, number
     # float64 is what scipy would make a copy in
     graph = coo_array((np.ones(len(ends[0])), ends), shape=(len(nodes), len(nodes)))
     _, component = connected_components(graph, directed=False)

@@ -311,7 +311,7 @@ def test_earlier_crawls_must_fit(tmp_path):
 
 
 def test_the_index_of_an_earlier_crawl_must_have_it(tmp_path):
-    """In the last partitions, too; a run that was damaged, or has no checksums, as none once had, is named."""
+    """The run that should have its first band may lack it, be damaged, or have no checksums, as an older version's."""
     left = deduplicate(tmp_path, Texts([planted(1)]), MinHash(partitions=7), "a")
     index = sorted((Path(left.stages[-2].folder) / "index").iterdir())
     assert len(index) == 7
