@@ -1,8 +1,8 @@
 PYTHON ?= python3
 
 # Compiled during the installation: these, beside pyproject.toml, decide what is installed.
-LMPLZ := $(wildcard tasks/lmplz/*.py tasks/lmplz/*.cc tasks/lmplz/shim/boost/*.hpp \
-           tasks/lmplz/shim/boost/*/*.hpp tasks/lmplz/shim/boost/*/*/*.hpp)
+LMPLZ := $(wildcard native/lmplz/*.py native/lmplz/*.cc native/lmplz/shim/boost/*.hpp \
+           native/lmplz/shim/boost/*/*.hpp native/lmplz/shim/boost/*/*/*.hpp)
 INSTALLED := .venv/.installed
 
 .PHONY: demo test lint bench venv clean
@@ -42,5 +42,5 @@ $(INSTALLED): pyproject.toml $(LMPLZ)
 
 # .gristmill/ stays: runs and models are not build products.
 clean:
-	rm -rf .venv build dist tasks/lmplz/bin .hypothesis .pytest_cache .ruff_cache
+	rm -rf .venv build dist tasks/models/lmplz_bin .hypothesis .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -8,7 +8,7 @@ import sys
 from importlib import import_module
 from types import ModuleType
 
-import flows.environment  # noqa: F401  (before anything imports prefect)
+import flows.prefect_env  # noqa: F401  (before anything imports prefect)
 
 __all__ = ["corpus", "pipeline", "pretrain", "tokens"]
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from flows.settings import MachineSettings
+from flows.machine import MachineSettings
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -64,10 +64,10 @@ def harvest(
 @app.command()
 def status() -> None:
     """The stages in the home: finished or not, documents, size of what was dropped."""
-    from flows import inspection
+    from flows.reports import status
 
     table = Table("stage", "state", "documents in", "documents out", "top reasons for drops")
-    for row in inspection.status(MachineSettings().home):
+    for row in status.status(MachineSettings().home):
         table.add_row(*row)
     console.print(table)
 
@@ -85,7 +85,7 @@ def show(
 ) -> None:
     """Some documents that a stage kept. With --rule, or as `dropped`, some that were dropped: why, and the text that
     the rule met, with the offending part in ⟦brackets⟧. As `edits`, what was cut out of texts."""
-    from flows import dropped, inspection
+    from flows.reports import dropped, status
 
     home = MachineSettings().home
     if stage == "edits":
@@ -95,7 +95,7 @@ def show(
         for found in dropped.dropped(home, stage, rule, n):
             console.print(dropped.readable(found, _SHOWN), highlight=False, soft_wrap=True)
     else:
-        for document in inspection.show(home, stage, n, _SHOWN):
+        for document in status.show(home, stage, n, _SHOWN):
             console.print(document, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -106,10 +106,10 @@ def lineage(
 ) -> None:
     """Where a document comes from: its record, read again from the source's file by its range alone, the raw page,
     the extracted text, all scores, and what every stage decided. A dropped record has a lineage too."""
-    from flows import lineage as tracing
+    from flows.reports import lineage as tracing
 
     settings = MachineSettings()
-    for found in tracing.trace(settings.home, document, settings.transfer):
+    for found in tracing.trace(settings.home, document, settings.remote_io):
         for line in tracing.readable(found, characters):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -123,7 +123,7 @@ def whatif(
 ) -> None:
     """The funnel of a finished run under other thresholds: decisions replayed over stored signals, nothing computed
     again. Steps behind the replayed ones that look at all documents together are not replayed."""
-    from flows import whatif as replaying
+    from flows.reports import whatif as replaying
 
     replay = replaying.whatif(name, replaying.parsed(settings))
     table = Table(*replaying.HEADER)
@@ -139,9 +139,9 @@ def rules(
     step: Annotated[str, typer.Argument(help="of this step alone; default: of all")] = "",
 ) -> None:
     """The rules of all document steps: the signal that each measures, with unit and source, and its thresholds."""
-    from flows import rulebook
+    from flows.reports import rules
 
-    for book in rulebook.books(step):
+    for book in rules.books(step):
         table = Table(
             Column("signal", overflow="fold"),
             "unit",
@@ -163,7 +163,7 @@ def thresholds(
 ) -> None:
     """Thresholds for languages, proposed from the stored signals of a finished run: those that drop the same share of a
     language's documents as the recipe's drop of the reference. Printed as a table, and as YAML for the recipe."""
-    from flows import thresholds as proposing
+    from flows.reports import thresholds as proposing
 
     found = proposing.propose(name, reference, least)
     table = Table(*proposing.HEADER)
@@ -181,7 +181,7 @@ def evidence(
 ) -> None:
     """Write one HTML page about a finished run's near-duplicates, and print its path: sizes of clusters, sample pairs
     side by side, measured recall against the S-curve."""
-    from flows import evidence as showing
+    from flows.reports import near_duplicates as showing
 
     console.print(showing.write(name), markup=False, highlight=False, soft_wrap=True)
 
@@ -211,7 +211,7 @@ def similar(
     """
     from rich.progress import Progress
 
-    from flows import similar as looking
+    from flows.reports import similar as looking
 
     settings = MachineSettings()
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
@@ -227,8 +227,8 @@ def similar(
 
 
 def _harvest(out: Path) -> None:
-    from flows.runner import progress
-    from tasks import harvest as harvesting
+    from flows import demo as harvesting
+    from flows.prefect_runner import progress
 
     with progress() as bar:
         task = bar.add_task(f"harvesting the installed documentation into {out}", total=None)

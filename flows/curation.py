@@ -3,29 +3,28 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from flows import stages
-from flows.dedup import exact, near, passages, substrings
+from flows.context import RunContext
 from flows.recipe import Recipe
-from flows.stages import Corpus
-from flows.workshop import Workshop
+from flows.stages import all_stages, exact_duplicates, near_duplicates, passages, substrings
+from flows.stages.all_stages import Corpus
 from tasks.dedup.exact import ContentDedup, UrlDedup
-from tasks.dedup.minhash import MinHash
+from tasks.dedup.near.settings import MinHash
 from tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
 from tasks.dedup.substrings import SubstringDedup
-from tasks.perplexity import Perplexity
-from tasks.quality import Quality
-from tasks.step import DocumentStep, EditStep
+from tasks.documents.step import DocumentStep, EditStep
+from tasks.models.perplexity import Perplexity
+from tasks.models.quality import Quality
 
 _CORPUS_STEPS = {
-    ContentDedup: exact.by_content,
-    UrlDedup: exact.by_url,
+    ContentDedup: exact_duplicates.by_content,
+    UrlDedup: exact_duplicates.by_url,
     LineDedup: passages.cut_repeated,
     ParagraphDedup: passages.cut_repeated,
     SentenceDedup: passages.cut_repeated,
     SubstringDedup: substrings.substring_dedup,
-    MinHash: near.minhash,
-    Perplexity: stages.by_perplexity,
-    Quality: stages.by_quality,
+    MinHash: near_duplicates.minhash,
+    Perplexity: all_stages.by_perplexity,
+    Quality: all_stages.by_quality,
 }
 
 
@@ -45,26 +44,26 @@ class Passed:
         return all(isinstance(step, DocumentStep) for step in self.steps)
 
 
-def curate(workshop: Workshop, recipe: Recipe) -> Iterator[Passed]:
+def curate(context: RunContext, recipe: Recipe) -> Iterator[Passed]:
     """The recipe's way, each part of it made, or found, when it is asked for. The first has no steps behind the
     extraction; the last one's `left` is the curated corpus."""
-    groups = _groups(stages.pinned(workshop, recipe.after))
+    groups = _groups(all_stages.pinned(context, recipe.after))
     first = groups[0] if groups and isinstance(groups[0][0], DocumentStep) else ()
-    corpus = stages.documents(workshop, recipe, first)
+    corpus = all_stages.documents(context, recipe, first)
     yield Passed((), corpus, corpus)
     for steps in groups:
         if not isinstance(steps[0], DocumentStep):
-            arriving, left = corpus, _CORPUS_STEPS[type(steps[0])](workshop, recipe, corpus, steps[0])
+            arriving, left = corpus, _CORPUS_STEPS[type(steps[0])](context, recipe, corpus, steps[0])
         else:
-            arriving = corpus if steps is first else _measured(workshop, corpus, steps)
-            left = stages.rules(workshop, arriving, steps)
+            arriving = corpus if steps is first else _measured(context, corpus, steps)
+            left = all_stages.rules(context, arriving, steps)
         yield Passed(steps, arriving, left)
         corpus = left
 
 
-def _measured(workshop: Workshop, corpus: Corpus, steps: tuple[DocumentStep, ...]) -> Corpus:
-    through = stages.edited if any(isinstance(step, EditStep) for step in steps) else stages.signals
-    return through(workshop, corpus, steps)
+def _measured(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...]) -> Corpus:
+    through = all_stages.edited if any(isinstance(step, EditStep) for step in steps) else all_stages.signals
+    return through(context, corpus, steps)
 
 
 def _groups(steps: tuple) -> list[tuple]:

@@ -6,19 +6,20 @@ from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 from pydantic import BeforeValidator
 
-from flows import pretraining, report, stages
+from flows.context import RunContext
 from flows.curation import curate
+from flows.prefect_runner import context
 from flows.recipe import Recipe, load
-from flows.runner import workshop
-from flows.workshop import Workshop
+from flows.reports import run
+from flows.stages import all_stages, model
 
 RecipeLike = Annotated[Recipe, BeforeValidator(load)]
 
 
 @flow(name="corpus", flow_run_name="corpus-{recipe.name}", persist_result=False)
-def corpus(recipe: RecipeLike) -> stages.Corpus:
+def corpus(recipe: RecipeLike) -> all_stages.Corpus:
     """Curated documents: the recipe's steps in their order, runs of document steps fused into one pass."""
-    with workshop() as shop:
+    with context() as shop:
         *_, last = curate(shop, recipe)
         made = last.left
         shop.made["corpus", recipe.model_dump_json()] = made
@@ -26,38 +27,38 @@ def corpus(recipe: RecipeLike) -> stages.Corpus:
 
 
 @flow(name="tokens", flow_run_name="tokens-{recipe.name}", persist_result=False)
-def tokens(recipe: RecipeLike) -> stages.Data:
+def tokens(recipe: RecipeLike) -> all_stages.Data:
     """Token shards and the plan of their mixture, from the curated documents."""
-    with workshop() as shop:
+    with context() as shop:
         curated = _made(shop, "corpus", corpus, recipe)
-        tokenizer = stages.tokenizer_model(shop, recipe, curated)
-        encoded = stages.encoded(shop, recipe, curated, tokenizer)
-        mixture = stages.mixed(shop, recipe, tokenizer, encoded)
-        made = stages.Data(curated, tokenizer, encoded, mixture)
+        tokenizer = all_stages.tokenizer_model(shop, recipe, curated)
+        encoded = all_stages.encoded(shop, recipe, curated, tokenizer)
+        mixture = all_stages.mixed(shop, recipe, tokenizer, encoded)
+        made = all_stages.Data(curated, tokenizer, encoded, mixture)
         shop.made["tokens", recipe.model_dump_json()] = made
         return made
 
 
 @flow(name="pretrain", flow_run_name="pretrain-{recipe.name}", persist_result=False)
-def pretrain(recipe: RecipeLike) -> pretraining.Trained:
+def pretrain(recipe: RecipeLike) -> model.Trained:
     """A trained model, tracked in MLflow, from the token shards."""
-    with workshop() as shop:
-        return pretraining.train(shop, recipe, _made(shop, "tokens", tokens, recipe))
+    with context() as shop:
+        return model.train(shop, recipe, _made(shop, "tokens", tokens, recipe))
 
 
 @flow(name="pipeline", flow_run_name="pipeline-{recipe.name}", persist_result=False)
-def pipeline(recipe: RecipeLike) -> report.Report:
+def pipeline(recipe: RecipeLike) -> run.Report:
     """Everything: raw crawls in, a trained and tracked model out."""
-    with workshop() as shop:
+    with context() as shop:
         curated = corpus(recipe)
         data = tokens(recipe)
         trained = pretrain(recipe)
-        told = report.Report(recipe, curated, data, trained, shop.settings)
+        told = run.Report(recipe, curated, data, trained, shop.settings)
         create_markdown_artifact(key="funnel", markdown=told.markdown(), description=f"Funnel of {recipe.name}")
         return told
 
 
-def _made(shop: Workshop, name: str, run, recipe: Recipe):
+def _made(shop: RunContext, name: str, run, recipe: Recipe):
     """What this run has made already, or the flow that makes it."""
     found = shop.made.get((name, recipe.model_dump_json()))
     return found if found is not None else run(recipe)

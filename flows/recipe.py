@@ -7,17 +7,17 @@ import yaml
 from pydantic import Field, model_validator
 
 from tasks.dedup.exact import ContentDedup, UrlDedup
-from tasks.dedup.minhash import MinHash
+from tasks.dedup.near.settings import MinHash
 from tasks.dedup.order import Ordered
 from tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
 from tasks.dedup.substrings import SubstringDedup
-from tasks.extract import Extract
-from tasks.language import Language
-from tasks.mixture import Mixture
-from tasks.normalize import Normalize
-from tasks.perplexity import Perplexity
+from tasks.documents.normalize import Normalize
+from tasks.documents.step import DocumentStep, Settings
+from tasks.extraction.extract import Extract
+from tasks.models.language import Language
+from tasks.models.perplexity import Perplexity
+from tasks.models.quality import Quality
 from tasks.pii.step import Pii
-from tasks.quality import Quality
 from tasks.reading.sources import Source
 from tasks.rules.bad_words import BadWords
 from tasks.rules.c4 import C4
@@ -28,8 +28,8 @@ from tasks.rules.gopher_repetition import GopherRepetition
 from tasks.rules.madlad import Madlad
 from tasks.rules.refinedweb import RefinedWebLines
 from tasks.rules.textbook import Textbook
-from tasks.step import DocumentStep, Settings
-from tasks.tokenizer import Tokenizer
+from tasks.tokens.mixture import Mixture
+from tasks.tokens.tokenizer import Tokenizer
 from tasks.url.step import Url
 from training.config import ModelConfig, TrainingConfig
 

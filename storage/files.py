@@ -2,7 +2,7 @@
 
 A file that exists is whole. Locally it is written without a name, or under a temporary one, fsynced and renamed; an
 object store publishes an object only when its upload is complete, so there it is written in place, from a local copy.
-Remote bytes are asked for and sent again as `storage.transfer` has it.
+Remote bytes are asked for and sent again as `storage.remote.streams` has it.
 """
 
 import io
@@ -22,9 +22,9 @@ import xxhash
 from fsspec.implementations.http import HTTPFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
-from storage import transfer
-from storage.addresses import shown
-from storage.patience import in_use
+from storage.remote import streams
+from storage.remote.redact import redact_url
+from storage.remote.retry import configured
 
 T = TypeVar("T")
 
@@ -56,15 +56,15 @@ def _said(path: str) -> dict[str, Any] | None:
     fs, inner = fsspec.core.url_to_fs(path)
     try:
         if isinstance(fs, HTTPFileSystem):
-            return {**transfer.info(path), "type": "file"}
-        return _call(fs, lambda: fs.info(inner), shown(path))
+            return {**streams.info(path), "type": "file"}
+        return _call(fs, lambda: fs.info(inner), redact_url(path))
     except FileNotFoundError:
         return None
 
 
 def _call(fs: Any, call: Callable[[], T], what: str) -> T:
     """A call that may be made again: to a store until it succeeds, to a local disk once."""
-    return call() if isinstance(fs, LocalFileSystem) else transfer.persistently(call, what)
+    return call() if isinstance(fs, LocalFileSystem) else streams.retrying_call(call, what)
 
 
 def names(folder: str) -> list[str]:
@@ -72,28 +72,28 @@ def names(folder: str) -> list[str]:
     fs, inner = fsspec.core.url_to_fs(folder)
     if not exists(folder):
         return []
-    listed = _call(fs, lambda: fs.ls(inner, detail=False), f"listing {shown(folder)}")
+    listed = _call(fs, lambda: fs.ls(inner, detail=False), f"listing {redact_url(folder)}")
     return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in listed)
 
 
 def modified(path: str) -> float:
     """When a file was last written, in seconds since 1970."""
     fs, inner = fsspec.core.url_to_fs(path)
-    return _call(fs, lambda: fs.modified(inner), shown(path)).timestamp()
+    return _call(fs, lambda: fs.modified(inner), redact_url(path)).timestamp()
 
 
 def remove(folder: str) -> None:
     """Remove a folder with all that is in it; nothing happens if there is none."""
     fs, inner = fsspec.core.url_to_fs(folder)
     if exists(folder):
-        _call(fs, lambda: fs.rm(inner, recursive=True), f"removing {shown(folder)}")
+        _call(fs, lambda: fs.rm(inner, recursive=True), f"removing {redact_url(folder)}")
 
 
 def open_file(path: str) -> IO[bytes]:
     """A seekable binary file to read; of a remote one a block is read ahead."""
     if is_local(path):
-        return transfer.open_ranges(path)
-    return io.BufferedReader(transfer.open_ranges(path), in_use().block_bytes)
+        return streams.open_ranges(path)
+    return io.BufferedReader(streams.open_ranges(path), configured().block_bytes)
 
 
 def open_mapped(path: str) -> IO[bytes]:
@@ -101,7 +101,7 @@ def open_mapped(path: str) -> IO[bytes]:
     return pa.memory_map(fsspec.core.url_to_fs(path)[1]) if is_local(path) else open_file(path)
 
 
-def expect(f: IO[bytes], low: int, high: int) -> None:
+def readahead(f: IO[bytes], low: int, high: int) -> None:
     """Have the system read some bytes of an open local file from its disk, while the caller does something else."""
     # the system takes no more than a little of what is asked for at once, and a disk may take nothing
     if hasattr(os, "posix_fadvise"):
@@ -110,15 +110,15 @@ def expect(f: IO[bytes], low: int, high: int) -> None:
                 os.posix_fadvise(f.fileno(), at, min(_ASKED, high - at), os.POSIX_FADV_WILLNEED)
 
 
-def expect_all(path: str) -> None:
+def readahead_all(path: str) -> None:
     """As `expect`, a whole file; of a remote one nothing is read before it is asked for."""
     if is_local(path):
         with open_file(path) as f:
-            expect(f, 0, os.fstat(f.fileno()).st_size)
+            readahead(f, 0, os.fstat(f.fileno()).st_size)
 
 
 def read_bytes(path: str) -> bytes:
-    return transfer.fetch_all(path)
+    return streams.fetch_all(path)
 
 
 def read_json(path: str) -> Any:
@@ -134,7 +134,7 @@ def create(path: str) -> Iterator[IO[bytes]]:
             yield local
             local.flush()
             # an upload in parts that fails is aborted; closing a half-written remote file would publish the half
-            transfer.persistently(lambda: fs.put_file(local.name, inner), f"writing {shown(path)}")
+            streams.retrying_call(lambda: fs.put_file(local.name, inner), f"writing {redact_url(path)}")
         return
     final = Path(inner)
     final.parent.mkdir(parents=True, exist_ok=True)
@@ -180,7 +180,7 @@ def write_json(path: str, value: Any) -> None:
 def checksum(path: str) -> str:
     """xxh3-128 of the content, hexadecimal; reads the file once in 1 MiB pieces."""
     digest = xxhash.xxh3_128()
-    with transfer.open_stream(path) as f:
+    with streams.open_stream(path) as f:
         while piece := f.read(CHUNK):
             digest.update(piece)
     return digest.hexdigest()
@@ -208,14 +208,14 @@ def local_copy(path: str) -> str:
 def copy(source: str, target: str) -> None:
     """Copy a file unless the target exists."""
     if not exists(target):
-        with create(target) as f, transfer.open_stream(source) as data:
+        with create(target) as f, streams.open_stream(source) as data:
             shutil.copyfileobj(data, f, CHUNK)
 
 
 def upload(folder: str, target: str) -> None:
     """Copy a local folder with all that is in it."""
     fs, inner = fsspec.core.url_to_fs(target)
-    _call(fs, lambda: fs.put(folder.rstrip("/") + "/", inner, recursive=True), f"writing {shown(target)}")
+    _call(fs, lambda: fs.put(folder.rstrip("/") + "/", inner, recursive=True), f"writing {redact_url(target)}")
 
 
 def sync(path: str | Path) -> None:

@@ -6,28 +6,28 @@ import os
 import fsspec
 
 from storage import files
-from storage import transfer as transfers
-from storage.addresses import shown
-from storage.transfer import Transfer
+from storage.remote import streams
+from storage.remote.redact import redact_url
+from storage.remote.streams import RemoteIOConfig
 
 _OF_CONTENT = ("ETag", "etag", "checksum", "md5")
 _TAGS = (*_OF_CONTENT, "LastModified", "Last-Modified", "last_modified", "mtime")
 
 
-def fingerprint(path: str, notes: str, transfer: Transfer | None = None) -> str:
+def fingerprint(path: str, notes: str, remote_io: RemoteIOConfig | None = None) -> str:
     """A local file: xxh3-128 of its content, computed once while size and modification time stay the same (noted in
     the folder `notes`). A remote one: address, size and the tags that its server gives; Common Crawl's files
-    never change under an address. The address is without user and query, as in `storage.addresses`; where no tag tells
-    the content, a hash of the query stands for it, since two queries may be two files.
+    never change under an address. The address is without user and query, as in `storage.remote.redact`; where no tag
+    tells the content, a hash of the query stands for it, since two queries may be two files.
     """
     fs, inner = fsspec.core.url_to_fs(path)
     if not files.is_local(path):
-        info = transfers.info(path, transfer)
+        info = streams.info(path, remote_io)
         tags = [f"{tag}={info[tag]}" for tag in _TAGS if info.get(tag)]
         query = path.partition("?")[2]
         if query and not any(info.get(tag) for tag in _OF_CONTENT):
             tags.append(f"query={hashlib.sha256(query.encode()).hexdigest()[:32]}")
-        return f"{shown(path)} size={info.get('size')} {' '.join(tags)}".strip()
+        return f"{redact_url(path)} size={info.get('size')} {' '.join(tags)}".strip()
     status = os.stat(inner)
     note = files.join(notes, files.digest(f"{inner}\n{status.st_size}\n{status.st_mtime_ns}".encode()))
     if not files.exists(note):

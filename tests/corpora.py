@@ -7,14 +7,14 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 
-from flows.settings import MachineSettings
-from flows.stages import Corpus
-from flows.workshop import Built, Made, Phases, Workshop
-from storage import shards, stages
+from flows.context import PhaseRunner, RunContext, StageResult, StageSpec
+from flows.machine import MachineSettings
+from flows.stages.all_stages import Corpus
+from storage import layout, parquet
+from storage.layout import Stage
 from storage.schema import DOCUMENTS
-from storage.stages import Stage
-from tasks.dedup.minhash import MinHash
-from tasks.executor import Executor, Threads
+from tasks.dedup.near.settings import MinHash
+from tasks.engine.executors import Executor, Threads
 
 
 class Silent:
@@ -29,20 +29,22 @@ class Silent:
     def say(self, line: str) -> None: ...
 
 
-def workshop(home: str, workers: Executor | None = None) -> Workshop:
+def context(home: str, workers: Executor | None = None) -> RunContext:
     """Makes stages in this process, or by an executor, and finds those that are finished."""
     workers = workers or Threads(1, None)
 
-    def build(made: Made) -> Built:
+    def build(made: StageSpec) -> StageResult:
         folder = made.stage.folder(home)
-        found = stages.manifest(folder)
+        found = layout.manifest(folder)
         if found is None:
-            found = stages.finish(folder, made.stage, made.body(Phases(folder, made.stage.code, workers, Silent())))
-            return Built(made.stage, folder, found, reused=False)
-        stages.check(folder, found)
-        return Built(made.stage, folder, found, reused=True)
+            found = layout.finish(
+                folder, made.stage, made.body(PhaseRunner(folder, made.stage.code, workers, Silent()))
+            )
+            return StageResult(made.stage, folder, found, reused=False)
+        layout.check(folder, found)
+        return StageResult(made.stage, folder, found, reused=True)
 
-    return Workshop(MachineSettings(home=home), build)
+    return RunContext(MachineSettings(home=home), build)
 
 
 @dataclass
@@ -69,8 +71,8 @@ class Texts:
             ]
             rows = [{**row, "characters": len(row["text"])} for row in given]
             table = pa.Table.from_pylist(rows, schema=DOCUMENTS)
-            shards.write_table(stages.part(folder, number), table)
-        built = Built(stage, folder, {"inputs": {}, "settings": {}}, reused=False)
+            parquet.write_table(layout.part(folder, number), table)
+        built = StageResult(stage, folder, {"inputs": {}, "settings": {}}, reused=False)
         return Corpus(tuple(self._sources()), built, built, (built,), (built,))
 
 
@@ -95,9 +97,9 @@ def plain_jaccard(one: str, other: str, settings: MinHash = USUAL) -> float:
     return len(a & b) / len(a | b)
 
 
-def read(built: Built, shards_there: list[int]) -> pa.Table:
-    return pa.concat_tables([shards.read_table(built.part(i)) for i in shards_there])
+def read(built: StageResult, shards_there: list[int]) -> pa.Table:
+    return pa.concat_tables([parquet.read_table(built.part(i)) for i in shards_there])
 
 
-def ledger(built: Built, shards_there: list[int]) -> pa.Table:
-    return pa.concat_tables([shards.read_table(stages.ledger_part(built.folder, i)) for i in shards_there])
+def ledger(built: StageResult, shards_there: list[int]) -> pa.Table:
+    return pa.concat_tables([parquet.read_table(layout.ledger_part(built.folder, i)) for i in shards_there])

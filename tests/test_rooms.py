@@ -71,7 +71,7 @@ def test_no_module_is_named_like_one_of_the_standard_library(room):
     [
         "import dask.array",
         "import os, torch",
-        "def later():\n    from tasks.step import Step",
+        "def later():\n    from tasks.documents.step import Step",
         "try:\n    from prefect import flow\nexcept ImportError:\n    flow = None",
         "import importlib\nimportlib.import_module('mlflow.tracking')",
     ],

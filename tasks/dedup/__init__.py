@@ -4,7 +4,7 @@ exact          equal contents, equal URLs
 passages       lines, paragraphs, spans of sentences
 substrings     spans of any length; substring_cuts: what becomes of their documents
 cutting        documents written again; shared by passages and substring_cuts
-minhash        near-duplicates: the settings, and what is promised; `tasks.near_duplicates` has the phases
+minhash        near-duplicates: the settings, and what is promised; `tasks.dedup.near.phases` has the phases
 signatures, nodes, components, stars, takedowns       parts of that
 order          which of several duplicates survives; shared by exact and minhash
 lookup         one text against all signatures

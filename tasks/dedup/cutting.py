@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import files, ledger, shards, stages
+from storage import files, layout, ledger, parquet
 from storage.schema import DOCUMENTS
 
 
@@ -25,16 +25,16 @@ def write_cut(
     """
     left = _replaced(arriving, touched, texts)
     staying = left.filter(pc.invert(pc.is_in(left["id"], drops["id"].combine_chunks())))
-    shards.write_table(stages.part(folder, shard), staying)
-    shards.write_table(stages.edits_part(folder, shard), edits)
-    stages.write_ledger(folder, shard, drops)
+    parquet.write_table(layout.part(folder, shard), staying)
+    parquet.write_table(layout.edits_part(folder, shard), edits)
+    layout.write_ledger(folder, shard, drops)
     before, after = (pc.sum(table["characters"]).as_py() or 0 for table in (arriving, staying))
     cuts = {rule: n for (rule,), n in sorted(ledger.tally(edits, "rule").items())}
     return {
         "rows_in": len(arriving),
         "rows_out": len(staying),
         "steps": [ledger.count(step, len(arriving), before, drops, before - after) | {"edits": cuts}],
-        "checksum": files.checksum(stages.part(folder, shard)),
+        "checksum": files.checksum(layout.part(folder, shard)),
     }
 
 

@@ -22,13 +22,13 @@ import pyarrow.compute as pc
 import xxhash
 from pydantic import Field
 
-from storage import files, ledger, runs, shards, stages
+from storage import files, layout, ledger, parquet, sorted_files
 from storage.schema import SELECTION
 from tasks.dedup import order
 from tasks.dedup.order import Criterion, Ordered
+from tasks.documents.selection import gather, select_groups
 from tasks.kernels.buffers import utf8
 from tasks.kernels.words import words_only
-from tasks.selection import gather, select_groups
 from tasks.url.canonical import Canonical, canonicalizer
 
 _BATCH_BYTES = 1 << 20
@@ -112,7 +112,7 @@ class UrlDedup(Exact):
         return _digests(url.encode() for url in urls), np.array([url != "" for url in urls], bool)
 
     def shared(self, documents: str, dropped: pa.Table) -> list[str]:
-        table = shards.read_table(documents, ["id", "url"])
+        table = parquet.read_table(documents, ["id", "url"])
         return self._canonical(table["url"].take(pc.index_in(dropped["id"], table["id"].combine_chunks())))
 
     def _canonical(self, urls: pa.ChunkedArray) -> list[str]:
@@ -143,7 +143,7 @@ def hash_shard(
     columns |= {name: ordered[name] for name in order.order_names(settings.survivor)}
     columns["shard"] = np.full(len(ids), shard, np.int64)
     run = pa.table(columns).filter(np.concatenate(compared))
-    runs.write(_hashes_run(folder, shard), run, "hash", runs.bounds(settings.partitions))
+    sorted_files.write(_hashes_run(folder, shard), run, "hash", sorted_files.bounds(settings.partitions))
     return {"documents": len(ids), "compared": len(run)}
 
 
@@ -152,9 +152,9 @@ def choose(folder: str, partition: int, n_shards: int, settings: Exact) -> dict:
 
     Returns counts: groups of several documents, documents dropped, documents of the largest group.
     """
-    ends = runs.bounds(settings.partitions)
+    ends = sorted_files.bounds(settings.partitions)
     paths = [_hashes_run(folder, shard) for shard in range(n_shards)]
-    rows = runs.read_all(paths, ends[partition], ends[partition + 1])
+    rows = sorted_files.read_all(paths, ends[partition], ends[partition + 1])
     high, low = rows["hash"].to_numpy(), rows["low"].to_numpy()
     by_digest = np.lexsort((low, high))
     high, low = high[by_digest], low[by_digest]
@@ -175,15 +175,15 @@ def choose(folder: str, partition: int, n_shards: int, settings: Exact) -> dict:
             "size": size,
         }
     ).filter(survivor != np.arange(len(rows)))
-    runs.write(_dropped_run(folder, partition), dropped, "shard")
+    sorted_files.write(_dropped_run(folder, partition), dropped, "shard")
     return {"groups": len(rows) - len(dropped), "dropped": len(dropped), "largest": int(size.max(initial=0))}
 
 
 def split_shard(folder: str, shard: int, documents: str, kept: str, settings: Exact) -> dict:
     """Write the survivors of a shard; the ledger names each duplicate's representative, and what their group shares."""
-    arriving = shards.read_table(kept, SELECTION.names)
+    arriving = parquet.read_table(kept, SELECTION.names)
     paths = [_dropped_run(folder, partition) for partition in range(settings.partitions)]
-    dropped = runs.read_all(paths, shard, shard + 1)
+    dropped = sorted_files.read_all(paths, shard, shard + 1)
     dropped = dropped.take(pc.sort_indices(pc.index_in(dropped["id"], arriving["id"].combine_chunks())))
     shared = zip(dropped["size"].to_pylist(), settings.shared(documents, dropped), strict=True)
     losses = ledger.from_columns(
@@ -195,7 +195,7 @@ def split_shard(folder: str, shard: int, documents: str, kept: str, settings: Ex
             "representative": dropped["representative"],
         }
     )
-    return stages.write_selection(folder, shard, arriving, [(settings.step, losses)])
+    return layout.write_selection(folder, shard, arriving, [(settings.step, losses)])
 
 
 def _hashes_run(folder: str, shard: int) -> str:

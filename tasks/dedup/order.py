@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
-from tasks.step import Settings
+from tasks.documents.step import Settings
 
 Criterion = Literal["source", "newest", "oldest", "longest", "best"]
 

@@ -21,16 +21,16 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from storage import files, ledger, runs
+from storage import files, ledger, sorted_files
 from storage.schema import DOCUMENTS, EDITS, LEDGER
 from tasks.dedup.cutting import write_cut
-from tasks.edits import Edits, applied, line_removals, merged, rows
+from tasks.documents.edits import Edits, applied, line_removals, merged, rows
+from tasks.documents.measure import slices
+from tasks.documents.selection import select
+from tasks.documents.step import Settings
 from tasks.kernels.folding import folded
 from tasks.kernels.scan import REAL, Scan, scan
 from tasks.kernels.shingles import BASE
-from tasks.measuring import slices
-from tasks.selection import select
-from tasks.step import Settings
 
 _NUMBER = np.int64((1 << 32) - 1)
 
@@ -137,7 +137,7 @@ def hash_shard(folder: str, shard: int, documents: str, kept: str, step: Step) -
         row += len(part)
     place = np.concatenate(places)
     columns = {"hash": np.concatenate(hashes), "rank": rank[place >> 32], "place": place}
-    runs.write(_passages_path(folder, shard), pa.table(columns), "hash", runs.bounds(step.partitions))
+    sorted_files.write(_passages_path(folder, shard), pa.table(columns), "hash", sorted_files.bounds(step.partitions))
     return {"passages": len(place)}
 
 
@@ -146,8 +146,8 @@ def find_partition(folder: str, partition: int, n_shards: int, step: Step) -> di
 
     Holds about 70 bytes a passage of the range, and 80 more for those that are repeated.
     """
-    low, high = runs.bounds(step.partitions)[partition : partition + 2]
-    parts = [runs.read(_passages_path(folder, shard), low, high) for shard in range(n_shards)]
+    low, high = sorted_files.bounds(step.partitions)[partition : partition + 2]
+    parts = [sorted_files.read(_passages_path(folder, shard), low, high) for shard in range(n_shards)]
     passages = pa.concat_tables(parts)
     shard = np.repeat(np.arange(n_shards), [len(part) for part in parts])
     keys = passages["hash"].to_numpy()
@@ -162,7 +162,7 @@ def find_partition(folder: str, partition: int, n_shards: int, step: Step) -> di
     order = np.lexsort((place, shard, rank, keys))
     later = order[1:][keys[order][1:] == keys[order][:-1]]
     table = pa.table({"shard": shard[later], "place": place[later]})
-    runs.write(_repeated_path(folder, partition), table, "shard", list(range(n_shards + 1)))
+    sorted_files.write(_repeated_path(folder, partition), table, "shard", list(range(n_shards + 1)))
     return {"passages": len(passages), "repeated": len(later)}
 
 
@@ -173,7 +173,7 @@ def cut_shard(folder: str, shard: int, documents: str, kept: str, step: Step) ->
     """
     arriving = select(documents, kept, DOCUMENTS.names)
     paths = [_repeated_path(folder, partition) for partition in range(step.partitions)]
-    place = np.sort(runs.read_all(paths, shard, shard + 1, ["place"])["place"].to_numpy())
+    place = np.sort(sorted_files.read_all(paths, shard, shard + 1, ["place"])["place"].to_numpy())
     touched, document = np.unique(place >> 32, return_inverse=True)
     texts, edits, drops = _without(arriving.take(pa.array(touched)), document, place & _NUMBER, step)
     return write_cut(folder, shard, step.step, arriving, touched, texts, edits, drops)

@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import ledger, shards, stages
+from storage import layout, ledger, parquet
 from storage.schema import DOCUMENTS, EDITS, LEDGER, SELECTION
 from tasks.dedup.cutting import write_cut
 from tasks.dedup.substrings import SubstringDedup, spans_of
-from tasks.edits import Edits, applied, removals, rows
+from tasks.documents.edits import Edits, applied, removals, rows
+from tasks.documents.measure import slices
+from tasks.documents.selection import select
 from tasks.kernels.pieces import characters
 from tasks.kernels.scan import Scan, scan
-from tasks.measuring import slices
-from tasks.selection import select
 
 _CUT = "repeated_span"
 
@@ -77,8 +77,8 @@ def drop_shard(
         over = np.flatnonzero(share > settings.max_share)
         drops.append(_dropped(settings, "max_share", part["id"].combine_chunks(), over, share[over]))
         at += len(part)
-    arriving = shards.read_table(kept, SELECTION.names)
-    return stages.write_selection(folder, shard, arriving, [(settings.step, pa.concat_tables(drops))])
+    arriving = parquet.read_table(kept, SELECTION.names)
+    return layout.write_selection(folder, shard, arriving, [(settings.step, pa.concat_tables(drops))])
 
 
 def _dropped(settings: SubstringDedup, rule: str, ids: pa.Array, rows: np.ndarray, values: np.ndarray) -> pa.Table:

@@ -29,14 +29,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from storage import files, runs, shards
+from storage import files, parquet, sorted_files
+from tasks.documents.measure import slices
+from tasks.documents.selection import select
+from tasks.documents.step import Settings
 from tasks.kernels import minimizers
 from tasks.kernels.buffers import utf8
 from tasks.kernels.pieces import joined
 from tasks.kernels.scan import scan
-from tasks.measuring import slices
-from tasks.selection import select
-from tasks.step import Settings
 
 _RUNS = 1 << 24  # of windows, in a partition: a gigabyte
 _DOCUMENT = 40  # bits of a place in a document
@@ -136,7 +136,7 @@ def _paths(folder: str, kind: str, numbers: int) -> list[str]:
 
 def count_shard(folder: str, shard: int, kept: str) -> dict:
     """How many characters the documents of a shard have, for `partitions`."""
-    return {"characters": pc.sum(shards.read_table(kept, ["characters"])["characters"]).as_py() or 0}
+    return {"characters": pc.sum(parquet.read_table(kept, ["characters"])["characters"]).as_py() or 0}
 
 
 def partitions(characters: int, settings: SubstringDedup) -> int:
@@ -167,7 +167,7 @@ def key_shard(folder: str, shard: int, documents: str, kept: str, settings: Subs
         windows += int(found.windows.sum())
     table = pa.table({name: np.concatenate(parts) for name, parts in columns.items()})
     table = table.append_column("run", pa.array(np.arange(len(table))))
-    runs.write(_path(folder, "keys", shard), table, "key", runs.bounds(partitions))
+    sorted_files.write(_path(folder, "keys", shard), table, "key", sorted_files.bounds(partitions))
     return {"windows": windows, "runs": len(table)}
 
 
@@ -183,8 +183,8 @@ def match_partition(folder: str, partition: int, n_shards: int, partitions: int)
     That is where several runs have the key, or where the one repeats itself. Holds 60 bytes a run of the range. Returns
     how many runs are written, and the bytes of their texts.
     """
-    low, high = runs.bounds(partitions)[partition : partition + 2]
-    tables = [runs.read(path, low, high) for path in _paths(folder, "keys", n_shards)]
+    low, high = sorted_files.bounds(partitions)[partition : partition + 2]
+    tables = [sorted_files.read(path, low, high) for path in _paths(folder, "keys", n_shards)]
     shard = np.repeat(np.arange(n_shards), [len(table) for table in tables])
     table = pa.concat_tables(tables)
     key = table["key"].to_numpy()
@@ -194,7 +194,7 @@ def match_partition(folder: str, partition: int, n_shards: int, partitions: int)
     hot = again | np.append(again[1:], False) | table["repeats"].to_numpy()[order]
     chosen = order[hot]
     node = (shard[chosen] << 32) | table["run"].to_numpy()[chosen]
-    runs.write(_path(folder, "hot", partition), pa.table({"node": node}), "node")
+    sorted_files.write(_path(folder, "hot", partition), pa.table({"node": node}), "node")
     return {"runs": len(node), "bytes": int(table["size"].to_numpy()[chosen].sum())}
 
 
@@ -207,7 +207,7 @@ def gather_shard(
     Holds the texts of the shard, and three times the contents.
     """
     low, high = shard << 32, (shard + 1) << 32
-    hot = np.sort(runs.read_all(_paths(folder, "hot", partitions), low, high)["node"].to_numpy()) - low
+    hot = np.sort(sorted_files.read_all(_paths(folder, "hot", partitions), low, high)["node"].to_numpy()) - low
     n, before, start, tables = settings.min_length, 0, low, [_GATHERED.empty_table()]
     for part in slices(select(documents, kept, ["text"])):
         units = _units(part["text"], settings.unit)
@@ -226,7 +226,7 @@ def gather_shard(
         tables.append(pa.table(columns, schema=_GATHERED))
         start += len(part)
     table = pa.concat_tables(tables)
-    runs.write(_path(folder, "texts", shard), table, "key", runs.bounds(blocks))
+    sorted_files.write(_path(folder, "texts", shard), table, "key", sorted_files.bounds(blocks))
     return {"runs": len(table)}
 
 
@@ -252,7 +252,7 @@ def find_block(folder: str, block: int, settings: SubstringDedup, n_shards: int,
     Holds the texts of the block twice, and of those that are different 20 times as much. A block is of about
     `block_bytes`; but the runs of one minimizer, as of a template in a million documents, are all in one.
     """
-    table = runs.read_all(_paths(folder, "texts", n_shards), *runs.bounds(blocks)[block : block + 2])
+    table = sorted_files.read_all(_paths(folder, "texts", n_shards), *sorted_files.bounds(blocks)[block : block + 2])
     table = table.take(pc.sort_indices(table, [("id", "ascending"), ("first", "ascending")]))
     content = table["content"].combine_chunks().dictionary_encode()
     copy_of = content.indices.to_numpy()
@@ -272,7 +272,7 @@ def find_block(folder: str, block: int, settings: SubstringDedup, n_shards: int,
         "first": np.append(first[whole], first[row[apart]] + start[apart]),
         "stop": np.append(first[whole] + units, first[row[apart]] + stop[apart]),
     }
-    runs.write(_path(folder, "spans", block), pa.table(spans), "node")
+    sorted_files.write(_path(folder, "spans", block), pa.table(spans), "node")
     return {"runs": len(table), "different": len(known), "bytes": _size(known), "spans": len(spans["node"])}
 
 
@@ -356,7 +356,7 @@ def spans_of(folder: str, shard: int, blocks: int) -> tuple[np.ndarray, np.ndarr
     row: of the selection; first, stop: the document's units. Spans that overlap or touch each other are made one.
     """
     low = shard << 32
-    found = runs.read_all(_paths(folder, "spans", blocks), low, low + (1 << 32))
+    found = sorted_files.read_all(_paths(folder, "spans", blocks), low, low + (1 << 32))
     row = found["node"].to_numpy() - low
     first, stop = ((row << _DOCUMENT) + found[name].to_numpy() for name in ("first", "stop"))
     order = np.argsort(first)

@@ -5,7 +5,7 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.step import Batch
+from tasks.documents.step import Batch
 from tasks.url.lists import read_entries
 from tasks.url.step import Url
 

@@ -24,7 +24,7 @@ def load(path: Path, name: str) -> Forest:
     try:
         return Forest(*(arrays[f"{name}.{field}"] for field in Forest._fields))
     except KeyError as error:
-        raise ValueError(f"{path} holds no array {error}; train it again with tasks.extraction.train") from None
+        raise ValueError(f"{path} holds no array {error}; train it again with tools.train_blocks.train") from None
 
 
 @nb.njit(nogil=True, cache=True)

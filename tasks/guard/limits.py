@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from tasks.step import Settings
+from tasks.documents.step import Settings
 
 
 class Limits(Settings):

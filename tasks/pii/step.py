@@ -8,7 +8,8 @@ import phonenumbers
 import pyarrow as pa
 from pydantic import Field, field_validator
 
-from tasks.edits import Edits
+from tasks.documents.edits import Edits
+from tasks.documents.step import Batch, Bound, EditStep, Settings, signal
 from tasks.kernels.buffers import utf8
 from tasks.pii.addresses import ipv4, ipv6
 from tasks.pii.candidates import ACCOUNT, HEXTETS, KEY, MAILBOX, NUMBER, QUAD, candidates
@@ -17,7 +18,6 @@ from tasks.pii.emails import emails
 from tasks.pii.ibans import ibans
 from tasks.pii.keys import BEGINNINGS, keys
 from tasks.pii.phones import phones
-from tasks.step import Batch, Bound, EditStep, Settings, signal
 
 Kind = Literal["email", "api_key", "iban", "credit_card", "ip", "phone"]
 # Of two that overlap, the earlier kind is masked: the one whose form leaves less to chance.

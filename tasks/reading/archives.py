@@ -11,15 +11,15 @@ from contextlib import closing
 from functools import partial
 from typing import Any, NamedTuple
 
-from storage import transfer as transfers
-from storage.transfer import Transfer
+from storage.remote import streams
+from storage.remote.streams import RemoteIOConfig
 from tasks.reading.digests import differs
 from tasks.reading.headers import HEAD, WARC_FOUND, arc_line, fields, head_end, media_type
 from tasks.reading.members import Content, Stored, dictionary, open_at, wants_dictionary
 from tasks.reading.payload import dechunk, decode
 from tasks.reading.record import Record
 
-_TRANSFER = Transfer()
+_TRANSFER = RemoteIOConfig()
 _Fields = dict[bytes, bytes]
 
 _DETAIL = 200
@@ -35,7 +35,7 @@ _ARC_END = re.compile(rb"\r?\n")
 
 
 def records(
-    path: str, max_bytes: int, transfer: Transfer = _TRANSFER, verify_digests: bool = False
+    path: str, max_bytes: int, remote_io: RemoteIOConfig = _TRANSFER, verify_digests: bool = False
 ) -> Iterator[Record]:
     """Every record of an archive, in its order; a record's payload is there for responses, resources and conversions.
 
@@ -48,9 +48,9 @@ def records(
     A type that the standard does not have is `unknown_type`.
     `verify_digests`: a record unlike its own block or payload digest has the problem `digest_mismatch`. Off, because
     files that were converted after the crawl (ClueWeb09, changed line ends) have wrong digests and right pages.
-    Holds `max_bytes` of content and the 8 MiB of the file read last. Raises FileNotFoundError, TransferError.
+    Holds `max_bytes` of content and the 8 MiB of the file read last. Raises FileNotFoundError, RemoteIOError.
     """
-    stored = Stored(partial(open_at, path, transfer))
+    stored = Stored(partial(open_at, path, remote_io))
     try:
         yield from _walk(Content(stored), max_bytes, verify_digests)
     finally:
@@ -62,7 +62,7 @@ def read_at(
     offset: int,
     length: int | None,
     max_bytes: int,
-    transfer: Transfer = _TRANSFER,
+    remote_io: RemoteIOConfig = _TRANSFER,
     verify_digests: bool = False,
 ) -> Record:
     """The record that `records` gives at this place, or a columnar index names; only its bytes are fetched.
@@ -70,14 +70,14 @@ def read_at(
     With `length` None the file is read from its beginning to this record. Raises LookupError if none is there.
     """
     if length is None:
-        found = records(path, max_bytes, transfer, verify_digests)
+        found = records(path, max_bytes, remote_io, verify_digests)
         for record in found:
             if record.offset == offset and record.length is None:
                 found.close()
                 return record
         raise LookupError(f"{path}: no record that shares its compressed member begins at byte {offset} of the content")
-    data = transfers.fetch(path, offset, offset + length, transfer)
-    return parse(data, path, offset, max_bytes, transfer, verify_digests)
+    data = streams.fetch(path, offset, offset + length, remote_io)
+    return parse(data, path, offset, max_bytes, remote_io, verify_digests)
 
 
 def parse(
@@ -85,13 +85,13 @@ def parse(
     path: str,
     offset: int,
     max_bytes: int,
-    transfer: Transfer = _TRANSFER,
+    remote_io: RemoteIOConfig = _TRANSFER,
     verify_digests: bool = False,
 ) -> Record:
     """The record in bytes that were fetched from this place of a file. Raises LookupError if there is none."""
     content = Content(Stored(lambda at: io.BytesIO(data[at - offset :]), offset))
     if wants_dictionary(data):
-        with closing(Stored(partial(open_at, path, transfer))) as beginning:
+        with closing(Stored(partial(open_at, path, remote_io))) as beginning:
             content.dictionary = dictionary(beginning)
     for record in _walk(content, max_bytes, verify_digests):
         return record

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from storage import files, shards, stages
-from storage import transfer as transfers
-from storage.transfer import DEFAULT, Transfer
+from storage import files, layout, parquet
+from storage.remote import streams
+from storage.remote.streams import DEFAULT, RemoteIOConfig
 from tasks.reading.sources import Selection
 
 log = logging.getLogger(__name__)
@@ -31,13 +31,13 @@ SELECTION = pa.schema(
 _ORDER = [("warc_filename", "ascending"), ("warc_record_offset", "ascending")]
 
 
-def match(folder: str, shard: int, path: str, selection: Selection, transfer: Transfer = DEFAULT) -> dict:
+def match(folder: str, shard: int, path: str, selection: Selection, remote_io: RemoteIOConfig = DEFAULT) -> dict:
     """Filter one file of the index; what fits is written to `matches/` under the stage's folder, in order.
 
     Row groups that cannot fit, by their statistics, and columns that are not asked for are not fetched. Holds a row
     group's columns and what fits, of which `limit` is enough. Raises ValueError for a file without the columns.
     """
-    with transfers.open_ranges(path, transfer) as f:
+    with streams.open_ranges(path, remote_io) as f:
         # imported here: it brings pandas, and most runs have no such source
         import pyarrow.dataset as ds
 
@@ -59,7 +59,7 @@ def match(folder: str, shard: int, path: str, selection: Selection, transfer: Tr
                 found, pieces = _sample(pa.concat_tables([found, *pieces]), selection.limit), []
         found = pa.concat_tables([found, *pieces])
     found = _ordered(found, selection.limit)
-    shards.write_table(_matches(folder, shard), found)
+    parquet.write_table(_matches(folder, shard), found)
     log.info("%s: %d records fit", path, len(found))
     return {"found": len(found)}
 
@@ -69,18 +69,18 @@ def gather(folder: str, shard: int, matched: int, selection: Selection) -> dict:
 
     Holds all that was selected: some 250 bytes a record. Raises LookupError if there is none.
     """
-    tables = [shards.read_table(_matches(folder, i)) for i in range(matched)]
+    tables = [parquet.read_table(_matches(folder, i)) for i in range(matched)]
     found = _ordered(pa.concat_tables(tables), selection.limit)
     if not len(found):
         raise LookupError(f"no record of {', '.join(selection.index)} meets all filters of source {selection.name}")
     starts = range(0, len(found), selection.records_per_shard)
     for part, start in enumerate(starts):
-        shards.write_table(stages.part(folder, part), found.slice(start, selection.records_per_shard))
+        parquet.write_table(layout.part(folder, part), found.slice(start, selection.records_per_shard))
     return {"records": len(found), "parts": len(starts)}
 
 
 def _matches(folder: str, shard: int) -> str:
-    return stages.part(files.join(folder, "matches"), shard)
+    return layout.part(files.join(folder, "matches"), shard)
 
 
 def _columns(selection: Selection) -> dict[str, tuple]:

@@ -10,8 +10,8 @@ import lz4.frame
 from backports import zstd
 from isal import isal_zlib
 
-from storage import transfer as transfers
-from storage.transfer import Transfer
+from storage.remote import streams
+from storage.remote.streams import RemoteIOConfig
 from tasks.reading.headers import ARC_SIGN, HEAD, LINE, WARC_FOUND, WARC_LINE, arc_line, find_arc_line, head_end
 
 BLOCK = 1 << 16
@@ -43,13 +43,13 @@ _SALVAGE = 256 << 20
 _REWINDS = 64
 
 
-def open_at(path: str, transfer: Transfer, offset: int) -> IO[bytes]:
+def open_at(path: str, remote_io: RemoteIOConfig, offset: int) -> IO[bytes]:
     """A file, local or remote, to be read forwards from a place in it."""
     if offset == 0:
-        return transfers.open_stream(path, transfer)
-    stream = transfers.open_ranges(path, transfer)
+        return streams.open_stream(path, remote_io)
+    stream = streams.open_ranges(path, remote_io)
     stream.seek(offset)
-    return io.BufferedReader(stream, transfer.block_bytes) if isinstance(stream, io.RawIOBase) else stream
+    return io.BufferedReader(stream, remote_io.block_bytes) if isinstance(stream, io.RawIOBase) else stream
 
 
 class Stored:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
 
-from storage import files, shards
-from storage import transfer as transfers
-from storage.transfer import DEFAULT, Transfer
+from storage import files, parquet
+from storage.remote import streams
+from storage.remote.streams import DEFAULT, RemoteIOConfig
 from tasks.reading import archives
 from tasks.reading.record import Record
 
@@ -23,40 +23,40 @@ class _Span:
 
 
 def records(
-    path: str, base: str, max_bytes: int, transfer: Transfer = DEFAULT, verify_digests: bool = False
+    path: str, base: str, max_bytes: int, remote_io: RemoteIOConfig = DEFAULT, verify_digests: bool = False
 ) -> Iterator[tuple[str, Record]]:
     """The records of a selection's shard in its order, each with the name of its archive, which lies under `base`.
 
     Records that lie no further apart than `gap_bytes` come in one request of at most `block_bytes`, unless one alone
     is longer. A place where there is no record has the problem `damaged_record`. Holds two requests and the shard's
-    table. Raises FileNotFoundError, TransferError.
+    table. Raises FileNotFoundError, RemoteIOError.
     """
-    spans = list(_spans(path, transfer))
-    fetched = transfers.ahead(partial(_fetch, base, span, transfer) for span in spans)
+    spans = list(_spans(path, remote_io))
+    fetched = streams.ahead(partial(_fetch, base, span, remote_io) for span in spans)
     for span, data in zip(spans, fetched, strict=True):
         address = files.join(base, span.name)
         for offset, length in span.places:
             begin = offset - span.start
             try:
                 record = archives.parse(
-                    data[begin : begin + length], address, offset, max_bytes, transfer, verify_digests
+                    data[begin : begin + length], address, offset, max_bytes, remote_io, verify_digests
                 )
             except LookupError as error:
                 record = Record("unknown", offset, length, problem=("damaged_record", str(error)))
             yield span.name, record
 
 
-def _fetch(base: str, span: _Span, transfer: Transfer, stop: Event) -> bytes:
-    return transfers.fetch(files.join(base, span.name), span.start, span.end, transfer, stop)
+def _fetch(base: str, span: _Span, remote_io: RemoteIOConfig, stop: Event) -> bytes:
+    return streams.fetch(files.join(base, span.name), span.start, span.end, remote_io, stop)
 
 
-def _spans(path: str, transfer: Transfer) -> Iterator[_Span]:
-    table = shards.read_table(path, ["warc_filename", "warc_record_offset", "warc_record_length"])
+def _spans(path: str, remote_io: RemoteIOConfig) -> Iterator[_Span]:
+    table = parquet.read_table(path, ["warc_filename", "warc_record_offset", "warc_record_length"])
     span = None
     for name, offset, length in zip(*(column.to_pylist() for column in table.columns), strict=True):
         end = offset + length
-        near = span and span.name == name and 0 <= offset - span.end <= transfer.gap_bytes
-        if not near or end - span.start > transfer.block_bytes:
+        near = span and span.name == name and 0 <= offset - span.end <= remote_io.gap_bytes
+        if not near or end - span.start > remote_io.block_bytes:
             if span:
                 yield span
             span = _Span(name, offset, end)

@@ -13,11 +13,11 @@ import fsspec
 from pydantic import Discriminator, Field, Tag
 
 from storage import files
-from storage import transfer as transfers
-from storage.addresses import shown
-from storage.transfer import DEFAULT, Transfer
+from storage.remote import streams
+from storage.remote.redact import redact_url
+from storage.remote.streams import DEFAULT, RemoteIOConfig
+from tasks.documents.step import Settings
 from tasks.reading.tables import Columns
-from tasks.step import Settings
 
 COMMON_CRAWL = "https://data.commoncrawl.org"
 _SNAPSHOT = r"CC-MAIN-\d{4}-\d{2}"
@@ -162,24 +162,24 @@ Source = Annotated[
 ]
 
 
-def shards_of(source: Source, transfer: Transfer = DEFAULT, selected: Sequence[str] = ()) -> list[Shard]:
+def shards_of(source: Source, remote_io: RemoteIOConfig = DEFAULT, selected: Sequence[str] = ()) -> list[Shard]:
     """The shards of a source: files by their names in order, those of a snapshot in the order of its list.
 
     `selected`: what `tasks.reading.index.gather` wrote for this source, if it selects from an index.
-    Raises FileNotFoundError for what names no file, TransferError, and ValueError for a damaged list or two files
+    Raises FileNotFoundError for what names no file, RemoteIOError, and ValueError for a damaged list or two files
     that cannot be told apart.
     """
     match source:
         case Archives():
-            return _shards("archive", _files(source.warc, transfer))
+            return _shards("archive", _files(source.warc, remote_io))
         case Lines():
-            return _shards("jsonl", _files(source.jsonl, transfer), source.columns)
+            return _shards("jsonl", _files(source.jsonl, remote_io), source.columns)
         case Tables():
-            return _shards("parquet", _files(source.parquet, transfer), source.columns)
+            return _shards("parquet", _files(source.parquet, remote_io), source.columns)
         case Texts():
-            return _shards("text", _files(source.text, transfer))
+            return _shards("text", _files(source.text, remote_io))
         case Snapshot():
-            return _shards("archive", _of_snapshot(source, transfer))
+            return _shards("archive", _of_snapshot(source, remote_io))
         case Selection():
             return [Shard("selection", path, path.rsplit("/", 1)[-1], base=source.base) for path in selected]
 
@@ -189,63 +189,63 @@ def _shards(format: str, named: Mapping[str, str], columns: Columns = _NO_COLUMN
     for path, name in named.items():
         if known.setdefault(name, path) != path:
             raise ValueError(
-                f"{shown(known[name])} and {shown(path)} are both called {name}, and ids are made of names: "
+                f"{redact_url(known[name])} and {redact_url(path)} are both called {name}, and ids are made of names: "
                 "give them by one glob for both folders, as folder/*/*.warc.gz, or in two sources"
             )
     return [Shard(format, path, name, columns) for path, name in named.items()]
 
 
-def tables_of(source: Selection, transfer: Transfer = DEFAULT) -> list[str]:
+def tables_of(source: Selection, remote_io: RemoteIOConfig = DEFAULT) -> list[str]:
     """The Parquet files of the index that a source selects from, sorted.
 
     Of a snapshot those of its pages: the index also has redirects, errors and robots.txt, which are no pages.
     """
     snapshots = [name for name in source.index if re.fullmatch(_SNAPSHOT, name)]
-    found = set(expand([path for path in source.index if path not in snapshots], transfer))
+    found = set(expand([path for path in source.index if path not in snapshots], remote_io))
     for name in snapshots:
-        listed = _from_list(files.join(source.base, "crawl-data", name, "cc-index-table.paths.gz"), transfer)
+        listed = _from_list(files.join(source.base, "crawl-data", name, "cc-index-table.paths.gz"), remote_io)
         found.update(path for path in listed if "/subset=warc/" in path)
     return sorted(found)
 
 
-def expand(patterns: Sequence[str], transfer: Transfer = DEFAULT) -> list[str]:
+def expand(patterns: Sequence[str], remote_io: RemoteIOConfig = DEFAULT) -> list[str]:
     """The files that patterns name, sorted: paths, globs and `*.paths` or `*.paths.gz` lists, local or remote.
 
     A list's line is an address of its own, or begins at the bucket's root as Common Crawl's do (`crawl-data/`,
     `cc-index/`), or is relative to the folder of the list.
     Raises FileNotFoundError for a pattern that names no file.
     """
-    return list(_files(patterns, transfer))
+    return list(_files(patterns, remote_io))
 
 
-def _files(patterns: Sequence[str], transfer: Transfer) -> dict[str, str]:
+def _files(patterns: Sequence[str], remote_io: RemoteIOConfig) -> dict[str, str]:
     """The names of the files, by path: what is behind a glob's fixed folder, a line of a list, else the file's own."""
     found: dict[str, str] = {}
     for pattern in patterns:
         fs, inner = fsspec.core.url_to_fs(pattern)
         fs.invalidate_cache()  # a process that lives for months must see this month's files
-        if shown(pattern).endswith((".paths", ".paths.gz")):
-            named = _from_list(pattern if "://" in pattern else inner, transfer)
+        if redact_url(pattern).endswith((".paths", ".paths.gz")):
+            named = _from_list(pattern if "://" in pattern else inner, remote_io)
         elif any(c in inner for c in ("*[" if pattern.startswith("http") else "*?[")):
             matches = (
                 fs.glob(inner)
                 if files.is_local(pattern)
-                else transfers.persistently(lambda fs=fs, inner=inner: fs.glob(inner), shown(pattern), transfer)
+                else streams.retrying_call(lambda fs=fs, inner=inner: fs.glob(inner), redact_url(pattern), remote_io)
             )
             if not matches:
-                raise FileNotFoundError(f"no file matches the source's pattern {shown(pattern)}")
+                raise FileNotFoundError(f"no file matches the source's pattern {redact_url(pattern)}")
             fixed = len(re.split(r"[*?\[]", inner)[0].rpartition("/")[0])
             named = {fs.unstrip_protocol(m) if "://" in pattern else m: _name(m[fixed:].lstrip("/")) for m in matches}
         else:
             try:
-                transfers.info(pattern, transfer)
+                streams.info(pattern, remote_io)
             except FileNotFoundError as error:
-                raise FileNotFoundError(f"the source's file {shown(pattern)} does not exist") from error
+                raise FileNotFoundError(f"the source's file {redact_url(pattern)} does not exist") from error
             except IsADirectoryError as error:
                 raise IsADirectoryError(
                     f"the source's file {pattern} is a folder: name the files in it, as {files.join(pattern, '*')}"
                 ) from error
-            named = {pattern if "://" in pattern else inner: _name(shown(inner).rsplit("/", 1)[-1])}
+            named = {pattern if "://" in pattern else inner: _name(redact_url(inner).rsplit("/", 1)[-1])}
         for path, name in named.items():
             found[path] = min(found.get(path, name), name, key=lambda n: (len(n), n))
     return dict(sorted(found.items()))
@@ -256,16 +256,16 @@ def _name(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _of_snapshot(source: Snapshot, transfer: Transfer) -> dict[str, str]:
+def _of_snapshot(source: Snapshot, remote_io: RemoteIOConfig) -> dict[str, str]:
     path = files.join(source.base, "crawl-data", source.snapshot, f"{source.format}.paths.gz")
-    named = _from_list(path, transfer)
+    named = _from_list(path, remote_io)
     found = list(named)
     if source.segments:
         segments = [match[1] if (match := _SEGMENT.search(file)) else "" for file in found]
-        wanted = set(_places(list(dict.fromkeys(segments)), source.segments, f"{shown(path)}: segments"))
+        wanted = set(_places(list(dict.fromkeys(segments)), source.segments, f"{redact_url(path)}: segments"))
         found = [file for file, segment in zip(found, segments, strict=True) if segment in wanted]
     if source.files:
-        found = _places(found, source.files, f"{shown(path)}: files")
+        found = _places(found, source.files, f"{redact_url(path)}: files")
     return {file: named[file] for file in found}
 
 
@@ -276,16 +276,16 @@ def _places(found: list[str], places: tuple[int, int], what: str) -> list[str]:
     return found[first : last + 1]
 
 
-def _from_list(path: str, transfer: Transfer) -> dict[str, str]:
+def _from_list(path: str, remote_io: RemoteIOConfig) -> dict[str, str]:
     """The files of a list in its order, with their names."""
-    data = transfers.fetch_all(path, transfer)
+    data = streams.fetch_all(path, remote_io)
     try:
-        text = (gzip.decompress(data) if shown(path).endswith(".gz") else data).decode()
+        text = (gzip.decompress(data) if redact_url(path).endswith(".gz") else data).decode()
     except (OSError, EOFError, ValueError) as error:
-        raise ValueError(f"the list {shown(path)} is damaged: {error}; fetch it again") from error
+        raise ValueError(f"the list {redact_url(path)} is damaged: {error}; fetch it again") from error
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
-        raise FileNotFoundError(f"the list {shown(path)} names no file")
+        raise FileNotFoundError(f"the list {redact_url(path)} names no file")
     root, at_the_root, _ = path.partition("crawl-data/")
     folder = path.rsplit("/", 1)[0]
 
@@ -296,5 +296,6 @@ def _from_list(path: str, transfer: Transfer) -> dict[str, str]:
 
     absolute = ("/", "http://", "https://", "s3://")
     return {
-        address(line): _name(shown(line).rsplit("/", 1)[-1] if line.startswith(absolute) else line) for line in lines
+        address(line): _name(redact_url(line).rsplit("/", 1)[-1] if line.startswith(absolute) else line)
+        for line in lines
     }

@@ -12,8 +12,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storage import transfer as transfers
-from storage.transfer import DEFAULT, Transfer
+from storage.remote import streams
+from storage.remote.streams import DEFAULT, RemoteIOConfig
 from tasks.reading.members import PIECE, Content, Stored, open_at
 from tasks.reading.record import Record
 
@@ -34,7 +34,9 @@ class Columns:
     date: str | None = None
 
 
-def records(path: str, format: str, columns: Columns, max_bytes: int, transfer: Transfer = DEFAULT) -> Iterator[Record]:
+def records(
+    path: str, format: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfig = DEFAULT
+) -> Iterator[Record]:
     """A record for every row, in the file's order; `offset` is the row's number from 0, blank lines counted.
 
     `format`: `jsonl` (plain, gzip, zstd or lz4), `parquet`, or `text` (a file is a document). A row without a text, or
@@ -42,24 +44,24 @@ def records(path: str, format: str, columns: Columns, max_bytes: int, transfer: 
     JSON object `damaged_record`; so has every row of a Parquet file that cannot be read, and the place where another
     file cannot be read on, once for all that is lost there.
     Holds a line and the 8 MiB of the file read last, or 256 rows and a block of each column. Raises FileNotFoundError,
-    TransferError, and ValueError for a Parquet file without a column that is asked for.
+    RemoteIOError, and ValueError for a Parquet file without a column that is asked for.
     """
-    return _READERS[format](path, columns, max_bytes, transfer)
+    return _READERS[format](path, columns, max_bytes, remote_io)
 
 
 def read_row(
-    path: str, format: str, row: int, columns: Columns, max_bytes: int, transfer: Transfer = DEFAULT
+    path: str, format: str, row: int, columns: Columns, max_bytes: int, remote_io: RemoteIOConfig = DEFAULT
 ) -> Record:
     """The record of a row; the file is read up to it. Raises LookupError if there is none."""
-    for record in records(path, format, columns, max_bytes, transfer):
+    for record in records(path, format, columns, max_bytes, remote_io):
         if record.offset == row:
             return record
     raise LookupError(f"{path} has no row {row}")
 
 
-def _lines(path: str, columns: Columns, max_bytes: int, transfer: Transfer) -> Iterator[Record]:
+def _lines(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfig) -> Iterator[Record]:
     number = begin = 0
-    with closing(Stored(partial(open_at, path, transfer), block=_BLOCK)) as stored:
+    with closing(Stored(partial(open_at, path, remote_io), block=_BLOCK)) as stored:
         try:
             content = _unpacked(stored)
             while line := content.readline(max_bytes + 2):
@@ -92,12 +94,12 @@ def _line(number: int, line: bytes, where: str, columns: Columns) -> Record:
     return _row(number, text.encode(), url, identity, date)
 
 
-def _parquet(path: str, columns: Columns, max_bytes: int, transfer: Transfer) -> Iterator[Record]:
+def _parquet(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfig) -> Iterator[Record]:
     number = 0
-    with transfers.open_ranges(path, transfer) as f:
+    with streams.open_ranges(path, remote_io) as f:
         try:
             # pages are read as they are needed: a file may be one group of rows
-            file = pq.ParquetFile(f, pre_buffer=False, buffer_size=transfer.block_bytes)
+            file = pq.ParquetFile(f, pre_buffer=False, buffer_size=remote_io.block_bytes)
         except _DAMAGE as error:
             yield _lost(0, "damaged_record", f"no Parquet file: {error}")
             return
@@ -145,8 +147,8 @@ def _is_string(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
-def _text(path: str, columns: Columns, max_bytes: int, transfer: Transfer) -> Iterator[Record]:
-    with closing(Stored(partial(open_at, path, transfer), block=_BLOCK)) as stored:
+def _text(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfig) -> Iterator[Record]:
+    with closing(Stored(partial(open_at, path, remote_io), block=_BLOCK)) as stored:
         try:
             text = _unpacked(stored).read(max_bytes + 1)
         except _DAMAGE as error:
@@ -212,7 +214,7 @@ def _lost(number: int, rule: str, detail: str) -> Record:
     return Record("row", number, None, content_type="text/plain", problem=(rule, detail[:_DETAIL]))
 
 
-_READERS: dict[str, Callable[[str, Columns, int, Transfer], Iterator[Record]]] = {
+_READERS: dict[str, Callable[[str, Columns, int, RemoteIOConfig], Iterator[Record]]] = {
     "jsonl": _lines,
     "parquet": _parquet,
     "text": _text,

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, field_validator
 
-from tasks.edits import Edits, line_removals
+from tasks.documents.edits import Edits, line_removals
+from tasks.documents.step import Batch, Bound, EditStep, signal
 from tasks.kernels import phrases
 from tasks.kernels.pieces import joined, strings
 from tasks.kernels.scan import FIELD, Scan, scan
-from tasks.step import Batch, Bound, EditStep, signal
 
 _SOURCE = "Raffel et al. 2020 (arXiv 1910.10683), 2.2; definition: datatrove c4_filters.py"
 _MC4 = "Xue et al. 2021 (arXiv 2010.11934), 3.1; definition: datatrove c4_filters.py"

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from tasks.edits import Edits, line_removals
+from tasks.documents.edits import Edits, line_removals
+from tasks.documents.step import Batch, Bound, EditStep, signal
 from tasks.kernels import phrases
 from tasks.kernels.scan import FIELD, LETTER, REAL, Scan
 from tasks.rules.rule import ratio
-from tasks.step import Batch, Bound, EditStep, signal
 
 _SOURCE = "Penedo et al. 2023 (arXiv 2306.01116), G.2; definition: DCLM modifiers.py, dclm_baseline_refinedweb.yaml"
 

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, create_model, field_validator
 
+from tasks.documents.step import Batch, Bound, DocumentStep, signal
 from tasks.kernels.scan import Scan
-from tasks.step import Batch, Bound, DocumentStep, signal
 
 Unit = Literal["words", "lines", "paragraphs", "sentences"]
 

@@ -16,7 +16,7 @@ import idna
 from publicsuffixlist import PublicSuffixList
 from pydantic import Field
 
-from tasks.step import Settings
+from tasks.documents.step import Settings
 
 DEFAULT_PORTS = {"http": "80", "https": "443", "ftp": "21"}
 

@@ -14,7 +14,7 @@ from typing import IO
 import xxhash
 
 from storage import files
-from storage.addresses import shown
+from storage.remote.redact import redact_url
 from tasks.url.canonical import Canonical, canonical_host, canonicalizer, host_of
 
 KINDS = ("domains", "urls", "expressions")
@@ -47,7 +47,7 @@ def list_files(address: str, categories: tuple[str, ...] = ()) -> list[str]:
     nothing to read.
     """
     if not files.exists(address):
-        raise ListError(f"the list {shown(address)} does not exist")
+        raise ListError(f"the list {redact_url(address)} does not exist")
     if not files.is_folder(address):
         return [address]
     if found := _kinds(address):
@@ -57,7 +57,7 @@ def list_files(address: str, categories: tuple[str, ...] = ()) -> list[str]:
     if not found:
         which = f" for the categories {', '.join(categories)}" if categories else ""
         raise ListError(
-            f"the folder {shown(address)} has no files {', '.join(KINDS)}{which}; name a folder in UT1's layout"
+            f"the folder {redact_url(address)} has no files {', '.join(KINDS)}{which}; name a folder in UT1's layout"
         )
     return found
 
@@ -71,7 +71,7 @@ def read_entries(address: str, categories: tuple[str, ...] = (), checksum: str |
 
     Raises ListError if the file's xxh3-128 is not `checksum`, or if it cannot be read.
     """
-    path = shown(address)
+    path = redact_url(address)
     try:
         with _checked(address, checksum) as stream:
             if not path.endswith(_ARCHIVES):
@@ -122,7 +122,7 @@ def _checked(address: str, checksum: str | None) -> Iterator[IO[bytes]]:
             pass
     if checksum and hashed.digest.hexdigest() != checksum:
         raise ListError(
-            f"the list {shown(address)} has the checksum {hashed.digest.hexdigest()} and not {checksum}: it has "
+            f"the list {redact_url(address)} has the checksum {hashed.digest.hexdigest()} and not {checksum}: it has "
             "changed since this run was planned; start the run again, or put the old list back"
         )
 

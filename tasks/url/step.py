@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from storage import files
-from tasks.step import Batch, Bound, DocumentStep, Member, signal
+from tasks.documents.step import Batch, Bound, DocumentStep, Member, signal
 from tasks.url.canonical import Canonical, canonicalizer, host_of, registered_domain
 from tasks.url.lists import Entries, ListError, blocked, list_files, read_entries, taken_down
 from tasks.url.matching import Lists, Words, squeezed, words_of

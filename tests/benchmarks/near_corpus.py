@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import shards
+from storage import parquet
 from storage.schema import DOCUMENTS
 
 N = 5  # words of a shingle, by which copies are planted and measured
@@ -110,7 +110,7 @@ class Planted:
     def write(self, path: str, first: int, last: int) -> int:
         """Write the documents from number `first` up to `last` as a part of documents. Returns the bytes of text."""
         written = 0
-        with shards.create(path, DOCUMENTS) as out:
+        with parquet.create(path, DOCUMENTS) as out:
             for low in range(first, last, _BATCH):
                 table = self._table(np.arange(low, min(low + _BATCH, last)))
                 written += pc.sum(table["characters"]).as_py()

@@ -12,14 +12,14 @@ from types import SimpleNamespace
 
 import psutil
 
-from flows.dedup import near
-from flows.settings import MachineSettings
-from flows.stages import Corpus
-from flows.workshop import Built, Made, Phases, Workshop
-from storage import shards, stages
-from storage.stages import Stage
-from tasks.dedup.minhash import MinHash
-from tasks.executor import Executor
+from flows.context import PhaseRunner, RunContext, StageResult, StageSpec
+from flows.machine import MachineSettings
+from flows.stages.all_stages import Corpus
+from flows.stages.near_duplicates import minhash
+from storage import layout, parquet
+from storage.layout import Stage
+from tasks.dedup.near.settings import MinHash
+from tasks.engine.executors import Executor
 from tests.benchmarks.near_corpus import Planted
 
 _SECONDS = 0.5
@@ -54,12 +54,12 @@ class Clock:
 class Run:
     """What a run of the step made, and took: seconds by phase and outside of stages, bytes on disk by stage."""
 
-    made: tuple[Built, ...]
+    made: tuple[StageResult, ...]
     seconds: dict[str, float]
     stages: dict[str, int]
 
     @property
-    def kept(self) -> Built:
+    def kept(self) -> StageResult:
         return self.made[-1]
 
     def set_aside(self, folder: str) -> None:
@@ -76,7 +76,7 @@ class Run:
     def dropped(self) -> list[dict]:
         """The ledger's rows."""
         folder, shards_there = self.kept.folder, range(len(self.kept.manifest["shards"]))
-        return [row for i in shards_there for row in shards.read_table(stages.ledger_part(folder, i)).to_pylist()]
+        return [row for i in shards_there for row in parquet.read_table(layout.ledger_part(folder, i)).to_pylist()]
 
 
 def write_corpus(
@@ -95,9 +95,9 @@ def write_corpus(
     ]
     stage = Stage("documents", {}, asdict(planted) | {"sources": sources, "shard": shard}, {})
     folder = stage.folder(home)
-    jobs = [(replace(planted), stages.part(folder, i), low, high) for i, (_, low, high) in enumerate(parts)]
+    jobs = [(replace(planted), layout.part(folder, i), low, high) for i, (_, low, high) in enumerate(parts)]
     list(pool.map(_write, jobs))
-    built = Built(stage, folder, stages.finish(folder, stage, {}), reused=False)
+    built = StageResult(stage, folder, layout.finish(folder, stage, {}), reused=False)
     return Corpus(tuple(name for name, _, _ in parts), built, built, (), (built,))
 
 
@@ -110,9 +110,9 @@ def near_duplicates(home: str, corpus: Corpus, step: MinHash, pool: Executor) ->
     """The whole step."""
     recipe = SimpleNamespace(sources=[SimpleNamespace(name=name) for name in dict.fromkeys(corpus.sources)])
     seconds: dict[str, float] = {}
-    workshop = Workshop(MachineSettings(home=home), lambda made: _build(home, pool, made, seconds))
+    context = RunContext(MachineSettings(home=home), lambda made: _build(home, pool, made, seconds))
     started = time.perf_counter()
-    left = near.minhash(workshop, recipe, corpus, step)
+    left = minhash(context, recipe, corpus, step)
     seconds["outside of stages"] = time.perf_counter() - started - sum(seconds.values())
     made = left.stages[len(corpus.stages) :]
     return Run(made, seconds, {built.name: _size(built.folder) for built in made})
@@ -139,17 +139,17 @@ def forget(folder: str) -> None:
                 os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _build(home: str, pool: Executor, made: Made, seconds: dict[str, float]) -> Built:
+def _build(home: str, pool: Executor, made: StageSpec, seconds: dict[str, float]) -> StageResult:
     folder = made.stage.folder(home)
     clock = Clock()
     started = time.perf_counter()
-    record = made.body(Phases(folder, made.stage.code, pool, clock))
+    record = made.body(PhaseRunner(folder, made.stage.code, pool, clock))
     clock.stop()
-    manifest = stages.finish(folder, made.stage, record)
+    manifest = layout.finish(folder, made.stage, record)
     wall = time.perf_counter() - started
     seconds |= {f"{made.stage.name}.{phase}": s for phase, s in clock.seconds.items()}
     seconds[f"{made.stage.name}.rest"] = wall - sum(clock.seconds.values())
-    return Built(made.stage, folder, manifest, reused=False)
+    return StageResult(made.stage, folder, manifest, reused=False)
 
 
 def _size(folder: str) -> int:

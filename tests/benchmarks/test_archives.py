@@ -11,9 +11,9 @@ import pytest
 from fastwarc.warc import ArchiveIterator
 from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
-from storage import ledger, shards, stages
-from storage.transfer import Transfer
-from tasks.extract import Extract, extract_shard
+from storage import layout, ledger, parquet
+from storage.remote.streams import RemoteIOConfig
+from tasks.extraction.extract import Extract, extract_shard
 from tasks.reading.archives import read_at, records
 from tasks.reading.sources import Shard
 
@@ -80,9 +80,9 @@ def test_every_archive_goes_through_the_pass_and_the_counts_add_up(folder, tmp_p
     lines = []
     for number, path in enumerate(sorted(p for p in folder.rglob("*") if p.is_file())):
         shard = Shard("archive", str(path), path.name)
-        made = extract_shard(str(tmp_path), number, "odd", shard, (), Extract(), None, (), Transfer())
-        dropped = shards.read_table(stages.ledger_part(str(tmp_path), number))
-        kept = shards.rows(stages.part(str(tmp_path), number))
+        made = extract_shard(str(tmp_path), number, "odd", shard, (), Extract(), None, (), RemoteIOConfig())
+        dropped = parquet.read_table(layout.ledger_part(str(tmp_path), number))
+        kept = parquet.rows(layout.part(str(tmp_path), number))
         ledger.balance(path.name, made["rows_in"], kept, made["steps"], dropped)
         damaged = [row for row in dropped.to_pylist() if row["rule"] == "damaged_record"]
         assert all(row["offset"] is not None and row["detail"] for row in damaged), path

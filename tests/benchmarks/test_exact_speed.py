@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from storage import shards, stages
+from storage import layout, parquet
 from storage.schema import SELECTION
 from tasks.dedup import exact
 from tasks.dedup.exact import ContentDedup, UrlDedup
@@ -26,7 +26,7 @@ def test_speed(tmp_path):
     size = 0
     for (documents, kept), low, high in zip(parts, ends[:-1], ends[1:], strict=True):
         size += planted.write(documents, low, high)
-        shards.write_table(kept, shards.read_table(documents, SELECTION.names))
+        parquet.write_table(kept, parquet.read_table(documents, SELECTION.names))
     print(f"\n{DOCUMENTS:,} documents, {size / 1e6:,.0f} MB of text, {SHARDS} shards")
     _step(tmp_path / "warm", parts[:1], ContentDedup())
     for step in (ContentDedup(survivor=("longest",)), UrlDedup()):
@@ -51,5 +51,5 @@ def _step(folder, parts, step) -> tuple[int, dict[str, float]]:
     records = [exact.split_shard(folder, i, documents, kept, step) for i, (documents, kept) in enumerate(parts)]
     clock.append(time.process_time())
     assert sum(record["rows_in"] - record["rows_out"] for record in records) == dropped
-    assert len(shards.read_table(stages.part(folder, 0))) == records[0]["rows_out"]
+    assert len(parquet.read_table(layout.part(folder, 0))) == records[0]["rows_out"]
     return dropped, dict(zip(("hash", "choose", "split"), np.diff(clock).tolist(), strict=True))

@@ -15,9 +15,9 @@ pytestmark = pytest.mark.bench
 
 OURS = """
 import json, os, resource, sys, time
-from storage.transfer import Transfer
-from tasks.executor import executor
-from tasks.extract import Extract, extract_shard
+from storage.remote.streams import RemoteIOConfig
+from tasks.engine.executors import executor
+from tasks.extraction.extract import Extract, extract_shard
 from tasks.reading.sources import Shard
 engine, out, paths = sys.argv[1], sys.argv[2], sys.argv[4:]
 workers = int(sys.argv[3])
@@ -25,7 +25,7 @@ workers = int(sys.argv[3])
 def one(job):
     number, path = job
     shard = Shard("archive", path, os.path.basename(path))
-    return extract_shard(out, number, "web", shard, (), Extract(engine=engine), None, (), Transfer())
+    return extract_shard(out, number, "web", shard, (), Extract(engine=engine), None, (), RemoteIOConfig())
 
 if workers:
     with executor("local", workers) as pool:

@@ -11,11 +11,11 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from storage import shards
-from tasks.dedup import lookup
-from tasks.dedup.minhash import MinHash
-from tasks.dedup.signatures import signed
-from tasks.rows import read_rows
+from storage import parquet
+from tasks.dedup.near.settings import MinHash
+from tasks.dedup.near.signatures import signed
+from tasks.dedup.near_reports import lookup
+from tasks.documents.rows import read_rows
 from tests.benchmarks.near_corpus import Planted
 
 DOCUMENTS = int(os.environ.get("GRISTMILL_LOOKUP_DOCUMENTS", 100_000))
@@ -33,13 +33,13 @@ def among(tmp_path_factory) -> lookup.Signed:
         signatures.append(str(folder / f"signatures-{first}.parquet"))
         last = min(first + SHARD, DOCUMENTS)
         planted.write(documents[-1], first, last)
-        table = shards.read_table(documents[-1], ["id", "text"]).append_column("at", pa.array(range(last - first)))
-        shards.write_table(signatures[-1], signed(table, MinHash()))
+        table = parquet.read_table(documents[-1], ["id", "text"]).append_column("at", pa.array(range(last - first)))
+        parquet.write_table(signatures[-1], signed(table, MinHash()))
     return lookup.Signed("signatures-planted", tuple(signatures), tuple(documents), MinHash())
 
 
 def texts(among: lookup.Signed) -> list[str]:
-    rows = np.linspace(0, SHARD - 1, ASKED).astype(int) % shards.rows(among.documents[0])
+    rows = np.linspace(0, SHARD - 1, ASKED).astype(int) % parquet.rows(among.documents[0])
     return read_rows(among.documents[0], np.unique(rows), ["text"])["text"].to_pylist()
 
 

@@ -16,7 +16,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from tasks.dedup.minhash import MinHash
+from tasks.dedup.near.settings import MinHash
 from tasks.kernels import minhash, shingles
 from tasks.kernels.buffers import utf8
 

@@ -20,8 +20,8 @@ from shutil import rmtree
 import pyarrow as pa
 import pytest
 
-from tasks.dedup.minhash import MinHash
-from tasks.executor import executor
+from tasks.dedup.near.settings import MinHash
+from tasks.engine.executors import executor
 from tests.benchmarks.near_corpus import Planted, number_of
 from tests.benchmarks.near_run import Watch, near_duplicates, warm, write_corpus
 

@@ -12,9 +12,9 @@ from shutil import rmtree
 import numpy as np
 import pytest
 
-from flows.stages import Corpus
-from tasks.dedup.minhash import MinHash
-from tasks.executor import executor
+from flows.stages.all_stages import Corpus
+from tasks.dedup.near.settings import MinHash
+from tasks.engine.executors import executor
 from tests.benchmarks.near_corpus import Planted
 from tests.benchmarks.near_run import SHARD, Run, Watch, forget, near_duplicates, warm, write_corpus
 

@@ -12,23 +12,23 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from scipy.sparse import csr_array
+from tests.tasks.test_minhash import shingled
 
-from flows.stages import Corpus
-from flows.workshop import Built
-from storage import shards, stages
-from storage.stages import Stage
-from storage.transfer import Transfer
-from tasks.dedup.minhash import MinHash, s_curve
-from tasks.dedup.signatures import shingle_sets
-from tasks.executor import executor
-from tasks.extract import Extract, extract_shard
+from flows.context import StageResult
+from flows.stages.all_stages import Corpus
+from storage import layout, parquet
+from storage.layout import Stage
+from storage.remote.streams import RemoteIOConfig
+from tasks.dedup.near.settings import MinHash, s_curve
+from tasks.dedup.near.signatures import shingle_sets
+from tasks.documents.normalize import Normalize
+from tasks.engine.executors import executor
+from tasks.extraction.extract import Extract, extract_shard
 from tasks.kernels import minhash
-from tasks.normalize import Normalize
 from tasks.reading.shard import Shard
 from tests.benchmarks.near_corpus import Planted
 from tests.benchmarks.near_run import near_duplicates
 from tests.corpora import Texts
-from tests.tasks.test_minhash import shingled
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(3600)]
 
@@ -146,9 +146,9 @@ def test_open_pages(tmp_path, capsys):
     stage = Stage("documents", {}, {}, {})
     folder = stage.folder(str(tmp_path))
     shard = Shard("archive", str(path), path.name)
-    extract_shard(folder, 0, "planted", shard, (), Extract(), Normalize(), (), Transfer())
-    built = Built(stage, folder, {"inputs": {}, "settings": {}}, reused=False)
-    rows = shards.read_table(stages.part(folder, 0), ["id", "url", "text"]).to_pylist()
+    extract_shard(folder, 0, "planted", shard, (), Extract(), Normalize(), (), RemoteIOConfig())
+    built = StageResult(stage, folder, {"inputs": {}, "settings": {}}, reused=False)
+    rows = parquet.read_table(layout.part(folder, 0), ["id", "url", "text"]).to_pylist()
     texts = {row["id"]: row["text"] for row in rows}
     lines, pairs, dropped = judge("open pages", tmp_path, Corpus(("planted",), built, built, (), (built,)), texts)
 

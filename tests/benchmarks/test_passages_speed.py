@@ -15,7 +15,7 @@ from fastwarc.warc import ArchiveIterator, WarcRecordType
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 
-from storage import shards
+from storage import parquet
 from storage.schema import DOCUMENTS, SELECTION
 from tasks.dedup import passages
 from tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
@@ -56,8 +56,8 @@ def corpus(tmp_path_factory) -> tuple[str, int]:
     rows = [{"id": f"{draw.getrandbits(128):032x}", "source": "s", "text": t, "characters": len(t)} for t in texts]
     for s in range(SHARDS):
         table = pa.Table.from_pylist(rows[s::SHARDS], DOCUMENTS)
-        shards.write_table(f"{folder}/documents-{s}.parquet", table)
-        shards.write_table(f"{folder}/kept-{s}.parquet", table.select(SELECTION.names))
+        parquet.write_table(f"{folder}/documents-{s}.parquet", table)
+        parquet.write_table(f"{folder}/kept-{s}.parquet", table.select(SELECTION.names))
     return folder, size
 
 

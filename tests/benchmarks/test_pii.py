@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
+from tasks.documents.step import Batch
 from tasks.extraction.engines import plain
 from tasks.pii.step import KINDS, Pii
-from tasks.step import Batch
 from tests.planted import Plan, texts
 from tests.planted.text import joined
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from storage import shards
-from tasks.rows import read_rows
+from storage import parquet
+from tasks.documents.rows import read_rows
 from tests.benchmarks.near_corpus import Planted
 
 pytestmark = pytest.mark.bench
@@ -41,11 +41,11 @@ def seconds(work, *arguments) -> float:
 def test_single_texts(tmp_path, capsys):
     small, large = str(tmp_path / "small.parquet"), str(tmp_path / "large.parquet")
     Planted(DOCUMENTS).write(small, 0, DOCUMENTS)
-    pq.write_table(shards.read_table(small), large, compression="zstd", compression_level=3, row_group_size=4_096)
+    pq.write_table(parquet.read_table(small), large, compression="zstd", compression_level=3, row_group_size=4_096)
     with capsys.disabled():
         print(f"\n  disk: {os.path.getsize(small) / os.path.getsize(large) - 1:+.1%} in small pages")
-        print(f"  all texts: {seconds(shards.read_table, small, ['text']):.3f} s, of large pages ", end="")
-        print(f"{seconds(shards.read_table, large, ['text']):.3f} s")
+        print(f"  all texts: {seconds(parquet.read_table, small, ['text']):.3f} s, of large pages ", end="")
+        print(f"{seconds(parquet.read_table, large, ['text']):.3f} s")
         for asked in (50, 500, 5_000):
             rows = np.sort(np.random.default_rng(0).choice(DOCUMENTS, asked, replace=False))
             assert read_rows(small, rows, ["text"])["text"].equals(of_row_groups(large, rows)["text"])

@@ -13,11 +13,11 @@ from functools import cache
 import pyarrow as pa
 import pytest
 
+from tasks.documents.step import Batch, DocumentStep
 from tasks.rules.c4 import C4
 from tasks.rules.fineweb_quality import FineWebQuality
 from tasks.rules.gopher_quality import GopherQuality
 from tasks.rules.gopher_repetition import GopherRepetition
-from tasks.step import Batch, DocumentStep
 from tests.tasks.rules import reference, segmentation
 from tests.tasks.rules.web import web_texts
 

@@ -16,7 +16,7 @@ from fastwarc.warc import ArchiveIterator, WarcRecordType
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 
-from tasks.measuring import measured
+from tasks.documents.measure import measured
 from tasks.rules.c4 import C4
 from tasks.rules.ccnet import CCNet
 from tasks.rules.fineweb_quality import FineWebQuality

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from storage import shards
+from storage import parquet
 from storage.schema import SELECTION
 from tasks.dedup import substring_cuts, substrings
 from tasks.dedup.substrings import SubstringDedup
@@ -45,8 +45,8 @@ def corpus(tmp_path_factory) -> tuple[str, list[tuple[str, str]], float]:
     for s in range(SHARDS):
         parts.append((f"{folder}/documents-{s}.parquet", f"{folder}/kept-{s}.parquet"))
         planted.write(parts[-1][0], s * DOCUMENTS // SHARDS, (s + 1) * DOCUMENTS // SHARDS)
-        table = shards.read_table(parts[-1][0])
-        shards.write_table(parts[-1][1], table.select(SELECTION.names))
+        table = parquet.read_table(parts[-1][0])
+        parquet.write_table(parts[-1][1], table.select(SELECTION.names))
         size += pc.sum(pc.binary_length(table["text"])).as_py()
     return folder, parts, size / 1e6
 
@@ -94,7 +94,7 @@ def test_speed_and_that_all_is_found(corpus):
 
     documents = []
     for s, (path, _) in enumerate(parts):
-        table = shards.read_table(path, ["id", "text"])
+        table = parquet.read_table(path, ["id", "text"])
         spans = {row: set() for row in range(len(table))}
         for row, first, stop in zip(*substrings.spans_of(folder, s, blocks), strict=True):
             spans[row].update(range(first, stop))

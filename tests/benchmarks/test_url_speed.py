@@ -15,7 +15,7 @@ from fastwarc.warc import ArchiveIterator
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 
-from tasks.normalize import Normalize
+from tasks.documents.normalize import Normalize
 from tasks.url import step as url_step
 from tasks.url.step import Url
 

@@ -13,15 +13,15 @@ import pyarrow as pa
 import pytest
 import yaml
 
+from flows.context import RunContext, StageResult, StageSpec
 from flows.curation import curate
+from flows.machine import MachineSettings
 from flows.recipe import Step, load
-from flows.settings import MachineSettings
-from flows.workshop import Built, Made, Workshop
-from storage import ledger, shards, stages
+from storage import layout, ledger, parquet
 from storage.schema import DOCUMENTS, LEDGER
-from tasks.extract import BATCH
-from tasks.filter import decide_shard
-from tasks.step import Bound, DocumentStep
+from tasks.documents.filter_shards import decide_shard
+from tasks.documents.step import Bound, DocumentStep
+from tasks.extraction.extract import BATCH
 from tasks.url.step import Url
 
 ROWS = 1_000_000
@@ -63,10 +63,10 @@ def write_documents(folder: str, shard: int, steps: tuple[DocumentStep, ...], n:
     table = pa.table(
         [*columns, *(drawn(field, rules, draw, n) for field in fields)], schema=pa.schema([*DOCUMENTS, *fields])
     )
-    with shards.create(stages.part(folder, shard), table.schema) as out:
+    with parquet.create(layout.part(folder, shard), table.schema) as out:
         for start in range(0, n, BATCH):
             out.write_table(table.slice(start, BATCH))
-    stages.write_ledger(folder, shard, LEDGER.empty_table())
+    layout.write_ledger(folder, shard, LEDGER.empty_table())
     count = ledger.count("extract", n, None, LEDGER.empty_table(), 40 * n)
     return {"rows_in": n, "rows_out": n, "steps": [count]}
 
@@ -85,7 +85,7 @@ def test_a_million_rows(tmp_path, capsys):
     recipe = load(tmp_path / "million.yaml")
     settings = MachineSettings(home=str(tmp_path / "home"))
 
-    def plant(made: Made) -> Built:
+    def plant(made: StageSpec) -> StageResult:
         folder = made.stage.folder(settings.home)
         if made.stage.name == "documents":
             record = [write_documents(folder, i, recipe.after, ROWS // SHARDS) for i in range(SHARDS)]
@@ -93,11 +93,13 @@ def test_a_million_rows(tmp_path, capsys):
             given = [{"signals": (planted[0].part(i),), "kept": planted[0].part(i)} for i in range(SHARDS)]
             decisions = [(step.step, step.decisions()) for step in recipe.after]
             record = [decide_shard(folder, i, **given[i], decisions=decisions) for i in range(SHARDS)]
-        planted.append(Built(made.stage, folder, stages.finish(folder, made.stage, {"shards": record}), reused=False))
+        planted.append(
+            StageResult(made.stage, folder, layout.finish(folder, made.stage, {"shards": record}), reused=False)
+        )
         return planted[-1]
 
-    planted: list[Built] = []
-    list(curate(Workshop(settings, plant), recipe))
+    planted: list[StageResult] = []
+    list(curate(RunContext(settings, plant), recipe))
     lowest = (f"{s.step}.{f}={2 * v}" for s in recipe.after[1:] for f, v in s if f.startswith("min_") and v)
     change = next(lowest)
     command = [sys.executable, "-c", "from flows.cli import main; main()", "whatif", str(tmp_path / "million.yaml")]

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from storage import stages
+from storage import layout
 from tests.benchmarks.near_corpus import Planted
 
 SHARDS, PARTITIONS = 8, 4
@@ -25,24 +25,24 @@ import sys
 from types import SimpleNamespace
 
 from flows.dedup import near
-from flows.stages import Corpus
-from flows.workshop import Built
-from storage.stages import Stage
+from flows.stages.all_stages import Corpus
+from flows.context import StageResult
+from storage.layout import Stage
 from tasks.dedup import candidates
-from tasks.dedup.minhash import MinHash
-from tasks.executor import executor
-from tests.corpora import workshop
+from tasks.dedup.near.settings import MinHash
+from tasks.engine.executors import executor
+from tests.corpora import context
 
 candidates._BANDS = candidates._EDGES = 1_000
 
 if __name__ == "__main__":
     home, texts, workers = sys.argv[1:]
     stage = Stage("documents", {{}}, {{"planted": 1}}, {{}})
-    built = Built(stage, texts, {{}}, reused=False)
+    built = StageResult(stage, texts, {{}}, reused=False)
     corpus = Corpus(("web",) * {SHARDS}, built, built, (), (built,))
     recipe = SimpleNamespace(sources=[SimpleNamespace(name="web")])
     with executor("local", int(workers)) as pool:
-        print(near.minhash(workshop(home, pool), recipe, corpus, MinHash(partitions={PARTITIONS})).kept.folder)
+        print(near.minhash(context(home, pool), recipe, corpus, MinHash(partitions={PARTITIONS})).kept.folder)
 """
 
 
@@ -51,7 +51,7 @@ def texts(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("texts")
     each = PLANTED.documents // SHARDS
     for shard in range(SHARDS):
-        PLANTED.write(stages.part(str(folder), shard), shard * each, (shard + 1) * each)
+        PLANTED.write(layout.part(str(folder), shard), shard * each, (shard + 1) * each)
     return folder
 
 

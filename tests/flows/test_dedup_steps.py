@@ -3,8 +3,8 @@
 import orjson
 import pytest
 
-from flows.dropped import dropped
-from storage import files, shards, stages
+from flows.reports.dropped import dropped
+from storage import files, layout, parquet
 from tests.planted.text import pydoc_paragraphs
 
 BASES = 12
@@ -52,19 +52,19 @@ def test_each_step_drops_what_is_its_own(documents, runs):
     runs.run("exact", ("corpus", recipe), executor="threads")
     made = {name.rsplit("-", 1)[0]: folder for name, folder in runs.stages("exact").items()}
     parts = range(3)
-    rows = [shards.read_table(stages.part(str(made["documents"]), i), ["id", "record_id"]) for i in parts]
+    rows = [parquet.read_table(layout.part(str(made["documents"]), i), ["id", "record_id"]) for i in parts]
     names = {row["id"]: row["record_id"] for table in rows for row in table.to_pylist()}
 
     found = {}
     for stage in ("url_duplicates", "content_duplicates", "near_duplicates"):
-        ledgers = [shards.read_table(stages.ledger_part(str(made[stage]), i)).to_pylist() for i in parts]
+        ledgers = [parquet.read_table(layout.ledger_part(str(made[stage]), i)).to_pylist() for i in parts]
         found[stage] = {names[row["id"]]: names[row["representative"]] for rows in ledgers for row in rows}
     assert found == {
         "url_duplicates": {f"base {i}": f"recrawl {i}" for i in range(BASES)},
         "content_duplicates": {f"copy {i}": f"recrawl {i}" for i in range(BASES)},
         "near_duplicates": {f"recrawl {i}": f"near {i}" for i in range(BASES)},
     }
-    kept = [shards.read_table(stages.part(str(made["near_duplicates"]), i), ["id"])["id"].to_pylist() for i in parts]
+    kept = [parquet.read_table(layout.part(str(made["near_duplicates"]), i), ["id"])["id"].to_pylist() for i in parts]
     assert {names[i] for ids in kept for i in ids} == {"plain", "plain too", *(f"near {i}" for i in range(BASES))}
     for stage, left in [("url_duplicates", 38), ("content_duplicates", 26), ("near_duplicates", 14)]:
         manifest = files.read_json(str(made[stage] / "manifest.json"))

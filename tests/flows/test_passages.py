@@ -5,18 +5,18 @@ import json
 import pyarrow.compute as pc
 import pytest
 
+from flows.context import summed, told
 from flows.curation import curate
-from flows.dropped import dropped, edits, restored
-from flows.inspection import show, status
-from flows.lineage import trace
+from flows.machine import MachineSettings
 from flows.recipe import load
-from flows.settings import MachineSettings
-from flows.stages import Corpus
-from flows.whatif import funnel, remarks, whatif
-from flows.workshop import summed, told
-from storage import files, shards, stages
-from storage.transfer import Transfer
-from tests.corpora import workshop
+from flows.reports.dropped import dropped, edits, restored
+from flows.reports.lineage import trace
+from flows.reports.status import show, status
+from flows.reports.whatif import funnel, remarks, whatif
+from flows.stages.all_stages import Corpus
+from storage import files, layout, parquet
+from storage.remote.streams import RemoteIOConfig
+from tests.corpora import context
 
 BANNER = "We use biscuits on this site, and so do our partners."
 LEDE = "The mill turns again. It stood still for years. Grain comes by boat."
@@ -53,7 +53,7 @@ def recipe(tmp_path_factory) -> dict:
 @pytest.fixture(scope="module")
 def curated(tmp_path_factory, recipe) -> Corpus:
     """The corpus, made in this process, stage by stage as a run makes it."""
-    *_, last = curate(workshop(str(tmp_path_factory.mktemp("home"))), load(recipe))
+    *_, last = curate(context(str(tmp_path_factory.mktemp("home"))), load(recipe))
     return last.left
 
 
@@ -68,8 +68,8 @@ def made(curated) -> dict[str, str]:
     return {built.name: built.folder for built in curated.stages}
 
 
-def rows(folder: str, part=stages.part) -> list[dict]:
-    return [row for shard in range(2) for row in shards.read_table(part(folder, shard)).to_pylist()]
+def rows(folder: str, part=layout.part) -> list[dict]:
+    return [row for shard in range(2) for row in parquet.read_table(part(folder, shard)).to_pylist()]
 
 
 def test_the_first_by_id_stays_and_the_ledgers_have_the_rest(made):
@@ -82,7 +82,7 @@ def test_the_first_by_id_stays_and_the_ledgers_have_the_rest(made):
     assert all(sum(word in row["text"] for row in last) == 1 for word in WORDS)
     assert not any("javascript" in row["text"] for row in last)
     assert all(row["characters"] == len(row["text"]) for row in lines + spans + last)
-    gone = rows(made["line_dedup"], stages.ledger_part)
+    gone = rows(made["line_dedup"], layout.ledger_part)
     alone = {row["id"] for row in before if row["text"] == BANNER}
     assert {row["id"] for row in gone} == alone - {row["id"] for row in lines}
     assert {(row["step"], row["rule"], row["value"], row["threshold"]) for row in gone} == {
@@ -91,7 +91,7 @@ def test_the_first_by_id_stays_and_the_ledgers_have_the_rest(made):
     manifest = files.read_json(f"{made['line_dedup']}/manifest.json")
     assert manifest["repeated"] == 11 + 2
     steps = [count for shard in manifest["shards"] for count in shard["steps"]]
-    cuts = len(rows(made["line_dedup"], stages.edits_part))
+    cuts = len(rows(made["line_dedup"], layout.edits_part))
     assert sum(count["edits"]["repeated_line"] for count in steps) == cuts
     assert told(summed([count] for count in steps)[0])[1] == f"repeated_line {cuts}, min_words {len(gone)}"
 
@@ -103,8 +103,8 @@ def test_cuts_and_drops_are_shown_and_traced(home, made):
     assert all(name.startswith("line_dedup-") for name, _ in shown)
     assert {line for _, row in shown for line in row["removed"].splitlines()} == {BANNER, LEDE, ""}
     for shard in range(2):
-        cuts = shards.read_table(stages.edits_part(made["line_dedup"], shard))
-        for row in shards.read_table(stages.part(made["line_dedup"], shard)).to_pylist():
+        cuts = parquet.read_table(layout.edits_part(made["line_dedup"], shard))
+        for row in parquet.read_table(layout.part(made["line_dedup"], shard)).to_pylist():
             own = cuts.filter(pc.equal(cuts["id"], row["id"])).sort_by("start")
             assert restored(row["text"], own) == before[row["id"]]
     gone = list(dropped(home, "dropped", "line_dedup.min_words", 9))
@@ -116,10 +116,10 @@ def test_cuts_and_drops_are_shown_and_traced(home, made):
     assert any(BANNER not in found.text for found in late)
 
     [kept] = [row for row in rows(made["edited"]) if "millet" in row["text"]]
-    [found] = trace(home, kept["id"], Transfer())
+    [found] = trace(home, kept["id"], RemoteIOConfig())
     assert [line.split("-")[0] for line in found.fate] == ["rules", "line_dedup", "sentence_dedup", "edited", "rules"]
     assert all(line.endswith(": kept") for line in found.fate)
-    [found] = trace(home, gone[0].row["id"], Transfer())
+    [found] = trace(home, gone[0].row["id"], RemoteIOConfig())
     assert "dropped by line_dedup.min_words, value 0.0, threshold 1.0" in found.fate[-1]
     assert any(row[0].startswith("line_dedup") and row[1] == "finished" and row[2] == "12" for row in status(home))
     assert any("millet" in text for text in show(home, "line_dedup", 9, 200))

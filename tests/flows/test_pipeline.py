@@ -8,11 +8,11 @@ from collections import Counter
 import mlflow
 import pytest
 
-from flows.dropped import dropped, readable
-from flows.inspection import show, status
+from flows.mlflow_runs import KEY_TAG
 from flows.recipe import load
-from flows.tracking import KEY_TAG
-from storage import files, shards, stages
+from flows.reports.dropped import dropped, readable
+from flows.reports.status import show, status
+from storage import files, layout, parquet
 
 CORPUS = ["documents", "rules", "signatures", "candidates", "near_duplicates", "edited", "rules"]
 SCORED = ["language_model", "perplexity", "perplexity_cut", "quality_model", "quality", "quality_cut"]
@@ -62,10 +62,10 @@ def test_planted_pages_are_dropped_for_what_is_wrong_with_them(undisturbed, craw
     reasons: dict[str, str] = {}
     for name, folder in made.items():
         if name.startswith("documents"):
-            tables = [shards.read_table(str(part), ["id", "url"]) for part in folder.glob("part-*.parquet")]
+            tables = [parquet.read_table(str(part), ["id", "url"]) for part in folder.glob("part-*.parquet")]
             urls = {row["id"]: row["url"] for table in tables for row in table.to_pylist()}
         for part in folder.glob("ledger/*.parquet"):
-            reasons |= {row["id"]: row["step"] for row in shards.read_table(str(part)).to_pylist()}
+            reasons |= {row["id"]: row["step"] for row in parquet.read_table(str(part)).to_pylist()}
     by_kind: dict[str, Counter] = {}
     for key, url in urls.items():
         by_kind.setdefault(url.split("/")[2].split(".")[0], Counter())[reasons.get(key, "kept")] += 1
@@ -80,8 +80,8 @@ def test_planted_pages_are_dropped_for_what_is_wrong_with_them(undisturbed, craw
 def test_duplicates_name_the_document_that_stays(undisturbed):
     [folder] = [f for name, f in undisturbed.stages("undisturbed").items() if name.startswith("near_duplicates")]
     parts = range(len(list(folder.glob("part-*.parquet"))))
-    kept = {i for part in parts for i in shards.read_table(stages.part(str(folder), part))["id"].to_pylist()}
-    drops = [r for part in parts for r in shards.read_table(stages.ledger_part(str(folder), part)).to_pylist()]
+    kept = {i for part in parts for i in parquet.read_table(layout.part(str(folder), part))["id"].to_pylist()}
+    drops = [r for part in parts for r in parquet.read_table(layout.ledger_part(str(folder), part)).to_pylist()]
     assert drops
     for drop in drops:
         assert drop["representative"] in kept
@@ -137,7 +137,7 @@ def test_prefect_has_every_run_and_its_logs(undisturbed):
     artifacts = {key for (key,) in database.execute("select key from artifact")}
     assert {f"yield-{name.replace('_', '-')}" for name in ALL} | {"funnel", "progress-documents"} <= artifacts
     logged = [message for (message,) in database.execute("select message from log")]
-    assert any("tasks.extract: web-00000.warc.gz" in message for message in logged)
+    assert any("tasks.extraction.extract: web-00000.warc.gz" in message for message in logged)
     assert any(message.startswith("step 12/12") for message in logged)
 
 
@@ -158,7 +158,7 @@ def test_mlflow_knows_the_run_its_params_and_its_data(undisturbed, recipe):
     assert run.data.metrics["heldout/loss"] == pytest.approx(result["heldout/loss"])
     assert len(client.get_metric_history(run.info.run_id, "train/loss")) == 12
     survivors = undisturbed.stages("undisturbed")[f"near_duplicates-{digests['near_duplicates']}"]
-    assert run.data.metrics["documents/minhash"] == sum(shards.rows(str(p)) for p in survivors.glob("part-*.parquet"))
+    assert run.data.metrics["documents/minhash"] == sum(parquet.rows(str(p)) for p in survivors.glob("part-*.parquet"))
 
 
 def test_the_same_model_under_another_name_is_tracked_there_too(undisturbed, again):
@@ -178,9 +178,9 @@ def test_a_ledger_row_that_is_gone_fails_the_run(undisturbed, runs, recipe):
     """The rules' ledger loses a row; the next run finds the stage finished, and does not believe it."""
     shutil.copytree(undisturbed.home("undisturbed") / "stages", runs.home("tampered") / "stages")
     folders = [folder for name, folder in runs.stages("tampered").items() if name.startswith("rules")]
-    path = next(p for folder in folders for p in sorted(folder.glob("ledger/*.parquet")) if shards.rows(str(p)))
-    table = shards.read_table(str(path))
-    shards.write_table(str(path), table.slice(1))
+    path = next(p for folder in folders for p in sorted(folder.glob("ledger/*.parquet")) if parquet.rows(str(p)))
+    table = parquet.read_table(str(path))
+    parquet.write_table(str(path), table.slice(1))
     assert runs.start("tampered", ("corpus", recipe), executor="serial").wait() != 0
     assert "LedgerError" in runs.log("tampered")
     assert "rows in the ledger" in runs.log("tampered")

@@ -7,12 +7,12 @@ import pytest
 import yaml
 
 from flows.recipe import RECIPES, dump, load
-from tasks.decisions import decide
-from tasks.dedup.minhash import s_curve
-from tasks.measuring import measured
+from tasks.dedup.near.settings import s_curve
+from tasks.documents.decisions import decide
+from tasks.documents.measure import measured
+from tasks.documents.step import DocumentStep, EditStep
 from tasks.reading.sources import shards_of
 from tasks.rules.rule import RuleStep
-from tasks.step import DocumentStep, EditStep
 from tasks.url.lists import ListError
 from tests.conftest import FRENCH
 

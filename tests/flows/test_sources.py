@@ -5,7 +5,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from storage import files, shards
+from storage import files, parquet
 from tasks.reading.index import SELECTION
 from tests.planted import Plan, plant
 
@@ -32,7 +32,7 @@ def runs_of_sources(runs, tmp_path_factory):
         for row in truth.rows()
         if row["page"] is not None
     ]
-    shards.write_table(str(folder / "index.parquet"), pa.Table.from_pylist(places))
+    parquet.write_table(str(folder / "index.parquet"), pa.Table.from_pylist(places))
     jsonl = {"name": "rows", "jsonl": [str(folder / "rows.jsonl")]}
     index = {"name": "some", "index": [str(folder / "index.parquet")], "languages": ["eng"], "records_per_shard": 20}
     warc = {"name": "all", "warc": [str(truth.folder / "crawl" / "*" / "*.warc.gz")]}
@@ -64,7 +64,7 @@ def documents(runs) -> list[tuple[dict, list[dict]]]:
     for name, folder in runs.stages("sources").items():
         if name.startswith("documents-"):
             parts = sorted(folder.glob("part-*.parquet"))
-            rows = [row for part in parts for row in shards.read_table(str(part)).to_pylist()]
+            rows = [row for part in parts for row in parquet.read_table(str(part)).to_pylist()]
             found.append((files.read_json(str(folder / "manifest.json")), rows))
     return found
 
@@ -87,7 +87,7 @@ def test_a_selection_has_what_the_index_names_and_nothing_else(runs_of_sources):
     assert {row["url"] for row in rows} == {p["url"] for p in places if p["content_languages"] == "eng"}
     assert len(manifest["shards"]) == -(-len(wanted) // 20) > 1
     [selection] = [folder for name, folder in runs.stages("sources").items() if name.startswith("selection-")]
-    assert shards.read_table(str(selection / "part-00000.parquet")).schema.equals(SELECTION)
+    assert parquet.read_table(str(selection / "part-00000.parquet")).schema.equals(SELECTION)
 
 
 def test_urls_are_judged_before_or_after_with_the_same_result(runs_of_sources):
@@ -99,6 +99,6 @@ def test_urls_are_judged_before_or_after_with_the_same_result(runs_of_sources):
     assert not blocked & before[1]
     assert blocked <= after[1] and after[0] == before[0] + len(blocked)
     [rules] = [folder for name, folder in runs.stages("sources").items() if name.startswith("rules-")]
-    kept = {row["id"] for part in rules.glob("part-*.parquet") for row in shards.read_table(str(part)).to_pylist()}
+    kept = {row["id"] for part in rules.glob("part-*.parquet") for row in parquet.read_table(str(part)).to_pylist()}
     [ids] = [{row["id"] for row in rows} for _, rows in of(runs, "all") if len(rows) == before[0]]
     assert kept == ids

@@ -1,13 +1,13 @@
 """The step `substring_dedup` in a flow: its stages, which of them another policy needs anew, what is shown of it."""
 
 import pytest
+from flows.stages.all_stages.substrings import substring_dedup
 
-from flows.dedup.substrings import substring_dedup
-from flows.dropped import edits
-from flows.workshop import yields
-from storage import stages
+from flows.context import step_counts
+from flows.reports.dropped import edits
+from storage import layout
 from tasks.dedup.substrings import SubstringDedup
-from tests.corpora import Texts, ledger, read, workshop
+from tests.corpora import Texts, context, ledger, read
 
 QUOTED = " ".join(f"q{i}" for i in range(12))
 
@@ -23,14 +23,14 @@ def texts() -> Texts:
 
 def test_cut_and_drop_share_the_spans(texts, tmp_path):
     home = str(tmp_path)
-    at, corpus = workshop(home), texts.corpus(home)
+    at, corpus = context(home), texts.corpus(home)
     step = SubstringDedup(min_length=10, min_characters=5)
     cut = substring_dedup(at, texts.recipe, corpus, step)
     assert cut.documents is cut.kept and [built.name for built in cut.stages[1:]] == ["substring_spans", step.step]
     assert not (tmp_path / "stages" / f"substring_spans-{cut.stages[1].key}" / "texts").exists()
     left = {row["id"]: row["text"] for row in read(cut.kept, [0, 1]).to_pylist()}
     assert left == {"b": "One.\nTwo.", "a": f"Three of {QUOTED} and more of it", "c": "Nothing of it"}
-    [count] = yields(cut.kept)
+    [count] = step_counts(cut.kept)
     assert count["drops"] == {"min_characters": 1} and count["edits"] == {"repeated_span": 2}
     assert count["characters_out"] == sum(map(len, left.values()))
     assert {row["removed"].strip() for _, row in edits(home, step.step, 9)} == {QUOTED}
@@ -43,7 +43,7 @@ def test_cut_and_drop_share_the_spans(texts, tmp_path):
     assert spans.reused and kept is shrunk.kept and shrunk.documents is corpus.documents
     assert read(kept, [0, 1])["id"].to_pylist() == ["b", "a", "c"]
     assert ledger(kept, [0, 1])["rule"].to_pylist() == ["max_share"]
-    stages.check(kept.folder, kept.manifest)
+    layout.check(kept.folder, kept.manifest)
     other = substring_dedup(at, texts.recipe, corpus, SubstringDedup(min_length=10, keep="none"))
     assert not other.stages[1].reused
     # of b, nine characters are left

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from storage import files, patience
-from storage.transfer import Transfer, TransferError
+from storage import files
+from storage.remote import retry
+from storage.remote.streams import RemoteIOConfig, RemoteIOError
 from tests.crawl_server import Fault
 
 WRITER = """
@@ -72,11 +73,11 @@ def test_all_of_a_local_file_is_asked_of_the_disk_in_small_pieces(tmp_path, monk
     path.write_bytes(b"x" * 300_000)
     asked = []
     monkeypatch.setattr(os, "posix_fadvise", lambda fd, at, size, advice: asked.append((at, size)), raising=False)
-    files.expect_all(str(path))
+    files.readahead_all(str(path))
     assert all(size <= 1 << 17 for _, size in asked)
     assert [at for at, _ in asked] == [0, *itertools.accumulate(size for _, size in asked[:-1])]
     assert sum(size for _, size in asked) == 300_000
-    files.expect_all("memory://bucket/of which nothing is asked")
+    files.readahead_all("memory://bucket/of which nothing is asked")
     assert len(asked) == 3
 
 
@@ -90,7 +91,7 @@ def test_a_file_need_not_be_expected(tmp_path, monkeypatch, system):
     monkeypatch.delattr(os, "posix_fadvise", raising=False)
     if system == "refuses":
         monkeypatch.setattr(os, "posix_fadvise", refuse, raising=False)
-    files.expect_all(str(path))
+    files.readahead_all(str(path))
     assert files.read_bytes(str(path)) == b"x"
 
 
@@ -136,15 +137,15 @@ def test_a_store_that_refuses_is_not_a_file_that_is_missing(s3, crawl_server):
         address = f"{crawl_server.url}/list"
         assert files.exists(address) and not files.is_folder(address) and not files.exists(f"{address}s")
     crawl_server.plan = lambda path, start, nth: Fault("status", 503)
-    with patience_of(0.05), pytest.raises(TransferError, match="503"):
+    with patience_of(0.05), pytest.raises(RemoteIOError, match="503"):
         files.exists(address)
 
 
 @contextmanager
 def patience_of(seconds: float):
-    before = patience.in_use()
-    patience.use(Transfer(budget_seconds=seconds, backoff_seconds=0.002, backoff_cap_seconds=0.01))
+    before = retry.configured()
+    retry.configure(RemoteIOConfig(budget_seconds=seconds, backoff_seconds=0.002, backoff_cap_seconds=0.01))
     try:
         yield
     finally:
-        patience.use(before)
+        retry.configure(before)

@@ -10,7 +10,7 @@ import pytest
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
-from storage import shards
+from storage import parquet
 from storage.schema import DOCUMENTS, SELECTION
 
 
@@ -73,9 +73,9 @@ def shard(tmp_path) -> Callable[..., tuple[str, str]]:
         table = pa.Table.from_pylist(rows, schema=DOCUMENTS)
         chosen = [row for row in rows if kept is None or row["id"] in kept]
         documents, selection = str(tmp_path / f"{name}.parquet"), str(tmp_path / f"{name}-kept.parquet")
-        shards.write_table(documents, table)
+        parquet.write_table(documents, table)
         selected = [{"id": row["id"], "characters": row["characters"]} for row in chosen]
-        shards.write_table(selection, pa.Table.from_pylist(selected, schema=SELECTION))
+        parquet.write_table(selection, pa.Table.from_pylist(selected, schema=SELECTION))
         return documents, selection
 
     return write

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.edits import applied
+from tasks.documents.edits import applied
+from tasks.documents.step import Batch
 from tasks.rules.c4 import C4
 from tasks.rules.ccnet import CCNet
 from tasks.rules.fineweb_quality import FineWebQuality
@@ -18,7 +19,6 @@ from tasks.rules.gopher_repetition import GopherRepetition
 from tasks.rules.madlad import Madlad
 from tasks.rules.refinedweb import RefinedWebLines
 from tasks.rules.textbook import Textbook
-from tasks.step import Batch
 from tests.tasks.rules import reference
 from tests.tasks.rules.web import web_texts
 

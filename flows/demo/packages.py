@@ -1,0 +1,125 @@
+"""Pages of the installed distributions: their long descriptions and the texts among their files."""
+
+import csv
+import json
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Collection, Iterator
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+from urllib.parse import quote
+
+from markdown_it import MarkdownIt
+
+from flows.demo.page import PACKAGES, Page, html_page, preformatted
+
+NOTICES = re.compile(r"licen[cs]e|^(copying|copyright|notice|authors|contributors|thanks|patents)", re.IGNORECASE)
+GUIDES = re.compile(r"^(readme|changelog|changes|history|news|todo|release|whatsnew)", re.IGNORECASE)
+TRANSLATIONS = frozenset("cjkencodings i18n locale locales stoplists translations".split())
+"""Folders whose .txt and .po files are texts in other languages."""
+
+MAX_TRANSLATION = 16_000
+"""Bytes: word lists of whole languages run to 300 kB and say no more than the shorter ones."""
+
+MARKUP = {".html": "text/html", ".htm": "text/html", ".md": "text/html"}
+NO_TEXT = frozenset(
+    ".c .css .gz .h .ini .ipynb .js .json .map .mo .pem .png .po .py .pyc .pyi .pyx .sh .so .svg .toml .tmpl "
+    ".ts .xml .yaml .yml".split()
+)
+"""Suffixes of files that are something else, though their name begins like a licence's or a readme's."""
+
+
+def installed(search_path: Collection[str] = ()) -> list[Distribution]:
+    """Installed distributions, the first of each name on the path, sorted by name.
+
+    Those installed in place (editable) are left out: their text is their working tree's.
+    """
+    first: dict[str, Distribution] = {}
+    for found in distributions(path=[*search_path, *sys.path]):
+        first.setdefault(canonical(found.name), found)
+    return [first[name] for name in sorted(first) if not _in_place(first[name])]
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _in_place(dist: Distribution) -> bool:
+    origin = dist.read_text("direct_url.json")
+    return bool(origin) and json.loads(origin).get("dir_info", {}).get("editable", False)
+
+
+def pages(dists: list[Distribution], max_bytes: int) -> Iterator[Page]:
+    """Of each distribution its long description, then its text files by path. One page is held."""
+    for dist in dists:
+        root = f"{PACKAGES}{canonical(dist.name)}/{quote(dist.version)}/"
+        if (described := _description(dist, root)) is not None:
+            yield described
+        record = (dist.read_text("RECORD") or "").splitlines()
+        for path in sorted({row[0] for row in csv.reader(record) if row and not row[0].startswith(("../", "/"))}):
+            if (page := _file(Path(str(dist.locate_file(path))), path, root, max_bytes)) is not None:
+                yield page
+
+
+def standard_library_files(max_bytes: int) -> Iterator[Page]:
+    """Texts that came with the interpreter itself: notes, HTML, samples in East Asian encodings."""
+    stdlib = Path(sysconfig.get_paths()["stdlib"])
+    root = f"{PACKAGES}python/{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}/"
+    for folder, inner, names in os.walk(stdlib):
+        inner[:] = sorted(set(inner) - {"site-packages", "dist-packages", "__pycache__"})
+        for name in sorted(names):
+            file = Path(folder, name)
+            if (page := _file(file, file.relative_to(stdlib).as_posix(), root, max_bytes)) is not None:
+                yield page
+
+
+def _description(dist: Distribution, root: str) -> Page | None:
+    text = dist.metadata.get_payload() or dist.metadata.get("Description") or ""
+    if not text.strip():
+        return None
+    title = f"{dist.name} {dist.version}"
+    markdown = "markdown" in (dist.metadata.get("Description-Content-Type") or "").lower()
+    payload = _rendered(title, text) if markdown else preformatted(title, text)
+    return Page(f"{root}description.html", "packages", "text/html; charset=utf-8", payload, edited=True)
+
+
+def _rendered(title: str, text: str) -> bytes:
+    return html_page(title, MarkdownIt("commonmark").enable("table").render(text))
+
+
+def _file(file: Path, path: str, root: str, max_bytes: int) -> Page | None:
+    """The page of an installed file, None if it is no text for readers, is empty, missing or too long."""
+    *folders, name = path.split("/")
+    suffix = os.path.splitext(name)[1].lower()
+    notice = bool(NOTICES.search(name))
+    if suffix in MARKUP:
+        kind = MARKUP[suffix]
+    elif suffix == ".rst" or ((notice or GUIDES.match(name)) and suffix not in NO_TEXT):
+        kind = "text/plain"
+    elif suffix in (".txt", ".po") and not TRANSLATIONS.isdisjoint(folders):
+        kind, max_bytes = "text/plain", min(max_bytes, MAX_TRANSLATION)
+    else:
+        return None
+    if not file.is_file() or not 0 < file.stat().st_size <= max_bytes:
+        return None
+    payload = file.read_bytes()
+    if b"\0" in payload:
+        return None
+    charset = _charset(file.stem, payload)
+    if suffix == ".md":
+        payload, charset = _rendered(name, payload.decode(charset, "replace")), "utf-8"
+    edited = suffix in (*MARKUP, ".rst") and not notice and {"test", "tests"}.isdisjoint(folders)
+    return Page(f"{root}files/{quote(path)}", "packages", f"{kind}; charset={charset}", payload, edited)
+
+
+def _charset(stem: str, payload: bytes) -> str:
+    """UTF-8 if the bytes are, else the encoding the file is named after, else Latin-1, as all bytes are."""
+    for name in ("utf-8", stem):
+        try:
+            payload.decode(name)
+        except (LookupError, UnicodeError):
+            continue
+        return name.replace("_", "-")
+    return "iso-8859-1"

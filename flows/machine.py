@@ -1,0 +1,51 @@
+"""Settings of the machine: addresses, numbers of workers, where things are kept. They never enter a key."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from storage.remote.streams import RemoteIOConfig
+
+
+class MachineSettings(BaseSettings):
+    """Read from the environment: `GRISTMILL_HOME`, `GRISTMILL_EXECUTOR`, `GRISTMILL_REMOTE_IO__PER_HOST`, ..."""
+
+    model_config = SettingsConfigDict(env_prefix="GRISTMILL_", env_nested_delimiter="__", extra="forbid", frozen=True)
+
+    home: str = Field(".gristmill", description="folder or address (s3://bucket/prefix) of all stages")
+    local: str = Field("", description="local folder of databases, logs and copies; default: home, if that is local")
+    executor: Literal["serial", "threads", "local", "dask"] = Field(
+        "local", description="`local`: Dask processes on this machine; `dask`: the cluster at dask_address"
+    )
+    workers: int = Field(0, ge=0, description="0: one a core")
+    dask_address: str = Field("", description="tcp://host:8786, for the executor `dask`")
+    mlflow_uri: str = Field("", description="default: a SQLite database in the local folder")
+    redis: SecretStr = Field(
+        SecretStr(""), description="redis://user:password@host:port/db of the Redis where `similar` keeps its indexes"
+    )
+    training_processes: int = Field(0, ge=0, description="0: one a GPU, or 2 on a machine without one")
+    remote_io: RemoteIOConfig = Field(
+        RemoteIOConfig(), description="how remote files are fetched: patience, connections a host, ..."
+    )
+
+    @field_validator("home", "local")
+    @classmethod
+    def _absolute(cls, value: str) -> str:
+        return value if "://" in value or not value else str(Path(value).expanduser().resolve())
+
+    @property
+    def local_folder(self) -> str:
+        """Where databases live: SQLite needs a real file system."""
+        if self.local:
+            return self.local
+        return str(Path(".gristmill").resolve()) if "://" in self.home else self.home
+
+    @property
+    def prefect_home(self) -> str:
+        return f"{self.local_folder}/prefect"
+
+    @property
+    def tracking_uri(self) -> str:
+        return self.mlflow_uri or f"sqlite:///{self.local_folder}/mlflow.db"

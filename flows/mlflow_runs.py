@@ -1,0 +1,134 @@
+"""MLflow: one run for each trained model, with the recipe as params and the stages behind it as datasets."""
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import orjson
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, ViewType
+
+from flows.context import StageResult, step_counts
+from flows.machine import MachineSettings
+from flows.recipe import Recipe
+from flows.stages.all_stages import Data
+from storage import files
+from training.tracking import METRICS, TIMING
+
+KEY_TAG = "gristmill.key"
+_BATCH = 1000
+
+
+class ModelRun:
+    """The MLflow run of a model, named by the model's key in the experiment of the recipe.
+
+    Used as a block around a training, it makes the run, or finds the one of an earlier try, and sets its end
+    status, so that none stays RUNNING.
+    """
+
+    def __init__(self, settings: MachineSettings, recipe: Recipe, data: Data, key: str, folder: str):
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        uri = settings.tracking_uri
+        self.embedded = uri.startswith("sqlite:///")
+        if self.embedded:
+            Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+        self.client = mlflow.MlflowClient(uri)
+        self.settings, self.recipe, self.data, self.key, self.folder = settings, recipe, data, key, folder
+
+    def find(self) -> str:
+        """Id of the run that has this model, complete with its params; or an empty string."""
+        experiment = self.client.get_experiment_by_name(self.recipe.name)
+        if experiment is None:
+            return ""
+        tagged = f"tags.`{KEY_TAG}` = '{self.key}'"
+        found = self.client.search_runs([experiment.experiment_id], tagged, ViewType.ACTIVE_ONLY, max_results=1)
+        return found[0].info.run_id if found else ""
+
+    def __enter__(self) -> str:
+        self.id = self.find()
+        if self.id:
+            self.client.update_run(self.id, status="RUNNING")
+        else:
+            self.id = self._create()
+        return self.id
+
+    def __exit__(self, kind, error, trace) -> None:
+        self.client.set_terminated(self.id, "FINISHED" if kind is None else "FAILED")
+
+    def of_reused(self) -> str:
+        """The run of a model that was found finished: made from the model's own files where this server has none."""
+        if found := self.find():
+            return found
+        with self as run:
+            for name in (METRICS, TIMING):
+                lines = files.read_bytes(files.join(self.folder, name)).splitlines()
+                points = [
+                    Metric(metric, value, 0, line["step"])
+                    for line in map(orjson.loads, lines)
+                    for metric, value in line.items()
+                    if metric != "step"
+                ]
+                for start in range(0, len(points), _BATCH):
+                    self.client.log_batch(run, metrics=points[start : start + _BATCH])
+        return run
+
+    def _create(self) -> str:
+        run = self.client.create_run(self._experiment(), run_name=f"{self.recipe.name}-{self.key}").info.run_id
+        try:
+            params = _flat(self.recipe.model_dump(mode="json"))
+            self.client.log_batch(run, params=[Param(name, str(value)[:6000]) for name, value in params.items()])
+            metrics = [Metric(name, value, 0, 0) for name, value in _funnel(self.data).items()]
+            self.client.log_batch(run, metrics=metrics)
+            self.client.log_inputs(run, [_input(built, built is self.data.mixture) for built in self.data.stages])
+            self.client.set_tag(run, "gristmill.checkpoints", files.join(self.folder, "checkpoints"))
+            # last: a run that is found by its key is complete
+            self.client.set_tag(run, KEY_TAG, self.key)
+        except BaseException:
+            self.client.set_terminated(run, "FAILED")
+            raise
+        return run
+
+    def _experiment(self) -> str:
+        experiment = self.client.get_experiment_by_name(self.recipe.name)
+        if experiment is not None:
+            return experiment.experiment_id
+        # a server knows where its artifacts go; without one they stay in the home
+        place = f"{self.settings.local_folder}/mlflow-artifacts" if self.embedded else None
+        return self.client.create_experiment(self.recipe.name, artifact_location=place)
+
+
+def _input(built: StageResult, trained_on: bool) -> DatasetInput:
+    steps = step_counts(built)
+    return DatasetInput(
+        Dataset(
+            name=built.name,
+            digest=built.key,
+            source_type="gristmill",
+            source=orjson.dumps({"uri": built.folder}).decode(),
+            profile=orjson.dumps({"documents": steps[-1]["rows_out"]} if steps else {}).decode(),
+        ),
+        [InputTag("mlflow.data.context", "training" if trained_on else "lineage")],
+    )
+
+
+def _flat(value: Any, name: str = "") -> dict[str, Any]:
+    """Nested settings as `mixture.weights.web`; steps under their own names; short lists of values as they are."""
+    if isinstance(value, dict):
+        return {k: v for key, inner in value.items() for k, v in _flat(inner, f"{name}.{key}".strip(".")).items()}
+    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+        named = {item.get("step") or item.get("name") or str(i): item for i, item in enumerate(value)}
+        return _flat(named, name)
+    return {name: value}
+
+
+def _funnel(data: Data) -> dict[str, float]:
+    """Documents out of every step and tokens of every source, as metrics by which corpora can be compared."""
+    metrics: dict[str, float] = {}
+    for built in data.corpus.stages:
+        for step in step_counts(built):
+            metrics[f"documents/{step['step']}"] = float(step["rows_out"])
+    for name, source in data.mixture.manifest["sources"].items():
+        metrics[f"tokens/{name}"] = float(source["tokens"])
+        metrics[f"epochs/{name}"] = float(source["epochs"])
+    return {name: value for name, value in metrics.items() if math.isfinite(value)}

@@ -1,0 +1,42 @@
+"""Prefect's settings for the embedded server, set before prefect is imported; what a user has set stays.
+
+The recorder of task runs loses some in bursts, and the server's start times out on a machine that starts it for
+the first time, unless these are raised (seen with prefect 3.8 and 3.9).
+"""
+
+import os
+import sys
+import tomllib
+import warnings
+from pathlib import Path
+
+from flows.machine import MachineSettings
+
+SETTINGS = {
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "100",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+}
+
+
+def _chose_a_server() -> bool:
+    """Whether the user has named a Prefect home, profile or server: in the environment, or in the usual profiles."""
+    if {"PREFECT_HOME", "PREFECT_PROFILE", "PREFECT_API_URL"} & os.environ.keys():
+        return True
+    profiles = Path("~/.prefect/profiles.toml").expanduser()
+    if not profiles.is_file():
+        return False
+    told = tomllib.loads(profiles.read_text(encoding="utf-8"))
+    return "PREFECT_API_URL" in told.get("profiles", {}).get(told.get("active", ""), {})
+
+
+if "prefect" in sys.modules:
+    warnings.warn(
+        "prefect was imported before flows: the embedded server keeps its own settings and home", stacklevel=3
+    )
+for name, value in SETTINGS.items():
+    os.environ.setdefault(name, value)
+if not _chose_a_server():
+    os.environ["PREFECT_HOME"] = MachineSettings().prefect_home
+    os.makedirs(os.environ["PREFECT_HOME"], exist_ok=True)

@@ -1,0 +1,1 @@
+"""Reports on finished homes. They return data; the command line renders it."""

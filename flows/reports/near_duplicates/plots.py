@@ -1,0 +1,90 @@
+"""The page's two plots as SVG elements: the same numbers give the same bytes."""
+
+import io
+from collections.abc import Callable, Sequence
+
+import matplotlib
+import numpy as np
+from lxml import etree
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from tasks.dedup.near.settings import MinHash, s_curve
+from tasks.dedup.near_reports.recall import Bin
+from tasks.dedup.near_reports.summary import Clusters
+
+_BLUE, _RED, _GREY = "#1f5fa8", "#b3261e", "#777777"
+
+
+def sizes(clusters: Clusters) -> Markup:
+    """How many clusters have each size, on logarithmic axes."""
+
+    def draw(axes: Axes) -> None:
+        axes.loglog(clusters.sizes, clusters.counts, "o", color=_BLUE, markersize=4)
+        axes.set_xlabel("documents of a cluster")
+        axes.set_ylabel("clusters")
+        axes.set_xlim(1, 2 * clusters.sizes.max(initial=5))
+        axes.set_ylim(0.5, 2 * clusters.counts.max(initial=5))
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter("{x:,.0f}")
+            axis.set_minor_formatter("")
+        axes.grid(color="#dddddd")
+
+    return _svg("sizes", "number of clusters by size", draw)
+
+
+def recall(bins: Sequence[Bin], settings: MinHash) -> Markup:
+    """Measured shares with their intervals, what the S-curve expects of the same pairs, and how many pairs that are."""
+
+    def draw(axes: Axes, counts: Axes) -> None:
+        at = np.linspace(0, 1, 401)
+        label = f"1 - (1 - J^{settings.rows})^{settings.bands}"
+        axes.plot(at, s_curve(settings.bands, settings.rows, at), color=_GREY, linewidth=1, label=label)
+        middle = [one.jaccard for one in bins]
+        ends = [[one.measured - one.least for one in bins], [one.most - one.measured for one in bins]]
+        measured = [one.measured for one in bins]
+        axes.errorbar(
+            middle, measured, ends, fmt="o", color=_BLUE, markersize=4, capsize=2, label="measured, 95% interval"
+        )
+        axes.plot(middle, [one.expected for one in bins], "x", color=_RED, label="expected of the same pairs")
+        axes.axvline(settings.threshold, color=_GREY, linestyle=":", label="threshold")
+        axes.set_xlim(0, 1)
+        axes.set_ylim(-0.03, 1.03)
+        axes.set_ylabel("pairs that share a band")
+        axes.grid(color="#dddddd")
+        axes.legend(loc="upper left", frameon=False)
+        counts.bar(
+            [one.low for one in bins],
+            [one.pairs for one in bins],
+            width=[one.high - one.low for one in bins],
+            align="edge",
+            color="#9bb8d6",
+            edgecolor="white",
+        )
+        counts.set_yscale("log")
+        counts.set_ylim(0.5)
+        counts.yaxis.set_major_formatter("{x:,.0f}")
+        counts.set_ylabel("pairs")
+        counts.set_xlabel("Jaccard similarity J")
+
+    return _svg("recall", "share of pairs that share a band, by similarity", draw, heights=(3, 1))
+
+
+def _svg(name: str, told: str, draw: Callable[..., None], heights: tuple[int, ...] = (3,)) -> Markup:
+    with matplotlib.rc_context():
+        # a user's own settings would change the bytes
+        matplotlib.rcdefaults()
+        # names of clip paths and markers are hashes of what they are and of the salt, so two plots share none
+        matplotlib.rcParams.update({"svg.hashsalt": name, "svg.fonttype": "none", "font.family": "sans-serif"})
+        figure = Figure(figsize=(8, 1.5 + sum(heights)))
+        figure.subplots_adjust(left=0.1, right=0.98, top=0.97, bottom=0.6 / (1.5 + sum(heights)), hspace=0.08)
+        draw(*np.ravel(figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)))
+        out = io.BytesIO()
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    root = etree.fromstring(out.getvalue())
+    for group in root.iter("{*}g"):
+        group.attrib.pop("id", None)  # nothing refers to groups, and the other plot names its own alike
+    root.set("role", "img")
+    root.set("aria-label", told)
+    return Markup(etree.tostring(root, encoding="unicode"))

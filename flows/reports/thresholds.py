@@ -1,0 +1,211 @@
+"""Thresholds for languages, proposed from a finished run's stored signals by matching a reference language's quantiles.
+
+Thresholds that were found on English drop too much or too little elsewhere: words are longer, lines shorter. Proposed
+is the value that drops the same share of a language's documents (`flows.reports.quantile_matching`), to be looked at,
+not believed.
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import yaml
+
+from flows.curation import Passed, curate
+from flows.machine import MachineSettings
+from flows.recipe import Recipe, load
+from flows.reports.quantile_matching import End, match, share
+from flows.reports.whatif import lookup
+from storage.remote import retry
+from tasks.documents.decisions import LANGUAGE, decide, wanted
+from tasks.documents.selection import gather
+from tasks.documents.step import Bound, DocumentStep
+
+_COLUMNS = 4  # signals of all documents that are held at once
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A threshold of a step for a language. Shares of documents that it drops, in [0, 1]: `reference`, of the reference
+    language by its own threshold; `now`, of this one by the recipe's; `then`, by the one proposed."""
+
+    step: str
+    setting: str
+    language: str
+    threshold: float
+    proposed: float
+    reference: float
+    now: float
+    then: float
+
+
+@dataclass(frozen=True)
+class Proposals:
+    """`idle`: settings whose threshold drops nothing of the reference, from which nothing follows for others;
+    `few`: languages with too few documents, and how many they have; `unmatched`: why steps behind a corpus step have no
+    proposal, where too few documents of the reference are left."""
+
+    rows: list[Proposal]
+    idle: list[str]
+    few: dict[str, int]
+    unmatched: list[str]
+
+    def snippet(self) -> str:
+        """The `languages` of the steps as YAML, to be pasted into a recipe."""
+        steps: dict[str, dict[str, dict[str, float]]] = {}
+        for row in self.rows:
+            steps.setdefault(row.step, {}).setdefault(row.language, {})[row.setting] = row.proposed
+        written = [{"step": step, "languages": languages} for step, languages in steps.items()]
+        return yaml.safe_dump({"steps": written}, sort_keys=False, allow_unicode=True)
+
+
+class _TooFewError(LookupError):
+    """The reference language has too few documents."""
+
+
+@dataclass(frozen=True)
+class _Threshold:
+    step: str
+    setting: str
+    bound: Bound
+    end: End
+
+    def of(self, language: str) -> float | None:
+        low, high = self.bound.languages.get(language, (self.bound.low, self.bound.high))
+        return low if self.end == "low" else high
+
+
+def propose(recipe: Any, reference: str, least: int = 1000, settings: MachineSettings | None = None) -> Proposals:
+    """Thresholds for all languages of which at least `least` documents were measured, by the column `language`.
+
+    Documents of whose language the step `language` is not sure (its bounds) are left out. Holds four signals of all
+    documents at once. Raises NotFinishedError where the recipe was not run; LookupError for a reference that is not
+    there, or has too few documents.
+    """
+    recipe = load(recipe)
+    settings = settings or MachineSettings()
+    retry.configure(settings.remote_io)
+    found = Proposals([], [], {}, [])
+    for passed in curate(lookup(settings, recipe), recipe):
+        if thresholds := _thresholds(passed.steps):
+            try:
+                _propose(found, passed, recipe, thresholds, reference, least)
+            except _TooFewError as error:
+                steps = ", ".join(dict.fromkeys(threshold.step for threshold in thresholds))
+                found.unmatched.append(f"{steps}: {error}")
+    if not found.rows and not found.idle:
+        nothing = f"no step of the recipe {recipe.name} has thresholds for languages"
+        raise LookupError("; ".join(found.unmatched) or nothing)
+    return found
+
+
+def _thresholds(steps: tuple) -> list[_Threshold]:
+    """Those that the steps' setting `languages` can hold for each language."""
+    return [
+        _Threshold(step.step, f"{prefix}{bound.rule}", bound, end)
+        for step in steps
+        if isinstance(step, DocumentStep) and "languages" in type(step).model_fields
+        for bound in step.decisions()
+        if isinstance(bound, Bound)
+        for prefix, end in (("min_", "low"), ("max_", "high"))
+        if f"{prefix}{bound.rule}" in type(step).model_fields
+    ]
+
+
+def _propose(
+    found: Proposals, passed: Passed, recipe: Recipe, thresholds: list[_Threshold], reference: str, least: int
+) -> None:
+    languages = _languages(passed, recipe)
+    names, counts = np.unique(languages[languages != ""], return_counts=True)
+    there = dict(sorted(zip(names.tolist(), counts.tolist(), strict=True), key=lambda item: -item[1]))
+    if there.get(reference, 0) < least:
+        known = ", ".join(f"{name} {count:,}" for name, count in there.items())
+        raise _TooFewError(
+            f"{there.get(reference, 0)} documents in {reference}, {least} are needed; there are: {known}"
+        )
+    found.few.update({name: count for name, count in there.items() if count < least})
+    places = {name: np.flatnonzero(languages == name) for name, count in there.items() if count >= least}
+    signals = list(dict.fromkeys(threshold.bound.signal for threshold in thresholds))
+    for start in range(0, len(signals), _COLUMNS):
+        some = signals[start : start + _COLUMNS]
+        columns = _gathered(passed, some, lambda table, some=some: table.select(some))
+        for threshold in thresholds:
+            if threshold.bound.signal in columns.column_names:
+                _match(found, threshold, columns[threshold.bound.signal].to_numpy(), places, reference)
+
+
+def _match(found: Proposals, threshold: _Threshold, values: np.ndarray, places: dict, reference: str) -> None:
+    own = threshold.of(reference)
+    if own is None:
+        return
+    drops = share(values[places[reference]], own, threshold.end)
+    if not drops:
+        found.idle.append(f"{threshold.step}.{threshold.setting}")
+        return
+    for language, at in places.items():
+        if language != reference:
+            here, now = values[at], threshold.of(language)
+            matched = match(here, drops, threshold.end)
+            proposed = int(matched.threshold) if np.issubdtype(values.dtype, np.integer) else matched.threshold
+            lost = 0.0 if now is None else share(here, now, threshold.end)
+            names = threshold.step, threshold.setting, language
+            found.rows.append(Proposal(*names, own, proposed, drops, lost, matched.drops))
+
+
+def _languages(passed: Passed, recipe: Recipe) -> np.ndarray:
+    """The language of each document that was measured; empty where the step `language` is not sure of it."""
+    steps = [step for step in recipe.after if step.step == LANGUAGE]
+    sure = [(step.step, [rule for rule in step.decisions() if isinstance(rule, Bound)]) for step in steps]
+
+    def named(table: pa.Table) -> pa.Table:
+        language = table[LANGUAGE]
+        for _, unsure in decide(table, sure):
+            language = pc.if_else(pc.is_in(table["id"], unsure["id"].combine_chunks()), "", language)
+        return pa.table({LANGUAGE: language})
+
+    return _gathered(passed, [LANGUAGE, *wanted(sure)], named)[LANGUAGE].to_numpy().astype(str)
+
+
+def _gathered(passed: Passed, columns: list[str], of: Callable[[pa.Table], pa.Table]) -> pa.Table:
+    """What `of` makes of the columns of each shard, in the order of the shards; one shard a core is held whole."""
+
+    def read(shard: int) -> pa.Table:
+        return of(gather(passed.arriving.signals(shard), passed.arriving.kept.part(shard), columns))
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return pa.concat_tables(pool.map(read, passed.arriving.shards()))
+
+
+HEADER = ("setting", "language", "threshold", "drops of the reference", "drops here", "proposed", "drops then")
+
+
+def rows(found: Proposals) -> list[tuple[str, ...]]:
+    """The proposals for a person, in the columns of HEADER."""
+    return [
+        (
+            f"{row.step}.{row.setting}",
+            row.language,
+            f"{row.threshold:g}",
+            *(f"{row.reference:.2%}", f"{row.now:.2%}"),
+            f"{row.proposed:g}",
+            f"{row.then:.2%}",
+        )
+        for row in found.rows
+    ]
+
+
+def remarks(found: Proposals, least: int) -> list[str]:
+    """What the proposals do not cover, in sentences."""
+    told = []
+    if found.few:
+        few = ", ".join(f"{language} {count:,}" for language, count in found.few.items())
+        told.append(f"Left out, with fewer than {least:,} documents: {few}.")
+    if found.idle:
+        told.append(f"Without a proposal, since they drop nothing of the reference: {', '.join(found.idle)}.")
+    told += [f"Without a proposal: {why}." for why in found.unmatched]
+    return told

@@ -1,0 +1,1 @@
+"""Bytes from elsewhere: HTTP servers and object stores, with retries."""

@@ -1,0 +1,258 @@
+"""How long and how politely remote bytes are asked for: settings, attempts and their errors, slots."""
+
+import errno
+import logging
+import os
+import random
+import re
+import socket
+import stat
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TypeVar
+
+import aiohttp
+import tenacity
+from filelock import FileLock, Timeout
+
+from storage.remote.redact import redact_urls
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+# Common Crawl asks for fewer requests by 403, 429 and 503; the other answers are a server's bad moment.
+_SLOW_DOWN = frozenset({403, 429, 503})
+PASSING = _SLOW_DOWN | {408, 500, 502, 504}
+# What of an OSError without a status lies in the network, and not in this machine's disks and rights.
+_NETWORK = frozenset(
+    {
+        errno.ECONNABORTED,
+        errno.ECONNREFUSED,
+        errno.ECONNRESET,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.ENETDOWN,
+        errno.ENETRESET,
+        errno.ENETUNREACH,
+        errno.EPIPE,
+        errno.ETIMEDOUT,
+    }
+)
+NEVER = threading.Event()
+# the hosts that have given this process what it asked for
+_proven: set[str] = set()
+
+
+@dataclass(frozen=True)
+class RemoteIOConfig:
+    """How this machine fetches remote bytes. It changes no byte of what is fetched, so it enters no key.
+
+    `block_bytes`: one range request; a stream holds two. `gap_bytes`: wanted ranges that lie no further apart are
+    fetched as one. `per_host`: requests at a time to one HTTP host, of all processes of this user on the machine.
+    `budget_seconds`: how long one block may fail before the file does, waits included. A wait is drawn evenly from
+    0 to `backoff_seconds`, doubled with each attempt up to `backoff_cap_seconds`, plus what the server asks for.
+    `stall_seconds`: to connect, and between two pieces of an answer; `block_seconds`: for a whole block.
+    `refused_seconds`: how long a host that has given this process nothing yet may answer 403, which stands for too many
+    requests at Common Crawl and for a wrong address at a mirror on S3.
+    Stores other than HTTP hosts have their library's own timeouts and no limit of connections.
+    """
+
+    block_bytes: int = 8 << 20
+    gap_bytes: int = 1 << 20
+    per_host: int = 4
+    budget_seconds: float = 900.0
+    refused_seconds: float = 60.0
+    backoff_seconds: float = 1.0
+    backoff_cap_seconds: float = 60.0
+    stall_seconds: float = 30.0
+    block_seconds: float = 300.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            # for aiohttp, a limit of 0 is none
+            positive = field.name in ("per_host", "block_bytes", "stall_seconds", "block_seconds")
+            if not (value > 0 if positive else value >= 0):
+                raise ValueError(f"{field.name} is {value!r}: give a number {'above' if positive else 'not below'} 0")
+
+
+DEFAULT = RemoteIOConfig()
+_used = DEFAULT
+
+
+def configure(remote_io: RemoteIOConfig) -> None:
+    """From now on, this process fetches so wherever a call says nothing else."""
+    global _used
+    _used = remote_io
+
+
+def configured() -> RemoteIOConfig:
+    """What `use` was given last, or the default."""
+    return _used
+
+
+class RemoteIOError(RuntimeError):
+    """Remote bytes could not be had; the message names address, bytes, answer, attempts and remedy.
+
+    Not an OSError: parsers take those for damage in the file.
+    """
+
+
+class Refused(Exception):
+    """An answer that is not the bytes. `again`: it may be another one next time, after `wait` seconds."""
+
+    def __init__(self, reason: str, status: int | None = None, again: bool = False, wait: float = 0.0):
+        super().__init__(reason)
+        self.status, self.again, self.wait = status, again, wait
+
+
+@contextmanager
+def slot(host: str, slots: int, stop: threading.Event) -> Iterator[None]:
+    """One of a host's slots: a locked file, which the system unlocks when its process dies."""
+    folder = Path(tempfile.gettempdir(), f"gristmill-slots-{os.getuid()}")
+    _private(folder)
+    name = re.sub(r"[^A-Za-z0-9.-]", "_", host)
+    while not stop.is_set():
+        for number in range(slots):
+            lock = FileLock(folder / f"{name}-{number}.lock")
+            try:
+                lock.acquire(blocking=False)
+            except Timeout:
+                continue
+            try:
+                yield
+            finally:
+                lock.release()
+            return
+        stop.wait(random.uniform(0.01, 0.1))
+    raise RemoteIOError(f"{host}: the reading was ended")
+
+
+def _private(folder: Path) -> None:
+    """Make a folder that is this user's alone: a temporary folder is everybody's."""
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise RemoteIOError(
+            f"{folder}, for the locks of this user's connections, is not a folder of this user alone (owner "
+            f"{found.st_uid}, mode {stat.filemode(found.st_mode)}): remove it, or set TMPDIR to a folder of this user"
+        )
+
+
+def with_retries(
+    call: Callable[[], T], what: str, remote_io: RemoteIOConfig, stop: threading.Event, host: str = ""
+) -> T:
+    """The result of a call that may be made again at any time; `stop`, once set, ends the waiting.
+
+    Raises FileNotFoundError as the call does, and RemoteIOError for all else, which says `what`.
+    """
+    warned = False
+
+    def unproven(state: tenacity.RetryCallState) -> bool:
+        return _status(state.outcome.exception()) == 403 and host not in _proven
+
+    def short(state: tenacity.RetryCallState) -> bool:
+        return unproven(state) and tenacity.stop_before_delay(remote_io.refused_seconds)(state)
+
+    jitter = tenacity.wait_random_exponential(remote_io.backoff_seconds, remote_io.backoff_cap_seconds)
+
+    def tell(state: tenacity.RetryCallState) -> None:
+        nonlocal warned
+        level = logging.WARNING if unproven(state) and not warned else logging.INFO
+        warned = warned or level == logging.WARNING
+        log.log(level, "%s: %s; again in %.1f s", what, _reason(state.outcome.exception()), state.upcoming_sleep)
+
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception(_passes),
+        wait=lambda state: jitter(state) + getattr(state.outcome.exception(), "wait", 0.0),
+        stop=tenacity.stop_any(
+            tenacity.stop_before_delay(remote_io.budget_seconds), tenacity.stop_when_event_set(stop), short
+        ),
+        sleep=tenacity.sleep_using_event(stop),
+        before_sleep=tell,
+        reraise=True,
+    )
+    began = time.monotonic()
+    try:
+        result = retrying(call)
+    except FileNotFoundError as error:
+        if (said := redact_urls(str(error))) == str(error):
+            raise
+        raise FileNotFoundError(said) from None
+    except Exception as error:
+        attempts = retrying.statistics["attempt_number"]
+        spent = f"{attempts} attempt{'s' * (attempts > 1)} in {time.monotonic() - began:.1f} s"
+        # a traceback shows the cause, too
+        cause = error if redact_urls(str(error)) == str(error) else None
+        raise RemoteIOError(f"{what}: {_reason(error)} ({spent}). {_remedy(error, remote_io)}") from cause
+    if host:
+        _proven.add(host)
+    return result
+
+
+def _passes(error: BaseException) -> bool:
+    """Whether another attempt may go better."""
+    if isinstance(error, Refused):
+        return error.again
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return error.os_error.errno != socket.EAI_NONAME
+    if isinstance(error, aiohttp.InvalidURL | aiohttp.ClientConnectorCertificateError | aiohttp.TooManyRedirects):
+        return False
+    if isinstance(error, aiohttp.ClientResponseError):
+        return error.status in PASSING
+    if isinstance(error, socket.gaierror):
+        return error.errno != socket.EAI_NONAME
+    if isinstance(error, aiohttp.ClientError | TimeoutError | ConnectionError):
+        return True
+    # imported here because a machine that reads no S3 need not wait for it
+    from botocore.exceptions import HTTPClientError
+    from s3fs.utils import FileExpired
+
+    if isinstance(error, HTTPClientError):
+        return True
+    if not isinstance(error, OSError) or isinstance(error, FileNotFoundError | PermissionError | FileExpired):
+        return False
+    return _status(error) in PASSING or error.errno in _NETWORK
+
+
+def _status(error: BaseException) -> int | None:
+    """The HTTP status in an answer that is no bytes, from our own, aiohttp's or botocore's exception."""
+    if isinstance(error, Refused | aiohttp.ClientResponseError):
+        return error.status
+    response = getattr(error.__cause__ or error, "response", None) or {}
+    return response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, Refused):
+        return str(error)
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    status = _status(error)
+    return f"{type(error).__name__}: {redact_urls(str(error))}".rstrip(": ") + (f" (status {status})" if status else "")
+
+
+def _remedy(error: BaseException, remote_io: RemoteIOConfig) -> str:
+    status = _status(error)
+    if status in _SLOW_DOWN and not isinstance(error, PermissionError):
+        slower = (
+            "The host wants fewer requests, or bars this machine: run the same command again later, with a setting "
+            f"per_host below {remote_io.per_host} or budget_seconds above {remote_io.budget_seconds:g}"
+        )
+        if status != 403:
+            return slower
+        return (
+            f"{slower} (or refused_seconds above {remote_io.refused_seconds:g}, if this was the first request). Or the "
+            "address is wrong or needs credentials, which a mirror on S3 answers in the same way: check it"
+        )
+    if _passes(error):
+        return f"Run the same command again; a setting budget_seconds above {remote_io.budget_seconds:g} may help"
+    if isinstance(error, PermissionError) or status == 401:
+        return "Check the address and the credentials for it"
+    return "Check the address, and that the file there is complete and at rest; then run the same command again"

@@ -1,0 +1,231 @@
+"""Bytes from elsewhere: remote files as streams and ranges, asked for again until they are right or patience ends.
+
+A file is read in blocks, each a range request of its own, so that what breaks off is resumed where it broke.
+How patiently, a call may say; else it is as the process uses it (`storage.remote.retry.use`).
+"""
+
+import io
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import closing, nullcontext
+from typing import IO, Any, TypeVar
+
+import fsspec
+from fsspec.implementations.http import HTTPFileSystem
+from fsspec.implementations.local import LocalFileSystem
+
+from storage.remote.backends import Http, Store
+from storage.remote.redact import redact_url
+from storage.remote.retry import DEFAULT as DEFAULT
+from storage.remote.retry import NEVER, RemoteIOConfig, RemoteIOError, configured, slot, with_retries
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_BUFFER = 1 << 18
+
+
+def open_stream(path: str, remote_io: RemoteIOConfig | None = None) -> io.BufferedReader:
+    """A file to be read forwards (`read`, `readline`, `peek`, `tell`, `close`), local or remote.
+
+    Of a remote one the next block is fetched while one is used. Raises FileNotFoundError; RemoteIOError also later.
+    """
+    if (inner := _local(path)) is not None:
+        return open(inner, "rb")
+    return io.BufferedReader(_Forward(_File(path, remote_io)), _BUFFER)
+
+
+def open_ranges(path: str, remote_io: RemoteIOConfig | None = None) -> IO[bytes]:
+    """A seekable file, local or remote, of which every `read` is one request, and nothing is kept: for Parquet."""
+    if (inner := _local(path)) is not None:
+        return open(inner, "rb")
+    return _Ranges(_File(path, remote_io))
+
+
+def fetch(
+    path: str, start: int, end: int, remote_io: RemoteIOConfig | None = None, stop: threading.Event = NEVER
+) -> bytes:
+    """Bytes `start` to `end` (exclusive) of a file, local or remote; fewer where the file ends before.
+
+    `stop`, once set, ends the waiting.
+    """
+    if (inner := _local(path)) is not None:
+        with open(inner, "rb") as f:
+            f.seek(start)
+            return f.read(end - start)
+    file = _File(path, remote_io)
+    with closing(file.origin):
+        return bytes(file.read(start, end, stop))
+
+
+def fetch_all(path: str, remote_io: RemoteIOConfig | None = None) -> bytes:
+    """A whole file, local or remote, held in memory."""
+    with open_stream(path, remote_io) as f:
+        return f.read()
+
+
+def info(path: str, remote_io: RemoteIOConfig | None = None) -> dict[str, Any]:
+    """What is said about a file, by its store if it is remote: `size` (None if unsaid), `ETag`, ...
+
+    Raises FileNotFoundError; of a local file any OSError; else RemoteIOError.
+    """
+    if (inner := _local(path)) is not None:
+        with open(inner, "rb") as f:
+            return {"size": os.fstat(f.fileno()).st_size}
+    file = _File(path, remote_io)
+    with closing(file.origin):
+        return file.info()
+
+
+def retrying_call(call: Callable[[], T], what: str, remote_io: RemoteIOConfig | None = None) -> T:
+    """The result of a call to a remote store that may be made again at any time, once it succeeds.
+
+    Raises FileNotFoundError, and RemoteIOError, which says `what`.
+    """
+    return with_retries(call, what, remote_io or configured(), NEVER)
+
+
+def ahead(calls: Iterator[Callable[[threading.Event], T]]) -> Iterator[T]:
+    """The results of calls in their order, the next one under way in a thread while one is used.
+
+    Each call is given an event that is set when the caller leaves.
+    """
+    stop = threading.Event()
+
+    def begin() -> Future[T] | None:
+        call = next(calls, None)
+        if call is None:
+            return None
+        result: Future[T] = Future()
+        # a daemon: a process that ends need not wait for the patience of a call that nobody waits for
+        threading.Thread(target=_settle, args=(result, call, stop), daemon=True).start()
+        return result
+
+    try:
+        under_way = begin()
+        while under_way:
+            result = under_way.result()
+            under_way = begin()
+            yield result
+    finally:
+        stop.set()
+
+
+def _settle(result: Future[T], call: Callable[[threading.Event], T], stop: threading.Event) -> None:
+    try:
+        result.set_result(call(stop))
+    except BaseException as error:
+        result.set_exception(error)
+
+
+def _local(path: str) -> str | None:
+    fs, inner = fsspec.core.url_to_fs(path)
+    return inner if isinstance(fs, LocalFileSystem) else None
+
+
+class _File:
+    """A remote file, read by one thread at a time."""
+
+    def __init__(self, path: str, remote_io: RemoteIOConfig | None):
+        # s3fs holds tags against each other only when told to
+        given = {"local_expiry_check": True} if path.startswith(("s3://", "s3a://")) else {}
+        fs, inner = fsspec.core.url_to_fs(path, **given)
+        self.shown, self.remote_io = redact_url(path), remote_io or configured()
+        self.origin = Http(fs, inner, self.remote_io) if isinstance(fs, HTTPFileSystem) else Store(fs, inner)
+
+    def read(self, start: int, end: int, stop: threading.Event = NEVER) -> bytes | bytearray:
+        size = self.origin.size
+        if start >= end or (size is not None and start >= size):
+            return b""
+        return self._with_retries(lambda: self.origin.read(start, end), f"{self.shown}, bytes {start}-{end - 1}", stop)
+
+    def info(self) -> dict[str, Any]:
+        return self._with_retries(self.origin.info, self.shown, NEVER)
+
+    def _with_retries(self, call: Callable[[], T], what: str, stop: threading.Event) -> T:
+        host = self.origin.host
+        # a slot is kept while its holder waits: a host that asks for fewer requests gets fewer
+        with slot(host, self.remote_io.per_host, stop) if host else nullcontext():
+            return with_retries(call, what, self.remote_io, stop, host)
+
+
+class _Forward(io.RawIOBase):
+    """A file from its beginning to its end; the first block is there when it opens."""
+
+    def __init__(self, file: _File):
+        self.file, self.at = file, 0
+        self.blocks = ahead(self._calls())
+        self.block = memoryview(next(self.blocks))
+
+    def _calls(self) -> Iterator[Callable[[threading.Event], bytes | bytearray]]:
+        start, size = 0, self.file.remote_io.block_bytes
+        while True:
+            yield lambda stop, start=start: self.file.read(start, start + size, stop)
+            start += size
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.at
+
+    def readinto(self, buffer) -> int:
+        if not self.block:
+            self.block = memoryview(next(self.blocks))
+        size = min(len(buffer), len(self.block))
+        buffer[:size], self.block = self.block[:size], self.block[size:]
+        self.at += size
+        return size
+
+    def close(self) -> None:
+        if not self.closed:
+            self.blocks.close()
+            self.file.origin.close()
+            log.info("%s: %d bytes read", self.file.shown, self.at)
+        super().close()
+
+
+class _Ranges(io.RawIOBase):
+    """A file at any place, one request for each read."""
+
+    def __init__(self, file: _File):
+        self.file, self.at = file, 0
+        file.info()
+        if file.origin.size is None:
+            raise RemoteIOError(
+                f"{file.shown}: its server does not say how long it is; copy the file and read the copy"
+            )
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self.at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self.at, os.SEEK_END: self.file.origin.size}[whence]
+        return self.at
+
+    def read(self, size: int = -1) -> bytes:
+        end = self.file.origin.size if size is None or size < 0 else self.at + size
+        data = self.file.read(self.at, end)
+        self.at += len(data)
+        return bytes(data)
+
+    def readinto(self, buffer) -> int:
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    readall = read
+
+    def close(self) -> None:
+        if not self.closed:
+            self.file.origin.close()
+        super().close()

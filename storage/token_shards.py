@@ -1,0 +1,54 @@
+"""Token shards: raw little-endian uint16 tokens to map into memory, and where each document begins.
+
+A shard is two files: `<split>-00000.bin`, the tokens of its documents one after the other, each ended by the
+end-of-sequence token; and `<split>-00000.parquet`, a row a document: `id`, `offset` and `length` in tokens.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from storage import files, parquet
+
+DTYPE = np.dtype("<u2")
+LARGEST_VOCABULARY = 1 << 16
+
+INDEX = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("length", pa.int32(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class TokenShard:
+    """Path of the tokens, their number, and the number of documents."""
+
+    path: str
+    tokens: int
+    documents: int
+
+    @property
+    def index(self) -> str:
+        return self.path.removesuffix(".bin") + ".parquet"
+
+
+def bin_path(folder: str, split: str, shard: int) -> str:
+    return files.join(folder, f"{split}-{shard:05d}.bin")
+
+
+def write_tokens(path: str, ids: list[str], documents: list[np.ndarray]) -> TokenShard:
+    """Write one shard; `documents` are uint16 arrays that already end with the end-of-sequence token."""
+    lengths = np.array([len(d) for d in documents], np.int64)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    tokens = np.concatenate(documents) if documents else np.empty(0, DTYPE)
+    if tokens.dtype != DTYPE:
+        raise TypeError(f"{path}: tokens are {tokens.dtype}, a shard holds {DTYPE}")
+    shard = TokenShard(path, int(offsets[-1]), len(ids))
+    files.write_bytes(path, tokens.tobytes())
+    table = pa.table([ids, offsets[:-1], lengths.astype(np.int32)], schema=INDEX)
+    parquet.write_table(shard.index, table)
+    return shard

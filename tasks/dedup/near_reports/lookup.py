@@ -1,0 +1,323 @@
+"""Look-up of one text among signed documents: who shares a band with it, and how like it they are.
+
+Bands are looked up in datasketch's MinHashLSH. It holds the signatures as they are stored, nothing is hashed again, and
+lives in memory for one look-up, a shard at a time, or in a Redis, which keeps it:
+
+    gristmill:index:<stage>:16x8:...    datasketch's tables; keys and values are bytes, nothing is pickled
+    gristmill:state:<stage>:16x8        `filling`, or the number of documents once all are in
+    gristmill:lock:<stage>:16x8         held by the process that fills; runs out if that is killed
+
+A stage's name has its key, and equal keys mean equal signatures, so an index never goes out of date.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from storage import parquet
+from tasks.dedup.near.nodes import ROWS, node, row_of
+from tasks.dedup.near.settings import MinHash
+from tasks.dedup.near.signatures import shingle_sets, signed, unpacked
+from tasks.documents.rows import read_rows
+
+if TYPE_CHECKING:
+    from datasketch import LeanMinHash, MinHashLSH
+    from redis import Redis
+    from redis.lock import Lock
+
+Progress = Callable[[int, int], None]  # documents that are in the index, and how many there will be
+
+_BATCH = 1000  # documents, after which progress is told and a filling's lock kept
+_COMMANDS = 2 * _BATCH  # that each of datasketch's tables holds back: two a document
+_LOCK_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class Signed:
+    """The documents of a finished stage `signatures`.
+
+    `name`: the stage's name-key; `signatures`: its parts; `documents`: the parts with the texts, shard by shard;
+    `settings`: those of the signatures, and the bands and rows to look up by.
+    """
+
+    name: str
+    signatures: tuple[str, ...]
+    documents: tuple[str, ...]
+    settings: MinHash
+
+    @cached_property
+    def rows(self) -> tuple[int, ...]:
+        return tuple(parquet.rows(part) for part in self.signatures)
+
+
+@dataclass(frozen=True)
+class Sought:
+    """A text to look up: its set of shingles, as the stage knows it (`size`, `content`) and as sorted hashes, and its
+    signature."""
+
+    size: int
+    content: int
+    shingles: np.ndarray
+    signature: np.ndarray
+
+
+@dataclass(frozen=True)
+class Like:
+    """A document like the one that was looked up: its id, its place (`at`: row of the documents' part), and the exact
+    Jaccard similarity of the two sets of shingles."""
+
+    id: str
+    shard: int
+    at: int
+    jaccard: float
+
+
+def sought(text: str, settings: MinHash) -> Sought:
+    """Raises ValueError for a text without a word: it is like nothing."""
+    texts = pa.chunked_array([[text]], pa.large_string())
+    [row] = _signed(texts, settings).to_pylist()
+    if not row["size"]:
+        raise ValueError("the text has no word (letters or digits), by which it could be like another one")
+    shingles, _ = shingle_sets(texts, settings)
+    return Sought(row["size"], row["content"], shingles, np.frombuffer(row["signature"], "<u4"))
+
+
+def _signed(texts: pa.ChunkedArray, settings: MinHash) -> pa.Table:
+    return signed(pa.table({"id": [""] * len(texts), "at": range(len(texts)), "text": texts}), settings)
+
+
+def in_memory(among: Signed, signature: np.ndarray, told: Progress) -> np.ndarray:
+    """Nodes of the documents that share a band with a signature, in order. Holds the index of one shard."""
+    found: list[bytes] = []
+    for shard in range(len(among.signatures)):
+        index = _index(among.settings, {"type": "dict"})
+        for done in _fill(index, among, shard):
+            told(done, sum(among.rows))
+        found += index.query(_lean(signature, among.settings))
+    return _nodes(found)
+
+
+def in_redis(among: Signed, signature: np.ndarray, address: str, told: Progress) -> np.ndarray:
+    """As `in_memory`, from an index in a Redis, which is filled first if it is not there.
+
+    A filling that was killed is begun again; one that another process is at is waited for. Holds the commands of a few
+    thousand documents. Raises RuntimeError, without the address's password, where Redis does not do what it is asked
+    to, and where the index is not what was put there.
+    """
+    with _connected(address) as (client, shown):
+        _refuse_eviction(client, shown)
+        bands = f"{among.name}:{among.settings.bands}x{among.settings.rows}"
+        base = f"gristmill:index:{bands}:".encode()
+        storage = {"type": "redis", "basename": base, "redis": {"connection_pool": client.connection_pool}}
+        index = _index(among.settings, storage | {"redis_buffer": {"transaction": False}})
+        state = f"gristmill:state:{bands}"
+        if not _filled(client, state, index):
+            with _alone(client, f"gristmill:lock:{bands}") as lock:
+                if not _filled(client, state, index):
+                    _refill(client, state, base, index, among, lock, told)
+        keys = index.query(_lean(signature, among.settings))
+        if not _of(among, keys):
+            raise RuntimeError(
+                f"Redis at {shown} holds under {base.decode()} what was not put there: delete the key {state}, and "
+                "the next look-up fills the index anew"
+            )
+        return _nodes(keys)
+
+
+def alike(among: Signed, this: Sought, nodes: np.ndarray, least: float) -> list[Like]:
+    """Those of the documents whose Jaccard similarity to a text is at least `least`, the likest first, then by id.
+
+    Of documents with equal sets, and of those too short or too long to be like it, no text is read. Holds the sets of
+    one shard's candidates. Raises RuntimeError where texts and signatures are not of the same documents.
+    """
+    found: list[Like] = []
+    known = {(this.size, this.content): 1.0}
+    for shard in np.unique(nodes // ROWS).tolist():
+        rows = row_of(nodes[nodes // ROWS == shard])
+        facts = read_rows(among.signatures[shard], rows, ["id", "at", "size", "content"]).to_pylist()
+        unknown = {
+            (fact["size"], fact["content"]): fact
+            for fact in facts
+            if (fact["size"], fact["content"]) not in known
+            and min(fact["size"], this.size) / max(fact["size"], this.size) >= least
+        }
+        if unknown:
+            known |= _similarities(among, shard, this, unknown)
+        found += [
+            Like(fact["id"], shard, fact["at"], jaccard)
+            for fact in facts
+            if (jaccard := known.get((fact["size"], fact["content"]), -1.0)) >= least
+        ]
+    return sorted(found, key=lambda like: (-like.jaccard, like.id))
+
+
+def _similarities(
+    among: Signed, shard: int, this: Sought, facts: dict[tuple[int, int], dict]
+) -> dict[tuple[int, int], float]:
+    """Jaccard similarity to a text of some of a shard's sets, by size and content."""
+    facts = dict(sorted(facts.items(), key=lambda item: item[1]["at"]))
+    at = np.array([fact["at"] for fact in facts.values()], np.int64)
+    texts = read_rows(among.documents[shard], at, ["id", "text"])
+    if texts["id"].to_pylist() != [fact["id"] for fact in facts.values()]:
+        raise RuntimeError(
+            f"{among.signatures[shard]} and {among.documents[shard]} are not of the same documents; "
+            "remove the folder of the signatures to compute them again"
+        )
+    hashes, ends = shingle_sets(texts["text"], among.settings)
+    found = {}
+    for nth, one in enumerate(facts):
+        other = hashes[ends[nth] : ends[nth + 1]]
+        same = len(np.intersect1d(this.shingles, other, assume_unique=True))
+        found[one] = same / (len(other) + this.size - same)
+    return found
+
+
+def _index(settings: MinHash, storage: dict[str, Any]) -> "MinHashLSH":
+    # imported here: it takes a second
+    from datasketch import MinHashLSH
+
+    # a hash of eight bytes in place of a band's values: a fourth of a Redis's memory, and half of the time
+    return MinHashLSH(
+        params=(settings.bands, settings.rows),
+        num_perm=settings.permutations,
+        hashfunc=xxhash.xxh3_64_digest,
+        prepickle=False,
+        storage_config=storage,
+    )
+
+
+def _lean(signature: np.ndarray, settings: MinHash) -> "LeanMinHash":
+    from datasketch import LeanMinHash
+
+    return LeanMinHash(seed=settings.seed, hashvalues=signature, scheme="affine32")
+
+
+def _fill(index: "MinHashLSH", among: Signed, shard: int) -> Iterator[int]:
+    """Put a shard's documents into the index, and say from time to time how many of all shards are done. Those without
+    a word, whose signatures are all equal, stay out."""
+    before = sum(among.rows[:shard])
+    table = parquet.read_table(among.signatures[shard], ["size", "signature"])
+    signatures = unpacked(table["signature"], "<u4")
+    rows = np.flatnonzero(table["size"].to_numpy())
+    with index.insertion_session(_COMMANDS) as session:
+        for first in range(0, len(rows), _BATCH):
+            some = rows[first : first + _BATCH]
+            for row, place in zip(some, node(0, shard, some).tolist(), strict=True):
+                key = place.to_bytes(8, "big")
+                session.insert(key, _lean(signatures[row], among.settings), check_duplication=False)
+            yield before + int(some[-1]) + 1
+    yield before + len(table)
+
+
+def _nodes(keys: list[bytes]) -> np.ndarray:
+    return np.frombuffer(b"".join(sorted(keys)), ">i8").astype(np.int64)
+
+
+def _of(among: Signed, keys: list[bytes]) -> bool:
+    """Whether all keys name documents that there are."""
+    if any(len(key) != 8 for key in keys):
+        return False
+    nodes, rows = _nodes(keys), np.array(among.rows)
+    shard = nodes // ROWS
+    there = (shard >= 0) & (shard < len(rows))
+    return bool(there.all() and (row_of(nodes) < rows[shard]).all())
+
+
+def _filled(client: "Redis", state: str, index: "MinHashLSH") -> bool:
+    """Whether all documents were put into the index, and are still there."""
+    told = client.get(state)
+    return told is not None and told.isdigit() and int(told) == index.keys.size()
+
+
+@contextmanager
+def _alone(client: "Redis", name: str) -> Iterator["Lock"]:
+    """Hold a lock, which a thread keeps: on a busy machine a batch may take longer than a killed process's lock should
+    last."""
+    from redis import RedisError
+
+    ended = Event()
+    lock = client.lock(name, timeout=_LOCK_SECONDS, thread_local=False, raise_on_release_error=False)
+
+    def keep() -> None:
+        while not ended.wait(_LOCK_SECONDS / 5):
+            # who fills finds out, too, where it matters
+            with suppress(RedisError):
+                lock.reacquire()
+
+    with lock:
+        keeper = Thread(target=keep, daemon=True)
+        keeper.start()
+        try:
+            yield lock
+        finally:
+            ended.set()
+            keeper.join()
+
+
+def _refill(
+    client: "Redis",
+    state: str,
+    base: bytes,
+    index: "MinHashLSH",
+    among: Signed,
+    lock: "Lock",
+    told: Progress,
+) -> None:
+    if client.exists(state) or index.keys.size():
+        with client.pipeline(transaction=False) as several:
+            for key in client.scan_iter(match=base + b"*", count=_BATCH):
+                several.unlink(key)
+                if len(several) >= _BATCH:
+                    several.execute()
+            several.execute()
+    client.set(state, "filling")
+    for shard in range(len(among.signatures)):
+        for done in _fill(index, among, shard):
+            lock.reacquire()
+            told(done, sum(among.rows))
+    sizes = [parquet.read_table(part, ["size"])["size"].to_numpy() for part in among.signatures]
+    client.set(state, int(np.count_nonzero(np.concatenate(sizes))))
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[tuple["Redis", str]]:
+    """A client, and the address as it may be shown. Errors within become RuntimeErrors."""
+    try:
+        import redis
+    except ImportError:
+        raise RuntimeError(
+            "an index in Redis needs the package redis: pip install -e '.[redis]' in gristmill's folder"
+        ) from None
+    try:
+        pool = redis.ConnectionPool.from_url(address)
+    except ValueError:
+        # what urllib and redis say of it may hold the password
+        raise ValueError(
+            "the address of the Redis cannot be read: write redis://user:password@host:port/db, rediss://... or "
+            "unix:///path; in a password, write %2F for / and so on"
+        ) from None
+    given = pool.connection_kwargs
+    shown = given.get("path") or f"{given.get('host', 'localhost')}:{given.get('port', 6379)}/{given.get('db', 0)}"
+    try:
+        with redis.Redis(connection_pool=pool) as client:
+            yield client, shown
+    except redis.RedisError as error:
+        raise RuntimeError(f"Redis at {shown}: {error}") from None
+    finally:
+        pool.disconnect()
+
+
+def _refuse_eviction(client: "Redis", shown: str) -> None:
+    policy = client.info("memory")["maxmemory_policy"]
+    if policy.startswith("allkeys"):
+        raise RuntimeError(
+            f"Redis at {shown} may throw away any key (maxmemory-policy {policy}), and an index with holes overlooks "
+            "documents: set maxmemory-policy to noeviction"
+        )

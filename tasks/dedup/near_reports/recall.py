@@ -1,0 +1,212 @@
+"""Measured recall: of the documents that are alike, how many share a band.
+
+The truth needs pairs that were chosen without regard to bands, and there are too many pairs to compare them all. The
+`witness` of the signatures finds some of them: it is the minimum of a document's set under one permutation that no band
+uses, so two documents have the same one with a probability of their Jaccard similarity, banded or not.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storage import parquet
+from tasks.dedup.near.candidates import Place
+from tasks.dedup.near.nodes import ROWS, SHARDS, node, row_of
+from tasks.dedup.near.settings import MinHash, s_curve
+from tasks.dedup.near.signatures import band_hashes, shingle_sets
+from tasks.documents.rows import read_rows
+from tasks.kernels.jaccard import jaccard
+from tasks.kernels.shingles import mix
+
+_ENDS = [i / 20 for i in range(21)]  # of the curve's bins
+_SET = ["content", "size"]
+_FACT = np.dtype([("witness", np.uint64), ("content", np.uint64), ("size", np.int64), ("node", np.int64)])
+
+
+@dataclass(frozen=True)
+class Crawl:
+    """A crawl that was deduplicated: where its documents lie, and those of the earlier crawls before it.
+
+    `segment`: its own number, the last; `settings`: those of the step; `taken_down`: ids of its documents that a
+    takedown list names, of which nothing may be shown.
+    """
+
+    segment: int
+    places: tuple[Place, ...]
+    settings: MinHash
+    taken_down: tuple[str, ...] = ()
+
+    @property
+    def own(self) -> list[Place]:
+        return [place for place in self.places if place.segment == self.segment]
+
+    def rows(self, nodes: np.ndarray, signed: list[str], documents: list[str]) -> Iterator[tuple[pa.Table, pa.Table]]:
+        """`id` and further columns of the signatures and of the documents for ascending nodes, shard by shard."""
+        numbers = nodes // ROWS
+        places = {place.segment * SHARDS + place.shard: place for place in self.places}
+        for number in np.unique(numbers).tolist():
+            place = places[number]
+            facts = read_rows(place.signatures, row_of(nodes[numbers == number]), ["id", "at", *signed])
+            found = read_rows(place.documents, facts["at"].to_numpy(), ["id", *documents])
+            if not found["id"].equals(facts["id"]):
+                raise LookupError(
+                    f"{place.documents} does not hold, row by row, the documents that {place.signatures} names: "
+                    "the stages are of different runs"
+                )
+            yield facts, found
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of documents by their nodes, int64, and their Jaccard similarities, float64."""
+
+    first: np.ndarray
+    second: np.ndarray
+    jaccard: np.ndarray
+
+    def take(self, rows: np.ndarray) -> "Pairs":
+        return Pairs(self.first[rows], self.second[rows], self.jaccard[rows])
+
+
+@dataclass(frozen=True)
+class Witnessed:
+    """Pairs of documents that have the same witness, but unlike sets.
+
+    `group`: the number of their witness; `banded`: whether they share a band. They were found among `documents`
+    documents, about the `share` of all, whose witnesses are in a part of the hashes; `copies` repeat another's set.
+    """
+
+    pairs: Pairs
+    group: np.ndarray
+    banded: np.ndarray
+    documents: int
+    share: float
+    copies: int
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Pairs of a range of Jaccard similarities: how many of them share a band, and how many should.
+
+    A group counts once, by the share of its pairs in the bin, since its pairs have documents in common: `measured` is
+    the mean over the groups, with the ends of Wilson's 95% interval for so many trials, `expected` that of the S-curve
+    at each pair's similarity, and `jaccard` that of the similarities.
+    """
+
+    low: float
+    high: float
+    pairs: int
+    groups: int
+    jaccard: float
+    measured: float
+    least: float
+    most: float
+    expected: float
+
+
+def witnessed(
+    crawl: Crawl, documents: int = 2_000_000, sets_each: int = 8, pairs: int = 100_000, held: int = 1 << 30
+) -> Witnessed:
+    """Pairs with the same witness, their similarities, and whether they share a band, but of what was taken down.
+
+    Of a corpus of more than `documents`, those whose witnesses are in a part of the hashes; of a witness the first
+    `sets_each` unlike sets by their hashes, each with each; of the witnesses the first by their hashes, until there are
+    `pairs`. None of this looks at bands, or depends on the order of the input.
+
+    Held: about 150 bytes for each of `documents`; `held` bytes of shingle sets, for which all shards are read once;
+    of one shard the texts of the documents in pairs.
+    """
+    total = sum(parquet.rows(place.signatures) for place in crawl.own)
+    share = min(1.0, documents / max(total, 1))
+    facts = np.concatenate([np.empty(0, _FACT), *(_facts(place, share, crawl.taken_down) for place in crawl.own)])
+    facts = facts[np.lexsort((facts["node"], facts["size"], facts["content"], facts["witness"]))]
+    like = (facts[_SET][1:] == facts[_SET][:-1]) & (facts["witness"][1:] == facts["witness"][:-1])
+    unlike = facts[np.append(True, ~like)[: len(facts)]]
+
+    begins = np.flatnonzero(np.append(True, unlike["witness"][1:] != unlike["witness"][:-1])[: len(unlike)])
+    members = np.diff(np.append(begins, len(unlike))).clip(max=sets_each)
+    taken = np.searchsorted(np.cumsum(members * (members - 1) // 2), pairs, side="right")
+    group, first, second = _each_with_each(begins[:taken], members[:taken])
+    similarity, banded = _compared(crawl, unlike[first], unlike[second], held)
+    found = Pairs(unlike["node"][first], unlike["node"][second], similarity)
+    return Witnessed(found, group, banded, len(facts), share, len(facts) - len(unlike))
+
+
+def _facts(place: Place, share: float, taken_down: tuple[str, ...]) -> np.ndarray:
+    table = parquet.read_table(place.signatures, ["id", "witness", "content", "size"])
+    # minima crowd at the small end; their hashes are spread evenly
+    witness = mix(table["witness"].to_numpy())
+    size = table["size"].to_numpy()
+    gone = pc.is_in(table["id"], pa.array(taken_down, pa.string())).to_numpy()
+    rows = np.flatnonzero(~gone & (size > 0) & ((witness >> np.uint64(32)) < int(share * 2**32)))
+    facts = np.empty(len(rows), _FACT)
+    facts["witness"], facts["size"] = witness[rows], size[rows]
+    facts["content"] = table["content"].to_numpy()[rows]
+    facts["node"] = node(place.segment, place.shard, rows)
+    return facts
+
+
+def _each_with_each(begins: np.ndarray, members: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """All pairs within groups that begin at these rows: group, first and second row, group by group."""
+    found = [np.empty((3, 0), np.int64)]
+    for other in range(1, members.max(initial=0)):
+        groups = np.flatnonzero(members > other)
+        found += [np.stack([groups, begins[groups] + one, begins[groups] + other]) for one in range(other)]
+    group, first, second = np.concatenate(found, axis=1)
+    by_group = np.argsort(group, kind="stable")
+    return group[by_group], first[by_group], second[by_group]
+
+
+def _compared(crawl: Crawl, first: np.ndarray, second: np.ndarray, held: int) -> tuple[np.ndarray, np.ndarray]:
+    """Jaccard similarity of each pair, that of the sets themselves, and whether it shares a band."""
+    similarity, banded = np.empty(len(first)), np.empty(len(first), bool)
+    block = np.cumsum((first["size"] + second["size"]) * 8) // held
+    for number in np.unique(block):
+        rows = np.flatnonzero(block == number)
+        nodes, place = np.unique(np.concatenate([first["node"][rows], second["node"][rows]]), return_inverse=True)
+        made, hashes = [], []
+        for signed, documents in crawl.rows(nodes, ["signature"], ["text"]):
+            values, ends = shingle_sets(documents["text"], crawl.settings)
+            made += np.split(values, ends[1:-1])
+            hashes.append(band_hashes(signed["signature"], crawl.settings))
+        bands = np.concatenate(hashes)
+        one, other = place.reshape(2, -1)
+        banded[rows] = (bands[one] == bands[other]).any(axis=1)
+        similarity[rows] = [jaccard(made[i], made[j], 0.0) for i, j in zip(one.tolist(), other.tolist(), strict=True)]
+    return similarity, banded
+
+
+def curve(found: Witnessed, settings: MinHash) -> list[Bin]:
+    """The measured curve: bins of 0.05, those that have pairs."""
+    bins = (share_banded(found, settings, low, high) for low, high in zip(_ENDS[:-1], _ENDS[1:], strict=True))
+    return [one for one in bins if one is not None]
+
+
+def share_banded(found: Witnessed, settings: MinHash, low: float, high: float = 1.0) -> Bin | None:
+    """Of the pairs with low <= J < high, how many share a band; None if there are no such pairs."""
+    similarity = found.pairs.jaccard
+    rows = np.flatnonzero((similarity >= low) & (similarity < high))
+    if not len(rows):
+        return None
+    _, of, each = np.unique(found.group[rows], return_inverse=True, return_counts=True)
+    groups = len(each)
+
+    def mean(values: np.ndarray) -> float:
+        return float((np.bincount(of, values) / each).mean())
+
+    measured = mean(found.banded[rows])
+    least, most = wilson(measured, groups)
+    expected = mean(s_curve(settings.bands, settings.rows, similarity[rows]))
+    return Bin(low, high, len(rows), groups, mean(similarity[rows]), measured, least, most, expected)
+
+
+def wilson(share: float, trials: int) -> tuple[float, float]:
+    """Wilson's 95% interval for a probability (1927, J. Am. Stat. Assoc. 22:209)."""
+    z = 1.959964
+    middle, scale = share + z * z / (2 * trials), 1 + z * z / trials
+    reach = z * (share * (1 - share) / trials + (z / (2 * trials)) ** 2) ** 0.5
+    # the share is always inside; a rounding error may say otherwise
+    return min(share, max(0.0, (middle - reach) / scale)), max(share, min(1.0, (middle + reach) / scale))

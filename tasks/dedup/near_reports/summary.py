@@ -1,0 +1,159 @@
+"""What near-duplicate removal did: its clusters in numbers, and pairs of documents to look at."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from storage import sorted_files
+from tasks.dedup.near.nodes import segment_of
+from tasks.dedup.near_reports.recall import Crawl, Pairs
+
+DECILES = 11  # ten of the similarity, from 0.0-0.1 to 0.9-1.0, and equal sets
+
+_LARGEST = pa.schema([("node", pa.int64()), ("representative", pa.string()), ("cluster_size", pa.int64())])
+_DRAWN = np.dtype(
+    [("first", np.int64), ("second", np.int64), ("jaccard", float), ("turn", np.int64), ("draw", np.uint64)]
+)
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """What was decided. A cluster is a representative with all that were dropped for it.
+
+    `sizes`, `counts`: how many clusters have each size; `documents`: those of this crawl that are in one; `largest`:
+    the largest clusters, `node`, `representative`, `cluster_size`; `dropped`: of each decile some documents (first)
+    with their representatives (second), of so many as `in_decile` says.
+    """
+
+    sizes: np.ndarray
+    counts: np.ndarray
+    documents: int
+    largest: pa.Table
+    dropped: Pairs
+    in_decile: np.ndarray
+
+
+@dataclass(frozen=True)
+class Document:
+    """`text`: the beginning of it."""
+
+    id: str
+    url: str | None
+    title: str | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Example:
+    """A pair to look at. If `first` was dropped, `second` is its representative."""
+
+    jaccard: float
+    dropped: bool
+    first: Document
+    second: Document
+
+
+def clusters(decided: list[str], segment: int, largest: int, each: int) -> Clusters:
+    """Read what was decided, run by run: the `largest` clusters, and `each` pairs of a decile. Holds one run."""
+    counted: dict[int, int] = {}
+    documents = 0
+    tops, drawn = _LARGEST.empty_table(), np.empty(0, _DRAWN)
+    in_decile = np.zeros(DECILES, np.int64)
+    for path in decided:
+        table = sorted_files.read(path, 0, np.iinfo(np.int64).max)
+        nodes, stays = table["node"].to_numpy(), pc.equal(table["node"], table["survivor"])
+        documents += int((segment_of(nodes) == segment).sum())
+        survivors = table.filter(stays)
+        for size, count in zip(*np.unique(survivors["cluster_size"].to_numpy(), return_counts=True), strict=True):
+            counted[int(size)] = counted.get(int(size), 0) + int(count)
+        order = [("cluster_size", "descending"), ("representative", "ascending")]
+        tops = pa.concat_tables([tops, survivors.select(_LARGEST.names)]).sort_by(order)[:largest]
+
+        gone = table.filter(pc.invert(stays))
+        of = gone["survivor"].to_numpy()
+        pairs = Pairs(gone["node"].to_numpy(), of, gone["jaccard"].to_numpy())
+        in_decile += np.bincount(decile(pairs.jaccard), minlength=DECILES)
+        new = _drawn(pairs, of, gone["id"].to_pylist(), gone["representative"].to_pylist())
+        drawn = _first(np.concatenate([drawn, new]), each)
+    sizes = np.array(sorted(counted), np.int64)
+    counts = np.array([counted[size] for size in sizes.tolist()], np.int64)
+    return Clusters(sizes, counts, documents, tops, _pairs(drawn), in_decile)
+
+
+def below_threshold(crawl: Crawl, pairs: Pairs, group: np.ndarray, each: int) -> tuple[Pairs, np.ndarray]:
+    """Some of the pairs that are below the threshold, of each decile, and how many there are of each."""
+    unlike = np.flatnonzero(pairs.jaccard < crawl.settings.threshold)
+    pairs = pairs.take(unlike)
+    nodes, place = np.unique(np.concatenate([pairs.first, pairs.second]), return_inverse=True)
+    ids = [name for signed, _ in crawl.rows(nodes, [], []) for name in signed["id"].to_pylist()]
+    one, other = place.reshape(2, -1).tolist()
+    drawn = _drawn(pairs, group[unlike], [ids[i] for i in one], [ids[i] for i in other])
+    return _pairs(_first(drawn, each)), np.bincount(decile(pairs.jaccard), minlength=DECILES)
+
+
+def decile(similarity: np.ndarray) -> np.ndarray:
+    """0 for less than 0.1, ..., 9 for 0.9 and more, 10 for 1."""
+    return np.searchsorted(np.arange(DECILES) / 10, similarity, side="right") - 1
+
+
+def _drawn(pairs: Pairs, owner: np.ndarray, ids: list[str], others: list[str]) -> np.ndarray:
+    """The pairs with a number that depends on their ids alone, and with their turn: how many pairs of the same decile
+    and owner have a smaller one."""
+    drawn = np.empty(len(owner), _DRAWN)
+    drawn["first"], drawn["second"], drawn["jaccard"] = pairs.first, pairs.second, pairs.jaccard
+    both = zip(ids, others, strict=True)
+    drawn["draw"] = [xxhash.xxh3_64_intdigest(f"{one} {other}".encode()) for one, other in both]
+    of = decile(pairs.jaccard)
+    order = np.lexsort((drawn["draw"], owner, of))
+    begins = np.ones(len(order), bool)
+    begins[1:] = (of[order][1:] != of[order][:-1]) | (owner[order][1:] != owner[order][:-1])
+    drawn["turn"][order] = np.arange(len(order)) - np.flatnonzero(begins)[np.cumsum(begins) - 1]
+    return drawn
+
+
+def _first(drawn: np.ndarray, each: int) -> np.ndarray:
+    """Of every decile the first `each`: one of every owner, before a second of any."""
+    of = decile(drawn["jaccard"])
+    order = np.lexsort((drawn["draw"], drawn["turn"], of))
+    begins = np.searchsorted(of[order], np.arange(DECILES))
+    return drawn[order[np.arange(len(order)) - begins[of[order]] < each]]
+
+
+def _pairs(drawn: np.ndarray) -> Pairs:
+    return Pairs(drawn["first"], drawn["second"], drawn["jaccard"])
+
+
+def examples(crawl: Crawl, dropped: Pairs, below: Pairs, each: int, characters: int) -> list[list[Example]]:
+    """The pairs with their documents: of each decile at most `each`, the least similar first.
+
+    In the decile of the threshold half of them were dropped and half not, as far as there are so many. Held: these
+    documents, of each text the first `characters`, and the texts of those of one shard.
+    """
+    known = documents(crawl, np.concatenate([dropped.first, dropped.second, below.first, below.second]), characters)
+
+    def seen(pairs: Pairs, number: int, gone: bool) -> list[Example]:
+        some = pairs.take(np.flatnonzero(decile(pairs.jaccard) == number))
+        rows = zip(some.jaccard.tolist(), some.first.tolist(), some.second.tolist(), strict=True)
+        return [Example(similarity, gone, known[one], known[other]) for similarity, one, other in rows]
+
+    by_decile = []
+    for number in range(DECILES):
+        gone, others = seen(dropped, number, True), seen(below, number, False)
+        gone = gone[: max(each - len(others), each // 2)]
+        chosen = gone + others[: each - len(gone)]
+        by_decile.append(sorted(chosen, key=lambda one: (one.jaccard, one.first.id, one.second.id)))
+    return by_decile
+
+
+def documents(crawl: Crawl, nodes: np.ndarray, characters: int) -> dict[int, Document]:
+    """The documents at these nodes, with the first `characters` of their texts."""
+    nodes = np.unique(nodes)
+    found = [
+        Document(row["id"], row["url"], row["title"], row["text"])
+        for _, rows in crawl.rows(nodes, [], ["url", "title", "text"])
+        for row in rows.set_column(3, "text", pc.utf8_slice_codeunits(rows["text"], 0, characters)).to_pylist()
+    ]
+    return dict(zip(nodes.tolist(), found, strict=True))

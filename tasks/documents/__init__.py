@@ -1,0 +1,1 @@
+"""Documents on their way through steps: signals, edits, decisions, selections."""

@@ -1,0 +1,73 @@
+"""Document steps as shard functions: signals where they are not yet measured, decisions over those that are."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storage import files, layout, parquet
+from storage.schema import DOCUMENTS, LEDGER, SELECTION
+from tasks.documents import measure
+from tasks.documents.decisions import Decisions, decide, wanted
+from tasks.documents.selection import gather, select
+from tasks.documents.step import DocumentStep
+
+
+def measure_shard(
+    folder: str, shard: int, documents: str, kept: str, measured: tuple[str, ...], steps: tuple[DocumentStep, ...]
+) -> dict:
+    """Signals of `steps` for the documents of a selection: for steps that come after a corpus step.
+
+    `measured`: the shard's parts with the signals of the steps before. Holds the shard's texts.
+    """
+    table = _with_signals(select(documents, kept, ["url", "text"]), measured, kept, steps)
+    names = [field.name for step in steps for field in step.signals]
+    parquet.write_table(layout.part(folder, shard), measure.measured(table, steps).table.select(["id", *names]))
+    return {"rows": len(table)}
+
+
+def edit_shard(
+    folder: str, shard: int, documents: str, kept: str, measured: tuple[str, ...], steps: tuple[DocumentStep, ...]
+) -> dict:
+    """The documents of a selection again, with the texts that `steps` leave, and their signals.
+
+    `measured`: the shard's parts with the signals of the steps before. Holds the shard's texts twice.
+    """
+    arriving = select(documents, kept, DOCUMENTS.names)
+    counts = measure.EditCounts(steps)
+    found = measure.measured(_with_signals(arriving, measured, kept, steps), steps)
+    counts.add(found)
+    names = [field.name for step in steps for field in step.signals]
+    parquet.write_table(layout.part(folder, shard), found.table.select([*DOCUMENTS.names, *names]))
+    parquet.write_table(layout.edits_part(folder, shard), found.edits)
+    layout.write_ledger(folder, shard, LEDGER.empty_table())
+    return {
+        "rows_in": len(arriving),
+        "rows_out": len(arriving),
+        "steps": counts.counts(len(arriving), pc.sum(arriving["characters"]).as_py() or 0),
+        "checksum": files.checksum(layout.part(folder, shard)),
+    }
+
+
+def _with_signals(
+    documents: pa.Table, measured: tuple[str, ...], kept: str, steps: tuple[DocumentStep, ...]
+) -> pa.Table:
+    """The documents with the columns that the steps read of what was measured before."""
+    own = {field.name for step in steps for field in step.signals}
+    reads = [name for step in steps for name in step.reads if name not in own]
+    signals = gather(measured, kept, reads)
+    signals = signals.take(pc.index_in(documents["id"], signals["id"].combine_chunks()))
+    for name in dict.fromkeys(reads):
+        documents = documents.append_column(name, signals[name])
+    return documents
+
+
+def decide_shard(folder: str, shard: int, signals: tuple[str, ...], kept: str, decisions: Decisions) -> dict:
+    """Apply decisions to stored signals, which may lie in several parts; writes the ids that stay, and the ledger."""
+    table = gather(signals, kept, wanted(decisions))
+    arriving = parquet.read_table(kept, SELECTION.names)
+    return layout.write_selection(folder, shard, arriving, decide(table, decisions))
+
+
+def keep_shard(folder: str, shard: int, kept: str, step: str) -> dict:
+    """Let a shard through a step that does not judge it: the same ids, and a count that says so."""
+    arriving = parquet.read_table(kept, SELECTION.names)
+    return layout.write_selection(folder, shard, arriving, [(step, LEDGER.empty_table())])

@@ -1,0 +1,33 @@
+"""Choices made by a keyed hash: the same for any order, number of workers, and after any crash."""
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+from pydantic import Field
+
+from tasks.documents.step import Settings
+
+
+def uniform(values: pa.ChunkedArray, seed: int, purpose: str) -> np.ndarray:
+    """A number in [0, 1) for each string, float64, shape (n,), fixed by the seed, the purpose and the string alone."""
+    prefix = f"{seed}:{purpose}:".encode()
+    hashes = (xxhash.xxh3_64_intdigest(prefix + value.encode()) for value in values.to_pylist())
+    return (np.fromiter(hashes, np.uint64, len(values)) >> np.uint64(11)) * 2.0**-53
+
+
+class Heldout(Settings):
+    """The documents that no training may see, of the model, the tokenizer or a scorer.
+
+    They are drawn by their text, so that exact copies lie on the same side.
+    """
+
+    seed: int
+    fraction: float = Field(ge=0, le=1)
+
+    def mask(self, documents: pa.Table) -> np.ndarray:
+        """True for the held-out rows of a table with a column `text`."""
+        return uniform(documents["text"], self.seed, "heldout") < self.fraction
+
+    def without(self, documents: pa.Table) -> pa.Table:
+        """The rows that training may see."""
+        return documents.filter(pa.array(~self.mask(documents)))

@@ -1,0 +1,64 @@
+"""Documents joined with what later steps know of them: always by id, never by position."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storage import parquet
+
+
+def select(documents: str, kept: str, columns: list[str]) -> pa.Table:
+    """The rows of a documents shard whose ids the selection shard `kept` holds, in the documents' order.
+
+    Holds the chosen columns of one shard. Raises LookupError if the selection names a document that the shard
+    does not have.
+    """
+    ids = parquet.read_table(kept, ["id"])["id"]
+    table = parquet.read_table(documents, ["id", *(c for c in columns if c != "id")])
+    chosen = table.filter(pc.is_in(table["id"], ids.combine_chunks()))
+    _all_found(len(chosen), len(ids), documents, kept)
+    return chosen
+
+
+def select_groups(documents: str, kept: str, columns: list[str]) -> Iterator[pa.Table]:
+    """What `select` gives, row group by row group: holds the chosen columns of one, and the selection's ids."""
+    ids = parquet.read_table(kept, ["id"])["id"].combine_chunks()
+    found = 0
+    for group in parquet.groups(documents, ["id", *(c for c in columns if c != "id")]):
+        group = group.filter(pc.is_in(group["id"], ids))
+        found += len(group)
+        yield group
+    _all_found(found, len(ids), documents, kept)
+
+
+def _all_found(found: int, wanted: int, documents: str, kept: str) -> None:
+    if found != wanted:
+        raise LookupError(f"{kept} names {wanted} documents, {documents} holds {found} of them")
+
+
+def gather(parts: tuple[str, ...], kept: str, columns: list[str]) -> pa.Table:
+    """`id` and the chosen columns of the documents in `kept`, each from the last of the parts that has it.
+
+    Rows are in the selection's order. Holds the chosen columns of one shard. Raises LookupError for a column that is in
+    no part, or a document that is not in a part.
+    """
+    have = {name: part for part in parts for name in parquet.columns(part)}
+    if missing := sorted(set(columns) - set(have)):
+        raise LookupError(
+            f"no column {', '.join(missing)} in {', '.join(parts)}: the step that measures it must come first"
+        )
+    read = {
+        part: parquet.read_table(part, ["id", *(name for name in columns if have[name] == part)])
+        for part in dict.fromkeys(have[name] for name in columns)
+    }
+    ids = (read[kept] if kept in read else parquet.read_table(kept, ["id"]))["id"]
+    gathered = {"id": ids}
+    for part, found in read.items():
+        if not found["id"].equals(ids):
+            at = pc.index_in(ids, found["id"].combine_chunks())
+            if at.null_count:
+                raise LookupError(f"{kept} names {at.null_count} documents that {part} does not hold")
+            found = found.take(at)
+        gathered |= {name: found[name] for name in found.column_names if name != "id"}
+    return pa.table({name: gathered[name] for name in ["id", *dict.fromkeys(columns)]})

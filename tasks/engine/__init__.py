@@ -1,0 +1,1 @@
+"""The stage engine: keys, find-or-make, jobs, executors. It knows no orchestrator."""

@@ -1,0 +1,197 @@
+"""Where the shards of a stage are worked on: here, in threads, on a local Dask cluster, or on one by address.
+
+An executor takes a function and a list of jobs and gives the results back as they end, each with the index of
+its job. Jobs are small: paths, counts and settings, never documents. What a job logs comes back to the
+caller through `messages`, so that a worker's lines reach the flow's log.
+"""
+
+import logging
+import os
+import queue
+import sys
+import types
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from tasks.engine.worker_memory import keep_what_is_freed
+
+LOG_TOPIC = "gristmill-log"
+LOGGERS = ("tasks", "storage")
+
+# What Dask measures of its own processes for its dashboard, which we do not start: it takes 7% of two cores.
+_UNWATCHED = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "500ms",
+    "distributed.admin.system-monitor.interval": "2s",
+}
+
+
+class ToQueue(logging.Handler):
+    """Puts (level, line) where the flow's own thread takes them up; its loggers know the run."""
+
+    def __init__(self, messages: queue.SimpleQueue):
+        super().__init__(logging.INFO)
+        self.messages = messages
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.put((record.levelno, f"{record.name}: {record.getMessage()}"))
+
+
+class Threads:
+    """A pool of threads in this process; one thread works serially, in the order of the jobs."""
+
+    def __init__(self, workers: int, messages: queue.SimpleQueue):
+        self.workers = workers
+        self.messages = messages
+
+    def map(self, work: Callable[[Any], Any], jobs: list[Any]) -> Iterator[tuple[int, Any]]:
+        if self.workers == 1:
+            for index, job in enumerate(jobs):
+                yield index, work(job)
+            return
+        with ThreadPoolExecutor(self.workers) as pool:
+            futures = {pool.submit(work, job): index for index, job in enumerate(jobs)}
+            try:
+                for future in as_completed(futures):
+                    yield futures[future], future.result()
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+
+class Dask:
+    """A Dask cluster, reached through a client. A worker that dies costs its jobs only a second run."""
+
+    def __init__(self, client: Any, messages: queue.SimpleQueue):
+        self.client = client
+        self.messages = messages
+        self._held: list[Any] = []
+
+    def map(self, work: Callable[[Any], Any], jobs: list[Any]) -> Iterator[tuple[int, Any]]:
+        from distributed import KilledWorker
+        from distributed import as_completed as completed
+
+        futures = self.client.map(work, jobs, pure=False)
+        # Those of the map before are let go of now: said before the new jobs, it would hold these up for 10 ms. If a
+        # worker that holds them dies until then, their jobs are run again, and find themselves done.
+        self._held = futures
+        index = {future.key: i for i, future in enumerate(futures)}
+        try:
+            for batch in completed(futures).batches():
+                # asked for here and not by `completed`, which waits for ever for a result that is lost and fails again
+                try:
+                    results = self.client.gather(batch)
+                except KilledWorker as error:
+                    job = jobs[index[error.task]]
+                    raise RuntimeError(f"workers died again and again, most likely out of memory, at {job}") from error
+                yield from ((index[future.key], result) for future, result in zip(batch, results, strict=True))
+        finally:
+            if not all(future.done() for future in futures):
+                self.client.cancel(futures)
+
+
+Executor = Threads | Dask
+
+
+@contextmanager
+def executor(kind: str, workers: int = 0, address: str = "") -> Iterator[Executor]:
+    """The executor for a kind: `serial`, `threads`, `local` (Dask processes on this machine) or `dask`.
+
+    `workers`: how many, 0 for one a core; `dask` takes `address` (`tcp://host:8786`) and the workers that
+    it finds there. The local cluster binds to loopback only. Raises ValueError for another kind.
+    """
+    workers = workers or os.cpu_count() or 1
+    messages: queue.SimpleQueue = queue.SimpleQueue()
+    if kind in ("serial", "threads"):
+        with _listening(messages):
+            yield Threads(1 if kind == "serial" else workers, messages)
+    elif kind in ("local", "dask"):
+        if kind == "dask" and not address:
+            raise ValueError(
+                "executor `dask` needs the scheduler's address: set GRISTMILL_DASK_ADDRESS=tcp://host:port"
+            )
+        from distributed import Client
+
+        # every connection and every worker that comes and goes would be a line of the flow's log
+        logging.getLogger("distributed").setLevel(logging.WARNING)
+        with _bare_main(), _cluster(workers) if kind == "local" else nullcontext(address) as target:
+            with Client(target) as client:
+                client.register_plugin(_plugin())
+                client.subscribe_topic(LOG_TOPIC, lambda event: messages.put(tuple(event[1])))
+                yield Dask(client, messages)
+    else:
+        raise ValueError(f"no executor {kind!r}: choose serial, threads, local or dask")
+
+
+def _cluster(workers: int) -> Any:
+    """Processes on this machine, one thread each."""
+    import dask
+    from distributed import LocalCluster
+
+    with dask.config.set(_UNWATCHED):
+        return LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address=None,
+            silence_logs=logging.ERROR,
+        )
+
+
+@contextmanager
+def _listening(messages: queue.SimpleQueue) -> Iterator[None]:
+    handler = ToQueue(messages)
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+
+
+@contextmanager
+def _bare_main() -> Iterator[None]:
+    """Workers are spawned, and a spawned child runs the parent's main script again to find its functions.
+
+    Ours are found by module path, so there is nothing to look for; without this, each worker would import the
+    whole command line, and a user's script without an `if __name__ == "__main__"` would start itself again.
+    """
+    main, bare = sys.modules["__main__"], types.ModuleType("__main__")
+    sys.modules["__main__"] = bare
+    try:
+        yield
+    finally:
+        if sys.modules["__main__"] is bare:
+            sys.modules["__main__"] = main
+
+
+def _plugin() -> Any:
+    from distributed import WorkerPlugin
+
+    class Gristmill(WorkerPlugin):
+        name = "gristmill"
+
+        def setup(self, worker):
+            keep_what_is_freed()
+
+            class ToScheduler(logging.Handler):
+                def emit(self, record):
+                    worker.log_event(LOG_TOPIC, (record.levelno, f"{record.name}: {record.getMessage()}"))
+
+            self.handler = ToScheduler(logging.INFO)
+            for name in LOGGERS:
+                logging.getLogger(name).addHandler(self.handler)
+                logging.getLogger(name).setLevel(logging.INFO)
+
+        def teardown(self, worker):
+            for name in LOGGERS:
+                logging.getLogger(name).removeHandler(self.handler)
+
+    return Gristmill()

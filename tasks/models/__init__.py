@@ -1,0 +1,1 @@
+"""Learned models that score documents: how each is trained, loaded and asked."""

@@ -1,0 +1,1 @@
+"""From documents to token shards: tokenizer, encoding, mixture."""

@@ -1,0 +1,151 @@
+"""What a reader is shown of a dropped document: the text that the rule met, with what offended it."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flows.reports import dropped
+from flows.reports.status import folders
+from storage import files, layout, ledger, parquet
+from storage.layout import Stage
+from storage.schema import DOCUMENTS, EDITS
+from tasks.documents.measure import measured
+from tasks.pii.step import Pii
+from tasks.rules.c4 import C4
+from tasks.rules.gopher_quality import GopherQuality
+from tasks.rules.gopher_repetition import GopherRepetition
+
+
+def table(*texts):
+    return pa.table({"id": list(map(str, range(len(texts)))), "text": pa.array(texts, pa.large_string())})
+
+
+LINES = st.sampled_from(
+    ["", "one", "Terms of use", "we use javascript here", "\u00e9t\u00e9 [12] finit ici. Oui.", "  x", "a b c d."]
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(LINES, max_size=8).map("\n".join), min_size=1, max_size=4))
+def test_the_text_before_an_edit_follows_from_its_rows(texts):
+    found = measured(table(*texts), [C4()])
+    for before, row in zip(texts, found.table.to_pylist(), strict=True):
+        own = found.edits.filter(pa.compute.equal(found.edits["id"], row["id"])).sort_by("start")
+        assert dropped.restored(row["text"], own) == before
+
+
+def test_what_was_not_kept_is_shown_as_blocks_of_its_length():
+    cut = pa.Table.from_pylist(
+        [
+            {"id": "0", "step": "pii", "rule": "email", "first_line": 0, "last_line": 0, "start": 3, "stop": 8}
+            | {"removed": None, "replacement": "[MAIL]"}
+        ],
+        schema=EDITS,
+    )
+    assert dropped.restored("to [MAIL], please", cut) == "to \u2588\u2588\u2588\u2588\u2588, please"
+
+
+def marked(step, rule, text, value, threshold):
+    row = {"rule": rule, "value": value, "threshold": threshold}
+    return [text[a:b] for a, b in dropped.offending(step, row, table(text), text)]
+
+
+def test_marks_are_what_a_rule_counts_or_what_it_misses():
+    text = "\u00e9 - plain words 123 %% here"
+    assert marked(GopherQuality(), "alpha_words", text, 0.5, 0.8) == ["-", "123 %%"]
+    text = "first line\n- b\u00fcllet\n\u2022 dot\nlast"
+    assert marked(GopherQuality(), "bullet_lines", text, 0.95, 0.9) == ["- b\u00fcllet\n\u2022 dot"]
+    text = "same line\nother\nsame line\nsame line"
+    assert marked(GopherRepetition(), "dup_lines", text, 0.5, 0.3) == ["same line\nsame line"]
+
+
+def test_a_mean_marks_nothing():
+    assert marked(GopherQuality(), "mean_word_length", "xx yy", 2.0, 3.0) == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ("gopher_quality.stop_words", True),
+        ("gopher.stop_words", True),
+        ("gopher", True),
+        ("stop_words", True),
+        ("", True),
+        ("gopher.words", False),
+        ("goph.stop_words", False),
+        ("c4", False),
+    ],
+)
+def test_a_rule_is_named_by_the_beginning_of_its_step(wanted, found):
+    assert dropped.matches("gopher_quality", "stop_words", wanted) is found
+
+
+def test_long_texts_are_shown_around_their_marks():
+    text = "a" * 5000 + "BAD" + "b" * 5000
+    told = dropped.readable(dropped.Dropped("rules-0", {"id": "x", "value": None}, text, ((5000, 5003),)), 600).plain
+    assert "\u27e6BAD\u27e7" in told and "value" not in told
+    assert len(told) < 1500
+
+
+def stage(home, name, settings, inputs, rows, parts, ledgers=()):
+    """A finished stage with one shard, as the flow leaves it."""
+    made = Stage(name, {}, settings, inputs)
+    folder = made.folder(str(home))
+    for path, table in parts.items():
+        parquet.write_table(files.join(folder, path, "part-00000.parquet"), table)
+    layout.write_ledger(folder, 0, ledger.from_rows(list(ledgers)))
+    record = {"rows_in": rows, "rows_out": rows - len(ledgers), "steps": []}
+    files.write_json(
+        files.join(folder, "manifest.json"),
+        {"stage": name, "key": made.key, "settings": settings, "inputs": inputs, "shards": [record]},
+    )
+    return made.key
+
+
+@pytest.fixture
+def home(tmp_path):
+    """Documents with their language, then, behind a corpus step, texts edited again and judged by language."""
+    steps = [GopherQuality(stop_words_by_language={"de": ("und",)}), Pii()]
+    columns = {field.name: pa.nulls(2, field.type) for field in DOCUMENTS}
+    columns |= {"id": ["a", "b"], "source": ["s", "s"], "url": ["https://a.example/", "https://b.example/"]}
+    texts = ["bread und butter", "bread and butter: write to a.b@gmail.com"]
+    columns |= {"text": texts, "characters": list(map(len, texts))}
+    documents = pa.table(columns).cast(DOCUMENTS)
+    first = documents.append_column("language", pa.array(["de", "en"]))
+    key = stage(tmp_path, "documents", {"signals": [{"step": "language"}]}, {}, 2, {"": first})
+    found = measured(first, steps)
+    settings = {"signals": [step.signal_settings() for step in steps]}
+    inputs = {"documents": key, "measured 0": key}
+    names = [*DOCUMENTS.names, *(field.name for step in steps for field in step.signals)]
+    edited = stage(tmp_path, "edited", settings, inputs, 2, {"": found.table.select(names), "edits": found.edits})
+    inputs = {"documents": edited, "measured 0": key, "measured 1": edited}
+    drops = [
+        {"id": one, "step": "gopher_quality", "rule": "stop_words", "value": 1.0, "threshold": 2.0} for one in "ab"
+    ]
+    stage(tmp_path, "rules", {"decisions": []}, inputs, 2, {}, drops)
+    return str(tmp_path)
+
+
+def test_a_rule_by_language_is_marked_though_the_language_was_found_in_another_stage(home):
+    german, english = dropped.dropped(home, "dropped", "gopher.stop_words", 9)
+    assert german.row["url"] == "https://a.example/"
+    assert [german.text[a:b] for a, b in german.marks] == ["bread", "butter"]
+    assert english.text == "bread and butter: write to " + "\u2588" * len("a.b@gmail.com")
+    assert "not marked" not in english.row
+
+
+def test_a_stage_of_older_code_is_shown_without_marks(home):
+    for name, folder in folders(home):
+        if name.startswith("edited"):
+            path = files.join(folder, "manifest.json")
+            manifest = files.read_json(path)
+            manifest["settings"]["signals"][0]["gone"] = 1
+            files.write_json(path, manifest)
+    first, _ = dropped.dropped(home, "rules", "", 9)
+    assert first.marks == () and "gone" in first.row["not marked"] and first.text == "bread und butter"
+
+
+def test_a_rule_that_dropped_nothing_is_told_which_did(home):
+    with pytest.raises(LookupError, match="gopher_quality.stop_words"):
+        list(dropped.dropped(home, "dropped", "c4", 1))

@@ -1,0 +1,79 @@
+"""From any document back to the bytes that the crawler wrote, and forward to what every stage made of it."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from flows.reports.lineage import readable, trace
+from storage import parquet
+from storage.remote.streams import RemoteIOConfig
+
+
+@pytest.fixture(scope="module")
+def home(undisturbed) -> str:
+    return str(undisturbed.home("undisturbed"))
+
+
+def table(undisturbed, stage: str, part: str = "part-*.parquet") -> list[dict]:
+    [folder] = [f for name, f in undisturbed.stages("undisturbed").items() if name.rsplit("-", 1)[0] == stage]
+    return [row for path in sorted(folder.glob(part)) for row in parquet.read_table(str(path)).to_pylist()]
+
+
+def one(home: str, document: str):
+    [found] = list(trace(home, document, RemoteIOConfig()))
+    return found
+
+
+def test_a_kept_document_has_its_raw_page_all_scores_and_every_verdict(undisturbed, home, crawl):
+    kept = table(undisturbed, "quality_cut")[0]["id"]
+    found = one(home, kept)
+    [row] = [row for row in table(undisturbed, "documents") if row["id"] == kept]
+    assert found.row == row
+    stored = (crawl.folder / row["file"]).read_bytes()[row["offset"] : row["offset"] + row["length"]]
+    assert gzip.decompress(stored).endswith(found.raw.encode() + b"\r\n\r\n")
+    assert row["text"].split("\n")[0].split()[0] in found.raw
+    assert {name.rsplit("-", 1)[0] for name in found.scores} == {"near_duplicates", "edited", "perplexity", "quality"}
+    assert len(found.fate) == 6 and all(line.endswith(": kept") for line in found.fate)
+    lines = "\n".join(readable(found, 100))
+    for expected in (kept, row["url"], f"offset: {row['offset']}", "perplexity", row["text"][:50], found.raw[:50]):
+        assert expected in lines
+    assert one(home, kept[:12]).row == row
+
+
+def test_a_dropped_document_says_by_what_and_for_which_other_one(undisturbed, home):
+    duplicate = table(undisturbed, "near_duplicates", "ledger/*.parquet")[0]
+    found = one(home, duplicate["id"])
+    assert found.fate[-1].split(": ", 1)[1].startswith("dropped by minhash.near_duplicate, value ")
+    assert f"representative {duplicate['representative']}" in found.fate[-1]
+
+
+def test_a_record_that_never_became_a_document_is_read_again_too(undisturbed, home):
+    gone = next(row for row in table(undisturbed, "documents", "ledger/*.parquet") if row["rule"] == "http_status")
+    found = one(home, gone["id"])
+    assert (found.record.payload, found.record.status) == (b"gone", 404)
+    assert "dropped by extract.http_status, value 404.0" in found.fate[0]
+    assert "gone" in "\n".join(readable(found, 100))
+
+
+def test_a_file_that_is_another_one_by_now_is_said_to_be(undisturbed, home, crawl):
+    kept = table(undisturbed, "quality_cut")[0]["id"]
+    [row] = [row for row in table(undisturbed, "documents") if row["id"] == kept]
+    path = crawl.folder / row["file"]
+    whole = path.read_bytes()
+    try:
+        path.write_bytes(gzip.compress(b"something else") * 5000)
+        overwritten = one(home, kept)
+        assert overwritten.record is None and str(path) in overwritten.trouble
+        path.unlink()
+        moved = one(home, kept)
+        assert moved.record is None and str(path) in moved.raw
+        assert moved.row == row and moved.scores
+    finally:
+        path.write_bytes(whole)
+
+
+def test_an_unknown_id_is_an_error(home):
+    with pytest.raises(LookupError, match="no document in .* begins with ffff"):
+        list(trace(home, "ffff" * 8, RemoteIOConfig()))
+    assert Path(home).exists()

@@ -1,0 +1,266 @@
+"""The evidence page: what stands on it, and that no text of a document can be more than text."""
+
+import os
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lxml import etree, html
+
+from flows.machine import MachineSettings
+from flows.reports import near_duplicates
+from flows.reports.near_duplicates import differences
+from flows.reports.whatif import NotFinishedError
+from flows.stages.near_duplicates import minhash
+from tasks.dedup.near.settings import MinHash, s_curve
+from tests.corpora import Texts, context, fresh, ledger
+
+EVIL = "<script>alert(1)</script> & \"d\" 's' <img src=x onerror=alert()> </td></table><svg onload=a()> \x00\x1b"
+SETTINGS = MinHash(threshold=0.7, partitions=3)
+
+
+def planted() -> list[list[dict]]:
+    """Pairs of many similarities, two families, a copy, evil in every place where there may be text."""
+    rng = np.random.default_rng(4)
+    texts = []
+    for share in np.repeat(np.arange(20, 100, 4), 12):
+        common = fresh(rng, share)
+        texts += [" ".join(common + fresh(rng, 100 - share)) for _ in range(2)]
+    for _ in range(2):
+        template = fresh(rng, 97)
+        texts += [" ".join([*template, *fresh(rng, 3)]) for _ in range(9)]
+    texts.append(texts[-1].upper())
+    body = fresh(rng, 60)
+    texts += [f"{EVIL} {' '.join(body)} {word} {EVIL}" for word in ("one", "two")]
+    documents = [{"id": f"d{i:04d}", "title": f"Title {i}", "text": text} for i, text in enumerate(texts)]
+    for number, document in enumerate(documents[-2:]):
+        document |= {"id": f"evil {number} {EVIL}", "url": f"https://x.example/{EVIL}", "title": EVIL}
+    return [documents[i::3] for i in range(3)]
+
+
+def removed(home: Path, shards: list[list[dict]], settings: MinHash = SETTINGS, crawl: str = "texts"):
+    texts = Texts(shards)
+    return minhash(context(str(home)), texts.recipe, texts.corpus(str(home), crawl), settings)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return removed(tmp_path_factory.mktemp("home"), planted())
+
+
+@pytest.fixture(scope="module")
+def page(corpus) -> str:
+    return near_duplicates.page(f"planted {EVIL}", SETTINGS, corpus.kept)
+
+
+class Parsed(HTMLParser):
+    """Tags and attributes as Python's own parser has them, and whether every tag is closed that must be."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.tags: list[tuple[str, dict]] = []
+        self.open: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        # the end of these may be left out
+        while self.open[-1] != tag and self.open[-1] in ("td", "th", "tr", "p", "meta", "br"):
+            self.open.pop()
+        assert self.open.pop() == tag
+
+
+def test_nothing_of_a_document_is_markup(page):
+    parsed = Parsed(page)
+    assert parsed.open == []
+    tags = {tag for tag, _ in parsed.tags}
+    assert not tags & {"script", "img", "iframe", "object", "embed", "link", "base", "form", "a", "image"}
+    for _, given in parsed.tags:
+        assert not [name for name in given if name.startswith("on") or name in ("src", "href", "srcdoc", "action")]
+        assert not [value for name, value in given.items() if name == "xlink:href" and not value.startswith("#")]
+    [policy] = [given["content"] for tag, given in parsed.tags if given.get("http-equiv") == "Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline';") and "script" not in policy
+    assert "<script" not in page and "url(" not in page.replace("url(#", "") and "@import" not in page
+    assert not [code for code in map(ord, page) if code < 0x20 and code != 0x0A]
+    document = html.fromstring(page)
+    shown = " ".join(document.itertext())
+    assert (
+        shown.count("<script>alert(1)</script>") >= 2 + 2 + 1 + 4
+    )  # heads, ids, the recipe's name, both ends of texts
+    assert "\u2400\u241b" in shown
+
+
+def test_ids_of_the_plots_are_unlike_and_refer_to_something(page):
+    tags = Parsed(page).tags
+    ids = [given["id"] for _, given in tags if "id" in given]
+    assert len(ids) == len(set(ids))
+    used = {given["xlink:href"] for tag, given in tags if tag == "use"}
+    clips = {given["clip-path"].removeprefix("url(").removesuffix(")") for _, given in tags if "clip-path" in given}
+    assert used and clips and used | clips <= {f"#{name}" for name in ids}
+
+
+def test_the_same_stage_gives_the_same_bytes_wherever_it_lies(tmp_path, corpus, page):
+    shutil.copytree(Path(corpus.kept.folder).parents[1], tmp_path / "moved")
+    program = (
+        "import sys; from pathlib import Path;"
+        "from tests.flows.test_evidence import EVIL, SETTINGS, evidence, planted, removed;"
+        "kept = removed(Path(sys.argv[1]), planted()).kept; assert kept.reused;"
+        "sys.stdout.buffer.write(near_duplicates.page(f'planted {EVIL}', SETTINGS, kept).encode())"
+    )
+    environment = os.environ | {"PYTHONHASHSEED": "77", "TZ": "Asia/Tokyo", "PYTHONPATH": os.getcwd()}
+    command = [sys.executable, "-c", program, str(tmp_path / "moved")]
+    assert subprocess.run(command, env=environment, capture_output=True, check=True).stdout == page.encode()
+
+
+def cells(page: str) -> dict[str, list[str]]:
+    """The rows of the page's tables by their heads."""
+    rows = html.fromstring(page).xpath("//table[not(@class)]//tr")
+    texts = [["".join(cell.itertext()).strip() for cell in row.xpath("th|td")] for row in rows]
+    return {text[0]: text[1:] for text in texts if text}
+
+
+def test_the_numbers_are_those_of_the_stage(corpus, page):
+    rows = cells(page)
+    losses = ledger(corpus.kept, corpus.shards())
+    total = sum(map(len, planted()))
+    gone = len(losses)
+    assert rows["documents that reached the step"][0] == f"{total}"
+    assert rows["dropped as near-duplicates"] == [f"{gone}", f"{gone / total:.2%}"]
+    assert rows["documents that stay"] == [f"{total - gone}", f"{(total - gone) / total:.2%}"]
+    assert rows["threshold"] == ["0.7"] and rows["unit"] == ["words"]
+    expected = s_curve(16, 8, 0.7)
+    assert f"{100 * expected:.2f}%" in "".join(html.fromstring(page).xpath("//strong/text()"))
+    survivors = losses["representative"].to_pylist()
+    clustered = gone + len(set(survivors))
+    [label] = [name for name in rows if name.startswith("documents in clusters")]
+    assert rows[label] == [f"{clustered}", f"{clustered / total:.2%}"]
+    listed = html.fromstring(page).xpath("//h3/following-sibling::table[1]//tr[position() > 1]/td[1]/text()")
+    sizes = sorted((1 + survivors.count(one) for one in set(survivors)), reverse=True)
+    assert [int(size) for size in listed] == sizes[:20]
+    pairs = html.fromstring(page).xpath("//table[@class='pair']")
+    assert len(pairs) > 60
+    assert any("one was dropped" in caption for caption in (pair.findtext("caption") for pair in pairs))
+
+
+@pytest.mark.parametrize(
+    ("documents", "told"),
+    [
+        ([], "No document reached this step"),
+        ([{"id": "a", "text": "one text"}, {"id": "b", "text": "of other words"}], "No document was dropped"),
+    ],
+)
+def test_a_corpus_without_duplicates_is_said_to_have_none(tmp_path, documents, told):
+    page = near_duplicates.page("small", SETTINGS, removed(tmp_path, [documents, []]).kept)
+    assert Parsed(page).open == []
+    assert told in page
+    assert "There are no clusters" in page and "there is nothing to measure" in page
+    assert "nan" not in "".join(html.fromstring(page).itertext())
+
+
+def named(crawl: str) -> list[list[dict]]:
+    """The planted documents but the evil ones, with ids that can be nothing else, which stand in their texts, too."""
+    return [
+        [
+            document | {"id": (name := f"{crawl}-{document['id']}-{crawl}"), "text": f"{name} {document['text']}"}
+            for document in shard
+            if "text" in document and EVIL not in document["text"]
+        ]
+        for shard in planted()
+    ]
+
+
+def test_what_was_taken_down_is_nowhere_on_the_page(tmp_path):
+    first, second = named("one"), named("two")
+    taken = {crawl: [d["id"] for shard in found for d in shard][::3] for crawl, found in (("1", first), ("2", second))}
+    lists = {}
+    for crawl, ids in taken.items():
+        lists[crawl] = tmp_path / crawl
+        lists[crawl].write_text("".join(f"{name}\n" for name in ids))
+    plain = removed(tmp_path, first, SETTINGS, "one")
+    page = near_duplicates.page("all", SETTINGS, plain.kept)
+    assert sum(name in page for name in taken["1"]) > 30
+
+    settings = SETTINGS.model_copy(update={"takedowns": (str(lists["1"]),)})
+    before = removed(tmp_path, first, settings, "one")
+    page = near_duplicates.page("first", settings, before.kept)
+    shown = [d["id"] for shard in first for d in shard if d["id"] in page]
+    assert len(shown) > 60 and not set(shown) & set(taken["1"])
+
+    # a later crawl has its own list
+    settings = SETTINGS.model_copy(update={"takedowns": (str(lists["2"]),), "earlier": (before.kept.folder,)})
+    page = near_duplicates.page("second", settings, removed(tmp_path, second, settings, "two").kept)
+    shown = [d["id"] for shard in (*first, *second) for d in shard if d["id"] in page]
+    assert any(name.startswith("one") for name in shown) and any(name.startswith("two") for name in shown)
+    assert not set(shown) & {*taken["1"], *taken["2"]}
+
+
+def shown_words(side: list[differences.Stretch]) -> int:
+    return sum(len(stretch.text.split()) + stretch.folded for stretch in side)
+
+
+def test_the_words_of_one_text_alone_are_marked():
+    one, other = differences.side_by_side("the mill grinds the grain slowly", "the old mill grinds the corn slowly")
+    assert [stretch.text for stretch in one if stretch.alone] == ["grain"]
+    assert [stretch.text for stretch in other if stretch.alone] == ["old", "corn"]
+    assert " ".join(stretch.text for stretch in one) == "the mill grinds the grain slowly"
+    assert " ".join(stretch.text for stretch in other) == "the old mill grinds the corn slowly"
+
+
+def test_every_word_is_shown_or_counted():
+    rng = np.random.default_rng(2)
+    common = fresh(rng, 3000)
+    changed = [*common[:700], "new", "words", *common[720:]]
+    texts = ["", "a", " ".join(common), " ".join(changed), " ".join(fresh(rng, 2000)), " ".join(common[:100])]
+    for one in texts:
+        for other in texts:
+            sides = differences.side_by_side(one, other)
+            assert [shown_words(side) for side in sides] == [len(one.split()), len(other.split())]
+            assert all(sum(len(s.text.split()) for s in side) <= 240 for side in sides)
+            if one == other:
+                assert not any(stretch.alone for side in sides for stretch in side)
+    left, right = differences.side_by_side(texts[2], texts[3])
+    assert [stretch.text for stretch in right if stretch.alone] == ["new words"]
+    assert len(next(stretch for stretch in left if stretch.alone).text.split()) == 20
+    assert left[0].folded == 700 - 8 and not left[0].text
+
+
+def test_the_command_writes_the_page_beside_the_stages(undisturbed, recipe, runs):
+    """It starts neither Prefect nor MLflow, makes no stage, and changes none."""
+    home = runs.home("evidence")
+    shutil.copytree(undisturbed.home("undisturbed") / "stages", home / "stages")
+    [kept] = home.glob("stages/near_duplicates-*")
+    before = {path: path.stat().st_mtime_ns for path in home.glob("stages/**/*")}
+    program = (
+        "import sys; from flows.cli import app; app(sys.argv[1:], standalone_mode=False);"
+        "print('loaded', [name for name in ('prefect', 'mlflow', 'torch', 'distributed') if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", program, "evidence", str(runs.write(recipe))]
+    environment = runs.environment("evidence") | {"GRISTMILL_HOME": str(home)}
+    finished = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+    path, loaded, _ = finished.stdout.split("\n")
+    assert loaded == "loaded []"
+    written = home / "evidence" / f"{kept.name}.html"
+    assert Path(path) == written
+    assert {path: path.stat().st_mtime_ns for path in home.glob("stages/**/*")} == before
+    page = written.read_text()
+    assert Parsed(page).open == [] and "one was dropped for the" in page and "https://near.example/" in page
+
+    steps = [step | {"threshold": 0.5} if step["step"] == "minhash" else step for step in recipe["steps"]]
+    with pytest.raises(NotFinishedError, match="gristmill run"):
+        near_duplicates.write(recipe | {"steps": steps}, MachineSettings(home=str(home)))
+    with pytest.raises(ValueError, match="no step `minhash`"):
+        near_duplicates.write(recipe | {"steps": [{"step": "extract"}]}, MachineSettings(home=str(home)))
+
+
+def test_the_plots_are_well_formed(page):
+    for plot in page.split("<svg")[1:]:
+        etree.fromstring(f"<svg{plot.split('</svg>')[0]}</svg>")

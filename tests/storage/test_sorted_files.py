@@ -1,0 +1,259 @@
+"""Sorted runs: what comes back is what was written, range by range, and damage is found."""
+
+import errno
+import io
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage import files, sorted_files
+from storage.remote.retry import RemoteIOError
+
+KEYS = st.lists(st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 5)), max_size=60)
+
+
+@settings(max_examples=60, deadline=None)
+@given(KEYS, st.integers(1, 7))
+def test_the_ranges_of_all_partitions_give_each_row_once_in_order(tmp_path_factory, keys, partitions):
+    path = str(tmp_path_factory.mktemp("run") / "run.parquet")
+    rows = np.arange(len(keys))
+    ends = sorted_files.bounds(partitions)
+    sorted_files.write(path, pa.table({"row": rows, "hash": np.array(keys, np.uint64)}), "hash", ends)
+    found = [sorted_files.read(path, low, high).to_pylist() for low, high in zip(ends[:-1], ends[1:], strict=True)]
+    pairs = zip(rows.tolist(), keys, strict=True)
+    expected = sorted(({"row": r, "hash": k} for r, k in pairs), key=lambda r: r["hash"])
+    assert [row for part in found for row in part] == expected
+    for part, low, high in zip(found, ends[:-1], ends[1:], strict=True):
+        assert all(low <= row["hash"] < high for row in part)
+
+
+@settings(max_examples=60, deadline=None)
+@given(KEYS, st.sets(st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 5)), max_size=20), st.integers(1, 7))
+def test_the_rows_of_some_keys(tmp_path_factory, keys, more, partitions):
+    path = str(tmp_path_factory.mktemp("run") / "run.parquet")
+    table = pa.table({"row": np.arange(len(keys)), "hash": np.array(keys, np.uint64)})
+    sorted_files.write(path, table, "hash", sorted_files.bounds(partitions))
+    wanted = sorted(more | set(keys[::2]))
+    found = sorted_files.find(path, np.array(wanted, np.uint64)).to_pylist()
+    expected = [{"row": row, "hash": key} for row, key in enumerate(keys) if key in wanted]
+    assert found == sorted(expected, key=lambda row: row["hash"])
+
+
+NEAR_ENDS = st.integers(0, 9).map(lambda n: 2**64 - 1 - n)
+NODES = st.tuples(st.sampled_from([0, 1, 2047]), st.integers(0, 3), st.integers(0, 300))
+
+
+@settings(deadline=None)
+@given(
+    st.one_of(
+        st.lists(st.one_of(st.integers(0, 9), NEAR_ENDS, st.integers(0, 2**64 - 1))).map(
+            lambda n: np.array(n, np.uint64)
+        ),
+        st.lists(st.integers(-(2**63), 2**63 - 1)).map(lambda n: np.array(n, np.int64)),
+        st.lists(NODES.map(lambda n: n[0] << 52 | n[1] << 32 | n[2]), min_size=200).map(
+            lambda n: np.array(n, np.int64)
+        ),
+    )
+)
+def test_the_order_of_keys_is_that_of_a_stable_argsort(keys):
+    assert sorted_files.order(keys).tolist() == np.argsort(keys, kind="stable").tolist()
+
+
+@pytest.mark.parametrize("row_group", [1, 7, 1000])
+def test_row_groups_are_no_larger_than_asked(tmp_path, row_group):
+    path = str(tmp_path / "run.parquet")
+    keys = np.random.default_rng(1).integers(0, 2**64, 100, np.uint64)
+    sorted_files.write(path, pa.table({"hash": keys}), "hash", sorted_files.bounds(3), row_group)
+    run = pq.ParquetFile(path)
+    sizes = [run.metadata.row_group(g).num_rows for g in range(run.num_row_groups)]
+    ends = np.cumsum(np.histogram(keys, np.array(sorted_files.bounds(3), float))[0]).tolist()
+    assert max(sizes) <= row_group and set(ends) <= set(np.cumsum(sizes).tolist())
+    assert (
+        sorted_files.read(path, *sorted_files.bounds(3)[1:3])["hash"].to_numpy().tolist()
+        == np.sort(keys)[ends[0] : ends[1]].tolist()
+    )
+
+
+def test_columns_with_and_without_missing_values_go_together(tmp_path):
+    paths = [str(tmp_path / f"{i}.parquet") for i in range(2)]
+    tables = [pa.table({"node": [1, 3], "leader": pa.array(column, pa.int64())}) for column in ([7, 8], [None, 9])]
+    for path, table in zip(paths, tables, strict=True):
+        sorted_files.write(path, table, "node")
+    assert [pq.ParquetFile(path).schema_arrow.field("leader").nullable for path in paths] == [False, True]
+    assert sorted_files.read_all(paths, 0, 5).to_pylist() == pa.concat_tables(tables).to_pylist()
+
+
+def test_keys_of_another_type_have_no_order():
+    with pytest.raises(ValueError, match="int32: give uint64 or int64"):
+        sorted_files.order(np.array([3, 1], np.int32))
+
+
+def test_the_disk_is_told_of_row_groups_that_can_have_a_key_and_of_no_others(tmp_path, monkeypatch):
+    path, n = str(tmp_path / "run.parquet"), 40_000
+    keys = np.sort(np.random.default_rng(4).integers(0, 2**64, n, np.uint64))
+    sorted_files.write(path, pa.table({"hash": keys, "node": np.arange(n)}), "hash", row_group=400)
+    told = []
+    monkeypatch.setattr(sorted_files.files, "expect", lambda f, low, high: told.append((low, high)))
+    wanted = keys[[500, 900, *range(10_000, 30_000, 100)]]
+    groups = sorted({at // 400 for at in (500, 900, *range(10_000, 30_000, 100))})
+    sorted_files.readahead(path, wanted)
+    assert len(told) == 16 < len(groups)
+    assert sorted_files.find(path, wanted)["hash"].to_numpy().tolist() == wanted.tolist()
+    assert len(told) == len(groups) and told == sorted(set(told))
+    assert all(high - low > 400 * 16 for low, high in told) and sum(high - low for low, high in told) < 30_000 * 16
+    sorted_files.readahead(path, wanted[:0])
+    sorted_files.readahead("memory://bucket/of which nothing is asked", wanted)
+    assert len(told) == len(groups)
+
+
+def test_a_range_of_many_row_groups_is_found_by_the_statistics_of_few(tmp_path, monkeypatch):
+    asked = []
+
+    class Footer:
+        def __init__(self, footer):
+            self._footer = footer
+
+        def __getattr__(self, name):
+            return getattr(self._footer, name)
+
+        def row_group(self, group):
+            asked.append(group)
+            return self._footer.row_group(group)
+
+    class Seen(pq.ParquetFile):
+        @property
+        def metadata(self):
+            return Footer(super().metadata)
+
+    path, n = str(tmp_path / "run.parquet"), 1000
+    ends = sorted_files.bounds(n)
+    keys = np.sort(np.random.default_rng(0).integers(0, 2**64, 5 * n, np.uint64))
+    sorted_files.write(path, pa.table({"hash": keys}), "hash", ends)
+    assert pq.ParquetFile(path).num_row_groups > 0.9 * n
+    monkeypatch.setattr(sorted_files.pq, "ParquetFile", Seen)
+    found = sorted_files.read(path, ends[700], ends[702])["hash"].to_numpy()
+    assert found.tolist() == [key for key in keys.tolist() if ends[700] <= key < ends[702]] != []
+    assert len(asked) <= 2 * 10 + 4
+
+
+def test_columns_without_the_key(tmp_path):
+    path = str(tmp_path / "run.parquet")
+    sorted_files.write(path, pa.table({"node": np.array([5, -1, 3]), "name": ["a", "b", "c"]}), "node")
+    assert sorted_files.read(path, 0, 5, ["name"]).to_pylist() == [{"name": "c"}]
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_a_flipped_byte_is_found_and_the_file_is_named(tmp_path, text):
+    """By the footer's checksums of numbers; by those of the pages where there is another column."""
+    path, keys = tmp_path / "run.parquet", np.arange(5000, dtype=np.uint64) << np.uint64(40)
+    more = {"text": pa.array([str(key) for key in keys], pa.large_string())} if text else {}
+    sorted_files.write(str(path), pa.table({"hash": keys, **more}), "hash")
+    data = bytearray(path.read_bytes())
+    data[20_000] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(
+        sorted_files.SortedFileError, match="run.parquet" + (" cannot be read" if text else " has other values in hash")
+    ):
+        sorted_files.read(str(path), 0, 1 << 64)
+    with pytest.raises(sorted_files.SortedFileError, match="run.parquet"):
+        sorted_files.find(str(path), keys[-1:])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_numbers_that_are_other_than_written_are_found_in_the_row_group_that_is_read(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("run") / "run.parquet"
+    n, row_group = data.draw(st.integers(1, 300)), data.draw(st.integers(1, 100))
+    table = pa.table({"node": np.arange(n), "row": np.arange(n, dtype=np.int32), "hash": np.arange(n, dtype=np.uint64)})
+    sorted_files.write(str(path), table, "node", row_group=row_group)
+    told = pq.ParquetFile(path).metadata
+    assert len({told.row_group(g).num_rows for g in range(told.num_row_groups)} - {row_group}) <= 1
+    name, at = data.draw(st.sampled_from(table.column_names)), data.draw(st.integers(0, n - 1))
+    chunk = told.row_group(at // row_group).column(table.column_names.index(name))
+    end, rows = chunk.data_page_offset + chunk.total_compressed_size, told.row_group(at // row_group).num_rows
+    width = table[name].type.bit_width // 8
+    whole = bytearray(path.read_bytes())
+    whole[end - (rows - at % row_group) * width + data.draw(st.integers(0, width - 1))] ^= 1 << data.draw(
+        st.integers(0, 7)
+    )
+    path.write_bytes(whole)
+    with pytest.raises(sorted_files.SortedFileError, match=f"other values in {name}"):
+        sorted_files.read(str(path), *sorted_files.EVERYTHING)
+    for other in range(0, n, row_group):
+        if other != at - at % row_group:
+            expected = table[other : other + row_group]
+            assert sorted_files.read(str(path), other, other + row_group).equals(expected)
+
+
+def test_checksums_that_are_damaged_are_told_with_a_remedy(tmp_path):
+    path = tmp_path / "run.parquet"
+    sorted_files.write(str(path), pa.table({"hash": np.arange(90, dtype=np.uint64)}), "hash", row_group=20)
+    whole = path.read_bytes()
+    at = whole.index(pq.ParquetFile(path).metadata.metadata[b"checksums"])
+    for place in range(at, at + 5 * 16):
+        for bit in range(8):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
+            with pytest.raises(sorted_files.SortedFileError, match="run.parquet has other values in hash; remove"):
+                sorted_files.read(str(path), 0, 90)
+
+
+def test_numbers_without_checksums_are_no_run(tmp_path):
+    path = str(tmp_path / "run.parquet")
+    table = pa.table({"hash": np.arange(9, dtype=np.uint64)}, pa.schema([pa.field("hash", pa.uint64(), False)]))
+    pq.write_table(table.replace_schema_metadata({"key": "hash", "rows": "9"}), path)
+    with pytest.raises(sorted_files.SortedFileError, match="run.parquet has not the checksums"):
+        sorted_files.read(path, 0, 9)
+
+
+def test_a_run_that_was_cut_off_is_found(tmp_path):
+    path = tmp_path / "run.parquet"
+    sorted_files.write(str(path), pa.table({"hash": np.arange(5000, dtype=np.uint64)}), "hash")
+    path.write_bytes(path.read_bytes()[:9000])
+    with pytest.raises(sorted_files.SortedFileError, match="run.parquet"):
+        sorted_files.read(str(path), 0, 1 << 64)
+
+
+def test_a_run_that_is_missing_is_an_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        sorted_files.read(str(tmp_path / "run.parquet"), 0, 1)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [PermissionError(13, "403"), ConnectionResetError("lost"), OSError(errno.EIO, "disk"), RemoteIOError("gone")],
+)
+def test_what_is_wrong_on_the_way_to_a_run_is_not_called_damage(tmp_path, monkeypatch, error):
+    """The reader's own errors come through Arrow as they were."""
+
+    class Failing(io.BytesIO):
+        def read(self, *size):
+            raise error
+
+    path = "memory://run.parquet"
+    sorted_files.write(path, pa.table({"hash": np.arange(9, dtype=np.uint64)}), "hash")
+    monkeypatch.setattr(files, "open_file", lambda path: Failing(files.read_bytes(path)))
+    with pytest.raises(type(error)) as raised:
+        sorted_files.read(path, 0, 9)
+    assert raised.value is error or str(raised.value) == str(error)
+
+
+@pytest.mark.parametrize("home", ["local", "memory"])
+def test_damage_of_a_page_is_told_with_a_remedy(tmp_path, home):
+    keys = np.arange(5000, dtype=np.uint64) << np.uint64(40)
+    path = str(tmp_path / "run.parquet") if home == "local" else "memory://damaged.parquet"
+    sorted_files.write(path, pa.table({"hash": keys}), "hash")
+    whole = files.read_bytes(path)
+    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    for at in [*range(4, 40), *np.random.default_rng(1).integers(40, footer, 30).tolist(), len(whole) - 1]:
+        data = bytearray(whole)
+        data[at] ^= 1 << (at % 8)
+        files.write_bytes(path, bytes(data))
+        try:
+            # some bits of a page's header mean nothing
+            assert sorted_files.read(path, 0, 1 << 64)["hash"].to_numpy().tolist() == keys.tolist() and at < 40
+        except sorted_files.SortedFileError as error:
+            assert path in str(error) and "remove the stage's folder" in str(error)

@@ -1,0 +1,180 @@
+"""Steps over documents: signals see the text that the edits before them left, whatever the slices are."""
+
+import re
+from typing import ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from storage import layout, ledger, parquet
+from storage.schema import DOCUMENTS, EDITS
+from tasks.documents import filter_shards, measure
+from tasks.documents.edits import Edits
+from tasks.documents.measure import EditCounts, measured
+from tasks.documents.step import Batch, Bound, DocumentStep, EditStep, signal
+from tasks.pii.step import Pii
+from tasks.rules.c4 import C4
+
+
+class Sevens(DocumentStep):
+    step: Literal["sevens"] = "sevens"
+    signals: ClassVar = pa.schema([signal("sevens", pa.int64(), "sevens", "this test")])
+
+    def measure(self, documents):
+        return {"sevens": pa.array([text.count("7") for text in documents["text"].to_pylist()], pa.int64())}
+
+
+class NoSevens(EditStep):
+    """Puts `what` in place of a run of sevens."""
+
+    step: Literal["no_sevens"] = "no_sevens"
+    what: str = ""
+    signal_fields: ClassVar = ("what",)
+    signals: ClassVar = pa.schema([signal("no_sevens_characters", pa.int64(), "code points", "this test")])
+
+    def edit(self, documents):
+        spans = [
+            (d, len(text[: found.start()].encode()), len(text[: found.end()].encode()))
+            for d, text in enumerate(documents["text"].to_pylist())
+            for found in re.finditer("7+", text)
+        ]
+        document, start, stop = np.array(spans, np.int64).reshape(-1, 3).T
+        rule = np.zeros(len(spans), np.int32)
+        return Edits(document, start, stop, rule, ("seven",), pa.array([self.what] * len(spans), pa.string())), {}
+
+    def decisions(self):
+        return [self.not_empty()]
+
+
+class Seen(Sevens):
+    step: Literal["seen"] = "seen"
+    signals: ClassVar = pa.schema([signal("seen", pa.int64(), "sevens", "this test")])
+
+    def measure(self, documents):
+        return {"seen": super().measure(documents)["sevens"]}
+
+
+TEXTS = ["7 dwarfs", "é77é\n7\nend", "", "none", "777", "7"] * 5
+
+
+def table(texts):
+    return pa.table(
+        {
+            "id": [f"{i:02d}" for i in range(len(texts))],
+            "text": pa.array(texts, pa.large_string()),
+            "characters": pa.array(map(len, texts), pa.int64()),
+        }
+    )
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+def test_steps_behind_an_edit_see_what_it_left(monkeypatch, size):
+    monkeypatch.setattr(measure, "_SLICE", size)
+    found = measured(table(TEXTS), [Sevens(), NoSevens(what="VII"), Seen()])
+    left = [re.sub("7+", "VII", text) for text in TEXTS]
+    assert found.table["text"].to_pylist() == left
+    assert (
+        found.table["characters"].to_pylist() == found.table["no_sevens_characters"].to_pylist() == list(map(len, left))
+    )
+    assert found.table["sevens"].to_pylist() == [text.count("7") for text in TEXTS]
+    assert set(found.table["seen"].to_pylist()) == {0}
+    cuts = [(f"{d:02d}", *match.span(), match[0]) for d, text in enumerate(TEXTS) for match in re.finditer("7+", text)]
+    rows = found.edits.to_pylist()
+    assert [(row["id"], row["start"], row["stop"], row["removed"]) for row in rows] == cuts
+    assert {(row["step"], row["rule"], row["replacement"]) for row in rows} == {("no_sevens", "seven", "VII")}
+    assert found.edits.schema == EDITS
+
+
+def test_the_lines_of_an_edit_are_those_of_the_text_that_it_met():
+    rows = measured(table(["a\nb7\n77\nc"]), [NoSevens()]).edits.to_pylist()
+    assert [(row["first_line"], row["last_line"]) for row in rows] == [(1, 1), (2, 2)]
+
+
+def test_no_documents_at_all():
+    found = measured(table([]), [Sevens(), NoSevens(), Seen()])
+    assert found.table.num_rows == found.edits.num_rows == 0
+    assert found.table.column_names == ["id", "text", "characters", "sevens", "no_sevens_characters", "seen"]
+
+
+def documents(texts):
+    columns = {field.name: pa.nulls(len(texts), field.type) for field in DOCUMENTS}
+    given = table(texts)
+    columns |= {name: given[name] for name in given.column_names} | {"source": ["s"] * len(texts)}
+    return pa.table(columns).cast(DOCUMENTS)
+
+
+def test_a_pass_behind_a_corpus_step_writes_the_documents_again_and_its_edits_balance(tmp_path):
+    before, kept, folder = (str(tmp_path / name) for name in ("before.parquet", "kept.parquet", "edited"))
+    given = documents(TEXTS)
+    parquet.write_table(before, given)
+    chosen = given.filter(pa.array([i % 3 != 1 for i in range(len(given))]))
+    parquet.write_table(kept, chosen.select(["id", "characters"]))
+    record = filter_shards.edit_shard(folder, 0, before, kept, (), (Sevens(), NoSevens()))
+    made = parquet.read_table(layout.part(folder, 0))
+    assert made["id"].to_pylist() == chosen["id"].to_pylist()
+    assert made["text"].to_pylist() == [text.replace("7", "") for text in chosen["text"].to_pylist()]
+    runs = sum(len(re.findall("7+", text)) for text in chosen["text"].to_pylist())
+    (step,) = record["steps"]
+    assert step["edits"] == {"seven": runs}
+    assert step["characters_in"] - step["characters_out"] == sum(t.count("7") for t in chosen["text"].to_pylist())
+    layout.check(folder, {"shards": [record]})
+
+    cuts = parquet.read_table(layout.edits_part(folder, 0))
+    parquet.write_table(layout.edits_part(folder, 0), cuts.slice(1))
+    with pytest.raises(ledger.LedgerError, match="edits"):
+        layout.check(folder, {"shards": [record]})
+
+
+class NeedsSevens(Sevens):
+    step: Literal["needs"] = "needs"
+    signals: ClassVar = pa.schema([signal("twice", pa.int64(), "sevens", "this test")])
+
+    @property
+    def reads(self):
+        return ("sevens",)
+
+    def measure(self, documents):
+        return {"twice": pa.array([2 * n for n in documents["sevens"].to_pylist()], pa.int64())}
+
+
+def test_a_step_reads_signals_that_were_measured_before_by_id_not_by_position(tmp_path):
+    before, kept, first, folder = (str(tmp_path / name) for name in ("before", "kept", "first", "second"))
+    given = documents(TEXTS)
+    parquet.write_table(before, given)
+    parquet.write_table(kept, given.select(["id", "characters"]).slice(3))
+    signals = measured(given.select(["id", "text"]), [Sevens()]).table.select(["id", "sevens"])
+    parquet.write_table(first, signals.take(list(reversed(range(len(signals))))))
+    filter_shards.measure_shard(folder, 0, before, kept, (first,), (NeedsSevens(),))
+    made = parquet.read_table(layout.part(folder, 0))
+    assert made["id"].to_pylist() == given["id"].to_pylist()[3:]
+    assert made["twice"].to_pylist() == [2 * text.count("7") for text in TEXTS[3:]]
+
+
+def test_a_text_that_an_edit_empties_is_dropped_for_it():
+    assert NoSevens().decisions() == [Bound("empty_text", "no_sevens_characters", low=1)]
+
+
+def test_counts_follow_each_other():
+    class Fewer(NoSevens):
+        step: Literal["fewer"] = "fewer"
+        signals: ClassVar = pa.schema([signal("fewer_characters", pa.int64(), "code points", "this test")])
+
+    steps = [NoSevens(what="VII"), Fewer()]
+    counts = EditCounts(steps)
+    counts.add(measured(table(["7", "77x"]), steps))
+    counts.add(measured(table(["x"]), steps))
+    first, second = counts.counts(3, 5)
+    assert (first["characters_in"], first["characters_out"], first["edits"]) == (5, 8, {"seven": 2})
+    assert (second["characters_in"], second["characters_out"], second["edits"]) == (8, 8, {})
+    assert Batch(table(["7"]))["text"].to_pylist() == ["7"]
+
+
+def test_what_a_later_step_masks_is_in_no_row_of_an_earlier_one():
+    lines = ["This line of some words stays here.", "write to john.doe@gmail.com", "and to jane.doe@gmail.com now."]
+    found = measured(table(["\n".join(lines)]), [C4(min_sentences=None), Pii()])
+    steps = found.edits["step"].to_pylist()
+    assert steps == ["c4", "pii"] and found.edits["stop"].to_pylist()[0] > len(lines[0])
+    assert "doe@" not in str(found.table.to_pylist()) + str(found.edits.to_pylist())
+    alone = measured(table(["\n".join(lines)]), [C4(min_sentences=None)])
+    assert alone.edits["removed"].to_pylist() == [lines[1] + "\n"]

@@ -1,0 +1,68 @@
+"""Choices by keyed hash: uniform, fixed by seed, purpose and id alone."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from tasks.documents.sampling import Heldout, uniform
+
+
+def column(ids: list[str], chunk: int = 1 << 20) -> pa.ChunkedArray:
+    chunks = [ids[i : i + chunk] for i in range(0, len(ids), chunk)]
+    return pa.chunked_array([pa.array(c, pa.string()) for c in chunks], pa.string())
+
+
+IDS = [f"document-{i}" for i in range(20_000)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_draws_are_uniform(seed):
+    draws = uniform(column(IDS), seed, "test")
+    assert draws.shape == (len(IDS),) and draws.dtype == np.float64
+    assert 0 <= draws.min() and draws.max() < 1
+    observed = np.histogram(draws, bins=50, range=(0, 1))[0]
+    # a fair generator fails this for one seed in a million; the seeds are fixed
+    assert stats.chisquare(observed).pvalue > 1e-6
+
+
+def test_the_largest_hash_is_below_one():
+    assert (np.uint64(2**64 - 1) >> np.uint64(11)) * 2.0**-53 < 1
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=10), max_size=30), st.integers(1, 9))
+def test_a_draw_depends_on_its_id_alone(ids, chunk):
+    alone = [uniform(column([i]), 1, "test")[0] for i in ids]
+    assert uniform(column(ids), 1, "test").tolist() == alone
+    assert uniform(column(ids, chunk), 1, "test").tolist() == alone
+    assert uniform(column(ids[::-1]), 1, "test").tolist() == alone[::-1]
+
+
+@pytest.mark.parametrize("other", [(1, "b"), (2, "a")])
+def test_seeds_and_purposes_draw_independently(other):
+    here, there = uniform(column(IDS), 1, "a"), uniform(column(IDS), *other)
+    assert not (here == there).any()
+    assert abs(stats.pearsonr(here, there).statistic) < 0.05
+    both = ((here < 0.1) & (there < 0.1)).sum()
+    assert abs(both - 200) < 5 * 200**0.5
+
+
+def test_heldout_is_a_share_that_only_grows():
+    documents = pa.table({"text": IDS})
+    few, more = (Heldout(seed=3, fraction=f).mask(documents) for f in (0.05, 0.1))
+    assert abs(few.sum() - 1000) < 5 * 1000**0.5
+    assert (few <= more).all()
+    assert Heldout(seed=3, fraction=0.1).without(documents)["text"].to_pylist() == [
+        i for i, out in zip(IDS, more, strict=True) if not out
+    ]
+
+
+def test_exact_copies_lie_on_the_same_side():
+    mask = Heldout(seed=3, fraction=0.5).mask(pa.table({"text": IDS[:50] * 2}))
+    assert (mask[:50] == mask[50:]).all() and 0 < mask.sum() < 100
+
+
+def test_no_ids():
+    assert uniform(column([]), 1, "a").shape == (0,)

@@ -1,0 +1,332 @@
+"""The same jobs give the same results wherever they run, and a failure is seen where it belongs."""
+
+import logging
+import os
+import platform
+import queue
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from storage import layout
+from storage.remote import retry
+from tasks.engine.code_version import code_version
+from tasks.engine.executors import Dask, executor
+from tasks.engine.jobs import Job, do
+
+ROOT = Path(__file__).resolve().parents[3]
+
+# Workers find functions by the name of their module, so these lie in a module of their own.
+CREW = """
+import logging
+import os
+import resource
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+
+from storage import files
+
+
+def square(n):
+    return n * n
+
+
+def process(_):
+    time.sleep(0.2)
+    return os.getpid()
+
+
+def faults(_):
+    # pages that the system gave while two times 2 MB were taken and freed a hundred times
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(100):
+        bytearray(2 << 20)
+        pa.repeat(1, 1 << 18)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+def write(folder, shard, text="", broken=None):
+    logging.getLogger("tasks.crew").info("shard %d in work", shard)
+    if shard == broken:
+        raise ValueError(f"cannot read {text}")
+    with open(Path(folder) / "worked", "a") as f:
+        f.write(f"{shard}\\n")
+    files.write_bytes(f"{folder}/part-{shard}", (text * shard).encode())
+    return {"bytes": len(text) * shard}
+
+
+def die_once(folder, shard):
+    with open(Path(folder) / "started", "a") as f:
+        f.write(f"{shard}\\n")
+    if shard == 3 and not (Path(folder) / "died").exists():
+        (Path(folder) / "died").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"shard": shard}
+
+
+class Lost:
+    # kills the worker that sends it
+    def __reduce__(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def lose_once(mark):
+    if Path(mark).exists():
+        raise ValueError("the second run fails")
+    Path(mark).touch()
+    return Lost()
+
+
+def die(job):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def imported(folder, shard):
+    return {"packages": sorted({name.split(".")[0] for name in sys.modules}), "pid": os.getpid()}
+"""
+
+
+@pytest.fixture(scope="module")
+def crew(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("crew")
+    (folder / "gristmill_crew.py").write_text(CREW)
+    sys.path.insert(0, str(folder))
+    try:
+        import gristmill_crew
+
+        yield gristmill_crew
+    finally:
+        sys.path.remove(str(folder))
+        sys.modules.pop("gristmill_crew", None)
+
+
+def job(work, folder: str, phase: str, shard: int, arguments: dict | None = None) -> Job:
+    return Job(work, code_version(work.__module__), folder, phase, shard, arguments or {})
+
+
+@pytest.fixture(scope="module")
+def cluster(crew):
+    """The local cluster, once for all tests: it costs seconds."""
+    with executor("local", 2) as running:
+        yield running
+
+
+@pytest.fixture(params=["serial", "threads", "local"])
+def running(request, crew):
+    if request.param == "local":
+        yield request.getfixturevalue("cluster")
+    else:
+        with executor(request.param, 2) as started:
+            yield started
+
+
+def drain(messages: queue.SimpleQueue, wanted: int, seconds: float = 20) -> list[tuple[int, str]]:
+    """Messages, waiting until there are `wanted` of them."""
+    found = []
+    until = time.monotonic() + seconds
+    while len(found) < wanted and time.monotonic() < until:
+        try:
+            found.append(messages.get(timeout=0.1))
+        except queue.Empty:
+            pass
+    return found
+
+
+def lines(path: Path) -> list[int]:
+    return sorted(int(line) for line in path.read_text().split())
+
+
+def test_every_kind_gives_the_same_results_with_the_index_of_their_jobs(running, crew):
+    jobs = [5, 3, 3, 0, -2, *range(20)]
+    assert sorted(running.map(crew.square, jobs)) == [(i, n * n) for i, n in enumerate(jobs)]
+    assert list(running.map(crew.square, [])) == []
+
+
+def test_results_are_let_go_of(crew, cluster):
+    for n in (5, 3, 2):
+        list(cluster.map(crew.square, range(n)))
+    deadline = time.monotonic() + 20
+    while len(cluster.client.futures) > 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(cluster.client.futures) == 2
+
+
+def test_how_many_work(crew, cluster):
+    with executor("serial", 5) as serial, executor("threads", 3) as threads, executor("threads") as cores:
+        assert (serial.workers, threads.workers, cores.workers) == (1, 3, os.cpu_count())
+    pids = {pid for _, pid in cluster.map(crew.process, range(8))}
+    assert len(pids) == 2 and os.getpid() not in pids
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of other C libraries nothing is asked")
+def test_workers_keep_what_they_free(crew, cluster):
+    """A hundred times 2 MB, of Python and of Arrow, would be 102,400 pages of 4 kB."""
+    assert max(faults for _, faults in cluster.map(crew.faults, range(4))) < 10_000
+
+
+def test_serial_is_in_order_and_threads_work_at_the_same_time():
+    with executor("serial") as serial:
+        assert [index for index, _ in serial.map(str, "abcd")] == [0, 1, 2, 3]
+    together = threading.Barrier(2, timeout=20)
+    with executor("threads", 2) as threads:
+        assert len(list(threads.map(lambda _: together.wait(), range(2)))) == 2
+
+
+def test_jobs_leave_files_and_records_and_are_not_done_again(running, crew, tmp_path):
+    folder = str(tmp_path)
+    first = [job(crew.write, folder, "write", shard, {"text": "ab"}) for shard in range(4)]
+    assert sorted(running.map(do, first)) == [(i, ({"bytes": 2 * i}, False)) for i in range(4)]
+    assert layout.done_record(folder, "write", 3) == {"bytes": 6}
+    more = [job(crew.write, folder, "write", shard, {"text": "ab"}) for shard in range(6)]
+    assert sorted(running.map(do, more)) == [(i, ({"bytes": 2 * i}, i < 4)) for i in range(6)]
+    assert lines(tmp_path / "worked") == list(range(6))
+    # another phase of the same stage is other work
+    assert [found for _, (_, found) in running.map(do, [job(crew.write, folder, "other", 1)])] == [False]
+    assert [(tmp_path / f"part-{i}").read_text() for i in (0, 2, 5)] == ["", "abab", "ab" * 5]
+
+
+def test_a_failing_job_reaches_the_caller_with_its_place(running, crew, tmp_path):
+    jobs = [job(crew.write, str(tmp_path), "write", i, {"text": "x", "broken": 2}) for i in range(4)]
+    with pytest.raises(ValueError, match="cannot read x") as error:
+        list(running.map(do, jobs))
+    assert error.value.__notes__ == [f"shard 2 of phase write of {tmp_path}"]
+    assert layout.done_record(str(tmp_path), "write", 2) is None
+    # the executor works on after it
+    assert list(running.map(crew.square, [7])) == [(0, 49)]
+
+
+def test_what_jobs_log_arrives(running, crew, tmp_path):
+    while not running.messages.empty():
+        running.messages.get()
+    list(running.map(do, [job(crew.write, str(tmp_path), "write", i) for i in range(3)]))
+    found = drain(running.messages, 3)
+    assert sorted(found) == [(logging.INFO, f"tasks.crew: shard {i} in work") for i in range(3)]
+
+
+def test_loggers_are_left_as_they_were():
+    names = ("tasks", "storage")
+    before = [(logging.getLogger(n).level, list(logging.getLogger(n).handlers)) for n in names]
+    with executor("threads", 2):
+        assert logging.getLogger("tasks").isEnabledFor(logging.INFO)
+    assert [(logging.getLogger(n).level, list(logging.getLogger(n).handlers)) for n in names] == before
+
+
+def test_a_killed_worker_costs_its_jobs_a_second_run(cluster, crew, tmp_path):
+    jobs = [job(crew.die_once, str(tmp_path), "die", i) for i in range(8)]
+    # what the dead worker had finished is lost to the scheduler, and found done when it is asked for again
+    assert sorted((i, record) for i, (record, _) in cluster.map(do, jobs)) == [(i, {"shard": i}) for i in range(8)]
+    assert (tmp_path / "died").exists()
+    assert lines(tmp_path / "started") == sorted([3, *range(8)])
+
+
+@pytest.mark.timeout(60)
+def test_a_result_that_is_lost_and_fails_when_it_is_made_again_is_an_error(cluster, crew, tmp_path):
+    with pytest.raises(ValueError, match="the second run fails"):
+        list(cluster.map(crew.lose_once, [str(tmp_path / "ran")]))
+
+
+def test_a_job_that_kills_its_workers_is_named(cluster, crew):
+    with pytest.raises(RuntimeError, match="workers died again and again, most likely out of memory, at job 7"):
+        list(cluster.map(crew.die, ["job 7"]))
+
+
+def test_by_address(crew, tmp_path):
+    from distributed import Client, LocalCluster
+
+    with LocalCluster(
+        n_workers=1,
+        threads_per_worker=1,
+        processes=False,
+        protocol="tcp://",
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+        silence_logs=logging.ERROR,
+    ) as foreign:
+        address = foreign.scheduler_address
+        assert address.startswith("tcp://127.0.0.1:")
+        with executor("dask", address=address) as running:
+            assert isinstance(running, Dask)
+            assert sorted(running.map(crew.square, range(5))) == [(i, i * i) for i in range(5)]
+            list(running.map(do, [job(crew.write, str(tmp_path), "write", 1)]))
+            assert drain(running.messages, 1) == [(logging.INFO, "tasks.crew: shard 1 in work")]
+        # a cluster that is not ours goes on
+        with Client(address) as client:
+            assert client.submit(crew.square, 6).result() == 36
+
+
+@pytest.mark.parametrize(
+    "kind,message", [("dask", "scheduler's address.*GRISTMILL_DASK_ADDRESS"), ("spark", "no executor 'spark'")]
+)
+def test_an_executor_that_cannot_be_is_an_error(kind, message):
+    with pytest.raises(ValueError, match=message), executor(kind):
+        pass
+
+
+def test_workers_import_no_flow_and_do_not_run_the_callers_script_again(crew, tmp_path):
+    """A user's script without a main guard, which has the flows imported."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import os
+            import sys
+            import flows
+            import gristmill_crew
+            from tasks.engine.executors import executor
+            from tasks.engine.code_version import code_version
+            from tasks.engine.jobs import Job, do
+            print("script ran in", os.getpid())
+            code = code_version("gristmill_crew")
+            watched = {"prefect", "mlflow", "torch", "flows", "training", "tasks"}
+            with executor("local", 2) as running:
+                jobs = [Job(gristmill_crew.imported, code, sys.argv[1], "look", i) for i in range(4)]
+                for _, (record, _) in running.map(do, jobs):
+                    assert record["pid"] != os.getpid()
+                    print("worker has", sorted(watched.intersection(record["packages"])))
+            assert __name__ == "__main__"
+            """
+        )
+    )
+    path = os.pathsep.join([str(ROOT), str(Path(crew.__file__).parent)])
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": path, "HOME": str(tmp_path), "PREFECT_HOME": str(tmp_path / "prefect")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    ran, *workers = done.stdout.splitlines()
+    assert ran.startswith("script ran in")
+    assert workers == ["worker has ['tasks']"] * 4
+
+
+def test_a_worker_with_other_code_is_refused(crew, tmp_path):
+    jobs = [Job(crew.write, "0123456789abcdef", str(tmp_path), "write", 1)]
+    with (
+        executor("serial") as running,
+        pytest.raises(RuntimeError, match="gristmill_crew has version .* 0123456789abcdef"),
+    ):
+        list(running.map(do, jobs))
+    assert layout.done_record(str(tmp_path), "write", 1) is None
+
+
+def fetched(folder, shard):
+    return {"per_host": retry.configured().per_host}
+
+
+def test_a_worker_fetches_as_the_process_that_made_the_job(tmp_path, monkeypatch):
+    monkeypatch.setattr(retry, "_used", retry.RemoteIOConfig(per_host=7))
+    made = job(fetched, str(tmp_path), "look", 0)
+    retry.configure(retry.DEFAULT)
+    assert do(made) == ({"per_host": 7}, False)

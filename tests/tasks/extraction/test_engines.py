@@ -1,0 +1,268 @@
+"""From a page to its main text: the engines, the text's form, what a page says of itself, and the drops."""
+
+import time
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+from tasks.extraction import forest
+from tasks.extraction.blocks import scan
+from tasks.extraction.engines import DEEPEST, ENGINES, MODEL, best_f1, choose
+from tasks.extraction.features import FEATURES, SECOND
+from tasks.extraction.metadata import metadata
+from tasks.extraction.page import extract_page
+from tasks.extraction.render import render
+from tools.train_blocks.alignment import covered
+from tools.train_blocks.gold import score, word_f1
+
+STORY = (
+    "The old mill stands where the river leaves the forest, and its wheel has not been still for two hundred years.",
+    "Every morning the miller opens the gate, listens to the stones, and writes the level of the water into a book.",
+    "In dry summers the village waits for rain, because without the mill there is no bread in any of its houses.",
+    "When the last miller retired, three neighbours bought the building, repaired the roof and learned the trade.",
+    "Visitors may watch the stones at work on Saturdays; the flour, still warm, is sold at the door in paper bags.",
+)
+MENU = ("Home", "News", "Sport", "Weather", "Subscribe", "Contact", "Imprint", "Privacy policy", "Log in")
+COMMENTS = ("Great read, thanks for sharing this with us!", "I was there last summer, it was closed. Pity.")
+
+
+def article(paragraphs=STORY, container="article") -> str:
+    links = "".join(f'<li><a href="/{i}">{name}</a></li>' for i, name in enumerate(MENU))
+    related = "".join(f'<div class="teaser"><a href="/r{i}"><h3>Ten mills to see</h3></a></div>' for i in range(4))
+    comments = "".join(f'<li class="comment"><p class="comment-body">{text}</p></li>' for text in COMMENTS)
+    return (
+        "<html><head><title>The mill</title><script>var hidden = 'a script';</script></head><body>"
+        f'<header><nav class="navbar"><ul>{links}</ul></nav></header>'
+        f"<{container}><h1>The mill</h1>" + "".join(f"<p>{p}</p>" for p in paragraphs) + f"</{container}>"
+        f'<div class="related-posts"><h2>Related stories</h2>{related}</div>'
+        f'<div id="comments"><h2>2 comments</h2><ol class="comment-list">{comments}</ol></div>'
+        '<div class="cookie-banner">We use cookies to give you the best experience. <button>Accept all</button></div>'
+        f"<footer><ul>{links}</ul><p>Copyright 2024 The Mill. All rights reserved.</p></footer></body></html>"
+    )
+
+
+def rendered(source: str) -> str:
+    page = scan(np.frombuffer(source.encode(), np.uint8))
+    return render(page, np.arange(len(page.blocks.begin)))
+
+
+@pytest.mark.parametrize("engine", ["blocks", "trafilatura", "resiliparse"])
+@pytest.mark.parametrize("container", ["article", "div class='entry-content'"])
+def test_an_article_is_kept_and_what_surrounds_it_is_not(engine, container):
+    text = ENGINES[engine](article(container=container).replace(f"</{container}>", f"</{container.split()[0]}>"))
+    assert all(paragraph in text for paragraph in STORY)
+    assert not any(word in text for word in ("Imprint", "Privacy policy", "cookies", "All rights", "a script"))
+    if engine == "blocks":
+        assert not any(comment in text for comment in COMMENTS)
+        assert "Ten mills" not in text
+
+
+def test_every_engine_gives_the_text():
+    page = article([" ".join(STORY)] * 2)
+    for name, engine in ENGINES.items():
+        text = engine(page)
+        assert STORY[1] in " ".join(text.split())
+        assert engine("") == "", name
+    assert ENGINES["plain"](article()).count("Imprint") == 2
+
+
+def test_the_default_is_deterministic():
+    pages = [article(STORY[i:]) for i in range(4)]
+    first = [ENGINES["blocks"](page) for page in pages]
+    assert [ENGINES["blocks"](page) for page in reversed(pages)] == first[::-1]
+
+
+def test_pages_of_many_blocks_are_classified_as_in_one_piece(monkeypatch):
+    page = article(STORY * 4)
+    whole = choose(page)
+    monkeypatch.setattr("tasks.extraction.engines._ROWS", 7)
+    pieces = choose(page)
+    assert len(whole.kept) > 20
+    assert np.array_equal(whole.likely, pieces.likely)
+    assert np.array_equal(whole.kept, pieces.kept)
+
+
+def test_best_choice_is_that_of_brute_force():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        n = 8
+        likely, words = rng.random(n).astype(np.float32), rng.integers(1, 30, n).astype(np.float32)
+        kept = best_f1(likely, words)
+        choices = [np.array([c >> i & 1 for i in range(n)], bool) for c in range(1, 2**n)]
+        f1 = [2 * (likely * words)[c].sum() / (words[c].sum() + (likely * words).sum()) for c in choices]
+        assert np.array_equal(kept, choices[int(np.argmax(f1))])
+    assert best_f1(np.zeros(3, np.float32), np.ones(3, np.float32)).sum() == 0
+    assert len(best_f1(np.zeros(0, np.float32), np.zeros(0, np.float32))) == 0
+
+
+def test_the_model_is_plain_arrays_that_fit_the_features():
+    assert MODEL.stat().st_size < 1_000_000
+    with safe_open(MODEL, "np") as file:
+        assert file.metadata() == {"features": str(len(FEATURES)), "second": str(len(SECOND))}
+    for name, width in (("first", len(FEATURES)), ("second", len(SECOND))):
+        trees = forest.load(MODEL, name)
+        inner = trees.feature >= 0
+        assert trees.feature.max() < width
+        assert (trees.right[inner] > np.flatnonzero(inner) + 1).all()
+        assert trees.right.max() < len(trees.feature)
+    with pytest.raises(ValueError, match="third.feature"):
+        forest.load(MODEL, "third")
+
+
+def test_trees_answer_as_by_hand():
+    trees = forest.Forest(
+        np.array([1, -1, 0, -1, -1, -1], np.int16),
+        np.array([0.5, 0, 2.0, 0, 0, 0], np.float32),
+        np.array([2, 0, 4, 0, 0, 0], np.int32),
+        np.array([0, 1.0, 0, -1.0, 3.0, 0.25], np.float32),
+        np.array([0, 5], np.int32),
+        np.array([0.5], np.float32),
+    )
+    rows = np.array([[9, 0.5], [2, 0.6], [2.1, 0.6]], np.float32)
+    out = np.empty(3, np.float32)
+    forest.probability(trees, rows, out)
+    assert out == pytest.approx(1 / (1 + np.exp(-(np.array([1.0, -1.0, 3.0]) + 0.75))))
+
+
+def test_trees_answer_as_the_library_that_grew_them():
+    lightgbm = pytest.importorskip("lightgbm")
+    from tools.train_blocks.train import flatten
+
+    rng = np.random.default_rng(1)
+    rows = rng.integers(-3, 9, (400, 5)).astype(np.float32) / np.float32(3)
+    labels = (rows[:, 0] * rows[:, 1] > rows[:, 2]).astype(float)
+    settings = {"objective": "cross_entropy", "verbose": -1, "num_threads": 1, "min_data_in_leaf": 2}
+    booster = lightgbm.train(settings, lightgbm.Dataset(rows, labels, params=settings), 20)
+    out = np.empty(len(rows), np.float32)
+    forest.probability(forest.Forest(**flatten(booster)), rows, out)
+    assert out == pytest.approx(booster.predict(rows), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("<h1>Title</h1><p>One &amp;amp; two.</p><p>Three<br>four.</p>", "Title\n\nOne &amp; two.\n\nThree\nfour."),
+        (
+            "<p>List:</p><ul><li>a<li><p>b</p><p>b2</p><ul><li>c</ul></ul><p>end</p>",
+            "List:\n\n- a\n- b\n\nb2\n\n  - c\n\nend",
+        ),
+        ("<ol><li>a<li>b<ul><li>c</ul><li>d</ol>", "1. a\n2. b\n  - c\n3. d"),
+        ("<p>x</p><pre>if a:\n    b &lt; c\n\n    d</pre><p>y</p>", "x\n\nif a:\n    b < c\n\n    d\n\ny"),
+        (
+            "<table><tr><th>name<th>size<tr><td>mill<td>12<br>m<tr><td><b>old</b> one<td></table><p>x",
+            "name | size\nmill | 12 m\nold one\n\nx",
+        ),
+        ("<table><tr><td>menu<td><p>one</p><p>two</p></table>", "menu\n\none\n\ntwo"),
+        ("<p>&#xD800;&#55296;&bogus; &lt;b&gt;</p>", "\ufffd\ufffd&bogus; <b>"),
+    ],
+)
+def test_rendering(source, expected):
+    assert rendered(source) == expected
+
+
+URL = "https://mill.example/a/b?c=1"
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        ("<title> The\n mill </title>", {"title": "The mill"}),
+        ("<title>No</title><meta content='Yes &amp; no' property='og:title'>", {"title": "Yes & no"}),
+        ("<body><h1 class=x>Only <i>this</i></h1>", {"title": "Only this"}),
+        ("<body><svg><title>icon</title></svg>", {"title": None}),
+        ("<title></title><h1> </h1>", {"title": None}),
+        ("<!-- <title>no</title> --><TITLE>yes</TITLE>", {"title": "yes"}),
+        ("<link rel=canonical href=/x>", {"canonical_url": "https://mill.example/x"}),
+        ("<link href='//o.example/x#y' rel='alternate canonical'>", {"canonical_url": "https://o.example/x"}),
+        ("<link rel=canonical href='javascript:void(0)'>", {"canonical_url": None}),
+        ("<link rel=canonical href='http://[bad'>", {"canonical_url": None}),
+        (
+            "<link rel=stylesheet href=/x><meta property=og:url content='http://m.example/'>",
+            {"canonical_url": "http://m.example/"},
+        ),
+        ("<!--<link rel=canonical href=/x>-->", {"canonical_url": None}),
+        ("<meta property='article:published_time' content='2021-03-04T23:59:00-05:00'>", {"published": "2021-03-04"}),
+        ("<meta itemprop=datePublished content=2021-03-04>", {"published": "2021-03-04"}),
+        ("<meta name=date content='4 March 2021'>", {"published": None}),
+        ("<meta name=date content='2021-13-04'>", {"published": None}),
+        ("<meta name=pubdate content='Thu, 04 Mar 2021 10:00:00 GMT'>", {"published": "2021-03-04"}),
+        (
+            '<body><script type="application/ld+json">{"@graph": [{"datePublished" : "2021-03-04T10:00Z"}]}</script>',
+            {"published": "2021-03-04"},
+        ),
+        ('<body><script>var a = {"datePublished": "2021-03-04"}</script>', {"published": None}),
+        ("<body><p>on <span itemprop='datePublished' content='2021-03-04'>March 4</span>", {"published": "2021-03-04"}),
+        ("<body><time datetime='2021-03-04T10:00'>now</time>", {"published": "2021-03-04"}),
+        ("<body><p>Published on 2021-03-04.", {"published": None}),
+        ("", {"title": None, "canonical_url": None, "published": None}),
+    ],
+)
+def test_metadata(head, expected):
+    found = metadata(f"<html><head>{head}", URL)
+    assert set(found) == {"title", "canonical_url", "published"}
+    assert {name: found[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("piece", ["<meta ", "<meta a='", '<link rel="', "<!--", "<title", "<time ", "datePublished<"])
+def test_metadata_of_hostile_heads_takes_no_longer_than_reading_them(piece):
+    page = piece * (2_000_000 // len(piece)) + "application/ld+json" * 1000
+    start = time.thread_time()
+    metadata(page, URL)
+    assert time.thread_time() - start < 10
+
+
+def test_a_page_becomes_plain_data():
+    source = article().replace("<title>", "<link rel=canonical href=/mill><title>")
+    found = extract_page(source.encode("latin-1"), "text/html", "iso-8859-1", URL, "blocks")
+    assert found.pop("text").count(STORY[0]) == 1
+    assert found == {
+        "charset": "cp1252",
+        "content_type": "text/html",
+        "title": "The mill",
+        "canonical_url": "https://mill.example/mill",
+        "published": None,
+        "engine": "blocks",
+    }
+
+
+def test_types_are_sniffed_and_plain_text_is_passed_as_it_is():
+    assert extract_page(article().encode(), "", None, URL, "blocks")["content_type"] == "text/html"
+    assert extract_page(article().encode(), "application/xhtml+xml", None, URL, "blocks")["engine"] == "blocks"
+    plain = extract_page(b"  a <b>text</b> &amp;\n more\n", "text/plain", "utf-8", URL, "blocks")
+    assert plain["text"] == "a <b>text</b> &amp;\n more"
+    assert plain["engine"] == "text"
+    assert plain["title"] is None
+
+
+def test_drops_are_told_with_their_rule():
+    assert extract_page(b"%PDF-1.4", "application/pdf", None, URL, "blocks")["rule"] == "content_type"
+    assert extract_page(b"%PDF-1.4 \x00\x01", "", None, URL, "blocks")["rule"] == "content_type"
+    assert extract_page(b"<html><p> </p></html>", "text/html", None, URL, "blocks") == {
+        "rule": "empty_text",
+        "detail": URL,
+    }
+    assert extract_page(b"", "text/html", None, URL, "blocks")["rule"] == "empty_text"
+    deep = b"<div>" * (DEEPEST + 1) + STORY[0].encode()
+    for engine in ("trafilatura", "justext"):
+        assert extract_page(deep, "text/html", None, URL, engine)["rule"] == "too_deep"
+    assert extract_page(deep, "text/html", None, URL, "blocks")["text"] == STORY[0]
+
+
+def test_words_of_the_gold_text_are_found_in_order_or_in_runs():
+    page = "home news the mill stands by the river home and the wheel turns".split()
+    assert covered(page, "the mill stands by the river".split()).tolist() == [0, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0]
+    moved = "c d e f g x a b h i j k l".split()
+    assert covered(moved, "h i j k l c d e f g".split()).sum() == 10
+    assert not covered([], ["a"]).size
+    assert not covered(["a"], []).any()
+
+
+def test_metrics_are_those_of_the_benchmarks():
+    assert word_f1("A b c c", "a c d") == pytest.approx((0.5, 2 / 3, 4 / 7))
+    assert word_f1("", "") == (1, 1, 1)
+    assert word_f1("a", "") == word_f1("", "a") == (0, 0, 0)
+    # runs of four: "a b c d", "b c d e" against "a b c d": 1 of 2, 1 of 1; then an empty text against one run
+    aeb = score("aeb", [("a b c d e", "a b c d"), ("", "a b c d")])
+    assert aeb == pytest.approx((0.5, 0.5, 0.5))
+    assert score("wcxb", [("a b", "a b"), ("a", "b")]) == (0.5, 0.5, 0.5)

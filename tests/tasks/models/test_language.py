@@ -1,0 +1,76 @@
+"""The language of short texts, and what of a text is looked at."""
+
+import pyarrow as pa
+import pytest
+from pydantic import ValidationError
+
+from tasks.documents.decisions import decide
+from tasks.models.language import Language
+
+TEXTS = {
+    "en": "The miller opens the gate early in the morning, and the water drives the wheel until the evening.",
+    "de": "Der Müller öffnet früh am Morgen das Wehr, und das Wasser treibt das Rad bis zum Abend an.",
+    "fr": "Le meunier ouvre la vanne tôt le matin, et l'eau fait tourner la roue jusqu'au soir.",
+    "es": "El molinero abre la compuerta por la mañana temprano y el agua mueve la rueda hasta la noche.",
+    "ru": "Мельник рано утром открывает затвор, и вода вращает колесо до самого вечера.",
+    "ja": "粉屋は朝早く水門を開け、水は夕方まで水車を回し続けます。",
+    "el": "Ο μυλωνάς ανοίγει το φράγμα νωρίς το πρωί και το νερό γυρίζει τον τροχό μέχρι το βράδυ.",
+}
+
+
+def measure(texts: list[str], **settings) -> tuple[list[str], list[float]]:
+    columns = Language(**settings).measure(pa.table({"text": pa.array(texts, pa.large_string())}))
+    return columns["language"].to_pylist(), columns["language_score"].to_pylist()
+
+
+def test_languages_are_found():
+    found, scores = measure(list(TEXTS.values()))
+    assert found == list(TEXTS)
+    assert all(0.65 < score <= 1 for score in scores)
+
+
+def test_scores_are_probabilities_whatever_the_text():
+    texts = ["", " \n\t ", "\0", "1234", "🦀" * 50, "a", "the " * 5000, "\u2028\x85\x0b", *TEXTS.values()]
+    found, scores = measure(texts)
+    assert len(found) == len(scores) == len(texts)
+    assert all(isinstance(label, str) and not label.startswith("__label__") for label in found)
+    assert all(0 <= score <= 1 for score in scores)
+
+
+def test_only_the_first_characters_matter():
+    for n in (10, 25):
+        cut = [text[:n] for text in TEXTS.values()]
+        followed = [text + TEXTS["en"] * 3 for text in cut]
+        assert measure(followed, characters=n) == measure(cut, characters=n)
+    assert measure([TEXTS["fr"][:60] + TEXTS["en"] * 9], characters=60)[0] == ["fr"]
+    assert measure([TEXTS["fr"][:60] + TEXTS["en"] * 9])[0] == ["en"]
+
+
+def test_line_breaks_do_not_matter():
+    assert measure([TEXTS["de"].replace(" ", "\r\n")]) == measure([TEXTS["de"]])
+
+
+def test_a_text_is_measured_alone():
+    together = measure(list(TEXTS.values()))
+    alone = [measure([text]) for text in TEXTS.values()]
+    assert together == ([labels[0] for labels, _ in alone], [scores[0] for _, scores in alone])
+
+
+def test_an_empty_batch_has_typed_columns():
+    columns = Language().measure(pa.table({"text": pa.array([], pa.large_string())}))
+    assert {name: column.type for name, column in columns.items()} == {f.name: f.type for f in Language.signals}
+    assert all(len(column) == 0 for column in columns.values())
+
+
+def test_decisions_keep_the_named_languages_above_the_score():
+    step = Language(keep=("fr", "de"), min_score=0.7)
+    signals = pa.table({"id": list("abcd"), "language": ["fr", "en", "de", "fr"], "language_score": [0.9, 1, 0.6, 0.7]})
+    ((_, dropped),) = decide(signals, [("language", step.decisions())])
+    assert dropped.select(["id", "rule", "detail"]).to_pylist() == [
+        {"id": "b", "rule": "language", "detail": "en"},
+        {"id": "c", "rule": "language_score", "detail": None},
+    ]
+    assert step.signal_settings() == Language().signal_settings()
+    assert Language(characters=10).signal_settings() != Language().signal_settings()
+    with pytest.raises(ValidationError):
+        Language(keep=())

@@ -1,0 +1,124 @@
+"""The classifier on documents of two planted vocabularies."""
+
+import random
+
+import fasttext
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from storage import files, parquet
+from tasks.documents.sampling import Heldout
+from tasks.models.quality import Quality, bounds, score_shard, train_model
+
+GOOD = "river mill wheel stone grain flour miller morning water quiet bread oven village harvest season".split()
+RAW = "click offer cheap buy login cart free deal coupon subscribe banner price sale order shipping".split()
+BOTH = "the a of and to in is it for on with as at by".split()
+NONE = Heldout(seed=1, fraction=0)
+SETTINGS = Quality(reference=("good",), dimensions=8, buckets=2000, learning_rate=0.5, characters=2000)
+
+
+def documents(words: list[str], n: int, seed: int, name: str) -> dict[str, str]:
+    draw = random.Random(seed)
+    return {f"{name}-{i}": " ".join(draw.choices(words + BOTH, k=draw.randint(20, 60))).title() for i in range(n)}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """Good and raw (documents, selection) shards; all are selected."""
+    folder = tmp_path_factory.mktemp("documents")
+
+    def write(name: str, texts: dict[str, str]) -> tuple[str, str]:
+        path = str(folder / f"{name}.parquet")
+        parquet.write_table(path, pa.table({"id": list(texts), "text": list(texts.values())}))
+        return path, path
+
+    good = [write(f"good{i}", documents(GOOD, 150, i, f"good{i}")) for i in range(2)]
+    raw = [write(f"raw{i}", documents(RAW, 400, 10 + i, f"raw{i}")) for i in range(2)]
+    return good, raw
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, inputs):
+    folder = tmp_path_factory.mktemp("model")
+    return str(folder), train_model(str(folder), 0, *inputs, SETTINGS, NONE)
+
+
+def test_it_tells_the_planted_vocabularies_apart(trained):
+    _, record = trained
+    assert record["accuracy"] > 0.95
+    # as many of either kind, up to the chance of the draw: all 300 good ones, 300 of 800 raw ones
+    assert 500 < record["trained"] + record["tested"] < 700
+    assert 30 < record["tested"] < 100
+
+
+def test_scores_are_probabilities_joined_by_id(trained, tmp_path, shard):
+    folder, _ = trained
+    odd = {"empty": "", "spaces": " \n ", "nul": "\0", "lines": "Mill\nwheel\r\n\u2028stone", "unknown": "zzz 🦀"}
+    texts = documents(GOOD, 30, 99, "good") | documents(RAW, 30, 98, "raw") | odd
+    kept = list(texts)[::-1][:50]
+    parts = shard("web", texts, kept)
+    assert score_shard(str(tmp_path), 3, *parts, f"{folder}/model.bin", SETTINGS.characters) == {"rows": 50}
+    table = parquet.read_table(str(tmp_path / "part-00003.parquet"))
+    assert table["id"].to_pylist() == [i for i in texts if i in kept]
+    scores = dict(zip(table["id"].to_pylist(), table["quality"].to_pylist(), strict=True))
+    assert all(0 <= score <= 1 for score in scores.values())
+    assert min(v for i, v in scores.items() if i.startswith("good")) > 0.9
+    assert max(v for i, v in scores.items() if i.startswith("raw")) < 0.1
+
+
+def test_the_score_is_fasttexts_own_probability(trained, tmp_path, shard):
+    folder, _ = trained
+    text = "River Mill\nCLICK  offer"
+    parts = shard("web", {"a": text})
+    score_shard(str(tmp_path), 0, *parts, f"{folder}/model.bin", 2000)
+    labels, probabilities = fasttext.load_model(f"{folder}/model.bin").predict(["river mill click offer"], k=2)
+    expected = dict(zip(labels[0], probabilities[0], strict=True))["__label__hq"]
+    assert parquet.read_table(str(tmp_path / "part-00000.parquet"))["quality"].to_pylist() == [pytest.approx(expected)]
+
+
+def test_only_the_first_characters_are_read(trained, tmp_path, shard):
+    folder, _ = trained
+    start = " ".join(GOOD)
+    parts = shard("web", {"a": start, "b": start + " " + " ".join(RAW * 5)})
+    score_shard(str(tmp_path), 0, *parts, f"{folder}/model.bin", len(start))
+    a, b = parquet.read_table(str(tmp_path / "part-00000.parquet"))["quality"].to_pylist()
+    assert a == b
+    score_shard(str(tmp_path), 1, *parts, f"{folder}/model.bin", 10_000)
+    assert parquet.read_table(str(tmp_path / "part-00001.parquet"))["quality"].to_pylist()[1] < a
+
+
+def test_two_trainings_give_the_same_bytes(trained, tmp_path, inputs):
+    folder, record = trained
+    assert train_model(str(tmp_path), 0, *inputs, SETTINGS, NONE) == record
+    assert files.checksum(f"{folder}/model.bin") == files.checksum(str(tmp_path / "model.bin"))
+    other = tmp_path / "other"
+    train_model(str(other), 0, *inputs, SETTINGS.model_copy(update={"seed": 2}), NONE)
+    assert files.checksum(str(other / "model.bin")) != files.checksum(str(tmp_path / "model.bin"))
+
+
+def test_a_page_cannot_name_labels_or_end_its_line(tmp_path, shard):
+    good = documents(GOOD, 60, 1, "good")
+    raw = {i: f"__label__hq __label__spam {text} </s> river" for i, text in documents(RAW, 60, 2, "raw").items()}
+    train_model(str(tmp_path), 0, [shard("good", good)], [shard("raw", raw)], SETTINGS, NONE)
+    model = fasttext.load_model(str(tmp_path / "model.bin"))
+    assert sorted(model.labels) == ["__label__hq", "__label__raw"]
+    parts = shard("web", {"plain": "river mill " * 5, "tricky": "__label__raw </s> " + "river mill " * 5})
+    score_shard(str(tmp_path), 0, *parts, str(tmp_path / "model.bin"), 2000)
+    plain, tricky = parquet.read_table(str(tmp_path / "part-00000.parquet"))["quality"].to_pylist()
+    assert tricky == pytest.approx(plain, abs=1e-6) and plain > 0.6
+
+
+@pytest.mark.parametrize("good,raw", [(0, 10), (10, 0), (1, 10), (0, 0)])
+def test_too_few_documents_is_an_error_that_says_what_was_found(tmp_path, shard, good, raw):
+    given = [shard("good", documents(GOOD, good, 1, "g"))], [shard("raw", documents(RAW, raw, 2, "r"))]
+    with pytest.raises(ValueError, match=f"found {good} and {raw}.*reference"):
+        train_model(str(tmp_path), 0, *given, SETTINGS, NONE)
+
+
+def test_the_threshold_changes_no_model():
+    settings = SETTINGS.model_copy(update={"min_score": 0.5})
+    assert settings.training_settings() == SETTINGS.training_settings()
+    (bound,) = bounds(settings)
+    assert (bound.signal, bound.low, bound.high) == ("quality", 0.5, None)
+    assert np.isclose(Quality(reference=("a",)).min_score, 0.018112)

@@ -1,0 +1,277 @@
+"""What a source names, and what its lists say."""
+
+import gzip
+import random
+import traceback
+from dataclasses import replace
+
+import fsspec
+import pyarrow as pa
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from storage import files, parquet
+from storage.remote.streams import DEFAULT, RemoteIOError
+from tasks.reading import archives
+from tasks.reading.sources import Shard, Source, expand, shards_of, tables_of
+from tasks.reading.tables import Columns
+from tests.crawl_server import Fault, seeded
+
+FAST = replace(DEFAULT, backoff_seconds=0.002, backoff_cap_seconds=0.01, budget_seconds=5, stall_seconds=1)
+SNAPSHOT = "CC-MAIN-2024-22"
+
+
+def source(**settings):
+    return TypeAdapter(Source).validate_python({"name": "web", **settings})
+
+
+def place(root, name, lines, packed=True):
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "\n".join(lines).encode()
+    path.write_bytes(gzip.compress(text) if packed else text)
+
+
+@pytest.fixture
+def listed(crawl_server) -> list[str]:
+    """A snapshot's lists, as Common Crawl has them: four segments of three files. Returns the WARC files."""
+    lines = {
+        kind: [
+            f"crawl-data/{SNAPSHOT}/segments/17{segment}.{9 - segment}/{kind}/{SNAPSHOT}-{n:05d}.warc{suffix}.gz"
+            for segment in range(4)
+            for n in range(3)
+        ]
+        for kind, suffix in (("warc", ""), ("wet", ".wet"))
+    }
+    for kind, paths in lines.items():
+        place(crawl_server.folder, f"crawl-data/{SNAPSHOT}/{kind}.paths.gz", paths)
+    table = f"cc-index/table/cc-main/warc/crawl={SNAPSHOT}/subset="
+    tables = [f"{table}{subset}/part-{n:05d}.gz.parquet" for subset in ("crawldiagnostics", "warc") for n in range(2)]
+    place(crawl_server.folder, f"crawl-data/{SNAPSHOT}/cc-index-table.paths.gz", tables)
+    return lines["warc"]
+
+
+def test_a_snapshot_and_its_parts(crawl_server, listed):
+    crawl_server.plan = seeded(2, 0.9, in_a_row=2)
+
+    def paths(**settings) -> list[str]:
+        found = shards_of(source(snapshot=SNAPSHOT, base=crawl_server.url, **settings), FAST)
+        assert {shard.format for shard in found} == {"archive"}
+        return [shard.path.removeprefix(crawl_server.url + "/") for shard in found]
+
+    assert paths() == listed
+    assert paths(segments=[1, 2]) == listed[3:9]
+    assert paths(files=[0, 4]) == listed[:5]
+    assert paths(segments=[3, 3], files=[1, 1]) == [listed[10]]
+    assert paths(format="wet", files=[2, 2]) == [
+        listed[2].replace("/warc/", "/wet/").replace(".warc.gz", ".warc.wet.gz")
+    ]
+    assert crawl_server.faults()
+    for asked in ({"segments": [3, 4]}, {"files": [12, 12]}, {"segments": [0, 0], "files": [3, 3]}, {"files": [2, 1]}):
+        with pytest.raises(FileNotFoundError, match=r"warc.paths.gz: \w+ \d+ to \d+ are asked for; there are 0 to \d+"):
+            paths(**asked)
+
+
+def test_the_tables_of_an_index(crawl_server, listed, tmp_path):
+    table = f"{crawl_server.url}/cc-index/table/cc-main/warc/crawl={SNAPSHOT}/subset=warc/part-0000"
+    assert tables_of(source(index=[SNAPSHOT], base=crawl_server.url), FAST) == [
+        f"{table}{n}.gz.parquet" for n in range(2)
+    ]
+    (tmp_path / "own.parquet").touch()
+    assert tables_of(source(index=[f"{tmp_path}/*.parquet"])) == [f"{tmp_path}/own.parquet"]
+    assert shards_of(source(index=[SNAPSHOT], base="https://x"), FAST, ["a", "b"]) == [
+        Shard("selection", "a", "a", base="https://x"),
+        Shard("selection", "b", "b", base="https://x"),
+    ]
+
+
+def test_a_snapshot_that_there_is_not(crawl_server):
+    with pytest.raises(FileNotFoundError, match="crawl-data/CC-MAIN-2024-22/warc.paths.gz"):
+        shards_of(source(snapshot=SNAPSHOT, base=crawl_server.url), FAST)
+
+
+def test_shards_say_how_they_are_read(tmp_path):
+    for name in ("b.jsonl", "a.jsonl", "a.parquet", "a.txt"):
+        (tmp_path / name).touch()
+    named = {"text_column": "body", "url_column": "u", "id_column": "i", "date_column": "d"}
+    columns = Columns("body", "u", "i", "d")
+    assert shards_of(source(jsonl=[f"{tmp_path}/*.jsonl"], **named)) == [
+        Shard("jsonl", f"{tmp_path}/a.jsonl", "a.jsonl", columns),
+        Shard("jsonl", f"{tmp_path}/b.jsonl", "b.jsonl", columns),
+    ]
+    for key, name, format in (
+        ("parquet", "a.parquet", "parquet"),
+        ("text", "a.txt", "text"),
+        ("warc", "a.txt", "archive"),
+    ):
+        path = f"{tmp_path}/{name}"
+        assert shards_of(source(**{key: [path]})) == [Shard(format, path, name)]
+
+
+def test_a_shards_name_is_its_path_behind_the_folder_that_is_named(tmp_path):
+    for path in ("a/de/part-0.parquet", "a/en/part-0.parquet", "a/en/part-1.parquet", "b/en/part-0.parquet"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+
+    def names(*patterns):
+        return [shard.name for shard in shards_of(source(parquet=[f"{tmp_path}/{pattern}" for pattern in patterns]))]
+
+    assert names("a/*/*.parquet") == ["de/part-0.parquet", "en/part-0.parquet", "en/part-1.parquet"]
+    assert names("a/en/*") == ["part-0.parquet", "part-1.parquet"]
+    assert names("a/en/part-0.parquet") == ["part-0.parquet"]
+    assert names("a/en/*", "a/*/part-1.parquet") == ["part-0.parquet", "part-1.parquet"]
+    with pytest.raises(ValueError, match=r"are both called part-0.parquet.* one glob for both folders"):
+        names("a/en/part-0.parquet", "b/en/part-0.parquet")
+
+
+@pytest.mark.parametrize(
+    "settings,said",
+    [
+        ({}, "exactly one of the keys warc, jsonl, parquet, text, snapshot, index"),
+        ({"warc": ["a"], "snapshot": SNAPSHOT}, "exactly one of the keys"),
+        ({"warc": []}, "at least 1 item"),
+        ({"warc": ["a"], "text_column": "text"}, "Extra inputs"),
+        ({"text": ["a"], "url_column": "text"}, "Extra inputs"),
+        ({"snapshot": "CC-MAIN-2024"}, "pattern"),
+        ({"snapshot": SNAPSHOT, "segments": [0]}, "Field required"),
+        ({"snapshot": SNAPSHOT, "files": [-1, 2]}, "greater than or equal to 0"),
+        ({"snapshot": SNAPSHOT, "format": "wat"}, "'warc' or 'wet'"),
+        ({"index": [SNAPSHOT], "limit": 0}, "greater than 0"),
+        ({"warc": ["a"], "name": "Web"}, "pattern"),
+    ],
+)
+def test_a_wrong_source_gives_one_error(settings, said):
+    with pytest.raises(ValidationError) as error:
+        source(**settings)
+    assert error.value.error_count() == 1 and said in str(error.value)
+
+
+def test_a_source_goes_through_its_own_dump():
+    for settings in ({"warc": ["a"]}, {"jsonl": ["a"], "url_column": "u"}, {"index": [SNAPSHOT], "hosts": ["a.b"]}):
+        first = source(**settings)
+        assert TypeAdapter(Source).validate_python(first.model_dump(mode="json")) == first
+        assert TypeAdapter(Source).validate_python(first) == first
+
+
+def test_lists_that_are_damaged_or_empty(tmp_path, crawl_server):
+    whole = gzip.compress(b"a.warc.gz\nb.warc.gz\n" * 50)
+    (tmp_path / "cut.paths.gz").write_bytes(whole[:-9])
+    (tmp_path / "none.paths.gz").write_bytes(b"<html>slow down</html>")
+    for name in ("cut", "none"):
+        with pytest.raises(ValueError, match=f"{name}.paths.gz is damaged"):
+            expand([f"{tmp_path}/{name}.paths.gz"])
+    (tmp_path / "empty.paths").write_text("\n \n")
+    with pytest.raises(FileNotFoundError, match="empty.paths names no file"):
+        expand([f"{tmp_path}/empty.paths"])
+
+
+def test_a_server_that_refuses_is_not_a_file_that_is_missing(crawl_server):
+    (crawl_server.folder / "a.warc.gz").write_bytes(b"x")
+    address = f"{crawl_server.url}/a.warc.gz"
+    crawl_server.plan = lambda path, start, nth: Fault("status", 503) if nth < 3 else None
+    assert expand([address], FAST) == [address]
+    crawl_server.plan = lambda path, start, nth: Fault("status", 503)
+    with pytest.raises(RemoteIOError, match="503"):
+        expand([address], replace(FAST, budget_seconds=0.1))
+
+
+def test_expand_over_http(crawl_server):
+    place(crawl_server.folder, "crawl-data/CC/a.warc.gz", [])
+    lines = ["crawl-data/CC/a.warc.gz", "crawl-data/CC/b.warc.gz"]
+    place(crawl_server.folder, "crawl-data/CC/warc.paths.gz", lines)
+    a, b = (f"{crawl_server.url}/{line}" for line in lines)
+    assert expand([f"{crawl_server.url}/crawl-data/CC/warc.paths.gz"]) == [a, b]
+    assert expand([a]) == [a]
+    with pytest.raises(FileNotFoundError, match="b.warc.gz"):
+        expand([b])
+
+
+def test_expand_in_object_stores(s3):
+    memory = fsspec.filesystem("memory")
+    stores = {"memory:///crawl": memory, "s3://crawl": fsspec.filesystem("s3")}
+    for root, fs in stores.items():
+        for name in ("b.warc.gz", "a.warc.gz"):
+            fs.pipe(f"{root}/crawl-data/{name}", b"x")
+        fs.pipe(f"{root}/crawl-data/warc.paths", b"crawl-data/b.warc.gz\n\n")
+        both = [f"{root}/crawl-data/{name}.warc.gz" for name in "ab"]
+        assert expand([f"{root}/crawl-data/*.warc.gz"]) == both == expand(both[::-1])
+        assert expand([f"{root}/crawl-data/warc.paths"]) == both[1:]
+        with pytest.raises(FileNotFoundError):
+            expand([f"{root}/crawl-data/c.warc.gz"])
+    memory.rm("/crawl", recursive=True)
+
+
+def test_expand_local_paths_globs_and_lists(tmp_path, monkeypatch):
+    names = ["a/1.warc.gz", "a/2.warc.gz", "a/3.warc", "b/1.warc.gz", "crawl-data/c/4.warc.gz"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    full = {name: str(tmp_path / name) for name in names}
+    # sorted, and once however often a file is named
+    assert expand([full["b/1.warc.gz"], f"{tmp_path}/a/*.warc.gz", full["a/1.warc.gz"]]) == sorted(
+        [full["a/1.warc.gz"], full["a/2.warc.gz"], full["b/1.warc.gz"]]
+    )
+    assert expand([f"{tmp_path}/**/1.warc.g?", f"{tmp_path}/a/[3].warc"]) == sorted(
+        [full["a/1.warc.gz"], full["b/1.warc.gz"], full["a/3.warc"]]
+    )
+    lines = ["2.warc.gz", full["b/1.warc.gz"], "", "https://mill.example/x.warc.gz", "../b/1.warc.gz"]
+    expected = sorted(
+        [full["a/2.warc.gz"], full["b/1.warc.gz"], "https://mill.example/x.warc.gz", f"{tmp_path}/a/../b/1.warc.gz"]
+    )
+    place(tmp_path, "a/files.paths", lines, packed=False)
+    place(tmp_path, "a/files.paths.gz", lines)
+    assert expand([f"{tmp_path}/a/files.paths"]) == expand([f"{tmp_path}/a/files.paths.gz"]) == expected
+    place(tmp_path, "crawl-data/c/warc.paths", ["crawl-data/c/4.warc.gz\r"], packed=False)
+    assert expand([f"{tmp_path}/crawl-data/c/warc.paths"]) == [full["crawl-data/c/4.warc.gz"]]
+    monkeypatch.chdir(tmp_path / "a")
+    assert expand(["1.warc.gz"]) == [full["a/1.warc.gz"]]
+    assert expand(["files.paths"]) == expected
+
+
+@pytest.mark.parametrize("pattern", ["none.warc.gz", "none/*.warc.gz", "none.paths.gz"])
+def test_a_pattern_that_names_no_file_is_an_error_that_names_it(tmp_path, pattern):
+    with pytest.raises(FileNotFoundError, match=pattern.replace("*", ".")):
+        expand([f"{tmp_path}/{pattern}"])
+
+
+def test_the_same_records_from_everywhere(tmp_path, crawl_server, s3, write_warc, page):
+    """And the same shard wherever it is written."""
+    draw = random.Random(3)
+    pages = [page(draw.randbytes(draw.randrange(1, 20_000)), url=f"https://mill.example/{n}") for n in range(60)]
+    path = crawl_server.folder / "a.warc.gz"
+    write_warc(path, pages)
+    data = path.read_bytes()
+    fsspec.filesystem("s3").pipe("crawl/a.warc.gz", data)
+    small = replace(FAST, block_bytes=10_000)
+    assert len(data) > 50 * small.block_bytes
+    crawl_server.plan = seeded(6, 0.4)
+    s3.refuse = lambda method, path, nth: 503 if nth % 7 == 3 else None
+    local, *others = (
+        list(archives.records(f"{root}/a.warc.gz", 10**6, small))
+        for root in (crawl_server.folder, crawl_server.url, "s3://crawl")
+    )
+    assert [r.payload for r in local] == [p.payload for p in pages]
+    assert others == [local] * 2
+    assert crawl_server.faults() and 503 in {status for _, _, status in s3.requests}
+    table = pa.table({"id": [r.record_id for r in local], "payload": [r.payload for r in local]})
+    for root in (str(tmp_path), "s3://crawl/stage"):
+        parquet.write_table(f"{root}/part-00000.parquet", table)
+    assert files.read_bytes("s3://crawl/stage/part-00000.parquet") == (tmp_path / "part-00000.parquet").read_bytes()
+    assert parquet.read_table("s3://crawl/stage/part-00000.parquet") == table
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(IsADirectoryError, match="is a folder: name the files in it"):
+        expand([str(tmp_path)])
+
+
+def test_errors_name_no_password_and_no_signature(crawl_server):
+    root = crawl_server.url.replace("://", "://user:pa55word@")
+    place(crawl_server.folder, "empty.paths", [""], packed=False)
+    (crawl_server.folder / "index").write_text("<a href='b'>b</a>")
+    for pattern in (f"{root}/none.warc.gz?sig=s3cret", f"{root}/none/*.warc.gz", f"{root}/empty.paths"):
+        with pytest.raises(FileNotFoundError) as error:
+            expand([pattern], FAST)
+        text = "".join(traceback.format_exception(error.value))
+        assert crawl_server.url in str(error.value)
+        assert "pa55word" not in text and "s3cret" not in text

@@ -1,0 +1,174 @@
+"""The tokenizer loses nothing, and learns from what the mixture says."""
+
+import random
+from collections import Counter
+from pydoc_data import topics
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import sentencepiece as spm
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from storage import files, parquet
+from tasks.documents.sampling import Heldout
+from tasks.tokens import tokenizer
+from tasks.tokens.tokenizer import EOS, Tokenizer, encode, load, token_bytes, train_tokenizer
+
+SEED, HELDOUT = 5, 0.2
+
+
+def heldout(seed: int) -> Heldout:
+    return Heldout(seed=seed, fraction=HELDOUT)
+
+
+SETTINGS = Tokenizer(vocab_size=600, sample_bytes=200_000)
+PROSE = {name: topics.topics[name] for name in sorted(topics.topics)}
+
+
+def write(folder, name: str, texts: dict[str, str]) -> tuple[str, str]:
+    path = str(folder / f"{name}.parquet")
+    parquet.write_table(path, pa.table({"id": list(texts), "text": pa.array(list(texts.values()), pa.large_string())}))
+    return path, path
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("documents")
+    draw = random.Random(1)
+    numbers = {f"n{i}": " ".join(str(draw.randrange(10**6)) for _ in range(60)) + "\n" for i in range(400)}
+    names = list(PROSE)
+    return {
+        "prose": [write(folder, f"prose{i}", {n: PROSE[n] for n in names[i::2]}) for i in range(2)],
+        "numbers": [write(folder, "numbers", numbers)],
+    }
+
+
+def train(folder, inputs, weights=None, settings=SETTINGS, seed=SEED) -> dict:
+    return train_tokenizer(
+        str(folder),
+        0,
+        inputs,
+        weights or {"prose": 3, "numbers": 1},
+        settings,
+        seed,
+        heldout(seed),
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, inputs):
+    folder = tmp_path_factory.mktemp("tokenizer")
+    return folder, train(folder, inputs)
+
+
+@pytest.fixture(scope="module")
+def processor(trained) -> spm.SentencePieceProcessor:
+    return load(str(trained[0] / "tokenizer.model"))
+
+
+PIECES = st.sampled_from(["<s>", "</s>", "<unk>", "<0x41>", "▁", "▁▁the", "the ", "  ", "\t", "\r\n", "\0", "０", "é"])
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@settings(max_examples=500)
+@given(st.one_of(TEXT, st.lists(st.one_of(PIECES, TEXT)).map("".join)))
+@example("")
+@example(" ")
+@example(" a  b\u00a0c\u3000d\u2581 e▁")
+@example("▁")
+@example("\ufeffx\ufffe\ufffd\U0010ffff\x00\x85\u2028")
+def test_any_text_comes_back_and_its_bytes_add_up(processor, text):
+    tokens = encode(processor, text)
+    assert tokens.dtype == np.uint16
+    assert tokens[-1] == EOS and EOS not in tokens[:-1]
+    assert tokenizer.UNK not in tokens and tokenizer.BOS not in tokens
+    assert processor.decode(tokens.tolist()) == text
+    assert sum(np.array(token_bytes(processor))[tokens]) == len(text.encode())
+
+
+def test_prose_takes_fewer_tokens_than_bytes(processor):
+    for text in PROSE.values():
+        assert len(encode(processor, text)) < 0.6 * len(text.encode()) + 10
+
+
+def test_digits_stand_alone(processor):
+    assert [processor.id_to_piece(int(i)) for i in encode(processor, "2024")[:-1]] == ["2", "0", "2", "4"]
+
+
+def test_the_record_and_the_byte_counts(trained, processor):
+    folder, record = trained
+    assert record["vocab_size"] == processor.vocab_size() == SETTINGS.vocab_size
+    counts = files.read_json(str(folder / "token_bytes.json"))
+    assert counts == token_bytes(processor)
+    assert [i for i, n in enumerate(counts) if n == 0] == [tokenizer.UNK, tokenizer.BOS, tokenizer.EOS]
+    assert sum(n == 1 for n in counts) > 256
+
+
+def test_training_twice_gives_the_same_bytes(trained, tmp_path, inputs):
+    folder, record = trained
+    assert train(tmp_path, inputs) == record
+    for name in ("tokenizer.model", "token_bytes.json"):
+        assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
+
+
+def drawn(inputs, weights, settings, seed=SEED) -> tuple[Counter, dict[str, int]]:
+    """How often each line is in the sample, and the bytes taken of each source."""
+    taken: dict[str, int] = {}
+    total = sum(weights.values())
+    shares = {name: weight / total for name, weight in weights.items()}
+    return Counter(tokenizer._sample(inputs, shares, settings, seed, heldout(seed), taken)), taken
+
+
+@pytest.mark.parametrize("weights", [{"prose": 1, "numbers": 1}, {"prose": 9, "numbers": 1}])
+def test_the_sample_follows_the_shares(inputs, weights):
+    settings = SETTINGS.model_copy(update={"sample_bytes": 100_000})
+    lines, taken = drawn(inputs, weights, settings)
+    for name, weight in weights.items():
+        # documents are drawn whole: within five standard deviations of their number
+        wanted = settings.sample_bytes * weight / sum(weights.values())
+        sizes = [len(text.encode()) for part in inputs[name] for text in texts(part).values()]
+        deviation = (sum(size**2 for size in sizes) * wanted / sum(sizes)) ** 0.5
+        assert abs(taken[name] - wanted) < 5 * deviation
+    assert sum(len(line.encode()) * n for line, n in lines.items()) == sum(taken.values())
+
+
+def texts(part: tuple[str, str]) -> dict[str, str]:
+    table = parquet.read_table(part[0])
+    return dict(zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True))
+
+
+def test_a_small_source_gives_all_but_its_heldout_documents(tmp_path):
+    documents = {f"d{i}": f"line {i} of the document\nand its own ending {i}" for i in range(300)}
+    inputs = {"small": [write(tmp_path, "small", documents)]}
+    lines, taken = drawn(inputs, {"small": 1}, SETTINGS)
+    texts = pa.table({"text": list(documents.values())})
+    kept = Heldout(seed=SEED, fraction=HELDOUT).without(texts)["text"].to_pylist()
+    assert 0 < len(kept) < len(documents)
+    assert lines == Counter(line for text in kept for line in text.splitlines(keepends=True))
+    assert taken == {"small": sum(len(text.encode()) for text in kept)}
+
+
+def test_a_longer_line_than_sentencepiece_takes_is_cut_not_lost(tmp_path):
+    long = "".join(random.Random(1).choices("abcdefghij ", k=20_001))
+    inputs = {"a": [write(tmp_path, "a", {f"d{i}": f"{i}{long}" for i in range(9)})]}
+    lines, taken = drawn(inputs, {"a": 1}, SETTINGS)
+    assert max(map(len, lines)) <= 4000
+    assert sum(len(line) * n for line, n in lines.items()) == taken["a"] > 0
+
+
+def test_a_sample_with_control_characters_trains(tmp_path):
+    odd = {f"d{i}": f"nul \0 here {i} ▁ <s> </s> \x0b\x0c\x1c\u2028\ufeff\r\n\r end " * 40 for i in range(50)}
+    inputs = {"odd": [write(tmp_path, "odd", odd), write(tmp_path, "prose", PROSE)]}
+    train(tmp_path, inputs, {"odd": 1}, SETTINGS)
+    small = load(str(tmp_path / "tokenizer.model"))
+    for text in odd.values():
+        assert small.decode(encode(small, text).tolist()) == text
+
+
+@pytest.mark.parametrize("size", [300, (1 << 16) + 1])
+def test_a_vocabulary_that_does_not_fit_is_refused(size):
+    with pytest.raises(ValidationError):
+        Tokenizer(vocab_size=size)

@@ -1,0 +1,489 @@
+"""Canonical URLs by the standards' own examples, and lists against naive loops."""
+
+import io
+import logging
+import tarfile
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from storage import files
+from tasks.documents.decisions import decide
+from tasks.url import lists
+from tasks.url.canonical import TRACKING, Canonical, canonicalizer, registered_domain
+from tasks.url.lists import ListError
+from tasks.url.matching import Words, squeezed, words_of
+from tasks.url.step import Url, _load
+from tests.crawl_server import Fault
+
+canonical = canonicalizer(Canonical())
+
+
+def measure(step: Url, urls: list[str | None]) -> dict[str, list]:
+    columns = step.measure(pa.table({"id": list(map(str, range(len(urls)))), "url": pa.array(urls, pa.string())}))
+    assert {name: column.type for name, column in columns.items()} == {f.name: f.type for f in Url.signals}
+    return {name: column.to_pylist() for name, column in columns.items()}
+
+
+def write(path, *lines: str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+# RFC 3986, sections 6.2.2 and 6.2.3: the forms in each line are equivalent; the last is the canonical one.
+EQUIVALENT = [
+    ("HTTP://www.EXAMPLE.com/", "http://www.example.com/"),
+    ("http://example.com", "http://example.com:/", "http://example.com:80/", "http://example.com/"),
+    ("https://example.com:0443", "https://example.com/"),
+    ("HTTP://a/./b/../b/%63/%7bfoo%7d", "http://a/b/c/%7Bfoo%7D"),
+    ("http://example.com/%7Esmith/", "http://example.com/%7esmith/", "http://example.com/~smith/"),
+    # section 5.4, reference resolution: dot segments
+    ("http://a/b/c/./../g", "http://a/b/g"),
+    ("http://a/b/c/..", "http://a/b/"),
+    ("http://a/b/c/.", "http://a/b/c/"),
+    ("http://a/../../g", "http://a/g"),
+    ("http://a/b/g;x=1/./y", "http://a/b/g;x=1/y"),
+    ("http://a/b/g;x=1/../y", "http://a/b/y"),
+    ("http://a/b/...g/..g/g..", "http://a/b/...g/..g/g.."),
+    ("http://a/b%2f%2E%2e%2fc/%2E%2e/d", "http://a/d"),
+    # WHATWG URL: examples of sections 1.1, 3.1, 3.5, 4.4 and 5
+    ("https:example.org", "https://///example.org", "https://example.org/"),
+    (" \x00http://ex\tam\nple.org/ \x1f", "http://example.org/"),
+    ("https:\\\\EXAMPLE.com\\.\\a", "https://example.com/a"),
+    ("https://user:p@ss:word@example.org:443/", "https://example.org/"),
+    ("http://EX%41MPLE.com./%41", "http://example.com/A"),
+    ("http://0x7F.1/", "http://127.1", "http://2130706433", "http://0177.0.0.0x1.", "http://127.0.0.1/"),
+    ("http://[1:0::]", "http://[1:0:0:0:0:0:0:0]:80/", "http://[1::]/"),
+    ("http://[::FFFF:c000:280]", "http://[::ffff:192.0.2.128]/"),
+    ("https://faß.ExAmPlE/", "https://fa%C3%9F.example", "https://xn--fa-hia.example/"),
+    ("https://EXAMPLE。com", "https://ｅｘａｍｐｌｅ.com", "https://example.com/"),
+    ("http://☃.net/☃?☃", "http://xn--n3h.net/%E2%98%83?%E2%98%83"),
+    ("http://example.org/a b\"<>`{}|^[]'%%3g%", "http://example.org/a%20b%22%3C%3E%60%7B%7D%7C%5E%5B%5D'%25%253g%25"),
+    # fragments, empty queries, tracking, sessions, order
+    ("http://e.org/a#b?c", "http://e.org/a?#", "http://e.org/a?&", "http://e.org/a"),
+    ("http://e.org/?b=2&a=1&b=1", "http://e.org/?a=1&b=2&b=1"),
+    ("http://e.org/?UTM_Source=x&id=3&%67clid=1&fbclid&mc_eid=1", "http://e.org/?id=3"),
+    ("http://e.org/a;jsessionid=0A1.w/b?PHPSESSID=9&sid=" + "0a" * 16, "http://e.org/a/b"),
+    ("http://e.org/?ASPSESSIONIDQQ=x&cfid=1&CFTOKEN=2&sid=7", "http://e.org/?sid=7"),
+    ("http://e.org/?a=%20+%2B%c3%bc;x/?:@", "http://e.org/?a=%20+%2B%C3%BC;x/?:@"),
+    ("ftp://ftp.example.org:21/x", "ftp://ftp.example.org/x"),
+    ("http://my_host.example.org:8080", "http://my_host.example.org:8080/"),
+]
+
+
+@pytest.mark.parametrize("forms", EQUIVALENT, ids=lambda forms: forms[-1])
+def test_equivalent_urls_have_one_form(forms):
+    assert [canonical(form) for form in forms] == [forms[-1]] * len(forms)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(
+            "",
+            " ",
+            "example.org",
+            "/a",
+            "mailto:a@example.org",
+            "dns:example.org",
+            "urn:uuid:1",
+            "data:,a",
+            "http:",
+            "http://",
+        ),
+        *(
+            "https://exa mple.org",
+            "http://a..b/",
+            "http://.a/",
+            "http://a:b@",
+            "http://a:65536/",
+            "http://a:x",
+            "http://a:-1",
+        ),
+        *(
+            "http://[::1",
+            "http://[::1%25eth0]/",
+            "http://[g]/",
+            "http://1.2.3.4.5",
+            "http://256.256.256.256",
+            "http://09.1",
+        ),
+        *(
+            "http://a.0x",
+            "http://a<b",
+            "http://ex%00ample.org",
+            "http://%ff.org",
+            "http://\u00ad/",
+            "http://a\ufffd.org",
+        ),
+        *(
+            "http://" + "a." * 200 + "org",
+            "http://" + "ü" * 100_000,
+            "http://a:" + "9" * 10_000,
+            "http://%2f/",
+            "http://a%3Ab/",
+        ),
+    ],
+)
+def test_what_has_no_canonical_form(url):
+    assert canonical(url) == ""
+
+
+urls = st.one_of(
+    st.text(max_size=60),
+    st.text("htps:/?#[]@!$&'()*+,;=%.-_~aZ09 \t\\|<é。ß☃\u200d", max_size=60).map("http://".__add__),
+    st.text("htps:/?#&=%.;2eE5fF03aA\\jsessionid", max_size=60).map("https://www.Example.org/".__add__),
+    st.text("ab.:0x17f[]@%é", max_size=30).map("http://".__add__),
+)
+
+
+@pytest.mark.parametrize("options", [{}, {"fold_scheme": True, "fold_www": True}, {"tracking": ("a*", "B")}], ids=str)
+@settings(max_examples=300, deadline=None)
+@given(url=urls)
+@example(url="http://e.org/;jsess;jsessionid=1ionid=2")
+@example(url="http://www.www.example.org:443/%25%34%31")
+@example(url="http://e.org/a/..;jsessionid=1")
+def test_a_canonical_url_stays_and_parses(options, url):
+    form = canonicalizer(Canonical(**options))
+    once = form(url)
+    assert form(once) == once
+    if once:
+        assert once.isascii() and " " not in once and "#" not in once
+        parts = urlsplit(once)
+        assert parts.hostname and parts.path.startswith("/") and not parts.username
+        assert not {".", ".."} & set(parts.path.split("/"))
+
+
+def test_options_of_the_canonical_form():
+    both = canonicalizer(Canonical(fold_scheme=True, fold_www=True))
+    assert both("http://www.example.org:80/a") == both("https://example.org/a") == "https://example.org/a"
+    assert both("http://www.com/") == "https://www.com/"
+    assert both("http://www.co.uk/") == "https://www.co.uk/"
+    assert both("http://example.org:8080/") == "https://example.org:8080/"
+    own = canonicalizer(Canonical(tracking=("Ref", "x_*")))
+    assert own("http://e.org/?ref=1&x_=2&X_a=3&utm_source=4&reff=5") == "http://e.org/?reff=5&utm_source=4"
+    assert len(set(TRACKING)) == len(TRACKING)
+
+
+# from the test data of the public suffix list (publicsuffix.org, test_psl.txt), and hosts that are no domain
+@pytest.mark.parametrize(
+    ("host", "icann", "private"),
+    [
+        ("www.example.com", "example.com", "example.com"),
+        ("b.c.example.co.uk", "example.co.uk", "example.co.uk"),
+        ("co.uk", "", ""),
+        ("me.foo.github.io", "github.io", "foo.github.io"),
+        ("github.io", "github.io", ""),
+        ("www.city.kobe.jp", "city.kobe.jp", "city.kobe.jp"),
+        ("a.b.c.kobe.jp", "b.c.kobe.jp", "b.c.kobe.jp"),
+        ("www.ck", "www.ck", "www.ck"),
+        ("a.b.test.ck", "b.test.ck", "b.test.ck"),
+        ("www.xn--85x722f.xn--55qx5d.cn", "xn--85x722f.xn--55qx5d.cn", "xn--85x722f.xn--55qx5d.cn"),
+        ("www.xn--85x722f.xn--fiqs8s", "xn--85x722f.xn--fiqs8s", "xn--85x722f.xn--fiqs8s"),
+        ("a.b.nosuchtld", "b.nosuchtld", "b.nosuchtld"),
+        *((host, "", "") for host in ("localhost", "com", "192.168.0.1", "[::1]", "")),
+    ],
+)
+def test_registered_domain(host, icann, private):
+    assert (registered_domain(host, False), registered_domain(host, True)) == (icann, private)
+
+
+def test_documents_without_a_url_have_empty_signals_and_stay():
+    step = Url()
+    given_urls = [None, "", "no url", "http://Sub.Example.co.uk:8080", "http://[::1]:8080/a"]
+    signals = measure(step, given_urls)
+    assert signals["url_canonical"] == ["", "", "", "http://sub.example.co.uk:8080/", "http://[::1]:8080/a"]
+    assert signals["host"] == ["", "", "", "sub.example.co.uk", "[::1]"]
+    assert signals["registered_domain"] == ["", "", "", "example.co.uk", ""]
+    table = pa.table({"id": list("abcde"), **signals})
+    ((_, dropped),) = decide(table, [("url", step.decisions())])
+    assert len(dropped) == 0
+    assert measure(step, [])["host"] == []
+
+
+@pytest.fixture
+def ut1(tmp_path) -> str:
+    """A small tree as UT1's: two categories, comments, line ends and junk as lists in the wild have them."""
+    folder = tmp_path / "ut1"
+    write(
+        folder / "adult" / "domains",
+        "# comment",
+        "bad.example",
+        "",
+        "WWW.Upper.example\r",
+        ".dotted.example",
+        "10.0.0.7",
+    )
+    write(
+        folder / "adult" / "urls",
+        "site.example/bad/",
+        "www.site.example/~worse",
+        "site.example/s?q=1",
+        "whole.example/",
+    )
+    write(folder / "adult" / "expressions", r"(^|[-\?+=/_])(bondage|xxx+)([-\?+=/_]|$)", r"\<rude\>", r"(a)\1")
+    write(folder / "games" / "domains", "play.example", "sub.bad.example", "münchen.example", "two words")
+    write(folder / "games" / "usage", "black")
+    return str(folder)
+
+
+UT1_CASES = {
+    "http://bad.example/": "adult/domains: bad.example",
+    "https://deep.er.BAD.example:8443/x": "adult/domains: bad.example",
+    "http://sub.bad.example/": "games/domains: sub.bad.example",
+    "http://notbad.example/": "",
+    "http://upper.example/": "",
+    "http://a.www.upper.example/": "adult/domains: www.upper.example",
+    "http://dotted.example/": "adult/domains: dotted.example",
+    "http://10.0.0.7/": "adult/domains: 10.0.0.7",
+    "http://1.10.0.0.7/": "",
+    "http://110.0.0.7/": "",
+    "http://xn--mnchen-3ya.example/": "games/domains: xn--mnchen-3ya.example",
+    "http://www.site.example/bad": "adult/urls: site.example/bad",
+    "http://site.example/BAD/below?x=1": "adult/urls: site.example/bad",
+    "http://site.example/badly": "",
+    "http://other.site.example/bad": "",
+    "http://www2.site.example/%7Eworse/": "adult/urls: site.example/~worse",
+    "http://site.example/s?q=1": "adult/urls: site.example/s?q=1",
+    "http://site.example/s?q=1&z=2": "adult/urls: site.example/s?q=1",
+    "http://site.example/s?q=12": "",
+    "http://whole.example/any": "adult/urls: whole.example",
+    "http://fine.example/a_XXXX?y": r"adult/expressions: (^|[-\?+=/_])(bondage|xxx+)([-\?+=/_]|$)",
+    "http://fine.example/rude.html": r"adult/expressions: \<rude\>",
+    "http://fine.example/crude": "",
+}
+
+
+def test_the_ut1_layout(ut1, caplog):
+    with caplog.at_level(logging.WARNING):
+        found = measure(Url(blocklists=(ut1,)), [*UT1_CASES, None])["url_blocklist"]
+    assert dict(zip(UT1_CASES, found, strict=False)) == UT1_CASES
+    assert found[-1] == ""
+    assert "two words" in caplog.text and r"(a)\\1" in caplog.text
+
+
+def test_archives_folders_and_single_files_say_the_same(ut1, tmp_path):
+    archive = str(tmp_path / "blacklists.tar.gz")
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(ut1, "blacklists")
+        link = tarfile.TarInfo("blacklists/ads/domains")
+        link.type, link.linkname = tarfile.SYMTYPE, "../adult/domains"
+        tar.addfile(link)
+    each = tuple(f"{ut1}/{name}" for name in ("adult/domains", "adult/urls", "adult/expressions", "games/domains"))
+    for addresses in [(archive,), each, (f"{ut1}/adult", f"file://{ut1}/games/")]:
+        assert measure(Url(blocklists=addresses), list(UT1_CASES))["url_blocklist"] == list(UT1_CASES.values()), (
+            addresses
+        )
+    assert Url(blocklists=(ut1,)).lists() == list(each)
+    for address in (ut1, archive):
+        only = measure(Url(blocklists=(address,), categories=("games",)), list(UT1_CASES))["url_blocklist"]
+        assert {hit.partition("/")[0] for hit in only} == {"games", ""}
+        with pytest.raises(ListError, match="adlut"):
+            measure(Url(blocklists=(address,), categories=("games", "adlut")), [])
+
+
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_lines_that_are_read_in_pieces(ut1, monkeypatch, size):
+    monkeypatch.setattr(lists, "_PIECE", size)
+    _load.cache_clear()
+    assert measure(Url(blocklists=(ut1,)), list(UT1_CASES))["url_blocklist"] == list(UT1_CASES.values())
+
+
+def test_a_remote_list(ut1):
+    files.copy(f"{ut1}/adult/domains", "memory://lists/adult/domains")
+    step = Url(blocklists=("memory://lists",))
+    assert step.lists() == ["memory://lists/adult/domains"]
+    assert measure(step, ["http://bad.example/"])["url_blocklist"] == ["adult/domains: bad.example"]
+
+
+def test_a_list_that_is_none_says_so(tmp_path):
+    (tmp_path / "empty").mkdir()
+    broken = tmp_path / "cut.tar.gz"
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w:gz") as tar:
+        tar.addfile(tarfile.TarInfo("adult/domains"))
+    broken.write_bytes(data.getvalue()[:30])
+    html = write(tmp_path / "domains", "<html><body>404 not found</body></html>")
+    for address in (str(tmp_path / "absent"), str(tmp_path / "empty"), str(broken), html):
+        with pytest.raises(ListError, match="absent|empty|cut.tar.gz|404"):
+            measure(Url(blocklists=(address,)), [])
+
+
+def test_takedowns(tmp_path):
+    listed = write(
+        tmp_path / "takedown.txt",
+        "# asked for on a day",
+        "gone.example",
+        "https://root.example",
+        "http://page.example/Article?id=7&utm_source=mail",
+        "https://folder.example/private/*",
+        "every.example/*",
+    )
+    cases = {
+        "http://a.gone.example/x": "gone.example",
+        "http://root.example/x": "root.example",
+        "https://www.page.example/article?id=7#top": "page.example/article?id=7",
+        "http://page.example/Article": "",
+        "http://page.example/Article?id=7&x=1": "",
+        "http://page.example/Article/?id=7": "",
+        "https://folder.example/private/": "folder.example/private",
+        "https://folder.example/private/a/b?c": "folder.example/private",
+        "https://folder.example/privateer": "",
+        "https://every.example/": "every.example",
+    }
+    step = Url(takedowns=(listed,))
+    found = measure(step, list(cases))
+    assert found["url_takedown"] == [hit and f"takedown.txt: {hit}" for hit in cases.values()]
+    table = pa.table({"id": list(cases), **found})
+    ((_, dropped),) = decide(table, [("url", step.decisions())])
+    assert {(row["id"], row["rule"], row["detail"]) for row in dropped.to_pylist()} == {
+        (url, "takedown", f"takedown.txt: {hit}") for url, hit in cases.items() if hit
+    }
+    for line in ("not a host", "http://page.example/a*", "host:x/a"):
+        with pytest.raises(ListError, match="takedown list"):
+            measure(Url(takedowns=(write(tmp_path / f"{len(line)}.txt", "fine.example", line),)), [])
+
+
+labels = st.sampled_from(["a", "b", "ab", "www", "com", "x-y"])
+hosts = st.lists(labels, min_size=1, max_size=4).map(".".join)
+paths = st.lists(st.sampled_from(["a", "b", "ab", "A", ""]), max_size=4).map(lambda parts: "/" + "/".join(parts))
+addresses = st.tuples(hosts, paths, st.sampled_from(["", "?a", "?a=1&b=2", "?b=2"])).map("".join)
+
+
+def bare(address: str) -> str:
+    """As squidGuard compares: lower case, no `www.` before a name of two labels or more, no slash at the end."""
+    address = address.lower().rstrip("/")
+    host = address.split("/")[0]
+    return address[4:] if host.startswith("www.") and host.count(".") >= 2 else address
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    domains=st.lists(hosts, min_size=1, max_size=5),
+    listed=st.lists(st.tuples(hosts, paths.filter(lambda p: p.strip("/"))).map("".join), max_size=5),
+    wanted=st.lists(addresses, min_size=1, max_size=8),
+)
+def test_lists_against_naive_loops(tmp_path_factory, domains, listed, wanted):
+    folder = tmp_path_factory.mktemp("lists")
+    write(folder / "c" / "domains", *domains)
+    write(folder / "c" / "urls", *listed)
+    pages = write(folder / "pages", *listed, *(f"{domain}/x/*" for domain in domains))
+    found = measure(Url(blocklists=(str(folder),), takedowns=(pages,)), [f"http://{address}" for address in wanted])
+    for address, blocked, taken in zip(wanted, found["url_blocklist"], found["url_takedown"], strict=True):
+        host, seen = address.split("/")[0], bare(address)
+        by_host = [d for d in domains if host == d or host.endswith("." + d)]
+        by_path = [bare(x) for x in listed if seen == bare(x) or seen.startswith((bare(x) + "/", bare(x) + "?"))]
+        expected = f"c/domains: {max(by_host, key=len)}" if by_host else ""
+        if by_path and not by_host:
+            expected = f"c/urls: {min(by_path, key=len)}"
+        assert blocked == expected
+        assert bool(taken) == (seen in map(bare, listed) or any(seen == bare(d) + "/x" for d in domains))
+
+
+def test_words_as_in_refinedweb(tmp_path):
+    strict = write(tmp_path / "strict", "vilestuff")
+    hard = write(tmp_path / "hard", "vile", "very bad", "böse")
+    soft = write(tmp_path / "soft", "cam", "Chat", "live")
+    step = Url(strict_substrings=(strict,), hard_words=(hard,), soft_words=(soft,))
+    cases = {
+        "http://my-vile-stuff.example/": ("vilestuff", "vile", 0),
+        "http://thevilestuffs.example/": ("vilestuff", "", 0),
+        "http://example.org/so/VILE_page": ("", "vile", 0),
+        "http://example.org/revile/very-bad-day": ("", "very bad", 0),
+        "http://example.org/b%C3%B6se?x": ("", "böse", 0),
+        "http://cam.example/cam/cam": ("", "", 1),
+        "http://cam.example/live_chat?chat": ("", "", 3),
+        "http://camera.example/chats": ("", "", 0),
+        "not a url: vile": ("", "vile", 0),
+    }
+    found = measure(step, list(cases))
+    names = ("url_strict_substring", "url_hard_word", "url_soft_words")
+    assert dict(zip(cases, zip(*(found[name] for name in names), strict=True), strict=True)) == cases
+    ((_, dropped),) = decide(pa.table({"id": list(cases), **found}), [("url", step.decisions())])
+    rules = {row["id"]: (row["rule"], row["detail"], row["value"], row["threshold"]) for row in dropped.to_pylist()}
+    assert rules["http://my-vile-stuff.example/"] == ("strict_substring", "vilestuff", None, None)
+    assert rules["not a url: vile"] == ("hard_word", "vile", None, None)
+    assert rules["http://cam.example/live_chat?chat"] == ("soft_words", None, 3, 1)
+    assert len(rules) == 7
+    assert Url(max_soft_words=3).signal_settings() == Url().signal_settings()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.text("ab.$\\é ", min_size=1, max_size=3), max_size=6),
+    st.lists(st.text("ab.$-/\\É ", max_size=8), max_size=4),
+)
+def test_words_against_naive_loops(entries, found_texts):
+    texts = pa.array(found_texts, pa.large_string())
+
+    def split(text: str) -> list[str]:
+        return "".join(c if c.isalnum() else " " for c in text.lower()).split()
+
+    phrases = {tuple(split(e)) for e in entries} - {()}
+    expected = [
+        sorted({p for p in phrases if any(tuple(w[i : i + len(p)]) == p for i in range(len(w)))})
+        for w in map(split, found_texts)
+    ]
+    prepared = words_of(pa.array(entries, pa.large_string())).to_pylist()
+    found = Words(prepared).find(words_of(texts))
+    assert [sorted(tuple(entry.split()) for entry in row) for row in found] == expected
+
+    def squeeze(text: str) -> str:
+        return "".join(text.lower().replace("-", "").replace(".", "").split())
+
+    parts = {squeeze(e) for e in entries} - {""}
+    prepared = squeezed(pa.array(entries, pa.large_string())).to_pylist()
+    assert Words(prepared).find(squeezed(texts)) == [sorted(p for p in parts if p in squeeze(t)) for t in found_texts]
+
+
+def test_a_pinned_step_knows_the_content_of_its_lists(ut1):
+    step = Url(blocklists=(ut1,), soft_words=(f"{ut1}/games/usage",))
+    pinned = step.pinned()
+    assert [path for path, _ in pinned.checksums] == step.lists()
+    assert Url.model_validate_json(pinned.model_dump_json()) == pinned
+    assert measure(pinned, list(UT1_CASES)) == measure(step, list(UT1_CASES))
+    again = Url(blocklists=(ut1,), soft_words=(f"{ut1}/games/usage",), max_soft_words=9).pinned()
+    assert again.signal_settings() == pinned.signal_settings()
+    write(Path(ut1) / "games" / "domains", "other.example")
+    changed = step.pinned()
+    assert changed.signal_settings() != pinned.signal_settings()
+    assert measure(changed, ["http://other.example/"])["url_blocklist"] == ["games/domains: other.example"]
+    stale = pinned.model_copy(update={"max_soft_words": 5})
+    with pytest.raises(ListError, match="games/domains .*changed"):
+        measure(stale, [])
+
+
+@pytest.mark.timeout(60)
+def test_hostile_urls_take_linear_time(tmp_path):
+    write(tmp_path / "c" / "expressions", "(a+)+$x", "(/|//)*end", "^(.*)*z$")
+    write(tmp_path / "c" / "urls", "a.example/b")
+    n = 200_000
+    step = Url(blocklists=(str(tmp_path),), hard_words=(write(tmp_path / "w", "b"),))
+    hostile = [
+        *(
+            "http://a.example/" + piece * n
+            for piece in ("a", "/", "%", "../", ";jsessionid=", "%2e%2e/", "?", "&a", "é")
+        ),
+        *("http://" + piece * n for piece in ("a.", "@", ":", "[", "é.", "%41", "\\")),
+    ]
+    found = measure(step, hostile)
+    assert all(len(column) == len(hostile) for column in found.values())
+
+
+def test_a_list_at_a_server_is_asked_for_as_a_file(crawl_server, tmp_path):
+    (crawl_server.folder / "domains").write_text("bad.example\n" * 50_000 + '<a href="x/urls">\n')
+    (crawl_server.folder / "adult.txt").write_text("bad.example\n")
+    address = f"{crawl_server.url}/domains"
+    crawl_server.plan = lambda path, start, nth: Fault("status", 503, (("Retry-After", "0"),)) if nth < 1 else None
+    assert lists.list_files(address) == [address]
+    assert {(r.start, r.end) for r in crawl_server.requests} == {(0, 1)}
+    with pytest.raises(ListError, match="nowhere does not exist"):
+        lists.list_files(f"{crawl_server.url}/nowhere")
+    signed = f"{crawl_server.url}/adult.txt?sig=s3cret"
+    Path(crawl_server.folder, "adult.txt?sig=s3cret").write_text("bad.example\n")
+    assert measure(Url(blocklists=(signed,)), ["http://bad.example/"])["url_blocklist"] == ["adult.txt: bad.example"]

@@ -1,0 +1,1 @@
+"""Trains the classifier of blocks that tasks.extraction.blocks uses."""
