@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
+from flows.stages.all_stages import Corpus
 
 from flows.context import PhaseRunner, RunContext, StageResult, StageSpec
 from flows.machine import MachineSettings
-from flows.stages.all_stages import Corpus
 from storage import layout, parquet
 from storage.layout import Stage
 from storage.schema import DOCUMENTS

@@ -4,6 +4,7 @@ import json
 
 import pyarrow.compute as pc
 import pytest
+from flows.stages.all_stages import Corpus
 
 from flows.context import summed, told
 from flows.curation import curate
@@ -13,7 +14,6 @@ from flows.reports.dropped import dropped, edits, restored
 from flows.reports.lineage import trace
 from flows.reports.status import show, status
 from flows.reports.whatif import funnel, remarks, whatif
-from flows.stages.all_stages import Corpus
 from storage import files, layout, parquet
 from storage.remote.streams import RemoteIOConfig
 from tests.corpora import context
