@@ -1,13 +1,16 @@
 """The flows: a corpus from crawls, tokens from the corpus, a model from the tokens, and all three."""
 
+import flows.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+
+# isort: split
 from typing import Annotated
 
 from prefect import flow
-from prefect.artifacts import create_markdown_artifact
 from pydantic import BeforeValidator
 
 from flows.context import RunContext
 from flows.curation import curate
+from flows.prefect_artifacts import publish
 from flows.prefect_runner import context
 from flows.recipe import Recipe, load
 from flows.reports import run
@@ -53,9 +56,9 @@ def pipeline(recipe: RecipeLike) -> run.Report:
         curated = corpus(recipe)
         data = tokens(recipe)
         trained = pretrain(recipe)
-        told = run.Report(recipe, curated, data, trained, shop.settings)
-        create_markdown_artifact(key="funnel", markdown=told.markdown(), description=f"Funnel of {recipe.name}")
-        return told
+        report = run.Report(recipe, curated, data, trained, shop.settings)
+        publish(report)
+        return report
 
 
 def _made(shop: RunContext, name: str, run, recipe: Recipe):

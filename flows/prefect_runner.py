@@ -1,8 +1,10 @@
 """One stage as one Prefect task: reused if it is finished, else worked on shard by shard, checked, and told of."""
 
+import flows.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+
+# isort: split
 import contextlib
 import logging
-import sys
 import time
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -12,13 +14,11 @@ from prefect import task
 from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-import flows.prefect_env  # noqa: F401  (before anything imports prefect)
 from flows.child_processes import child_process_cleanup
 from flows.context import PhaseRunner, RunContext, StageResult, StageSpec, step_counts, told
 from flows.machine import MachineSettings
+from flows.progress_bar import progress_bar
 from storage import layout
 from storage.remote import retry
 from tasks.engine.executors import Executor, executor
@@ -101,12 +101,6 @@ def _tell_yield(built: StageResult) -> None:
     )
 
 
-def progress() -> Progress:
-    """A progress bar on the error stream of a terminal; nothing where there is none."""
-    columns = (TextColumn("  {task.description:32}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty())
-
-
 class ProgressReporter:
     """Progress of a stage on the terminal and as a Prefect artifact, and its workers' lines in the run's log."""
 
@@ -118,7 +112,7 @@ class ProgressReporter:
         self._told = 0.0
         self._task = None
         self._total = self._done = 0
-        self._bar = progress()
+        self._bar = progress_bar()
 
     def __enter__(self) -> "ProgressReporter":
         self._bar.start()

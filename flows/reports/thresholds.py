@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import yaml
 
 from flows.curation import Passed, curate
 from flows.machine import MachineSettings
 from flows.recipe import Recipe, load
+from flows.reports.finished_run import lookup
 from flows.reports.quantile_matching import End, match, share
-from flows.reports.whatif import lookup
 from storage.remote import retry
 from tasks.documents.decisions import LANGUAGE, decide, wanted
 from tasks.documents.selection import gather
@@ -55,13 +54,12 @@ class Proposals:
     few: dict[str, int]
     unmatched: list[str]
 
-    def snippet(self) -> str:
-        """The `languages` of the steps as YAML, to be pasted into a recipe."""
+    def recipe_part(self) -> dict[str, list[dict[str, Any]]]:
+        """The `steps` of a recipe, of each its `languages` alone."""
         steps: dict[str, dict[str, dict[str, float]]] = {}
         for row in self.rows:
             steps.setdefault(row.step, {}).setdefault(row.language, {})[row.setting] = row.proposed
-        written = [{"step": step, "languages": languages} for step, languages in steps.items()]
-        return yaml.safe_dump({"steps": written}, sort_keys=False, allow_unicode=True)
+        return {"steps": [{"step": step, "languages": languages} for step, languages in steps.items()]}
 
 
 class _TooFewError(LookupError):
@@ -179,33 +177,3 @@ def _gathered(passed: Passed, columns: list[str], of: Callable[[pa.Table], pa.Ta
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return pa.concat_tables(pool.map(read, passed.arriving.shards()))
-
-
-HEADER = ("setting", "language", "threshold", "drops of the reference", "drops here", "proposed", "drops then")
-
-
-def rows(found: Proposals) -> list[tuple[str, ...]]:
-    """The proposals for a person, in the columns of HEADER."""
-    return [
-        (
-            f"{row.step}.{row.setting}",
-            row.language,
-            f"{row.threshold:g}",
-            *(f"{row.reference:.2%}", f"{row.now:.2%}"),
-            f"{row.proposed:g}",
-            f"{row.then:.2%}",
-        )
-        for row in found.rows
-    ]
-
-
-def remarks(found: Proposals, least: int) -> list[str]:
-    """What the proposals do not cover, in sentences."""
-    told = []
-    if found.few:
-        few = ", ".join(f"{language} {count:,}" for language, count in found.few.items())
-        told.append(f"Left out, with fewer than {least:,} documents: {few}.")
-    if found.idle:
-        told.append(f"Without a proposal, since they drop nothing of the reference: {', '.join(found.idle)}.")
-    told += [f"Without a proposal: {why}." for why in found.unmatched]
-    return told
