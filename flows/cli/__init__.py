@@ -1,4 +1,4 @@
-"""The command line: `gristmill demo | run | harvest | status | show | lineage | similar | whatif | thresholds |
+"""The command line: `gristmill demo | run | harvest | status | verify | show | lineage | similar | whatif | thresholds |
 dedup-report | rules`.
 
 A command imports what it needs when it runs: the flows alone, with Prefect, take seconds. Reports give data, which the
