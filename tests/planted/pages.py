@@ -58,7 +58,7 @@ def page(plan: Plan, number: int) -> Page:
         "kind": kind,
         "variant": variant,
         "yields": sent.yields,
-        **_address(plan, rng, kind, variant, index),
+        **_address(plan, kind, variant, index),
         "date": f"{plan.snapshot(file)}-{second // 86_400 + 1:02d}"
         f"T{second // 3600 % 24:02d}:{second // 60 % 60:02d}:{second % 60:02d}Z",
         "snapshot": plan.snapshot(file),
@@ -77,13 +77,13 @@ def page(plan: Plan, number: int) -> Page:
     return Page(sent, (("Server", "planted"), *named, *sent.headers, ("Content-Length", str(len(body)))), body, truth)
 
 
-def _address(plan: Plan, rng: Random, kind: str, variant: str, index: int) -> dict[str, str]:
+def _address(plan: Plan, kind: str, variant: str, index: int) -> dict[str, str]:
     number = plan.numbers[kind, index]
+    rng = Random(f"{plan.seed}/address/{number}")
     if kind == "blocked":
         return sites.blocked(rng, variant, number)
     if kind == "recrawl":
-        of = plan.base(kind, index)
-        earlier = _address(plan, Random(f"{plan.seed}/page/{plan.numbers['page', of]}"), "page", "", of)
+        earlier = _address(plan, "page", "", plan.base(kind, index))
         return sites.respelt(rng, earlier) if variant == "tracking" else earlier
     address = sites.address(rng, plan.pages, _text(plan, kind, index).title, number)
     return sites.respelt(rng, address) if rng.random() < plan.tracking else address
@@ -100,17 +100,16 @@ def _text(plan: Plan, kind: str, index: int) -> Text:
     if kind == "page" and plan.needs_spaces(index):
         shares = {code: share for code, share in shares.items() if code not in UNSPACED}
     if kind == "charset":
-        shares = dict.fromkeys(SENT[kind][variant].languages.split(), 1)
+        shares = {SENT[kind][variant].language: 1}
     [language] = rng.choices(list(shares), list(shares.values()))
     words = min(plan.max_words, max(plan.min_words, rng.lognormvariate(0, 0.8) * plan.median_words))
     title, parts = phrase(rng, language, rng.randint(4, 9)), blocks(rng, language, int(words))
+    spans = []
     if kind in ("personal", "lookalike"):
         parts, spans = personal.insert(rng, parts, variant)
-        return Text(language, title, parts, {kind: spans})
-    if kind == "leak":
+    elif kind == "leak":
         parts, spans = leaks.leak(rng, parts, index // 2 % len(leaks.ITEMS), variant)
-        return Text(language, title, parts, {kind: spans})
-    return Text(language, title, parts)
+    return Text(language, title, parts, {kind: spans} if spans else {})
 
 
 def _copy(plan: Plan, rng: Random, kind: str, variant: str, index: int) -> Text:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
+from math import gcd
 from random import Random
 
 from tests.planted import faults, leaks, personal, poor, sites
@@ -95,9 +96,15 @@ class Plan:
 
     @cached_property
     def slots(self) -> list[tuple[str, int]]:
-        """(kind, index in the kind) of each page of the crawl."""
+        """(kind, index in the kind) of each page of the crawl.
+
+        The kinds are spread by a stride of 0.38 of the pages or the next number without a common divisor, so that two
+        damaged records are no neighbours: a reader may pass over both as one.
+        """
         slots = [(kind, i) for kind, count in self.counts.items() for i in range(count)]
-        return Random(f"{self.seed}/shuffle").sample(slots, len(slots))
+        stride = next(n for n in range(round(0.38 * self.pages) or 1, 2 * self.pages) if gcd(n, self.pages) == 1)
+        shift = Random(f"{self.seed}/shift").randrange(self.pages)
+        return [slots[(number * stride + shift) % self.pages] for number in range(self.pages)]
 
     @cached_property
     def numbers(self) -> dict[tuple[str, int], int]:

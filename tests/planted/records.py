@@ -21,7 +21,7 @@ class Sent:
 
     `yields` as in `writing.COLUMNS`. `body` gives the stored body from the page's HTML and its text. `http` False: the
     block is the body. `warc` are further WARC headers. The HTML is written with `codec` after a byte order `mark` and
-    names the encoding `meta`, in one of `languages` (empty: any). `before` damages the record before it is compressed,
+    names the encoding `meta`, in a certain `language` or any. `before` damages the record before it is compressed,
     `after` what is stored.
     """
 
@@ -36,7 +36,7 @@ class Sent:
     codec: str = "utf-8"
     meta: str | None = "utf-8"
     mark: bytes = b""
-    languages: str = ""
+    language: str | None = None
     before: Damage | None = None
     after: Damage | None = None
 
@@ -88,55 +88,46 @@ TRANSFER = {
     "identity": Sent(headers=encoded("identity")),
 }
 
-# Encodings of pages by the label that pages name: what browsers use for it (WHATWG Encoding), languages.
-_CHARSETS = {
-    "utf-8": ("utf-8", "ru de ja ar"),
-    "windows-1252": ("cp1252", "de fr es"),
-    "iso-8859-1": ("cp1252", "de es"),
-    "iso-8859-15": ("iso8859-15", "fr"),
-    "windows-1250": ("cp1250", "pl"),
-    "iso-8859-2": ("iso8859-2", "pl"),
-    "windows-1251": ("cp1251", "ru"),
-    "koi8-r": ("koi8-r", "ru"),
-    "iso-8859-5": ("iso8859-5", "ru"),
-    "windows-1256": ("cp1256", "ar"),
-    "windows-874": ("cp874", "th"),
-    "shift_jis": ("cp932", "ja"),
-    "euc-jp": ("euc-jp", "ja"),
-    "iso-2022-jp": ("iso2022-jp", "ja"),
-    "gb18030": ("gb18030", "zh"),
-    "gbk": ("gbk", "zh"),
-    "euc-kr": ("cp949", "ko"),
+# Labels of encodings that pages name, by the language that they are tried on; and the codec that browsers use for a
+# label (WHATWG Encoding) where Python has another.
+_LABELS = {
+    "ru": "utf-8 windows-1251 koi8-r iso-8859-5",
+    "de": "windows-1252 iso-8859-1",
+    "fr": "iso-8859-15",
+    "pl": "windows-1250 iso-8859-2",
+    "ar": "windows-1256",
+    "th": "windows-874",
+    "ja": "shift_jis euc-jp iso-2022-jp",
+    "zh": "gb18030 gbk utf-16le utf-16be",
+    "ko": "euc-kr",
 }
+_CODECS = {"iso-8859-1": "cp1252", "windows-874": "cp874", "shift_jis": "cp932", "euc-kr": "cp949"}
 _MARKS = {"utf-8": codecs.BOM_UTF8, "utf-16le": codecs.BOM_UTF16_LE, "utf-16be": codecs.BOM_UTF16_BE}
 
 
-def _charsets() -> dict[str, Sent]:
-    """Encoding, then how it is declared: in `wrong_*` what counts by the HTML standard is wrong; in `*_over_*` what
+def _charsets(label: str, language: str) -> dict[str, Sent]:
+    """By encoding and how it is declared: in `wrong_*` what counts by the HTML standard is wrong; in `*_over_*` what
     counts is right and what does not is wrong."""
-    found = {}
-
-    def add(name: str, label: str, header: str | None, meta: str | None, mark: bytes = b"") -> None:
-        codec, languages = _CHARSETS.get(label, (label, "ru zh en"))
+    wrong, other = ("windows-1252", "windows-1251") if label == "utf-8" else ("utf-8", None)
+    mark, found = _MARKS.get(label, b""), {}
+    declared = {"bom": (None, None), "bom_over_header": ("iso-8859-1", other)} if mark else {}
+    if not label.startswith("utf-16"):
+        declared |= {"header": (label, None), "meta": (None, label), "none": (None, None), "wrong_meta": (None, wrong)}
+        declared |= {"header_over_meta": (label, wrong), "wrong_header": (wrong, label)}
+    for how, (header, meta) in declared.items():
         kind = f"text/html; charset={header}" if header else "text/html"
-        sent = Sent(content_type=kind, codec=codec, meta=meta, mark=mark, languages=languages)
-        found[f"{label}/{name}"] = sent
-
-    for label in _CHARSETS:
-        wrong = "windows-1252" if label == "utf-8" else "utf-8"
-        add("header", label, label, None)
-        add("meta", label, None, label)
-        add("none", label, None, None)
-        add("header_over_meta", label, label, wrong)
-        add("wrong_header", label, wrong, label)
-        add("wrong_meta", label, None, wrong)
-    for label, mark in _MARKS.items():
-        add("bom", label, None, None, mark)
-        add("bom_over_header", label, "iso-8859-1", "windows-1251" if label == "utf-8" else None, mark)
+        before = mark if how.startswith("bom") else b""
+        sent = Sent(content_type=kind, codec=_CODECS.get(label, label), meta=meta, mark=before, language=language)
+        found[f"{label}/{how}"] = sent
     return found
 
 
-CHARSETS = _charsets()
+CHARSETS = {
+    name: sent
+    for lang, labels in _LABELS.items()
+    for label in labels.split()
+    for name, sent in _charsets(label, lang).items()
+}
 
 # Records that are no pages, and pages that are not HTML or do not say so.
 
@@ -164,9 +155,9 @@ OTHERS = {
     "pdf_as_html": Sent(_PDF, (), "text/html", "none"),
     "json": Sent(_rows(b'{"n": %d}\n', 50), (), "application/json", "none"),
     "robots": Sent(_rows(b"User-agent: *\nDisallow: /p%d\n", 9), (), "text/plain", "either"),
-    "empty_body": Sent(lambda rng, html, text: b"", yields="none"),
+    "empty_body": Sent(lambda *_: b"", yields="none"),
     "empty_page": Sent(lambda *_: b"<html><head></head><body><script>1</script></body></html>", yields="none"),
-    "revisit": Sent(lambda rng, html, text: b"", yields="none", record_type="revisit", warc=_REVISIT),
+    "revisit": Sent(lambda *_: b"", yields="none", record_type="revisit", warc=_REVISIT),
     "truncated": Sent(
         lambda _, html, text: html[: len(html) // 2], yields="either", warc=(("WARC-Truncated", "length"),)
     ),

@@ -17,9 +17,6 @@ _LAYOUTS = {
     "divs": '<div id="header">{top}</div>\n<div id="page"><div id="main"><h1 class="title">{title}</h1>'
     '<div class="date">{published}</div>\n<div class="entry-content">\n{main}\n</div>{share}<ul>{related}</ul>'
     '<div id="comments">{comments}</div></div>\n<div id="sidebar">{side}</div></div>\n<div id="footer">{foot}</div>',
-    "sidebar_first": '<nav class="navbar">{top}</nav>\n<div class="sidebar">{side}<ul>{related}</ul></div>\n'
-    '<div class="story" role="main"><h1>{title}</h1>\n{main}\n<p class="date">{published}</p>{share}</div>\n'
-    '<div class="comments">{comments}</div>\n<footer>{foot}</footer>',
     "tables": '<table width="100%"><tr><td colspan="2">{top}</td></tr>\n<tr><td width="20%">{side}</td>'
     '<td class="content"><h1>{title}</h1>\n{main}\n<i>{published}</i></td></tr>\n'
     '<tr><td colspan="2"><ul>{related}</ul>{comments}{foot}</td></tr></table>',
@@ -54,10 +51,7 @@ def _block(rng: Random, block: Block) -> str:
         html = " ".join(words)
     if block.kind == "list":
         return "<ul>\n" + "".join(f"<li>{item}</li>\n" for item in html.split("\n")) + "</ul>"
-    if block.kind == "table":
-        cells = html.replace("\t", "</td><td>").replace("\n", "</td></tr>\n<tr><td>")
-        return f"<table>\n<tr><td>{cells}</td></tr>\n</table>"
-    return f"<pre><code>{html}</code></pre>" if block.kind == "code" else f"<{block.kind}>{html}</{block.kind}>"
+    return f"<{block.kind}>{html}</{block.kind}>"
 
 
 def _links(texts: list[str]) -> str:

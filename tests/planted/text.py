@@ -17,7 +17,7 @@ _FUNCTION_SHARE = 0.45  # as in English
 
 @dataclass(frozen=True)
 class Block:
-    """A part of the main text: `kind` is p, h2, list (an item per line), table (cells between tabs) or code."""
+    """A part of the main text: `kind` is p, h2 or list (an item per line)."""
 
     kind: str
     text: str
@@ -59,18 +59,14 @@ def phrases(language: str) -> tuple[list[str], list[str]]:
 
 
 def blocks(rng: Random, language: str, words: int) -> tuple[Block, ...]:
-    """Main text of a page: paragraphs, here and there a heading, a list, a table, code; last comes a paragraph."""
+    """Main text of a page: paragraphs, here and there a heading, a list; last comes a paragraph."""
     parts = [Block("p", text) for text in prose(rng, language, words)]
     if len(parts) > 3 and rng.random() < 0.3:
         for at in range(len(parts) - 1, 1, -3):
             parts.insert(at, Block("h2", phrase(rng, language, rng.randint(2, 6))))
-    items = [phrase(rng, language, rng.randint(3, 9)) for _ in range(rng.randint(3, 7))]
-    cells = ["\t".join([word(rng, language), *(str(rng.randrange(1000)) for _ in "123")]) for _ in items]
-    a, b, c = (word(rng, "en") for _ in "abc")
-    code = [f"def {a}({b}):", f"    {c} = {b}[{rng.randrange(99)}]", f"    return {c} < {rng.randrange(9999)}"]
-    for share, kind, lines in ((0.12, "list", items), (0.05, "table", cells), (0.04, "code", code)):
-        if rng.random() < share:
-            parts.insert(rng.randrange(len(parts)), Block(kind, "\n".join(lines)))
+    if rng.random() < 0.12:
+        items = [phrase(rng, language, rng.randint(3, 9)) for _ in range(rng.randint(3, 7))]
+        parts.insert(rng.randrange(len(parts)), Block("list", "\n".join(items)))
     return tuple(parts)
 
 
@@ -97,9 +93,9 @@ def _sentence(rng: Random, language: str, size: int) -> str:
 def _vocabulary(language: str) -> tuple[list[str], list[float], list[str]]:
     """(words, cumulated weights, the content words among them), by Zipf's law: frequency ~ 1 / (rank + shift)."""
     function, content = (part.split() for part in WORDS[language])
-    parts = ((_FUNCTION_SHARE, [1 / (i + 2) for i, _ in enumerate(function)]),
-             (1 - _FUNCTION_SHARE, [1 / (i + 12) for i, _ in enumerate(content)]))  # fmt: skip
-    weights = accumulate(share * weight / sum(of) for share, of in parts for weight in of)
+    parts = [1 / (i + 2) for i, _ in enumerate(function)], [1 / (i + 12) for i, _ in enumerate(content)]
+    shares = _FUNCTION_SHARE, 1 - _FUNCTION_SHARE
+    weights = accumulate(share * w / sum(of) for share, of in zip(shares, parts, strict=True) for w in of)
     return function + content, list(weights), content
 
 

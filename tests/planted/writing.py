@@ -48,6 +48,12 @@ class Truth:
         wanted = {name: value if isinstance(value, tuple) else (value,) for name, value in where.items()}
         return [row for row in self.records if all(row[name] in values for name, values in wanted.items())]
 
+    def stored(self, row: dict[str, Any]) -> bytes:
+        """The bytes of a record in its archive."""
+        with open(self.folder / row["file"], "rb") as f:
+            f.seek(row["offset"])
+            return f.read(row["length"])
+
     def pairs(self) -> list[tuple[int, int, float]]:
         """(page, page, Jaccard) of every planted pair: a copy and its base, two near copies of one base."""
         return [(pair["page"], row["page"], pair["jaccard"]) for row in self.records for pair in row["pairs"] or ()]
