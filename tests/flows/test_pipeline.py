@@ -10,7 +10,7 @@ import pytest
 
 from flows.mlflow_runs import KEY_TAG
 from flows.recipe import load
-from flows.reports.dropped import dropped, readable
+from flows.reports.dropped import dropped
 from flows.reports.status import show, status
 from storage import files, layout, parquet
 
@@ -186,19 +186,24 @@ def test_a_ledger_row_that_is_gone_fails_the_run(undisturbed, runs, recipe):
     assert "rows in the ledger" in runs.log("tampered")
 
 
-def test_status_and_show_tell_what_is_there(undisturbed):
+def test_status_and_show_give_what_is_there(undisturbed):
     home = str(undisturbed.home("undisturbed"))
-    told = {row[0].rsplit("-", 1)[0]: row for row in status(home)}
-    assert told["documents"][1] == "finished"
-    kept = list(show(home, "rules", 2, 1000))
+    rows = {row.stage: row for row in status(home)}
+    assert set(rows) == set(undisturbed.stages("undisturbed")) and all(row.finished for row in rows.values())
+    funnel = steps(undisturbed, "undisturbed")
+    [documents] = [row for row in rows.values() if row.stage.startswith("documents-")]
+    assert (documents.documents_in, documents.documents_out) == (funnel["extract"]["in"], funnel["extract"]["out"])
+    assert documents.drops == {f"extract.{rule}": n for rule, n in funnel["extract"]["drops"].items()}
+    shown = list(show(home, "rules", 2))
     rules = [name for name in undisturbed.stages("undisturbed") if name.startswith("rules-")]
-    assert len(kept) == 3 * len(rules) and "https://" in kept[1] and len(kept[1]) > 500
-    documents = list(show(home, "documents", 3, 1000))
-    assert len(documents) == 4 and "https://" in documents[1]
+    assert [len(kept.documents) for kept in shown] == [2] * len(rules)
+    assert all("https://" in one.row["url"] and len(one.text) > 400 for kept in shown for one in kept.documents)
+    [shown] = show(home, "documents", 3)
+    assert len(shown.documents) == 3 and "https://" in shown.documents[0].row["url"]
     found = list(dropped(home, "rules", "textbook.characters", 2))
     assert len(found) == 2 and {one.row["rule"] for one in found} == {"characters"}
-    assert "A line of" in readable(found[0], 1000).plain
+    assert "A line of" in found[0].text
     with pytest.raises(FileNotFoundError, match="no stage nothing"):
-        list(show(home, "nothing", 1, 1000))
+        list(show(home, "nothing", 1))
     with pytest.raises(LookupError, match="rules that dropped some: .*textbook.characters"):
         list(dropped(home, "dropped", "textbook.nothing", 1))
