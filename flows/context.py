@@ -87,9 +87,12 @@ class RunContext:
     made: dict[tuple[str, str], Any] = field(default_factory=dict)
 
 
-def stage(name: str, works: tuple[Callable[..., Any], ...], settings: dict[str, Any], inputs: dict[str, str]) -> Stage:
-    """A stage whose code is that of all its work functions: a phase that maps another is refused."""
-    return Stage(name, {work.__module__: code_version(work.__module__) for work in works}, settings, inputs)
+def stage(
+    name: str, works: tuple[Callable[..., Any] | str, ...], settings: dict[str, Any], inputs: dict[str, str]
+) -> Stage:
+    """A stage whose code is that of all its work functions, or modules: a phase that maps another is refused."""
+    modules = [work if isinstance(work, str) else work.__module__ for work in works]
+    return Stage(name, {module: code_version(module) for module in modules}, settings, inputs)
 
 
 def step_counts(built: StageResult) -> list[dict]:

@@ -5,27 +5,10 @@ from dataclasses import dataclass
 
 from flows.context import RunContext
 from flows.recipe import Recipe
-from flows.stages import all_stages, exact_duplicates, near_duplicates, passages, substrings
+from flows.stages import all_stages
 from flows.stages.all_stages import Corpus
-from tasks.dedup.exact import ContentDedup, UrlDedup
-from tasks.dedup.near.settings import MinHash
-from tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
-from tasks.dedup.substrings import SubstringDedup
+from flows.steps import builder_of
 from tasks.documents.step import DocumentStep, EditStep
-from tasks.models.perplexity import Perplexity
-from tasks.models.quality import Quality
-
-_CORPUS_STEPS = {
-    ContentDedup: exact_duplicates.by_content,
-    UrlDedup: exact_duplicates.by_url,
-    LineDedup: passages.cut_repeated,
-    ParagraphDedup: passages.cut_repeated,
-    SentenceDedup: passages.cut_repeated,
-    SubstringDedup: substrings.substring_dedup,
-    MinHash: near_duplicates.minhash,
-    Perplexity: all_stages.by_perplexity,
-    Quality: all_stages.by_quality,
-}
 
 
 @dataclass(frozen=True)
@@ -53,7 +36,7 @@ def curate(context: RunContext, recipe: Recipe) -> Iterator[Passed]:
     yield Passed((), corpus, corpus)
     for steps in groups:
         if not isinstance(steps[0], DocumentStep):
-            arriving, left = corpus, _CORPUS_STEPS[type(steps[0])](context, recipe, corpus, steps[0])
+            arriving, left = corpus, builder_of(steps[0])(context, recipe, corpus, steps[0])
         else:
             arriving = corpus if steps is first else _measured(context, corpus, steps)
             left = all_stages.rules(context, arriving, steps)

@@ -12,7 +12,6 @@ import pyarrow as pa
 from storage import files, parquet
 
 DTYPE = np.dtype("<u2")
-LARGEST_VOCABULARY = 1 << 16
 
 INDEX = pa.schema(
     [

@@ -11,13 +11,15 @@ import pyarrow.compute as pc
 from pydantic import TypeAdapter
 from rich.text import Text
 
-from flows.recipe import Step
 from flows.reports.status import cut, folders
+from flows.steps import AnyStep
 from storage import layout, parquet
-from tasks.documents.step import Batch, EditStep
-from tasks.rules.rule import Parts, RuleStep
+from tasks.documents.batch import Batch
+from tasks.documents.step import EditStep
+from tasks.rules.rule import RuleStep
+from tasks.rules.rule_work import Parts, counted
 
-_STEP = TypeAdapter(Step)
+_STEP = TypeAdapter(AnyStep)
 _CONTEXT = 160
 
 
@@ -212,7 +214,7 @@ def offending(step: RuleStep, row: dict, document: pa.Table, text: str) -> tuple
     [rule] = found
     document = document.set_column(document.schema.get_field_index("text"), "text", pa.array([text], pa.large_string()))
     batch = Batch(document)
-    parts = rule.found(batch, step)
+    parts = counted(step, rule, batch)
     if not isinstance(parts, Parts):
         return ()
     if parts.where.all():

@@ -9,12 +9,13 @@ from pydantic import TypeAdapter
 
 from flows.reports.status import cut, folders
 from storage import files, layout, parquet
-from storage.remote.streams import RemoteIOConfig, RemoteIOError
+from storage.remote.config import RemoteIOConfig
+from storage.remote.streams import RemoteIOError
 from storage.schema import DOCUMENTS
 from tasks.reading.charset import decode, detect
+from tasks.reading.listing import Shard
 from tasks.reading.record import Record
 from tasks.reading.shard import read_again
-from tasks.reading.sources import Shard
 
 _SHARD = TypeAdapter(Shard)
 

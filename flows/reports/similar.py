@@ -18,6 +18,7 @@ from tasks.dedup.near.signatures import by_this_code
 from tasks.dedup.near_reports import lookup
 from tasks.dedup.near_reports.lookup import Like, Signed
 from tasks.documents.normalize import Normalize
+from tasks.documents.normalize_work import rewrite
 from tasks.documents.rows import read_rows
 
 _AHEAD = 400  # words behind the first difference that are compared
@@ -187,7 +188,7 @@ def _normalized(made: _Made, texts: dict[str, _Made], text: str) -> str:
     while "normalize" not in made.settings and made.inputs.get("documents") in texts:
         made = texts[made.inputs["documents"]]
     if settings := made.settings.get("normalize"):
-        [text] = Normalize.model_validate(settings).rewrite(pa.array([text], pa.large_string())).to_pylist()
+        [text] = rewrite(Normalize.model_validate(settings), pa.array([text], pa.large_string())).to_pylist()
     return text
 
 

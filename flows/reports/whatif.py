@@ -23,15 +23,13 @@ from flows.curation import Passed, curate
 from flows.machine import MachineSettings
 from flows.recipe import Recipe, load
 from flows.stages import all_stages as stages_of
+from flows.steps import thresholds_of
 from storage import layout, ledger, parquet
 from storage.remote import retry
 from storage.schema import LEDGER
 from tasks.documents.decisions import Decisions, decide, wanted
 from tasks.documents.selection import gather
-from tasks.documents.step import DocumentStep
-from tasks.models import perplexity, quality
-from tasks.models.perplexity import Perplexity
-from tasks.models.quality import Quality
+from tasks.documents.step import DocumentStep, work_of
 
 
 class NotFinishedError(LookupError):
@@ -144,15 +142,8 @@ def _judged(passed: Passed, steps: tuple) -> tuple[dict[int, tuple[str, ...]], D
     [step] = steps
     *_, scores, _ = passed.left.stages
     signals = {i: (scores.part(i),) for i in arriving.shards(without=step.reference)}
-    if isinstance(step, Quality):
-        return signals, [(step.step, quality.bounds(step))]
     scored = [part for (part,) in signals.values()]
-    ends = perplexity.percentiles("", 0, scored, step.min_percentile, step.max_percentile)
-    return signals, [(step.step, perplexity.bounds(ends["low"], ends["high"]))]
-
-
-# Settings of corpus steps that cut by scores, which are stored as signals are.
-_CUTS = {Quality: ("min_score",), Perplexity: ("min_percentile", "max_percentile")}
+    return signals, [(step.step, work_of(step).bounds(step.decision_settings(), scored))]
 
 
 def parsed(settings: Iterable[str]) -> dict[str, Any]:
@@ -208,11 +199,11 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
 def _not_a_threshold(recipe: Recipe, step: Any, setting: str) -> str:
     if step.step not in {later.step for later in recipe.after}:
         return f"{step.step} decides while documents are made, and what it drops is not stored"
-    if not isinstance(step, DocumentStep):
-        return "" if setting in _CUTS.get(type(step), ()) else f"{step.step} looks at all documents together"
-    if setting in step.signal_fields:
+    if setting in thresholds_of(step):
+        return ""
+    if isinstance(step, DocumentStep):
         return "it changes what is measured, or the text, and not only what is decided"
-    return ""
+    return f"{step.step} looks at all documents together"
 
 
 def _with(step: Any, name: str, path: list[str], value: Any) -> Any:

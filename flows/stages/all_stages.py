@@ -3,26 +3,30 @@
 Every function returns a finished stage (`StageResult`), by making it or by finding it. What a stage does is in `tasks`.
 """
 
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from flows.context import PhaseRunner, RunContext, StageResult, StageSpec, stage
 from flows.recipe import Recipe
+from flows.steps import modules_of
 from storage import files, token_shards
 from storage.fingerprint import fingerprint
 from tasks.documents import filter_shards
 from tasks.documents.sampling import Heldout
-from tasks.documents.step import DocumentStep, Settings
-from tasks.extraction import extract
-from tasks.models import perplexity, quality
-from tasks.models.null_scores import unscored_shard
+from tasks.documents.step import DocumentStep, Settings, Step
+from tasks.extraction import extract_work
+from tasks.models import perplexity_work, quality_work
+from tasks.models.filter import LearnedFilter
+from tasks.models.null_scores import null_scores_shard
 from tasks.models.perplexity import Perplexity
 from tasks.models.quality import Quality
 from tasks.reading import index
-from tasks.reading.sources import Selection, Shard, Snapshot, Source, shards_of, tables_of
+from tasks.reading.listing import Shard, shards_of, tables_of
+from tasks.reading.sources import IndexFilters, Selection, Snapshot, Source
 from tasks.tokens import encode as encoding
-from tasks.tokens import mixture, tokenizer
+from tasks.tokens import mixture_work, tokenizer_work
 
 
 @dataclass(frozen=True)
@@ -90,9 +94,9 @@ def documents(context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ..
             selections.append(selected(context, here))
             parts = [selections[-1].part(i) for i in range(selections[-1].manifest["parts"])]
             prints = [f"{selections[-1].key} {i}" for i in range(len(parts))]
-            shards = shards_of(here, context.settings.remote_io, parts)
+            shards = shards_of(here, parts)
         else:
-            shards = shards_of(here, context.settings.remote_io)
+            shards = shards_of(here)
             prints = _fingerprints(context, here, shards)
         found += [(source.name, shard, seen) for shard, seen in zip(shards, prints, strict=True)]
     before = pinned(context, recipe.before)
@@ -110,13 +114,13 @@ def documents(context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ..
             "before": before,
             "extract": recipe.extract,
             "normalize": recipe.normalize,
-            "steps": steps,
-            "remote_io": context.settings.remote_io,
+            "steps": tuple(step.measuring() for step in steps),
         }
         jobs = {i: {"source": name, "shard": shard, **common} for i, (name, shard, _) in enumerate(found)}
-        return {"shards": list(phases.map("extract", extract.extract_shard, jobs).values())}
+        return {"shards": list(phases.map("extract", extract_work.extract_shard, jobs).values())}
 
-    works = (extract.extract_shard, *map(type, steps))
+    everything = (*before, recipe.extract, *([recipe.normalize] if recipe.normalize else []), *steps)
+    works = (extract_work.extract_shard, *_modules(everything))
     made = context.build(StageSpec(stage("documents", works, settings, inputs), body))
     return Corpus(tuple(name for name, _, _ in found), made, made, (made,), (*selections, made))
 
@@ -124,14 +128,17 @@ def documents(context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ..
 def selected(context: RunContext, source: Selection) -> StageResult:
     """Filter the columnar index's files, one a job, and put the records that fit into shards."""
     remote_io = context.settings.remote_io
-    tables = tables_of(source, remote_io)
+    tables = tables_of(source)
     with ThreadPoolExecutor(8) as pool:
         prints = list(pool.map(lambda path: fingerprint(path, _notes(context), remote_io), tables))
-    given = {"selection": source, "remote_io": remote_io}
 
     def body(phases: PhaseRunner) -> dict:
-        phases.map("match", index.match, {i: {"path": path, **given} for i, path in enumerate(tables)})
-        return phases.once("gather", index.gather, {"matched": len(tables), "selection": source})
+        phases.map(
+            "match",
+            index.match,
+            {i: {"path": path, "filters": source.part(IndexFilters)} for i, path in enumerate(tables)},
+        )
+        return phases.once("gather", index.gather, {"matched": len(tables), "filters": source.part(IndexFilters)})
 
     settings = source.model_dump(mode="json", exclude={"name", "index", "base"})
     inputs = {f"{i:05d}": seen for i, seen in enumerate(prints)}
@@ -175,12 +182,16 @@ def _after(
     """The stage in which document steps behind a corpus step are measured; `told`: what its manifest calls records."""
 
     def body(phases: PhaseRunner) -> dict:
-        given = {"steps": steps}
+        given = {"steps": tuple(step.measuring() for step in steps)}
         jobs = {i: corpus.shard(i) | {"measured": corpus.signals(i)} | given for i in corpus.shards()}
         return {told: list(phases.map("measure", work, jobs).values())}
 
     inputs = inputs_of(corpus) | measured_by(corpus)
-    return context.build(StageSpec(stage(name, (work, *map(type, steps)), _signal_settings(steps), inputs), body))
+    return context.build(StageSpec(stage(name, (work, *_modules(steps)), _signal_settings(steps), inputs), body))
+
+
+def _modules(steps: Iterable[Step]) -> list[str]:
+    return list(dict.fromkeys(name for step in steps for name in modules_of(step)))
 
 
 def _signal_settings(steps: tuple[DocumentStep, ...]) -> dict[str, Any]:
@@ -202,71 +213,41 @@ def rules(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...]) 
 
 def by_perplexity(context: RunContext, recipe: Recipe, corpus: Corpus, step: Perplexity) -> Corpus:
     """Train a KenLM model on the reference, score all other documents, cut by percentile."""
-    reference = corpus.parts(step.reference)
-    heldout = _heldout(recipe)
-    trained = {"reference": sorted(step.reference), "order": step.order, "heldout": heldout.model_dump()}
-
-    def train(phases: PhaseRunner) -> dict:
-        return {
-            "model": phases.once(
-                "train", perplexity.train_model, {"inputs": reference, "order": step.order, "heldout": heldout}
-            )
-        }
-
-    model = context.build(
-        StageSpec(stage("language_model", (perplexity.train_model,), trained, inputs_of(corpus)), train)
-    )
-    path = files.join(model.folder, "model.bin")
-    scores = _scores(context, corpus, step, model, perplexity.score_shard, {"model": path}, {})
-    scored = [scores.part(i) for i in corpus.shards(without=step.reference)]
-
-    def cut(phases: PhaseRunner) -> dict:
-        ends = {"low": step.min_percentile, "high": step.max_percentile}
-        found = phases.once("percentiles", perplexity.percentiles, {"scores": scored, **ends})
-        decisions = [(step.step, perplexity.bounds(found["low"], found["high"]))]
-        return {"percentiles": found, "shards": _decide(phases, corpus, _scored(corpus, scores, step), decisions)}
-
-    settings = {"min_percentile": step.min_percentile, "max_percentile": step.max_percentile}
-    kept = context.build(
-        StageSpec(
-            stage(
-                "perplexity_cut",
-                (perplexity.percentiles, filter_shards.decide_shard),
-                settings,
-                inputs_of(corpus, scores),
-            ),
-            cut,
-        ),
-    )
-    return corpus.then(kept, model, scores).measuring(scores)
+    return _filtered(context, recipe, corpus, step, "language_model", perplexity_work)
 
 
 def by_quality(context: RunContext, recipe: Recipe, corpus: Corpus, step: Quality) -> Corpus:
     """Train a fastText classifier on reference against raw documents, score the raw ones, cut by threshold."""
+    return _filtered(context, recipe, corpus, step, "quality_model", quality_work)
+
+
+def _filtered(context: RunContext, recipe: Recipe, corpus: Corpus, step: LearnedFilter, name: str, work) -> Corpus:
     raw = tuple(sorted(set(corpus.sources) - set(step.reference)))
     heldout = _heldout(recipe)
-    trained = step.training_settings() | {"heldout": heldout.model_dump()}
+    training, scoring, decision = step.training_settings(), step.scoring_settings(), step.decision_settings()
+    trained = training.model_dump(mode="json") | {"reference": sorted(step.reference), "heldout": heldout.model_dump()}
 
     def train(phases: PhaseRunner) -> dict:
-        given = {"good": corpus.parts(step.reference), "raw": corpus.parts(raw), "settings": step, "heldout": heldout}
-        return {"model": phases.once("train", quality.train_model, given)}
+        parts = {"reference": corpus.parts(step.reference), "raw": corpus.parts(raw)}
+        given = parts | {"settings": training, "heldout": heldout}
+        return {"model": phases.once("train", work.train_model, given)}
 
-    model = context.build(
-        StageSpec(stage("quality_model", (quality.train_model,), trained, inputs_of(corpus)), train),
-    )
-    path = files.join(model.folder, "model.bin")
-    given = {"characters": step.characters}
-    scores = _scores(context, corpus, step, model, quality.score_shard, {"model": path} | given, given)
+    model = context.build(StageSpec(stage(name, (work.train_model,), trained, inputs_of(corpus)), train))
+    given = {"model": files.join(model.folder, "model.bin"), "settings": scoring}
+    scores = _scores(context, corpus, step, model, work.score_shard, given, scoring.model_dump(mode="json"))
 
     def cut(phases: PhaseRunner) -> dict:
-        decisions = [(step.step, quality.bounds(step))]
-        return {"shards": _decide(phases, corpus, _scored(corpus, scores, step), decisions)}
+        scored = _scored(corpus, scores, step)
+        bounds = work.bounds(decision, [part for (part,) in scored.values()])
+        return {"shards": _decide(phases, corpus, scored, [(step.step, bounds)])}
 
-    settings = {"min_score": step.min_score}
-    kept = context.build(
-        StageSpec(stage("quality_cut", (filter_shards.decide_shard,), settings, inputs_of(corpus, scores)), cut)
+    made = stage(
+        f"{step.step}_cut",
+        (work.bounds, filter_shards.decide_shard),
+        decision.model_dump(mode="json"),
+        inputs_of(corpus, scores),
     )
-    return corpus.then(kept, model, scores).measuring(scores)
+    return corpus.then(context.build(StageSpec(made, cut)), model, scores).measuring(scores)
 
 
 def tokenizer_model(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult:
@@ -282,9 +263,11 @@ def tokenizer_model(context: RunContext, recipe: Recipe, corpus: Corpus) -> Stag
     }
 
     def body(phases: PhaseRunner) -> dict:
-        return {"tokenizer": phases.once("train", tokenizer.train_tokenizer, given | {"heldout": heldout})}
+        return {"tokenizer": phases.once("train", tokenizer_work.train_tokenizer, given | {"heldout": heldout})}
 
-    return context.build(StageSpec(stage("tokenizer", (tokenizer.train_tokenizer,), settings, inputs_of(corpus)), body))
+    return context.build(
+        StageSpec(stage("tokenizer", (tokenizer_work.train_tokenizer,), settings, inputs_of(corpus)), body)
+    )
 
 
 def encoded(context: RunContext, recipe: Recipe, corpus: Corpus, model: StageResult) -> StageResult:
@@ -326,11 +309,11 @@ def mixed(context: RunContext, recipe: Recipe, model: StageResult, shards: Stage
     }
 
     def body(phases: PhaseRunner) -> dict:
-        return phases.once("plan", mixture.write_mixture, given)
+        return phases.once("plan", mixture_work.write_mixture, given)
 
     settings = recipe.mixture.model_dump(mode="json") | {"budget": budget}
     inputs = {"tokens": shards.key, "tokenizer": model.key}
-    return context.build(StageSpec(stage("mixture", (mixture.write_mixture,), settings, inputs), body))
+    return context.build(StageSpec(stage("mixture", (mixture_work.write_mixture,), settings, inputs), body))
 
 
 def _scores(
@@ -340,13 +323,13 @@ def _scores(
 
     def body(phases: PhaseRunner) -> dict:
         jobs = {i: corpus.shard(i) | given for i in corpus.shards(without=step.reference)}
-        seen = {i: {"kept": corpus.kept.part(i), "signal": step.step} for i in corpus.shards() if i not in jobs}
-        records = phases.map("score", work, jobs) | phases.map("pass", unscored_shard, seen)
+        seen = {i: {"kept": corpus.kept.part(i), "signal": step.signal} for i in corpus.shards() if i not in jobs}
+        records = phases.map("score", work, jobs) | phases.map("pass", null_scores_shard, seen)
         return {"records": [records[i] for i in corpus.shards()]}
 
     inputs = inputs_of(corpus) | {"model": model.key}
     settings = settings | {"reference": sorted(step.reference)}
-    return context.build(StageSpec(stage(step.step, (work, unscored_shard), settings, inputs), body))
+    return context.build(StageSpec(stage(step.step, (work, null_scores_shard), settings, inputs), body))
 
 
 def _scored(corpus: Corpus, scores: StageResult, step) -> dict[int, tuple[str, ...]]:

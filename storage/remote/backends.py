@@ -15,8 +15,9 @@ import aiohttp
 import fsspec
 from fsspec.implementations.http import HTTPFileSystem
 
+from storage.remote.config import RemoteIOConfig
 from storage.remote.redact import redact_url
-from storage.remote.retry import PASSING, Refused, RemoteIOConfig
+from storage.remote.retry import PASSING, Refused
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +147,7 @@ class Http:
                 raise Refused(f"the server sends the range {said[0]!r}", 206, again=True)
         elif answer.status == 200:
             self._compare(answer.content_length, answer)
-            if answer.content_length is None and answer.headers.get("RemoteIOConfig-Encoding", "").lower() != "chunked":
+            if answer.content_length is None and answer.headers.get("Transfer-Encoding", "").lower() != "chunked":
                 raise Refused("the server gives neither ranges nor a length: a break looks like the file's end", 200)
             await self._read_over(start)
         elif answer.status == 416 and size is not None and start >= size:

@@ -15,7 +15,7 @@ from flows.reports.status import show, status
 from flows.reports.whatif import funnel, remarks, whatif
 from flows.stages.all_stages import Corpus
 from storage import files, layout, parquet
-from storage.remote.streams import RemoteIOConfig
+from storage.remote.config import RemoteIOConfig
 from tests.corpora import context
 
 BANNER = "We use biscuits on this site, and so do our partners."

@@ -7,7 +7,7 @@ import pytest
 
 from flows.reports.lineage import readable, trace
 from storage import parquet
-from storage.remote.streams import RemoteIOConfig
+from storage.remote.config import RemoteIOConfig
 
 
 @pytest.fixture(scope="module")

@@ -328,5 +328,5 @@ def fetched(folder, shard):
 def test_a_worker_fetches_as_the_process_that_made_the_job(tmp_path, monkeypatch):
     monkeypatch.setattr(retry, "_used", retry.RemoteIOConfig(per_host=7))
     made = job(fetched, str(tmp_path), "look", 0)
-    retry.configure(retry.DEFAULT)
+    retry.configure(retry.RemoteIOConfig())
     assert do(made) == ({"per_host": 7}, False)

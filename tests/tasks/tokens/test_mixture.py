@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from storage import files
-from tasks.tokens.mixture import Mixture, shares, write_mixture
+from tasks.tokens.mixture import Mixture
+from tasks.tokens.mixture_work import shares, write_mixture
 from training.data import Tokens, load_mixture
 
 NAMES = "abcde"
