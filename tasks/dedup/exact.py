@@ -27,14 +27,16 @@ from storage.schema import SELECTION
 from tasks.dedup import order
 from tasks.dedup.order import Criterion, Ordered
 from tasks.documents.selection import gather, select_groups
+from tasks.documents.step import CorpusStep
 from tasks.kernels.buffers import utf8
 from tasks.kernels.words import words_only
-from tasks.url.canonical import Canonical, canonicalizer
+from tasks.url.canonical import Canonical
+from tasks.url.canonical_work import canonicalizer
 
 _BATCH_BYTES = 1 << 20
 
 
-class Exact(Ordered):
+class Exact(Ordered, CorpusStep):
     """What `content_dedup` and `url_dedup` have in common.
 
     `column`: what documents are compared by; `rule`: the ledger's name for it.

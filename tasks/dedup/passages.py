@@ -27,7 +27,7 @@ from tasks.dedup.cutting import write_cut
 from tasks.documents.edits import Edits, applied, line_removals, merged, rows
 from tasks.documents.measure import slices
 from tasks.documents.selection import select
-from tasks.documents.step import Settings
+from tasks.documents.step import CorpusStep
 from tasks.kernels.folding import folded
 from tasks.kernels.scan import REAL, Scan, scan
 from tasks.kernels.shingles import BASE
@@ -35,7 +35,7 @@ from tasks.kernels.shingles import BASE
 _NUMBER = np.int64((1 << 32) - 1)
 
 
-class _Passages(Settings):
+class _Passages(CorpusStep):
     """What the steps that cut repeated passages have in common."""
 
     rule: ClassVar[str]

@@ -32,7 +32,7 @@ from pydantic import Field
 from storage import files, parquet, sorted_files
 from tasks.documents.measure import slices
 from tasks.documents.selection import select
-from tasks.documents.step import Settings
+from tasks.documents.step import CorpusStep
 from tasks.kernels import minimizers
 from tasks.kernels.buffers import utf8
 from tasks.kernels.pieces import joined
@@ -43,7 +43,7 @@ _DOCUMENT = 40  # bits of a place in a document
 _END = np.uint8(0xFF)  # behind each word: no byte of UTF-8
 
 
-class SubstringDedup(Settings):
+class SubstringDedup(CorpusStep):
     """Removal of spans that stand in the corpus more than once, or of the documents that consist of them.
 
     All windows of `min_length` words (or bytes) of all documents are compared with each other. Words are those of the

@@ -1,13 +1,14 @@
 """Settings of near-duplicate removal by MinHash-LSH, and what they promise."""
 
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from tasks.dedup.order import Criterion, Ordered
+from tasks.documents.step import CorpusStep, Signal
 
 
-class MinHash(Ordered):
+class MinHash(Ordered, CorpusStep):
     """Of documents whose sets of shingles overlap, those are dropped for which a like one survives.
 
     Documents are taken in the order of `survivor`. One is dropped if, and only if, it shares a band of its signature
@@ -18,6 +19,8 @@ class MinHash(Ordered):
 
     With `earlier`, documents of earlier crawls that survived then come before all others.
     """
+
+    signals: ClassVar = (Signal("cluster_size", "int64", "documents", "tasks/dedup/near"),)
 
     step: Literal["minhash"] = "minhash"
     shingle: int = Field(5, ge=1, le=64, description="words, or characters, of a shingle")

@@ -15,7 +15,7 @@ BIDI = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
 
 
 def rewrite(texts: list[str | None], **options) -> list[str | None]:
-    return Normalize(**options).rewrite(pa.array(texts, pa.large_string())).to_pylist()
+    return rewrite(Normalize(**options), pa.array(texts, pa.large_string())).to_pylist()
 
 
 def invisible(c: str) -> bool:
@@ -125,10 +125,10 @@ def test_only_wrongly_decoded_text_is_repaired():
 def test_columns_of_any_layout(kind):
     chunks = pa.chunked_array([["a  b"], [], [None, "c"], ["\xa0d\xa0 "]], kind)
     expected = pa.array(["a b", None, "c", " d"], pa.large_string())
-    assert Normalize().rewrite(chunks).equals(expected)
-    assert Normalize().rewrite(chunks.slice(1)).equals(expected[1:])
-    assert Normalize().rewrite(chunks.combine_chunks()).equals(expected)
-    assert Normalize().rewrite(pa.chunked_array([], kind)).equals(pa.array([], pa.large_string()))
+    assert rewrite(Normalize(), chunks).equals(expected)
+    assert rewrite(Normalize(), chunks.slice(1)).equals(expected[1:])
+    assert rewrite(Normalize(), chunks.combine_chunks()).equals(expected)
+    assert rewrite(Normalize(), pa.chunked_array([], kind)).equals(pa.array([], pa.large_string()))
 
 
 @pytest.mark.timeout(60)

@@ -15,7 +15,8 @@ from pydantic import ValidationError
 from storage import files, parquet
 from tasks.documents.sampling import Heldout
 from tasks.tokens import tokenizer
-from tasks.tokens.tokenizer import EOS, Tokenizer, encode, load, token_bytes, train_tokenizer
+from tasks.tokens.tokenizer import Tokenizer
+from tasks.tokens.tokenizer_work import EOS, encode, load, token_bytes, train_tokenizer
 
 SEED, HELDOUT = 5, 0.2
 

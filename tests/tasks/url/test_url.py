@@ -12,20 +12,26 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from storage import files
+from tasks.documents.batch import schema
 from tasks.documents.decisions import decide
+from tasks.documents.step import work_of
 from tasks.url import lists
-from tasks.url.canonical import TRACKING, Canonical, canonicalizer, registered_domain
+from tasks.url.canonical import TRACKING, Canonical
+from tasks.url.canonical_work import canonicalizer, registered_domain
 from tasks.url.lists import ListError
 from tasks.url.matching import Words, squeezed, words_of
-from tasks.url.step import Url, _load
+from tasks.url.step import Url
+from tasks.url.step_work import _load
 from tests.crawl_server import Fault
 
 canonical = canonicalizer(Canonical())
 
 
 def measure(step: Url, urls: list[str | None]) -> dict[str, list]:
-    columns = step.measure(pa.table({"id": list(map(str, range(len(urls)))), "url": pa.array(urls, pa.string())}))
-    assert {name: column.type for name, column in columns.items()} == {f.name: f.type for f in Url.signals}
+    columns = work_of(step).measure(
+        step, pa.table({"id": list(map(str, range(len(urls)))), "url": pa.array(urls, pa.string())})
+    )
+    assert {name: column.type for name, column in columns.items()} == {f.name: f.type for f in schema(Url)}
     return {name: column.to_pylist() for name, column in columns.items()}
 
 
@@ -444,7 +450,7 @@ def test_words_against_naive_loops(entries, found_texts):
 def test_a_pinned_step_knows_the_content_of_its_lists(ut1):
     step = Url(blocklists=(ut1,), soft_words=(f"{ut1}/games/usage",))
     pinned = step.pinned()
-    assert [path for path, _ in pinned.checksums] == step.lists()
+    assert [path for path, _ in pinned.checksums] == lists(step)
     assert Url.model_validate_json(pinned.model_dump_json()) == pinned
     assert measure(pinned, list(UT1_CASES)) == measure(step, list(UT1_CASES))
     again = Url(blocklists=(ut1,), soft_words=(f"{ut1}/games/usage",), max_soft_words=9).pinned()
