@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from tasks.dedup.exact import ContentDedup, UrlDedup
 from tasks.dedup.near.settings import MinHash
-from tasks.dedup.order import Ordered
+from tasks.dedup.order import KeepOrder
 from tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
 from tasks.dedup.substrings import SubstringDedup
 from tasks.documents.normalize import Normalize
@@ -97,7 +97,7 @@ class Recipe(Settings):
             if "language" not in steps[:at] and (getattr(step, "languages", None) or "language" in _reads(step)):
                 raise ValueError(f"`{step.step}` has settings by language: put the step `language` before it")
             known = [name for before in self.steps[:at] for name in _signals(before)]
-            if isinstance(step, Ordered) and step.best is not None and step.best not in known:
+            if isinstance(step, KeepOrder) and step.best is not None and step.best not in known:
                 there = ", ".join(known) or "none"
                 raise ValueError(f"`{step.step}` has `best: {step.best}`, but the signals before it are {there}")
         wanted = set(self.mixture.weights)

@@ -14,7 +14,7 @@ from rich.text import Text
 from flows.reports.status import folders
 from storage import files, layout, parquet
 from tasks.dedup.near.settings import MinHash, s_curve
-from tasks.dedup.near.signatures import by_this_code
+from tasks.dedup.near.sign import by_this_code
 from tasks.dedup.near_reports import lookup
 from tasks.dedup.near_reports.lookup import Like, Signed
 from tasks.documents.normalize import Normalize
@@ -105,8 +105,8 @@ def look_up(
         this = asked(made.inputs["documents"])
         sought = lookup.sought(this.text, among.settings)
         ask = partial(lookup.in_redis, address=redis) if redis else lookup.in_memory
-        nodes = ask(among, sought.signature, told=partial(told, among.name))
-        likes = lookup.alike(among, sought, nodes, threshold)
+        docs = ask(among, sought.signature, told=partial(told, among.name))
+        likes = lookup.alike(among, sought, docs, threshold)
         others = [like for like in likes if like.id != this.id]
         decided = _decided(made, there)
         yield Looked(
@@ -115,7 +115,7 @@ def look_up(
             threshold=threshold,
             asked=this,
             fate=() if this.shard is None else _fate(decided, this.shard, this.id),
-            sharing=len(nodes) - (len(likes) - len(others)),
+            sharing=len(docs) - (len(likes) - len(others)),
             like=len(others),
             found=tuple(_found(among, like, _fate(decided, like.shard, like.id)) for like in others[:n]),
         )
@@ -221,7 +221,7 @@ def _fate(decided: list[_Made], shard: int, document: str) -> tuple[str, ...]:
     told = []
     for made in decided:
         if kept := _row(layout.part(made.folder, shard), document):
-            told.append(f"{made.name}: survived, cluster of {kept['cluster_size']:,}")
+            told.append(f"{made.name}: kept, cluster of {kept['cluster_size']:,}")
         elif gone := _row(layout.ledger_part(made.folder, shard), document):
             by = f"{gone['step']}.{gone['rule']}"
             of = f" for {gone['representative']}, Jaccard {gone['value']:.4f}" if gone["representative"] else ""

@@ -3,7 +3,7 @@
 from flows.context import PhaseRunner, RunContext, StageSpec, stage
 from flows.recipe import Recipe
 from flows.stages.all_stages import Corpus, inputs_of, measured_by
-from tasks.dedup import exact
+from tasks.dedup import exact_work as exact
 from tasks.dedup.exact import Exact, UrlDedup
 from tasks.url.canonical import Canonical
 from tasks.url.step import Url
@@ -18,7 +18,7 @@ def by_url(context: RunContext, recipe: Recipe, corpus: Corpus, step: UrlDedup) 
 
 
 def by_content(context: RunContext, recipe: Recipe, corpus: Corpus, step: Exact) -> Corpus:
-    """One document of each that share what the step compares: digests, groups of them, survivors."""
+    """One document of each that share what the step compares: digests, groups of them, kept documents."""
     names = [source.name for source in recipe.sources]
     needs_signals = step.best is not None
 

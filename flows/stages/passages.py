@@ -5,10 +5,11 @@ from dataclasses import replace
 from flows.context import PhaseRunner, RunContext, StageSpec, stage
 from flows.recipe import Recipe
 from flows.stages.all_stages import Corpus, inputs_of
-from tasks.dedup import passages
+from tasks.dedup import passages_work as passages
+from tasks.dedup.passages import Step
 
 
-def cut_repeated(context: RunContext, _: Recipe, corpus: Corpus, step: passages.Step) -> Corpus:
+def cut_repeated(context: RunContext, _: Recipe, corpus: Corpus, step: Step) -> Corpus:
     """The documents without the passages that occurred before, in a stage with the step's name.
 
     Signals that were measured before it stay those of the texts that it found.

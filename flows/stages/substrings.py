@@ -5,7 +5,8 @@ from dataclasses import replace
 from flows.context import PhaseRunner, RunContext, StageSpec, stage
 from flows.recipe import Recipe
 from flows.stages.all_stages import Corpus, inputs_of
-from tasks.dedup import substring_cuts, substrings
+from tasks.dedup import substring_cuts
+from tasks.dedup import substrings_work as substrings
 from tasks.dedup.substrings import SubstringDedup
 
 

@@ -3,22 +3,40 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from tasks.documents.edits import Edits
 from tasks.kernels.scan import Scan, scan
+
+S = TypeVar("S", bound="Settings")
 
 
 class Settings(BaseModel):
     """Settings that a recipe holds: unknown keys are an error, values cannot be changed afterwards.
 
-    Defaults are validated too, so that 0 and 0.0 for a float do not make two keys of one setting.
+    Defaults are validated too, so that 0 and 0.0 for a float do not make two keys of one setting. `renamed`: keys of
+    older versions, and what to write instead of each.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    renamed: ClassVar[Mapping[str, str]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_this_version(cls, given: Any) -> Any:
+        if isinstance(given, Mapping):
+            for old, new in cls.renamed.items():
+                if old in given:
+                    raise ValueError(f"`{old}` is the name of an older version: write {new}")
+        return given
+
+    def part(self, kind: type[S]) -> S:
+        """The fields of this record that `kind`, one of its base classes, declares."""
+        return kind(**{name: getattr(self, name) for name in kind.model_fields})
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from scipy.sparse import csr_array
-from tests.tasks.test_minhash import shingled
 
 from flows.context import StageResult
 from flows.stages.all_stages import Corpus
@@ -20,7 +19,7 @@ from storage import layout, parquet
 from storage.layout import Stage
 from storage.remote.streams import RemoteIOConfig
 from tasks.dedup.near.settings import MinHash, s_curve
-from tasks.dedup.near.signatures import shingle_sets
+from tasks.dedup.near.sign import shingle_sets
 from tasks.documents.normalize import Normalize
 from tasks.engine.executors import executor
 from tasks.extraction.extract import Extract, extract_shard
@@ -29,6 +28,7 @@ from tasks.reading.shard import Shard
 from tests.benchmarks.near_corpus import Planted
 from tests.benchmarks.near_run import near_duplicates
 from tests.corpora import Texts
+from tests.tasks.dedup.near.test_signatures import shingled
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(3600)]
 

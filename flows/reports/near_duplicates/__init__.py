@@ -22,8 +22,8 @@ from flows.stages import near_duplicates
 from flows.stages.all_stages import placed
 from storage import files, layout, parquet
 from storage.remote import retry
-from tasks.dedup.near.phases import decided_run
 from tasks.dedup.near.settings import MinHash, s_curve
+from tasks.dedup.near.verify import decided_file
 from tasks.dedup.near_reports import recall, summary
 
 _LARGEST = 20  # clusters that are listed
@@ -37,7 +37,7 @@ def write(recipe: Any, settings: MachineSettings | None = None) -> str:
     """Write the page of a recipe's finished near-duplicate removal and return its path; the same stage, the same bytes.
 
     Only looks stages up; those behind the removal need not be there. Raises ValueError if the recipe has no step
-    `minhash`, NotFinishedError, which says what to run. Held: see `tasks.dedup.near_reports.recall.witnessed`.
+    `minhash`, NotFinishedError, which says what to run. Held: see `tasks.dedup.near_reports.recall.holdout_pairs`.
     """
     recipe = load(recipe)
     if not any(isinstance(step, MinHash) for step in recipe.steps):
@@ -57,18 +57,18 @@ def write(recipe: Any, settings: MachineSettings | None = None) -> str:
 
 def page(name: str, step: MinHash, kept: StageResult) -> str:
     """The page for a finished stage `near_duplicates` of the recipe `name`."""
-    segments = [*near_duplicates.segments(step), near_duplicates.Segment(kept.folder, kept.manifest)]
-    places = (place for number, segment in enumerate(segments) for place in segment.places(number))
-    crawl = recall.Crawl(len(segments) - 1, tuple(places), step, _taken_down(kept))
-    decided = [decided_run(kept.folder, p) for p in range(len(kept.manifest["settled"]))]
+    crawls = [*near_duplicates.earlier_crawls(step), near_duplicates.EarlierCrawl(kept.folder, kept.manifest)]
+    locations = (shard for number, crawl in enumerate(crawls) for shard in crawl.shards(number))
+    crawl = recall.Crawl(len(crawls) - 1, tuple(locations), step, _taken_down(kept))
+    decided = [decided_file(kept.folder, p) for p in range(len(kept.manifest["verified"]))]
 
-    clusters = summary.clusters(decided, crawl.segment, _LARGEST, _EACH)
-    witnessed = recall.witnessed(crawl)
-    below, in_decile = summary.below_threshold(crawl, witnessed.pairs, witnessed.group, _EACH)
+    clusters = summary.clusters(decided, crawl.number, _LARGEST, _EACH)
+    held_out = recall.holdout_pairs(crawl)
+    below, in_decile = summary.below_threshold(crawl, held_out.pairs, held_out.group, _EACH)
     examples = summary.examples(crawl, clusters.dropped, below, _EACH, _CHARACTERS)
-    bins = recall.curve(witnessed, step)
-    nodes = clusters.largest["node"].to_numpy()
-    largest = summary.documents(crawl, nodes, 0)
+    bins = recall.curve(held_out, step)
+    docs = clusters.largest["doc"].to_numpy()
+    largest = summary.documents(crawl, docs, 0)
     [counts] = step_counts(kept) or [{"rows_in": 0, "rows_out": 0, "drops": {}}]
     return _template().render(
         recipe=name,
@@ -78,16 +78,16 @@ def page(name: str, step: MinHash, kept: StageResult) -> str:
         staying=counts["rows_out"],
         dropped=counts["drops"].get("near_duplicate", 0),
         taken_down=counts["drops"].get("takedown", 0),
-        left_out=sum(settled["left_out"] for settled in kept.manifest["settled"]),
+        left_out=sum(verified["left_out"] for verified in kept.manifest["verified"]),
         s_curve=[(at, s_curve(step.bands, step.rows, at)) for at in (np.arange(1, 20) / 20).tolist()],
         clusters=clusters,
         sizes=plots.sizes(clusters),
-        largest=list(zip(clusters.largest["cluster_size"].to_pylist(), map(largest.get, nodes.tolist()), strict=True)),
-        witnessed=witnessed,
+        largest=list(zip(clusters.largest["cluster_size"].to_pylist(), map(largest.get, docs.tolist()), strict=True)),
+        held_out=held_out,
         bins=bins,
         recall=plots.recall(bins, step),
         at_threshold=s_curve(step.bands, step.rows, step.threshold),
-        above=recall.share_banded(witnessed, step, step.threshold),
+        above=recall.share_banded(held_out, step, step.threshold),
         deciles=[
             {
                 "told": f"{number / 10} to {(number + 1) / 10}" if number < summary.DECILES - 1 else "1 (equal sets)",

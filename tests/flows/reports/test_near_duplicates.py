@@ -138,12 +138,12 @@ def test_the_numbers_are_those_of_the_stage(corpus, page):
     assert rows["threshold"] == ["0.7"] and rows["unit"] == ["words"]
     expected = s_curve(16, 8, 0.7)
     assert f"{100 * expected:.2f}%" in "".join(html.fromstring(page).xpath("//strong/text()"))
-    survivors = losses["representative"].to_pylist()
-    clustered = gone + len(set(survivors))
+    kept = losses["representative"].to_pylist()
+    clustered = gone + len(set(kept))
     [label] = [name for name in rows if name.startswith("documents in clusters")]
     assert rows[label] == [f"{clustered}", f"{clustered / total:.2%}"]
     listed = html.fromstring(page).xpath("//h3/following-sibling::table[1]//tr[position() > 1]/td[1]/text()")
-    sizes = sorted((1 + survivors.count(one) for one in set(survivors)), reverse=True)
+    sizes = sorted((1 + kept.count(one) for one in set(kept)), reverse=True)
     assert [int(size) for size in listed] == sizes[:20]
     pairs = html.fromstring(page).xpath("//table[@class='pair']")
     assert len(pairs) > 60

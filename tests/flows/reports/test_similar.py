@@ -97,8 +97,8 @@ def test_what_became_of_them_is_what_the_ledger_says(home):
         for i in range(3)
         for row in parquet.read_table(layout.ledger_part(home.kept.folder, i)).to_pylist()
     }
-    survivors = {row["id"]: row for i in range(3) for row in parquet.read_table(home.kept.part(i)).to_pylist()}
-    dropped = survived = 0
+    kept = {row["id"]: row for i in range(3) for row in parquet.read_table(home.kept.part(i)).to_pylist()}
+    dropped = stayed = 0
     for member in (0, 3):
         looked = home.look_up(first(home, member)["id"])
         for name, [fate] in [(looked.asked.id, looked.fate), *((found.id, found.fate) for found in looked.found)]:
@@ -109,9 +109,9 @@ def test_what_became_of_them_is_what_the_ledger_says(home):
                 assert value == plain_jaccard(home.documents[name]["text"], home.documents[representative]["text"])
                 assert fate.endswith(f"for {representative}, Jaccard {value:.4f}")
             else:
-                survived += 1
-                assert fate.endswith(f"survived, cluster of {survivors[name]['cluster_size']}")
-    assert dropped and survived
+                stayed += 1
+                assert fate.endswith(f"kept, cluster of {kept[name]['cluster_size']}")
+    assert dropped and stayed
 
 
 def test_a_file_is_normalised_as_the_documents_were(home, tmp_path):
