@@ -86,10 +86,10 @@ def test_the_planted_shift_and_scale_are_found(place):
     assert {language for _, language in proposed} == {"de", "is"}
 
 
-def test_the_snippet_is_part_of_a_recipe(place):
+def test_the_proposals_are_part_of_a_recipe(place):
     path, settings = place
     found = propose(path, "en", settings=settings)
-    [given] = yaml.safe_load(found.snippet())["steps"]
+    [given] = found.recipe_part()["steps"]
     recipe = yaml.safe_load(path.read_text())
     [step] = [step for step in recipe["steps"] if step["step"] == given["step"]]
     step.update(given)
@@ -110,11 +110,11 @@ def test_a_reference_that_is_too_small_is_said(place):
 def test_the_command_prints_both(place, monkeypatch):
     path, settings = place
     monkeypatch.setenv("GRISTMILL_HOME", settings.home)
-    told = CliRunner().invoke(app, ["thresholds", str(path), "--reference", "en"], catch_exceptions=False).stdout
+    printed = CliRunner().invoke(app, ["thresholds", str(path), "--reference", "en"], catch_exceptions=False).stdout
     for expected in (
         "gopher_quality.min_words",
         "fewer than 1,000 documents: fo",
         "- step: gopher_quality",
         "max_mean",
     ):
-        assert expected in told
+        assert expected in printed

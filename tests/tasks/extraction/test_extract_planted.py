@@ -29,7 +29,7 @@ FAST = RemoteIOConfig(
     block_seconds=3,
 )
 EXTRACT = Extract(engine="resiliparse", max_bytes=5_000_000, limits={"page_seconds": 2})
-HOSTILE = Plan.clean(pages=60, seed=5, files=1, hostile=16)
+HOSTILE = Plan.clean(pages=60, seed=5, files=1, hostile=17)
 LISTED = ("domain", "subdomain", "path", "expression")
 
 

@@ -1,13 +1,17 @@
-"""Two texts side by side: the words that both have, those that one has alone, and long stretches folded."""
+"""Two texts by their words: all of both side by side, with long stretches folded, or the first passage that differs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import NamedTuple
 
 _WORDS = 1200  # of each text are compared: difflib's time grows with the square
 _CONTEXT = 8  # words shown at the ends of a stretch that is folded
 _ALONE = 60  # words shown of a stretch that the other text does not have
 _SHOWN = 240  # words shown of a text
+_BEFORE = 8  # words of a passage ahead of the first difference
+_AHEAD = 400  # words behind the first difference that are compared
+_PASSAGE = 40  # words of a passage
 
 
 @dataclass(frozen=True)
@@ -17,6 +21,35 @@ class Stretch:
     text: str
     alone: bool
     folded: int = 0
+
+
+class Passage(NamedTuple):
+    """A few words of a text. `begins_within`, `ends_within`: whether the text has words before and behind them."""
+
+    stretches: list[Stretch]
+    begins_within: bool
+    ends_within: bool
+
+
+def first_difference(one: str, other: str) -> tuple[Passage, Passage] | None:
+    """The first passage in which two texts differ by words, of both; None where no word differs."""
+    words = one.split(), other.split()
+    shorter = min(map(len, words))
+    same = next((at for at, (a, b) in enumerate(zip(*words, strict=False)) if a != b), shorter)
+    if same == len(words[0]) == len(words[1]):
+        return None
+    first = max(same - _BEFORE, 0)
+    near = words[0][first : same + _AHEAD], words[1][first : same + _AHEAD]
+    changes = SequenceMatcher(None, *near, autojunk=False).get_opcodes()
+    sides = []
+    for side, mine in enumerate(near):
+        stretches = []
+        for tag, *bounds in changes:
+            start, stop = bounds[2 * side : 2 * side + 2]
+            if start < _PASSAGE:
+                stretches.append(Stretch(" ".join(mine[start : min(stop, _PASSAGE)]), tag != "equal"))
+        sides.append(Passage(stretches, first > 0, len(mine) > _PASSAGE))
+    return sides[0], sides[1]
 
 
 def side_by_side(one: str, other: str) -> tuple[list[Stretch], list[Stretch]]:
