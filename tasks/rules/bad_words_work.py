@@ -25,7 +25,9 @@ def hits(text: Scan, settings: BadWords, language: pa.ChunkedArray | None) -> Pa
     count = np.zeros(len(text.chars), np.int64)
     texts = strings(text.data, text.documents)
     for name, address in settings.lists.items():
-        entries = _entries(address, dict(settings.checksums).get(address), settings.allowed, name in settings.unspaced)
+        entries = entries_of(
+            address, dict(settings.checksums).get(address), settings.allowed, name in settings.unspaced
+        )
         asked = np.arange(len(texts)) if name == ANY else np.flatnonzero(pc.equal(language, name))
         for d in asked[entries.somewhere(texts.take(pa.array(asked)))].tolist():
             spans = entries.spans(texts[d].as_py())
@@ -75,7 +77,7 @@ def _lower(text: str) -> str:
 
 
 @lru_cache(64)
-def _entries(address: str, checksum: str | None, allowed: tuple[str, ...], unspaced: bool) -> _Entries:
+def entries_of(address: str, checksum: str | None, allowed: tuple[str, ...], unspaced: bool) -> _Entries:
     """A list, read once per process. Raises ListError for one that is empty or has changed."""
     found = {
         line.decode("utf-8", "replace").strip()

@@ -22,11 +22,11 @@ SHORTEST, LONGEST = 20, 500
 
 
 def sentences(text: Scan, settings: Madlad) -> np.ndarray:
-    return np.diff(np.searchsorted(_bounds(text, settings), text.words))
+    return np.diff(np.searchsorted(sentence_bounds(text, settings), text.words))
 
 
 def questionable(text: Scan, settings: Madlad) -> Parts:
-    first = _bounds(text, settings)
+    first = sentence_bounds(text, settings)
     found = np.zeros(len(first) - 1, bool)
     start, stop = text.word_start[first[:-1]], text.word_stop[first[1:] - 1]
     if "list_case" in settings.checks:
@@ -64,7 +64,7 @@ def _alternations(cursed: tuple[str, ...]) -> list[str]:
     return ["|".join(part) for part in (plain, others) if part]
 
 
-def _bounds(text: Scan, settings: Madlad) -> np.ndarray:
+def sentence_bounds(text: Scan, settings: Madlad) -> np.ndarray:
     """The first word of each sentence, and the number of words at the end: int64."""
     if not settings.across_lines:
         return text.sentence_words

@@ -43,7 +43,7 @@ def train_tokenizer(
     taken: dict[str, int] = {}
     model = io.BytesIO()
     spm.SentencePieceTrainer.train(
-        sentence_iterator=_sample(inputs, {n: w / total for n, w in weights.items()}, settings, seed, heldout, taken),
+        sentence_iterator=sample(inputs, {n: w / total for n, w in weights.items()}, settings, seed, heldout, taken),
         model_writer=model,
         model_type="bpe",
         vocab_size=settings.vocab_size,
@@ -67,7 +67,7 @@ def train_tokenizer(
     return {"sample_bytes": taken, "vocab_size": processor.vocab_size()}
 
 
-def _sample(
+def sample(
     inputs: Inputs,
     shares: dict[str, float],
     settings: Tokenizer,

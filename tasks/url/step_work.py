@@ -36,7 +36,7 @@ def measure(step: Url, documents: Batch) -> dict[str, pa.Array]:
     given = [url or "" for url in documents["url"].to_pylist()]
     canonical = list(map(canonicalizer(step.canonical), given))
     hosts = [host_of(url.split("/", 3)[2]) if url else "" for url in canonical]
-    loaded = _load(step)
+    loaded = load(step)
     strict = hard = soft = [[]] * len(given)
     if loaded.strict.entries or loaded.hard.entries or loaded.soft.entries:
         readable = [unquote(c.partition("://")[2] or url) for c, url in zip(canonical, given, strict=True)]
@@ -66,7 +66,7 @@ class _Loaded:
 
 
 @lru_cache(2)
-def _load(step: Url) -> _Loaded:
+def load(step: Url) -> _Loaded:
     """The lists of a step, read once per process: 10 bytes for each host or path, about 100 for each word."""
     checksums = dict(step.checksums)
 

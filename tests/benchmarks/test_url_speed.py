@@ -18,8 +18,8 @@ from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 from tasks.documents.normalize import Normalize
 from tasks.documents.normalize_work import rewrite
 from tasks.documents.step import work_of
-from tasks.url import step as url_step
 from tasks.url.step import Url
+from tasks.url.step_work import load
 
 DOMAINS = 4_600_000  # RefinedWeb (Penedo et al. 2023), appendix G.1
 PATHS = 100_000
@@ -77,7 +77,7 @@ def test_url_speed(crawl, tmp_path, capsys):
     listed = Url(blocklists=(str(tmp_path),))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.perf_counter()
-    keys = url_step._load(listed).blocklists.keys
+    keys = load(listed).blocklists.keys
     took = time.perf_counter() - start
     peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     held = (keys.hashes.nbytes + keys.numbers.nbytes) / 2**20

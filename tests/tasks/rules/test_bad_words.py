@@ -12,7 +12,7 @@ from tasks.documents.batch import Batch
 from tasks.documents.decisions import decide
 from tasks.documents.step import work_of
 from tasks.rules.bad_words import BadWords
-from tasks.rules.bad_words_work import _entries
+from tasks.rules.bad_words_work import entries_of
 from tasks.url.lists import ListError
 
 
@@ -96,7 +96,7 @@ def test_a_pinned_step_is_bound_to_the_content_of_its_lists(write):
     write("en", "other")
     assert pinned.signal_settings() != step.pinned().signal_settings()
     assert hits(step.pinned(), ["poop other"]) == [1]
-    _entries.cache_clear()
+    entries_of.cache_clear()
     with pytest.raises(ListError, match="checksum"):
         hits(pinned, ["poop"])
 
