@@ -133,7 +133,7 @@ def test_a_stage_of_older_code_is_shown_without_marks(home):
     [edited] = Home(home).stages("edited")
     path = files.join(edited.folder, "manifest.json")
     manifest = files.read_json(path)
-    manifest["settings"]["signals"][0]["gone"] = 1
+    manifest["record"]["steps"][0]["gone"] = 1
     files.write_json(path, manifest)
     first, _ = dropped(home, "rules", "", 9)
     assert first.marks == () and "gone" in first.unmarked and first.text == "bread und butter"
