@@ -20,6 +20,9 @@ class MachineSettings(BaseSettings):
         "local", description="`local`: Dask processes on this machine; `dask`: the cluster at dask_address"
     )
     workers: int = Field(0, ge=0, description="0: one a core")
+    memory: int = Field(
+        1 << 30, ge=0, description="bytes that one process of a deduplication step may hold; no result depends on it"
+    )
     dask_address: str = Field("", description="tcp://host:8786, for the executor `dask`")
     mlflow_uri: str = Field("", description="default: a SQLite database in the local folder")
     redis: SecretStr = Field(

@@ -12,7 +12,7 @@ from flows.reports.history import Decision, decision
 from storage import parquet
 from storage.home import FinishedStage, Home
 from tasks.dedup.near.settings import MinHash
-from tasks.dedup.near.signatures import by_this_code
+from tasks.dedup.near.sign import by_this_code
 from tasks.dedup.near_reports import lookup
 from tasks.dedup.near_reports.lookup import Like, Signed
 from tasks.documents.normalize import Normalize

@@ -13,13 +13,12 @@ import pyarrow as pa
 import pytest
 from flows.stages.all_stages import Corpus
 from scipy.sparse import csr_array
-from tests.tasks.test_minhash import shingled
 
 from flows.context import StageResult
 from storage import layout, parquet
 from storage.layout import Stage
 from tasks.dedup.near.settings import MinHash, s_curve
-from tasks.dedup.near.signatures import shingle_sets
+from tasks.dedup.near.sign import shingle_sets
 from tasks.documents.normalize import Normalize
 from tasks.engine.executors import executor
 from tasks.extraction.extract import Extract
@@ -29,6 +28,7 @@ from tasks.reading.shard import Shard
 from tests.benchmarks.near_corpus import Planted
 from tests.benchmarks.near_run import near_duplicates
 from tests.corpora import Texts
+from tests.tasks.dedup.near.test_signatures import shingled
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(3600)]
 

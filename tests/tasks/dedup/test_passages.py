@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from storage import layout, parquet
 from storage.schema import DOCUMENTS, SELECTION
-from tasks.dedup import passages
+from tasks.dedup import passages_work as passages
 from tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
 from tasks.kernels.folding import folded, foldings
 from tasks.kernels.scan import scan
