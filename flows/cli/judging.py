@@ -1,5 +1,6 @@
-"""Commands about rules and thresholds: whatif, thresholds, rules; and the dedup report."""
+"""Commands about rules and thresholds: whatif, thresholds, rules, new-step; and the dedup report."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -61,3 +62,15 @@ def rules(
     out = console()
     for book in books(step):
         out.print(rules_table(book))
+
+
+@app.command(name="new-step")
+def new_step(
+    name: Annotated[str, typer.Argument(help="of the step: a to z, 0 to 9 and _")],
+    folder: Annotated[Path, typer.Argument(help="where the files are written")] = Path(),
+) -> None:
+    """Write a working step on documents to begin with, NAME_step.py, and its test. Recipes name it as NAME where
+    GRISTMILL_STEPS=NAME_step is set and the folder is on the PYTHONPATH."""
+    from flows import new_step as writing
+
+    print_texts([str(path) for path in writing.write(name, folder)])

@@ -64,13 +64,13 @@ def _alternations(cursed: tuple[str, ...]) -> list[str]:
     return ["|".join(part) for part in (plain, others) if part]
 
 
-def sentence_bounds(text: Scan, settings: Madlad) -> np.ndarray:
+def sentence_bounds(scanned: Scan, settings: Madlad) -> np.ndarray:
     """The first word of each sentence, and the number of words at the end: int64."""
     if not settings.across_lines:
-        return text.sentence_words
-    begins = np.zeros(len(text.word_bits), bool)
-    begins[1:] = _MARKS[text.data[text.word_stop[:-1] - 1]] & ((text.word_bits[1:] & FIELD) != 0)
-    begins[text.words[:-1][np.diff(text.words) > 0]] = True
+        return scanned.sentence_words
+    begins = np.zeros(len(scanned.word_bits), bool)
+    begins[1:] = _MARKS[scanned.data[scanned.word_stop[:-1] - 1]] & ((scanned.word_bits[1:] & FIELD) != 0)
+    begins[scanned.words[:-1][np.diff(scanned.words) > 0]] = True
     return np.append(np.flatnonzero(begins), len(begins))
 
 

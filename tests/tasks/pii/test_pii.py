@@ -4,6 +4,7 @@ import re
 from collections import Counter
 
 import numpy as np
+import phonenumbers
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -18,7 +19,7 @@ from tasks.documents.step import work_of
 from tasks.kernels.buffers import utf8
 from tasks.pii.candidates import ACCOUNT, HEXTETS, KEY, MAILBOX, NUMBER, QUAD, candidates
 from tasks.pii.keys import BEGINNINGS
-from tasks.pii.step import KINDS, Pii
+from tasks.pii.step import KINDS, REGIONS, Pii
 from tests.planted import Plan, texts
 from tests.planted.text import joined
 
@@ -306,3 +307,9 @@ def test_more_candidates_than_there_was_room_for():
     data, offsets = utf8(pa.array([text], pa.large_string()))
     places = candidates(data, offsets, BEGINNINGS)
     assert places.start.tolist() == list(range(0, len(text), 6))
+
+
+def test_the_regions_are_those_with_a_numbering_plan():
+    assert set(REGIONS) == phonenumbers.SUPPORTED_REGIONS and list(REGIONS) == sorted(REGIONS)
+    with pytest.raises(ValidationError, match="XX.*no numbering plan"):
+        Pii(regions=("US", "XX"))

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from storage import files, parquet
+from storage.token_shards import DTYPE
 from tasks.documents.sampling import Heldout
-from tasks.tokens.tokenizer import Tokenizer
+from tasks.tokens.tokenizer import LARGEST_VOCABULARY, Tokenizer
 from tasks.tokens.tokenizer_work import BOS, EOS, UNK, encode, load, sample, token_bytes, train_tokenizer
 
 SEED, HELDOUT = 5, 0.2
@@ -170,5 +171,6 @@ def test_a_sample_with_control_characters_trains(tmp_path):
 
 @pytest.mark.parametrize("size", [300, (1 << 16) + 1])
 def test_a_vocabulary_that_does_not_fit_is_refused(size):
+    assert np.iinfo(DTYPE).max + 1 == LARGEST_VOCABULARY == 1 << 16
     with pytest.raises(ValidationError):
         Tokenizer(vocab_size=size)
