@@ -1,127 +1,60 @@
-"""What a stage is, before it is made and after, and what all stages of one run share.
+"""What all stages of one run share: the machine's settings, and how a stage is found or made."""
 
-Nothing here starts anything: how a stage is made, or only looked up, is the context's `build`.
-"""
-
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flows.machine import MachineSettings
-from storage import layout
-from storage.layout import Stage
-from tasks.engine.code_version import code_version
-from tasks.engine.executors import Executor
-from tasks.engine.jobs import Job, do
-
-if TYPE_CHECKING:
-    from flows.prefect_runner import ProgressReporter
-
-
-@dataclass(frozen=True)
-class StageResult:
-    """A finished stage: where it lies and what its manifest says."""
-
-    stage: Stage
-    folder: str
-    manifest: dict = field(repr=False)
-    reused: bool
-
-    @property
-    def name(self) -> str:
-        return self.stage.name
-
-    @property
-    def key(self) -> str:
-        return self.stage.key
-
-    def part(self, shard: int) -> str:
-        return layout.part(self.folder, shard)
-
-
-class PhaseRunner:
-    """What a stage's body works with: its folder, and `map` for the shards of one of its phases."""
-
-    def __init__(self, folder: str, code: Mapping[str, str], executor: Executor, progress: "ProgressReporter"):
-        self.folder = folder
-        self._code = code
-        self._executor = executor
-        self._progress = progress
-
-    def map(self, phase: str, work: Callable[..., dict], arguments: dict[int, dict[str, Any]]) -> dict[int, dict]:
-        """Run `work(folder, shard, **arguments[shard])` for every shard not yet done; records by shard, in order."""
-        code = self._code[work.__module__]
-        jobs = [Job(work, code, self.folder, phase, shard, given) for shard, given in arguments.items()]
-        records: dict[int, dict] = {}
-        self._progress.phase(phase, len(jobs))
-        for index, (record, found) in self._executor.map(do, jobs):
-            records[jobs[index].shard] = record
-            self._progress.advance(found)
-        self._progress.drain()
-        return dict(sorted(records.items()))
-
-    def once(self, phase: str, work: Callable[..., dict], arguments: dict[str, Any]) -> dict:
-        """A phase that is one job."""
-        return self.map(phase, work, {0: arguments})[0]
-
-    def say(self, line: str) -> None:
-        """A line of a child process, for the run's log."""
-        self._progress.say(line)
-
-
-@dataclass(frozen=True)
-class StageSpec:
-    """A stage to be made: `body` fills the folder through the phases and returns what the manifest records."""
-
-    stage: Stage
-    body: Callable[[PhaseRunner], dict]
+from tasks.documents.step import Settings
+from tasks.engine.make import NotFinishedError, StageResult, find
+from tasks.engine.options import JobOptions
+from tasks.engine.spec import StageSpec
 
 
 @dataclass
 class RunContext:
-    """`build` turns a stage to be made into a finished one; `made` holds what a flow has already returned in this
-    run, so that a later flow need not ask again."""
+    """`build` turns a stage to be made into a finished one; `finished` holds what a flow has already returned in this
+    run, by the flow's name and the recipe, so that a later flow need not ask again."""
 
     settings: MachineSettings
     build: Callable[[StageSpec], StageResult]
-    made: dict[tuple[str, str], Any] = field(default_factory=dict)
+    finished: dict[tuple[str, str], Any] = field(default_factory=dict)
+
+    def find(self, spec: StageSpec) -> StageResult | None:
+        """The stage, if it is finished. Makes nothing."""
+        return find(self.settings.home, spec)
+
+    def placed(self, given: Settings) -> Any:
+        """A source or a step with the placeholders of its addresses filled in."""
+        places = {"{home}": self.settings.home, "{local}": self.settings.local_folder}
+
+        def fill(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return tuple(map(fill, value))
+            if isinstance(value, dict):
+                return {key: fill(each) for key, each in value.items()}
+            if isinstance(value, str):
+                for name, place in places.items():
+                    value = value.replace(name, place)
+            return value
+
+        return given.model_copy(update={name: fill(value) for name, value in given})
 
 
-def stage(name: str, works: tuple[Callable[..., Any], ...], settings: dict[str, Any], inputs: dict[str, str]) -> Stage:
-    """A stage whose code is that of all its work functions: a phase that maps another is refused."""
-    return Stage(name, {work.__module__: code_version(work.__module__) for work in works}, settings, inputs)
+def job_options(settings: MachineSettings) -> JobOptions:
+    """How jobs run on this machine."""
+    return JobOptions(settings.remote_io, settings.memory)
 
 
-def step_counts(built: StageResult) -> list[dict]:
-    """What each step of a stage did, summed over its shards; empty for a stage that drops nothing."""
-    return summed(shard.get("steps", []) for shard in built.manifest.get("shards", []))
+def lookup(settings: MachineSettings, recipe_name: str) -> RunContext:
+    """A context that makes nothing: a stage that is not finished raises NotFinishedError."""
 
+    def build(spec: StageSpec) -> StageResult:
+        if (found := find(settings.home, spec)) is None:
+            raise NotFinishedError(
+                f"{spec.folder(settings.home)} is not finished: `gristmill run` the recipe {recipe_name} first (a "
+                "stage is made anew when its sources, its settings or the code behind it have changed)"
+            )
+        return found
 
-def summed(shards: Iterable[list[dict]]) -> list[dict]:
-    """The counts of steps (`storage.ledger.count`) over shards, in the order of the steps."""
-    totals: dict[str, dict] = {}
-    for steps in shards:
-        for step in steps:
-            tallies = {name: {} for name in ("drops", "edits") if name in step}
-            total = totals.setdefault(step["step"], {**step, **tallies, **dict.fromkeys(_SUMMED, 0)})
-            for name in _SUMMED:
-                total[name] = None if step[name] is None else total[name] + step[name]
-            for tally in tallies:
-                for rule, count in step[tally].items():
-                    total[tally][rule] = total[tally].get(rule, 0) + count
-    return list(totals.values())
-
-
-def told(step: dict) -> tuple[str, str]:
-    """A step's name and why most documents went; if it cut into texts, also by which rules most spans went."""
-    if "edits" in step:
-        return f"{step['step']}, cuts", top_reasons(step["edits"] | step["drops"])
-    return step["step"], top_reasons(step["drops"])
-
-
-_SUMMED = ("rows_in", "rows_out", "characters_in", "characters_out")
-
-
-def top_reasons(drops: dict[str, int], most: int = 3) -> str:
-    ranked = sorted(drops.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{rule} {count:,}" for rule, count in ranked[:most])
+    return RunContext(settings, build)

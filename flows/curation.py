@@ -1,38 +1,24 @@
-"""The way from sources to curated documents: a recipe's steps in their order, runs of document steps in one pass."""
+"""From sources to curated documents: a recipe's steps in their order, consecutive document steps in one pass."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from flows.context import RunContext
 from flows.recipe import Recipe
-from flows.stages import all_stages, exact_duplicates, near_duplicates, passages, substrings
-from flows.stages.all_stages import Corpus
-from tasks.dedup.exact import ContentDedup, UrlDedup
-from tasks.dedup.near.settings import MinHash
-from tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
-from tasks.dedup.substrings import SubstringDedup
-from tasks.documents.step import DocumentStep, EditStep
-from tasks.models.perplexity import Perplexity
-from tasks.models.quality import Quality
-
-_CORPUS_STEPS = {
-    ContentDedup: exact_duplicates.by_content,
-    UrlDedup: exact_duplicates.by_url,
-    LineDedup: passages.cut_repeated,
-    ParagraphDedup: passages.cut_repeated,
-    SentenceDedup: passages.cut_repeated,
-    SubstringDedup: substrings.substring_dedup,
-    MinHash: near_duplicates.minhash,
-    Perplexity: all_stages.by_perplexity,
-    Quality: all_stages.by_quality,
-}
+from flows.stages.corpus import Corpus
+from flows.stages.documents import documents
+from flows.stages.rules import decided
+from flows.stages.signals import measured
+from flows.stages.steps_behind import pinned
+from flows.steps import builder_of
+from tasks.documents.step import DocumentStep
 
 
 @dataclass(frozen=True)
 class Passed:
-    """Steps that the documents went through: a run of document steps, or one corpus step.
+    """Steps that the documents went through: consecutive document steps, or one corpus step.
 
-    `arriving`: the documents with the signals on which document steps decide; `left`: those that stay.
+    `arriving`: the documents with the signals on which document steps decide; `left`: those that are kept.
     """
 
     steps: tuple
@@ -47,23 +33,18 @@ class Passed:
 def curate(context: RunContext, recipe: Recipe) -> Iterator[Passed]:
     """The recipe's way, each part of it made, or found, when it is asked for. The first has no steps behind the
     extraction; the last one's `left` is the curated corpus."""
-    groups = _groups(all_stages.pinned(context, recipe.after))
+    groups = _groups(pinned(context, recipe.after))
     first = groups[0] if groups and isinstance(groups[0][0], DocumentStep) else ()
-    corpus = all_stages.documents(context, recipe, first)
+    corpus = documents(context, recipe, first)
     yield Passed((), corpus, corpus)
     for steps in groups:
         if not isinstance(steps[0], DocumentStep):
-            arriving, left = corpus, _CORPUS_STEPS[type(steps[0])](context, recipe, corpus, steps[0])
+            arriving, left = corpus, builder_of(steps[0])(context, recipe, corpus, steps[0])
         else:
-            arriving = corpus if steps is first else _measured(context, corpus, steps)
-            left = all_stages.rules(context, arriving, steps)
+            arriving = corpus if steps is first else measured(context, corpus, steps)
+            left = decided(context, arriving, steps)
         yield Passed(steps, arriving, left)
         corpus = left
-
-
-def _measured(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...]) -> Corpus:
-    through = all_stages.edited if any(isinstance(step, EditStep) for step in steps) else all_stages.signals
-    return through(context, corpus, steps)
 
 
 def _groups(steps: tuple) -> list[tuple]:

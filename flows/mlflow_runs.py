@@ -9,11 +9,11 @@ import mlflow
 import orjson
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, ViewType
 
-from flows.context import StageResult, step_counts
 from flows.machine import MachineSettings
 from flows.recipe import Recipe
-from flows.stages.all_stages import Data
+from flows.stages.data import Data
 from storage import files
+from tasks.engine.make import StageResult
 from training.tracking import METRICS, TIMING
 
 KEY_TAG = "gristmill.key"
@@ -80,7 +80,7 @@ class ModelRun:
             self.client.log_batch(run, params=[Param(name, str(value)[:6000]) for name, value in params.items()])
             metrics = [Metric(name, value, 0, 0) for name, value in _funnel(self.data).items()]
             self.client.log_batch(run, metrics=metrics)
-            self.client.log_inputs(run, [_input(built, built is self.data.mixture) for built in self.data.stages])
+            self.client.log_inputs(run, [_input(stage, stage is self.data.mixture) for stage in self.data.stages])
             self.client.set_tag(run, "gristmill.checkpoints", files.join(self.folder, "checkpoints"))
             # last: a run that is found by its key is complete
             self.client.set_tag(run, KEY_TAG, self.key)
@@ -98,14 +98,14 @@ class ModelRun:
         return self.client.create_experiment(self.recipe.name, artifact_location=place)
 
 
-def _input(built: StageResult, trained_on: bool) -> DatasetInput:
-    steps = step_counts(built)
+def _input(stage: StageResult, trained_on: bool) -> DatasetInput:
+    steps = stage.step_counts
     return DatasetInput(
         Dataset(
-            name=built.name,
-            digest=built.key,
+            name=stage.name,
+            digest=stage.key,
             source_type="gristmill",
-            source=orjson.dumps({"uri": built.folder}).decode(),
+            source=orjson.dumps({"uri": stage.folder}).decode(),
             profile=orjson.dumps({"documents": steps[-1]["rows_out"]} if steps else {}).decode(),
         ),
         [InputTag("mlflow.data.context", "training" if trained_on else "lineage")],
@@ -125,10 +125,10 @@ def _flat(value: Any, name: str = "") -> dict[str, Any]:
 def _funnel(data: Data) -> dict[str, float]:
     """Documents out of every step and tokens of every source, as metrics by which corpora can be compared."""
     metrics: dict[str, float] = {}
-    for built in data.corpus.stages:
-        for step in step_counts(built):
+    for stage in data.corpus.stages:
+        for step in stage.step_counts:
             metrics[f"documents/{step['step']}"] = float(step["rows_out"])
-    for name, source in data.mixture.manifest["sources"].items():
+    for name, source in data.mixture.result["sources"].items():
         metrics[f"tokens/{name}"] = float(source["tokens"])
         metrics[f"epochs/{name}"] = float(source["epochs"])
     return {name: value for name, value in metrics.items() if math.isfinite(value)}

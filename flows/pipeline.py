@@ -3,7 +3,7 @@
 import flows.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 
 # isort: split
-from typing import Annotated
+from typing import Annotated, Any
 
 from prefect import flow
 from pydantic import BeforeValidator
@@ -11,57 +11,59 @@ from pydantic import BeforeValidator
 from flows.context import RunContext
 from flows.curation import curate
 from flows.prefect_artifacts import publish
-from flows.prefect_runner import context
+from flows.prefect_runner import run_context
 from flows.recipe import Recipe, load
-from flows.reports import run
-from flows.stages import all_stages, model
+from flows.reports.run import Report
+from flows.stages.corpus import Corpus
+from flows.stages.data import Data
+from flows.stages.mixture import mixture
+from flows.stages.model import Trained, train
+from flows.stages.tokenizer import tokenizer
+from flows.stages.tokens import tokens as token_shards
 
 RecipeLike = Annotated[Recipe, BeforeValidator(load)]
 
 
 @flow(name="corpus", flow_run_name="corpus-{recipe.name}", persist_result=False)
-def corpus(recipe: RecipeLike) -> all_stages.Corpus:
-    """Curated documents: the recipe's steps in their order, runs of document steps fused into one pass."""
-    with context() as shop:
-        *_, last = curate(shop, recipe)
-        made = last.left
-        shop.made["corpus", recipe.model_dump_json()] = made
-        return made
+def corpus(recipe: RecipeLike) -> Corpus:
+    """Curated documents: the recipe's steps in their order, consecutive document steps fused into one pass."""
+    with run_context() as context:
+        *_, last = curate(context, recipe)
+        return _finished(context, "corpus", recipe, last.left)
 
 
 @flow(name="tokens", flow_run_name="tokens-{recipe.name}", persist_result=False)
-def tokens(recipe: RecipeLike) -> all_stages.Data:
+def tokens(recipe: RecipeLike) -> Data:
     """Token shards and the plan of their mixture, from the curated documents."""
-    with context() as shop:
-        curated = _made(shop, "corpus", corpus, recipe)
-        tokenizer = all_stages.tokenizer_model(shop, recipe, curated)
-        encoded = all_stages.encoded(shop, recipe, curated, tokenizer)
-        mixture = all_stages.mixed(shop, recipe, tokenizer, encoded)
-        made = all_stages.Data(curated, tokenizer, encoded, mixture)
-        shop.made["tokens", recipe.model_dump_json()] = made
-        return made
+    with run_context() as context:
+        curated = _found(context, "corpus", recipe) or corpus(recipe)
+        model = tokenizer(context, recipe, curated)
+        shards = token_shards(context, recipe, curated, model)
+        plan = mixture(context, recipe, curated.sources, model, shards)
+        return _finished(context, "tokens", recipe, Data(curated, model, shards, plan))
 
 
 @flow(name="pretrain", flow_run_name="pretrain-{recipe.name}", persist_result=False)
-def pretrain(recipe: RecipeLike) -> model.Trained:
+def pretrain(recipe: RecipeLike) -> Trained:
     """A trained model, tracked in MLflow, from the token shards."""
-    with context() as shop:
-        return model.train(shop, recipe, _made(shop, "tokens", tokens, recipe))
+    with run_context() as context:
+        return train(context, recipe, _found(context, "tokens", recipe) or tokens(recipe))
 
 
 @flow(name="pipeline", flow_run_name="pipeline-{recipe.name}", persist_result=False)
-def pipeline(recipe: RecipeLike) -> run.Report:
+def pipeline(recipe: RecipeLike) -> Report:
     """Everything: raw crawls in, a trained and tracked model out."""
-    with context() as shop:
-        curated = corpus(recipe)
-        data = tokens(recipe)
-        trained = pretrain(recipe)
-        report = run.Report(recipe, curated, data, trained, shop.settings)
+    with run_context() as context:
+        report = Report(recipe, corpus(recipe), tokens(recipe), pretrain(recipe), context.settings)
         publish(report)
         return report
 
 
-def _made(shop: RunContext, name: str, run, recipe: Recipe):
-    """What this run has made already, or the flow that makes it."""
-    found = shop.made.get((name, recipe.model_dump_json()))
-    return found if found is not None else run(recipe)
+def _finished(context: RunContext, flow_name: str, recipe: Recipe, result: Any) -> Any:
+    """Keep what a flow returns for the flows behind it in this run."""
+    context.finished[flow_name, recipe.model_dump_json()] = result
+    return result
+
+
+def _found(context: RunContext, flow_name: str, recipe: Recipe) -> Any:
+    return context.finished.get((flow_name, recipe.model_dump_json()))

@@ -1,4 +1,4 @@
-"""One stage as one Prefect task: reused if it is finished, else worked on shard by shard, checked, and told of."""
+"""Each stage as one Prefect task, with its progress and its counts as artifacts."""
 
 import flows.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 
@@ -11,94 +11,64 @@ from contextvars import ContextVar
 from functools import partial
 
 from prefect import task
-from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
+from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 
 from flows.child_processes import child_process_cleanup
-from flows.context import PhaseRunner, RunContext, StageResult, StageSpec, step_counts, told
+from flows.context import RunContext, job_options
 from flows.machine import MachineSettings
+from flows.prefect_artifacts import publish_stage
 from flows.progress_bar import progress_bar
-from storage import layout
-from storage.remote import retry
+from tasks.engine import options
 from tasks.engine.executors import Executor, executor
+from tasks.engine.make import StageResult, find_or_make
+from tasks.engine.spec import StageSpec
 
 _PROGRESS_SECONDS = 2.0
 
-
-_current: ContextVar[RunContext | None] = ContextVar("workshop", default=None)
+_current: ContextVar[RunContext | None] = ContextVar("run_context", default=None)
 
 
 @contextlib.contextmanager
-def context() -> Iterator[RunContext]:
-    """The run's context; the outermost flow opens it, starts the executor and closes it."""
+def run_context() -> Iterator[RunContext]:
+    """The context of the run; the outermost flow opens it, starts the executor and ends it."""
     if (open_one := _current.get()) is not None:
         yield open_one
         return
     settings = MachineSettings()
-    retry.configure(settings.remote_io)
+    options.configure(job_options(settings))
     with child_process_cleanup(), executor(settings.executor, settings.workers, settings.dask_address) as workers:
-        token = _current.set(RunContext(settings, partial(build, settings.home, workers)))
+        token = _current.set(RunContext(settings, partial(_build, settings.home, workers)))
         try:
             yield _current.get()
         finally:
             _current.reset(token)
 
 
-def build(home: str, executor: Executor, made: StageSpec) -> StageResult:
-    """Run a stage as a Prefect task named after it."""
-    name = made.stage.name
+def _build(home: str, executor: Executor, spec: StageSpec) -> StageResult:
+    """Find or make a stage as a Prefect task that is named after it."""
 
     # a task without arguments, since Prefect would search all manifests in them for futures
     @task(
-        name=name,
-        task_run_name=f"{name}-{made.stage.key}",
-        tags=["gristmill", f"stage:{name}"],
+        name=spec.name,
+        task_run_name=f"{spec.name}-{spec.key}",
+        tags=["gristmill", f"stage:{spec.name}"],
         persist_result=False,
         cache_policy=NO_CACHE,
     )
     def run() -> StageResult:
-        return _find_or_make(home, executor, made)
+        log = get_run_logger()
+        started = time.monotonic()
+        stage = find_or_make(home, spec, executor, lambda: ProgressReporter(spec.name, executor, log))
+        if stage.reused:
+            log.info("%s: reused %s", stage.name, stage.folder)
+        else:
+            log.info("%s: made %s in %.1f s", stage.name, stage.folder, time.monotonic() - started)
+        publish_stage(stage)
+        return stage
 
     return run()
-
-
-def _find_or_make(home: str, executor: Executor, made: StageSpec) -> StageResult:
-    log = get_run_logger()
-    folder = made.stage.folder(home)
-    found = layout.manifest(folder)
-    if found is not None:
-        layout.check(folder, found)
-        log.info("%s: reused %s", made.stage.name, folder)
-        built = StageResult(made.stage, folder, found, reused=True)
-    else:
-        started = time.monotonic()
-        with ProgressReporter(made.stage.name, executor, log) as progress:
-            record = made.body(PhaseRunner(folder, made.stage.code, executor, progress))
-            progress.drain()
-        manifest = layout.finish(folder, made.stage, record)
-        log.info("%s: made %s in %.1f s", made.stage.name, folder, time.monotonic() - started)
-        built = StageResult(made.stage, folder, manifest, reused=False)
-    _tell_yield(built)
-    return built
-
-
-def _tell_yield(built: StageResult) -> None:
-    rows = [
-        {
-            "step": told(step)[0],
-            "documents in": step["rows_in"],
-            "documents out": step["rows_out"],
-            "kept %": round(100 * step["rows_out"] / step["rows_in"], 2) if step["rows_in"] else None,
-            "top reasons": told(step)[1],
-        }
-        for step in step_counts(built)
-    ] or [{"record": name, "value": str(value)[:400]} for name, value in built.manifest.items() if name != "shards"]
-    create_table_artifact(
-        key=f"yield-{built.name.replace('_', '-')}",
-        table=rows,
-        description=f"{built.name} {'reused' if built.reused else 'made'}: `{built.folder}`",
-    )
 
 
 class ProgressReporter:
@@ -109,7 +79,7 @@ class ProgressReporter:
         self._messages = executor.messages
         self._log = log
         self._artifact = None
-        self._told = 0.0
+        self._updated = 0.0
         self._task = None
         self._total = self._done = 0
         self._bar = progress_bar()
@@ -128,16 +98,16 @@ class ProgressReporter:
             self._bar.remove_task(self._task)
         self._task = self._bar.add_task(f"{self.name} {phase}", total=total)
         self._total, self._done = total, 0
-        self._tell(f"{phase}: {total} shards")
+        self._update(f"{phase}: {total} jobs")
 
     def advance(self, found: bool) -> None:
         self._bar.advance(self._task)
         self._done += 1
         self.drain()
-        if time.monotonic() - self._told > _PROGRESS_SECONDS:
-            self._tell("")
+        if time.monotonic() - self._updated > _PROGRESS_SECONDS:
+            self._update("")
 
-    def say(self, line: str) -> None:
+    def message(self, line: str) -> None:
         self._log.info(line)
 
     def drain(self) -> None:
@@ -146,7 +116,7 @@ class ProgressReporter:
             level, line = self._messages.get()
             self._log.log(level, line)
 
-    def _tell(self, description: str) -> None:
+    def _update(self, description: str) -> None:
         percent = 100.0 * self._done / self._total if self._total else 0.0
         if self._artifact is None:
             self._artifact = create_progress_artifact(
@@ -156,4 +126,4 @@ class ProgressReporter:
             )
         else:
             update_progress_artifact(self._artifact, progress=percent)
-        self._told = time.monotonic()
+        self._updated = time.monotonic()

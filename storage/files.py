@@ -12,6 +12,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -29,6 +30,10 @@ from storage.remote.retry import configured
 T = TypeVar("T")
 
 CHUNK = 1 << 20
+_PARQUET = b"PAR1"
+
+# The folder whose files are recorded in this thread, and what is recorded of them.
+_recording: ContextVar[tuple[str, dict[str, dict[str, Any]]] | None] = ContextVar("recording", default=None)
 _ASKED = 1 << 17
 
 
@@ -126,6 +131,50 @@ def read_json(path: str) -> Any:
 
 
 @contextmanager
+def recording(folder: str) -> Iterator[dict[str, dict[str, Any]]]:
+    """What `create` writes below a folder in this thread, within the block: by name, see `facts`."""
+    written: dict[str, dict[str, Any]] = {}
+    token = _recording.set((folder.rstrip("/") + "/", written))
+    try:
+        yield written
+    finally:
+        _recording.reset(token)
+
+
+def facts(f: IO[bytes]) -> dict[str, Any]:
+    """What tells a file from a damaged one: `bytes`; `content`, the xxh3-128 of all of it; and of a Parquet file, whose
+    pages have checksums of their own, `footer`, that of the end that says where they are. Reads the file once."""
+    size = f.seek(0, os.SEEK_END)
+    f.seek(0)
+    digest = xxhash.xxh3_128()
+    while piece := f.read(CHUNK):
+        digest.update(piece)
+    known = {"bytes": size, "content": digest.hexdigest()}
+    if size >= 12:
+        f.seek(size - 8)
+        tail = f.read(8)
+        length = int.from_bytes(tail[:4], "little") + 8
+        if tail[4:] == _PARQUET and length <= size - 4:
+            f.seek(size - length)
+            known["footer"] = xxhash.xxh3_128_hexdigest(f.read(length))
+    return known
+
+
+def record(path: str) -> None:
+    """Note a file that is there, as `create` notes those that it writes."""
+    if (recorded := _recording.get()) is not None:
+        with open_file(path) as f:
+            recorded[1][path.removeprefix(recorded[0])] = facts(f)
+
+
+def _record(path: str, f: IO[bytes]) -> None:
+    """Note a file of which all is written, but which nobody sees yet."""
+    if (recorded := _recording.get()) is not None and path.startswith(recorded[0]):
+        with open(f.name if isinstance(f.name, str) else f"/proc/self/fd/{f.fileno()}", "rb") as whole:
+            recorded[1][path.removeprefix(recorded[0])] = facts(whole)
+
+
+@contextmanager
 def create(path: str) -> Iterator[IO[bytes]]:
     """A binary file to write; it appears under its name only when the block ends without an error."""
     fs, inner = fsspec.core.url_to_fs(path)
@@ -133,6 +182,7 @@ def create(path: str) -> Iterator[IO[bytes]]:
         with tempfile.NamedTemporaryFile() as local:
             yield local
             local.flush()
+            _record(path, local)
             # an upload in parts that fails is aborted; closing a half-written remote file would publish the half
             streams.retrying_call(lambda: fs.put_file(local.name, inner), f"writing {redact_url(path)}")
         return
@@ -143,6 +193,7 @@ def create(path: str) -> Iterator[IO[bytes]]:
         with _unnamed(final.parent) or open(temporary, "wb") as target:
             yield target
             target.flush()
+            _record(path, target)
             os.fsync(target.fileno())
             if not temporary.exists():
                 # with any src_dir_fd Python follows the link in /proc to the file, without one it does not

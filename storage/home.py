@@ -10,10 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from storage import files, layout, ledger
-
-_SHARDS, _RECORDS = "shards", "records"
-_IDENTITY = ("stage", "key", "code", "settings", "inputs")
+from storage import files, layout
 
 
 @dataclass(frozen=True)
@@ -55,33 +52,34 @@ class FinishedStage(StageFolder):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The slice of the recipe that its key holds."""
-        return self._manifest["settings"]
+        """The record that its key holds: all that its jobs could read of the recipe."""
+        return self._manifest["record"]
 
     @property
     def inputs(self) -> dict[str, str]:
-        """Keys of stages, or fingerprints of files, by what they are to the stage."""
+        """Keys of stages, or digests of files, by what they are to the stage."""
         return self._manifest["inputs"]
 
     @property
     def result(self) -> dict[str, Any]:
         """What the stage's body recorded of the whole stage."""
-        return {name: value for name, value in self._manifest.items() if name not in (*_IDENTITY, _SHARDS, _RECORDS)}
+        return self._manifest["result"]
 
     @property
-    def part_records(self) -> list[dict[str, Any]]:
-        """What was recorded of each part, in order; empty for a stage without parts."""
-        return self._manifest.get(_SHARDS, self._manifest.get(_RECORDS, []))
+    def step_counts(self) -> list[dict[str, Any]]:
+        """What each step did (`storage.ledger.count`), summed over the shards; empty for a stage that drops nothing."""
+        return self._manifest["counts"]["steps"]
 
     @property
     def counts_documents(self) -> bool:
-        """Whether the stage decides which documents are kept: then every part has a ledger."""
-        return _SHARDS in self._manifest
+        """Whether the stage decides which documents are kept: then every shard has a ledger."""
+        return bool(self.step_counts)
 
     @cached_property
-    def step_counts(self) -> list[dict[str, Any]]:
-        """What each step did (`storage.ledger.count`), summed over the parts; empty for a stage that drops nothing."""
-        return ledger.summed(record["steps"] for record in self._manifest.get(_SHARDS, []))
+    def part_records(self) -> list[dict[str, Any]]:
+        """What was recorded of each shard of documents, in order. Reads the list of parts."""
+        found = [part for part in layout.parts(self.folder, self._manifest) if part.counts_documents]
+        return [part.record for part in sorted(found, key=lambda part: part.number)]
 
     @property
     def edits_texts(self) -> bool:

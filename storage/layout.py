@@ -1,20 +1,19 @@
-"""Content-addressed stages: what a stage is called, where it lies, when it is finished.
+"""Where a stage's files lie, and its manifest.
 
     <home>/stages/<name>-<key>/
         part-00000.parquet ...       what the stage makes, shard by shard
         ledger/part-00000.parquet    what each shard dropped, and why
         edits/part-00000.parquet     what was cut out of the texts, where a stage makes texts
-        done/<phase>-00000.json      a shard of a phase is finished: its counts
-        manifest.json                written last: the stage is finished
+        done/<phase>-00000.json      a job is finished: its record and its files
+        parts.json                   what each job wrote and counted
+        manifest.json                written last: the stage is finished. Of one size, however many parts there are
 
-A stage that was killed has no manifest; the same command finds its finished shards and goes on.
+A stage that was killed has no manifest; the same command finds its finished jobs and goes on.
 """
 
-import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import orjson
@@ -24,27 +23,30 @@ import pyarrow.compute as pc
 from storage import files, ledger, parquet
 from storage.schema import LEDGER, SELECTION
 
+FORMAT = 2
+
 
 @dataclass(frozen=True)
-class Stage:
-    """What a stage is made of. Equal stages have equal keys, and equal keys give equal bytes.
+class Part:
+    """One job of a phase: its record, and the files that it wrote, by name, as `storage.files.facts` has them."""
 
-    `code`: digest of the code (`tasks.engine.code_version.code_version`); `settings`: its slice of the recipe;
-    `inputs`: the keys of the stages that it reads, or fingerprints of source files, by name.
-    """
+    phase: str
+    number: int
+    record: dict[str, Any]
+    files: dict[str, dict[str, Any]]
 
-    name: str
-    code: Mapping[str, str]
-    settings: Mapping[str, Any]
-    inputs: Mapping[str, str]
+    @property
+    def counts_documents(self) -> bool:
+        """Whether the record is that of a shard of documents, with a ledger."""
+        return "rows_out" in self.record and "steps" in self.record
 
-    @cached_property
-    def key(self) -> str:
-        record = {"name": self.name, "code": self.code, "settings": self.settings, "inputs": self.inputs}
-        return hashlib.sha256(orjson.dumps(record, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
 
-    def folder(self, home: str) -> str:
-        return files.join(home, "stages", f"{self.name}-{self.key}")
+class ManifestError(RuntimeError):
+    """A manifest or a list of parts is torn, or of another version; the message names file and remedy."""
+
+
+def stage_folder(home: str, name: str, key: str) -> str:
+    return files.join(home, "stages", f"{name}-{key}")
 
 
 def part(folder: str, shard: int, suffix: str = "parquet") -> str:
@@ -59,50 +61,106 @@ def edits_part(folder: str, shard: int) -> str:
     return files.join(folder, "edits", f"part-{shard:05d}.parquet")
 
 
-def done_record(folder: str, phase: str, shard: int) -> dict | None:
-    """The record of a finished shard of a phase, or None."""
-    path = _done(folder, phase, shard)
-    return files.read_json(path) if files.exists(path) else None
+def done_record(folder: str, phase: str, number: int) -> dict | None:
+    """What `mark_done` wrote for a job, or None."""
+    return _read_json(_done(folder, phase, number))
 
 
-def mark_done(folder: str, phase: str, shard: int, record: dict) -> None:
-    """Say that the shard's files are all in place; call it after they are."""
-    files.write_json(_done(folder, phase, shard), record)
+def mark_done(folder: str, phase: str, number: int, done: dict) -> None:
+    """Record that a job's files are all in place; call it after they are."""
+    files.write_json(_done(folder, phase, number), done)
 
 
-def _done(folder: str, phase: str, shard: int) -> str:
-    return files.join(folder, "done", f"{phase}-{shard:05d}.json")
+def _done(folder: str, phase: str, number: int) -> str:
+    return files.join(folder, "done", f"{phase}-{number:05d}.json")
 
 
 def manifest(folder: str) -> dict | None:
-    """The manifest of a finished stage, or None."""
+    """The manifest of a finished stage, or None. One request. Raises ManifestError where it cannot be used."""
     path = files.join(folder, "manifest.json")
-    return files.read_json(path) if files.exists(path) else None
-
-
-def finish(folder: str, stage: Stage, record: dict) -> dict:
-    """Check that all documents are accounted for, then write the manifest that makes the stage finished."""
-    value = {
-        "stage": stage.name,
-        "key": stage.key,
-        "code": dict(stage.code),
-        "settings": dict(stage.settings),
-        "inputs": dict(stage.inputs),
-        **record,
-    }
-    check(folder, value)
-    files.write_json(files.join(folder, "manifest.json"), value)
+    value = _read_json(path)
+    if value is not None and value.get("format") != FORMAT:
+        raise ManifestError(
+            f"{path} is of format {value.get('format', 1)}, this version reads {FORMAT}: another version of gristmill "
+            "made the stage; run its recipe again, or install that version"
+        )
     return value
 
 
-def check(folder: str, value: dict) -> None:
+def write_manifest(folder: str, value: Mapping[str, Any], parts: Iterable[Part]) -> dict:
+    """Write the list of parts and, last, the manifest, which has their digest and their counts summed up."""
+    listed = [asdict(each) for each in parts]
+    data = orjson.dumps(listed, option=orjson.OPT_SORT_KEYS)
+    files.write_bytes(files.join(folder, "parts.json"), data)
+    documents = [each.record for each in parts if each.counts_documents]
+    whole = {
+        "format": FORMAT,
+        **value,
+        "counts": {
+            "rows_in": sum(record["rows_in"] for record in documents),
+            "rows_out": sum(record["rows_out"] for record in documents),
+            "steps": ledger.summed(record["steps"] for record in documents),
+        },
+        "parts": {
+            "jobs": len(listed),
+            "files": sum(len(each["files"]) for each in listed),
+            "bytes": sum(facts["bytes"] for each in listed for facts in each["files"].values()),
+            "digest": files.digest(data),
+        },
+    }
+    files.write_json(files.join(folder, "manifest.json"), whole)
+    return whole
+
+
+def parts(folder: str, value: Mapping[str, Any]) -> list[Part]:
+    """The list of parts of a stage with this manifest. Raises ManifestError if it is not the one that was written."""
+    path = files.join(folder, "parts.json")
+    try:
+        data = files.read_bytes(path)
+    except FileNotFoundError:
+        raise ManifestError(f"{path} is missing; {_REMAKE}") from None
+    if files.digest(data) != value["parts"]["digest"]:
+        raise ManifestError(f"{path} is not what its manifest says; {_REMAKE}")
+    return [Part(**each) for each in orjson.loads(data)]
+
+
+_REMAKE = "remove the stage's folder and run the recipe again"
+
+
+def record_files(folder: str, number: int, names: list[str]) -> dict:
+    """A job that notes files of the stage's folder which another process wrote."""
+    for name in names:
+        files.record(files.join(folder, name))
+    return {"files": len(names)}
+
+
+def digest_of(values: Mapping[str, str] | list[str]) -> str:
+    """xxh3-128 of names and values, or of values in their order, hexadecimal."""
+    return files.digest(orjson.dumps(values, option=orjson.OPT_SORT_KEYS))
+
+
+def _read_json(path: str) -> dict | None:
+    try:
+        data = files.read_bytes(path)
+    except FileNotFoundError:
+        return None
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise ManifestError(f"{path} is torn ({error}); {_REMAKE}") from error
+    if not isinstance(value, dict):
+        raise ManifestError(f"{path} is torn (no mapping); {_REMAKE}")
+    return value
+
+
+def check_balance(folder: str, found: Iterable[Part]) -> None:
     """Balance every shard that counts documents: its ledger and its rows are read back from the files.
 
     Holds the ledgers of sixteen shards, since reading is mostly waiting. Raises LedgerError.
     """
 
-    def check_shard(numbered: tuple[int, dict]) -> None:
-        index, shard = numbered
+    def check_shard(each: Part) -> None:
+        index, shard = each.number, each.record
         where = f"{folder}, shard {index}"
         kept = parquet.rows(part(folder, index))
         if kept != shard["rows_out"]:
@@ -113,7 +171,7 @@ def check(folder: str, value: dict) -> None:
             ledger.balance_edits(where, shard["steps"], parquet.read_table(edits_part(folder, index), ["step", "rule"]))
 
     with ThreadPoolExecutor(16) as pool:
-        list(pool.map(check_shard, enumerate(value.get("shards", []))))
+        list(pool.map(check_shard, (each for each in found if each.counts_documents)))
 
 
 def write_ledger(folder: str, shard: int, dropped: pa.Table) -> None:
@@ -145,7 +203,6 @@ def write_selection(folder: str, shard: int, arriving: pa.Table, drops: list[tup
         "rows_in": len(arriving),
         "rows_out": len(alive),
         "steps": steps,
-        "checksum": files.checksum(part(folder, shard)),
     }
 
 

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from storage import files, parquet
+from storage.training_manifest import TOKEN_DTYPE
 
-DTYPE = np.dtype("<u2")
+DTYPE = np.dtype(TOKEN_DTYPE)
 LARGEST_VOCABULARY = 1 << 16
 
 INDEX = pa.schema(
@@ -19,7 +20,8 @@ INDEX = pa.schema(
         pa.field("id", pa.string(), nullable=False),
         pa.field("offset", pa.int64(), nullable=False),
         pa.field("length", pa.int32(), nullable=False),
-    ]
+    ],
+    metadata={"dtype": TOKEN_DTYPE},
 )
 
 

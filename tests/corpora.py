@@ -1,50 +1,45 @@
 """Corpora of texts that a test makes up, and the stages of a flow on them, without Prefect."""
 
 import re
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 
-from flows.context import PhaseRunner, RunContext, StageResult, StageSpec
+from flows.context import RunContext
 from flows.machine import MachineSettings
-from flows.stages.all_stages import Corpus
+from flows.stages.corpus import Corpus
 from storage import layout, parquet
-from storage.layout import Stage
 from storage.schema import DOCUMENTS
 from tasks.dedup.near.settings import MinHash
+from tasks.documents.step import Settings
 from tasks.engine.executors import Executor, Threads
+from tasks.engine.make import StageResult, find_or_make
+from tasks.engine.phases import PhaseRunner, Silent
+from tasks.engine.spec import StageSpec
 
 
-class Silent:
-    """Progress that nobody looks at."""
-
-    def phase(self, phase: str, total: int) -> None: ...
-
-    def advance(self, found: bool) -> None: ...
-
-    def drain(self) -> None: ...
-
-    def say(self, line: str) -> None: ...
+def build_in(home: str, workers: Executor | None = None) -> Callable[[StageSpec], StageResult]:
+    """Makes stages in this process, or by an executor, and finds those that are finished."""
+    workers = workers or Threads(1, None)
+    return partial(find_or_make, home, executor=workers, progress=lambda: nullcontext(Silent()))
 
 
 def context(home: str, workers: Executor | None = None) -> RunContext:
-    """Makes stages in this process, or by an executor, and finds those that are finished."""
-    workers = workers or Threads(1, None)
+    return RunContext(MachineSettings(home=home), build_in(home, workers))
 
-    def build(made: StageSpec) -> StageResult:
-        folder = made.stage.folder(home)
-        found = layout.manifest(folder)
-        if found is None:
-            found = layout.finish(
-                folder, made.stage, made.body(PhaseRunner(folder, made.stage.code, workers, Silent()))
-            )
-            return StageResult(made.stage, folder, found, reused=False)
-        layout.check(folder, found)
-        return StageResult(made.stage, folder, found, reused=True)
 
-    return RunContext(MachineSettings(home=home), build)
+class Name(Settings):
+    corpus: str
+
+
+def _nothing(phases: PhaseRunner, record: Name, places: None) -> dict:
+    """The parts are written beforehand."""
+    return {}
 
 
 @dataclass
@@ -62,8 +57,8 @@ class Texts:
         return self.sources or ["web"] * len(self.shards)
 
     def corpus(self, home: str, name: str = "texts") -> Corpus:
-        stage = Stage("documents", {}, {"corpus": name}, {})
-        folder = stage.folder(home)
+        spec = StageSpec("documents", _nothing, Name(corpus=name), {})
+        folder = spec.folder(home)
         for number, (documents, source) in enumerate(zip(self.shards, self._sources(), strict=True)):
             given = [
                 {"source": source, "url": f"https://{source}.example/{document['id']}", **document}
@@ -72,8 +67,8 @@ class Texts:
             rows = [{**row, "characters": len(row["text"])} for row in given]
             table = pa.Table.from_pylist(rows, schema=DOCUMENTS)
             parquet.write_table(layout.part(folder, number), table)
-        built = StageResult(stage, folder, {"inputs": {}, "settings": {}}, reused=False)
-        return Corpus(tuple(self._sources()), built, built, (built,), (built,))
+        made = build_in(home)(spec)
+        return Corpus(tuple(self._sources()), made, made, (made,), (made,))
 
 
 USUAL = MinHash()

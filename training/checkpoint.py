@@ -28,8 +28,9 @@ from pydantic import BaseModel
 from torch import nn
 
 from storage import files
+from storage.training_manifest import TrainingManifest
 from training.config import NEUTRAL, RunConfig
-from training.data import Mixture, fingerprint
+from training.data import fingerprint
 from training.parallel import World
 
 COMMIT = "COMMIT"
@@ -53,11 +54,11 @@ class Commit(BaseModel):
     metadata_sha256: str
 
 
-def run_fingerprint(run: RunConfig, mixture: Mixture) -> dict[str, str]:
+def run_fingerprint(run: RunConfig, manifest: TrainingManifest) -> dict[str, str]:
     """What must be the same in a checkpoint and in the run that resumes it, setting by setting."""
     settings = {f"model.{k}": v for k, v in run.model.model_dump(mode="json").items()}
     settings |= {f"training.{k}": v for k, v in run.training.model_dump(mode="json", exclude=set(NEUTRAL)).items()}
-    return {name: json.dumps(value) for name, value in settings.items()} | {"data": fingerprint(mixture)}
+    return {name: json.dumps(value) for name, value in settings.items()} | {"data": fingerprint(manifest)}
 
 
 def tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:

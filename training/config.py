@@ -106,7 +106,7 @@ class RunConfig(Settings):
 
     model: ModelConfig
     training: TrainingConfig
-    data: Path = Field(description="the mixture's JSON file, see training.data")
+    data: Path = Field(description="the mixture's JSON file, see storage.training_manifest")
     out: Path = Field(description="directory of checkpoints, metrics, weights and result.json")
     tracking: TrackingConfig | None = None
     resume_from: Path | None = Field(

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from training.data import Mixture, Tokens
+from storage.training_manifest import TrainingManifest
+from training.data import Tokens
 from training.loss import IGNORE, bits_per_byte, token_losses
 from training.model import Decoder
 from training.parallel import World
@@ -37,15 +38,15 @@ class HeldoutWindows:
         return (self.token_bytes[np.where(real, self.targets, 0)] * real).sum(1)
 
 
-def heldout_windows(mixture: Mixture, seq_len: int, eval_tokens: int) -> HeldoutWindows:
+def heldout_windows(manifest: TrainingManifest, seq_len: int, eval_tokens: int) -> HeldoutWindows:
     """Cut each held-out source into windows whose targets do not overlap; the last one may be short.
 
     A source with more than eval_tokens targets gives windows spread evenly over its length. Nothing depends
-    on a seed or on the world size: a held-out loss is comparable between all runs on the same mixture.
+    on a seed or on the world size: a held-out loss is comparable between all runs on the same manifest.
     """
     sources, inputs, targets = [], [], []
-    for index, heldout in enumerate(mixture.heldout):
-        tokens = Tokens(heldout.shards, mixture.vocab_size)
+    for index, heldout in enumerate(manifest.heldout):
+        tokens = Tokens(heldout.shards, manifest.vocab_size)
         total = -(-(len(tokens) - 1) // seq_len)
         if not total:
             raise ValueError(
@@ -60,11 +61,11 @@ def heldout_windows(mixture: Mixture, seq_len: int, eval_tokens: int) -> Heldout
             targets.append(np.pad(ids[1:], padding, constant_values=IGNORE))
             sources.append(index)
     return HeldoutWindows(
-        names=tuple(heldout.name for heldout in mixture.heldout),
+        names=tuple(heldout.name for heldout in manifest.heldout),
         source=np.array(sources),
         inputs=np.array(inputs),
         targets=np.array(targets),
-        token_bytes=np.array(mixture.token_bytes, dtype=np.int64),
+        token_bytes=np.array(manifest.token_bytes, dtype=np.int64),
     )
 
 
@@ -99,21 +100,21 @@ def heldout_loss(model: Decoder, windows: HeldoutWindows, micro_batch: int, worl
     return metrics
 
 
-def unigram_loss(mixture: Mixture, windows: HeldoutWindows, world: World) -> dict[str, float]:
+def unigram_loss(manifest: TrainingManifest, windows: HeldoutWindows, world: World) -> dict[str, float]:
     """The same two metrics for the add-one-smoothed unigram model of all training tokens; a collective.
 
     A token with c occurrences among n has probability (c + 1) / (n + vocab_size). Reads the training shards
     once, ranks sharing them.
     """
-    counts = np.zeros(mixture.vocab_size, dtype=np.int64)
-    shards = [shard for source in mixture.sources if source.share for shard in source.shards]
+    counts = np.zeros(manifest.vocab_size, dtype=np.int64)
+    shards = [shard for source in manifest.sources if source.share for shard in source.shards]
     for shard in shards[world.rank :: world.size]:
-        tokens = Tokens((shard,), mixture.vocab_size)
+        tokens = Tokens((shard,), manifest.vocab_size)
         for start in range(0, len(tokens), CHUNK):
             ids = tokens.read(start, min(start + CHUNK, len(tokens)))
-            counts += np.bincount(ids, minlength=mixture.vocab_size)
+            counts += np.bincount(ids, minlength=manifest.vocab_size)
     counts = world.sum(torch.from_numpy(counts).to(world.device)).cpu().numpy()
-    nats = math.log(counts.sum() + mixture.vocab_size) - np.log(counts + 1.0)
+    nats = math.log(counts.sum() + manifest.vocab_size) - np.log(counts + 1.0)
     targets = windows.targets[windows.targets != IGNORE]
     total = float(nats[targets].sum())
     return {

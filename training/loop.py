@@ -16,9 +16,9 @@ import torch
 import torch.distributed as dist
 
 from storage import files
+from storage.training_manifest import load_training_manifest
 from training import checkpoint, export
 from training.config import RunConfig
-from training.data import load_mixture
 from training.evaluate import heldout_loss, heldout_windows, unigram_loss
 from training.model import flops_per_token, parameter_count
 from training.optim import adamw
@@ -71,13 +71,13 @@ def train(run: RunConfig) -> dict:
 
 def _train(run: RunConfig, world: World, stop: threading.Event) -> dict:
     training, root = run.training, run.out / CHECKPOINTS
-    mixture = load_mixture(run.data)
-    names = checkpoint.run_fingerprint(run, mixture)
-    order = Order(mixture, seq_len=run.model.seq_len, batch=training.batch, seed=training.seed)
+    manifest = load_training_manifest(run.data)
+    names = checkpoint.run_fingerprint(run, manifest)
+    order = Order(manifest, seq_len=run.model.seq_len, batch=training.batch, seed=training.seed)
     order.check_epochs(training.steps)
-    windows = heldout_windows(mixture, run.model.seq_len, training.eval_tokens)
+    windows = heldout_windows(manifest, run.model.seq_len, training.eval_tokens)
 
-    model = sharded_model(run.model, mixture.vocab_size, training.seed, world)
+    model = sharded_model(run.model, manifest.vocab_size, training.seed, world)
     optimizer = adamw(model, training)
     state = checkpoint.tensors(model, optimizer)
     progress, saved = checkpoint.Progress(), checkpoint.latest(root) or run.resume_from
@@ -110,7 +110,7 @@ def _train(run: RunConfig, world: World, stop: threading.Event) -> dict:
             if finished or progress.step % training.eval_every == 0:
                 metrics |= heldout_loss(model, windows, training.micro_batch, world)
             if finished:
-                metrics |= unigram_loss(mixture, windows, world)
+                metrics |= unigram_loss(manifest, windows, world)
             progress.last |= metrics
             if tracker:
                 tracker.log(progress.step, metrics, {"train/tokens_per_second": result.tokens / seconds})
@@ -147,13 +147,13 @@ def _report(step: int, steps: int, metrics: dict[str, float], speed: float) -> N
 
 def _result(run: RunConfig, weights: dict, progress: checkpoint.Progress, saved: Path, lost: int) -> dict:
     """Export, sample from what was exported, and write result.json."""
-    training, mixture = run.training, load_mixture(run.data)
-    path = export.export(weights, run.model, mixture.vocab_size, run.out)
+    training, manifest = run.training, load_training_manifest(run.data)
+    path = export.export(weights, run.model, manifest.vocab_size, run.out)
     text = None
     if training.sample_tokens:
         text = sample_text(
             export.load(run.out),
-            mixture.tokenizer,
+            manifest.tokenizer,
             training.sample_tokens,
             temperature=training.sample_temperature,
             top_k=training.sample_top_k,
@@ -162,8 +162,8 @@ def _result(run: RunConfig, weights: dict, progress: checkpoint.Progress, saved:
     result = {
         "steps": progress.step,
         "tokens": progress.tokens,
-        "parameters": parameter_count(run.model, mixture.vocab_size),
-        "flops": flops_per_token(run.model, mixture.vocab_size) * progress.tokens,
+        "parameters": parameter_count(run.model, manifest.vocab_size),
+        "flops": flops_per_token(run.model, manifest.vocab_size) * progress.tokens,
         **progress.last,
         "checkpoint": os.path.relpath(saved, run.out),
         "weights": path.name,

@@ -13,7 +13,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from training.data import Mixture, Tokens
+from storage.training_manifest import TrainingManifest
+from training.data import Tokens
 
 ROUNDS = 8  # of the Feistel network; one 64-byte BLAKE2b digest gives exactly this many 64-bit round keys
 
@@ -105,7 +106,7 @@ def permute(index: np.ndarray, size: int, key: bytes) -> np.ndarray:
 
 
 class Order:
-    """The training samples of a mixture, by step.
+    """The training samples of a manifest, by step.
 
     A source's tokens, shard after shard, are cut into windows of seq_len + 1 tokens at a stride of seq_len,
     so that every token but the first is a target once an epoch; a window may span two shards. The tail that
@@ -113,11 +114,11 @@ class Order:
     and epoch.
     """
 
-    def __init__(self, mixture: Mixture, *, seq_len: int, batch: int, seed: int):
+    def __init__(self, manifest: TrainingManifest, *, seq_len: int, batch: int, seed: int):
         self.seq_len, self.size, self.seed = seq_len, batch, seed
-        self.sources = mixture.sources
-        self.schedule = Schedule([source.share for source in mixture.sources])
-        self.tokens = [Tokens(source.shards, mixture.vocab_size) for source in mixture.sources]
+        self.sources = manifest.sources
+        self.schedule = Schedule([source.share for source in manifest.sources])
+        self.tokens = [Tokens(source.shards, manifest.vocab_size) for source in manifest.sources]
         self.windows = [(len(tokens) - 1) // seq_len for tokens in self.tokens]
         for source, tokens, windows in zip(self.sources, self.tokens, self.windows, strict=True):
             if source.share and not windows:

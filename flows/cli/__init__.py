@@ -1,5 +1,4 @@
-"""The command line: `gristmill demo | run | harvest | status | show | lineage | similar | whatif | thresholds |
-dedup-report | rules`.
+"""The command line, `gristmill COMMAND`.
 
 A command imports what it needs when it runs: the flows alone, with Prefect, take seconds. Reports give data, which the
 modules `render_*` write for a person.

@@ -1,4 +1,4 @@
-"""Commands that look at documents and stages: status, show, lineage, similar."""
+"""Commands that look at documents and stages: status, verify, show, lineage, similar."""
 
 import sys
 from typing import Annotated
@@ -17,6 +17,25 @@ def status() -> None:
     from flows.reports.status import status
 
     console().print(status_table(status(settings().home)))
+
+
+@app.command()
+def verify(
+    target: Annotated[
+        str, typer.Argument(metavar="RECIPE|STAGE", help="as for `run`; or a stage's name, or name-key as in `status`")
+    ],
+) -> None:
+    """Read every file of a finished run, or of a stage, and compare it with what was written. Exits with 1 if a file
+    is damaged or missing, or documents are not accounted for."""
+    from flows.cli.render_tables import verified_line
+    from flows.reports.verification import verify_stages
+
+    damaged = False
+    for verified in verify_stages(target):
+        print_texts([verified_line(verified)])
+        damaged |= bool(verified.damages)
+    if damaged:
+        raise typer.Exit(1)
 
 
 @app.command()

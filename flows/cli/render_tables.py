@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from flows.reports.rules import Book
     from flows.reports.thresholds import Proposals
     from flows.reports.whatif import ComparedStep, Replay
+    from tasks.engine.verify import Verified
 
 
 def top_reasons(drops: Mapping[str, int], most: int = 3) -> str:
@@ -30,6 +31,15 @@ def status_table(rows: Iterable[StageStatus]) -> Table:
         counts = ("" if n is None else f"{n:,}" for n in (row.documents_in, row.documents_out))
         table.add_row(row.stage, state, *counts, top_reasons(row.drops))
     return table
+
+
+def verified_line(found: "Verified") -> str:
+    """What was read of a stage, and what is wrong with it."""
+    name = found.folder.rpartition("/")[2]
+    if not found.damages:
+        return f"{name}: {found.files:,} files, {found.bytes:,} bytes, as they were written"
+    wrong = [f"  {damage.path} {damage.trouble}" for damage in found.damages]
+    return "\n".join([f"{name}: damaged; remove the stage's folder and run the recipe again", *wrong])
 
 
 def funnel_table(title: str, rows: Iterable[FunnelRow], characters_per_token: float, tokens: int) -> Table:

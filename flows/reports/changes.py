@@ -7,12 +7,7 @@ import yaml
 from pydantic import ValidationError
 
 from flows.recipe import Recipe
-from tasks.documents.step import DocumentStep
-from tasks.models.perplexity import Perplexity
-from tasks.models.quality import Quality
-
-# Settings of corpus steps that cut by scores, which are stored as signals are.
-_CUTS = {Quality: ("min_score",), Perplexity: ("min_percentile", "max_percentile")}
+from tasks.documents.step import CorpusStep, DocumentStep
 
 
 def parsed(settings: Iterable[str]) -> dict[str, Any]:
@@ -53,7 +48,8 @@ def _not_a_threshold(recipe: Recipe, step: Any, setting: str) -> str:
     if step.step not in {later.step for later in recipe.after}:
         return f"{step.step} decides while documents are made, and what it drops is not stored"
     if not isinstance(step, DocumentStep):
-        return "" if setting in _CUTS.get(type(step), ()) else f"{step.step} looks at all documents together"
+        replayed = isinstance(step, CorpusStep) and setting in step.decision_fields
+        return "" if replayed else f"{step.step} looks at all documents together"
     if setting in step.signal_fields:
         return "it changes what is measured, or the text, and not only what is decided"
     return ""

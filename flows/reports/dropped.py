@@ -167,6 +167,6 @@ def _texts_of(stage: FinishedStage) -> _Texts | None:
     if documents is None:
         return None
     # a corpus step that makes texts, as the removal of repeated lines does, or scores has no signals of document steps
-    steps = tuple(documents.settings.get("signals", ()))
-    others = tuple(step for other in stage.measured for step in other.settings.get("signals", ()))
+    steps = tuple(documents.settings.get("steps", ()))
+    others = tuple(step for other in stage.measured for step in other.settings.get("steps", ()))
     return _Texts(documents, steps, others, stage.measured)

@@ -2,9 +2,14 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from storage.home import FinishedStage
+
+class Counted(Protocol):
+    """A stage, as the engine returns it or as a home has it."""
+
+    @property
+    def step_counts(self) -> list[dict[str, Any]]: ...
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,6 @@ def funnel_row(count: dict[str, Any]) -> FunnelRow:
     )
 
 
-def funnel(stages: Iterable[FinishedStage]) -> list[FunnelRow]:
+def funnel(stages: Iterable[Counted]) -> list[FunnelRow]:
     """A row for each step of the stages, in their order."""
     return [funnel_row(count) for stage in stages for count in stage.step_counts]

@@ -9,10 +9,10 @@ import orjson
 from flows.machine import MachineSettings
 from flows.recipe import Recipe
 from flows.reports.funnel import FunnelRow, funnel
-from flows.stages.all_stages import Corpus, Data
+from flows.stages.corpus import Corpus
+from flows.stages.data import Data
 from flows.stages.model import Trained
 from storage import files
-from storage.home import open_stage
 from training.tracking import METRICS
 
 
@@ -46,13 +46,12 @@ class Report:
     @cached_property
     def funnel(self) -> list[FunnelRow]:
         """A row for each step, in the order of the recipe."""
-        return funnel(open_stage(built.folder) for built in self.corpus.stages)
+        return funnel(self.corpus.stages)
 
     @cached_property
     def tokens(self) -> int:
         """Tokens of all curated documents, those that are held out included."""
-        records = open_stage(self.data.tokens.folder).part_records
-        return sum(record[split]["tokens"] for record in records for split in ("train", "heldout"))
+        return sum(self.data.tokens.result.values())
 
     @property
     def characters_per_token(self) -> float:
@@ -62,7 +61,7 @@ class Report:
     @cached_property
     def mixture(self) -> list[MixedSource]:
         """The sources of the training data."""
-        shares = open_stage(self.data.mixture.folder).result["sources"]
+        shares = self.data.mixture.result["sources"]
         return [MixedSource(name, source["share"], source["epochs"]) for name, source in shares.items()]
 
     @cached_property
@@ -79,4 +78,4 @@ class Report:
     @property
     def stages(self) -> list[RunStage]:
         """All stages of the run, in their order."""
-        return [RunStage(built.folder, built.reused) for built in (*self.data.stages, self.trained.model)]
+        return [RunStage(stage.folder, stage.reused) for stage in (*self.data.stages, self.trained.model)]

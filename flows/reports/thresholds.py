@@ -15,15 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from flows.context import job_options, lookup
 from flows.curation import Passed, curate
 from flows.machine import MachineSettings
 from flows.recipe import Recipe, load
-from flows.reports.finished_run import lookup
 from flows.reports.quantile_matching import End, match, share
-from storage.remote import retry
 from tasks.documents.decisions import LANGUAGE, decide, wanted
 from tasks.documents.selection import gather
 from tasks.documents.step import Bound, DocumentStep
+from tasks.engine import options
 
 _COLUMNS = 4  # signals of all documents that are held at once
 
@@ -87,9 +87,9 @@ def propose(recipe: Any, reference: str, least: int = 1000, settings: MachineSet
     """
     recipe = load(recipe)
     settings = settings or MachineSettings()
-    retry.configure(settings.remote_io)
+    options.configure(job_options(settings))
     found = Proposals([], [], {}, [])
-    for passed in curate(lookup(settings, recipe), recipe):
+    for passed in curate(lookup(settings, recipe.name), recipe):
         if thresholds := _thresholds(passed.steps):
             try:
                 _propose(found, passed, recipe, thresholds, reference, least)
@@ -172,8 +172,10 @@ def _languages(passed: Passed, recipe: Recipe) -> np.ndarray:
 def _gathered(passed: Passed, columns: list[str], of: Callable[[pa.Table], pa.Table]) -> pa.Table:
     """What `of` makes of the columns of each shard, in the order of the shards; one shard a core is held whole."""
 
+    places = passed.arriving.places
+
     def read(shard: int) -> pa.Table:
-        return of(gather(passed.arriving.signals(shard), passed.arriving.kept.part(shard), columns))
+        return of(gather(places.signals[shard], places.kept[shard], columns))
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return pa.concat_tables(pool.map(read, passed.arriving.shards()))
+        return pa.concat_tables(pool.map(read, places.shards()))

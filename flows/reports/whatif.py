@@ -16,21 +16,20 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flows.context import step_counts
+from flows.context import job_options, lookup
 from flows.curation import Passed, curate
 from flows.machine import MachineSettings
 from flows.recipe import load
 from flows.reports.changes import changed
-from flows.reports.finished_run import NotFinishedError, lookup
 from flows.reports.funnel import FunnelRow, funnel_row
-from flows.stages import all_stages as stages_of
+from flows.stages.steps_behind import pinned
 from storage import ledger, parquet
-from storage.remote import retry
 from storage.schema import LEDGER
 from tasks.documents.decisions import Decisions, decide, wanted
 from tasks.documents.selection import gather
-from tasks.models import perplexity, quality
-from tasks.models.quality import Quality
+from tasks.documents.step import work_of
+from tasks.engine import options
+from tasks.engine.make import NotFinishedError
 
 Position = Literal["ahead", "replayed", "behind"]
 
@@ -111,7 +110,7 @@ class Replay:
             return found.steps, same
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            return list(pool.map(replay, self.passed.arriving.shards()))
+            return list(pool.map(replay, self.passed.arriving.places.shards()))
 
     @property
     def replayed(self) -> list[dict]:
@@ -135,10 +134,10 @@ def whatif(recipe: Any, changes: Mapping[str, Any], settings: MachineSettings | 
     old = load(recipe)
     new = changed(old, changes)
     settings = settings or MachineSettings()
-    retry.configure(settings.remote_io)
-    shop = lookup(settings, old)
+    options.configure(job_options(settings))
+    context = lookup(settings, old.name)
     names = {change.partition(".")[0] for change in changes}
-    passes = curate(shop, old)
+    passes = curate(context, old)
     before: list[dict] = []
     for passed in passes:
         if touched := names & {step.step for step in passed.steps}:
@@ -149,33 +148,30 @@ def whatif(recipe: Any, changes: Mapping[str, Any], settings: MachineSettings | 
             f"between {', '.join(sorted(touched))} and {', '.join(sorted(behind))} there is a step that looks at all "
             "documents together: replay their settings one at a time"
         )
-    pinned = {step.step: step for step in stages_of.pinned(shop, new.after)}
-    steps = tuple(pinned[step.step] for step in passed.steps)
+    changed_steps = {step.step: step for step in pinned(context, new.after)}
+    steps = tuple(changed_steps[step.step] for step in passed.steps)
     last = max(i for i, step in enumerate(old.after) if step.step in {step.step for step in steps})
     behind = tuple(step.step for step in old.after[last + 1 :])
-    return Replay(passed, *_judged(passed, steps), before, step_counts(passed.left.kept), behind, _after(passes))
+    return Replay(passed, *_judged(passed, steps), before, passed.left.kept.step_counts, behind, _after(passes))
 
 
 def _judged(passed: Passed, steps: tuple) -> tuple[dict[int, tuple[str, ...]], Decisions]:
     """By which stored signals the steps decide, and how."""
-    arriving = passed.arriving
+    places = passed.arriving.places
     if passed.on_documents:
-        return {i: arriving.signals(i) for i in arriving.shards()}, [(step.step, step.decisions()) for step in steps]
+        return dict(enumerate(places.signals)), [(step.step, step.decisions()) for step in steps]
     [step] = steps
     *_, scores, _ = passed.left.stages
-    signals = {i: (scores.part(i),) for i in arriving.shards(without=step.reference)}
-    if isinstance(step, Quality):
-        return signals, [(step.step, quality.bounds(step))]
-    scored = [part for (part,) in signals.values()]
-    ends = perplexity.percentiles("", 0, scored, step.min_percentile, step.max_percentile)
-    return signals, [(step.step, perplexity.bounds(ends["low"], ends["high"]))]
+    signals = {i: (scores.part(i),) for i in places.shards(without=step.reference)}
+    bounds = work_of(step).bounds(step.decision_settings(), [part for (part,) in signals.values()])
+    return signals, [(step.step, bounds)]
 
 
 def _counts(passed: Passed) -> list[dict]:
     """What the stages of a part of the way did to the documents."""
     if not passed.steps:
-        return [count for built in passed.left.stages for count in step_counts(built)]
-    return step_counts(passed.left.kept)
+        return [count for stage in passed.left.stages for count in stage.step_counts]
+    return passed.left.kept.step_counts
 
 
 def _after(passes: Iterator[Passed]) -> list[dict]:

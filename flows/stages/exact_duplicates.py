@@ -1,12 +1,21 @@
-"""Exact duplicates: the stages of the steps `content_dedup` and `url_dedup`."""
+"""`content_duplicates` and `url_duplicates`: of documents that share words, or a URL, one is kept."""
 
-from flows.context import PhaseRunner, RunContext, StageSpec, stage
+from pydantic import SerializeAsAny
+
+from flows.context import RunContext
 from flows.recipe import Recipe
-from flows.stages.all_stages import Corpus, inputs_of, measured_by
-from tasks.dedup import exact
+from flows.stages.corpus import Corpus, CorpusPlaces
+from tasks.dedup import exact_work
 from tasks.dedup.exact import Exact, UrlDedup
+from tasks.documents.step import Settings
+from tasks.engine.phases import PhaseRunner
+from tasks.engine.spec import StageSpec
 from tasks.url.canonical import Canonical
 from tasks.url.step import Url
+
+
+class Record(Settings):
+    settings: SerializeAsAny[Exact]
 
 
 def by_url(context: RunContext, recipe: Recipe, corpus: Corpus, step: UrlDedup) -> Corpus:
@@ -18,24 +27,19 @@ def by_url(context: RunContext, recipe: Recipe, corpus: Corpus, step: UrlDedup) 
 
 
 def by_content(context: RunContext, recipe: Recipe, corpus: Corpus, step: Exact) -> Corpus:
-    """One document of each that share what the step compares: digests, groups of them, survivors."""
-    names = [source.name for source in recipe.sources]
-    needs_signals = step.best is not None
+    """One document of each that share what the step compares: digests, groups of them, kept documents."""
+    inputs = corpus.inputs(signals=step.best is not None)
+    spec = StageSpec(f"{step.rule}_duplicates", _deduplicate, Record(settings=step), inputs, corpus.places)
+    return corpus.then(context.build(spec))
 
-    def body(phases: PhaseRunner) -> dict:
-        given = {"settings": step}
-        jobs = {
-            i: corpus.shard(i)
-            | given
-            | {"signals": corpus.signals(i) if needs_signals else (), "source": names.index(corpus.sources[i])}
-            for i in corpus.shards()
-        }
-        hashed = phases.map("hash", exact.hash_shard, jobs)
-        among = dict.fromkeys(range(step.partitions), given | {"n_shards": len(corpus.sources)})
-        chosen = phases.map("choose", exact.choose, among)
-        shards = phases.map("split", exact.split_shard, {i: corpus.shard(i) | given for i in corpus.shards()})
-        return {"hashed": list(hashed.values()), "chosen": list(chosen.values()), "shards": list(shards.values())}
 
-    inputs = inputs_of(corpus) | (measured_by(corpus) if needs_signals else {})
-    made = stage(f"{step.rule}_duplicates", (exact.choose,), step.model_dump(mode="json"), inputs)
-    return corpus.then(context.build(StageSpec(made, body)))
+def _deduplicate(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
+    given = {"settings": record.settings}
+    shards = {i: places.shard(i) | given for i in places.shards()}
+    signals = places.signals if record.settings.best else [()] * len(places.sources)
+    jobs = {i: job | {"signals": signals[i], "source": places.source_number(i)} for i, job in shards.items()}
+    phases.map("hash", exact_work.hash_shard, jobs)
+    among = dict.fromkeys(range(record.settings.partitions), given | {"n_shards": len(shards)})
+    phases.map("choose", exact_work.choose, among)
+    phases.map("split", exact_work.split_shard, shards)
+    return {}

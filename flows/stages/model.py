@@ -1,4 +1,4 @@
-"""The training stage: torchrun under the flow's eyes."""
+"""`model`: training in processes of their own, as one stage."""
 
 import fcntl
 from collections.abc import Iterator
@@ -7,16 +7,39 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.context import PhaseRunner, RunContext, StageResult, StageSpec, stage
+from flows.context import RunContext
 from flows.machine import MachineSettings
 from flows.mlflow_runs import ModelRun
 from flows.recipe import Recipe
-from flows.stages.all_stages import Data
-from storage import files
+from flows.stages.data import Data
+from storage import files, layout
+from tasks.documents.step import Settings
+from tasks.engine.make import StageResult
+from tasks.engine.phases import PhaseRunner
+from tasks.engine.spec import StageSpec
 from training import launch
-from training.config import RunConfig, TrackingConfig
+from training.config import ModelConfig, RunConfig, TrackingConfig, TrainingConfig
 
 RESULT = "result.json"
+
+
+class Record(Settings):
+    model: ModelConfig
+    training: TrainingConfig
+
+
+@dataclass(frozen=True)
+class TrainingPlaces:
+    """`mixture`: its file on a local path; `out`: a local folder for what grows, checkpoints and logs; `folder`: the
+    stage's; `processes`: how many train, which changes rounding and not the samples; `tracking_uri`, `run_id`: those of
+    MLflow."""
+
+    mixture: str
+    out: str
+    folder: str
+    processes: int
+    tracking_uri: str
+    run_id: str
 
 
 @dataclass(frozen=True)
@@ -28,50 +51,57 @@ class Trained:
     mlflow_run: str
 
 
-def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
-    """Train on the mixture, in processes of their own, resuming from the newest checkpoint if there is one.
-
-    The number of processes is a setting of the machine: it changes rounding, not the samples. With a home that is
-    not on a local disk, checkpoints stay in the local folder until training is done.
-    """
-    settings = {"model": recipe.model.model_dump(mode="json"), "training": recipe.training.model_dump(mode="json")}
+def model_spec(recipe: Recipe, data: Data, places: TrainingPlaces | None = None) -> StageSpec:
+    """The stage; without places it can be looked up, but not made."""
+    record = Record(model=recipe.model, training=recipe.training)
     inputs = {"mixture": data.mixture.key, "tokens": data.tokens.key, "tokenizer": data.tokenizer.key}
-    made = stage("model", (launch.main,), settings, inputs)
-    folder = made.folder(context.settings.home)
-    run = ModelRun(context.settings, recipe, data, made.key, folder)
-
-    def body(phases: PhaseRunner) -> dict:
-        out = _local(context.settings, folder)
-        with _alone(out), run as tracked:
-            _launch(context.settings, recipe, _mixture(context.settings, data), out, tracked, phases)
-        if out != folder:
-            files.upload(out, folder)
-        return {"result": files.read_json(files.join(folder, RESULT))}
-
-    built = context.build(StageSpec(made, body))
-    return Trained(built, built.manifest["result"], run.of_reused() if built.reused else run.id)
+    return StageSpec("model", _train, record, inputs, places, ("training.launch",), ("torch",))
 
 
-def _launch(
-    settings: MachineSettings, recipe: Recipe, mixture: Path, out: str, tracked: str, phases: PhaseRunner
-) -> None:
-    run_json, log = Path(out) / "run.json", Path(out) / "training.log"
+def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
+    """Train on the mixture, resuming from the newest checkpoint if there is one.
+
+    With a home that is not on a local disk, checkpoints stay in the local folder until training is done.
+    """
+    settings = context.settings
+    unplaced = model_spec(recipe, data)
+    folder = unplaced.folder(settings.home)
+    run = ModelRun(settings, recipe, data, unplaced.key, folder)
+    if (found := context.find(unplaced)) is not None:
+        return Trained(context.build(unplaced), found.result["result"], run.of_reused())
+    out = _local(settings, folder)
+    with _alone(out), run as tracked:
+        processes = settings.training_processes or launch.default_processes()
+        mixture = _mixture(settings, data)
+        places = TrainingPlaces(str(mixture), out, folder, processes, settings.tracking_uri, tracked)
+        model = context.build(model_spec(recipe, data, places))
+    return Trained(model, model.result["result"], tracked)
+
+
+def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
+    run_json, log = Path(places.out) / "run.json", Path(places.out) / "training.log"
     run = RunConfig(
-        model=recipe.model,
-        training=recipe.training,
-        data=mixture,
-        out=Path(out),
-        tracking=TrackingConfig(run_id=tracked),
+        model=record.model,
+        training=record.training,
+        data=Path(places.mixture),
+        out=Path(places.out),
+        tracking=TrackingConfig(run_id=places.run_id),
     )
     files.write_bytes(str(run_json), run.model_dump_json(indent=2).encode())
-    processes = settings.training_processes or launch.default_processes()
-    environment = {"MLFLOW_TRACKING_URI": settings.tracking_uri}
-    code = launch.launch(run_json, processes, log, env=environment, on_line=phases.say)
+    environment = {"MLFLOW_TRACKING_URI": places.tracking_uri}
+    code = launch.launch(run_json, places.processes, log, env=environment, on_line=phases.message)
     if code == launch.STOPPED:
-        raise RuntimeError(f"training was stopped and has saved a checkpoint in {out}: run the same command to go on")
+        raise RuntimeError(
+            f"training was stopped and has saved a checkpoint in {places.out}: run the same command to go on"
+        )
     if code:
         last = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise RuntimeError(f"training ended with code {code}; the end of {log}:\n{last}")
+    if places.out != places.folder:
+        files.upload(places.out, places.folder)
+    kept = [name for name in files.names(places.folder) if name.endswith((".json", ".jsonl", ".safetensors"))]
+    phases.once("record", layout.record_files, {"names": kept})
+    return {"result": files.read_json(files.join(places.folder, RESULT))}
 
 
 @contextmanager
@@ -92,7 +122,7 @@ def _local(settings: MachineSettings, folder: str) -> str:
 
 
 def _mixture(settings: MachineSettings, data: Data) -> Path:
-    """The mixture's file on a local path, with all it names beside it: token shards are mapped into memory."""
+    """The mixture's file on a local path, with all that it names beside it: token shards are mapped into memory."""
     folder = data.mixture.folder
     if files.is_local(folder):
         return Path(folder) / "mixture.json"

@@ -1,29 +1,64 @@
-"""What a document step is: signals, kept as columns, and decisions, thresholds on these columns."""
+"""What a step of a recipe is: its settings, the signals that it gives, and thresholds on them.
 
-from collections.abc import Callable, Mapping
+Settings stand apart from work: this module and those of settings import pydantic and the standard library only, so
+that a recipe is read without the libraries that do the work. `work` names the module that does it.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, ClassVar, Self
+from importlib import import_module
+from types import ModuleType
+from typing import Any, ClassVar, Literal, Self, TypeVar, get_args
 
-import pyarrow as pa
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
-from tasks.documents.edits import Edits
-from tasks.kernels.scan import Scan, scan
+S = TypeVar("S", bound="Settings")
+Kind = Literal["string", "bool", "int32", "int64", "float32", "float64"]
 
 
 class Settings(BaseModel):
     """Settings that a recipe holds: unknown keys are an error, values cannot be changed afterwards.
 
-    Defaults are validated too, so that 0 and 0.0 for a float do not make two keys of one setting.
+    Defaults are validated too, so that 0 and 0.0 for a float do not make two keys of one setting. `renamed`: keys of
+    older recipes, and what to write instead; such a key is an error.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    renamed: ClassVar[Mapping[str, str]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_old_keys(cls, given: Any) -> Any:
+        if isinstance(given, Mapping):
+            for old, new in cls.renamed.items():
+                if old in given:
+                    raise ValueError(f"the key `{old}` is no longer used; write instead: {new}")
+        return given
+
+    def part(self, kind: type[S]) -> S:
+        """The fields of this record that `kind`, one of its base classes, declares. Raises TypeError for another."""
+        if not isinstance(self, kind):
+            raise TypeError(f"{kind.__name__} is no base class of {type(self).__name__}")
+        return kind.model_validate({name: getattr(self, name) for name in kind.model_fields})
+
+
+@dataclass(frozen=True)
+class Signal:
+    """A column that a step gives: its name and type, the unit of its values, the source of their definition."""
+
+    name: str
+    kind: Kind
+    unit: str
+    source: str
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise ValueError(f"the signal {self.name} is of kind {self.kind!r}; there are {', '.join(get_args(Kind))}")
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A document stays if `low <= signal <= high`; a missing end does not bind.
+    """A document is kept if `low <= signal <= high`; a missing end does not bind.
 
     `languages`: the (low, high) that hold instead for documents of a language, by the column `language`.
     """
@@ -37,89 +72,95 @@ class Bound:
 
 @dataclass(frozen=True)
 class Member:
-    """A document stays if the signal, a string, is one of `allowed`."""
+    """A document is kept if the signal, a string, is one of `allowed`."""
 
     rule: str
     signal: str
     allowed: tuple[str, ...]
 
 
-class Batch:
-    """Documents on their way through the steps: columns `id`, `url`, `text` and the signals so far.
+class Step(Settings):
+    """A step of a recipe. A class that recipes name has one literal name as type and default of `step`.
 
-    `scanned` gives the scan of the texts, where there is a shorter way than to read them.
-    """
-
-    def __init__(self, table: pa.Table, scanned: Callable[[], Scan] | None = None):
-        self.table = table
-        self._scanned = scanned
-
-    def __getitem__(self, column: str) -> pa.ChunkedArray:
-        return self.table[column]
-
-    def __len__(self) -> int:
-        return len(self.table)
-
-    def add(self, signals: pa.Schema, columns: Mapping[str, pa.Array]) -> None:
-        """Put a step's signals behind the columns."""
-        schema = pa.schema([*self.table.schema, *signals], self.table.schema.metadata)
-        added = [columns[name] for name in signals.names]
-        self.table = pa.Table.from_arrays([*self.table.columns, *added], schema=schema)
-
-    @cached_property
-    def scan(self) -> Scan:
-        """The words, lines, ... of the texts: found once, read by all rules."""
-        return self._scanned() if self._scanned else scan(self.table["text"])
-
-
-class DocumentStep(Settings):
-    """A step that looks at one document at a time.
-
-    `signals` declares the columns that `measure` adds, each field with metadata `unit` and `source`. The
-    fields named in `signal_fields` change what is measured; all others are thresholds, which `decisions`
-    turns into bounds and which can be replayed over stored signals. `reads` names the signals of earlier steps
-    that `measure` needs.
+    `work`: the module that does the work; "" stands for the module of the class. `libraries`: the distributions whose
+    release decides what comes out. `signals`: the columns that documents have behind the step.
     """
 
     step: str
-    signals: ClassVar[pa.Schema]
+    work: ClassVar[str] = ""
+    libraries: ClassVar[tuple[str, ...]] = ()
+    signals: ClassVar[tuple[Signal, ...]] = ()
+
+
+class DocumentStep(Step):
+    """A step that looks at one document at a time.
+
+    Its work module has `measure(step, batch)`, which gives a column for each of `signals` (see
+    `tasks.documents.batch`). The fields named in `signal_fields` change what is measured; all others are thresholds,
+    which `decisions` turns into bounds and which can be replayed over stored signals. Thresholds have defaults.
+    `pins_files`: whether the step reads files; its work module then has `pinned(step)`.
+    """
+
     signal_fields: ClassVar[tuple[str, ...]] = ()
+    pins_files: ClassVar[bool] = False
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        if unknown := [name for name in cls.signal_fields if name not in cls.model_fields]:
+            raise TypeError(f"{cls.__name__}.signal_fields names {', '.join(unknown)}, which are no fields")
+        if cls.model_fields["step"].is_required():
+            return
+        thresholds = [name for name in cls.model_fields if name not in cls.signal_fields]
+        if missing := [name for name in thresholds if cls.model_fields[name].is_required()]:
+            raise TypeError(
+                f"{cls.__name__}: the threshold {missing[0]} needs a default; if it changes what is measured, name it "
+                "in signal_fields"
+            )
 
     @property
     def reads(self) -> tuple[str, ...]:
+        """The signals of earlier steps that the work needs."""
         return ()
 
     def pinned(self) -> Self:
         """The step tied to the content that the files it names have now, so that its key changes with them."""
-        return self
+        return work_of(self).pinned(self) if self.pins_files else self
 
-    def measure(self, documents: Batch) -> dict[str, pa.Array]:
-        """The columns of `signals` for a batch of documents, in its order."""
-        raise NotImplementedError
+    def measuring(self) -> Self:
+        """The same step with every threshold at its default: all that a job which measures may read."""
+        return type(self).model_validate({name: getattr(self, name) for name in self.signal_fields})
 
     def decisions(self) -> list[Bound | Member]:
         """In the order in which they are tried; the first that fails is the reason of the drop."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no method `decisions`")
 
     def signal_settings(self) -> dict[str, Any]:
+        """What decides the signals, for a key and a manifest."""
         return {"step": self.step, **self.model_dump(mode="json", include=set(self.signal_fields))}
 
 
 class EditStep(DocumentStep):
     """A step that changes the text: the steps behind it see what it leaves.
 
-    Its fields in `signal_fields` decide what is cut. The signal `<step>_characters`, what is left, is measured by the
-    pass; `decisions` end with `not_empty`. `keeps_removed`: whether the ledger of edits may hold what it removed, and
-    what a step before it in the same pass did. `sought`: what a rule drops documents for, in either case, where that
-    is a phrase.
+    Its work module has `edit(step, batch)`, which gives what to cut (`tasks.documents.edits.Edits`) and the columns of
+    `signals` but the last: `<step>_characters`, what is left, is measured by the pass. Its fields in `signal_fields`
+    decide what is cut; `decisions` end with `not_empty`. `keeps_removed`: whether the ledger of edits may hold what it
+    removed, and what a step before it in the same pass did. `sought`: what a rule drops documents for, in either case,
+    where that is a phrase.
     """
 
     keeps_removed: ClassVar[bool] = True
     sought: ClassVar[Mapping[str, str]] = {}
 
-    def edit(self, documents: Batch) -> tuple[Edits, dict[str, pa.Array]]:
-        """What to cut out of the texts of a batch, and the other columns of `signals`."""
-        raise NotImplementedError
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        if cls.model_fields["step"].is_required():
+            return
+        left = f"{cls.model_fields['step'].default}_characters"
+        if left not in [signal.name for signal in cls.signals]:
+            raise TypeError(f"{cls.__name__}.signals needs {left}, an int64: the characters that the step leaves")
 
     @property
     def left(self) -> str:
@@ -127,9 +168,20 @@ class EditStep(DocumentStep):
         return f"{self.step}_characters"
 
     def not_empty(self) -> Bound:
+        """The bound that drops a document of which the step leaves nothing."""
         return Bound("empty_text", self.left, low=1)
 
 
-def signal(name: str, kind: pa.DataType, unit: str, source: str) -> pa.Field:
-    """A field of a `signals` schema, with its unit and the source of its definition."""
-    return pa.field(name, kind, metadata={"unit": unit, "source": source})
+class CorpusStep(Step):
+    """A step that looks at all documents.
+
+    `decision_fields`: its thresholds on scores that a stage stores, which can be replayed over them.
+    """
+
+    decision_fields: ClassVar[tuple[str, ...]] = ()
+
+
+def work_of(step: Step | type[Step]) -> ModuleType:
+    """The module that does a step's work, imported."""
+    kind = step if isinstance(step, type) else type(step)
+    return import_module(kind.work or kind.__module__)

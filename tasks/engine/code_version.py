@@ -1,94 +1,112 @@
-"""Which code made a stage: a digest of what a function's module says and of the libraries that it uses."""
+"""The code behind a stage: a digest of modules, and the releases of the libraries that a step names."""
 
 import ast
 import hashlib
 from functools import cache
-from importlib.metadata import Distribution, distributions, version
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from unicodedata import unidata_version
 
-OURS = ("storage", "tasks", "training")
+# The packages of this project whose modules are followed. A module of `flows` counts alone: what it imports from
+# `flows` arranges stages, and says nothing about what one of them gives.
+FOLLOWED = ("storage", "tasks", "training")
+
+# Bytes arrive whole and right or not at all, whatever the transport and the engine do: neither decides an output.
+NEUTRAL = ("storage.remote", "storage.home", "tasks.engine")
+
+_LOG_METHODS = frozenset({"debug", "info", "warning", "error", "exception", "log"})
 
 
-def code_version(module: str) -> str:
-    """Digest of a module of ours, of all modules of ours that it imports, directly or not, and of the versions
-    of the distributions that these import. 16 hexadecimal characters.
+def code_version(modules: tuple[str, ...]) -> str:
+    """Digest of modules and of all modules of the same packages, or of FOLLOWED, that these import, directly or not.
 
-    Comments, layout and docstrings do not count; any other change to the code does. So nobody has to
-    remember to raise a number, and a stage is never reused after the code behind it has changed.
+    Comments, layout, docstrings, log messages and the descriptions of settings do not count; any other change to the
+    code does. So nobody has to remember to raise a number, and a stage is never reused after the code behind it has
+    changed. 16 hexadecimal characters. Raises ModuleNotFoundError for a module without source.
     """
-    seen: dict[str, str] = {}
-    libraries: set[str] = set()
-    waiting = [module]
+    return _code_version(tuple(sorted(set(modules))), FOLLOWED, NEUTRAL)
+
+
+def releases(libraries: tuple[str, ...]) -> dict[str, str]:
+    """The installed release of each distribution. Raises PackageNotFoundError for one that is not installed."""
+    return {name: _release(name) for name in sorted(set(libraries))}
+
+
+_release = cache(version)
+
+
+@cache
+def _code_version(modules: tuple[str, ...], followed: tuple[str, ...], neutral: tuple[str, ...]) -> str:
+    packages = {*followed, *(package for name in modules if (package := name.split(".")[0]) != "flows")}
+    digests: dict[str, str] = {}
+    waiting = list(modules)
     while waiting:
         name = waiting.pop()
-        if name in seen:
+        if name in digests or any(name == one or name.startswith(f"{one}.") for one in neutral):
             continue
-        source, imports = _read(name)
-        seen[name] = source
-        for imported in imports:
-            if imported.split(".")[0] in OURS:
-                waiting.append(imported)
-            else:
-                libraries.add(imported.split(".")[0])
-    lines = [f"{name} {seen[name]}" for name in sorted(seen)]
-    lines += [f"{name}=={release}" for name, release in _releases(frozenset(libraries))]
+        digests[name], imports = _read(name)
+        waiting += [imported for imported in imports if imported.split(".")[0] in packages]
+    lines = [f"{name} {digests[name]}" for name in sorted(digests)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 @cache
 def _read(module: str) -> tuple[str, tuple[str, ...]]:
+    """Digest of a module's code, and the modules that it imports."""
     spec = find_spec(module)
-    if spec is None or spec.origin is None:
-        raise ModuleNotFoundError(f"{module}: no such module of ours, so its code cannot be part of a key")
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        if spec is not None and spec.submodule_search_locations:
+            return "a package without code of its own", ()
+        raise ModuleNotFoundError(f"{module}: its source is not there, so its code cannot be part of a key")
     tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
-    imports = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            imports.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            imports.add(node.module)
-            if node.module.split(".")[0] in OURS:
-                imports.update(
-                    f"{node.module}.{alias.name}" for alias in node.names if _is_module(node.module, alias.name)
-                )
-        body = getattr(node, "body", None)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
-            node.body = body[1:]
-    digest = hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+    imports = {name for node in ast.walk(tree) for name in _imported(node, module, spec.origin)}
+    digest = hashlib.sha256(ast.dump(_Deciding().visit(tree)).encode()).hexdigest()
     return digest, tuple(sorted(imports))
 
 
+def _imported(node: ast.AST, module: str, origin: str) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    base = node.module or ""
+    if node.level:
+        parts = module.split(".") if origin.endswith("__init__.py") else module.split(".")[:-1]
+        base = ".".join([*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])])
+    return [base, *(f"{base}.{alias.name}" for alias in node.names if _is_module(base, alias.name))]
+
+
+@cache
 def _is_module(package: str, name: str) -> bool:
-    spec = find_spec(package)
-    return bool(spec and spec.submodule_search_locations) and find_spec(f"{package}.{name}") is not None
+    if package.split(".")[0] in ("os", "sys"):  # find_spec would look for os.path
+        return False
+    try:
+        spec = find_spec(package)
+        return bool(spec and spec.submodule_search_locations) and find_spec(f"{package}.{name}") is not None
+    except (ImportError, ValueError):
+        return False
 
 
-@cache
-def _releases(libraries: frozenset[str]) -> tuple[tuple[str, str], ...]:
-    names = {found.name for library in libraries for found in _distributions().get(library, ())}
-    releases = [(name, _version(name)) for name in sorted(names) if name != "gristmill"]
-    # of Python's own modules, the one that gives other results with another Python
-    return (*releases, ("unicodedata", unidata_version)) if "unicodedata" in libraries else tuple(releases)
+class _Deciding(ast.NodeTransformer):
+    """Takes out of a module what decides nothing: docstrings, log messages, descriptions of settings."""
 
+    def _without_docstring(self, node):
+        self.generic_visit(node)
+        if ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+        return node
 
-@cache
-def _distributions() -> dict[str, list[Distribution]]:
-    """The installed distributions by the packages and modules that they bring.
+    visit_Module = visit_ClassDef = visit_FunctionDef = visit_AsyncFunctionDef = _without_docstring
 
-    What importlib.metadata.packages_distributions tells, which takes a third of a second, since it parses the
-    metadata of each.
-    """
-    found: dict[str, list[Distribution]] = {}
-    for distribution in distributions():
-        names = (distribution.read_text("top_level.txt") or "").split()
-        if not names:
-            lines = (distribution.read_text("RECORD") or "").splitlines()
-            names = {line.partition(",")[0].partition("/")[0].removesuffix(".py") for line in lines}
-        for name in names:
-            found.setdefault(name, []).append(distribution)
-    return found
+    def visit_Expr(self, node):
+        call = node.value
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _LOG_METHODS:
+            if isinstance(call.func.value, ast.Name) and call.func.value.id in ("log", "logger", "logging"):
+                return ast.copy_location(ast.Pass(), node)
+        return self.generic_visit(node)
 
-
-_version = cache(version)
+    def visit_Call(self, node):
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id == "Field":
+            node.keywords = [keyword for keyword in node.keywords if keyword.arg != "description"]
+        return node

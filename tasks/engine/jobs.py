@@ -2,52 +2,72 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
-from storage import layout
-from storage.remote import retry
-from tasks.engine.code_version import code_version
+from storage import files, layout
+from tasks.engine import options
+from tasks.engine.code_version import code_version, releases
+from tasks.engine.options import JobOptions
 
-_version = cache(code_version)
+
+@dataclass(frozen=True)
+class Code:
+    """The code that the stage's key was made from: its modules with their version, and releases of libraries."""
+
+    modules: tuple[str, ...]
+    version: str
+    libraries: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class Job:
-    """`work(folder, shard, **arguments)` writes the shard's files under the stage's folder and returns its record.
+    """`work(folder, number, **arguments)` writes files under the stage's folder and returns a record of counts."""
 
-    `code` is the version of the work's code that the stage's key was made from. `transfer`: how remote bytes are
-    fetched, on the worker as in the process that made the job.
-    """
-
-    work: Callable[..., dict]
-    code: str
+    work: Callable[..., dict[str, Any]]
+    code: Code
     folder: str
     phase: str
-    shard: int
+    number: int
     arguments: dict[str, Any] = field(default_factory=dict)
-    remote_io: retry.RemoteIOConfig = field(default_factory=retry.configured)
+    options: JobOptions = field(default_factory=options.current)
 
 
-def do(job: Job) -> tuple[dict, bool]:
-    """The job's record, and whether it was found finished. The record is marked done after all files are in place.
+@dataclass(frozen=True)
+class JobResult:
+    """`record`: what the work returned; `files`: what it wrote, by name within the stage's folder; `found`: whether the
+    job had been done before."""
+
+    record: dict[str, Any]
+    files: dict[str, dict[str, Any]]
+    found: bool
+
+
+def run_job(job: Job) -> JobResult:
+    """Do a job unless it is done. It is marked done after all its files are in place.
 
     Raises RuntimeError on a worker whose code is not that of the stage's key.
     """
-    retry.configure(job.remote_io)
-    record = layout.done_record(job.folder, job.phase, job.shard)
-    if record is not None:
-        return record, True
-    here = _version(job.work.__module__)
-    if here != job.code:
-        raise RuntimeError(
-            f"{job.work.__module__} has version {here} on this worker and {job.code} where the flow runs: "
-            "install the same gristmill, and the same libraries, on both"
-        )
+    options.configure(job.options)
+    if (done := layout.done_record(job.folder, job.phase, job.number)) is not None:
+        return JobResult(done["record"], done["files"], found=True)
+    _check_code(job)
     try:
-        record = job.work(job.folder, job.shard, **job.arguments)
+        with files.recording(job.folder) as written:
+            record = job.work(job.folder, job.number, **job.arguments)
     except Exception as error:
-        error.add_note(f"shard {job.shard} of phase {job.phase} of {job.folder}")
+        error.add_note(f"job {job.number} of phase {job.phase} of {job.folder}")
         raise
-    layout.mark_done(job.folder, job.phase, job.shard, record)
-    return record, False
+    layout.mark_done(job.folder, job.phase, job.number, {"record": record, "files": written})
+    return JobResult(record, written, found=False)
+
+
+def _check_code(job: Job) -> None:
+    here = code_version(job.code.modules)
+    if here != job.code.version:
+        raise RuntimeError(
+            f"{', '.join(job.code.modules)} has version {here} on this worker and {job.code.version} where the flow "
+            "runs: install the same code on both"
+        )
+    given = dict(job.code.libraries)
+    if (installed := releases(tuple(given))) != given:
+        raise RuntimeError(f"this worker has {installed}, the flow has {given}: install the same releases on both")

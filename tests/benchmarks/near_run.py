@@ -11,10 +11,10 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import psutil
+from flows.stages.all_stages import Corpus
 
 from flows.context import PhaseRunner, RunContext, StageResult, StageSpec
 from flows.machine import MachineSettings
-from flows.stages.all_stages import Corpus
 from flows.stages.near_duplicates import minhash
 from storage import layout, parquet
 from storage.layout import Stage

@@ -11,8 +11,8 @@ from shutil import rmtree
 
 import numpy as np
 import pytest
-
 from flows.stages.all_stages import Corpus
+
 from tasks.dedup.near.settings import MinHash
 from tasks.engine.executors import executor
 from tests.benchmarks.near_corpus import Planted

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from flows.stages.all_stages import Corpus
 from scipy.sparse import csr_array
 from tests.tasks.test_minhash import shingled
 
 from flows.context import StageResult
-from flows.stages.all_stages import Corpus
 from storage import layout, parquet
 from storage.layout import Stage
 from storage.remote.streams import RemoteIOConfig

@@ -14,7 +14,7 @@ from flows.reports.lineage import trace
 from flows.reports.marking import restored
 from flows.reports.status import show, status
 from flows.reports.whatif import funnel, whatif
-from flows.stages.all_stages import Corpus
+from flows.stages.corpus import Corpus
 from storage import layout, parquet
 from storage.home import open_stage
 from storage.remote.streams import RemoteIOConfig

@@ -1,10 +1,10 @@
 """The step `substring_dedup` in a flow: its stages, which of them another policy needs anew, what is shown of it."""
 
 import pytest
-from flows.stages.all_stages.substrings import substring_dedup
 
 from flows.context import step_counts
 from flows.reports.dropped import edits
+from flows.stages.substrings import substring_dedup
 from storage import layout
 from tasks.dedup.substrings import SubstringDedup
 from tests.corpora import Texts, context, ledger, read

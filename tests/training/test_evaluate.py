@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from storage.training_manifest import load_training_manifest
 from training import export
-from training.data import load_mixture
 from training.evaluate import heldout_loss, heldout_windows, unigram_loss
 from training.loop import train
 from training.loss import IGNORE, bits_per_byte, inputs_and_targets, token_losses
@@ -32,7 +32,7 @@ def raw_tokens(corpus, part: str) -> dict[str, list[int]]:
 
 def test_windows_cover_each_target_once(corpus):
     """With room for all, the targets of a source are its tokens from the second on, in order."""
-    windows = heldout_windows(load_mixture(corpus), seq_len=32, eval_tokens=10**9)
+    windows = heldout_windows(load_training_manifest(corpus), seq_len=32, eval_tokens=10**9)
     for index, (name, tokens) in enumerate(raw_tokens(corpus, "heldout").items()):
         assert windows.names[index] == name
         mine = windows.targets[windows.source == index]
@@ -42,8 +42,8 @@ def test_windows_cover_each_target_once(corpus):
 
 
 def test_a_limit_takes_windows_from_all_over(corpus):
-    windows = heldout_windows(load_mixture(corpus), seq_len=32, eval_tokens=32 * 5)
-    every = heldout_windows(load_mixture(corpus), seq_len=32, eval_tokens=10**9)
+    windows = heldout_windows(load_training_manifest(corpus), seq_len=32, eval_tokens=32 * 5)
+    every = heldout_windows(load_training_manifest(corpus), seq_len=32, eval_tokens=10**9)
     for source in (0, 1):
         mine, full = windows.inputs[windows.source == source], every.inputs[every.source == source]
         found = [int(np.flatnonzero((full == row).all(1))[0]) for row in mine]
@@ -58,14 +58,14 @@ def test_unigram_against_a_counter(corpus, world):
     targets = [token for tokens in raw_tokens(corpus, "heldout").values() for token in tokens[1:]]
     nats = [-math.log((counts[token] + 1) / total) for token in targets]
     size = sum(mixture["token_bytes"][token] for token in targets)
-    loaded = load_mixture(corpus)
+    loaded = load_training_manifest(corpus)
     metrics = unigram_loss(loaded, heldout_windows(loaded, 32, 10**9), world)
     assert metrics["unigram/loss"] == pytest.approx(sum(nats) / len(nats), rel=1e-9)
     assert metrics["unigram/bits_per_byte"] == pytest.approx(sum(nats) / math.log(2) / size, rel=1e-9)
 
 
 def test_heldout_loss_against_one_window_at_a_time(corpus, make_run, tmp_path, world):
-    run, mixture = make_run(tmp_path), load_mixture(corpus)
+    run, mixture = make_run(tmp_path), load_training_manifest(corpus)
     model = sharded_model(run.model, mixture.vocab_size, 1, world)
     windows = heldout_windows(mixture, 32, 900)
     metrics = heldout_loss(model, windows, 5, world)
@@ -110,6 +110,6 @@ def test_a_trained_model_beats_the_unigram(make_run, corpus, tmp_path):
     assert result["heldout/bits_per_byte"] < 0.85 * result["unigram/bits_per_byte"]
     # and the exported weights give the loss that was reported
     with processes(60) as world:
-        windows = heldout_windows(load_mixture(corpus), 32, run.training.eval_tokens)
+        windows = heldout_windows(load_training_manifest(corpus), 32, run.training.eval_tokens)
         again = heldout_loss(export.load(tmp_path), windows, 4, world)
     assert again["heldout/loss"] == pytest.approx(result["heldout/loss"], rel=1e-6)

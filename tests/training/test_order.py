@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.data import Tokens, fingerprint, load_mixture
+from storage.training_manifest import load_training_manifest
+from training.data import Tokens, fingerprint
 from training.order import Order, Schedule, permute
 
 SHARES = st.lists(st.floats(1e-4, 1), min_size=1, max_size=12).map(lambda s: [x / sum(s) for x in s])
@@ -60,7 +61,7 @@ def test_permute_looks_random():
 
 @pytest.fixture
 def order(corpus):
-    return Order(load_mixture(corpus), seq_len=32, batch=7, seed=3)
+    return Order(load_training_manifest(corpus), seq_len=32, batch=7, seed=3)
 
 
 @pytest.mark.parametrize("world", [2, 3, 4, 9])
@@ -99,7 +100,7 @@ def test_a_window_spans_shards(order, corpus):
 
 
 def test_the_seed_changes_the_order(corpus, order):
-    other = Order(load_mixture(corpus), seq_len=32, batch=7, seed=4)
+    other = Order(load_training_manifest(corpus), seq_len=32, batch=7, seed=4)
     assert (other.batch(0) != order.batch(0)).any()
 
 
@@ -111,7 +112,7 @@ def test_more_epochs_than_the_cap_are_refused(order):
 
 
 def test_a_damaged_shard_is_named(corpus, tmp_path):
-    mixture = load_mixture(corpus)
+    mixture = load_training_manifest(corpus)
     shard = mixture.sources[0].shards[0]
     short = tmp_path / "short.bin"
     short.write_bytes(shard.path.read_bytes()[:-2])
@@ -124,10 +125,10 @@ def test_a_damaged_shard_is_named(corpus, tmp_path):
 def test_fingerprint_follows_the_data_and_not_the_place(corpus, tmp_path):
     for path in corpus.parent.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
-    assert fingerprint(load_mixture(tmp_path / corpus.name)) == fingerprint(load_mixture(corpus))
+    assert fingerprint(load_training_manifest(tmp_path / corpus.name)) == fingerprint(load_training_manifest(corpus))
     shard = tmp_path / "web-1.bin"
     shard.write_bytes(shard.read_bytes()[:-2] + b"\1\0")
-    assert fingerprint(load_mixture(tmp_path / corpus.name)) != fingerprint(load_mixture(corpus))
+    assert fingerprint(load_training_manifest(tmp_path / corpus.name)) != fingerprint(load_training_manifest(corpus))
 
 
 def test_an_inconsistent_mixture_names_file_and_field(corpus, tmp_path):
@@ -136,4 +137,4 @@ def test_an_inconsistent_mixture_names_file_and_field(corpus, tmp_path):
     path = tmp_path / "wrong.json"
     path.write_text(json.dumps(raw))
     with pytest.raises(ValueError, match=r"wrong.json: .*\n?.*shares \[0.9, 0.3\] do not sum to 1"):
-        load_mixture(path)
+        load_training_manifest(path)

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from training.data import load_mixture
+from storage.training_manifest import load_training_manifest
 from training.model import Decoder, initial
 from training.optim import decays
 from training.order import Order
@@ -17,7 +17,7 @@ from training.tracking import METRICS
 
 
 def test_steps_equal_plain_training(run_small):
-    run, mixture = run_small, load_mixture(run_small.data)
+    run, mixture = run_small, load_training_manifest(run_small.data)
     model = Decoder(run.model, mixture.vocab_size)
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -12,21 +12,20 @@ import numpy as np
 import pyarrow.compute as pc
 from markupsafe import Markup
 
-from flows.context import StageResult
+from flows.context import job_options, lookup
 from flows.curation import curate
 from flows.machine import MachineSettings
 from flows.recipe import load
 from flows.reports import differences
-from flows.reports.finished_run import lookup
 from flows.reports.near_duplicates import plots
 from flows.stages import near_duplicates
-from flows.stages.all_stages import placed
 from storage import files, parquet
 from storage.home import FinishedStage, open_stage
-from storage.remote import retry
 from tasks.dedup.near.phases import decided_run
 from tasks.dedup.near.settings import MinHash, s_curve
 from tasks.dedup.near_reports import recall, summary
+from tasks.engine import options
+from tasks.engine.make import StageResult
 
 _LARGEST = 20  # clusters that are listed
 _EACH = 20  # pairs shown of a decile
@@ -45,15 +44,15 @@ def write(recipe: Any, settings: MachineSettings | None = None) -> str:
     if not any(isinstance(step, MinHash) for step in recipe.steps):
         raise ValueError(f"the recipe {recipe.name} has no step `minhash`: there is nothing to report")
     settings = settings or MachineSettings()
-    retry.configure(settings.remote_io)
-    shop = lookup(settings, recipe)
+    options.configure(job_options(settings))
+    context = lookup(settings, recipe.name)
     [step], kept = next(
         (passed.steps, passed.left.kept)
-        for passed in curate(shop, recipe)
+        for passed in curate(context, recipe)
         if any(isinstance(step, MinHash) for step in passed.steps)
     )
     path = files.join(settings.home, "reports", f"{kept.name}-{kept.key}.html")
-    files.write_bytes(path, page(recipe.name, placed(step, shop), kept).encode())
+    files.write_bytes(path, page(recipe.name, context.placed(step), kept).encode())
     return path
 
 

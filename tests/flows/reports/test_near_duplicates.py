@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from flows.reports.finished_run import NotFinishedError
 from lxml import etree, html
 
 from flows.machine import MachineSettings
 from flows.reports import near_duplicates
-from flows.reports.finished_run import NotFinishedError
 from flows.stages.near_duplicates import minhash
 from tasks.dedup.near.settings import MinHash, s_curve
 from tests.corpora import Texts, context, fresh, ledger

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import xxhash
-from flows.stages.all_stages.exact_duplicates import by_content, by_url
+from flows.stages.all_stages import by_quality
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from flows.context import StageResult
-from flows.stages.all_stages import by_quality
+from flows.stages.exact_duplicates import by_content, by_url
 from storage import files, layout, parquet, sorted_files
 from storage.layout import Stage
 from tasks.dedup import order

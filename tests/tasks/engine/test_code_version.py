@@ -1,72 +1,133 @@
 """The code version of a stage: what changes it, and what does not."""
 
-import importlib
+import ast
+import itertools
 import sys
-from importlib.metadata import packages_distributions
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
 
 import pytest
 
-from tasks.engine import code_version
+from tasks.engine.code_version import code_version, releases
 
-MODULE = '''
+WORK = '''
 """About this module."""
-from planted_library import helper
+import logging
 
-LIMIT = 3
+from planted{n}.helper import help_with
+from planted{n}.settings import LIMIT
+
+log = logging.getLogger(__name__)
+
 
 def work(x):
     """Work."""
     # a remark
-    return helper(x) + LIMIT
+    log.info("working on %s", x)
+    return help_with(x) + LIMIT
 '''
+HELPER = "def help_with(x):\n    return x\n"
+SETTINGS = "from pydantic import Field\n\nLIMIT = 3\nSIZE = Field(1, description='of a page')\n"
+_numbers = itertools.count()
 
 
 @pytest.fixture
 def version(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(code_version, "OURS", ("planted_work", "planted_library"))
 
-    def of(work: str = MODULE, library: str = "def helper(x):\n    return x\n") -> str:
-        (tmp_path / "planted_work.py").write_text(work)
-        (tmp_path / "planted_library.py").write_text(library)
-        importlib.invalidate_caches()
-        for name in ("planted_work", "planted_library"):
-            sys.modules.pop(name, None)
-        code_version._read.cache_clear()
-        return code_version.code_version("planted_work")
+    def of(work: str = WORK, helper: str = HELPER, settings: str = SETTINGS, more: str = "") -> str:
+        """The version of a package of its own, without the number that tells it from the others."""
+        number = next(_numbers)
+        folder = tmp_path / f"planted{number}"
+        folder.mkdir()
+        for name, source in (("__init__", ""), ("work", work + more), ("helper", helper), ("settings", settings)):
+            (folder / f"{name}.py").write_text(source.replace("{n}", str(number)))
+        return code_version((f"planted{number}.work",)), folder
 
-    return of
+    def same(**changes: str) -> bool:
+        """Whether a change leaves the version as it is: both are made in one place, one after the other."""
+        _, folder = of()
+        program = (
+            f"from tasks.engine.code_version import code_version; print(code_version(({folder.name + '.work'!r},)))"
+        )
+        return _in_a_process(program, tmp_path) == _after(folder, changes, program, tmp_path)
+
+    return same
 
 
-def test_comments_layout_and_docstrings_do_not_count(version):
-    quiet = (
-        MODULE.replace("# a remark", "# another")
-        .replace('"""Work."""', '"""Labour."""')
-        .replace("About this", "Of this")
+def _after(folder: Path, changes: dict[str, str], program: str, path: Path) -> str:
+    for name, source in changes.items():
+        (folder / f"{name}.py").write_text(source.replace("{n}", folder.name.removeprefix("planted")))
+    return _in_a_process(program, path)
+
+
+def _in_a_process(program: str, path: Path) -> str:
+    import os
+    import subprocess
+
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(path), os.getcwd()]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
+    return done.stdout
+
+
+def test_comments_layout_docstrings_and_messages_do_not_count(version):
+    quiet = WORK.replace("# a remark", "# another").replace('"""Work."""', '"""Labour."""').replace("About", "On")
+    assert version(work=quiet + "\n\n")
+    assert version(work=WORK.replace("working on %s", "at %s now"))
+    assert version(settings=SETTINGS.replace("of a page", "of one page"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"work": WORK.replace("+ LIMIT", "- LIMIT")},
+        {"helper": HELPER.replace("return x", "return -x")},
+        {"settings": SETTINGS.replace("LIMIT = 3", "LIMIT = 4")},
+        {"settings": SETTINGS.replace("Field(1", "Field(2")},
+        {"work": WORK.replace("from planted{n}.helper", "from .helper"), "helper": "def help_with(x):\n    return 1\n"},
+    ],
+)
+def test_any_other_change_counts_here_and_in_what_is_imported(version, changes):
+    assert not version(**changes)
+
+
+def test_transport_and_engine_are_in_no_version():
+    """A retry constant, an executor: what fetches bytes and runs jobs decides none of what comes out."""
+    program = (
+        "from pathlib import Path; from tasks.engine import code_version as module; "
+        "read = []; inner = module._read; "
+        "module._read = lambda name: (read.append(name), inner(name))[1]; "
+        "module.code_version(('flows.stages.documents', 'flows.stages.mixture')); print('\\n'.join(read))"
     )
-    assert version(quiet + "\n\n") == version()
-
-
-def test_any_other_change_counts_here_and_in_what_is_imported(version):
-    original = version()
-    assert version(MODULE.replace("LIMIT = 3", "LIMIT = 4")) != original
-    assert version(library="def helper(x):\n    return -x\n") != original
-
-
-def test_the_release_of_a_library_counts(version, monkeypatch):
-    work = MODULE + "\nimport numpy\n"
-    before = version(work)
-    monkeypatch.setattr(code_version, "_version", lambda name: "0.0.1")
-    code_version._releases.cache_clear()
-    assert version(work) != before
-    code_version._releases.cache_clear()
+    read = _in_a_process(program, Path.cwd()).split()
+    assert "tasks.extraction.extract_work" in read and "storage.parquet" in read
+    assert not [name for name in read if name.startswith(("storage.remote", "tasks.engine"))]
+    assert [name for name in read if name.startswith("flows.")] in (
+        ["flows.stages.documents", "flows.stages.mixture"],
+        ["flows.stages.mixture", "flows.stages.documents"],
+    )
 
 
 def test_stages_follow_the_modules_behind_them():
-    assert code_version.code_version("tasks.tokens") != code_version.code_version("tasks.documents.filter_shards")
+    assert code_version(("tasks.tokens.encode",)) != code_version(("tasks.documents.filter_shards",))
+    with pytest.raises(ModuleNotFoundError, match="nowhere_at_all"):
+        code_version(("nowhere_at_all",))
 
 
-def test_libraries_are_found_in_the_distributions_that_bring_them():
-    told = packages_distributions()
-    for library in ("numpy", "pyarrow", "yaml", "fasttext", "msgpack", "typing_extensions", "google"):
-        assert {found.name for found in code_version._distributions().get(library, [])} == set(told.get(library, []))
+def test_releases_are_those_of_the_libraries_that_are_named():
+    assert releases(("sentencepiece", "kenlm")).keys() == {"sentencepiece", "kenlm"}
+    with pytest.raises(PackageNotFoundError):
+        releases(("no-such-library",))
+
+
+def test_no_module_of_a_version_imports_by_a_name_that_is_not_seen():
+    """What is imported inside a function counts too; what importlib is given by a variable would not."""
+    for path in sorted(Path("tasks").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            called = isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", None))
+            if called == "import_module" and not isinstance(node.args[0], ast.Constant):
+                assert path.parts[1] in ("documents", "engine", "guard"), path

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from storage import layout
-from storage.remote import retry
+from storage import files, layout
+from storage.remote.retry import RemoteIOConfig
+from tasks.engine import options
 from tasks.engine.code_version import code_version
 from tasks.engine.executors import Dask, executor
-from tasks.engine.jobs import Job, do
+from tasks.engine.jobs import Code, Job, run_job
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -110,7 +111,12 @@ def crew(tmp_path_factory):
 
 
 def job(work, folder: str, phase: str, shard: int, arguments: dict | None = None) -> Job:
-    return Job(work, code_version(work.__module__), folder, phase, shard, arguments or {})
+    code = Code((work.__module__,), code_version((work.__module__,)))
+    return Job(work, code, folder, phase, shard, arguments or {})
+
+
+def records(results) -> list[tuple[int, dict, bool]]:
+    return sorted((index, result.record, result.found) for index, result in results)
 
 
 @pytest.fixture(scope="module")
@@ -184,21 +190,23 @@ def test_serial_is_in_order_and_threads_work_at_the_same_time():
 def test_jobs_leave_files_and_records_and_are_not_done_again(running, crew, tmp_path):
     folder = str(tmp_path)
     first = [job(crew.write, folder, "write", shard, {"text": "ab"}) for shard in range(4)]
-    assert sorted(running.map(do, first)) == [(i, ({"bytes": 2 * i}, False)) for i in range(4)]
-    assert layout.done_record(folder, "write", 3) == {"bytes": 6}
+    assert records(running.map(run_job, first)) == [(i, {"bytes": 2 * i}, False) for i in range(4)]
+    done = layout.done_record(folder, "write", 3)
+    assert done["record"] == {"bytes": 6}
+    assert done["files"] == {"part-3": {"bytes": 6, "content": files.digest(b"ababab")}}
     more = [job(crew.write, folder, "write", shard, {"text": "ab"}) for shard in range(6)]
-    assert sorted(running.map(do, more)) == [(i, ({"bytes": 2 * i}, i < 4)) for i in range(6)]
+    assert records(running.map(run_job, more)) == [(i, {"bytes": 2 * i}, i < 4) for i in range(6)]
     assert lines(tmp_path / "worked") == list(range(6))
     # another phase of the same stage is other work
-    assert [found for _, (_, found) in running.map(do, [job(crew.write, folder, "other", 1)])] == [False]
+    assert [result.found for _, result in running.map(run_job, [job(crew.write, folder, "other", 1)])] == [False]
     assert [(tmp_path / f"part-{i}").read_text() for i in (0, 2, 5)] == ["", "abab", "ab" * 5]
 
 
 def test_a_failing_job_reaches_the_caller_with_its_place(running, crew, tmp_path):
     jobs = [job(crew.write, str(tmp_path), "write", i, {"text": "x", "broken": 2}) for i in range(4)]
     with pytest.raises(ValueError, match="cannot read x") as error:
-        list(running.map(do, jobs))
-    assert error.value.__notes__ == [f"shard 2 of phase write of {tmp_path}"]
+        list(running.map(run_job, jobs))
+    assert error.value.__notes__ == [f"job 2 of phase write of {tmp_path}"]
     assert layout.done_record(str(tmp_path), "write", 2) is None
     # the executor works on after it
     assert list(running.map(crew.square, [7])) == [(0, 49)]
@@ -207,7 +215,7 @@ def test_a_failing_job_reaches_the_caller_with_its_place(running, crew, tmp_path
 def test_what_jobs_log_arrives(running, crew, tmp_path):
     while not running.messages.empty():
         running.messages.get()
-    list(running.map(do, [job(crew.write, str(tmp_path), "write", i) for i in range(3)]))
+    list(running.map(run_job, [job(crew.write, str(tmp_path), "write", i) for i in range(3)]))
     found = drain(running.messages, 3)
     assert sorted(found) == [(logging.INFO, f"tasks.crew: shard {i} in work") for i in range(3)]
 
@@ -223,7 +231,7 @@ def test_loggers_are_left_as_they_were():
 def test_a_killed_worker_costs_its_jobs_a_second_run(cluster, crew, tmp_path):
     jobs = [job(crew.die_once, str(tmp_path), "die", i) for i in range(8)]
     # what the dead worker had finished is lost to the scheduler, and found done when it is asked for again
-    assert sorted((i, record) for i, (record, _) in cluster.map(do, jobs)) == [(i, {"shard": i}) for i in range(8)]
+    assert [record for _, record, _ in records(cluster.map(run_job, jobs))] == [{"shard": i} for i in range(8)]
     assert (tmp_path / "died").exists()
     assert lines(tmp_path / "started") == sorted([3, *range(8)])
 
@@ -256,7 +264,7 @@ def test_by_address(crew, tmp_path):
         with executor("dask", address=address) as running:
             assert isinstance(running, Dask)
             assert sorted(running.map(crew.square, range(5))) == [(i, i * i) for i in range(5)]
-            list(running.map(do, [job(crew.write, str(tmp_path), "write", 1)]))
+            list(running.map(run_job, [job(crew.write, str(tmp_path), "write", 1)]))
             assert drain(running.messages, 1) == [(logging.INFO, "tasks.crew: shard 1 in work")]
         # a cluster that is not ours goes on
         with Client(address) as client:
@@ -283,13 +291,14 @@ def test_workers_import_no_flow_and_do_not_run_the_callers_script_again(crew, tm
             import gristmill_crew
             from tasks.engine.executors import executor
             from tasks.engine.code_version import code_version
-            from tasks.engine.jobs import Job, do
+            from tasks.engine.jobs import Code, Job, run_job
             print("script ran in", os.getpid())
-            code = code_version("gristmill_crew")
+            code = Code(("gristmill_crew",), code_version(("gristmill_crew",)))
             watched = {"prefect", "mlflow", "torch", "flows", "training", "tasks"}
             with executor("local", 2) as running:
                 jobs = [Job(gristmill_crew.imported, code, sys.argv[1], "look", i) for i in range(4)]
-                for _, (record, _) in running.map(do, jobs):
+                for _, result in running.map(run_job, jobs):
+                    record = result.record
                     assert record["pid"] != os.getpid()
                     print("worker has", sorted(watched.intersection(record["packages"])))
             assert __name__ == "__main__"
@@ -312,21 +321,25 @@ def test_workers_import_no_flow_and_do_not_run_the_callers_script_again(crew, tm
 
 
 def test_a_worker_with_other_code_is_refused(crew, tmp_path):
-    jobs = [Job(crew.write, "0123456789abcdef", str(tmp_path), "write", 1)]
+    jobs = [Job(crew.write, Code(("gristmill_crew",), "0123456789abcdef"), str(tmp_path), "write", 1)]
     with (
         executor("serial") as running,
         pytest.raises(RuntimeError, match="gristmill_crew has version .* 0123456789abcdef"),
     ):
-        list(running.map(do, jobs))
+        list(running.map(run_job, jobs))
     assert layout.done_record(str(tmp_path), "write", 1) is None
 
 
-def fetched(folder, shard):
-    return {"per_host": retry.configured().per_host}
+def seen(folder, number):
+    return {"per_host": options.current().remote_io.per_host, "memory": options.current().memory}
 
 
-def test_a_worker_fetches_as_the_process_that_made_the_job(tmp_path, monkeypatch):
-    monkeypatch.setattr(retry, "_used", retry.RemoteIOConfig(per_host=7))
-    made = job(fetched, str(tmp_path), "look", 0)
-    retry.configure(retry.DEFAULT)
-    assert do(made) == ({"per_host": 7}, False)
+def test_a_job_has_the_options_of_the_process_that_made_it(tmp_path):
+    before = options.current()
+    try:
+        options.configure(options.JobOptions(RemoteIOConfig(per_host=7), memory=5))
+        made = job(seen, str(tmp_path), "look", 0)
+        options.configure(before)
+        assert run_job(made).record == {"per_host": 7, "memory": 5}
+    finally:
+        options.configure(before)

@@ -26,7 +26,7 @@ FAST = RemoteIOConfig(
     block_seconds=3,
 )
 EXTRACT = Extract(engine="resiliparse", max_bytes=5_000_000, limits={"page_seconds": 2})
-HOSTILE = Plan.clean(pages=60, seed=5, files=1, hostile=16)
+HOSTILE = Plan.clean(pages=60, seed=5, files=1, hostile=17)
 LISTED = ("domain", "subdomain", "path", "expression")
 
 
@@ -113,7 +113,7 @@ def test_the_counts_add_up(truth, clean, tmp_path):
 def test_the_texts_and_what_the_pages_say_of_themselves_are_the_planted_ones(truth, clean):
     found_at = rows(clean, PLAN.files)
     recall, dates = [], Counter()
-    for record in truth.rows(kind=("page", "charset", "remote_io"), yields="page"):
+    for record in truth.rows(kind=("page", "charset", "transfer"), yields="page"):
         row = found_at[Path(record["file"]).name, record["offset"]]
         wanted, found = (Counter(re.findall(r"\w+", text)) for text in (record["text"], row["text"]))
         recall.append((sum((wanted & found).values()) / sum(wanted.values()), record["kind"], record["variant"]))

@@ -242,7 +242,7 @@ def test_payloads_over_the_limit_cost_only_themselves(tmp_path, write_warc, page
 
 
 def test_encodings_are_taken_off_and_one_that_lies_costs_one_record(tmp_path, write_warc, page):
-    encoded = (("Content-Encoding", "gzip"), ("RemoteIOConfig-Encoding", "chunked"))
+    encoded = (("Content-Encoding", "gzip"), ("Transfer-Encoding", "chunked"))
     squeezed = gzip.compress(BODY)
     chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(squeezed), squeezed)
     broken = squeezed[:20] + bytes(50) + squeezed[70:]

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from storage import files
+from storage.training_manifest import load_training_manifest
 from tasks.tokens.mixture import Mixture, shares, write_mixture
-from training.data import Tokens, load_mixture
+from training.data import Tokens
 
 NAMES = "abcde"
 sources = st.lists(st.tuples(st.floats(0.01, 100), st.integers(1, 10**9)), min_size=1, max_size=len(NAMES)).map(
@@ -102,7 +103,7 @@ def planned(tmp_path):
 
 def test_training_reads_what_was_planned(tmp_path, planned):
     record = write_mixture(str(tmp_path / "plan"), 0, **planned)
-    mixture = load_mixture(tmp_path / "plan" / "mixture.json")
+    mixture = load_training_manifest(tmp_path / "plan" / "mixture.json")
     assert mixture.vocab_size == 10 and mixture.token_bytes == (0, 0, 0, *[1] * 7)
     assert mixture.tokenizer.resolve() == tmp_path / "tokens" / "tokenizer.model"
     found = {s.name: (s.share, s.tokens, s.epochs) for s in mixture.sources}

@@ -1,0 +1,109 @@
+"""A learned filter: a model trained on reference documents, scores of all others, a cut by scores.
+
+Its three stages are `<step>_model`, `<step>` and `<step>_cut`. What differs between filters is in the module that the
+step names as its work: `train_model`, `score_shard`, `bounds`.
+"""
+
+from dataclasses import dataclass
+from importlib import import_module
+
+from pydantic import SerializeAsAny
+from tasks.models.filter import LearnedFilter
+
+from flows.context import RunContext
+from flows.recipe import Recipe
+from flows.stages.corpus import Corpus, CorpusPlaces
+from flows.stages.steps_behind import modules
+from storage import files
+from tasks.documents.filter_shards import decide_shard, keep_shard
+from tasks.documents.sampling import Heldout
+from tasks.documents.step import Settings
+from tasks.engine.phases import PhaseRunner
+from tasks.engine.spec import StageSpec
+from tasks.models.null_scores import null_scores_shard
+
+
+class Training(Settings):
+    work: str
+    reference: tuple[str, ...]
+    settings: SerializeAsAny[Settings]
+    heldout: Heldout
+
+
+class Scoring(Settings):
+    work: str
+    signal: str
+    reference: tuple[str, ...]
+    settings: SerializeAsAny[Settings]
+
+
+class Cutting(Settings):
+    work: str
+    step: str
+    reference: tuple[str, ...]
+    settings: SerializeAsAny[Settings]
+
+
+@dataclass(frozen=True)
+class ScoredPlaces:
+    """`model`: path of the model; `scores`: the parts with scores, by shard."""
+
+    corpus: CorpusPlaces
+    model: str = ""
+    scores: tuple[str, ...] = ()
+
+
+def learned_filter(context: RunContext, recipe: Recipe, corpus: Corpus, step: LearnedFilter) -> Corpus:
+    """The corpus of the documents whose scores the filter keeps. Those of the reference are kept without a score, since
+    the model has seen them."""
+    reference = tuple(sorted(step.reference))
+    common = {"work": step.work, "reference": reference}
+    heldout = Heldout(seed=recipe.seed, fraction=recipe.mixture.heldout_fraction)
+    code = {"modules": modules((step,)), "libraries": step.libraries}
+    places = corpus.places
+
+    training = Training(**common, settings=step.training_settings(), heldout=heldout)
+    model = context.build(StageSpec(f"{step.step}_model", _train, training, corpus.inputs(), places, **code))
+
+    scoring = Scoring(**common, signal=step.step, settings=step.scoring_settings())
+    inputs = corpus.inputs() | {"model": model.key}
+    where = ScoredPlaces(places, files.join(model.folder, "model.bin"))
+    scores = context.build(StageSpec(step.step, _score, scoring, inputs, where, **code))
+
+    cutting = Cutting(**common, step=step.step, settings=step.decision_settings())
+    where = ScoredPlaces(places, scores=tuple(scores.part(i) for i in places.shards()))
+    kept = context.build(StageSpec(f"{step.step}_cut", _cut, cutting, corpus.inputs(scores), where, **code))
+    return corpus.then(kept, model, scores).measuring(scores)
+
+
+def _train(phases: PhaseRunner, record: Training, places: CorpusPlaces) -> dict:
+    raw = tuple(sorted(set(places.sources) - set(record.reference)))
+    given = {
+        "reference": places.parts(record.reference),
+        "raw": places.parts(raw),
+        "settings": record.settings,
+        "heldout": record.heldout,
+    }
+    return {"model": phases.once("train", import_module(record.work).train_model, given)}
+
+
+def _score(phases: PhaseRunner, record: Scoring, places: ScoredPlaces) -> dict:
+    corpus = places.corpus
+    given = {"model": places.model, "settings": record.settings}
+    scored = {i: corpus.shard(i) | given for i in corpus.shards(without=record.reference)}
+    unscored = {i: {"kept": corpus.kept[i], "signal": record.signal} for i in corpus.shards() if i not in scored}
+    phases.map("score", import_module(record.work).score_shard, scored)
+    phases.map("null-scores", null_scores_shard, unscored)
+    return {}
+
+
+def _cut(phases: PhaseRunner, record: Cutting, places: ScoredPlaces) -> dict:
+    corpus = places.corpus
+    scored = corpus.shards(without=record.reference)
+    bounds = tuple(import_module(record.work).bounds(record.settings, [places.scores[i] for i in scored]))
+    decisions = ((record.step, bounds),)
+    judged = {i: {"kept": corpus.kept[i], "signals": (places.scores[i],), "decisions": decisions} for i in scored}
+    kept = {i: {"kept": corpus.kept[i], "step": record.step} for i in corpus.shards() if i not in judged}
+    phases.map("decide", decide_shard, judged)
+    phases.map("keep", keep_shard, kept)
+    return {"bounds": {bound.rule: [bound.low, bound.high] for bound in bounds}}

@@ -1,0 +1,38 @@
+"""`tokens`: every shard of documents as token shards, those held out in files of their own."""
+
+from dataclasses import dataclass
+
+from flows.context import RunContext
+from flows.recipe import Recipe
+from flows.stages.corpus import Corpus, CorpusPlaces
+from storage import files
+from tasks.documents.sampling import Heldout
+from tasks.documents.step import Settings
+from tasks.engine.make import StageResult
+from tasks.engine.phases import PhaseRunner
+from tasks.engine.spec import StageSpec
+from tasks.tokens.encode import SPLITS, encode_shard
+
+
+class Record(Settings):
+    heldout: Heldout
+
+
+@dataclass(frozen=True)
+class TokensPlaces:
+    corpus: CorpusPlaces
+    tokenizer: str
+
+
+def tokens(context: RunContext, recipe: Recipe, corpus: Corpus, tokenizer: StageResult) -> StageResult:
+    record = Record(heldout=Heldout(seed=recipe.seed, fraction=recipe.mixture.heldout_fraction))
+    inputs = corpus.inputs() | {"tokenizer": tokenizer.key}
+    places = TokensPlaces(corpus.places, files.join(tokenizer.folder, "tokenizer.model"))
+    return context.build(StageSpec("tokens", _encode, record, inputs, places, libraries=("sentencepiece",)))
+
+
+def _encode(phases: PhaseRunner, record: Record, places: TokensPlaces) -> dict:
+    given = {"tokenizer": places.tokenizer, "heldout": record.heldout}
+    jobs = {i: places.corpus.shard(i) | given for i in places.corpus.shards()}
+    encoded = phases.map("encode", encode_shard, jobs).values()
+    return {split: sum(record[split]["tokens"] for record in encoded) for split in SPLITS}

@@ -1,0 +1,82 @@
+"""The training manifest, `mixture.json`: which token shards training reads, in which shares.
+
+    {"vocab_size": int, "dtype": "<u2", "tokenizer": "path of the SentencePiece .model",
+     "token_bytes": [UTF-8 bytes that each token id stands for; 0 for control tokens],
+     "sources": [{"name", "share", "tokens", "epochs", "shards": [{"path", "tokens"}, ...]}, ...],
+     "heldout": [{"name", "shards": [...]}, ...]}
+
+A shard is a file of raw token ids of this type; each document ends with the end-of-text token. Relative paths are
+relative to the JSON file. Imports pydantic alone: ranks of a training run read it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, Field, ValidationError, model_validator
+
+# Type of the token ids of a shard, as numpy writes it: little-endian uint16.
+TOKEN_DTYPE = "<u2"
+
+
+class ShardEntry(BaseModel, frozen=True):
+    path: Path
+    tokens: int = Field(gt=0)
+
+
+class SourceShards(BaseModel, frozen=True):
+    name: str
+    shards: tuple[ShardEntry, ...] = Field(min_length=1)
+
+
+class SourceShare(SourceShards, frozen=True):
+    share: float = Field(ge=0, le=1)
+    tokens: int = Field(gt=0)
+    epochs: float = Field(gt=0, description="how often the run may read it: the cap, or what is planned")
+
+
+class TrainingManifest(BaseModel, frozen=True):
+    vocab_size: int = Field(gt=0, le=1 << 16)
+    dtype: Literal["<u2"] = "<u2"
+    tokenizer: Path
+    token_bytes: tuple[int, ...]
+    sources: tuple[SourceShare, ...] = Field(min_length=1)
+    heldout: tuple[SourceShards, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TrainingManifest:
+        if len(self.token_bytes) != self.vocab_size:
+            raise ValueError(f"token_bytes has {len(self.token_bytes)} entries, vocab_size is {self.vocab_size}")
+        if abs(sum(source.share for source in self.sources) - 1) > 1e-6:
+            raise ValueError(f"shares {[source.share for source in self.sources]} do not sum to 1")
+        for part in (self.sources, self.heldout):
+            names = [source.name for source in part]
+            if len(set(names)) < len(names):
+                raise ValueError(f"a source is named twice in {names}")
+        return self
+
+
+def load_training_manifest(path: Path) -> TrainingManifest:
+    """Read and check the JSON file; its relative paths become absolute.
+
+    Raises FileNotFoundError, or ValueError naming the file and the field that is wrong.
+    """
+    path = Path(path)
+    try:
+        manifest = TrainingManifest.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise ValueError(f"{path}: not a mixture: {error}; run the mixture stage again") from error
+    base = path.resolve().parent
+
+    def absolute(part: SourceShards) -> SourceShards:
+        shards = tuple(shard.model_copy(update={"path": base / shard.path}) for shard in part.shards)
+        return part.model_copy(update={"shards": shards})
+
+    return manifest.model_copy(
+        update={
+            "tokenizer": base / manifest.tokenizer,
+            "sources": tuple(map(absolute, manifest.sources)),
+            "heldout": tuple(map(absolute, manifest.heldout)),
+        }
+    )

@@ -1,0 +1,74 @@
+"""Find or make a stage. There is no other place where a stage is looked up by its key or made."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from storage import layout
+from storage.layout import Part
+from tasks.engine.executors import Executor
+from tasks.engine.jobs import Code
+from tasks.engine.phases import PhaseRunner
+from tasks.engine.spec import StageSpec
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """A finished stage: where it lies and what its manifest says."""
+
+    name: str
+    key: str
+    folder: str
+    manifest: dict[str, Any] = field(repr=False)
+    reused: bool
+
+    def part(self, shard: int) -> str:
+        return layout.part(self.folder, shard)
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What the stage's body returned."""
+        return self.manifest["result"]
+
+    @property
+    def step_counts(self) -> list[dict[str, Any]]:
+        """What each step did, summed over the shards (`storage.ledger.count`); empty for a stage that drops nothing."""
+        return self.manifest["counts"]["steps"]
+
+    def records(self, phase: str) -> list[dict[str, Any]]:
+        """The records of a phase's jobs, in order. Reads the list of parts."""
+        return [part.record for part in layout.parts(self.folder, self.manifest) if part.phase == phase]
+
+
+class NotFinishedError(LookupError):
+    """A stage that is looked for in the home is not there, or not finished."""
+
+
+def find(home: str, spec: StageSpec) -> StageResult | None:
+    """The stage, if it is finished in the home. Reads its manifest alone, which is small whatever the stage's size."""
+    folder = spec.folder(home)
+    manifest = layout.manifest(folder)
+    return None if manifest is None else StageResult(spec.name, spec.key, folder, manifest, reused=True)
+
+
+def find_or_make(home: str, spec: StageSpec, executor: Executor, progress: Callable[[], Any]) -> StageResult:
+    """The stage: as it was found, or made now. `progress` opens a block that gives a Progress, if it is made.
+
+    A stage that was begun and killed goes on where it was: its finished jobs are not done again. Raises what a job
+    raises, and LedgerError where documents are not accounted for.
+    """
+    if (found := find(home, spec)) is not None:
+        return found
+    folder = spec.folder(home)
+    code = Code(spec.roots, spec.code, tuple(spec.identity["libraries"].items()))
+    with progress() as shown:
+        phases = PhaseRunner(folder, code, executor, shown)
+        result = spec.body(phases, spec.record, spec.places)
+        shown.drain()
+    return StageResult(spec.name, spec.key, folder, _finish(folder, spec, phases.parts, result), reused=False)
+
+
+def _finish(folder: str, spec: StageSpec, parts: list[Part], result: dict[str, Any]) -> dict[str, Any]:
+    """Check that all documents are accounted for; write the list of parts, then the manifest that ends the stage."""
+    layout.check_balance(folder, parts)
+    return layout.write_manifest(folder, {**spec.identity, "key": spec.key, "result": result}, parts)

@@ -1,0 +1,32 @@
+"""Options of the engine: how the jobs of this process run. They decide nothing that comes out, and enter no key.
+
+A job reads them with `current()`. They travel beside the record that a job's key is made of, never in it.
+"""
+
+from dataclasses import dataclass
+
+from storage.remote import retry
+from storage.remote.retry import RemoteIOConfig
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """`remote_io`: how remote files are fetched; `memory`: bytes that one job may hold where it can choose."""
+
+    remote_io: RemoteIOConfig = RemoteIOConfig()
+    memory: int = 1 << 30
+
+
+_current = JobOptions()
+
+
+def configure(options: JobOptions) -> None:
+    """Set the options of this process, those of remote files included."""
+    global _current
+    _current = options
+    retry.configure(options.remote_io)
+
+
+def current() -> JobOptions:
+    """The options that were set last, or the defaults."""
+    return _current

@@ -1,0 +1,77 @@
+"""What a stage's body works with: the stage's folder, and `map` for the jobs of a phase."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from storage.layout import Part
+from tasks.engine.executors import Executor
+from tasks.engine.jobs import Code, Job, JobResult, run_job
+
+
+class Progress(Protocol):
+    """Shows how far a stage is. All is called in the thread that makes the stage."""
+
+    def phase(self, phase: str, total: int) -> None: ...
+
+    def advance(self, found: bool) -> None: ...
+
+    def drain(self) -> None:
+        """Take up what workers have logged."""
+
+    def message(self, line: str) -> None: ...
+
+
+class Silent:
+    """Progress that nobody looks at."""
+
+    def phase(self, phase: str, total: int) -> None: ...
+
+    def advance(self, found: bool) -> None: ...
+
+    def drain(self) -> None: ...
+
+    def message(self, line: str) -> None: ...
+
+
+class PhaseRunner:
+    """`parts`: what the jobs have written and counted so far, but for those of temporary phases."""
+
+    def __init__(self, folder: str, code: Code, executor: Executor, progress: Progress):
+        self.folder = folder
+        self.parts: list[Part] = []
+        self._code = code
+        self._executor = executor
+        self._progress = progress
+
+    def map(
+        self,
+        phase: str,
+        work: Callable[..., dict[str, Any]],
+        jobs: Mapping[int, Mapping[str, Any]],
+        temporary: bool = False,
+    ) -> dict[int, dict[str, Any]]:
+        """Run `work(folder, number, **jobs[number])` for every job not yet done; returns the records by number.
+
+        `temporary`: the body removes the files of the phase before it ends, so they are no part of the stage.
+        """
+        numbers = sorted(jobs)
+        todo = [Job(work, self._code, self.folder, phase, number, dict(jobs[number])) for number in numbers]
+        results: dict[int, JobResult] = {}
+        self._progress.phase(phase, len(todo))
+        for index, result in self._executor.map(run_job, todo):
+            results[numbers[index]] = result
+            self._progress.advance(result.found)
+        self._progress.drain()
+        if not temporary:
+            self.parts += [Part(phase, number, results[number].record, results[number].files) for number in numbers]
+        return {number: results[number].record for number in numbers}
+
+    def once(
+        self, phase: str, work: Callable[..., dict[str, Any]], arguments: Mapping[str, Any], temporary: bool = False
+    ) -> dict[str, Any]:
+        """A phase that is one job."""
+        return self.map(phase, work, {0: arguments}, temporary)[0]
+
+    def message(self, line: str) -> None:
+        """A line for the run's log."""
+        self._progress.message(line)

@@ -1,0 +1,103 @@
+"""What a stage is made of. Equal stages have equal keys, and equal keys give equal contents."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property
+from typing import Any
+
+import orjson
+from pydantic import BaseModel
+
+from storage import layout
+from tasks.engine.code_version import code_version, releases
+
+# The most inputs that a manifest lists: more are given as one digest.
+MOST_INPUTS = 256
+
+
+@dataclass(frozen=True)
+class StageSpec:
+    """A stage that may be made.
+
+    `record`: all that its jobs may read of a recipe, a frozen pydantic model; `inputs`: the keys of the stages that it
+    reads, or digests of files, by name; `modules`: modules whose code decides, beside that of the body;
+    `libraries`: distributions whose release decides. The key is the hash of these.
+
+    `body(phases, record, places)` maps the jobs and returns what the manifest records. It is a function of a module, so
+    that it knows nothing but what it is given. `places`: where the inputs lie, as addresses and numbers alone; they
+    may differ between machines, and are in no key.
+
+    Raises TypeError for a body that closes over something, a record that can change, or places that hold settings;
+    ValueError for more than MOST_INPUTS inputs.
+    """
+
+    name: str
+    body: Callable[[Any, Any, Any], dict[str, Any]]
+    record: BaseModel
+    inputs: Mapping[str, str]
+    places: Any = None
+    modules: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if getattr(self.body, "__closure__", None) is not None or self.body.__name__ != self.body.__qualname__:
+            raise TypeError(
+                f"the body of the stage {self.name}, {self.body.__qualname__}, is not a function of a module: what it "
+                "closes over would be in no key"
+            )
+        if not (isinstance(self.record, BaseModel) and self.record.model_config.get("frozen")):
+            raise TypeError(f"the record of the stage {self.name} is no frozen pydantic model: {self.record!r}")
+        if len(self.inputs) > MOST_INPUTS:
+            raise ValueError(f"the stage {self.name} has {len(self.inputs)} inputs: give a digest of them as one")
+        _check_places(self.name, self.places)
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The modules from which the code of the stage is followed."""
+        return tuple(sorted({self.body.__module__, *self.modules}))
+
+    @cached_property
+    def code(self) -> str:
+        return code_version(self.roots)
+
+    @cached_property
+    def key(self) -> str:
+        """16 hexadecimal characters."""
+        return hashlib.sha256(orjson.dumps(self.identity, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What the key is the hash of."""
+        return {
+            "stage": self.name,
+            "body": f"{self.body.__module__}:{self.body.__name__}",
+            "code": self.code,
+            "libraries": releases(self.libraries),
+            "record": self.record.model_dump(mode="json"),
+            "inputs": dict(self.inputs),
+        }
+
+    def folder(self, home: str) -> str:
+        return layout.stage_folder(home, self.name, self.key)
+
+
+def digest(values: Mapping[str, str] | list[str]) -> str:
+    """One input in place of many: xxh3-128 of all of them, hexadecimal."""
+    return layout.digest_of(values)
+
+
+def _check_places(stage: str, value: Any) -> None:
+    if value is None or isinstance(value, str | int):
+        return
+    if isinstance(value, Mapping):
+        value = [*value.keys(), *value.values()]
+    elif is_dataclass(value) and not isinstance(value, type):
+        value = [getattr(value, field.name) for field in fields(value)]
+    elif not isinstance(value, list | tuple):
+        raise TypeError(
+            f"the places of the stage {stage} hold {type(value).__name__}: addresses and numbers alone may be there; "
+            "what decides belongs into the record"
+        )
+    for each in value:
+        _check_places(stage, each)

@@ -1,0 +1,223 @@
+"""A stage is found by its key or made, job by job; its key is all that its jobs may read."""
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pytest
+from pydantic import BaseModel, ConfigDict
+
+from storage import files, layout, ledger, parquet
+from storage.schema import SELECTION
+from tasks.engine.executors import Threads
+from tasks.engine.make import NotFinishedError, find, find_or_make
+from tasks.engine.phases import PhaseRunner, Silent
+from tasks.engine.spec import MOST_INPUTS, StageSpec, digest
+from tasks.engine.verify import verify
+
+
+class Shouting(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    loud: bool = True
+
+
+QUIET = Shouting()
+
+
+class Step(Shouting):
+    """A step of a recipe: more than the stage's record."""
+
+    threshold: int = 5
+
+
+def write(folder, number, text, settings):
+    files.write_bytes(f"{folder}/part-{number:05d}.txt", (text.upper() if settings.loud else text).encode())
+    return {"characters": len(text)}
+
+
+def shout(phases: PhaseRunner, record: Shouting, places: list[str]) -> dict:
+    done = phases.map("write", write, {i: {"text": text, "settings": record} for i, text in enumerate(places)})
+    return {"characters": sum(each["characters"] for each in done.values())}
+
+
+def peek(folder, number, settings):
+    return {"threshold": settings.threshold}
+
+
+def peeking(phases: PhaseRunner, record: Shouting, places: None) -> dict:
+    return phases.once("peek", peek, {"settings": record})
+
+
+def fail_once(folder, number, mark):
+    if number == 2 and not Path(mark).exists():
+        Path(mark).touch()
+        raise ValueError("killed")
+    files.write_bytes(f"{folder}/part-{number:05d}.txt", b"x")
+    return {"seen": Path(mark).exists()}
+
+
+def failing(phases: PhaseRunner, record: Shouting, places: str) -> dict:
+    done = phases.map("work", fail_once, {number: {"mark": places} for number in range(4)})
+    return {"seen": [record["seen"] for record in done.values()]}
+
+
+def select(folder, number, dropped):
+    ids = ["a", "b", "c", "d"]
+    arriving = pa.table({"id": ids, "characters": [10] * 4}).cast(SELECTION)
+    rows = [{"id": i, "step": "x", "rule": "short", "value": 1.0, "threshold": 2.0} for i in ids[:dropped]]
+    return layout.write_selection(folder, number, arriving, [("x", ledger.from_rows(rows))])
+
+
+def selecting(phases: PhaseRunner, record: Shouting, places: list[int]) -> dict:
+    phases.map("decide", select, {i: {"dropped": dropped} for i, dropped in enumerate(places)})
+    return {}
+
+
+def spec(body=shout, record: BaseModel = QUIET, places=("one", "two"), **more) -> StageSpec:
+    return StageSpec("shouted", body, record, {"texts": digest(list(map(str, places or ())))} | more, places)
+
+
+def made(home: Path, one: StageSpec):
+    return find_or_make(str(home), one, Threads(1, None), lambda: nullcontext(Silent()))
+
+
+def test_a_stage_is_made_once_and_found_with_one_read_however_many_parts_it_has(tmp_path, monkeypatch):
+    many = spec(places=[str(i) for i in range(20_000)])
+    first = made(tmp_path, spec())
+    assert not first.reused and first.result == {"characters": 6}
+    assert (Path(first.folder) / "part-00001.txt").read_text() == "TWO"
+    assert first.records("write") == [{"characters": 3}, {"characters": 3}]
+    assert made(tmp_path, spec()).reused
+
+    parts = [layout.Part("write", i, {"characters": 1}, {f"part-{i:05d}.txt": {"bytes": 1}}) for i in range(20_000)]
+    layout.write_manifest(many.folder(str(tmp_path)), {**many.identity, "key": many.key, "result": {}}, parts)
+    reads = []
+    from storage.remote import streams
+
+    inner = streams.open_stream
+    monkeypatch.setattr(streams, "open_stream", lambda path, *more: (reads.append(path), inner(path, *more))[1])
+    for check in ("exists", "names", "open_file"):
+        monkeypatch.setattr(files, check, lambda path: pytest.fail(f"a request for {path}"))
+    found = made(tmp_path, many)
+    assert found.reused and reads == [f"{found.folder}/manifest.json"]
+    assert len((Path(found.folder) / "manifest.json").read_bytes()) < 2_000
+
+
+def test_the_key_is_the_hash_of_record_inputs_code_and_libraries():
+    one = spec()
+    others = [
+        spec(record=Shouting(loud=False)),
+        spec(more="input"),
+        spec(body=peeking),
+        StageSpec("shouted", shout, Shouting(), one.inputs, libraries=("kenlm",)),
+        StageSpec("shouted", shout, Shouting(), one.inputs, modules=("tasks.kernels.words",)),
+        StageSpec("whispered", shout, Shouting(), one.inputs),
+    ]
+    assert len({one.key, *(other.key for other in others)}) == len(others) + 1
+    # where the inputs lie is in no key
+    assert StageSpec("shouted", shout, Shouting(), one.inputs, places=("elsewhere",)).key == one.key
+
+
+def test_a_job_cannot_read_what_the_key_does_not_hold(tmp_path):
+    """The record is what is hashed: a field that is not in it is not there, and no other way leads to a job."""
+    step = Step(threshold=7)
+    with pytest.raises(AttributeError, match="threshold"):
+        made(tmp_path, spec(body=peeking, record=Shouting(loud=step.loud), places=None))
+    assert made(tmp_path, spec(body=peeking, record=step, places=None)).result == {"threshold": 7}
+
+    def closing_over(phases, record, places):
+        return {"threshold": step.threshold}
+
+    with pytest.raises(TypeError, match="is not a function of a module: what it closes over would be in no key"):
+        spec(body=closing_over)
+    with pytest.raises(TypeError, match="is not a function of a module"):
+        spec(body=lambda phases, record, places: {})
+    for places in (step, [step], {"step": (step,)}, 0.8):
+        with pytest.raises(TypeError, match="what decides belongs into the record"):
+            StageSpec("shouted", shout, Shouting(), {}, places)
+
+
+def test_a_record_cannot_change_and_inputs_are_few():
+    class Loose(BaseModel):
+        loud: bool = True
+
+    with pytest.raises(TypeError, match="no frozen pydantic model"):
+        spec(record=Loose())
+    with pytest.raises(ValueError, match="give a digest"):
+        StageSpec("shouted", shout, Shouting(), {str(i): "" for i in range(MOST_INPUTS + 1)})
+
+
+def test_what_was_begun_goes_on_where_it_was(tmp_path):
+    one = spec(body=failing, places=str(tmp_path / "mark"))
+    with pytest.raises(ValueError, match="killed"):
+        made(tmp_path, one)
+    assert find(str(tmp_path), one) is None
+    assert made(tmp_path, one).result == {"seen": [False, False, True, True]}
+
+
+def test_counts_are_summed_and_must_come_out(tmp_path):
+    stage = made(tmp_path, spec(body=selecting, places=[1, 0, 2]))
+    [count] = stage.step_counts
+    assert (count["rows_in"], count["rows_out"], count["drops"]) == (12, 9, {"short": 3})
+    assert stage.manifest["counts"]["rows_out"] == 9
+
+    again = made(tmp_path / "again", spec(body=selecting, places=[1]))
+    manifest = Path(again.folder) / "manifest.json"
+    manifest.unlink()
+    path = layout.ledger_part(again.folder, 0)
+    parquet.write_table(path, parquet.read_table(path)[:0])
+    with pytest.raises(ledger.LedgerError, match="4 documents in, 3 out, but 0 rows in the ledger"):
+        made(tmp_path / "again", spec(body=selecting, places=[1]))
+    assert not manifest.exists()
+
+
+@pytest.mark.parametrize("torn", [b"", b"{", b"[1]"])
+def test_a_torn_manifest_names_file_and_remedy(tmp_path, torn):
+    stage = made(tmp_path, spec())
+    path = Path(stage.folder) / "manifest.json"
+    path.write_bytes(torn)
+    with pytest.raises(layout.ManifestError, match="manifest.json is (torn|of format)"):
+        made(tmp_path, spec())
+
+
+def test_a_stage_of_another_format_is_refused_with_its_remedy(tmp_path):
+    stage = made(tmp_path, spec())
+    path = Path(stage.folder) / "manifest.json"
+    path.write_bytes(orjson.dumps({"stage": "shouted", "key": stage.key, "shards": []}))
+    with pytest.raises(layout.ManifestError, match="format 1, this version reads 2.*run its recipe again"):
+        find(str(tmp_path), spec())
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def test_verify_finds_a_flipped_bit_anywhere(tmp_path):
+    stage = made(tmp_path, spec(body=selecting, places=[1, 0]))
+    assert verify(stage.folder).damages == () and verify(stage.folder).files == 4
+    part = Path(layout.part(stage.folder, 1))
+    sound = part.read_bytes()
+    for at in range(0, len(sound), 13):
+        flip(part, at)
+        found = verify(stage.folder).damages
+        assert [damage.path for damage in found][:1] == [str(part)], at
+        part.write_bytes(sound)
+    part.unlink()
+    assert [damage.trouble for damage in verify(stage.folder).damages] == ["is missing"]
+
+
+def test_verify_finds_other_files_lists_and_unfinished_stages(tmp_path):
+    stage = made(tmp_path, spec())
+    flip(Path(stage.folder) / "part-00000.txt", 1)
+    [damage] = verify(stage.folder).damages
+    assert "part-00000.txt" in damage.path and "is not what was written" in damage.trouble
+    flip(Path(stage.folder) / "parts.json", 5)
+    with pytest.raises(layout.ManifestError, match="parts.json is not what its manifest says; remove the stage"):
+        verify(stage.folder)
+    with pytest.raises(LookupError, match="no finished stage"):
+        verify(str(tmp_path))
+    assert issubclass(NotFinishedError, LookupError)
