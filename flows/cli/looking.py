@@ -13,10 +13,12 @@ SHOWN = 1500  # characters of a text
 @app.command()
 def status() -> None:
     """The stages in the home: finished or not, documents, size of what was dropped."""
-    from flows.cli.render_tables import status_table
+    from flows.cli.render_tables import status_remarks, status_table
     from flows.reports.status import status
 
-    console().print(status_table(status(settings().home)))
+    rows = status(settings().home)
+    console().print(status_table(rows))
+    print_texts(status_remarks(rows))
 
 
 @app.command()

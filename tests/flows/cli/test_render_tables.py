@@ -46,15 +46,22 @@ def test_the_rules_that_drop_most_come_first():
 
 def test_status_shows_unfinished_stages_and_stages_without_documents():
     rows = [
-        StageStatus("documents-0", True, None, 1200, 1100, {"extract.empty_text": 100}),
-        StageStatus("model-0", True, None, None, None, {}),
-        StageStatus("rules-0", False, 3, None, None, {}),
+        StageStatus("documents-0", "finished", 1200, 1100, {"extract.empty_text": 100}),
+        StageStatus("model-0", "finished"),
+        StageStatus("rules-0", "unfinished", jobs_done=3),
+        StageStatus("rules-1", "unreadable", trouble="made by another version"),
     ]
     assert lines(render.status_table(rows)) == [
         ["documents-0", "finished", "1,200", "1,100", "extract.empty_text 100"],
         ["model-0", "finished", "", "", ""],
         ["rules-0", "unfinished, 3 jobs done", "", "", ""],
+        ["rules-1", "unreadable", "", "", ""],
     ]
+
+
+def test_status_states_why_a_stage_cannot_be_read():
+    rows = [StageStatus("model-0", "finished"), StageStatus("rules-1", "unreadable", trouble="made by another version")]
+    assert render.status_remarks(rows) == ["made by another version"]
 
 
 def test_whatif_compares_replayed_steps_rule_by_rule():

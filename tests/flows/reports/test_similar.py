@@ -44,11 +44,9 @@ class Home:
         self.documents = {document["id"]: document for document in documents}
         texts = Texts([documents[i::3] for i in range(3)], ["web", "web", "books"])
         corpus = texts.corpus(self.path)
-        written = {"stage": "documents", "key": corpus.documents.key, "inputs": {}}
         normalize = {"normalize": {"step": "normalize", "mojibake": False}}
-        files.write_json(
-            files.join(corpus.documents.folder, "manifest.json"), written | {"settings": normalize, "shards": []}
-        )
+        manifest = layout.manifest(corpus.documents.folder) | {"record": normalize}
+        files.write_json(files.join(corpus.documents.folder, "manifest.json"), manifest)
         self.context, self.recipe, self.corpus = context(self.path), texts.recipe, corpus
         self.kept = self.remove(step)
 

@@ -7,12 +7,14 @@ import yaml
 from typer.testing import CliRunner
 
 from flows.cli import app
-from flows.context import RunContext, StageResult, StageSpec
+from flows.context import RunContext
 from flows.curation import curate
 from flows.machine import MachineSettings
 from flows.recipe import load
 from flows.reports.thresholds import propose
-from storage import files, layout, parquet
+from storage import layout, parquet
+from tasks.engine.make import StageResult
+from tasks.engine.spec import StageSpec
 
 LENGTHS = "gopher_quality_mean_word_length"
 WORDS = "gopher_quality_words"
@@ -59,12 +61,12 @@ def place(tmp_path_factory):
     for name in others:
         table = table.append_column(name, pa.repeat(0.0, len(table)))
 
-    def plant(made: StageSpec) -> StageResult:
-        target = made.stage.folder(settings.home)
+    def plant(spec: StageSpec) -> StageResult:
+        target = spec.folder(settings.home)
         for shard in range(2):
             parquet.write_table(layout.part(target, shard), table.slice(shard * 5000, 5000 if not shard else None))
-        files.write_json(f"{target}/manifest.json", {"shards": []})
-        return StageResult(made.stage, target, {"shards": []}, reused=False)
+        manifest = layout.write_manifest(target, {**spec.identity, "key": spec.key, "result": {}}, [])
+        return StageResult(spec.name, spec.key, target, manifest, reused=False)
 
     list(curate(RunContext(settings, plant), load(path)))
     return path, settings
