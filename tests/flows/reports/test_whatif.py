@@ -9,13 +9,13 @@ import sys
 
 import pyarrow.compute as pc
 import pytest
-from flows.reports.finished_run import NotFinishedError
 
 from flows.machine import MachineSettings
 from flows.recipe import load
 from flows.reports.changes import changed, parsed
 from flows.reports.whatif import funnel, whatif
 from storage import layout, parquet
+from tasks.engine.make import NotFinishedError
 
 
 @pytest.fixture(scope="module")
