@@ -35,7 +35,7 @@ class KeptDocument:
 
 @dataclass(frozen=True)
 class KeptDocuments:
-    """The first documents of a stage, which lies in `folder`."""
+    """The first documents of the stage in `folder`."""
 
     folder: str
     documents: list[KeptDocument]

@@ -119,7 +119,7 @@ class Replay:
 
     @property
     def unchanged(self) -> bool:
-        """Whether the same documents stay, so that all that lies behind holds as recorded."""
+        """Whether the same documents stay, so that all that comes behind holds as recorded."""
         return all(same for _, same in self.counted)
 
 

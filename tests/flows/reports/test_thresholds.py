@@ -23,7 +23,7 @@ SIZES = {"en": 6000, "de": 3000, "is": 1500, "fo": 40}
 
 def planted(name: str, n: int, draw: np.random.Generator) -> dict[str, np.ndarray]:
     """English words are 5 +- 1.2 long; German ones 2 longer, Icelandic 1.5 times as long. Documents have lognormally
-    many words: Germans half as many. One document in ten is of another language than it is said to be, and far off."""
+    many words: Germans half as many. One document in ten has a wrong language, and signals far off."""
     doubted = draw.random(n) < 0.1
     lengths = draw.normal(5, 1.2, n)
     lengths = {"de": lengths + 2, "is": lengths * 1.5}.get(name, lengths)
@@ -38,7 +38,7 @@ def planted(name: str, n: int, draw: np.random.Generator) -> dict[str, np.ndarra
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A recipe file and a home in which its stages lie, of two shards, with planted signals."""
+    """A recipe file and a home with its stages, of two shards, with planted signals."""
     folder = tmp_path_factory.mktemp("thresholds")
     for shard in range(2):
         (folder / f"web-{shard}.warc.gz").write_bytes(b"%d" % shard)
