@@ -7,7 +7,8 @@ import yaml
 from pydantic import ValidationError
 
 from flows.recipe import Recipe
-from tasks.documents.step import CorpusStep, DocumentStep
+from flows.steps import thresholds_of
+from tasks.documents.step import DocumentStep
 
 
 def parsed(settings: Iterable[str]) -> dict[str, Any]:
@@ -47,12 +48,11 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
 def _not_a_threshold(recipe: Recipe, step: Any, setting: str) -> str:
     if step.step not in {later.step for later in recipe.after}:
         return f"{step.step} decides while documents are made, and what it drops is not stored"
-    if not isinstance(step, DocumentStep):
-        replayed = isinstance(step, CorpusStep) and setting in step.decision_fields
-        return "" if replayed else f"{step.step} looks at all documents together"
-    if setting in step.signal_fields:
+    if setting in thresholds_of(step):
+        return ""
+    if isinstance(step, DocumentStep):
         return "it changes what is measured, or the text, and not only what is decided"
-    return ""
+    return f"{step.step} looks at all documents together"
 
 
 def _with(step: Any, name: str, path: list[str], value: Any) -> Any:

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
-from flows.recipe import Step
 from flows.reports.marking import Marks, before_edits, marks, spans
+from flows.steps import AnyStep
 from storage import parquet
 from storage.home import FinishedStage, Home
 from tasks.rules.rule import RuleStep
 
-_STEP = TypeAdapter(Step)
+_STEP = TypeAdapter(AnyStep)
 
 
 @dataclass(frozen=True)

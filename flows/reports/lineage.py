@@ -10,12 +10,13 @@ from pydantic import TypeAdapter
 from flows.reports.history import Decision, decision, row_of
 from storage import parquet
 from storage.home import FinishedStage, Home
-from storage.remote.streams import RemoteIOConfig, RemoteIOError
+from storage.remote.config import RemoteIOConfig
+from storage.remote.streams import RemoteIOError
 from storage.schema import DOCUMENTS
 from tasks.reading.charset import decode, detect
+from tasks.reading.listing import Shard
 from tasks.reading.record import Record
 from tasks.reading.shard import read_again
-from tasks.reading.sources import Shard
 
 _SHARD = TypeAdapter(Shard)
 

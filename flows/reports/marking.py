@@ -7,8 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.documents.step import Batch, DocumentStep, EditStep
-from tasks.rules.rule import Parts, RuleStep
+from tasks.documents.batch import Batch
+from tasks.documents.step import DocumentStep, EditStep
+from tasks.rules.rule import RuleStep
+from tasks.rules.rule_work import Parts, counted
 
 Marks = tuple[tuple[int, int], ...]  # (start, stop) in code points, in order, not overlapping
 
@@ -36,7 +38,7 @@ def offending(step: RuleStep, row: dict[str, Any], document: pa.Table, text: str
     [rule] = found
     document = document.set_column(document.schema.get_field_index("text"), "text", pa.array([text], pa.large_string()))
     batch = Batch(document)
-    parts = rule.found(batch, step)
+    parts = counted(step, rule, batch)
     if not isinstance(parts, Parts):
         return ()
     if parts.where.all():

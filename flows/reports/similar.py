@@ -12,10 +12,11 @@ from flows.reports.history import Decision, decision
 from storage import parquet
 from storage.home import FinishedStage, Home
 from tasks.dedup.near.settings import MinHash
-from tasks.dedup.near.signatures import by_this_code
+from tasks.dedup.near.sign import by_this_code
 from tasks.dedup.near_reports import lookup
 from tasks.dedup.near_reports.lookup import Like, Signed
 from tasks.documents.normalize import Normalize
+from tasks.documents.normalize_work import rewrite
 from tasks.documents.rows import read_rows
 
 
@@ -174,7 +175,7 @@ def _normalized(stage: FinishedStage, text: str) -> str:
     while "normalize" not in stage.settings and stage.documents is not None:
         stage = stage.documents
     if settings := stage.settings.get("normalize"):
-        [text] = Normalize.model_validate(settings).rewrite(pa.array([text], pa.large_string())).to_pylist()
+        [text] = rewrite(Normalize.model_validate(settings), pa.array([text], pa.large_string())).to_pylist()
     return text
 
 

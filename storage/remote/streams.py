@@ -18,9 +18,9 @@ from fsspec.implementations.http import HTTPFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from storage.remote.backends import Http, Store
+from storage.remote.config import RemoteIOConfig
 from storage.remote.redact import redact_url
-from storage.remote.retry import DEFAULT as DEFAULT
-from storage.remote.retry import NEVER, RemoteIOConfig, RemoteIOError, configured, slot, with_retries
+from storage.remote.retry import NEVER, RemoteIOError, configured, slot, with_retries
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from storage.remote import streams
-from storage.remote.streams import RemoteIOConfig
+from storage.remote.config import RemoteIOConfig
 from tasks.reading.digests import differs
 from tasks.reading.headers import HEAD, WARC_FOUND, arc_line, fields, head_end, media_type
 from tasks.reading.members import Content, Stored, dictionary, open_at, wants_dictionary

@@ -11,7 +11,7 @@ from backports import zstd
 from isal import isal_zlib
 
 from storage.remote import streams
-from storage.remote.streams import RemoteIOConfig
+from storage.remote.config import RemoteIOConfig
 from tasks.reading.headers import ARC_SIGN, HEAD, LINE, WARC_FOUND, WARC_LINE, arc_line, find_arc_line, head_end
 
 BLOCK = 1 << 16

@@ -119,7 +119,7 @@ def near_duplicates(home: str, corpus: Corpus, step: MinHash, pool: Executor) ->
 
 
 def warm(step: MinHash, pool: Executor) -> None:
-    """The step on a few documents, on a crowd, and beside an earlier crawl, so that what is compiled, imported and
+    """The step on a few documents, on a template, and beside an earlier crawl, so that what is compiled, imported and
     loaded once is not timed."""
     with TemporaryDirectory() as home:
         few = Planted(9_000, template=2_000, mean=50)

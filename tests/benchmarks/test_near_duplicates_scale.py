@@ -82,7 +82,7 @@ def told(name: str, run: Run, watch: Watch, documents: int) -> str:
     phases = [f"    {phase:32} {seconds:8.1f} s" for phase, seconds in run.seconds.items() if seconds >= 0.05]
     memory = ", ".join(f"{process} {held / 1e9:.2f}" for process, held in sorted(watch.memory.items()))
     disk = ", ".join(f"{stage} {size / 1e9:.2f}" for stage, size in run.stages.items())
-    counts = run.kept.manifest["settled"]
+    counts = run.kept.manifest["verified"]
     dropped, left_out = (sum(part[name] for part in counts) for name in ("dropped", "left_out"))
     return "\n".join(
         [
@@ -122,7 +122,7 @@ def test_a_template_against_distinct_documents(home, capsys):
 
 
 def test_a_new_crawl_beside_an_earlier_one(home, capsys):
-    step = MinHash(survivor=("source", "longest"))
+    step = MinHash(keep=("source", "longest"))
     documents = EARLIER + round(NEW * EARLIER)
     planted = Planted(documents, seed=1)
     crawls = {"earlier": (0, EARLIER), "new": (EARLIER, documents)}

@@ -14,7 +14,8 @@ import pytest
 
 from storage import files, parquet
 from storage.remote import retry
-from storage.remote.streams import RemoteIOConfig, RemoteIOError
+from storage.remote.config import RemoteIOConfig
+from storage.remote.streams import RemoteIOError
 from tests.crawl_server import Fault
 
 WRITER = """

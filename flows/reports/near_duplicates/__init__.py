@@ -18,11 +18,12 @@ from flows.machine import MachineSettings
 from flows.recipe import load
 from flows.reports import differences
 from flows.reports.near_duplicates import plots
-from flows.stages import near_duplicates
+from flows.stages.earlier_crawls import crawl_of, earlier_crawls
 from storage import files, parquet
 from storage.home import FinishedStage, open_stage
-from tasks.dedup.near.phases import decided_run
+from tasks.dedup.near.documents import Location
 from tasks.dedup.near.settings import MinHash, s_curve
+from tasks.dedup.near.verify import decided_file
 from tasks.dedup.near_reports import recall, summary
 from tasks.engine import options
 from tasks.engine.make import StageResult
@@ -38,7 +39,7 @@ def write(recipe: Any, settings: MachineSettings | None = None) -> str:
     """Write the page of a recipe's finished near-duplicate removal and return its path; the same stage, the same bytes.
 
     Only looks stages up; those behind the removal need not be there. Raises ValueError if the recipe has no step
-    `minhash`, NotFinishedError, which names the remedy. Held: see `tasks.dedup.near_reports.recall.witnessed`.
+    `minhash`, NotFinishedError, which names the remedy. Held: see `tasks.dedup.near_reports.recall.holdout_pairs`.
     """
     recipe = load(recipe)
     if not any(isinstance(step, MinHash) for step in recipe.steps):
@@ -58,20 +59,16 @@ def write(recipe: Any, settings: MachineSettings | None = None) -> str:
 
 def page(name: str, step: MinHash, kept: StageResult) -> str:
     """The page for a finished stage `near_duplicates` of the recipe `name`."""
-    segments = [*near_duplicates.segments(step), near_duplicates.Segment(kept.folder, kept.manifest)]
-    places = (place for number, segment in enumerate(segments) for place in segment.places(number))
-    stage = open_stage(kept.folder)
-    settled = stage.result["settled"]
-    crawl = recall.Crawl(len(segments) - 1, tuple(places), step, _taken_down(stage))
-    decided = [decided_run(kept.folder, p) for p in range(len(settled))]
+    crawl = recall.Crawl(*_shards(step, kept), step, _taken_down(stage := open_stage(kept.folder)))
+    decided = [decided_file(kept.folder, p) for p in range(stage.result["partitions"])]
 
-    clusters = summary.clusters(decided, crawl.segment, _LARGEST, _EACH)
-    sampled = recall.witnessed(crawl)
-    below, in_decile = summary.below_threshold(crawl, sampled.pairs, sampled.group, _EACH)
+    clusters = summary.clusters(decided, crawl.number, _LARGEST, _EACH)
+    held_out = recall.holdout_pairs(crawl)
+    below, in_decile = summary.below_threshold(crawl, held_out.pairs, held_out.group, _EACH)
     examples = summary.examples(crawl, clusters.dropped, below, _EACH, _CHARACTERS)
-    bins = recall.curve(sampled, step)
-    nodes = clusters.largest["node"].to_numpy()
-    largest = summary.documents(crawl, nodes, 0)
+    bins = recall.curve(held_out, step)
+    docs = clusters.largest["doc"].to_numpy()
+    largest = summary.documents(crawl, docs, 0)
     [counts] = stage.step_counts or [{"rows_in": 0, "rows_out": 0, "drops": {}}]
     return _template().render(
         recipe=name,
@@ -81,16 +78,16 @@ def page(name: str, step: MinHash, kept: StageResult) -> str:
         staying=counts["rows_out"],
         dropped=counts["drops"].get("near_duplicate", 0),
         taken_down=counts["drops"].get("takedown", 0),
-        left_out=sum(partition["left_out"] for partition in settled),
+        left_out=stage.result["left_out"],
         s_curve=[(at, s_curve(step.bands, step.rows, at)) for at in (np.arange(1, 20) / 20).tolist()],
         clusters=clusters,
         sizes=plots.sizes(clusters),
-        largest=list(zip(clusters.largest["cluster_size"].to_pylist(), map(largest.get, nodes.tolist()), strict=True)),
-        sampled=sampled,
+        largest=list(zip(clusters.largest["cluster_size"].to_pylist(), map(largest.get, docs.tolist()), strict=True)),
+        held_out=held_out,
         bins=bins,
         recall=plots.recall(bins, step),
         at_threshold=s_curve(step.bands, step.rows, step.threshold),
-        above=recall.share_banded(sampled, step, step.threshold),
+        above=recall.share_banded(held_out, step, step.threshold),
         deciles=[
             {
                 "label": f"{number / 10} to {(number + 1) / 10}" if number < summary.DECILES - 1 else "1 (equal sets)",
@@ -103,6 +100,12 @@ def page(name: str, step: MinHash, kept: StageResult) -> str:
             for number, some in enumerate(examples)
         ],
     )
+
+
+def _shards(step: MinHash, kept: StageResult) -> tuple[int, tuple[Location, ...]]:
+    """The number of this crawl, and where the shards of all crawls are."""
+    crawls = [*earlier_crawls(step), crawl_of(kept.folder, kept.manifest)]
+    return len(crawls) - 1, tuple(shard for number, crawl in enumerate(crawls) for shard in crawl.shards(number))
 
 
 def _taken_down(stage: FinishedStage) -> tuple[str, ...]:

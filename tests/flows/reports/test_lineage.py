@@ -8,7 +8,7 @@ import pytest
 from flows.cli.render_documents import lineage as rendered
 from flows.reports.lineage import trace
 from storage import parquet
-from storage.remote.streams import RemoteIOConfig
+from storage.remote.config import RemoteIOConfig
 
 
 @pytest.fixture(scope="module")

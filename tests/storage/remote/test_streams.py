@@ -24,8 +24,8 @@ import pytest
 
 from storage import files, fingerprint, parquet
 from storage.remote import retry
+from storage.remote.config import RemoteIOConfig
 from storage.remote.streams import (
-    RemoteIOConfig,
     RemoteIOError,
     fetch,
     fetch_all,
@@ -284,7 +284,8 @@ def test_seeking_and_parquet(planted):
 
 LEFT = """
 import sys
-from storage.remote.streams import open_stream, RemoteIOConfig
+from storage.remote.config import RemoteIOConfig
+from storage.remote.streams import open_stream
 f = open_stream(sys.argv[1], RemoteIOConfig(block_bytes=4096))
 print(len(f.read(10)), flush=True)
 sys.stdin.readline()
@@ -309,7 +310,8 @@ def test_settings_that_would_wait_for_ever(setting):
 
 HOLD = """
 import sys, time
-from storage.remote.streams import RemoteIOConfig, fetch
+from storage.remote.config import RemoteIOConfig
+from storage.remote.streams import fetch
 for i in range(4):
     fetch(sys.argv[1], i, i + 5, RemoteIOConfig(per_host=2))
 """

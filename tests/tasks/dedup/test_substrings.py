@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from storage import layout, parquet
 from storage.schema import DOCUMENTS, SELECTION
-from tasks.dedup import substring_cuts, substrings
+from tasks.dedup import substring_cuts
+from tasks.dedup import substrings_work as substrings
 from tasks.dedup.substrings import SubstringDedup
 from tasks.kernels.minimizers import runs
 

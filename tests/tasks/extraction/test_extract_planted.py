@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from storage import files, layout, ledger, parquet
-from storage.remote.streams import RemoteIOConfig
+from storage.remote import retry
+from storage.remote.config import RemoteIOConfig
 from tasks.documents.normalize import Normalize
-from tasks.extraction.extract import Extract, extract_shard
-from tasks.reading.sources import Archives, shards_of
+from tasks.extraction.extract import Extract
+from tasks.extraction.extract_work import extract_shard
+from tasks.reading.listing import shards_of
+from tasks.reading.sources import Archives
 from tasks.url.step import Url
 from tests.crawl_server import BAD_MOMENTS, Fault, seeded
 from tests.planted import Plan, Truth, plant
@@ -35,13 +38,14 @@ def truth(tmp_path_factory) -> Truth:
     return plant(tmp_path_factory.mktemp("planted"), PLAN)
 
 
-def extracted(folder: str, addresses: list[str], **given) -> list[dict]:
+def extracted(folder: str, addresses: list[str], remote_io: RemoteIOConfig = FAST, **given) -> list[dict]:
     source = Archives(name="web", warc=tuple(addresses))
-    passed = {"before": (), "extract": EXTRACT, "normalize": Normalize(), "steps": (), "remote_io": FAST} | given
-    return [
-        extract_shard(folder, i, "web", shard, **passed)
-        for i, shard in enumerate(shards_of(source, passed["remote_io"]))
-    ]
+    passed = {"before": (), "extract": EXTRACT, "normalize": Normalize(), "steps": ()} | given
+    retry.configure(remote_io)
+    try:
+        return [extract_shard(folder, i, "web", shard, **passed) for i, shard in enumerate(shards_of(source))]
+    finally:
+        retry.configure(RemoteIOConfig())
 
 
 def written(folder: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Who survives among documents that share buckets: the one loop that must go in order."""
+"""Which of the documents that share buckets are kept, and for which the others go: the one loop that goes in order."""
 
 import numba as nb
 import numpy as np
@@ -7,22 +7,22 @@ from tasks.kernels.jaccard import jaccard
 
 
 @nb.njit(nogil=True, cache=True)
-def settle(values, offsets, buckets, n_buckets, given, least, limit):
-    """For each set, in order, the first survivor before it that is like it, or itself, which then survives.
+def representatives(values, offsets, buckets, n_buckets, given, least, limit):
+    """For each set, in order, its representative: the first kept set before it that is like it, or itself, then kept.
 
     Set `i` is `values[offsets[i]:offsets[i + 1]]`, sorted, uint64; `buckets` is int64, (n, bands): the bucket of each
     band, or -1. Two sets are like each other if they share a bucket and their Jaccard similarity is at least `least`;
-    a set without values is like none. The first `given` sets survive without being compared. A set is compared with at
-    most `limit` survivors, the first.
+    a set without values is like none. The first `given` sets are kept without being compared. A set is compared with at
+    most `limit` kept sets, the first.
 
-    Returns int64 (n,), the survivors; float64 (n,), the similarity to them; comparisons made; and how many sets survive
-    that shared buckets with more than `limit` survivors. Held: 8 bytes a band of each set and 16 a bucket. A bucket of
-    any size costs a set at most `limit` comparisons, and one where the first survivor is like it.
+    Returns int64 (n,), the representatives; float64 (n,), the similarity to them; comparisons made; and how many sets
+    are kept that shared buckets with more than `limit` kept sets. Held: 8 bytes a band of each set and 16 a bucket. A
+    bucket of any size costs a set at most `limit` comparisons, and one where the first kept set is like it.
     """
     n, bands = buckets.shape
-    survivor = np.arange(n)
+    representative = np.arange(n)
     similarity = np.ones(n)
-    # The survivors of a bucket are a chain of entries, first to last; entry `i * bands + b` is of set i.
+    # The kept sets of a bucket are a chain of entries, first to last; entry `i * bands + b` is of set i.
     head = np.full(n_buckets, -1)
     tail = np.full(n_buckets, -1)
     following = np.full(n * bands, -1)
@@ -47,13 +47,13 @@ def settle(values, offsets, buckets, n_buckets, given, least, limit):
                 spent += 1
                 score = jaccard(values[offsets[nearest] : offsets[nearest + 1]], x, least) if len(x) else -1.0
                 if score >= 0:
-                    survivor[i], similarity[i] = nearest, score
+                    representative[i], similarity[i] = nearest, score
                     break
                 for b in range(bands):
                     if at[b] >= 0 and at[b] // bands == nearest:
                         at[b] = following[at[b]]
             comparisons += spent
-            if survivor[i] != i:
+            if representative[i] != i:
                 continue
         for b in range(bands):
             bucket = buckets[i, b]
@@ -64,4 +64,4 @@ def settle(values, offsets, buckets, n_buckets, given, least, limit):
                 else:
                     head[bucket] = entry
                 tail[bucket] = entry
-    return survivor, similarity, comparisons, left_out
+    return representative, similarity, comparisons, left_out
