@@ -115,11 +115,6 @@ class FinishedStage(StageFolder):
         found = (self._input(name) for name in self.inputs if name.startswith("measured "))
         return tuple(stage for stage in found if stage is not None)
 
-    @property
-    def finished_at(self) -> float:
-        """When the manifest was written, in seconds since 1970. One request."""
-        return files.modified(files.join(self.folder, "manifest.json"))
-
     def _input(self, name: str) -> "FinishedStage | None":
         return self.home.find(self.inputs.get(name, ""))
 

@@ -88,7 +88,7 @@ def similar(
     threshold: Annotated[float, typer.Option(min=0.01, max=1, help="least Jaccard similarity")] = 0.5,
     n: Annotated[int, typer.Option("-n", min=0, help="how many documents, the likest first")] = 10,
     bands: Annotated[
-        int | None, typer.Option(min=2, help="default: those of the newest `candidates` made of the signatures")
+        int | None, typer.Option(min=2, help="default: those of the step that the signatures were made for")
     ] = None,
     rows: Annotated[int | None, typer.Option(min=1, help="signature values of a band; default: likewise")] = None,
     redis: Annotated[

@@ -42,7 +42,7 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("thresholds")
     for shard in range(2):
         (folder / f"web-{shard}.warc.gz").write_bytes(b"%d" % shard)
-    steps = [{"step": "extract"}, {"step": "language"}, {"step": "gopher_quality"}, {"step": "minhash"}]
+    steps = [{"step": "extract"}, {"step": "language"}, {"step": "gopher_quality"}]
     recipe = {
         "name": "planted",
         "sources": [{"name": "web", "warc": [f"{folder}/web-*.warc.gz"]}],
