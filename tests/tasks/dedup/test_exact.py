@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from flows.context import StageResult
 from flows.stages.exact_duplicates import by_content, by_url
+from flows.stages.learned_filter import learned_filter
 from storage import files, layout, parquet, sorted_files
 from storage.layout import Stage
 from tasks.dedup import order_work as order
@@ -180,7 +181,9 @@ def test_the_score_of_a_model_decides_and_without_one_a_document_comes_last(tmp_
     documents = [[{"id": f"{shard}{i}", "text": text} for i, text in enumerate(prose)] for shard in range(2)]
     recipe = SimpleNamespace(**vars(Texts(documents, ["good", "web"]).recipe), steps=(), seed=1, mixture=NO_HELDOUT)
     shop, corpus = context(str(tmp_path)), Texts(documents, ["good", "web"]).corpus(str(tmp_path))
-    corpus = by_quality(shop, recipe, corpus, Quality(reference=("good",), min_score=0.0, dimensions=4, buckets=100))
+    corpus = learned_filter(
+        shop, recipe, corpus, Quality(reference=("good",), min_score=0.0, dimensions=4, buckets=100)
+    )
     lost = []
     for step in (ContentDedup(), ContentDedup(keep=("best",), best="quality")):
         lost.append(set(ledger(by_content(shop, recipe, corpus, step).kept, [0, 1])["id"].to_pylist()))
