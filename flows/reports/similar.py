@@ -77,15 +77,14 @@ def look_up(
 ) -> Iterator[Looked]:
     """Look up a text file, or the document whose id begins with `document`, in each stage `signatures` of the home.
 
-    `redis`: address of the Redis that keeps the index, or empty; `bands`, `rows`: by default those of the newest stage
-    `candidates` made of the signatures, or, without one, all bands of four rows; `threshold`: least Jaccard similarity,
-    above 0; `n`: documents of each stage; `told(stage, done, total)`: documents put into an index. Signatures that
-    another version of the code has made are passed over. Raises LookupError where there is no such stage or document.
+    `redis`: address of the Redis that keeps the index, or empty; `bands`, `rows`: by default those of the signatures;
+    `threshold`: least Jaccard similarity, above 0; `n`: documents of each stage; `told(stage, done, total)`: documents
+    put into an index. Signatures that another version of the code has made are passed over. Raises LookupError where there is no such stage or document.
     """
     there = _finished(home)
     texts = {made.key: made for made in there if made.parts and "text" in parquet.columns(made.parts[0])}
     signed = {
-        made.key: _among(made, there, texts[made.inputs["documents"]], bands, rows)
+        made.key: _among(made, texts[made.inputs["documents"]], bands, rows)
         for made in there
         if made.is_a("signatures") and made.parts and made.inputs["documents"] in texts
     }
@@ -191,19 +190,10 @@ def _normalized(made: _Made, texts: dict[str, _Made], text: str) -> str:
     return text
 
 
-def _among(made: _Made, there: list[_Made], documents: _Made, bands: int | None, rows: int | None) -> Signed:
+def _among(made: _Made, documents: _Made, bands: int | None, rows: int | None) -> Signed:
     given = {name: value for name, value in (("bands", bands), ("rows", rows)) if value is not None}
-    settings = MinHash.model_validate(made.settings | _bands(made, there) | given)
-    return Signed(made.name, made.parts, documents.parts, settings)
-
-
-def _bands(signatures: _Made, there: list[_Made]) -> dict[str, int]:
-    """Bands and rows of the newest stage `candidates` made of the signatures; if there is none, all bands of four."""
-    made = _candidates(signatures, there)
-    if not made:
-        return {"bands": signatures.settings["permutations"] // 4, "rows": 4}
-    newest = max(made, key=lambda one: (files.modified(files.join(one.folder, "manifest.json")), one.name))
-    return {name: newest.settings[name] for name in ("bands", "rows")}
+    settings = {name: value for name, value in made.settings.items() if name in MinHash.model_fields}
+    return Signed(made.name, made.parts, documents.parts, MinHash.model_validate(settings | given))
 
 
 def _decided(signatures: _Made, there: list[_Made]) -> list[_Made]:

@@ -111,7 +111,7 @@ def test_the_same_stage_gives_the_same_bytes_wherever_it_lies(tmp_path, corpus, 
     shutil.copytree(Path(corpus.kept.folder).parents[1], tmp_path / "moved")
     program = (
         "import sys; from pathlib import Path;"
-        "from tests.flows.test_evidence import EVIL, SETTINGS, evidence, planted, removed;"
+        "from tests.flows.reports.test_near_duplicates import EVIL, SETTINGS, near_duplicates, planted, removed;"
         "kept = removed(Path(sys.argv[1]), planted()).kept; assert kept.reused;"
         "sys.stdout.buffer.write(near_duplicates.page(f'planted {EVIL}', SETTINGS, kept).encode())"
     )

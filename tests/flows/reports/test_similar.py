@@ -1,6 +1,5 @@
 """`gristmill similar` on a small home: who is like a document or a file, what became of them, and what differs."""
 
-import os
 import random
 import re
 import shutil
@@ -133,27 +132,20 @@ def test_threshold_and_number_are_kept_to(home):
     assert pairs(looked) == truth[:1] and looked.like == len(truth) > 1
 
 
-def test_bands_are_those_of_the_newest_candidates_or_as_asked_for(tmp_path):
+def test_bands_are_those_of_the_signatures_or_as_asked_for(tmp_path):
     home = Home(tmp_path, MINHASH)
-    settings = home.look_up(first(home)["id"]).settings
+    document = first(home)["id"]
+    settings = home.look_up(document).settings
     assert (settings.bands, settings.rows, settings.permutations) == (16, 4, 64)
-    kept = home.remove(MINHASH.model_copy(update={"bands": 32, "rows": 2}))
-    looked = home.look_up(first(home)["id"])
-    assert (looked.settings.bands, looked.settings.rows) == (32, 2)
-    assert len(looked.fate) == 2
-    older = files.join(
-        home.path,
-        "stages",
-        next(
-            n for n in os.listdir(f"{home.path}/stages") if n == f"candidates-{kept.manifest['inputs']['candidates']}"
-        ),
-    )
-    os.utime(files.join(older, "manifest.json"), (0, 0))
-    assert home.look_up(first(home)["id"]).settings.bands == 16
-    settings = home.look_up(first(home)["id"], bands=4).settings
+    settings = home.look_up(document, bands=4).settings
     assert (settings.bands, settings.rows) == (4, 4)
     with pytest.raises(ValueError, match="16 bands of 8 rows need 128 permutations"):
-        home.look_up(first(home)["id"], rows=8)
+        home.look_up(document, rows=8)
+    home.remove(MINHASH.model_copy(update={"bands": 32, "rows": 2}))
+    home.remove(MINHASH.model_copy(update={"threshold": 0.9}))
+    asked = {"redis": "", "bands": None, "rows": None, "threshold": 0.5, "n": 100, "told": lambda *_: None}
+    looked = list(similar.look_up(home.path, document, **asked))
+    assert sorted((each.settings.bands, len(each.fate)) for each in looked) == [(16, 2), (32, 1)]
 
 
 def test_what_is_not_there_is_told(home, tmp_path):

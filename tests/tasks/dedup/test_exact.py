@@ -190,6 +190,8 @@ def test_the_score_of_a_model_decides_and_without_one_a_document_comes_last(tmp_
 
 def test_an_order_must_make_sense():
     assert UrlDedup().keep == ("newest",)
+    with pytest.raises(ValidationError, match="`survivor` is the name of an older version: write `keep`"):
+        UrlDedup(survivor=["newest"])
     for wrong in ({"keep": ["best"]}, {"best": "score"}, {"keep": ["newest", "newest"]}, {"keep": ["any"]}):
         with pytest.raises(ValidationError):
             ContentDedup(**wrong)
@@ -294,10 +296,10 @@ def test_half_a_digest_is_not_enough(tmp_path):
             "shard": pa.array([0, 0, 0], pa.int64()),
         }
     )
-    sorted_files.write(f"{tmp_path}/hashes/run-00000.parquet", rows, "hash")
+    sorted_files.write(f"{tmp_path}/hashes/00000.parquet", rows, "hash")
     counts = choose(str(tmp_path), 0, 1, ContentDedup(partitions=1))
     assert counts == {"groups": 1, "dropped": 1, "largest": 2}
-    assert sorted_files.read(f"{tmp_path}/dropped/partition-00000.parquet", 0, 1)["id"].to_pylist() == ["c"]
+    assert sorted_files.read(f"{tmp_path}/dropped/00000.parquet", 0, 1)["id"].to_pylist() == ["c"]
 
 
 @pytest.fixture(scope="module")
