@@ -51,7 +51,7 @@ class Pii(EditStep):
     """
 
     work: ClassVar = "tasks.pii.step_work"
-    libraries: ClassVar = ("phonenumbers", "python-stdnum")
+    libraries: ClassVar = ("phonenumbers", "publicsuffixlist", "python-stdnum")
 
     step: Literal["pii"] = "pii"
     keeps_removed: ClassVar[bool] = False
