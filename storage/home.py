@@ -44,6 +44,13 @@ class UnfinishedStage(StageFolder):
 
 
 @dataclass(frozen=True)
+class UnreadableStage(StageFolder):
+    """A stage whose manifest cannot be used: another version has made it, or it is damaged. `trouble`: the reason."""
+
+    trouble: str
+
+
+@dataclass(frozen=True)
 class FinishedStage(StageFolder):
     """A stage that has its manifest. `home`: where the stages are looked up that it was made from."""
 
@@ -108,11 +115,6 @@ class FinishedStage(StageFolder):
         found = (self._input(name) for name in self.inputs if name.startswith("measured "))
         return tuple(stage for stage in found if stage is not None)
 
-    @property
-    def finished_at(self) -> float:
-        """When the manifest was written, in seconds since 1970. One request."""
-        return files.modified(files.join(self.folder, "manifest.json"))
-
     def _input(self, name: str) -> "FinishedStage | None":
         return self.home.find(self.inputs.get(name, ""))
 
@@ -124,12 +126,22 @@ class Home:
         self.address = address
 
     def stages(self, name: str | None = None) -> list[FinishedStage]:
-        """The finished stages, in the order of their labels; or those with a name (`rules`) or a label."""
-        return [stage for stage in self._finished if name is None or name in (stage.name, stage.label)]
+        """The finished stages, in the order of their labels; or those with a name (`rules`) or a label.
+
+        Those that cannot be read are left out. Raises ManifestError where only such stages have the name.
+        """
+        found = [stage for stage in self._finished if name is None or name in (stage.name, stage.label)]
+        if name is not None and not found and (unreadable := self.unreadable(name)):
+            raise layout.ManifestError(unreadable[0].trouble)
+        return found
 
     def unfinished(self, name: str | None = None) -> list[UnfinishedStage]:
         """The stages without a manifest; `name` as for `stages`."""
         return [stage for stage in self._unfinished if name is None or name in (stage.name, stage.label)]
+
+    def unreadable(self, name: str | None = None) -> list[UnreadableStage]:
+        """The stages whose manifest cannot be used; `name` as for `stages`."""
+        return [stage for stage in self._unreadable if name is None or name in (stage.name, stage.label)]
 
     def find(self, key: str) -> FinishedStage | None:
         """The finished stage with a key, if the home has it."""
@@ -150,16 +162,21 @@ class Home:
                     yield from self.behind(other)
 
     @cached_property
-    def _all(self) -> tuple[FinishedStage | UnfinishedStage, ...]:
+    def _all(self) -> tuple[FinishedStage | UnfinishedStage | UnreadableStage, ...]:
         root = files.join(self.address, "stages")
         labels = [name for name in files.names(root) if not name.startswith(".")]
         # requests to a store are mostly waiting
         with ThreadPoolExecutor(16) as pool:
             return tuple(pool.map(lambda label: self._read(label, files.join(root, label)), labels))
 
-    def _read(self, label: str, folder: str) -> FinishedStage | UnfinishedStage:
+    def _read(self, label: str, folder: str) -> FinishedStage | UnfinishedStage | UnreadableStage:
         name, _, key = label.rpartition("-")
-        if (manifest := layout.manifest(folder)) is None:
+        try:
+            manifest = layout.manifest(folder)
+        except layout.ManifestError as error:
+            # a home keeps the stages of other versions, beside which those of this one are in order
+            return UnreadableStage(name, key, folder, str(error))
+        if manifest is None:
             return UnfinishedStage(name, key, folder, len(files.names(files.join(folder, "done"))))
         return FinishedStage(name, key, folder, self, manifest)
 
@@ -171,9 +188,13 @@ class Home:
     def _unfinished(self) -> tuple[UnfinishedStage, ...]:
         return tuple(stage for stage in self._all if isinstance(stage, UnfinishedStage))
 
+    @cached_property
+    def _unreadable(self) -> tuple[UnreadableStage, ...]:
+        return tuple(stage for stage in self._all if isinstance(stage, UnreadableStage))
+
 
 def open_stage(folder: str) -> FinishedStage:
-    """The finished stage in a folder. Raises LookupError if it is not finished."""
+    """The finished stage in a folder. Raises LookupError if it is not finished, ManifestError if it cannot be read."""
     address, _, label = folder.rstrip("/").rpartition("/stages/")
     name, _, key = label.rpartition("-")
     if (manifest := layout.manifest(folder)) is None:

@@ -13,10 +13,12 @@ SHOWN = 1500  # characters of a text
 @app.command()
 def status() -> None:
     """The stages in the home: finished or not, documents, size of what was dropped."""
-    from flows.cli.render_tables import status_table
+    from flows.cli.render_tables import status_remarks, status_table
     from flows.reports.status import status
 
-    console().print(status_table(status(settings().home)))
+    rows = status(settings().home)
+    console().print(status_table(rows))
+    print_texts(status_remarks(rows))
 
 
 @app.command()
@@ -86,7 +88,7 @@ def similar(
     threshold: Annotated[float, typer.Option(min=0.01, max=1, help="least Jaccard similarity")] = 0.5,
     n: Annotated[int, typer.Option("-n", min=0, help="how many documents, the likest first")] = 10,
     bands: Annotated[
-        int | None, typer.Option(min=2, help="default: those of the newest `candidates` made of the signatures")
+        int | None, typer.Option(min=2, help="default: those of the step that the signatures were made for")
     ] = None,
     rows: Annotated[int | None, typer.Option(min=1, help="signature values of a band; default: likewise")] = None,
     redis: Annotated[

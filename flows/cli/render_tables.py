@@ -27,10 +27,15 @@ def status_table(rows: Iterable[StageStatus]) -> Table:
     """A row for each stage of the home."""
     table = Table("stage", "state", "documents in", "documents out", "top reasons for drops")
     for row in rows:
-        state = "finished" if row.finished else f"unfinished, {row.jobs_done} jobs done"
+        state = f"unfinished, {row.jobs_done} jobs done" if row.state == "unfinished" else row.state
         counts = ("" if n is None else f"{n:,}" for n in (row.documents_in, row.documents_out))
         table.add_row(row.stage, state, *counts, top_reasons(row.drops))
     return table
+
+
+def status_remarks(rows: Iterable[StageStatus]) -> list[str]:
+    """Why stages cannot be read."""
+    return [row.trouble for row in rows if row.trouble]
 
 
 def verified_line(found: "Verified") -> str:

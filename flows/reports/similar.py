@@ -72,10 +72,10 @@ def look_up(
 ) -> Iterator[LookUp]:
     """Look up a text file, or the document whose id begins with `document`, in each stage `signatures` of the home.
 
-    `redis`: address of the Redis that keeps the index, or empty; `bands`, `rows`: by default those of the newest stage
-    `candidates` made of the signatures, or, without one, all bands of four rows; `threshold`: least Jaccard similarity,
-    above 0; `n`: documents of each stage; `progress(stage, done, total)`: documents put into an index. Signatures that
-    another version of the code has made are passed over. Raises LookupError where there is no such stage or document.
+    `redis`: address of the Redis that keeps the index, or empty; `bands`, `rows`: by default those of the step that the
+    signatures were made for; `threshold`: least Jaccard similarity, above 0; `n`: documents of each stage;
+    `progress(stage, done, total)`: documents put into an index. Signatures that another version of the code has made
+    are passed over. Raises LookupError where there is no such stage or document.
     """
     found = Home(home)
     texts = [stage for stage in found.stages() if stage.parts and "text" in parquet.columns(stage.parts[0])]
@@ -181,27 +181,13 @@ def _normalized(stage: FinishedStage, text: str) -> str:
 
 def _signed(stage: FinishedStage, documents: FinishedStage, bands: int | None, rows: int | None) -> Signed:
     given = {name: value for name, value in (("bands", bands), ("rows", rows)) if value is not None}
-    settings = MinHash.model_validate(stage.settings | _bands(stage) | given)
+    settings = MinHash.model_validate(stage.settings["shingling"] | stage.settings["banding"] | given)
     return Signed(stage.label, stage.parts, documents.parts, settings)
-
-
-def _bands(signatures: FinishedStage) -> dict[str, int]:
-    """Bands and rows of the newest stage `candidates` made of the signatures; if there is none, all bands of four."""
-    made = _candidates(signatures)
-    if not made:
-        return {"bands": signatures.settings["permutations"] // 4, "rows": 4}
-    newest = max(made, key=lambda stage: (stage.finished_at, stage.label))
-    return {name: newest.settings[name] for name in ("bands", "rows")}
 
 
 def _deciding(signatures: FinishedStage) -> list[FinishedStage]:
     """The stages `near_duplicates` that were made of the signatures."""
-    keys = [stage.key for stage in _candidates(signatures)]
-    return [stage for stage in signatures.home.stages("near_duplicates") if stage.inputs.get("candidates") in keys]
-
-
-def _candidates(signatures: FinishedStage) -> list[FinishedStage]:
-    made = signatures.home.stages("candidates")
+    made = signatures.home.stages("near_duplicates")
     return [stage for stage in made if stage.inputs.get("signatures") == signatures.key]
 
 

@@ -1,27 +1,28 @@
 """Looking into the home: which stages there are, and the documents that they keep."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from storage import parquet
-from storage.home import FinishedStage, Home, StageFolder, UnfinishedStage
+from storage.home import FinishedStage, Home, StageFolder
 
 
 @dataclass(frozen=True)
 class StageStatus:
     """A stage of the home.
 
-    `jobs_done`: of an unfinished stage, None of a finished one; `documents_in`, `documents_out`: None where no
-    documents are counted; `drops`: documents by `step.rule`.
+    `documents_in`, `documents_out`: None where no documents are counted; `drops`: documents by `step.rule`;
+    `jobs_done`: of an unfinished stage; `trouble`: why a stage cannot be read.
     """
 
     stage: str
-    finished: bool
-    jobs_done: int | None
-    documents_in: int | None
-    documents_out: int | None
-    drops: dict[str, int]
+    state: Literal["finished", "unfinished", "unreadable"]
+    documents_in: int | None = None
+    documents_out: int | None = None
+    drops: Mapping[str, int] = field(default_factory=dict)
+    jobs_done: int = 0
+    trouble: str = ""
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class KeptDocument:
 
 @dataclass(frozen=True)
 class KeptDocuments:
-    """The first documents of a stage, which lies in `folder`."""
+    """The first documents of the stage in `folder`."""
 
     folder: str
     documents: list[KeptDocument]
@@ -43,19 +44,17 @@ class KeptDocuments:
 def status(home: str) -> list[StageStatus]:
     """All stages of a home, in the order of their labels. Reads a manifest for each."""
     found = Home(home)
-    stages = sorted([*found.stages(), *found.unfinished()], key=lambda stage: stage.label)
-    return [_unfinished(stage) if isinstance(stage, UnfinishedStage) else _finished(stage) for stage in stages]
-
-
-def _unfinished(stage: UnfinishedStage) -> StageStatus:
-    return StageStatus(stage.label, False, stage.jobs_done, None, None, {})
+    rows = [_finished(stage) for stage in found.stages()]
+    rows += [StageStatus(stage.label, "unfinished", jobs_done=stage.jobs_done) for stage in found.unfinished()]
+    rows += [StageStatus(stage.label, "unreadable", trouble=stage.trouble) for stage in found.unreadable()]
+    return sorted(rows, key=lambda row: row.stage)
 
 
 def _finished(stage: FinishedStage) -> StageStatus:
     steps = stage.step_counts
     drops = {f"{count['step']}.{rule}": n for count in steps for rule, n in count["drops"].items()}
     arrived, left = (steps[0]["rows_in"], steps[-1]["rows_out"]) if steps else (None, None)
-    return StageStatus(stage.label, True, None, arrived, left, drops)
+    return StageStatus(stage.label, "finished", arrived, left, drops)
 
 
 def show(home: str, name: str, n: int) -> Iterator[KeptDocuments]:

@@ -119,7 +119,7 @@ class Replay:
 
     @property
     def unchanged(self) -> bool:
-        """Whether the same documents stay, so that all that lies behind holds as recorded."""
+        """Whether the same documents stay, so that all that comes behind holds as recorded."""
         return all(same for _, same in self.counted)
 
 
@@ -161,7 +161,7 @@ def _judged(passed: Passed, steps: tuple) -> tuple[dict[int, tuple[str, ...]], D
     if passed.on_documents:
         return dict(enumerate(places.signals)), [(step.step, step.decisions()) for step in steps]
     [step] = steps
-    *_, scores, _ = passed.left.stages
+    scores = passed.left.measured[-1]
     signals = {i: (scores.part(i),) for i in places.shards(without=step.reference)}
     bounds = work_of(step).bounds(step.decision_settings(), [part for (part,) in signals.values()])
     return signals, [(step.step, bounds)]
@@ -184,15 +184,11 @@ def _after(passes: Iterator[Passed]) -> list[dict]:
 
 def funnel(replay: Replay) -> list[ComparedStep]:
     """The new funnel beside the recorded one, a row for each step of the recipe that made or dropped documents."""
-    rows = [_compared("ahead", row, row) for row in map(funnel_row, replay.before)]
+    rows = [ComparedStep(row.step, "ahead", row, row) for row in map(funnel_row, replay.before)]
     for old, new in zip(replay.recorded, replay.replayed, strict=True):
-        rows.append(_compared("replayed", funnel_row(old), funnel_row(new)))
+        rows.append(ComparedStep(new["step"], "replayed", funnel_row(old), funnel_row(new)))
     known = {count["step"]: funnel_row(count) for count in replay.after}
     for step in replay.behind:
         recorded = known.get(step)
         rows.append(ComparedStep(step, "behind", recorded, recorded if replay.unchanged else None))
     return rows
-
-
-def _compared(position: Position, recorded: FunnelRow, replayed: FunnelRow) -> ComparedStep:
-    return ComparedStep(replayed.step, position, recorded, replayed)

@@ -71,7 +71,8 @@ def earlier_crawls(step: MinHash) -> list[EarlierCrawl]:
         if before != own:
             raise ValueError(
                 f"`earlier` names {folder}, which has itself {before or 'nothing'} as `earlier`; here "
-                f"{own or 'nothing'} comes before it: name all earlier crawls, the oldest first, each made with those before it"
+                f"{own or 'nothing'} comes before it: name all earlier crawls, the oldest first, each made with those "
+                "before it"
             )
         _check_settings(folder, manifest["record"], step)
         crawl = crawl_of(folder, manifest)

@@ -193,6 +193,7 @@ def _decide(phases: PhaseRunner, record: Deciding, places: NearPlaces) -> dict:
 
 def _own_shards(corpus: Corpus, signatures: StageResult, crawl: int, step: MinHash) -> tuple[OwnShard, ...]:
     places, signed = corpus.places, signatures.records("sign")
+    numbers = places.source_numbers()
     return tuple(
         OwnShard(
             crawl=crawl,
@@ -202,7 +203,7 @@ def _own_shards(corpus: Corpus, signatures: StageResult, crawl: int, step: MinHa
             signatures=signatures.part(i),
             selection=places.kept[i],
             signals=places.signals[i] if step.best else (),
-            source=places.source_number(i),
+            source=numbers[i],
         )
         for i in places.shards()
     )

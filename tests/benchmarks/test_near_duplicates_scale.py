@@ -11,8 +11,8 @@ from shutil import rmtree
 
 import numpy as np
 import pytest
-from flows.stages.all_stages import Corpus
 
+from flows.stages.corpus import Corpus
 from tasks.dedup.near.settings import MinHash
 from tasks.engine.executors import executor
 from tests.benchmarks.near_corpus import Planted
@@ -82,8 +82,7 @@ def told(name: str, run: Run, watch: Watch, documents: int) -> str:
     phases = [f"    {phase:32} {seconds:8.1f} s" for phase, seconds in run.seconds.items() if seconds >= 0.05]
     memory = ", ".join(f"{process} {held / 1e9:.2f}" for process, held in sorted(watch.memory.items()))
     disk = ", ".join(f"{stage} {size / 1e9:.2f}" for stage, size in run.stages.items())
-    counts = run.kept.manifest["verified"]
-    dropped, left_out = (sum(part[name] for part in counts) for name in ("dropped", "left_out"))
+    dropped, left_out = (run.kept.result[name] for name in ("dropped", "left_out"))
     return "\n".join(
         [
             f"  {name}: {documents:,} documents, {run.wall:.1f} s, {watch.cpu:.1f} s of CPU, "

@@ -23,21 +23,18 @@ SCRIPT = f"""
 import sys
 from types import SimpleNamespace
 
-from flows.context import StageResult
 from flows.stages import near_duplicates
-from flows.stages.all_stages import Corpus
-from storage.layout import Stage
+from flows.stages.corpus import Corpus
 from tasks.dedup.near import gather, match
 from tasks.dedup.near.settings import MinHash
 from tasks.engine.executors import executor
-from tests.corpora import context
+from tests.corpora import context, planted_stage
 
 match.PARTITION_HASHES = gather.PARTITION_EDGES = 1_000
 
 if __name__ == "__main__":
     home, texts, workers = sys.argv[1:]
-    stage = Stage("documents", {{}}, {{"planted": 1}}, {{}})
-    built = StageResult(stage, texts, {{}}, reused=False)
+    built = planted_stage("documents", texts)
     corpus = Corpus(("web",) * {SHARDS}, built, built, (), (built,))
     recipe = SimpleNamespace(sources=[SimpleNamespace(name="web")])
     with executor("local", int(workers)) as pool:

@@ -127,7 +127,7 @@ def test_cuts_and_drops_are_shown_and_traced(home, made):
     names = ("step", "rule", "value", "threshold")
     assert [last.row[name] for name in names] == ["line_dedup", "min_words", 0.0, 1.0]
     [row] = [row for row in status(home) if row.stage.startswith("line_dedup")]
-    assert row.finished and row.documents_in == 12
+    assert row.state == "finished" and row.documents_in == 12
     [shown] = show(home, "line_dedup", 9)
     assert any("millet" in document.text for document in shown.documents)
 

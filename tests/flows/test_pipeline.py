@@ -196,7 +196,7 @@ def test_a_finished_run_is_verified_and_a_ledger_row_that_is_gone_is_found(undis
 def test_status_and_show_give_what_is_there(undisturbed):
     home = str(undisturbed.home("undisturbed"))
     rows = {row.stage: row for row in status(home)}
-    assert set(rows) == set(undisturbed.stages("undisturbed")) and all(row.finished for row in rows.values())
+    assert set(rows) == set(undisturbed.stages("undisturbed")) and {row.state for row in rows.values()} == {"finished"}
     funnel = steps(undisturbed, "undisturbed")
     [documents] = [row for row in rows.values() if row.stage.startswith("documents-")]
     assert (documents.documents_in, documents.documents_out) == (funnel["extract"]["in"], funnel["extract"]["out"])

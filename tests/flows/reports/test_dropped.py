@@ -9,7 +9,6 @@ from flows.reports.dropped import dropped, matches
 from flows.reports.marking import offending, restored
 from storage import files, layout, ledger, parquet
 from storage.home import Home
-from storage.layout import Stage
 from storage.schema import DOCUMENTS, EDITS
 from tasks.documents.measure import measured
 from tasks.pii.step import Pii
@@ -84,17 +83,17 @@ def test_a_rule_is_named_by_the_beginning_of_its_step(wanted, found):
 
 def stage(home, name, settings, inputs, rows, parts, ledgers=()):
     """A finished stage with one shard, as the flow leaves it."""
-    made = Stage(name, {}, settings, inputs)
-    folder = made.folder(str(home))
+    key = f"{name}0"
+    folder = layout.stage_folder(str(home), name, key)
     for path, table in parts.items():
         parquet.write_table(files.join(folder, path, "part-00000.parquet"), table)
-    layout.write_ledger(folder, 0, ledger.from_rows(list(ledgers)))
-    record = {"rows_in": rows, "rows_out": rows - len(ledgers), "steps": []}
-    files.write_json(
-        files.join(folder, "manifest.json"),
-        {"stage": name, "key": made.key, "settings": settings, "inputs": inputs, "shards": [record]},
-    )
-    return made.key
+    gone = ledger.from_rows(list(ledgers))
+    layout.write_ledger(folder, 0, gone)
+    steps = [ledger.count(name, rows, None, gone, 0)]
+    record = {"rows_in": rows, "rows_out": rows - len(ledgers), "steps": steps}
+    identity = {"stage": name, "key": key, "record": settings, "inputs": inputs, "result": {}}
+    layout.write_manifest(folder, identity, [layout.Part("make", 0, record, {})])
+    return key
 
 
 @pytest.fixture
@@ -107,9 +106,9 @@ def home(tmp_path):
     columns |= {"text": texts, "characters": list(map(len, texts))}
     documents = pa.table(columns).cast(DOCUMENTS)
     first = documents.append_column("language", pa.array(["de", "en"]))
-    key = stage(tmp_path, "documents", {"signals": [{"step": "language"}]}, {}, 2, {"": first})
+    key = stage(tmp_path, "documents", {"steps": [{"step": "language"}]}, {}, 2, {"": first})
     found = measured(first, steps)
-    settings = {"signals": [step.signal_settings() for step in steps]}
+    settings = {"steps": [step.measuring().model_dump(mode="json") for step in steps]}
     inputs = {"documents": key, "measured 0": key}
     names = [*DOCUMENTS.names, *(field.name for step in steps for field in step.signals)]
     edited = stage(tmp_path, "edited", settings, inputs, 2, {"": found.table.select(names), "edits": found.edits})
@@ -133,7 +132,7 @@ def test_a_stage_of_older_code_is_shown_without_marks(home):
     [edited] = Home(home).stages("edited")
     path = files.join(edited.folder, "manifest.json")
     manifest = files.read_json(path)
-    manifest["settings"]["signals"][0]["gone"] = 1
+    manifest["record"]["steps"][0]["gone"] = 1
     files.write_json(path, manifest)
     first, _ = dropped(home, "rules", "", 9)
     assert first.marks == () and "gone" in first.unmarked and first.text == "bread und butter"

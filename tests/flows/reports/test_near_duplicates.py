@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from flows.reports.finished_run import NotFinishedError
 from lxml import etree, html
 
 from flows.machine import MachineSettings
 from flows.reports import near_duplicates
 from flows.stages.near_duplicates import minhash
 from tasks.dedup.near.settings import MinHash, s_curve
+from tasks.engine.make import NotFinishedError
 from tests.corpora import Texts, context, fresh, ledger
 
 EVIL = "<script>alert(1)</script> & \"d\" 's' <img src=x onerror=alert()> </td></table><svg onload=a()> \x00\x1b"

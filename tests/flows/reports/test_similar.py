@@ -1,6 +1,5 @@
 """Look-up of near-duplicates in a small home: which are like a document or a file, and what became of them."""
 
-import os
 import random
 import shutil
 import sys
@@ -15,7 +14,6 @@ from flows import cli
 from flows.reports import similar
 from flows.stages import near_duplicates
 from storage import files, layout, parquet
-from storage.home import open_stage
 from tasks.dedup.near.settings import MinHash
 from tests.corpora import Texts, context, plain_jaccard
 
@@ -44,11 +42,9 @@ class Home:
         self.documents = {document["id"]: document for document in documents}
         texts = Texts([documents[i::3] for i in range(3)], ["web", "web", "books"])
         corpus = texts.corpus(self.path)
-        written = {"stage": "documents", "key": corpus.documents.key, "inputs": {}}
         normalize = {"normalize": {"step": "normalize", "mojibake": False}}
-        files.write_json(
-            files.join(corpus.documents.folder, "manifest.json"), written | {"settings": normalize, "shards": []}
-        )
+        manifest = layout.manifest(corpus.documents.folder) | {"record": normalize}
+        files.write_json(files.join(corpus.documents.folder, "manifest.json"), manifest)
         self.context, self.recipe, self.corpus = context(self.path), texts.recipe, corpus
         self.kept = self.remove(step)
 
@@ -130,21 +126,20 @@ def test_threshold_and_number_are_kept_to(home):
     assert pairs(looked) == truth[:1] and looked.like == len(truth) > 1
 
 
-def test_bands_are_those_of_the_newest_candidates_or_as_asked_for(tmp_path):
-    home = Home(tmp_path, MINHASH)
-    settings = home.look_up(first(home)["id"]).settings
+def test_bands_are_those_of_the_step_or_as_asked_for(home, tmp_path):
+    document = first(home)["id"]
+    settings = home.look_up(document).settings
     assert (settings.bands, settings.rows, settings.permutations) == (16, 4, 64)
-    kept = home.remove(MINHASH.model_copy(update={"bands": 32, "rows": 2}))
-    looked = home.look_up(first(home)["id"])
-    assert (looked.settings.bands, looked.settings.rows) == (32, 2)
-    assert len(looked.decisions) == 2
-    newer = open_stage(kept.folder).inputs["candidates"]
-    os.utime(f"{home.path}/stages/candidates-{newer}/manifest.json", (0, 0))
-    assert home.look_up(first(home)["id"]).settings.bands == 16
-    settings = home.look_up(first(home)["id"], bands=4).settings
+    settings = home.look_up(document, bands=4).settings
     assert (settings.bands, settings.rows) == (4, 4)
     with pytest.raises(ValueError, match="16 bands of 8 rows need 128 permutations"):
-        home.look_up(first(home)["id"], rows=8)
+        home.look_up(document, rows=8)
+    twice = Home(tmp_path, MINHASH)
+    twice.remove(MINHASH.model_copy(update={"bands": 32, "rows": 2}))
+    found = list(similar.look_up(twice.path, document, "", None, None, 0.5, 9, lambda *_: None))
+    assert {(one.settings.bands, one.settings.rows) for one in found} == {(16, 4), (32, 2)}
+    assert [len(one.decisions) for one in found] == [1, 1]
+    assert len({one.decisions[0].stage for one in found}) == 2
 
 
 def test_what_is_not_there_is_an_error(home, tmp_path):

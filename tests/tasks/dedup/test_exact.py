@@ -14,11 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from flows.context import StageResult
 from flows.stages.exact_duplicates import by_content, by_url
 from flows.stages.learned_filter import learned_filter
 from storage import files, layout, parquet, sorted_files
-from storage.layout import Stage
 from tasks.dedup import order_work as order
 from tasks.dedup.exact import ContentDedup, Exact, UrlDedup
 from tasks.dedup.exact_work import choose
@@ -28,7 +26,7 @@ from tasks.kernels.words import words_only
 from tasks.models.quality import Quality
 from tasks.url.canonical import Canonical
 from tasks.url.step import Url
-from tests.corpora import Texts, context, ledger, read
+from tests.corpora import Texts, context, ledger, planted_stage, read
 from tests.planted.pages import page
 from tests.planted.plan import Plan
 
@@ -69,7 +67,7 @@ def deduplicate(home: Path, documents: list[list[dict]], step: Exact, sources=()
     texts = Texts(documents, list(sources))
     corpus = texts.corpus(str(home))
     if scores:
-        built = StageResult(Stage("signals", {}, {}, {}), str(home / "scores"), {}, reused=False)
+        built = planted_stage("signals", str(home / "scores"))
         for i, part in enumerate(documents):
             values = pa.array([scores[d["id"]] for d in part], pa.float64())
             ids = pa.array([d["id"] for d in part], pa.string())
@@ -78,9 +76,9 @@ def deduplicate(home: Path, documents: list[list[dict]], step: Exact, sources=()
     recipe = SimpleNamespace(sources=texts.recipe.sources, steps=steps)
     by = by_url if isinstance(step, UrlDedup) else by_content
     kept = by(context(str(home)), recipe, corpus, step).kept
-    lost = ledger(kept, corpus.shards())
+    lost = ledger(kept, corpus.places.shards())
     dropped = dict(zip(lost["id"].to_pylist(), lost["representative"].to_pylist(), strict=True))
-    return dropped, set(read(kept, corpus.shards())["id"].to_pylist()), kept
+    return dropped, set(read(kept, corpus.places.shards())["id"].to_pylist()), kept
 
 
 def truth(documents: list[list[dict]], what, rank) -> dict[str, str]:
@@ -243,7 +241,7 @@ def test_of_documents_with_one_url_the_newest_stays(tmp_path, folded):
     dropped, kept, built = deduplicate(tmp_path, documents, UrlDedup(), steps=steps)
     assert dropped == expected
     assert {d["id"] for d in given if not URLS[d["url"]]} <= kept
-    assert built.manifest["settings"]["canonical"] == options.model_dump(mode="json")
+    assert built.manifest["record"]["settings"]["canonical"] == options.model_dump(mode="json")
     assert deduplicate(tmp_path / "own", documents, UrlDedup(canonical=options))[0] == expected
 
 
@@ -264,9 +262,8 @@ def test_the_ledger_says_what_the_group_shares(tmp_path):
         rows = [{k: v for k, v in row.items() if v is not None} for row in ledger(built, [0, 1]).to_pylist()]
         told = {"step": step.step, "rule": rule, "detail": f"group of 3: {what}", "representative": "1"}
         assert rows == [{"id": "2", **told}, {"id": "3", **told}]
-        [first, second] = built.manifest["shards"]
+        [first, second] = built.records("split")
         assert [first["rows_in"], first["rows_out"], second["rows_in"], second["rows_out"]] == [1, 1, 2, 0]
-        layout.check(built.folder, built.manifest)
 
 
 def test_no_byte_depends_on_the_partitions_and_no_kept_document_on_the_shards(tmp_path):
@@ -296,10 +293,10 @@ def test_half_a_digest_is_not_enough(tmp_path):
             "shard": pa.array([0, 0, 0], pa.int64()),
         }
     )
-    sorted_files.write(f"{tmp_path}/hashes/run-00000.parquet", rows, "hash")
+    sorted_files.write(f"{tmp_path}/hashes/00000.parquet", rows, "hash")
     counts = choose(str(tmp_path), 0, 1, ContentDedup(partitions=1))
     assert counts == {"groups": 1, "dropped": 1, "largest": 2}
-    assert sorted_files.read(f"{tmp_path}/dropped/partition-00000.parquet", 0, 1)["id"].to_pylist() == ["c"]
+    assert sorted_files.read(f"{tmp_path}/dropped/00000.parquet", 0, 1)["id"].to_pylist() == ["c"]
 
 
 @pytest.fixture(scope="module")

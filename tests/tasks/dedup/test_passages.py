@@ -16,6 +16,7 @@ from tasks.dedup import passages_work as passages
 from tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
 from tasks.kernels.folding import folded, foldings
 from tasks.kernels.scan import scan
+from tests.corpora import check_balance
 
 
 def fold(text: str) -> str:
@@ -146,7 +147,7 @@ def run(folder: str, documents: list[tuple[str, str]], n_shards: int, step, else
     for p in range(step.partitions):
         passages.find_partition(folder, p, n_shards, step)
     records = [passages.cut_shard(folder, s, **arguments) for s, arguments in enumerate(given)]
-    layout.check(folder, {"shards": records})
+    check_balance(folder, records)
     left = {}
     for s in range(n_shards):
         for row in parquet.read_table(layout.part(folder, s)).to_pylist():

@@ -17,6 +17,7 @@ from tasks.documents.measure import EditCounts, measured
 from tasks.documents.step import Bound, DocumentStep, EditStep, Signal
 from tasks.pii.step import Pii
 from tasks.rules.c4 import C4
+from tests.corpora import check_balance
 
 
 class Sevens(DocumentStep):
@@ -120,12 +121,12 @@ def test_a_pass_behind_a_corpus_step_writes_the_documents_again_and_its_edits_ba
     (step,) = record["steps"]
     assert step["edits"] == {"seven": runs}
     assert step["characters_in"] - step["characters_out"] == sum(t.count("7") for t in chosen["text"].to_pylist())
-    layout.check(folder, {"shards": [record]})
+    check_balance(folder, [record])
 
     cuts = parquet.read_table(layout.edits_part(folder, 0))
     parquet.write_table(layout.edits_part(folder, 0), cuts.slice(1))
     with pytest.raises(ledger.LedgerError, match="edits"):
-        layout.check(folder, {"shards": [record]})
+        check_balance(folder, [record])
 
 
 class NeedsSevens(Sevens):

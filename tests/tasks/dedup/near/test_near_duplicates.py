@@ -8,17 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from flows.context import RunContext, StageResult
-from flows.machine import MachineSettings
 from flows.stages import near_duplicates
 from storage import layout, parquet, sorted_files
-from storage.layout import Stage
 from storage.schema import DOCUMENTS
 from tasks.dedup.near import gather, match
 from tasks.dedup.near.settings import MinHash, curve_message, s_curve
 from tasks.dedup.near.sign import band_hashes, signed
 from tasks.kernels.representatives import representatives
-from tests.corpora import Texts, context, ledger, read
+from tests.corpora import Texts, context, job_memory, ledger, planted_stage, read
 
 
 @pytest.fixture(autouse=True)
@@ -109,12 +106,12 @@ def dealt(documents: list[dict], n: int, seed: int | None = None) -> list[list[d
 
 def deduplicate(home: Path, texts: Texts, settings: MinHash, name: str = "texts", memory: int = 1 << 30):
     corpus = texts.corpus(str(home), name)
-    run = RunContext(MachineSettings(home=str(home), memory=memory), context(str(home)).build)
-    return near_duplicates.minhash(run, texts.recipe, corpus, settings)
+    with job_memory(memory):
+        return near_duplicates.minhash(context(str(home)), texts.recipe, corpus, settings)
 
 
 def drops(corpus) -> dict[str, tuple]:
-    rows = ledger(corpus.kept, corpus.shards()).to_pylist()
+    rows = ledger(corpus.kept, corpus.places.shards()).to_pylist()
     return {r["id"]: (r["representative"], r["value"]) for r in rows if r["rule"] == "near_duplicate"}
 
 
@@ -126,7 +123,7 @@ def test_the_kept_documents_are_those_of_the_definition(tmp_path, settings):
     assert found == definition(documents, settings, longest)
     assert len(found) > 60
     assert min(value for _, value in found.values()) >= settings.threshold
-    kept = {row["id"]: row["cluster_size"] for row in read(left.kept, left.shards()).to_pylist()}
+    kept = {row["id"]: row["cluster_size"] for row in read(left.kept, left.places.shards()).to_pylist()}
     assert sorted([*kept, *found]) == sorted(d["id"] for d in documents)
     representatives = [representative for representative, _ in found.values()]
     assert kept == {document: 1 + representatives.count(document) for document in kept}
@@ -160,8 +157,8 @@ def test_nothing_depends_on_shards_partitions_order_or_memory(tmp_path):
         memory = changes.pop("memory", 1 << 30)
         settings = MinHash(partitions=2).model_copy(update=changes)
         left = deduplicate(tmp_path / str(number), Texts(dealt(documents, n, seed)), settings, memory=memory)
-        table = read(left.kept, left.shards()).sort_by("id").combine_chunks()
-        rows = ledger(left.kept, left.shards()).sort_by("id").combine_chunks()
+        table = read(left.kept, left.places.shards()).sort_by("id").combine_chunks()
+        rows = ledger(left.kept, left.places.shards()).sort_by("id").combine_chunks()
         expected = expected or (table, rows)
         assert table.equals(expected[0]) and rows.equals(expected[1])
 
@@ -237,10 +234,10 @@ def test_best_and_longest_after_texts_were_cut(tmp_path):
     documents = [{"id": f"x{i}", "text": planted()[0]["text"] + " end" * i} for i in range(3)]
     texts = Texts([documents])
     corpus = texts.corpus(str(tmp_path))
-    stage = Stage("scores", {}, {}, {})
+    stage = planted_stage("scores", str(tmp_path / "scores"))
     scores = pa.table({"id": ["x0", "x1", "x2"], "score": [1.0, 1.0, 1.0], "characters": [900, 5, 1]})
-    parquet.write_table(layout.part(stage.folder(str(tmp_path)), 0), scores)
-    scored = corpus.measuring(StageResult(stage, stage.folder(str(tmp_path)), {}, reused=False))
+    parquet.write_table(stage.part(0), scores)
+    scored = corpus.measuring(stage)
     settings = MinHash(partitions=1, keep=("best", "longest"), best="score")
     left = near_duplicates.minhash(context(str(tmp_path)), texts.recipe, scored, settings)
     assert read(left.kept, [0])["id"].to_pylist() == ["x2"]
@@ -287,7 +284,7 @@ def test_earlier_crawls_must_fit(tmp_path):
     with pytest.raises(ValueError, match="no finished stage"):
         deduplicate(tmp_path, third, MinHash(partitions=1, earlier=(str(tmp_path),)), "c")
     (tmp_path / "manifest.json").write_text('{"stage": "near_duplicates", "lies": {}}')
-    with pytest.raises(ValueError, match="which an older version made: run the recipe of that crawl again"):
+    with pytest.raises(ValueError, match="another version of gristmill made the stage; run its recipe again"):
         deduplicate(tmp_path, third, MinHash(partitions=1, earlier=(str(tmp_path),)), "c")
 
 
@@ -315,7 +312,7 @@ def test_the_index_of_an_earlier_crawl_must_have_it(tmp_path):
     with pytest.raises(ValueError, match="whose index is damaged or was made by an older version: run the recipe"):
         later("b")
     of_first.write_bytes(whole)
-    assert later("b").kept.manifest["inputs_layout"]["earlier"]
+    assert later("b").kept.result["inputs_layout"]["earlier"]
 
 
 def test_texts_that_are_not_those_that_were_signed_are_an_error(tmp_path):
@@ -343,7 +340,7 @@ def test_a_takedown_promotes_the_next_and_signs_nothing_again(tmp_path):
     settings = MinHash(partitions=2, takedowns=(str(takedowns),))
     after = deduplicate(tmp_path, Texts(dealt(documents, 2)), settings)
     gone = {*by_id, *by_url}
-    rows = ledger(after.kept, after.shards()).to_pylist()
+    rows = ledger(after.kept, after.places.shards()).to_pylist()
     assert {row["id"] for row in rows if row["rule"] == "takedown"} == gone
     assert drops(after) == definition([d for d in documents if d["id"] not in gone], settings, longest)
     assert drops(after) != drops(before)
@@ -373,7 +370,7 @@ def test_an_oversized_component_is_decided_as_others_are(tmp_path, shards_there,
     settings = MinHash(partitions=partitions)
     left = deduplicate(tmp_path, Texts(dealt(documents, shards_there, 3)), settings, memory=memory)
     assert drops(left) == definition(documents, settings, longest)
-    assert max(verified["largest_component"] for verified in left.kept.manifest["verified"]) > 150
+    assert left.kept.result["largest_component"] > 150
     assert not (Path(left.kept.folder) / "gathered").exists()
     templates = {representative for representative, _ in drops(left).values() if representative.startswith("t")}
     gone = sorted(templates)[:2]
@@ -447,7 +444,7 @@ def test_a_bucket_is_not_compared_in_full_beyond_the_limit(tmp_path):
     settings = MinHash(keep=(), bands=128, rows=1, partitions=1)
     left = deduplicate(tmp_path, Texts([documents]), settings)
     assert drops(left) == {} != definition(documents, settings, lambda d: d["id"])
-    assert sum(verified["left_out"] for verified in left.kept.manifest["verified"]) == 12
+    assert left.kept.result["left_out"] == 12
     more = settings.model_copy(update={"comparisons": 129})
     assert list(drops(deduplicate(tmp_path, Texts([documents]), more))) == ["last"]
 
