@@ -18,10 +18,12 @@ from resiliparse.extract.html2text import extract_plain_text
 from storage import files
 from tasks.extraction import forest
 from tasks.extraction.blocks import Page, scan
-from tasks.extraction.features import SECOND, context, describe, features, second
+from tasks.extraction.description import describe
+from tasks.extraction.features import features
 from tasks.extraction.render import render
+from tasks.extraction.second_stage import SECOND, context, second
 
-# What it cannot take becomes a row of the ledger; it need not be said once more.
+# What it cannot take becomes a row of the ledger; a message would repeat it.
 logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
 
 MODEL = Path(__file__).with_name("blocks.safetensors")
@@ -58,7 +60,7 @@ class Choice(NamedTuple):
 
 
 def choose(page: str) -> Choice:
-    """Scan a page and classify its blocks, twice: alone with their surroundings, then with the others' verdicts."""
+    """Scan a page and classify its blocks, twice: by their surroundings, then with the others' probabilities."""
     data = np.frombuffer(page.encode("utf-8", "replace"), np.uint8)
     scanned = scan(data)
     described = describe(data, scanned)
