@@ -52,8 +52,8 @@ def lookup(settings: MachineSettings, recipe_name: str) -> RunContext:
     def build(spec: StageSpec) -> StageResult:
         if (found := find(settings.home, spec)) is None:
             raise NotFinishedError(
-                f"{spec.folder(settings.home)} is not finished: `gristmill run` the recipe {recipe_name} first (a stage "
-                "is made anew when its sources, its settings or the code behind it have changed)"
+                f"{spec.folder(settings.home)} is not finished: `gristmill run` the recipe {recipe_name} first (a "
+                "stage is made anew when its sources, its settings or the code behind it have changed)"
             )
         return found
 

@@ -1,4 +1,4 @@
-"""The way from sources to curated documents: a recipe's steps in their order, consecutive document steps in one pass."""
+"""From sources to curated documents: a recipe's steps in their order, consecutive document steps in one pass."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

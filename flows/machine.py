@@ -1,12 +1,12 @@
 """Settings of the machine: addresses, numbers of workers, where things are kept. They never enter a key."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from storage.remote.streams import RemoteIOConfig
+from storage.remote.config import RemoteIOConfig
 
 
 class MachineSettings(BaseSettings):
@@ -20,15 +20,26 @@ class MachineSettings(BaseSettings):
         "local", description="`local`: Dask processes on this machine; `dask`: the cluster at dask_address"
     )
     workers: int = Field(0, ge=0, description="0: one a core")
+    memory: int = Field(
+        1 << 30, ge=0, description="bytes that one process of a deduplication step may hold; no result depends on it"
+    )
     dask_address: str = Field("", description="tcp://host:8786, for the executor `dask`")
     mlflow_uri: str = Field("", description="default: a SQLite database in the local folder")
     redis: SecretStr = Field(
         SecretStr(""), description="redis://user:password@host:port/db of the Redis where `similar` keeps its indexes"
     )
     training_processes: int = Field(0, ge=0, description="0: one a GPU, or 2 on a machine without one")
+    steps: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="modules and packages, separated by commas, whose steps a recipe may name"
+    )
     remote_io: RemoteIOConfig = Field(
         RemoteIOConfig(), description="how remote files are fetched: patience, connections a host, ..."
     )
+
+    @field_validator("steps", mode="before")
+    @classmethod
+    def _separated(cls, value: Any) -> Any:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
     @field_validator("home", "local")
     @classmethod

@@ -1,15 +1,16 @@
 """The flows: a corpus from crawls, tokens from the corpus, a model from the tokens, and all three."""
 
+import flows.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+
+# isort: split
 from typing import Annotated, Any
 
-import flows.prefect_env  # noqa: F401  (before anything imports prefect)
-
-from prefect import flow  # isort: skip
-from prefect.artifacts import create_markdown_artifact
+from prefect import flow
 from pydantic import BeforeValidator
 
 from flows.context import RunContext
 from flows.curation import curate
+from flows.prefect_artifacts import publish
 from flows.prefect_runner import run_context
 from flows.recipe import Recipe, load
 from flows.reports.run import Report
@@ -54,7 +55,7 @@ def pipeline(recipe: RecipeLike) -> Report:
     """Everything: raw crawls in, a trained and tracked model out."""
     with run_context() as context:
         report = Report(recipe, corpus(recipe), tokens(recipe), pretrain(recipe), context.settings)
-        create_markdown_artifact(key="funnel", markdown=report.markdown(), description=f"Funnel of {recipe.name}")
+        publish(report)
         return report
 
 

@@ -27,8 +27,16 @@ def _chose_a_server() -> bool:
     profiles = Path("~/.prefect/profiles.toml").expanduser()
     if not profiles.is_file():
         return False
-    told = tomllib.loads(profiles.read_text(encoding="utf-8"))
-    return "PREFECT_API_URL" in told.get("profiles", {}).get(told.get("active", ""), {})
+    written = tomllib.loads(profiles.read_text(encoding="utf-8"))
+    return "PREFECT_API_URL" in written.get("profiles", {}).get(written.get("active", ""), {})
+
+
+def user_interface() -> tuple[str, str]:
+    """Where a person looks at recorded runs: the server's address, empty for the embedded one; and Prefect's home."""
+    from prefect.settings import get_current_settings
+
+    prefect = get_current_settings()
+    return (prefect.ui_url or prefect.api.url if prefect.api.url else ""), str(prefect.home)
 
 
 if "prefect" in sys.modules:

@@ -1,26 +1,25 @@
 """Each stage as one Prefect task, with its progress and its counts as artifacts."""
 
+import flows.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+
+# isort: split
 import contextlib
 import logging
-import sys
 import time
 from collections.abc import Iterator
 from contextvars import ContextVar
 from functools import partial
 
-import flows.prefect_env  # noqa: F401  (before anything imports prefect)
-
-from prefect import task  # isort: skip
-from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
+from prefect import task
+from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from flows.child_processes import child_process_cleanup
 from flows.context import RunContext, job_options
 from flows.machine import MachineSettings
-from flows.reports.funnel import step_label, top_reasons
+from flows.prefect_artifacts import publish_stage
+from flows.progress_bar import progress_bar
 from tasks.engine import options
 from tasks.engine.executors import Executor, executor
 from tasks.engine.make import StageResult, find_or_make
@@ -66,34 +65,10 @@ def _build(home: str, executor: Executor, spec: StageSpec) -> StageResult:
             log.info("%s: reused %s", stage.name, stage.folder)
         else:
             log.info("%s: made %s in %.1f s", stage.name, stage.folder, time.monotonic() - started)
-        _report_counts(stage)
+        publish_stage(stage)
         return stage
 
     return run()
-
-
-def _report_counts(stage: StageResult) -> None:
-    rows = [
-        {
-            "step": step_label(step),
-            "documents in": step["rows_in"],
-            "documents out": step["rows_out"],
-            "kept %": round(100 * step["rows_out"] / step["rows_in"], 2) if step["rows_in"] else None,
-            "top reasons": top_reasons(step),
-        }
-        for step in stage.step_counts
-    ] or [{"record": name, "value": str(value)[:400]} for name, value in stage.result.items()]
-    create_table_artifact(
-        key=f"counts-{stage.name.replace('_', '-')}",
-        table=rows,
-        description=f"{stage.name} {'reused' if stage.reused else 'made'}: `{stage.folder}`",
-    )
-
-
-def progress_bar() -> Progress:
-    """A progress bar on the error stream of a terminal; nothing where there is none."""
-    columns = (TextColumn("  {task.description:32}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty())
 
 
 class ProgressReporter:

@@ -1,66 +1,22 @@
 """The recipe: everything that decides what comes out, in one file that reads from top to bottom."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import yaml
 from pydantic import Field, model_validator
 
-from tasks.dedup.exact import ContentDedup, UrlDedup
-from tasks.dedup.near.settings import MinHash
-from tasks.dedup.order import Ordered
-from tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
-from tasks.dedup.substrings import SubstringDedup
+from flows.steps import AnyStep
 from tasks.documents.normalize import Normalize
-from tasks.documents.step import DocumentStep, Settings
+from tasks.documents.step import DOCUMENT_COLUMNS, DocumentStep, Settings, Step
 from tasks.extraction.extract import Extract
-from tasks.models.language import Language
-from tasks.models.perplexity import Perplexity
-from tasks.models.quality import Quality
-from tasks.pii.step import Pii
 from tasks.reading.sources import Source
-from tasks.rules.bad_words import BadWords
-from tasks.rules.c4 import C4
-from tasks.rules.ccnet import CCNet
-from tasks.rules.fineweb_quality import FineWebQuality
-from tasks.rules.gopher_quality import GopherQuality
-from tasks.rules.gopher_repetition import GopherRepetition
-from tasks.rules.madlad import Madlad
-from tasks.rules.refinedweb import RefinedWebLines
-from tasks.rules.textbook import Textbook
 from tasks.tokens.mixture import Mixture
 from tasks.tokens.tokenizer import Tokenizer
 from tasks.url.step import Url
 from training.config import ModelConfig, TrainingConfig
 
 RECIPES = Path(__file__).with_name("recipes")
-
-Step = Annotated[
-    Url
-    | Extract
-    | Normalize
-    | Language
-    | Textbook
-    | GopherQuality
-    | GopherRepetition
-    | C4
-    | FineWebQuality
-    | RefinedWebLines
-    | Madlad
-    | CCNet
-    | BadWords
-    | Pii
-    | ContentDedup
-    | UrlDedup
-    | LineDedup
-    | ParagraphDedup
-    | SentenceDedup
-    | SubstringDedup
-    | MinHash
-    | Perplexity
-    | Quality,
-    Field(discriminator="step"),
-]
 
 
 class Recipe(Settings):
@@ -71,7 +27,7 @@ class Recipe(Settings):
         1, ge=0, description="of the held-out split and the tokenizer's sample; steps and training have own"
     )
     sources: tuple[Source, ...] = Field(min_length=1)
-    steps: tuple[Step, ...] = Field(
+    steps: tuple[AnyStep, ...] = Field(
         min_length=1,
         description="run in this order; only `url` may come before `extract`, and `normalize` only right after it",
     )
@@ -96,10 +52,16 @@ class Recipe(Settings):
         for at, step in enumerate(self.steps):
             if "language" not in steps[:at] and (getattr(step, "languages", None) or "language" in _reads(step)):
                 raise ValueError(f"`{step.step}` has settings by language: put the step `language` before it")
-            known = [name for before in self.steps[:at] for name in _signals(before)]
-            if isinstance(step, Ordered) and step.best is not None and step.best not in known:
+            known = [signal.name for before in self.steps[:at] for signal in before.signals]
+            best = getattr(step, "best", None)
+            if best is not None and best not in known:
                 there = ", ".join(known) or "none"
-                raise ValueError(f"`{step.step}` has `best: {step.best}`, but the signals before it are {there}")
+                raise ValueError(f"`{step.step}` has `best: {best}`, but the signals before it are {there}")
+            for signal in step.signals:
+                if signal.name in (*known, *DOCUMENT_COLUMNS):
+                    raise ValueError(
+                        f"`{step.step}` gives the signal {signal.name}, but there is a column of that name"
+                    )
         wanted = set(self.mixture.weights)
         for step in self.steps:
             wanted.update(getattr(step, "reference", ()))
@@ -126,14 +88,7 @@ class Recipe(Settings):
         return self.steps[self.steps.index(self.normalize or self.extract) + 1 :]
 
 
-def _signals(step: Settings) -> list[str]:
-    """The signals that documents have behind a step."""
-    if isinstance(step, DocumentStep):
-        return step.signals.names
-    return {MinHash: ["cluster_size"], Perplexity: ["perplexity"], Quality: ["quality"]}.get(type(step), [])
-
-
-def _reads(step: Settings) -> tuple[str, ...]:
+def _reads(step: Step) -> tuple[str, ...]:
     return step.reads if isinstance(step, DocumentStep) else ()
 
 

@@ -7,8 +7,8 @@ import fsspec
 
 from storage import files
 from storage.remote import streams
+from storage.remote.config import RemoteIOConfig
 from storage.remote.redact import redact_url
-from storage.remote.streams import RemoteIOConfig
 
 _OF_CONTENT = ("ETag", "etag", "checksum", "md5")
 _TAGS = (*_OF_CONTENT, "LastModified", "Last-Modified", "last_modified", "mtime")

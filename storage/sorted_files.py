@@ -1,23 +1,19 @@
-"""Sorted runs: what an exchange between shards is made of, checked when it is read back.
+"""Sorted partition files: what an exchange between shards is made of, checked when it is read back.
 
-A run is a Parquet file whose rows are sorted by a key, int64 or uint64, so that whoever needs a range of keys reads
-the row groups of that range alone. Its row groups begin where the partitions of the exchange begin. Hashes do not
-compress, so runs are not compressed but for their text.
-
-What is read is checked: by Parquet's own checksums of pages, CRC-32; or, where all columns are whole numbers and none
-is missing, by the xxh3 of each column's values in each row group, which the footer has. That takes a ninth of the time:
-the CRC of an index took as long as reading it.
+A sorted file is a Parquet file whose rows are sorted by a key, int64 or uint64, so that whoever needs a range of keys
+reads the row groups of that range alone. Its row groups begin where the partitions of the exchange begin. Hashes do not
+compress, so sorted files are not compressed but for their text. What is read is checked by Parquet's own checksums of
+pages, CRC-32.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable
-from itertools import pairwise, zip_longest
-from typing import IO, TypeVar
+from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import xxhash
 
 from storage import files
 
@@ -26,15 +22,13 @@ T = TypeVar("T")
 _ROW_GROUP = 1 << 16
 # So many of them are looked through at once.
 _FOUND = 16
-# Characters of a checksum.
-_CHECKSUM = 16
 
 # The range of all int64 keys.
 EVERYTHING = (-(1 << 63), 1 << 63)
 
 
 class SortedFileError(RuntimeError):
-    """A run is not what was written: damaged, cut off, or of another exchange."""
+    """A sorted file is not what was written: damaged, cut off, or of another exchange."""
 
 
 def bounds(partitions: int) -> list[int]:
@@ -49,7 +43,7 @@ def write(path: str, table: pa.Table, key: str, ends: list[int] | None = None, r
     Holds the table twice.
     """
     table = sorted_by(table, key)
-    # what is said to have no missing values is read in two thirds of the time
+    # a column without missing values is read in two thirds of the time
     full = [field.with_nullable(table[field.name].null_count > 0) for field in table.schema]
     table = table.cast(pa.schema(full, {"key": key, "rows": str(len(table))}))
     keys = table[key].to_numpy()
@@ -58,14 +52,10 @@ def write(path: str, table: pa.Table, key: str, ends: list[int] | None = None, r
     groups = [(at, min(at + row_group, high)) for low, high in pairwise(places) for at in range(low, high, row_group)]
     text = [field.name for field in table.schema if field.type in (pa.large_string(), pa.large_binary())]
     compression = {name: "lz4" if name in text else "none" for name in table.column_names}
-    numbers = _are_numbers(table.schema)
-    options = {"compression": compression, "use_dictionary": False, "write_page_checksum": not numbers}
+    options = {"compression": compression, "use_dictionary": False, "write_page_checksum": True}
     with files.create(path) as f, pq.ParquetWriter(f, table.schema, **options) as out:
         for low, high in groups:
             out.write_table(table[low:high], row_group_size=row_group)
-        if numbers:
-            found = (_checksum(column) for low, high in groups for column in table[low:high].columns)
-            out.add_key_value_metadata({"checksums": "".join(found)})
 
 
 def read(path: str, low: int, high: int, columns: list[str] | None = None) -> pa.Table:
@@ -74,7 +64,7 @@ def read(path: str, low: int, high: int, columns: list[str] | None = None) -> pa
     Raises SortedFileError, which names the file, where its values, their order or the number of rows are not as
     written.
     """
-    return _checked(path, lambda run, _: _range(run, path, low, high, columns))
+    return _checked(path, lambda file: _range(file, path, low, high, columns))
 
 
 def find(path: str, keys: np.ndarray) -> pa.Table:
@@ -82,38 +72,29 @@ def find(path: str, keys: np.ndarray) -> pa.Table:
 
     Raises SortedFileError as `read` does.
     """
-    return _checked(path, lambda run, f: _matching(run, f, path, keys))
+    return _checked(path, lambda file: _matching(file, path, keys))
 
 
-def readahead(path: str, keys: np.ndarray) -> None:
-    """Have the system read what `find` will read first, while the caller does something else. Raises as that does; of a
-    remote run nothing is read before it is asked for."""
-    if files.is_local(path):
-        _checked(path, lambda run, f: _expect(run, f, path, _having(run, _key(run, path), keys)[0][:_FOUND]))
-
-
-def _range(run: pq.ParquetFile, path: str, low: int, high: int, columns: list[str] | None) -> pa.Table:
-    key = _key(run, path)
+def _range(file: pq.ParquetFile, path: str, low: int, high: int, columns: list[str] | None) -> pa.Table:
+    key = _key(file, path)
     wanted = columns if columns is None or key in columns else [key, *columns]
     # bisected, since reading all statistics takes longer than reading a small range
-    groups = range(run.num_row_groups)
-    at = run.schema_arrow.names.index(key)
-    begin = bisect_left(groups, low, key=lambda group: _ends(run, at, group)[1])
-    end = bisect_left(groups, high, lo=begin, key=lambda group: _ends(run, at, group)[0])
-    table = _groups(run, path, key, list(groups[begin:end]), wanted)
+    groups = range(file.num_row_groups)
+    at = file.schema_arrow.names.index(key)
+    begin = bisect_left(groups, low, key=lambda group: _ends(file, at, group)[1])
+    end = bisect_left(groups, high, lo=begin, key=lambda group: _ends(file, at, group)[0])
+    table = _groups(file, path, key, list(groups[begin:end]), wanted)
     keys = table[key].to_numpy()
     first, last = _place(keys, low), _place(keys, high)
     return (table if columns is None else table.select(columns))[first:last]
 
 
-def _matching(run: pq.ParquetFile, f: IO[bytes], path: str, wanted: np.ndarray) -> pa.Table:
-    key = _key(run, path)
-    having, begins, stops = _having(run, key, wanted)
-    found = [_groups(run, path, key, [], None)]
-    pieces = [having[i : i + _FOUND] for i in range(0, len(having), _FOUND)]
-    for groups, following in zip_longest(pieces, pieces[1:], fillvalue=[]):
-        _expect(run, f, path, following)
-        table = _groups(run, path, key, groups, None)
+def _matching(file: pq.ParquetFile, path: str, wanted: np.ndarray) -> pa.Table:
+    key = _key(file, path)
+    having, begins, stops = _having(file, key, wanted)
+    found = [_groups(file, path, key, [], None)]
+    for groups in (having[i : i + _FOUND] for i in range(0, len(having), _FOUND)):
+        table = _groups(file, path, key, groups, None)
         keys, inside = table[key].to_numpy(), wanted[begins[groups[0]] : stops[groups[-1]]]
         first = np.searchsorted(keys, inside)
         there = keys[first.clip(max=len(keys) - 1)] == inside
@@ -124,90 +105,48 @@ def _matching(run: pq.ParquetFile, f: IO[bytes], path: str, wanted: np.ndarray) 
     return pa.concat_tables(found)
 
 
-def _having(run: pq.ParquetFile, key: str, wanted: np.ndarray) -> tuple[list[int], np.ndarray, np.ndarray]:
+def _having(file: pq.ParquetFile, key: str, wanted: np.ndarray) -> tuple[list[int], np.ndarray, np.ndarray]:
     """The row groups that can have one of the keys; from and up to which key each row group has them."""
-    at = run.schema_arrow.names.index(key)
-    told = [_ends(run, at, group) for group in range(run.num_row_groups)]
-    ends = np.array(told, wanted.dtype).reshape(-1, 2)
+    at = file.schema_arrow.names.index(key)
+    found = [_ends(file, at, group) for group in range(file.num_row_groups)]
+    ends = np.array(found, wanted.dtype).reshape(-1, 2)
     begins, stops = np.searchsorted(wanted, ends[:, 0]), np.searchsorted(wanted, ends[:, 1], side="right")
     return np.flatnonzero(stops > begins).tolist(), begins, stops
 
 
-def _expect(run: pq.ParquetFile, f: IO[bytes], path: str, groups: list[int]) -> None:
-    if files.is_local(path):
-        for told in map(run.metadata.row_group, groups):
-            last = told.column(told.num_columns - 1)
-            files.readahead(f, told.column(0).data_page_offset, last.data_page_offset + last.total_compressed_size)
+def _key(file: pq.ParquetFile, path: str) -> str:
+    metadata = file.schema_arrow.metadata or {}
+    if b"key" not in metadata:
+        raise SortedFileError(f"{path} is a Parquet file, but not a sorted file")
+    if int(metadata[b"rows"]) != file.metadata.num_rows:
+        raise SortedFileError(f"{path} has {file.metadata.num_rows} rows, {int(metadata[b'rows'])} were written")
+    return metadata[b"key"].decode()
 
 
-def _key(run: pq.ParquetFile, path: str) -> str:
-    kept = run.schema_arrow.metadata or {}
-    if b"key" not in kept:
-        raise SortedFileError(f"{path} is a Parquet file, but not a sorted run")
-    if int(kept[b"rows"]) != run.metadata.num_rows:
-        raise SortedFileError(f"{path} has {run.metadata.num_rows} rows, {int(kept[b'rows'])} were written")
-    return kept[b"key"].decode()
-
-
-def _ends(run: pq.ParquetFile, at: int, group: int) -> tuple[int, int]:
+def _ends(file: pq.ParquetFile, at: int, group: int) -> tuple[int, int]:
     """The smallest and the largest value of a column in a row group, from the footer."""
-    statistics = run.metadata.row_group(group).column(at).statistics
+    statistics = file.metadata.row_group(group).column(at).statistics
     return statistics.min, statistics.max
 
 
-def _groups(run: pq.ParquetFile, path: str, key: str, groups: list[int], columns: list[str] | None) -> pa.Table:
-    table = run.read_row_groups(groups, columns=columns, use_threads=False)
+def _groups(file: pq.ParquetFile, path: str, key: str, groups: list[int], columns: list[str] | None) -> pa.Table:
+    table = file.read_row_groups(groups, columns=columns, use_threads=False)
     # a page whose header is damaged may be passed over
-    if (rows := sum(run.metadata.row_group(group).num_rows for group in groups)) != len(table):
+    if (rows := sum(file.metadata.row_group(group).num_rows for group in groups)) != len(table):
         raise SortedFileError(
             f"{path} gives {len(table)} of {rows} rows; remove the stage's folder to compute it again"
         )
-    if b"checksums" in run.metadata.metadata or _are_numbers(run.schema_arrow):
-        _check(run, path, groups, table)  # so they are in order, as they were
-    else:
-        keys = table[key].to_numpy()
-        if (keys[1:] < keys[:-1]).any():
-            raise SortedFileError(f"{path} is not sorted by {key}; remove the stage's folder to compute it again")
-    # alike for all runs of an exchange, whichever of them have missing values
+    keys = table[key].to_numpy()
+    if (keys[1:] < keys[:-1]).any():
+        raise SortedFileError(f"{path} is not sorted by {key}; remove the stage's folder to compute it again")
+    # alike for all files of an exchange, whichever of them have missing values
     return pa.table(table.columns, pa.schema([field.with_nullable(True) for field in table.schema]))
 
 
-def _check(run: pq.ParquetFile, path: str, groups: list[int], table: pa.Table) -> None:
-    """Raise SortedFileError where the numbers of some row groups are not those that were written."""
-    told = run.metadata.metadata.get(b"checksums", b"")
-    names, begin = run.schema_arrow.names, 0
-    if len(told) != _CHECKSUM * len(names) * run.num_row_groups:
-        raise SortedFileError(
-            f"{path} has not the checksums of its columns; remove the stage's folder to compute it again"
-        )
-    for group in groups:
-        rows = run.metadata.row_group(group).num_rows
-        for name in table.column_names:
-            at = _CHECKSUM * (group * len(names) + names.index(name))
-            if _checksum(table[name].slice(begin, rows)).encode() != told[at : at + _CHECKSUM]:
-                raise SortedFileError(
-                    f"{path} has other values in {name}; remove the stage's folder to compute it again"
-                )
-        begin += rows
-
-
-def _are_numbers(schema: pa.Schema) -> bool:
-    """Whether all columns are whole numbers, and none is missing."""
-    return all(pa.types.is_integer(field.type) and not field.nullable for field in schema)
-
-
-def _checksum(column: pa.ChunkedArray) -> str:
-    """xxh3-64 of numbers, hexadecimal."""
-    digest = xxhash.xxh3_64()
-    for chunk in column.chunks:
-        digest.update(chunk.to_numpy())
-    return digest.hexdigest()
-
-
-def _checked(path: str, work: Callable[[pq.ParquetFile, IO[bytes]], T]) -> T:
+def _checked(path: str, work: Callable[[pq.ParquetFile], T]) -> T:
     try:
         with files.open_mapped(path) as f:
-            return work(pq.ParquetFile(f, page_checksum_verification=True), f)
+            return work(pq.ParquetFile(f, page_checksum_verification=True))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         # for damage Arrow raises a bare OSError; what comes from a disk or a network has a number or another type
         if isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None):
@@ -230,7 +169,7 @@ def sorted_by(table: pa.Table, key: str) -> pa.Table:
 
 def order(keys: np.ndarray) -> np.ndarray:
     """The order that sorts keys, uint64 or int64, equal ones as they come: what a stable argsort gives, in a quarter of
-    its time for hashes in no order, in half of it for nodes or for many sorted runs one after the other.
+    its time for hashes in no order, in half of it for ids or for many sorted files one after the other.
 
     The keys are moved to the upper bits, and each one's number takes the place of the lowest, since numpy is faster at
     sorting numbers than at following them. Keys that differ in those bits alone are put in order afterwards. Raises
@@ -255,5 +194,5 @@ def order(keys: np.ndarray) -> np.ndarray:
 
 
 def read_all(paths: list[str], low: int, high: int, columns: list[str] | None = None) -> pa.Table:
-    """The rows with low <= key < high of several runs, one run after the other."""
+    """The rows with low <= key < high of several files, one file after the other."""
     return pa.concat_tables([read(path, low, high, columns) for path in paths])

@@ -13,7 +13,6 @@ from storage import files, parquet
 from storage.training_manifest import TOKEN_DTYPE
 
 DTYPE = np.dtype(TOKEN_DTYPE)
-LARGEST_VOCABULARY = 1 << 16
 
 INDEX = pa.schema(
     [

@@ -148,8 +148,8 @@ class Runs:
     def start(self, home: str, *flows: tuple[str, dict], **settings: str) -> subprocess.Popen:
         """Flows with their recipes, one after the other, as a script without a main guard."""
         script = self.folder / f"script-{len(list(self.folder.glob('script-*')))}.py"
-        lines = [f"print('=== {flow}', flush=True)\nflows.{flow}({str(self.write(r))!r})" for flow, r in flows]
-        script.write_text("\n".join(["import flows", *lines, ""]))
+        lines = [f"print('=== {flow}', flush=True)\ngristmill.{flow}({str(self.write(r))!r})" for flow, r in flows]
+        script.write_text("\n".join(["import gristmill", *lines, ""]))
         log = open(self.folder / f"{home}.log", "a")
         environment = self.environment(home, **settings)
         return subprocess.Popen([sys.executable, str(script)], env=environment, cwd=self.folder, stdout=log, stderr=log)

@@ -1,9 +1,9 @@
 """Corpora of texts that a test makes up, and the stages of a flow on them, without Prefect."""
 
 import re
-from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -17,6 +17,7 @@ from storage import layout, parquet
 from storage.schema import DOCUMENTS
 from tasks.dedup.near.settings import MinHash
 from tasks.documents.step import Settings
+from tasks.engine import options
 from tasks.engine.executors import Executor, Threads
 from tasks.engine.make import StageResult, find_or_make
 from tasks.engine.phases import PhaseRunner, Silent
@@ -40,6 +41,27 @@ class Name(Settings):
 def _nothing(phases: PhaseRunner, record: Name, places: None) -> dict:
     """The parts are written beforehand."""
     return {}
+
+
+def planted_stage(name: str, folder: str) -> StageResult:
+    """A finished stage whose parts a test writes, in a folder of the test's."""
+    return StageResult(name, "planted", folder, {"counts": {"steps": []}, "result": {}}, reused=False)
+
+
+def check_balance(folder: str, records: list[dict]) -> None:
+    """Shards of a stage's folder, with the records of their jobs, are accounted for."""
+    layout.check_balance(folder, [layout.Part("", number, record, {}) for number, record in enumerate(records)])
+
+
+@contextmanager
+def job_memory(memory: int) -> Iterator[None]:
+    """Jobs may hold so many bytes, within the block."""
+    before = options.current()
+    options.configure(replace(before, memory=memory))
+    try:
+        yield
+    finally:
+        options.configure(before)
 
 
 @dataclass

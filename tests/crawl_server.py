@@ -155,7 +155,7 @@ def _handler(server: CrawlServer) -> type[BaseHTTPRequestHandler]:
             if server.framing == "length":
                 self.send_header("Content-Length", str(len(body)))
             elif server.framing == "chunked":
-                self.send_header("RemoteIOConfig-Encoding", "chunked")
+                self.send_header("Transfer-Encoding", "chunked")
                 chunks = [body[at : at + 1000] for at in range(0, len(body), 1000)]
                 body = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in [*chunks, b""])
             else:

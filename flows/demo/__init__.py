@@ -2,7 +2,7 @@
 
 Module pages as pydoc renders them, long descriptions, readmes, changelogs, licences and HTML files of the
 installed distributions, chapters of the language reference. Nothing is invented and nothing is fetched: the
-addresses lie under `.invalid`, where nothing can be served. See `harvest`.
+addresses are under `.invalid`, where nothing can be served. See `harvest`.
 """
 
 import fcntl
@@ -68,7 +68,7 @@ class KindReport(BaseModel):
 
 
 class HarvestReport(BaseModel):
-    """What lies in the folder, and which modules gave no page and why."""
+    """What the folder holds, and which modules gave no page and why."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -200,7 +200,7 @@ def _write(
         text_bytes[kind] += len(text.encode("utf-8", "replace"))
     kinds = {}
     for kind, members in filed.items():
-        # Dealt out like cards, so that the files of a kind are alike in size and content.
+        # In turns, so that the files of a kind are alike in size and content.
         count = -(-len(members) // settings.pages_per_file)
         names = tuple(f"{kind}-{i:05d}.warc.gz" for i in range(count))
         for i, name in enumerate(names):

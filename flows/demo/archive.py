@@ -13,7 +13,7 @@ from warcio.warcwriter import WARCWriter
 
 from flows.demo.page import Page
 
-# The files tell nothing about when they were made: each harvest of an environment is the same.
+# The files do not depend on when they were made: each harvest of an environment is the same.
 DATE = "2024-01-01T00:00:00Z"
 HTTP_DATE = "Mon, 01 Jan 2024 00:00:00 GMT"
 SOFTWARE = "gristmill harvest"

@@ -83,7 +83,7 @@ def render(
     """One outcome per module, sorted by module name, whatever `processes` is.
 
     Each group (a package) is cut into batches of `BATCH` modules; a batch has a child process to itself, so
-    what a page says never depends on how many children ran beside it. A module that raises, exits, crashes
+    what a page holds never depends on how many children ran beside it. A module that raises, exits, crashes
     the interpreter or gives no answer within `limit_seconds` is lost alone: a fresh child takes the rest of
     its batch. `on_done` is called with 1 for each module, from several threads. Held in memory: all pages.
     """
@@ -132,7 +132,7 @@ def _ask(request, home, search_path, limit_seconds) -> Iterator[ModulePage | Los
             child.stdin.write(json.dumps(request).encode())
             child.stdin.close()
         except BrokenPipeError:
-            pass  # the child is dead already: reading finds that out and says so
+            pass  # the child is dead already: reading finds that out and reports it
         frames = _Frames(child.stdout.fileno())
         module = request["modules"][0]
         while True:

@@ -21,7 +21,7 @@ TRANSLATIONS = frozenset("cjkencodings i18n locale locales stoplists translation
 """Folders whose .txt and .po files are texts in other languages."""
 
 MAX_TRANSLATION = 16_000
-"""Bytes: word lists of whole languages run to 300 kB and say no more than the shorter ones."""
+"""Bytes: word lists of whole languages run to 300 kB and show no more than the shorter ones."""
 
 MARKUP = {".html": "text/html", ".htm": "text/html", ".md": "text/html"}
 NO_TEXT = frozenset(

@@ -67,7 +67,7 @@ def machine_paths() -> re.Pattern[str]:
 
 
 def scrubbed(page: str, paths: re.Pattern[str]) -> str:
-    """The page without addresses and paths: they differ from run to run and tell of the machine."""
+    """The page without addresses and paths: they differ from run to run and between machines."""
     page = SOURCE_LINK.sub(r"\1", page)
     return ADDRESS.sub(r"\1...", paths.sub("", page))
 
@@ -110,7 +110,7 @@ def main() -> None:
         else:
             send("page", name, page)
     send("end", "")
-    # Threads and exit handlers of the imported modules have no say any more.
+    # Threads and exit handlers of the imported modules are not run any more.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""Edited prose: where it lies on a machine, and what tells a page of it from a list of signatures."""
+"""Edited prose: where a machine has it, and what distinguishes a page of it from a list of signatures."""
 
 import gzip
 import html
@@ -95,13 +95,13 @@ def prose_words(text: str) -> tuple[int, int]:
 
 
 def is_reference(page: Page, text: str, share: float) -> bool:
-    """Whether an edited page becomes reference: 150 words and 30% of all or more are prose, and its lot.
+    """Whether an edited page becomes reference: 150 words and 30% of all or more are prose, and it is drawn.
 
     `share` of such pages, drawn by the digest of their address, become reference. The others stay where they
-    were: good pages are found among the raw ones too, and a classifier cannot win by telling sources apart.
+    were: good pages are found among the raw ones too, and a classifier cannot win by the style of a source alone.
     """
     if not page.edited:
         return False
     prose, total = prose_words(text)
-    lot = int.from_bytes(sha1(page.url.encode()).digest()[:4], "big") / 2**32
-    return prose >= 150 and prose >= 0.3 * total and lot < share
+    draw = int.from_bytes(sha1(page.url.encode()).digest()[:4], "big") / 2**32
+    return prose >= 150 and prose >= 0.3 * total and draw < share

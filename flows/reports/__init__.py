@@ -1,1 +1,1 @@
-"""Reports on finished homes. They return data; the command line renders it."""
+"""What finished homes show: every report returns data, as dataclasses of names and numbers; `flows.cli` renders it."""

@@ -1,7 +1,7 @@
 """A threshold of one language carried over to another: the value that drops the same share of its documents.
 
 One of the ways that FineWeb-2 compares of fitting filters to a language (Penedo et al. 2025, arXiv 2506.20920): the
-quantile at which the reference language's threshold lies is looked up in the other language's own distribution.
+quantile of the reference language's threshold is looked up in the other language's own distribution.
 """
 
 import math

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import get_args
 
-from flows.recipe import Step
+from flows import own_steps
+from flows.steps import BUILT_IN, document_steps
 from tasks.documents.step import DocumentStep
 from tasks.rules.rule import RuleStep
 
@@ -18,21 +18,27 @@ class Book:
 
 
 def books(wanted: str) -> Iterator[Book]:
-    """The step that is called `wanted`, or all. Raises LookupError, naming those that there are."""
-    union, _ = get_args(Step)
-    steps = {step.model_fields["step"].default: step for step in get_args(union) if issubclass(step, DocumentStep)}
+    """The step that is called `wanted`, or is at the address `module:Class`, or all.
+
+    Raises LookupError, naming those that there are, and StepError for a step of a user's that cannot be used.
+    """
+    steps = document_steps()
+    if ":" in wanted:
+        kind = own_steps.find(wanted, BUILT_IN)
+        steps = {wanted: kind}
     if wanted and wanted not in steps:
         raise LookupError(f"no document step is called {wanted}; there are {', '.join(steps)}")
     for name, step in steps.items():
         if wanted in ("", name):
-            sources = dict.fromkeys(field.metadata[b"source"].decode() for field in step.signals)
-            yield Book(f"{name}: {'; '.join(sources)}", tuple(_rows(step)))
+            sources = dict.fromkeys(signal.source for signal in step.signals)
+            title = step.model_fields["step"].default
+            yield Book(f"{title}: {'; '.join(sources)}", tuple(_rows(step)))
 
 
 def _rows(step: type[DocumentStep]) -> Iterator[tuple[str, str, str, str]]:
     rules = step.rules if issubclass(step, RuleStep) else ()
     by_signal = {f"{step.model_fields['step'].default}_{rule.name}": rule for rule in rules}
-    for field in step.signals:
-        rule = by_signal.get(field.name)
+    for signal in step.signals:
+        rule = by_signal.get(signal.name)
         thresholds = ", ".join(f"{end} {value}" for end, value in rule.ends.items()) if rule else ""
-        yield field.name, field.metadata[b"unit"].decode(), thresholds, rule.says if rule else ""
+        yield signal.name, signal.unit, thresholds, rule.description if rule else ""

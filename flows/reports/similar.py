@@ -1,32 +1,27 @@
-"""Near-duplicates of one document or of a text file: who they are, how like they are, and what differs first."""
+"""Near-duplicates of one document or of a text file: which they are, how like they are, and what became of them."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
-from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from rich.text import Text
 
-from flows.reports.status import folders
-from storage import files, layout, parquet
-from tasks.dedup.near.settings import MinHash, s_curve
-from tasks.dedup.near.signatures import by_this_code
+from flows.reports.history import Decision, decision
+from storage import parquet
+from storage.home import FinishedStage, Home
+from tasks.dedup.near.settings import MinHash
+from tasks.dedup.near.sign import by_this_code
 from tasks.dedup.near_reports import lookup
 from tasks.dedup.near_reports.lookup import Like, Signed
 from tasks.documents.normalize import Normalize
+from tasks.documents.normalize_work import rewrite
 from tasks.documents.rows import read_rows
-
-_AHEAD = 400  # words behind the first difference that are compared
-_SHOWN = 40  # words of either text that are shown
-_BEFORE = 8  # words of them that stand before the first difference
 
 
 @dataclass(frozen=True)
-class Asked:
+class Query:
     """What is looked up: a text; of a document its id, too, and its shard in the stage where it is looked up, if it is
     there."""
 
@@ -36,33 +31,33 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Found:
-    """A document like the one that was looked up; `fate`: what each stage `near_duplicates` decided about it."""
+class Match:
+    """A document like the one that was looked up. `decisions`: of each stage `near_duplicates` about it."""
 
     id: str
     jaccard: float
     source: str
     url: str | None
-    fate: tuple[str, ...]
+    decisions: tuple[Decision, ...]
     text: str
 
 
 @dataclass(frozen=True)
-class Looked:
+class LookUp:
     """The look-up in one stage `signatures`.
 
-    `fate`: of the document itself, if the stage has it; `sharing`: documents that share a band with it; `like`: those
-    of them that are like enough; `found`: the first of these, the likest first.
+    `decisions`: about the document itself, if the stage has it; `sharing`: documents that share a band with it;
+    `like`: those of them that are like enough; `matches`: the first of these, the likest first.
     """
 
     stage: str
     settings: MinHash
     threshold: float
-    asked: Asked
-    fate: tuple[str, ...]
+    query: Query
+    decisions: tuple[Decision, ...]
     sharing: int
     like: int
-    found: tuple[Found, ...]
+    matches: tuple[Match, ...]
 
 
 def look_up(
@@ -73,90 +68,83 @@ def look_up(
     rows: int | None,
     threshold: float,
     n: int,
-    told: Callable[[str, int, int], None],
-) -> Iterator[Looked]:
+    progress: Callable[[str, int, int], None],
+) -> Iterator[LookUp]:
     """Look up a text file, or the document whose id begins with `document`, in each stage `signatures` of the home.
 
-    `redis`: address of the Redis that keeps the index, or empty; `bands`, `rows`: by default those of the newest stage
-    `candidates` made of the signatures, or, without one, all bands of four rows; `threshold`: least Jaccard similarity,
-    above 0; `n`: documents of each stage; `told(stage, done, total)`: documents put into an index. Signatures that
-    another version of the code has made are passed over. Raises LookupError where there is no such stage or document.
+    `redis`: address of the Redis that keeps the index, or empty; `bands`, `rows`: by default those of the step that the
+    signatures were made for; `threshold`: least Jaccard similarity, above 0; `n`: documents of each stage;
+    `progress(stage, done, total)`: documents put into an index. Signatures that another version of the code has made
+    are passed over. Raises LookupError where there is no such stage or document.
     """
-    there = _finished(home)
-    texts = {made.key: made for made in there if made.parts and "text" in parquet.columns(made.parts[0])}
-    signed = {
-        made.key: _among(made, there, texts[made.inputs["documents"]], bands, rows)
-        for made in there
-        if made.is_a("signatures") and made.parts and made.inputs["documents"] in texts
-    }
+    found = Home(home)
+    texts = [stage for stage in found.stages() if stage.parts and "text" in parquet.columns(stage.parts[0])]
+    indexed = [(stage, _signed(stage, stage.documents, bands, rows)) for stage in _with_texts(found, texts)]
     current = [
-        made
-        for made in there
-        if (among := signed.get(made.key)) and by_this_code(among.signatures, among.documents, among.settings)
+        (stage, signed)
+        for stage, signed in indexed
+        if by_this_code(signed.signatures, signed.documents, signed.settings)
     ]
     if not current:
         raise LookupError(
             f"no stage `signatures` that this version has made, with its texts, is finished in {home}: run a recipe "
             "with the step `minhash`"
         )
-    asked = _asked(home, texts, document)
-    for made in current:
-        among = signed[made.key]
-        this = asked(made.inputs["documents"])
-        sought = lookup.sought(this.text, among.settings)
-        ask = partial(lookup.in_redis, address=redis) if redis else lookup.in_memory
-        nodes = ask(among, sought.signature, told=partial(told, among.name))
-        likes = lookup.alike(among, sought, nodes, threshold)
-        others = [like for like in likes if like.id != this.id]
-        decided = _decided(made, there)
-        yield Looked(
-            stage=among.name,
-            settings=among.settings,
-            threshold=threshold,
-            asked=this,
-            fate=() if this.shard is None else _fate(decided, this.shard, this.id),
-            sharing=len(nodes) - (len(likes) - len(others)),
-            like=len(others),
-            found=tuple(_found(among, like, _fate(decided, like.shard, like.id)) for like in others[:n]),
-        )
+    query_among = _query(home, texts, document)
+    for stage, signed in current:
+        yield _look_up(stage, signed, query_among(stage.documents), redis, threshold, n, progress)
 
 
-@dataclass(frozen=True)
-class _Made:
-    """A finished stage."""
-
-    name: str
-    folder: str
-    key: str
-    settings: dict
-    inputs: dict[str, str]
-
-    def is_a(self, stage: str) -> bool:
-        return self.name == f"{stage}-{self.key}"
-
-    @cached_property
-    def parts(self) -> tuple[str, ...]:
-        names = [name for name in files.names(self.folder) if name.startswith("part-") and name.endswith(".parquet")]
-        return tuple(files.join(self.folder, name) for name in names)
+def _with_texts(home: Home, texts: list[FinishedStage]) -> list[FinishedStage]:
+    """The stages `signatures` whose texts are in the home."""
+    return [stage for stage in home.stages("signatures") if stage.parts and stage.documents in texts]
 
 
-def _finished(home: str) -> list[_Made]:
-    found = [(name, folder, layout.manifest(folder)) for name, folder in folders(home)]
-    return [_Made(name, folder, m["key"], m["settings"], m["inputs"]) for name, folder, m in found if m is not None]
+def _look_up(
+    stage: FinishedStage,
+    signed: Signed,
+    query: Query,
+    redis: str,
+    threshold: float,
+    n: int,
+    progress: Callable[[str, int, int], None],
+) -> LookUp:
+    sought = lookup.sought(query.text, signed.settings)
+
+    def count(done: int, total: int) -> None:
+        progress(stage.label, done, total)
+
+    if redis:
+        nodes = lookup.in_redis(signed, sought.signature, redis, count)
+    else:
+        nodes = lookup.in_memory(signed, sought.signature, count)
+    likes = lookup.alike(signed, sought, nodes, threshold)
+    others = [like for like in likes if like.id != query.id]
+    deciding = _deciding(stage)
+    return LookUp(
+        stage=stage.label,
+        settings=signed.settings,
+        threshold=threshold,
+        query=query,
+        decisions=() if query.shard is None else _decisions(deciding, query.shard, query.id),
+        sharing=len(nodes) - (len(likes) - len(others)),
+        like=len(others),
+        matches=tuple(_match(signed, like, _decisions(deciding, like.shard, like.id)) for like in others[:n]),
+    )
 
 
-def _asked(home: str, texts: dict[str, _Made], document: str) -> Callable[[str], Asked]:
-    """What is asked for, by the key of the stage whose documents it is looked up among."""
+def _query(home: str, texts: list[FinishedStage], document: str) -> Callable[[FinishedStage], Query]:
+    """What is looked up, by the stage whose documents it is looked up among."""
     if Path(document).is_file():
         text = _read(document)
-        return lambda key: Asked(_normalized(texts[key], texts, text))
-    places = []
-    for made in texts.values():
-        for shard, part in enumerate(made.parts):
+        return lambda stage: Query(_normalized(stage, text))
+    rows_of = []
+    for stage in texts:
+        for shard, part in enumerate(stage.parts):
             ids = parquet.read_table(part, ["id"])["id"]
             rows = np.flatnonzero(pc.starts_with(ids, document).to_numpy())
-            places += [(made.key, part, shard, row, ids[int(row)].as_py()) for row in rows]
-    known = sorted({place[-1] for place in places})
+            rows_of += [(stage.key, part, shard, row, ids[int(row)].as_py()) for row in rows]
+    known = sorted({found[-1] for found in rows_of})
     if not known:
         raise LookupError(
             f"there is no file {document}, and no document in {home} has an id that begins so; "
@@ -166,13 +154,13 @@ def _asked(home: str, texts: dict[str, _Made], document: str) -> Callable[[str],
         raise LookupError(
             f"{len(known)} documents have an id that begins with {document}, as {' and '.join(known[:2])}"
         )
-    found = {
-        key: Asked(read_rows(part, np.array([row]), ["text"])["text"][0].as_py(), known[0], shard)
-        for key, part, shard, row, _ in places
+    queries = {
+        key: Query(read_rows(part, np.array([row]), ["text"])["text"][0].as_py(), known[0], shard)
+        for key, part, shard, row, _ in rows_of
     }
     # where a stage does not have the document, its text from another
-    elsewhere = replace(next(iter(found.values())), shard=None)
-    return lambda key: found.get(key, elsewhere)
+    elsewhere = replace(next(iter(queries.values())), shard=None)
+    return lambda stage: queries.get(stage.key, elsewhere)
 
 
 def _read(path: str) -> str:
@@ -182,102 +170,33 @@ def _read(path: str) -> str:
         raise ValueError(f"{path} is not UTF-8 ({error.reason} at byte {error.start}): convert it first") from None
 
 
-def _normalized(made: _Made, texts: dict[str, _Made], text: str) -> str:
+def _normalized(stage: FinishedStage, text: str) -> str:
     """The text as the extraction of a stage's documents would have left it."""
-    while "normalize" not in made.settings and made.inputs.get("documents") in texts:
-        made = texts[made.inputs["documents"]]
-    if settings := made.settings.get("normalize"):
-        [text] = Normalize.model_validate(settings).rewrite(pa.array([text], pa.large_string())).to_pylist()
+    while "normalize" not in stage.settings and stage.documents is not None:
+        stage = stage.documents
+    if settings := stage.settings.get("normalize"):
+        [text] = rewrite(Normalize.model_validate(settings), pa.array([text], pa.large_string())).to_pylist()
     return text
 
 
-def _among(made: _Made, there: list[_Made], documents: _Made, bands: int | None, rows: int | None) -> Signed:
+def _signed(stage: FinishedStage, documents: FinishedStage, bands: int | None, rows: int | None) -> Signed:
     given = {name: value for name, value in (("bands", bands), ("rows", rows)) if value is not None}
-    settings = MinHash.model_validate(made.settings | _bands(made, there) | given)
-    return Signed(made.name, made.parts, documents.parts, settings)
+    settings = MinHash.model_validate(stage.settings["shingling"] | stage.settings["banding"] | given)
+    return Signed(stage.label, stage.parts, documents.parts, settings)
 
 
-def _bands(signatures: _Made, there: list[_Made]) -> dict[str, int]:
-    """Bands and rows of the newest stage `candidates` made of the signatures; if there is none, all bands of four."""
-    made = _candidates(signatures, there)
-    if not made:
-        return {"bands": signatures.settings["permutations"] // 4, "rows": 4}
-    newest = max(made, key=lambda one: (files.modified(files.join(one.folder, "manifest.json")), one.name))
-    return {name: newest.settings[name] for name in ("bands", "rows")}
-
-
-def _decided(signatures: _Made, there: list[_Made]) -> list[_Made]:
+def _deciding(signatures: FinishedStage) -> list[FinishedStage]:
     """The stages `near_duplicates` that were made of the signatures."""
-    keys = [made.key for made in _candidates(signatures, there)]
-    return [made for made in there if made.is_a("near_duplicates") and made.inputs.get("candidates") in keys]
+    made = signatures.home.stages("near_duplicates")
+    return [stage for stage in made if stage.inputs.get("signatures") == signatures.key]
 
 
-def _candidates(signatures: _Made, there: list[_Made]) -> list[_Made]:
-    return [made for made in there if made.is_a("candidates") and made.inputs.get("signatures") == signatures.key]
+def _decisions(stages: list[FinishedStage], shard: int, document: str) -> tuple[Decision, ...]:
+    found = (decision(stage, shard, document) for stage in stages)
+    return tuple(made for made in found if made is not None)
 
 
-def _fate(decided: list[_Made], shard: int, document: str) -> tuple[str, ...]:
-    """A line for each stage that decided about a document."""
-    told = []
-    for made in decided:
-        if kept := _row(layout.part(made.folder, shard), document):
-            told.append(f"{made.name}: survived, cluster of {kept['cluster_size']:,}")
-        elif gone := _row(layout.ledger_part(made.folder, shard), document):
-            by = f"{gone['step']}.{gone['rule']}"
-            of = f" for {gone['representative']}, Jaccard {gone['value']:.4f}" if gone["representative"] else ""
-            told.append(f"{made.name}: dropped by {by}{of}")
-    return tuple(told)
-
-
-def _row(part: str, document: str) -> dict | None:
-    table = parquet.read_table(part)
-    return next(iter(table.filter(pc.equal(table["id"], document)).to_pylist()), None)
-
-
-def _found(among: Signed, like: Like, fate: tuple[str, ...]) -> Found:
+def _match(signed: Signed, like: Like, decisions: tuple[Decision, ...]) -> Match:
     columns = ["source", "url", "text"]
-    [row] = read_rows(among.documents[like.shard], np.array([like.at]), columns).to_pylist()
-    return Found(like.id, like.jaccard, row["source"], row["url"], fate, row["text"])
-
-
-def readable(looked: Looked) -> Iterator[Text]:
-    """What was found, for a reader, each with the first passage in which it differs."""
-    settings, least = looked.settings, looked.threshold
-    caught = [s_curve(settings.bands, settings.rows, jaccard) for jaccard in (least, 0.8)]
-    told = [
-        f"== {looked.stage}",
-        *(f"the document itself: {fate}" for fate in looked.fate),
-        f"others that share one of {settings.bands} bands of {settings.rows} rows with it: {looked.sharing:,} (of "
-        f"those at Jaccard {least:g} {caught[0]:.1%} do, of those at 0.8 {caught[1]:.1%})",
-        f"with a Jaccard similarity of {least:g} or more, by shingles of {settings.shingle} {settings.unit}: "
-        f"{looked.like:,}",
-    ]
-    yield Text("\n".join(told) + "\n")
-    for found in looked.found:
-        lines = [f"{found.jaccard:.4f}  {found.id}  {found.source}", found.url, *found.fate]
-        text = Text("\n".join(line for line in lines if line) + "\n")
-        yield text.append(difference(looked.asked.text, found.text))
-
-
-def difference(this: str, other: str) -> Text:
-    """The first passage in which two texts differ by words, of both; what differs in ⟦brackets⟧."""
-    ours, theirs = this.split(), other.split()
-    same = next(
-        (at for at, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
-    )
-    if same == len(ours) == len(theirs):
-        return Text("no word differs\n")
-    first = max(same - _BEFORE, 0)
-    ours, theirs = ours[first : same + _AHEAD], theirs[first : same + _AHEAD]
-    changes = SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes()
-    told = Text()
-    for name, words, low in (("this ", ours, 1), ("other", theirs, 3)):
-        told.append(f"  {name} {' ...' if first else ''}")
-        for change in changes:
-            begin, end = change[low : low + 2]
-            passage = " ".join(words[begin : min(end, _SHOWN)])
-            if begin < _SHOWN:
-                told.append(" ")
-                told.append(*((passage,) if change[0] == "equal" else (f"⟦{passage}⟧", "bold red")))
-        told.append(" ...\n" if len(words) > _SHOWN else "\n")
-    return told
+    [row] = read_rows(signed.documents[like.shard], np.array([like.at]), columns).to_pylist()
+    return Match(like.id, like.jaccard, row["source"], row["url"], decisions, row["text"])

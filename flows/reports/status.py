@@ -1,88 +1,93 @@
-"""Looking into the home: which stages there are, what is in them."""
+"""Looking into the home: which stages there are, and the documents that they keep."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from flows.context import StageResult, step_counts, top_reasons
-from storage import files, layout, parquet
-from storage.layout import Stage
-
-
-def status(home: str) -> list[tuple[str, str, str, str, str]]:
-    """A row a stage: name and key, state, documents in and out, the top reasons for drops."""
-    rows = []
-    for name, folder in folders(home):
-        manifest = layout.manifest(folder)
-        if manifest is None:
-            done = len(files.names(files.join(folder, "done")))
-            rows.append((name, f"unfinished, {done} shards done", "", "", ""))
-            continue
-        steps = step_counts(_built(folder, manifest))
-        if steps:
-            drops = {f"{s['step']}.{rule}": n for s in steps for rule, n in s["drops"].items()}
-            rows.append(
-                (
-                    name,
-                    "finished",
-                    f"{steps[0]['rows_in']:,}",
-                    f"{steps[-1]['rows_out']:,}",
-                    top_reasons(drops),
-                )
-            )
-        else:
-            rows.append((name, "finished", "", "", ""))
-    return rows
+from storage import parquet
+from storage.home import FinishedStage, Home, StageFolder
 
 
-def show(home: str, name: str, n: int, characters: int) -> Iterator[str]:
-    """The first `n` documents of a stage, with the first characters of their texts.
+@dataclass(frozen=True)
+class StageStatus:
+    """A stage of the home.
 
-    Holds one shard of the stage and one of the texts. Raises FileNotFoundError for a stage that is not there,
-    naming those that are.
+    `documents_in`, `documents_out`: None where no documents are counted; `drops`: documents by `step.rule`;
+    `jobs_done`: of an unfinished stage; `trouble`: why a stage cannot be read.
     """
-    matching = [folder for stage, folder in folders(home) if name in (stage, stage.rsplit("-", 1)[0])]
+
+    stage: str
+    state: Literal["finished", "unfinished", "unreadable"]
+    documents_in: int | None = None
+    documents_out: int | None = None
+    drops: Mapping[str, int] = field(default_factory=dict)
+    jobs_done: int = 0
+    trouble: str = ""
+
+
+@dataclass(frozen=True)
+class KeptDocument:
+    """A row of a stage's part without its text, and the text, if the stage or the one that it reads has texts."""
+
+    row: dict[str, Any]
+    text: str | None
+
+
+@dataclass(frozen=True)
+class KeptDocuments:
+    """The first documents of the stage in `folder`."""
+
+    folder: str
+    documents: list[KeptDocument]
+
+
+def status(home: str) -> list[StageStatus]:
+    """All stages of a home, in the order of their labels. Reads a manifest for each."""
+    found = Home(home)
+    rows = [_finished(stage) for stage in found.stages()]
+    rows += [StageStatus(stage.label, "unfinished", jobs_done=stage.jobs_done) for stage in found.unfinished()]
+    rows += [StageStatus(stage.label, "unreadable", trouble=stage.trouble) for stage in found.unreadable()]
+    return sorted(rows, key=lambda row: row.stage)
+
+
+def _finished(stage: FinishedStage) -> StageStatus:
+    steps = stage.step_counts
+    drops = {f"{count['step']}.{rule}": n for count in steps for rule, n in count["drops"].items()}
+    arrived, left = (steps[0]["rows_in"], steps[-1]["rows_out"]) if steps else (None, None)
+    return StageStatus(stage.label, "finished", arrived, left, drops)
+
+
+def show(home: str, name: str, n: int) -> Iterator[KeptDocuments]:
+    """The first `n` documents of each stage with a name or a label, of unfinished ones too.
+
+    Holds one part of the stage and one of the texts. Raises FileNotFoundError for a stage that is not there, naming
+    those that are.
+    """
+    found = Home(home)
+    matching = sorted([*found.stages(name), *found.unfinished(name)], key=lambda stage: stage.label)
     if not matching:
-        known = ", ".join(stage for stage, _ in folders(home)) or "none"
+        known = ", ".join(row.stage for row in status(home)) or "none"
         raise FileNotFoundError(f"no stage {name} in {home}; there are: {known}")
-    for folder in matching:
-        yield f"== {folder}"
-        left = n
-        for part in files.names(folder):
-            if left and part.startswith("part-") and part.endswith(".parquet"):
-                rows = parquet.read_table(files.join(folder, part)).slice(0, left).to_pylist()
-                texts = _texts(home, folder, part) if rows else {}
-                yield from (_readable(texts.get(row["id"], {}) | row, characters) for row in rows)
-                left -= len(rows)
+    for stage in matching:
+        yield KeptDocuments(stage.folder, _first(stage, n))
 
 
-def _texts(home: str, folder: str, part: str) -> dict[str, dict]:
-    """Rows of the documents' shard behind a stage's shard, by id; empty if the stage has no documents."""
-    key = (layout.manifest(folder) or {}).get("inputs", {}).get("documents")
-    for name, documents in folders(home):
-        if key is not None and name.endswith(f"-{key}"):
-            table = parquet.read_table(files.join(documents, part), ["id", "source", "url", "text"])
-            return {row["id"]: row for row in table.to_pylist()}
-    return {}
+def _first(stage: StageFolder, n: int) -> list[KeptDocument]:
+    documents: list[KeptDocument] = []
+    for part in stage.parts:
+        if len(documents) == n:
+            break
+        rows = parquet.read_table(part).slice(0, n - len(documents)).to_pylist()
+        texts = _texts(stage, part.rsplit("/", 1)[-1]) if rows else {}
+        for row in rows:
+            whole = texts.get(row.get("id"), {}) | row
+            documents.append(KeptDocument({k: v for k, v in whole.items() if k != "text"}, whole.get("text")))
+    return documents
 
 
-def _readable(row: dict, characters: int) -> str:
-    text = row.pop("text", None)
-    lines = [f"{name}: {value}" for name, value in row.items() if value is not None]
-    if text is not None:
-        lines.append(cut(text, characters))
-    return "\n".join(lines) + "\n"
-
-
-def cut(text: str, characters: int) -> str:
-    """The beginning of a text, and how much is left out."""
-    left = len(text) - characters
-    return text if left <= 0 else f"{text[:characters]} [... {left:,} more characters]"
-
-
-def folders(home: str) -> list[tuple[str, str]]:
-    root = files.join(home, "stages")
-    return [(name, files.join(root, name)) for name in files.names(root) if not name.startswith(".")]
-
-
-def _built(folder: str, manifest: dict) -> StageResult:
-    made = Stage(manifest["stage"], manifest["code"], manifest["settings"], manifest["inputs"])
-    return StageResult(made, folder, manifest, reused=True)
+def _texts(stage: StageFolder, part: str) -> dict[str, dict[str, Any]]:
+    """Rows of the documents' part behind a stage's part, by id; empty if the stage has no documents."""
+    if not isinstance(stage, FinishedStage) or stage.documents is None:
+        return {}
+    table = parquet.read_table(f"{stage.documents.folder}/{part}", ["id", "source", "url", "text"])
+    return {row["id"]: row for row in table.to_pylist()}

@@ -14,17 +14,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import yaml
 
+from flows.context import job_options, lookup
 from flows.curation import Passed, curate
 from flows.machine import MachineSettings
 from flows.recipe import Recipe, load
 from flows.reports.quantile_matching import End, match, share
-from flows.reports.whatif import lookup
-from storage.remote import retry
 from tasks.documents.decisions import LANGUAGE, decide, wanted
 from tasks.documents.selection import gather
 from tasks.documents.step import Bound, DocumentStep
+from tasks.engine import options
 
 _COLUMNS = 4  # signals of all documents that are held at once
 
@@ -55,13 +54,12 @@ class Proposals:
     few: dict[str, int]
     unmatched: list[str]
 
-    def snippet(self) -> str:
-        """The `languages` of the steps as YAML, to be pasted into a recipe."""
+    def recipe_part(self) -> dict[str, list[dict[str, Any]]]:
+        """The `steps` of a recipe, of each its `languages` alone."""
         steps: dict[str, dict[str, dict[str, float]]] = {}
         for row in self.rows:
             steps.setdefault(row.step, {}).setdefault(row.language, {})[row.setting] = row.proposed
-        written = [{"step": step, "languages": languages} for step, languages in steps.items()]
-        return yaml.safe_dump({"steps": written}, sort_keys=False, allow_unicode=True)
+        return {"steps": [{"step": step, "languages": languages} for step, languages in steps.items()]}
 
 
 class _TooFewError(LookupError):
@@ -89,9 +87,9 @@ def propose(recipe: Any, reference: str, least: int = 1000, settings: MachineSet
     """
     recipe = load(recipe)
     settings = settings or MachineSettings()
-    retry.configure(settings.remote_io)
+    options.configure(job_options(settings))
     found = Proposals([], [], {}, [])
-    for passed in curate(lookup(settings, recipe), recipe):
+    for passed in curate(lookup(settings, recipe.name), recipe):
         if thresholds := _thresholds(passed.steps):
             try:
                 _propose(found, passed, recipe, thresholds, reference, least)
@@ -174,38 +172,10 @@ def _languages(passed: Passed, recipe: Recipe) -> np.ndarray:
 def _gathered(passed: Passed, columns: list[str], of: Callable[[pa.Table], pa.Table]) -> pa.Table:
     """What `of` makes of the columns of each shard, in the order of the shards; one shard a core is held whole."""
 
+    places = passed.arriving.places
+
     def read(shard: int) -> pa.Table:
-        return of(gather(passed.arriving.signals(shard), passed.arriving.kept.part(shard), columns))
+        return of(gather(places.signals[shard], places.kept[shard], columns))
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return pa.concat_tables(pool.map(read, passed.arriving.shards()))
-
-
-HEADER = ("setting", "language", "threshold", "drops of the reference", "drops here", "proposed", "drops then")
-
-
-def rows(found: Proposals) -> list[tuple[str, ...]]:
-    """The proposals for a person, in the columns of HEADER."""
-    return [
-        (
-            f"{row.step}.{row.setting}",
-            row.language,
-            f"{row.threshold:g}",
-            *(f"{row.reference:.2%}", f"{row.now:.2%}"),
-            f"{row.proposed:g}",
-            f"{row.then:.2%}",
-        )
-        for row in found.rows
-    ]
-
-
-def remarks(found: Proposals, least: int) -> list[str]:
-    """What the proposals do not cover, in sentences."""
-    told = []
-    if found.few:
-        few = ", ".join(f"{language} {count:,}" for language, count in found.few.items())
-        told.append(f"Left out, with fewer than {least:,} documents: {few}.")
-    if found.idle:
-        told.append(f"Without a proposal, since they drop nothing of the reference: {', '.join(found.idle)}.")
-    told += [f"Without a proposal: {why}." for why in found.unmatched]
-    return told
+        return pa.concat_tables(pool.map(read, places.shards()))

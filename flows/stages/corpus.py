@@ -22,9 +22,10 @@ class CorpusPlaces:
         """The arguments by which a job finds its documents."""
         return {"documents": self.documents[i], "kept": self.kept[i]}
 
-    def source_number(self, i: int) -> int:
-        """The place of a shard's source among the sources, whose shards lie in the recipe's order."""
-        return list(dict.fromkeys(self.sources)).index(self.sources[i])
+    def source_numbers(self) -> list[int]:
+        """The place of each shard's source among the sources, whose shards lie in the recipe's order."""
+        numbers = {source: number for number, source in enumerate(dict.fromkeys(self.sources))}
+        return [numbers[source] for source in self.sources]
 
     def parts(self, names: tuple[str, ...]) -> list[tuple[str, str]]:
         """(documents, kept) of the shards of some sources."""

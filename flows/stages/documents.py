@@ -4,8 +4,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from pydantic import SerializeAsAny
-from tasks.extraction.extract_work import extract_shard
-from tasks.reading.listing import Shard, shards_of
 
 from flows.context import RunContext
 from flows.recipe import Recipe
@@ -19,6 +17,8 @@ from tasks.engine.make import StageResult
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec, digest
 from tasks.extraction.extract import Extract
+from tasks.extraction.extract_work import extract_shard
+from tasks.reading.listing import Shard, shards_of
 from tasks.reading.sources import Columns, Selection, Snapshot, Source
 
 

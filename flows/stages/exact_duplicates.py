@@ -37,7 +37,8 @@ def _deduplicate(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> d
     given = {"settings": record.settings}
     shards = {i: places.shard(i) | given for i in places.shards()}
     signals = places.signals if record.settings.best else [()] * len(places.sources)
-    jobs = {i: job | {"signals": signals[i], "source": places.source_number(i)} for i, job in shards.items()}
+    numbers = places.source_numbers()
+    jobs = {i: job | {"signals": signals[i], "source": numbers[i]} for i, job in shards.items()}
     phases.map("hash", exact_work.hash_shard, jobs)
     among = dict.fromkeys(range(record.settings.partitions), given | {"n_shards": len(shards)})
     phases.map("choose", exact_work.choose, among)

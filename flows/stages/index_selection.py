@@ -2,14 +2,13 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from tasks.reading.listing import tables_of
-
 from flows.context import RunContext
 from storage.fingerprint import fingerprint
 from tasks.engine.make import StageResult
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec, digest
 from tasks.reading import index
+from tasks.reading.listing import tables_of
 from tasks.reading.sources import IndexFilters, Selection
 
 

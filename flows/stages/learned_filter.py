@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from pydantic import SerializeAsAny
-from tasks.models.filter import LearnedFilter
 
 from flows.context import RunContext
 from flows.recipe import Recipe
@@ -20,6 +19,7 @@ from tasks.documents.sampling import Heldout
 from tasks.documents.step import Settings
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
+from tasks.models.filter import LearnedFilter
 from tasks.models.null_scores import null_scores_shard
 
 

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from tasks.tokens.mixture_work import write_mixture
-
 from flows.context import RunContext
 from flows.recipe import Recipe
 from storage import files, token_shards
@@ -12,6 +10,7 @@ from tasks.engine.make import StageResult
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
 from tasks.tokens.mixture import Mixture
+from tasks.tokens.mixture_work import write_mixture
 
 
 class Record(Settings):

@@ -31,8 +31,8 @@ class Record(Settings):
 @dataclass(frozen=True)
 class TrainingPlaces:
     """`mixture`: its file on a local path; `out`: a local folder for what grows, checkpoints and logs; `folder`: the
-    stage's; `processes`: how many train, which changes rounding and not the samples; `tracking_uri`, `run_id`: MLflow's.
-    """
+    stage's; `processes`: how many train, which changes rounding and not the samples; `tracking_uri`, `run_id`: those of
+    MLflow."""
 
     mixture: str
     out: str
@@ -51,19 +51,20 @@ class Trained:
     mlflow_run: str
 
 
+def model_spec(recipe: Recipe, data: Data, places: TrainingPlaces | None = None) -> StageSpec:
+    """The stage; without places it can be looked up, but not made."""
+    record = Record(model=recipe.model, training=recipe.training)
+    inputs = {"mixture": data.mixture.key, "tokens": data.tokens.key, "tokenizer": data.tokenizer.key}
+    return StageSpec("model", _train, record, inputs, places, ("training.launch",), ("torch",))
+
+
 def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
     """Train on the mixture, resuming from the newest checkpoint if there is one.
 
     With a home that is not on a local disk, checkpoints stay in the local folder until training is done.
     """
     settings = context.settings
-    record = Record(model=recipe.model, training=recipe.training)
-    inputs = {"mixture": data.mixture.key, "tokens": data.tokens.key, "tokenizer": data.tokenizer.key}
-
-    def spec(places: TrainingPlaces | None) -> StageSpec:
-        return StageSpec("model", _train, record, inputs, places, ("training.launch",), ("torch",))
-
-    unplaced = spec(None)
+    unplaced = model_spec(recipe, data)
     folder = unplaced.folder(settings.home)
     run = ModelRun(settings, recipe, data, unplaced.key, folder)
     if (found := context.find(unplaced)) is not None:
@@ -72,9 +73,8 @@ def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
     with _alone(out), run as tracked:
         processes = settings.training_processes or launch.default_processes()
         mixture = _mixture(settings, data)
-        model = context.build(
-            spec(TrainingPlaces(str(mixture), out, folder, processes, settings.tracking_uri, tracked))
-        )
+        places = TrainingPlaces(str(mixture), out, folder, processes, settings.tracking_uri, tracked)
+        model = context.build(model_spec(recipe, data, places))
     return Trained(model, model.result["result"], tracked)
 
 

@@ -1,247 +1,209 @@
-"""Near-duplicates by MinHash-LSH: the stages of the step `minhash`."""
+"""Near-duplicates by MinHash-LSH: the stages of the step `minhash`.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+signatures        sign     every shard
+candidates        match    every partition of the band hashes
+                  label    once
+near_duplicates   gather   every shard, of earlier crawls those that have candidates
+                  verify   every partition of the labels
+                  split    every shard
+"""
+
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
-from flows.context import PhaseRunner, RunContext, StageResult, StageSpec, stage
+from flows.context import RunContext
 from flows.recipe import Recipe
-from flows.stages.all_stages import Corpus, inputs_of, measured_by, placed
-from storage import files, layout, sorted_files
-from tasks.dedup.near import components, crowds, phases
-from tasks.dedup.near.candidates import (
-    Place,
-    band_partitions,
-    band_shard,
-    edges_run,
-    found_again,
-    index_run,
-    know_shard,
-    label_partitions,
-    match_partition,
-    members_run,
-    sign_shard,
-)
-from tasks.dedup.near.settings import MinHash, curve_told
+from flows.stages.corpus import Corpus, CorpusPlaces
+from flows.stages.earlier_crawls import EarlierCrawl, earlier_crawls
+from flows.stages.steps_behind import modules
+from storage import files, sorted_files
+from tasks.dedup.near import gather, match
+from tasks.dedup.near.documents import EarlierShard, OwnShard
+from tasks.dedup.near.gather import gather_shard, gathered_file, gathered_folder
+from tasks.dedup.near.label import label_documents, labels_file
+from tasks.dedup.near.match import edges_file, match_partition
+from tasks.dedup.near.settings import Banding, MinHash, Shingling, Verifying, curve_message
+from tasks.dedup.near.sign import bands_file, sign_shard
+from tasks.dedup.near.split import split_shard
+from tasks.dedup.near.verify import decided_file, verify_partition
+from tasks.dedup.order import KeepOrder
 from tasks.dedup.takedowns import lists
+from tasks.documents.step import Settings
+from tasks.engine import options
+from tasks.engine.make import StageResult
+from tasks.engine.phases import PhaseRunner
+from tasks.engine.spec import StageSpec
+from tasks.url.step import Url
+
+
+class Signing(Settings):
+    shingling: Shingling
+    banding: Banding
+    partitions: int
+
+
+class Matching(Settings):
+    banding: Banding
+    partitions: int
+
+
+class Deciding(Settings):
+    """`takedowns`: the lists, tied to the content that they have now."""
+
+    shingling: Shingling
+    banding: Banding
+    order: KeepOrder
+    verifying: Verifying
+    partitions: int
+    takedowns: Url
 
 
 @dataclass(frozen=True)
-class Segment:
-    """The near-duplicate removal of an earlier crawl, as its finished stage `near_duplicates` tells of it."""
+class NearPlaces:
+    """The shards of this crawl, the earlier crawls, and the folders of the stages made so far. `edges`: how many edges
+    there are; `labels`: labels of each shard of all crawls; `layout`: the stages by name and key, for later crawls."""
 
-    folder: str
-    manifest: Mapping[str, Any]
+    own: tuple[OwnShard, ...]
+    earlier: tuple[EarlierCrawl, ...]
+    signatures: str
+    candidates: str = ""
+    edges: int = 0
+    labels: tuple[int, ...] = ()
+    layout: dict[str, str | int | list[str]] | None = None
 
     @property
-    def key(self) -> str:
-        return self.manifest["key"]
-
-    def index(self, low: int, high: int) -> list[str]:
-        """The runs of its band hashes that have those from `low` up to `high`."""
-        ends = sorted_files.bounds(self.manifest["lies"]["partitions"])
-        having = [p for p, (begin, end) in enumerate(pairwise(ends)) if begin < high and end > low]
-        return [index_run(self._beside("candidates"), p) for p in having]
-
-    def places(self, number: int) -> list[Place]:
-        return [
-            Place(
-                segment=number,
-                shard=shard,
-                documents=layout.part(self._beside("documents"), shard),
-                signatures=layout.part(self._beside("signatures"), shard),
-                known=phases.survivors_run(self.folder, shard),
-            )
-            for shard in range(len(self.manifest["shards"]))
-        ]
-
-    def _beside(self, name: str) -> str:
-        """The folder of a stage of the same home, wherever that has been moved."""
-        home, _, _ = self.folder.rstrip("/").rpartition("/")
-        return files.join(home, self.manifest["lies"][name])
+    def all_shards(self) -> list[EarlierShard | OwnShard]:
+        """In the order of the ids of their documents."""
+        return [shard for number, crawl in enumerate(self.earlier) for shard in crawl.shards(number)] + list(self.own)
 
 
 def minhash(context: RunContext, recipe: Recipe, corpus: Corpus, step: MinHash) -> Corpus:
-    """Signatures; who may be compared with whom; who survives."""
-    step = placed(step, context)
-    earlier = segments(step)
-    signatures = _signatures(context, corpus, step)
-    candidates = _candidates(context, corpus, step, signatures, earlier)
-    names = [source.name for source in recipe.sources]
-    sources = [names.index(source) for source in corpus.sources]
-    kept = _survivors(context, corpus, step, signatures, candidates, sources, earlier)
+    """Sign the documents, find which are candidates of each other, decide which are kept."""
+    step = context.placed(step)
+    earlier = tuple(earlier_crawls(step))
+    among = {f"earlier {number}": crawl.key for number, crawl in enumerate(earlier)}
+    shingling, banding = step.part(Shingling), step.part(Banding)
+
+    signing = Signing(shingling=shingling, banding=banding, partitions=step.partitions)
+    signatures = context.build(StageSpec("signatures", _sign, signing, corpus.inputs(), corpus.places))
+
+    places = NearPlaces(_own_shards(corpus, signatures, len(earlier), step), earlier, signatures.folder)
+    matching = Matching(banding=banding, partitions=step.partitions)
+    candidates = context.build(StageSpec("candidates", _match, matching, corpus.inputs(signatures) | among, places))
+
+    deciding = Deciding(
+        shingling=shingling,
+        banding=banding,
+        order=step.part(KeepOrder),
+        verifying=step.part(Verifying),
+        partitions=step.partitions,
+        takedowns=lists(step.takedowns),
+    )
+    places = replace(
+        places,
+        candidates=candidates.folder,
+        edges=candidates.result["edges"],
+        labels=tuple(candidates.records("label")[0]["shards"]),
+        layout={
+            "documents": f"{corpus.documents.name}-{corpus.documents.key}",
+            "signatures": f"signatures-{signatures.key}",
+            "candidates": f"candidates-{candidates.key}",
+            "partitions": candidates.result["partitions"],
+            "earlier": [crawl.key for crawl in earlier],
+        },
+    )
+    inputs = corpus.inputs(signatures, candidates, signals=step.best is not None) | among
+    code = modules((deciding.takedowns,))
+    kept = context.build(StageSpec("near_duplicates", _decide, deciding, inputs, places, code))
     return corpus.then(kept, signatures, candidates).measuring(kept)
 
 
-def segments(step: MinHash) -> list[Segment]:
-    """The earlier crawls of a step. Raises ValueError where they were not made as this one, each with all before it."""
-    found: list[Segment] = []
-    for folder in step.earlier:
-        manifest = layout.manifest(folder)
-        if manifest is None or "lies" not in manifest:
-            raise ValueError(f"`earlier` names {folder}, which is no finished stage `near_duplicates`")
-        segment = Segment(folder, manifest)
-        if manifest["lies"]["earlier"] != [before.key for before in found]:
-            raise ValueError(
-                f"`earlier` names {folder}, which has itself {manifest['lies']['earlier'] or 'nothing'} as `earlier`; "
-                f"here {[before.key for before in found] or 'nothing'} comes before it: name all earlier crawls, the "
-                "oldest first, each made with those before it"
-            )
-        for name, value in _alike(step).items():
-            if (theirs := manifest["lies"]["settings"][name]) != value:
-                raise ValueError(f"`earlier` names {folder}, whose `{name}` is {theirs}; here it is {value}")
-        places = segment.places(len(found))
-        if places and not files.exists(places[0].known):
-            raise ValueError(
-                f"`earlier` names {folder}, which has no {places[0].known}: it was removed, or an older version made "
-                "the stage; run the recipe of that crawl again"
-            )
-        try:
-            again = found_again(places, segment.index, step)
-        except sorted_files.SortedFileError as error:
-            raise ValueError(
-                f"`earlier` names {folder}, whose index is damaged or was made by an older version: run the recipe of "
-                "that crawl again"
-            ) from error
-        if not again:
-            raise ValueError(
-                f"`earlier` names {folder}, whose signatures are not those that this version gives the same texts: run "
-                "the recipe of that crawl again, or install the version that made it"
-            )
-        found.append(segment)
-    return found
+def _sign(phases: PhaseRunner, record: Signing, places: CorpusPlaces) -> dict:
+    given = {"shingling": record.shingling, "banding": record.banding, "partitions": record.partitions}
+    signed = phases.map("sign", sign_shard, {i: places.shard(i) | given for i in places.shards()})
+    return {"documents": sum(counts["documents"] for counts in signed.values())}
 
 
-def _alike(step: MinHash) -> dict[str, Any]:
-    """The settings that an earlier crawl must share, for the result to be that of one run over both."""
-    settings = step.signature_settings() | step.candidate_settings() | step.decision_settings()
-    return {name: value for name, value in settings.items() if name != "partitions"}
-
-
-def _signatures(context: RunContext, corpus: Corpus, step: MinHash) -> StageResult:
-    def body(phases: PhaseRunner) -> dict:
-        jobs = {i: corpus.shard(i) | {"settings": step} for i in corpus.shards()}
-        return {"records": list(phases.map("sign", sign_shard, jobs).values())}
-
-    made = stage("signatures", (sign_shard,), step.signature_settings(), inputs_of(corpus))
-    return context.build(StageSpec(made, body))
-
-
-def _candidates(
-    context: RunContext, corpus: Corpus, step: MinHash, signatures: StageResult, earlier: list[Segment]
-) -> StageResult:
-    def body(phases: PhaseRunner) -> dict:
-        phases.say(curve_told(step))
-        signed = sum(record["documents"] for record in signatures.manifest["records"])
-        dealt = step.model_copy(update={"partitions": band_partitions(signed, step)})
-        jobs = {i: {"signatures": signatures.part(i), "settings": dealt} for i in corpus.shards()}
-        phases.map("band", band_shard, jobs)
-        given = {"own": len(earlier), "parts": corpus.shards(), "settings": dealt}
-        jobs = {
-            p: given | {"indexes": [run for segment in earlier for run in segment.index(low, high)]}
-            for p, (low, high) in enumerate(pairwise(sorted_files.bounds(dealt.partitions)))
-        }
-        matched = phases.map("match", match_partition, jobs)
-        partitions = label_partitions(sum(record["edges"] for record in matched.values()), step)
-        edges = [edges_run(phases.folder, p) for p in jobs]
-        large = components.components(phases.map, phases.folder, partitions, edges, step.memory)
-        return {"matched": list(matched.values()), "labels": partitions, "crowds": large}
-
-    works = (match_partition, components.components)
-    inputs = inputs_of(corpus, signatures) | _keys(earlier)
-    return context.build(StageSpec(stage("candidates", works, step.candidate_settings(), inputs), body))
-
-
-def _survivors(
-    context: RunContext,
-    corpus: Corpus,
-    step: MinHash,
-    signatures: StageResult,
-    candidates: StageResult,
-    sources: list[int],
-    earlier: list[Segment],
-) -> StageResult:
-    own = len(earlier)
-    signals = corpus.signals if step.best else lambda _: ()
-    before = [place for number, segment in enumerate(earlier) for place in segment.places(number)]
-    takedowns = lists(step.takedowns)
-
-    def body(phases: PhaseRunner) -> dict:
-        partitions = candidates.manifest["labels"]
-        labels = [components.labels_run(candidates.folder, p) for p in range(partitions)]
-        members = [members_run(candidates.folder, p) for p in range(len(candidates.manifest["matched"]))]
-        given = {"takedowns": takedowns, "settings": step.model_copy(update={"partitions": partitions})}
-        ours = [
-            Place(own, i, corpus.documents.part(i), signatures.part(i), phases.known_run(phases.folder, i))
-            for i in corpus.shards()
-        ]
-        arriving = {i: given | {"place": ours[i], "kept": corpus.shard(i)["kept"]} for i in corpus.shards()}
-        jobs = {i: arriving[i] | {"signals": signals(i), "source": sources[i]} for i in corpus.shards()}
-        phases.map("know", know_shard, jobs)
-        leaders = _leaders(phases, [*before, *ours], given | {"labels": labels}, candidates.manifest["crowds"])
-        places = [*phases.together(before), *([place] for place in ours)]
-        counts = _decided(phases, own, places, given | {"labels": labels, "members": members, "leaders": leaders})
-        decided = [phases.decided_run(phases.folder, p) for p in range(partitions)]
-        jobs = {i: arriving[i] | {"decided": decided} for i in corpus.shards()}
-        shards = phases.map("split", phases.split_shard, jobs)
-        phases.forget_dealt(phases.folder)
-        lies = {
-            "documents": _name(corpus.documents),
-            "signatures": _name(signatures),
-            "candidates": _name(candidates),
-            "partitions": len(candidates.manifest["matched"]),
-            "earlier": [segment.key for segment in earlier],
-            "settings": _alike(step),
-        }
-        return {"lies": lies, **counts, "shards": list(shards.values())}
-
-    lists_then = [checksum for _, checksum in takedowns.checksums]
-    settings = step.decision_settings() | {"sources": sources, "takedowns": lists_then}
-    inputs = inputs_of(corpus, candidates) | (measured_by(corpus) if step.best else {}) | _keys(earlier)
-    works = (phases.settle_partition, crowds.choose, know_shard)
-    return context.build(StageSpec(stage("near_duplicates", works, settings, inputs), body))
-
-
-def _decided(phases: PhaseRunner, own: int, places: list[list[Place]], given: dict[str, Any]) -> dict[str, list]:
-    """Decide on the candidates of places, of which some are dealt together; what the phases counted."""
-    settings = given["settings"]
-    dealing = dict(enumerate(places))
-    jobs = {
-        # documents of earlier crawls are dropped for nobody
-        n: given | {"places": some, "leaders": given["leaders"] if some[0].segment == own else None}
-        for n, some in dealing.items()
+def _match(phases: PhaseRunner, record: Matching, places: NearPlaces) -> dict:
+    phases.message(curve_message(record.banding))
+    hashes = sum(shard.rows for shard in places.own) * record.banding.bands
+    partitions = match.partitions_of(hashes, record.partitions)
+    given = {
+        "partitions": partitions,
+        "crawl": len(places.earlier),
+        "bands": [bands_file(places.signatures, shard.shard) for shard in places.own],
     }
-    dealt = phases.map("deal", phases.deal_shards, jobs)
-    among = {"own": own, "settings": settings}
-    facts = [phases.dealt_run(phases.folder, n) for n in dealing]
-    screening = dict.fromkeys(range(settings.partitions), among | {"dealt": facts})
-    counts = phases.map("screen", phases.screen_partition, screening)
-    screened = [phases.screened_run(phases.folder, p) for p in screening]
-    jobs = {n: {"places": some, "screened": screened, "settings": settings} for n, some in dealing.items()}
-    asked = phases.map("texts", phases.deal_texts, jobs)
-    texts = [phases.texts_run(phases.folder, n) for n, record in asked.items() if record["texts"]]
-    jobs = {p: among | {"screened": screened[p], "texts": texts} for p in screening}
-    settled = phases.map("settle", phases.settle_partition, jobs)
-    return {"dealt": list(dealt.values()), "screened": list(counts.values()), "settled": list(settled.values())}
+    jobs = {
+        p: given | {"indexes": [path for crawl in places.earlier for path in crawl.index(low, high)]}
+        for p, (low, high) in enumerate(pairwise(sorted_files.bounds(partitions)))
+    }
+    matched = phases.map("match", match_partition, jobs)
+    given = {
+        "edges": [edges_file(phases.folder, p) for p in jobs],
+        "shards": places.all_shards,
+        "partitions": record.partitions,
+        "memory": options.current().memory,
+    }
+    labelled = phases.once("label", label_documents, given)
+    return {
+        "partitions": partitions,
+        "edges": sum(counts["edges"] for counts in matched.values()),
+        "components": labelled["components"],
+    }
 
 
-def _leaders(phases: PhaseRunner, places: list[Place], given: dict[str, Any], large: list[int]) -> str | None:
-    """The leaders of the crowds, where there are any."""
-    if not large:
-        return None
-    jobs = {n: given | {"place": place, "crowds": large} for n, place in enumerate(places)}
-    led = phases.map("lead", crowds.lead_shard, jobs)
-    having = [n for n, record in led.items() if record["candidates"]]
-    if not having:
-        return None
-    among = {"numbers": having, "crowds": large, "settings": given["settings"]}
-    return crowds.leaders_run(phases.folder) if phases.once("leaders", crowds.choose, among)["leaders"] else None
+def _decide(phases: PhaseRunner, record: Deciding, places: NearPlaces) -> dict:
+    shards = places.all_shards
+    partitions = gather.partitions_of(places.edges, record.partitions)
+    given = {
+        "shingling": record.shingling,
+        "banding": record.banding,
+        "order": record.order,
+        "partitions": partitions,
+        "takedowns": record.takedowns,
+    }
+    jobs = {
+        n: given | {"shard": shard, "labels": labels_file(places.candidates, n, len(shards), record.partitions)}
+        for n, (shard, labels) in enumerate(zip(shards, places.labels, strict=True))
+        if labels or isinstance(shard, OwnShard)
+    }
+    phases.map("gather", gather_shard, jobs, temporary=True)
+
+    given = {"order": record.order, "verifying": record.verifying}
+    among = {
+        "partitions": partitions,
+        "gathered": [gathered_file(phases.folder, n) for n in jobs],
+        "crawl": len(places.earlier),
+        "memory": options.current().memory,
+    }
+    verified = phases.map("verify", verify_partition, dict.fromkeys(range(partitions), given | among))
+
+    given |= {"decided": [decided_file(phases.folder, p) for p in verified], "takedowns": record.takedowns}
+    phases.map("split", split_shard, {shard.shard: given | {"shard": shard} for shard in places.own})
+    files.remove(gathered_folder(phases.folder))
+    summed = ("candidates", "sets", "comparisons", "left_out", "clusters", "dropped")
+    largest = ("largest_component", "largest_cluster")
+    return {
+        "inputs_layout": places.layout,
+        "partitions": partitions,
+        **{name: sum(counts[name] for counts in verified.values()) for name in summed},
+        **{name: max((counts[name] for counts in verified.values()), default=0) for name in largest},
+    }
 
 
-def _keys(earlier: list[Segment]) -> dict[str, str]:
-    return {f"earlier {number}": segment.key for number, segment in enumerate(earlier)}
-
-
-def _name(built: StageResult) -> str:
-    return f"{built.name}-{built.key}"
+def _own_shards(corpus: Corpus, signatures: StageResult, crawl: int, step: MinHash) -> tuple[OwnShard, ...]:
+    places, signed = corpus.places, signatures.records("sign")
+    numbers = places.source_numbers()
+    return tuple(
+        OwnShard(
+            crawl=crawl,
+            shard=i,
+            rows=signed[i]["documents"],
+            documents=places.documents[i],
+            signatures=signatures.part(i),
+            selection=places.kept[i],
+            signals=places.signals[i] if step.best else (),
+            source=numbers[i],
+        )
+        for i in places.shards()
+    )

@@ -1,7 +1,5 @@
 """`tokenizer`: SentencePiece, trained on a sample that follows the mixture."""
 
-from tasks.tokens.tokenizer_work import train_tokenizer
-
 from flows.context import RunContext
 from flows.recipe import Recipe
 from flows.stages.corpus import Corpus, CorpusPlaces
@@ -11,6 +9,7 @@ from tasks.engine.make import StageResult
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
 from tasks.tokens.tokenizer import Tokenizer
+from tasks.tokens.tokenizer_work import train_tokenizer
 
 
 class Record(Settings):

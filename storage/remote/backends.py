@@ -1,6 +1,6 @@
-"""One attempt at the bytes of a remote file, at an HTTP server or in another of fsspec's stores.
+"""One attempt at the bytes of a remote file, from an HTTP server or another of fsspec's stores.
 
-Each answer is held against the first one's size and tag: a file that changes while it is read is an error.
+The size and tag of each response are compared with the first one's: a file that changes while it is read is an error.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ import aiohttp
 import fsspec
 from fsspec.implementations.http import HTTPFileSystem
 
+from storage.remote.config import RemoteIOConfig
 from storage.remote.redact import redact_url
-from storage.remote.retry import PASSING, Refused, RemoteIOConfig
+from storage.remote.retry import TRANSIENT, BadResponse
 
 log = logging.getLogger(__name__)
 
-PIECE = 1 << 18
-
+_CHUNK = 1 << 18
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
 
 
@@ -48,9 +48,9 @@ class Store:
         except FileNotFoundError as error:
             if self.file is None:
                 raise
-            raise Refused("it is gone", 404) from error
+            raise BadResponse("it is gone", 404) from error
         if len(data) < end - start:
-            raise Refused(f"the answer ends after {len(data)} of {end - start} bytes", again=True)
+            raise BadResponse(f"the answer ends after {len(data)} of {end - start} bytes", transient=True)
         return data
 
     def info(self) -> dict[str, Any]:
@@ -71,8 +71,8 @@ class Store:
 class Http:
     """One attempt at a file of an HTTP server (RFC 9110, section 14).
 
-    A server that knows no ranges answers with the whole file: that answer is kept open and read on as long as the
-    ranges follow each other, else it is asked for again and read over.
+    A server without ranges responds with the whole file: that response is kept open and read on as long as the ranges
+    follow each other, else the file is requested again and skipped through.
     """
 
     def __init__(self, fs: HTTPFileSystem, url: str, remote_io: RemoteIOConfig):
@@ -80,7 +80,7 @@ class Http:
         self.host = urlsplit(url).netloc.rpartition("@")[2].lower()
         self.size: int | None = None
         self.tags: dict[str, str] | None = None
-        self.answer: aiohttp.ClientResponse | None = None
+        self.response: aiohttp.ClientResponse | None = None
         self.at = 0
 
     def read(self, start: int, end: int) -> bytearray:
@@ -97,20 +97,20 @@ class Http:
     async def _read(self, start: int, end: int) -> bytearray:
         data = bytearray()
         try:
-            if self.answer is None or self.at != start:
+            if self.response is None or self.at != start:
                 self._drop()
-                if not await self._ask(start, end):
+                if not await self._request(start, end):
                     return data
             async with asyncio.timeout(self.remote_io.block_seconds):
-                content = self.answer.content
-                while len(data) < end - start and (piece := await content.read(min(PIECE, end - start - len(data)))):
-                    data += piece
-            if self.size is not None and len(data) < min(end, self.size) - start:
-                raise Refused(f"the answer ends after {len(data)} of {min(end, self.size) - start} bytes", again=True)
+                content = self.response.content
+                while len(data) < end - start and (chunk := await content.read(min(_CHUNK, end - start - len(data)))):
+                    data += chunk
+            if self.size is not None and len(data) < (wanted := min(end, self.size) - start):
+                raise BadResponse(f"the answer ends after {len(data)} of {wanted} bytes", transient=True)
             self.at += len(data)
             if len(data) < end - start:
                 self.size = self.at
-            if self.answer and self.answer.status == 206:
+            if self.response and self.response.status == 206:
                 self._drop()
             return data
         except BaseException:
@@ -118,75 +118,74 @@ class Http:
             raise
 
     def _drop(self) -> None:
-        if self.answer is not None:
-            self.answer.close()
-        self.answer = None
+        if self.response is not None:
+            self.response.close()
+        self.response = None
 
-    async def _ask(self, start: int, end: int) -> bool:
-        """Leave an answer to be read at `start`, if the file goes so far."""
+    async def _request(self, start: int, end: int) -> bool:
+        """Open a response at byte `start`; False if the file ends before."""
         session = await self.fs.set_session()
-        given = dict(self.fs.kwargs)
-        given["headers"] = {
-            **given.get("headers", {}),
-            "Range": f"bytes={start}-{end - 1}",
-            # an archive's own compression is not the transfer's
-            "Accept-Encoding": "identity",
-        }
+        # an archive's own compression is not the transfer's
+        headers = {"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
         stall = self.remote_io.stall_seconds
-        given["timeout"] = aiohttp.ClientTimeout(total=None, sock_connect=stall, sock_read=stall)
-        answer = await session.get(self.fs.encode_url(self.url), auto_decompress=False, **given)
-        self.answer, self.at = answer, start
-        said = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
-        size = int(said[3]) if said and said[3] != "*" else None
-        if answer.status == 206:
-            if not said or not said[1] or size is None:
-                raise Refused(f"the server sends the range {answer.headers.get('Content-Range')!r}", 206)
-            self._compare(size, answer)
-            if int(said[1]) != start or int(said[2]) + 1 != min(end, size):
-                raise Refused(f"the server sends the range {said[0]!r}", 206, again=True)
-        elif answer.status == 200:
-            self._compare(answer.content_length, answer)
-            if answer.content_length is None and answer.headers.get("RemoteIOConfig-Encoding", "").lower() != "chunked":
-                raise Refused("the server gives neither ranges nor a length: a break looks like the file's end", 200)
-            await self._read_over(start)
-        elif answer.status == 416 and size is not None and start >= size:
-            self._compare(size, answer)
+        options = {
+            **self.fs.kwargs,
+            "headers": self.fs.kwargs.get("headers", {}) | headers,
+            "timeout": aiohttp.ClientTimeout(total=None, sock_connect=stall, sock_read=stall),
+        }
+        response = await session.get(self.fs.encode_url(self.url), auto_decompress=False, **options)
+        self.response, self.at = response, start
+        found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+        size = int(found[3]) if found and found[3] != "*" else None
+        if response.status == 206:
+            if not found or not found[1] or size is None:
+                raise BadResponse(f"the server sends the range {response.headers.get('Content-Range')!r}", 206)
+            self._compare(size, response)
+            if int(found[1]) != start or int(found[2]) + 1 != min(end, size):
+                raise BadResponse(f"the server sends the range {found[0]!r}", 206, transient=True)
+        elif response.status == 200:
+            self._compare(response.content_length, response)
+            if response.content_length is None and response.headers.get("Transfer-Encoding", "").lower() != "chunked":
+                raise BadResponse("there are neither ranges nor a length: a break looks like the file's end", 200)
+            await self._skip(start)
+        elif response.status == 416 and size is not None and start >= size:
+            self._compare(size, response)
             self._drop()
             return False
-        elif answer.status in (404, 410) and self.tags is None:
-            raise FileNotFoundError(f"{redact_url(self.url)} does not exist: the server answers {answer.status}")
+        elif response.status in (404, 410) and self.tags is None:
+            raise FileNotFoundError(f"{redact_url(self.url)} does not exist: the server answers {response.status}")
         else:
-            reason = f"the server answers {answer.status} {answer.reason or ''}".rstrip()
-            raise Refused(reason, answer.status, answer.status in PASSING, _retry_after(answer.headers))
+            reason = f"the server answers {response.status} {response.reason or ''}".rstrip()
+            raise BadResponse(reason, response.status, response.status in TRANSIENT, _retry_after(response.headers))
         return True
 
-    async def _read_over(self, start: int) -> None:
+    async def _skip(self, start: int) -> None:
         if start:
-            log.info("%s: the server ignores ranges; %d bytes are read over", redact_url(self.url), start)
-        over = 0
-        while over < start and (piece := await self.answer.content.read(min(PIECE, start - over))):
-            over += len(piece)
-        if over < start and self.size is None:
-            raise Refused(f"it ends at byte {over}, before byte {start} that is read next", 200)
+            log.info("%s: the server ignores ranges; %d bytes are skipped", redact_url(self.url), start)
+        skipped = 0
+        while skipped < start and (chunk := await self.response.content.read(min(_CHUNK, start - skipped))):
+            skipped += len(chunk)
+        if skipped < start and self.size is None:
+            raise BadResponse(f"it ends at byte {skipped}, before byte {start} that is read next", 200)
 
-    def _compare(self, size: int | None, answer: aiohttp.ClientResponse) -> None:
-        tags = {name: answer.headers[name] for name in ("ETag", "Last-Modified") if name in answer.headers}
+    def _compare(self, size: int | None, response: aiohttp.ClientResponse) -> None:
+        tags = {name: response.headers[name] for name in ("ETag", "Last-Modified") if name in response.headers}
         if self.tags is None:
             self.size, self.tags = size, tags
         shared = [name for name in tags if name in self.tags][:1]
         resized = None not in (size, self.size) and size != self.size
         if resized or any(tags[name] != self.tags[name] for name in shared):
             before, now = {"size": self.size, **self.tags}, {"size": size, **tags}
-            raise Refused(f"it has changed while it was read: {before} at first, {now} now")
+            raise BadResponse(f"it has changed while it was read: {before} at first, {now} now")
 
 
 def _retry_after(headers: Any) -> float:
-    """Seconds that the server asks to wait: a number or a date (RFC 9110, section 10.2.3); 0 if none."""
-    asked = headers.get("Retry-After", "").strip()
-    if asked.isascii() and asked.isdigit():
-        return float(asked)
+    """Seconds to wait by a Retry-After header, a number or a date (RFC 9110, section 10.2.3); 0 without one."""
+    value = headers.get("Retry-After", "").strip()
+    if value.isascii() and value.isdigit():
+        return float(value)
     try:
-        until = parsedate_to_datetime(asked)
+        until = parsedate_to_datetime(value)
     except ValueError:
         return 0.0
     return max(0.0, (until - datetime.now(UTC)).total_seconds()) if until.tzinfo else 0.0

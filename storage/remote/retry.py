@@ -1,4 +1,4 @@
-"""How long and how politely remote bytes are asked for: settings, attempts and their errors, slots."""
+"""Configuration of remote reads, the retry policy and its errors, connection slots."""
 
 import errno
 import logging
@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,100 +19,54 @@ import aiohttp
 import tenacity
 from filelock import FileLock, Timeout
 
+from storage.remote.config import RemoteIOConfig
 from storage.remote.redact import redact_urls
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-# Common Crawl asks for fewer requests by 403, 429 and 503; the other answers are a server's bad moment.
-_SLOW_DOWN = frozenset({403, 429, 503})
-PASSING = _SLOW_DOWN | {408, 500, 502, 504}
-# What of an OSError without a status lies in the network, and not in this machine's disks and rights.
-_NETWORK = frozenset(
-    {
-        errno.ECONNABORTED,
-        errno.ECONNREFUSED,
-        errno.ECONNRESET,
-        errno.EHOSTDOWN,
-        errno.EHOSTUNREACH,
-        errno.ENETDOWN,
-        errno.ENETRESET,
-        errno.ENETUNREACH,
-        errno.EPIPE,
-        errno.ETIMEDOUT,
-    }
-)
+# Common Crawl asks for fewer requests by 403, 429 and 503.
+_THROTTLED = frozenset({403, 429, 503})
+TRANSIENT = _THROTTLED | {408, 500, 502, 504}
+# OSErrors of the network, not of this machine's disks and rights, that Python has no classes for.
+_NETWORK = {errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETRESET, errno.ENETUNREACH}
 NEVER = threading.Event()
-# the hosts that have given this process what it asked for
+# hosts with a successful response to this process
 _proven: set[str] = set()
 
 
-@dataclass(frozen=True)
-class RemoteIOConfig:
-    """How this machine fetches remote bytes. It changes no byte of what is fetched, so it enters no key.
-
-    `block_bytes`: one range request; a stream holds two. `gap_bytes`: wanted ranges that lie no further apart are
-    fetched as one. `per_host`: requests at a time to one HTTP host, of all processes of this user on the machine.
-    `budget_seconds`: how long one block may fail before the file does, waits included. A wait is drawn evenly from
-    0 to `backoff_seconds`, doubled with each attempt up to `backoff_cap_seconds`, plus what the server asks for.
-    `stall_seconds`: to connect, and between two pieces of an answer; `block_seconds`: for a whole block.
-    `refused_seconds`: how long a host that has given this process nothing yet may answer 403, which stands for too many
-    requests at Common Crawl and for a wrong address at a mirror on S3.
-    Stores other than HTTP hosts have their library's own timeouts and no limit of connections.
-    """
-
-    block_bytes: int = 8 << 20
-    gap_bytes: int = 1 << 20
-    per_host: int = 4
-    budget_seconds: float = 900.0
-    refused_seconds: float = 60.0
-    backoff_seconds: float = 1.0
-    backoff_cap_seconds: float = 60.0
-    stall_seconds: float = 30.0
-    block_seconds: float = 300.0
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            # for aiohttp, a limit of 0 is none
-            positive = field.name in ("per_host", "block_bytes", "stall_seconds", "block_seconds")
-            if not (value > 0 if positive else value >= 0):
-                raise ValueError(f"{field.name} is {value!r}: give a number {'above' if positive else 'not below'} 0")
-
-
-DEFAULT = RemoteIOConfig()
-_used = DEFAULT
+_used = RemoteIOConfig()
 
 
 def configure(remote_io: RemoteIOConfig) -> None:
-    """From now on, this process fetches so wherever a call says nothing else."""
+    """Set what this process uses wherever a call names no configuration."""
     global _used
     _used = remote_io
 
 
 def configured() -> RemoteIOConfig:
-    """What `use` was given last, or the default."""
+    """The configuration last set by `configure`, or the default."""
     return _used
 
 
 class RemoteIOError(RuntimeError):
-    """Remote bytes could not be had; the message names address, bytes, answer, attempts and remedy.
+    """Remote bytes could not be read; the message names address, bytes, response, attempts and remedy.
 
     Not an OSError: parsers take those for damage in the file.
     """
 
 
-class Refused(Exception):
-    """An answer that is not the bytes. `again`: it may be another one next time, after `wait` seconds."""
+class BadResponse(Exception):
+    """A response that is not the bytes. `transient`: the next one may be, after `wait` seconds."""
 
-    def __init__(self, reason: str, status: int | None = None, again: bool = False, wait: float = 0.0):
+    def __init__(self, reason: str, status: int | None = None, transient: bool = False, wait: float = 0.0):
         super().__init__(reason)
-        self.status, self.again, self.wait = status, again, wait
+        self.status, self.transient, self.wait = status, transient, wait
 
 
 @contextmanager
 def slot(host: str, slots: int, stop: threading.Event) -> Iterator[None]:
-    """One of a host's slots: a locked file, which the system unlocks when its process dies."""
+    """One of a host's connection slots: a locked file, which the system unlocks when its process dies."""
     folder = Path(tempfile.gettempdir(), f"gristmill-slots-{os.getuid()}")
     _private(folder)
     name = re.sub(r"[^A-Za-z0-9.-]", "_", host)
@@ -130,11 +83,11 @@ def slot(host: str, slots: int, stop: threading.Event) -> Iterator[None]:
                 lock.release()
             return
         stop.wait(random.uniform(0.01, 0.1))
-    raise RemoteIOError(f"{host}: the reading was ended")
+    raise RemoteIOError(f"{host}: the read was cancelled")
 
 
 def _private(folder: Path) -> None:
-    """Make a folder that is this user's alone: a temporary folder is everybody's."""
+    """Make a folder that only this user can write to: the temporary folder is everybody's."""
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     found = folder.lstat()
@@ -148,43 +101,41 @@ def _private(folder: Path) -> None:
 def with_retries(
     call: Callable[[], T], what: str, remote_io: RemoteIOConfig, stop: threading.Event, host: str = ""
 ) -> T:
-    """The result of a call that may be made again at any time; `stop`, once set, ends the waiting.
+    """The result of an idempotent call, retried on transient errors; `stop`, once set, ends the waiting.
 
-    Raises FileNotFoundError as the call does, and RemoteIOError for all else, which says `what`.
+    Raises FileNotFoundError as the call does, and RemoteIOError for all else, with `what` in the message.
     """
     warned = False
 
-    def unproven(state: tenacity.RetryCallState) -> bool:
+    def refused_at_first(state: tenacity.RetryCallState) -> bool:
         return _status(state.outcome.exception()) == 403 and host not in _proven
 
-    def short(state: tenacity.RetryCallState) -> bool:
-        return unproven(state) and tenacity.stop_before_delay(remote_io.refused_seconds)(state)
+    def stop_early(state: tenacity.RetryCallState) -> bool:
+        return refused_at_first(state) and tenacity.stop_before_delay(remote_io.refused_seconds)(state)
 
-    jitter = tenacity.wait_random_exponential(remote_io.backoff_seconds, remote_io.backoff_cap_seconds)
-
-    def tell(state: tenacity.RetryCallState) -> None:
+    def log_retry(state: tenacity.RetryCallState) -> None:
         nonlocal warned
-        level = logging.WARNING if unproven(state) and not warned else logging.INFO
+        level = logging.WARNING if refused_at_first(state) and not warned else logging.INFO
         warned = warned or level == logging.WARNING
         log.log(level, "%s: %s; again in %.1f s", what, _reason(state.outcome.exception()), state.upcoming_sleep)
 
+    jitter = tenacity.wait_random_exponential(remote_io.backoff_seconds, remote_io.backoff_cap_seconds)
+    budget = tenacity.stop_before_delay(remote_io.budget_seconds)
     retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception(_passes),
+        retry=tenacity.retry_if_exception(_is_transient),
         wait=lambda state: jitter(state) + getattr(state.outcome.exception(), "wait", 0.0),
-        stop=tenacity.stop_any(
-            tenacity.stop_before_delay(remote_io.budget_seconds), tenacity.stop_when_event_set(stop), short
-        ),
+        stop=tenacity.stop_any(budget, tenacity.stop_when_event_set(stop), stop_early),
         sleep=tenacity.sleep_using_event(stop),
-        before_sleep=tell,
+        before_sleep=log_retry,
         reraise=True,
     )
     began = time.monotonic()
     try:
         result = retrying(call)
     except FileNotFoundError as error:
-        if (said := redact_urls(str(error))) == str(error):
+        if (message := redact_urls(str(error))) == str(error):
             raise
-        raise FileNotFoundError(said) from None
+        raise FileNotFoundError(message) from None
     except Exception as error:
         attempts = retrying.statistics["attempt_number"]
         spent = f"{attempts} attempt{'s' * (attempts > 1)} in {time.monotonic() - began:.1f} s"
@@ -196,41 +147,37 @@ def with_retries(
     return result
 
 
-def _passes(error: BaseException) -> bool:
-    """Whether another attempt may go better."""
-    if isinstance(error, Refused):
-        return error.again
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return error.os_error.errno != socket.EAI_NONAME
+def _is_transient(error: BaseException) -> bool:
+    """Whether another attempt may succeed."""
+    if isinstance(error, BadResponse):
+        return error.transient
+    if isinstance(unresolved := getattr(error, "os_error", error), socket.gaierror):
+        return unresolved.errno != socket.EAI_NONAME
     if isinstance(error, aiohttp.InvalidURL | aiohttp.ClientConnectorCertificateError | aiohttp.TooManyRedirects):
         return False
     if isinstance(error, aiohttp.ClientResponseError):
-        return error.status in PASSING
-    if isinstance(error, socket.gaierror):
-        return error.errno != socket.EAI_NONAME
+        return error.status in TRANSIENT
     if isinstance(error, aiohttp.ClientError | TimeoutError | ConnectionError):
         return True
     # imported here because a machine that reads no S3 need not wait for it
     from botocore.exceptions import HTTPClientError
     from s3fs.utils import FileExpired
 
-    if isinstance(error, HTTPClientError):
-        return True
     if not isinstance(error, OSError) or isinstance(error, FileNotFoundError | PermissionError | FileExpired):
-        return False
-    return _status(error) in PASSING or error.errno in _NETWORK
+        return isinstance(error, HTTPClientError)
+    return _status(error) in TRANSIENT or error.errno in _NETWORK
 
 
 def _status(error: BaseException) -> int | None:
-    """The HTTP status in an answer that is no bytes, from our own, aiohttp's or botocore's exception."""
-    if isinstance(error, Refused | aiohttp.ClientResponseError):
+    """The HTTP status in our own, aiohttp's or botocore's exception."""
+    if isinstance(error, BadResponse | aiohttp.ClientResponseError):
         return error.status
     response = getattr(error.__cause__ or error, "response", None) or {}
     return response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None
 
 
 def _reason(error: BaseException) -> str:
-    if isinstance(error, Refused):
+    if isinstance(error, BadResponse):
         return str(error)
     if isinstance(error, TimeoutError):
         return "no answer in time"
@@ -240,18 +187,18 @@ def _reason(error: BaseException) -> str:
 
 def _remedy(error: BaseException, remote_io: RemoteIOConfig) -> str:
     status = _status(error)
-    if status in _SLOW_DOWN and not isinstance(error, PermissionError):
-        slower = (
+    if status in _THROTTLED and not isinstance(error, PermissionError):
+        remedy = (
             "The host wants fewer requests, or bars this machine: run the same command again later, with a setting "
             f"per_host below {remote_io.per_host} or budget_seconds above {remote_io.budget_seconds:g}"
         )
-        if status != 403:
-            return slower
-        return (
-            f"{slower} (or refused_seconds above {remote_io.refused_seconds:g}, if this was the first request). Or the "
-            "address is wrong or needs credentials, which a mirror on S3 answers in the same way: check it"
-        )
-    if _passes(error):
+        if status == 403:
+            remedy += (
+                f" (or refused_seconds above {remote_io.refused_seconds:g}, if this was the first request). Or the "
+                "address is wrong or needs credentials, which a mirror on S3 answers in the same way: check it"
+            )
+        return remedy
+    if _is_transient(error):
         return f"Run the same command again; a setting budget_seconds above {remote_io.budget_seconds:g} may help"
     if isinstance(error, PermissionError) or status == 401:
         return "Check the address and the credentials for it"

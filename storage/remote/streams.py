@@ -1,7 +1,7 @@
-"""Bytes from elsewhere: remote files as streams and ranges, asked for again until they are right or patience ends.
+"""Remote files as streams and ranges, retried within a time budget.
 
-A file is read in blocks, each a range request of its own, so that what breaks off is resumed where it broke.
-How patiently, a call may say; else it is as the process uses it (`storage.remote.retry.use`).
+A file is read in blocks, each a range request of its own, so that an interrupted read resumes where it broke off.
+The retry policy is the call's `remote_io`, or else the process's (`storage.remote.retry.configure`).
 """
 
 import io
@@ -18,9 +18,9 @@ from fsspec.implementations.http import HTTPFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from storage.remote.backends import Http, Store
+from storage.remote.config import RemoteIOConfig
 from storage.remote.redact import redact_url
-from storage.remote.retry import DEFAULT as DEFAULT
-from storage.remote.retry import NEVER, RemoteIOConfig, RemoteIOError, configured, slot, with_retries
+from storage.remote.retry import NEVER, RemoteIOError, configured, slot, with_retries
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -57,7 +57,7 @@ def fetch(
             f.seek(start)
             return f.read(end - start)
     file = _File(path, remote_io)
-    with closing(file.origin):
+    with closing(file.backend):
         return bytes(file.read(start, end, stop))
 
 
@@ -68,7 +68,7 @@ def fetch_all(path: str, remote_io: RemoteIOConfig | None = None) -> bytes:
 
 
 def info(path: str, remote_io: RemoteIOConfig | None = None) -> dict[str, Any]:
-    """What is said about a file, by its store if it is remote: `size` (None if unsaid), `ETag`, ...
+    """Metadata of a file, a remote one's from its store: `size` (None if unknown), `ETag`, ...
 
     Raises FileNotFoundError; of a local file any OSError; else RemoteIOError.
     """
@@ -76,14 +76,14 @@ def info(path: str, remote_io: RemoteIOConfig | None = None) -> dict[str, Any]:
         with open(inner, "rb") as f:
             return {"size": os.fstat(f.fileno()).st_size}
     file = _File(path, remote_io)
-    with closing(file.origin):
+    with closing(file.backend):
         return file.info()
 
 
 def retrying_call(call: Callable[[], T], what: str, remote_io: RemoteIOConfig | None = None) -> T:
-    """The result of a call to a remote store that may be made again at any time, once it succeeds.
+    """The result of an idempotent call to a remote store, retried on transient errors.
 
-    Raises FileNotFoundError, and RemoteIOError, which says `what`.
+    Raises FileNotFoundError, and RemoteIOError with `what` in the message.
     """
     return with_retries(call, what, remote_io or configured(), NEVER)
 
@@ -100,8 +100,8 @@ def ahead(calls: Iterator[Callable[[threading.Event], T]]) -> Iterator[T]:
         if call is None:
             return None
         result: Future[T] = Future()
-        # a daemon: a process that ends need not wait for the patience of a call that nobody waits for
-        threading.Thread(target=_settle, args=(result, call, stop), daemon=True).start()
+        # a daemon: a process that ends need not wait for the retries of a call that nobody waits for
+        threading.Thread(target=_complete, args=(result, call, stop), daemon=True).start()
         return result
 
     try:
@@ -114,7 +114,7 @@ def ahead(calls: Iterator[Callable[[threading.Event], T]]) -> Iterator[T]:
         stop.set()
 
 
-def _settle(result: Future[T], call: Callable[[threading.Event], T], stop: threading.Event) -> None:
+def _complete(result: Future[T], call: Callable[[threading.Event], T], stop: threading.Event) -> None:
     try:
         result.set_result(call(stop))
     except BaseException as error:
@@ -130,23 +130,23 @@ class _File:
     """A remote file, read by one thread at a time."""
 
     def __init__(self, path: str, remote_io: RemoteIOConfig | None):
-        # s3fs holds tags against each other only when told to
-        given = {"local_expiry_check": True} if path.startswith(("s3://", "s3a://")) else {}
-        fs, inner = fsspec.core.url_to_fs(path, **given)
-        self.shown, self.remote_io = redact_url(path), remote_io or configured()
-        self.origin = Http(fs, inner, self.remote_io) if isinstance(fs, HTTPFileSystem) else Store(fs, inner)
+        # s3fs compares tags only with this option
+        options = {"local_expiry_check": True} if path.startswith(("s3://", "s3a://")) else {}
+        fs, inner = fsspec.core.url_to_fs(path, **options)
+        self.label, self.remote_io = redact_url(path), remote_io or configured()
+        self.backend = Http(fs, inner, self.remote_io) if isinstance(fs, HTTPFileSystem) else Store(fs, inner)
 
     def read(self, start: int, end: int, stop: threading.Event = NEVER) -> bytes | bytearray:
-        size = self.origin.size
+        size = self.backend.size
         if start >= end or (size is not None and start >= size):
             return b""
-        return self._with_retries(lambda: self.origin.read(start, end), f"{self.shown}, bytes {start}-{end - 1}", stop)
+        return self._with_retries(lambda: self.backend.read(start, end), f"{self.label}, bytes {start}-{end - 1}", stop)
 
     def info(self) -> dict[str, Any]:
-        return self._with_retries(self.origin.info, self.shown, NEVER)
+        return self._with_retries(self.backend.info, self.label, NEVER)
 
     def _with_retries(self, call: Callable[[], T], what: str, stop: threading.Event) -> T:
-        host = self.origin.host
+        host = self.backend.host
         # a slot is kept while its holder waits: a host that asks for fewer requests gets fewer
         with slot(host, self.remote_io.per_host, stop) if host else nullcontext():
             return with_retries(call, what, self.remote_io, stop, host)
@@ -183,8 +183,8 @@ class _Forward(io.RawIOBase):
     def close(self) -> None:
         if not self.closed:
             self.blocks.close()
-            self.file.origin.close()
-            log.info("%s: %d bytes read", self.file.shown, self.at)
+            self.file.backend.close()
+            log.info("%s: %d bytes read", self.file.label, self.at)
         super().close()
 
 
@@ -194,9 +194,9 @@ class _Ranges(io.RawIOBase):
     def __init__(self, file: _File):
         self.file, self.at = file, 0
         file.info()
-        if file.origin.size is None:
+        if file.backend.size is None:
             raise RemoteIOError(
-                f"{file.shown}: its server does not say how long it is; copy the file and read the copy"
+                f"{file.label}: its server does not say how long it is; copy the file and read the copy"
             )
 
     def readable(self) -> bool:
@@ -209,23 +209,19 @@ class _Ranges(io.RawIOBase):
         return self.at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self.at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self.at, os.SEEK_END: self.file.origin.size}[whence]
+        self.at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self.at, os.SEEK_END: self.file.backend.size}[whence]
         return self.at
 
-    def read(self, size: int = -1) -> bytes:
-        end = self.file.origin.size if size is None or size < 0 else self.at + size
-        data = self.file.read(self.at, end)
-        self.at += len(data)
-        return bytes(data)
-
     def readinto(self, buffer) -> int:
-        data = self.read(len(buffer))
+        data = self.file.read(self.at, self.at + len(buffer))
         buffer[: len(data)] = data
+        self.at += len(data)
         return len(data)
 
-    readall = read
+    def readall(self) -> bytes:
+        return self.read(max(0, self.file.backend.size - self.at))
 
     def close(self) -> None:
         if not self.closed:
-            self.file.origin.close()
+            self.file.backend.close()
         super().close()

@@ -1,34 +1,27 @@
-"""Survivor order: which of several duplicates stays. All steps of deduplication share it.
+"""Keep order: which of several duplicates is kept. All steps of deduplication that drop documents share its settings.
 
 An order is a list of criteria, each of which decides where those before it do not; in the end the smallest id decides,
 so that no two documents are equal.
 """
 
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import ClassVar, Literal, Self
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
 from tasks.documents.step import Settings
 
 Criterion = Literal["source", "newest", "oldest", "longest", "best"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-_LAST = np.iinfo(np.int64).max
-_COLUMNS = {"newest": "date", "oldest": "date", "longest": "characters"}
 
+class KeepOrder(Settings):
+    """The settings of a step that drops duplicates: in which order documents come, of which the first is kept."""
 
-class Ordered(Settings):
-    """The settings of a step that drops duplicates: in which order documents come, of which the first survives."""
+    renamed: ClassVar[Mapping[str, str]] = {"survivor": "`keep`"}
 
-    survivor: tuple[Criterion, ...] = Field(
+    keep: tuple[Criterion, ...] = Field(
         (),
-        description="what decides which duplicate stays, the first criterion first, at last the smallest id. source: "
+        description="what decides which duplicate is kept, the first criterion first, at last the smallest id. source: "
         "the recipe's order of sources; newest, oldest: when it was crawled; longest: most characters; best: see there",
     )
     best: str | None = Field(
@@ -37,73 +30,10 @@ class Ordered(Settings):
 
     @model_validator(mode="after")
     def _one_order(self) -> Self:
-        if len(set(self.survivor)) != len(self.survivor):
-            raise ValueError(f"`survivor` names a criterion twice: {', '.join(self.survivor)}")
-        if "best" in self.survivor and self.best is None:
-            raise ValueError("`survivor` has `best`: name the signal that decides in the setting `best`")
-        if self.best is not None and "best" not in self.survivor:
-            raise ValueError(f"`best` is {self.best}, but `survivor` does not have `best`: add it, or drop the setting")
+        if len(set(self.keep)) != len(self.keep):
+            raise ValueError(f"`keep` names a criterion twice: {', '.join(self.keep)}")
+        if "best" in self.keep and self.best is None:
+            raise ValueError("`keep` has `best`: name the signal that decides in the setting `best`")
+        if self.best is not None and "best" not in self.keep:
+            raise ValueError(f"`best` is {self.best}, but `keep` does not have `best`: add it, or drop the setting")
         return self
-
-
-def columns(survivor: Sequence[Criterion], best: str | None) -> list[str]:
-    """The columns of documents, and the signal, on which an order depends."""
-    names = (best if criterion == "best" else _COLUMNS.get(criterion) for criterion in survivor)
-    return list(dict.fromkeys(name for name in names if name is not None))
-
-
-def order_names(survivor: Sequence[Criterion]) -> list[str]:
-    """The names of the columns that `keyed` adds: `order_0`, ..."""
-    return [f"order_{i}" for i in range(len(survivor))]
-
-
-def keyed(table: pa.Table, source_rank: int, survivor: Sequence[Criterion], best: str | None) -> pa.Table:
-    """The documents of one source with a column for each criterion, int64 or float64, of which the smallest survives.
-
-    `table` has `columns(survivor, best)`; `source_rank` is the place of the source in the recipe. A document without
-    a valid date, or with null or NaN for the signal, has the largest number there is. Raises ValueError if the signal
-    is not a number.
-    """
-    made = {
-        "source": lambda: pa.array(np.full(len(table), source_rank, np.int64)),
-        "newest": lambda: pc.fill_null(pc.negate(_instants(table["date"])), _LAST),
-        "oldest": lambda: pc.fill_null(_instants(table["date"]), _LAST),
-        "longest": lambda: pc.negate(table["characters"]),
-        "best": lambda: pc.fill_null(pc.negate(_numbers(best, table[best])), np.inf),
-    }
-    for name, criterion in zip(order_names(survivor), survivor, strict=True):
-        table = table.append_column(name, made[criterion]())
-    return table
-
-
-def ranking(table: pa.Table, survivor: Sequence[Criterion]) -> np.ndarray:
-    """The rows (int64) in survivor order: by the columns that `keyed` added, then by `id`, compared as bytes."""
-    keys = [(name, "ascending") for name in (*order_names(survivor), "id")]
-    return pc.sort_indices(table, sort_keys=keys).to_numpy().astype(np.int64)
-
-
-def instant(date: str | None) -> int | None:
-    """Microseconds since 1970 of a date as archives have it; None for what is none.
-
-    ISO 8601 and its profile for WARC (W3C-DTF), which may stop after the year or the month; finer parts than given are
-    taken as the least, and a time without a zone as UTC.
-    """
-    given = (date or "").strip()
-    if given.isascii() and given[:4].isdigit() and len(given) in (4, 7):
-        given += "-01-01" if len(given) == 4 else "-01"
-    try:
-        moment = datetime.fromisoformat(given)
-    except ValueError:
-        return None
-    return (moment.replace(tzinfo=moment.tzinfo or UTC) - _EPOCH) // _MICROSECOND
-
-
-def _instants(dates: pa.ChunkedArray) -> pa.Array:
-    return pa.array(map(instant, dates.to_pylist()), pa.int64())
-
-
-def _numbers(name: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
-    if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
-        raise ValueError(f"`best` is {name}, which is no number but {values.type}: name another signal")
-    numbers = values.cast(pa.float64())
-    return pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)

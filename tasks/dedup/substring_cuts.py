@@ -1,4 +1,4 @@
-"""What becomes of documents with duplicated spans (`tasks.dedup.substrings`): spans cut out, or documents dropped.
+"""What becomes of documents with duplicated spans (`tasks.dedup.substrings_work`): spans cut out, or documents dropped.
 
 Lee et al. 2022 (arXiv 2107.06499) cut. RefinedWeb (arXiv 2306.01116, appendix G.3.2) tried to cut, to drop documents
 of which more than a fifth is duplicated, and to drop any with a span, and stayed with the first; it cuts all copies of
@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from storage import layout, ledger, parquet
 from storage.schema import DOCUMENTS, EDITS, LEDGER, SELECTION
 from tasks.dedup.cutting import write_cut
-from tasks.dedup.substrings import SubstringDedup, spans_of
+from tasks.dedup.substrings import SubstringDedup
+from tasks.dedup.substrings_work import spans_of
 from tasks.documents.edits import Edits, applied, removals, rows
 from tasks.documents.measure import slices
 from tasks.documents.selection import select

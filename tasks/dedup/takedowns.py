@@ -5,7 +5,8 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.documents.step import Batch
+from tasks.documents.batch import Batch
+from tasks.documents.step import work_of
 from tasks.url.lists import read_entries
 from tasks.url.step import Url
 
@@ -19,7 +20,7 @@ def taken_down(documents: pa.Table, lists: Url) -> pa.ChunkedArray:
     """For each document (columns `id`, `url`) the entry that names it, `list: entry`; null for those that may stay."""
     if not lists.takedowns:
         return pa.chunked_array([pa.nulls(len(documents), pa.string())])
-    by_url = lists.measure(Batch(documents.select(["id", "url"])))["url_takedown"]
+    by_url = work_of(lists).measure(lists, Batch(documents.select(["id", "url"])))["url_takedown"]
     found = pc.if_else(pc.equal(by_url, ""), pa.scalar(None, pa.string()), by_url)
     for label, listed in _listed(lists):
         named = pc.is_in(documents["id"], listed)

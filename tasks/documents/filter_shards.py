@@ -6,6 +6,7 @@ import pyarrow.compute as pc
 from storage import files, layout, parquet
 from storage.schema import DOCUMENTS, LEDGER, SELECTION
 from tasks.documents import measure
+from tasks.documents.batch import names
 from tasks.documents.decisions import Decisions, decide, wanted
 from tasks.documents.selection import gather, select
 from tasks.documents.step import DocumentStep
@@ -19,8 +20,7 @@ def measure_shard(
     `measured`: the shard's parts with the signals of the steps before. Holds the shard's texts.
     """
     table = _with_signals(select(documents, kept, ["url", "text"]), measured, kept, steps)
-    names = [field.name for step in steps for field in step.signals]
-    parquet.write_table(layout.part(folder, shard), measure.measured(table, steps).table.select(["id", *names]))
+    parquet.write_table(layout.part(folder, shard), measure.measured(table, steps).table.select(["id", *names(steps)]))
     return {"rows": len(table)}
 
 
@@ -35,8 +35,7 @@ def edit_shard(
     counts = measure.EditCounts(steps)
     found = measure.measured(_with_signals(arriving, measured, kept, steps), steps)
     counts.add(found)
-    names = [field.name for step in steps for field in step.signals]
-    parquet.write_table(layout.part(folder, shard), found.table.select([*DOCUMENTS.names, *names]))
+    parquet.write_table(layout.part(folder, shard), found.table.select([*DOCUMENTS.names, *names(steps)]))
     parquet.write_table(layout.edits_part(folder, shard), found.edits)
     layout.write_ledger(folder, shard, LEDGER.empty_table())
     return {
@@ -51,7 +50,7 @@ def _with_signals(
     documents: pa.Table, measured: tuple[str, ...], kept: str, steps: tuple[DocumentStep, ...]
 ) -> pa.Table:
     """The documents with the columns that the steps read of what was measured before."""
-    own = {field.name for step in steps for field in step.signals}
+    own = set(names(steps))
     reads = [name for step in steps for name in step.reads if name not in own]
     signals = gather(measured, kept, reads)
     signals = signals.take(pc.index_in(documents["id"], signals["id"].combine_chunks()))

@@ -11,11 +11,12 @@ import pyarrow.compute as pc
 
 from storage import ledger
 from storage.schema import EDITS, LEDGER
+from tasks.documents.batch import Batch, schema
 from tasks.documents.edits import Edits, applied, merged, rows, scanned
-from tasks.documents.step import Batch, DocumentStep, EditStep
+from tasks.documents.step import DocumentStep, EditStep, work_of
 
 # What is found in a slice, some five times its text, stays in the caches of a core, and outweighs a call's overhead.
-_SLICE = 2 << 20
+SLICE = 2 << 20
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def measured(documents: pa.Table, steps: Sequence[DocumentStep]) -> Measured:
 def slices(documents: pa.Table) -> Iterable[pa.Table]:
     """The documents in their order, about two megabytes of text or one document at a time; one slice at least."""
     sizes = np.asarray(pc.binary_length(documents["text"]), np.int64)
-    group = (np.cumsum(sizes) - sizes) // _SLICE
+    group = (np.cumsum(sizes) - sizes) // SLICE
     bounds = np.flatnonzero(np.diff(group)) + 1
     for start, stop in zip([0, *bounds], [*bounds, len(documents)], strict=True):
         yield documents.slice(start, stop - start)
@@ -50,7 +51,7 @@ def _through(documents: pa.Table, steps: Sequence[DocumentStep]) -> tuple[pa.Tab
     cut = [EDITS.empty_table()]
     for at, step in enumerate(steps):
         if isinstance(step, EditStep):
-            edits, columns = step.edit(batch)
+            edits, columns = work_of(step).edit(step, batch)
             if len(edits):
                 # what a later step masks may stand in what this one removes
                 keeps = all(later.keeps_removed for later in steps[at:] if isinstance(later, EditStep))
@@ -59,8 +60,8 @@ def _through(documents: pa.Table, steps: Sequence[DocumentStep]) -> tuple[pa.Tab
                 batch = _edited(batch, edits, applied(batch["text"], spans))
             columns = columns | {step.left: pc.utf8_length(batch["text"]).cast(pa.int64())}
         else:
-            columns = step.measure(batch)
-        batch.add(step.signals, columns)
+            columns = work_of(step).measure(step, batch)
+        batch.add(schema(step), columns)
     return batch.table, pa.concat_tables(cut)
 
 
@@ -88,10 +89,10 @@ class EditCounts:
 
     def counts(self, rows: int, characters: int) -> list[dict]:
         """A count for each edit step, none of which drops a document; `characters` come to the first."""
-        told = []
+        counts = []
         for name in (step.step for step in self._steps):
             count = ledger.count(name, rows, characters, LEDGER.empty_table(), characters - self._left[name])
             cuts = {rule: n for (step, rule), n in sorted(self._cuts.items()) if step == name}
-            told.append(count | {"edits": cuts})
+            counts.append(count | {"edits": cuts})
             characters = self._left[name]
-        return told
+        return counts

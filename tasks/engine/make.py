@@ -8,7 +8,7 @@ from storage import layout
 from storage.layout import Part
 from tasks.engine.executors import Executor
 from tasks.engine.jobs import Code
-from tasks.engine.phases import PhaseRunner, Progress
+from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
 
 

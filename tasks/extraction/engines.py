@@ -29,8 +29,6 @@ logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
 MODEL = Path(__file__).with_name("blocks.safetensors")
 # xxh3-128 of the model: so a stage's key, which is made of this code, names the model too.
 MODEL_CHECKSUM = "9dd903faf8162e0445cbaf3a732a1b19"
-# Rows of features that are held at once: 4096 * 4 bytes * 250 features.
-_ROWS = 4096
 # libxml2 stops at 256 open elements and drops what is deeper; 40,000 of them end the process.
 DEEPEST = 250
 
@@ -59,23 +57,26 @@ class Choice(NamedTuple):
     kept: np.ndarray
 
 
-def choose(page: str) -> Choice:
-    """Scan a page and classify its blocks, twice: by their surroundings, then with the others' probabilities."""
+def choose(page: str, batch: int = 4096) -> Choice:
+    """Scan a page and classify its blocks, twice: first alone, then with the others' probabilities.
+
+    `batch`: rows of features that are held at once, about 250 features of 4 bytes each.
+    """
     data = np.frombuffer(page.encode("utf-8", "replace"), np.uint8)
     scanned = scan(data)
     described = describe(data, scanned)
     one, two = _forests()
     n = len(scanned.blocks.begin)
-    rows = np.empty((min(n, _ROWS), len(SECOND)), np.float32)
+    rows = np.empty((min(n, batch), len(SECOND)), np.float32)
     first, likely = np.empty(n, np.float32), np.empty(n, np.float32)
-    for begin in range(0, n, _ROWS):
-        end = min(n, begin + _ROWS)
+    for begin in range(0, n, batch):
+        end = min(n, begin + batch)
         features(scanned, described, begin, end, rows)
         forest.probability(one, rows[: end - begin], first[begin:end])
     gathered = context(scanned, described, first)
-    for begin in range(0, n, _ROWS):
-        end = min(n, begin + _ROWS)
-        if n > _ROWS:
+    for begin in range(0, n, batch):
+        end = min(n, begin + batch)
+        if n > batch:
             features(scanned, described, begin, end, rows)
         second(scanned, described, first, gathered, begin, end, rows)
         forest.probability(two, rows[: end - begin], likely[begin:end])

@@ -6,7 +6,6 @@ from functools import cache
 import numba as nb
 import numpy as np
 
-from tasks.kernels.bitmaps import WORDS, toggled
 from tasks.kernels.shingles import STEP, document_shingles, mix, scratch, set_hash, word_bytes
 
 
@@ -37,18 +36,16 @@ def signatures(hashes: np.ndarray, offsets: np.ndarray, count: int, seed: int) -
 @dataclass(frozen=True)
 class Signed:
     """What is kept of each document's set of shingles: `size`, int64, how many; `content`, uint64, its `set_hash`;
-    `witness`, uint64; `bitmap`, uint64, (n_documents, WORDS); `signature`, uint32, (n_documents, count): see the
-    functions of these names."""
+    `holdout`, uint64; `signature`, uint32, (n_documents, count): see the functions of these names."""
 
     size: np.ndarray
     content: np.ndarray
-    witness: np.ndarray
-    bitmap: np.ndarray
+    holdout: np.ndarray
     signature: np.ndarray
 
 
 def signed(data: np.ndarray, offsets: np.ndarray, n: int, unit: str, count: int, seed: int) -> Signed:
-    """Sizes, hashes, witnesses, bitmaps and signatures of the sets that `SHINGLES[unit](data, offsets, n)` gives.
+    """Sizes, hashes, hold-outs and signatures of the sets that `SHINGLES[unit](data, offsets, n)` gives.
 
     The sets are not held: besides the result only what `shingles.scratch` says, for the longest document.
     """
@@ -58,13 +55,13 @@ def signed(data: np.ndarray, offsets: np.ndarray, n: int, unit: str, count: int,
     return Signed(*found)
 
 
-def witness(hashes: np.ndarray, offsets: np.ndarray, seed: int) -> np.ndarray:
+def holdout(hashes: np.ndarray, offsets: np.ndarray, seed: int) -> np.ndarray:
     """The least value of each set under one permutation of 64 bits that no signature has: uint64, (n_sets,).
 
     Two sets share it with the probability of their Jaccard similarity, whether they share a band or not. That of a
     set that is empty is the largest value.
     """
-    return _witnesses(hashes, offsets, np.uint64(seed))
+    return _holdouts(hashes, offsets, np.uint64(seed))
 
 
 def band_hashes(signatures: np.ndarray, bands: int, rows: int) -> np.ndarray:
@@ -125,28 +122,26 @@ def _signed(data, offsets, n, by_character, characters, a, b, seed):
     hashes = np.empty(room[2].shape[0], np.uint64)
     folded = np.empty(hashes.shape[0] + 7, np.uint32)
     size, content = np.empty(documents, np.int64), np.empty(documents, np.uint64)
-    witnesses, bitmap = np.empty(documents, np.uint64), np.empty((documents, WORDS), np.uint64)
-    signature = np.empty((documents, a.shape[0]), np.uint32)
+    holdouts, signature = np.empty(documents, np.uint64), np.empty((documents, a.shape[0]), np.uint32)
     for d in range(documents):
         count = document_shingles(data, offsets[d], offsets[d + 1], n, by_character, characters, room, hashes)
         size[d] = count
         content[d] = set_hash(hashes, 0, count)
-        witnesses[d] = _witness(hashes, 0, count, seed)
-        toggled(hashes, 0, count, bitmap[d])
+        holdouts[d] = _holdout(hashes, 0, count, seed)
         _sign(hashes, 0, count, folded, a, b, signature[d])
-    return size, content, witnesses, bitmap, signature
+    return size, content, holdouts, signature
 
 
 @nb.njit(nogil=True, cache=True)
-def _witnesses(hashes, offsets, seed):
+def _holdouts(hashes, offsets, seed):
     out = np.empty(offsets.shape[0] - 1, np.uint64)
     for d in range(out.shape[0]):
-        out[d] = _witness(hashes, offsets[d], offsets[d + 1], seed)
+        out[d] = _holdout(hashes, offsets[d], offsets[d + 1], seed)
     return out
 
 
 @nb.njit(nogil=True, cache=True)
-def _witness(hashes, start, end, seed):
+def _holdout(hashes, start, end, seed):
     permutation = mix(STEP + seed)
     least = np.uint64(0xFFFFFFFFFFFFFFFF)
     for i in range(start, end):

@@ -11,15 +11,15 @@ LMPLZ = _BIN / "lmplz"
 BUILD_BINARY = _BIN / "build_binary"
 
 
-def tool(name: str) -> Path:
-    """Path of the executable `name`, "lmplz" or "build_binary".
+def tool(name: str, folder: Path = _BIN) -> Path:
+    """Path of the executable `name`, "lmplz" or "build_binary", in `folder`.
 
     Raises ValueError for another name, and FileNotFoundError, with the remedy, where it was never built (a
     tree that is on the path but was not installed).
     """
     if name not in (LMPLZ.name, BUILD_BINARY.name):
         raise ValueError(f"{name!r} is not a KenLM tool built here; {LMPLZ.name} and {BUILD_BINARY.name} are")
-    path = _BIN / name
+    path = folder / name
     if not path.is_file():
         raise FileNotFoundError(
             f"{path} is missing: KenLM's tools are compiled by the installation; "

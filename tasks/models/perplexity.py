@@ -1,43 +1,31 @@
 """Perplexity under a KenLM model of a reference source: how far a document is from prose known to be good.
 
 After CCNet (Wenzek et al. 2020, `cc_net/perplexity.py`): pp = 10 ** (-log10 score / length), where length counts the
-words of every line and one end of sentence a line. Here words are runs of word characters and single marks of
+words of every line and one end of sentence a line. Here words are sequences of word characters and single marks of
 punctuation, in lower case, digits folded to 0.
 """
 
-import re
-import shutil
-import subprocess
-import tempfile
-from functools import cache
-from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
-import kenlm
-import numpy as np
-import pyarrow as pa
 from pydantic import Field, model_validator
 
-from storage import files, layout, parquet
-from tasks.documents.sampling import Heldout
-from tasks.documents.selection import select
-from tasks.documents.step import Bound, Settings
-from tasks.models.lmplz import tool
-
-_WORDS = re.compile(r"\w+|[^\w\s]")
-_DIGITS = re.compile(r"\d")
-_MEMORY = "1G"
+from tasks.documents.step import Settings, Signal
+from tasks.models.filter import LearnedFilter
 
 
-class Perplexity(Settings):
-    """Keep documents whose perplexity lies between two percentiles of all that were scored.
+class LanguageModel(Settings):
+    """What decides the model, besides the reference."""
 
-    Documents of the reference itself are not scored, since the model has seen them: they are kept.
-    """
-
-    step: Literal["perplexity"] = "perplexity"
-    reference: tuple[str, ...] = Field(min_length=1, description="names of the sources the model is trained on")
     order: int = Field(5, ge=2, le=6)
+
+
+class Scoring(Settings):
+    """Nothing decides the scores but the model and the texts."""
+
+
+class Percentiles(Settings):
+    """Which documents are kept, by their place among the scores of all."""
+
     min_percentile: float = Field(0, ge=0, le=100)
     max_percentile: float = Field(95, ge=0, le=100)
 
@@ -48,80 +36,24 @@ class Perplexity(Settings):
         return self
 
 
-def sentences(text: str) -> list[str]:
-    """The lines of a document as the language model reads them: words separated by one space, no empty lines."""
-    folded = _DIGITS.sub("0", text.lower())
-    return [" ".join(words) for line in folded.split("\n") if (words := _WORDS.findall(line))]
+class Perplexity(Percentiles, LanguageModel, LearnedFilter):
+    """Keep documents whose perplexity lies between two percentiles of all that were scored.
 
-
-def train_model(folder: str, shard: int, inputs: list[tuple[str, str]], order: int, heldout: Heldout) -> dict:
-    """Train a KenLM model on (documents, selection) shards; writes `model.bin`, returns its size and counts.
-
-    The text goes through a temporary file shard by shard; `lmplz` sorts on disk within 1 GB.
-    Raises RuntimeError with lmplz's own last words when it fails.
+    Documents of the reference itself are not scored, since the model has seen them: they are kept.
     """
-    with tempfile.TemporaryDirectory(prefix="gristmill-lm-") as scratch:
-        text, arpa, model = (str(Path(scratch) / name) for name in ("text", "arpa", "model.bin"))
-        documents = words = 0
-        with open(text, "w", encoding="utf-8") as f:
-            for documents_part, kept in inputs:
-                for document in heldout.without(select(documents_part, kept, ["text"]))["text"].to_pylist():
-                    lines = sentences(document)
-                    documents += 1
-                    words += sum(line.count(" ") + 1 for line in lines)
-                    f.writelines(line + "\n" for line in lines)
-        if not words:
-            raise ValueError(
-                f"the reference holds no words ({documents} documents): name another source as `reference`"
-            )
-        # small references lack the counts of counts that Kneser-Ney discounts need
-        options = ["-o", str(order), "-S", _MEMORY, "-T", scratch, "--discount_fallback", "--skip_symbols"]
-        _run([str(tool("lmplz")), *options, "--text", text, "--arpa", arpa])
-        _run([str(tool("build_binary")), "trie", arpa, model])
-        with files.create(files.join(folder, "model.bin")) as target, open(model, "rb") as source:
-            shutil.copyfileobj(source, target)
-        return {"documents": documents, "words": words, "bytes": Path(model).stat().st_size}
 
+    work: ClassVar = "tasks.models.perplexity_work"
+    libraries: ClassVar = ("kenlm",)
+    signals: ClassVar = (Signal("perplexity", "float64", "perplexity per word", "Wenzek et al. 2020, perplexity.py"),)
+    decision_fields: ClassVar = ("min_percentile", "max_percentile")
 
-def _run(command: list[str]) -> None:
-    result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    if result.returncode:
-        raise RuntimeError(f"{' '.join(command)} ended with {result.returncode}: {result.stderr.strip()[-800:]}")
+    step: Literal["perplexity"] = "perplexity"
 
+    def training_settings(self) -> LanguageModel:
+        return self.part(LanguageModel)
 
-def score_shard(folder: str, shard: int, documents: str, kept: str, model: str) -> dict:
-    """Write `id` and `perplexity` of a selection's documents; the `model` is loaded once per process."""
-    table = select(documents, kept, ["text"])
-    values = [perplexity(load(model), text) for text in table["text"].to_pylist()]
-    scores = pa.table({"id": table["id"], "perplexity": pa.array(values, pa.float64())})
-    parquet.write_table(layout.part(folder, shard), scores)
-    return {"rows": len(table)}
+    def scoring_settings(self) -> Scoring:
+        return Scoring()
 
-
-@cache
-def load(path: str) -> kenlm.Model:
-    return kenlm.Model(files.local_copy(path))
-
-
-def perplexity(model: kenlm.Model, text: str) -> float:
-    """Perplexity per word of a document. A document without words gets that of an empty sentence."""
-    lines = sentences(text) or [""]
-    length = sum(len(line.split()) + 1 for line in lines)
-    score = sum(model.score(line, bos=True, eos=True) for line in lines)
-    return 10 ** (-score / length)
-
-
-def percentiles(folder: str, shard: int, scores: list[str], low: float, high: float) -> dict:
-    """The perplexities at two percentiles over all scored documents (linear interpolation).
-
-    Holds one float64 per document of the corpus.
-    """
-    values = np.concatenate([np.asarray(parquet.read_table(s, ["perplexity"])["perplexity"]) for s in scores])
-    if not len(values):
-        raise ValueError("no document was scored: every source of the recipe is a reference")
-    bounds = np.percentile(values, [low, high])
-    return {"low": float(bounds[0]), "high": float(bounds[1]), "documents": len(values)}
-
-
-def bounds(low: float, high: float) -> list[Bound]:
-    return [Bound("min_percentile", "perplexity", low=low), Bound("max_percentile", "perplexity", high=high)]
+    def decision_settings(self) -> Percentiles:
+        return self.part(Percentiles)

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 
 from storage.remote import streams
-from storage.remote.streams import RemoteIOConfig
+from storage.remote.config import RemoteIOConfig
 from tasks.reading.decoders import wants_dictionary
 from tasks.reading.digests import differs
 from tasks.reading.headers import CONTROLS, HEAD, WARC_FOUND, ArcLine, arc_line, fields, head_end, media_type

@@ -15,8 +15,7 @@ import xxhash
 
 from storage import files, layout, parquet
 from storage.remote import streams
-from storage.remote.streams import DEFAULT, RemoteIOConfig
-from tasks.reading.sources import Selection
+from tasks.reading.sources import IndexFilters
 
 log = logging.getLogger(__name__)
 
@@ -31,20 +30,20 @@ SELECTION = pa.schema(
 _ORDER = [("warc_filename", "ascending"), ("warc_record_offset", "ascending")]
 
 
-def match(folder: str, shard: int, path: str, selection: Selection, remote_io: RemoteIOConfig = DEFAULT) -> dict:
+def match(folder: str, shard: int, path: str, filters: IndexFilters) -> dict:
     """Filter one file of the index; what fits is written to `matches/` under the stage's folder, in order.
 
     Row groups that cannot fit, by their statistics, and columns that are not asked for are not fetched. Holds a row
     group's columns and what fits, of which `limit` is enough. Raises ValueError for a file without the columns.
     """
-    with streams.open_ranges(path, remote_io) as f:
+    with streams.open_ranges(path) as f:
         # imported here: it brings pandas, and most runs have no such source
         import pyarrow.dataset as ds
 
         fragment = ds.ParquetFileFormat().make_fragment(f)
-        wanted = _filter(selection)
+        wanted = _filter(filters)
         has = set(fragment.physical_schema.names)
-        if missing := sorted((set(_columns(selection)) | set(SELECTION.names)) - has):
+        if missing := sorted((set(_columns(filters)) | set(SELECTION.names)) - has):
             raise ValueError(
                 f"the index file {path} has no column {', '.join(missing)}; "
                 "older crawls lack some: leave out the filter by it, or take it from a newer one"
@@ -55,27 +54,27 @@ def match(folder: str, shard: int, path: str, selection: Selection, remote_io: R
         found, pieces = SELECTION.empty_table(), []
         for batch in scanner.to_batches():
             pieces.append(pa.table(batch).cast(SELECTION))
-            if selection.limit and sum(map(len, pieces)) > selection.limit:
-                found, pieces = _sample(pa.concat_tables([found, *pieces]), selection.limit), []
+            if filters.limit and sum(map(len, pieces)) > filters.limit:
+                found, pieces = _sample(pa.concat_tables([found, *pieces]), filters.limit), []
         found = pa.concat_tables([found, *pieces])
-    found = _ordered(found, selection.limit)
+    found = _ordered(found, filters.limit)
     parquet.write_table(_matches(folder, shard), found)
     log.info("%s: %d records fit", path, len(found))
     return {"found": len(found)}
 
 
-def gather(folder: str, shard: int, matched: int, selection: Selection) -> dict:
+def gather(folder: str, shard: int, matched: int, filters: IndexFilters) -> dict:
     """Write the selection's shards as the stage's parts, sorted by file and offset, from `matched` files' matches.
 
     Holds all that was selected: some 250 bytes a record. Raises LookupError if there is none.
     """
     tables = [parquet.read_table(_matches(folder, i)) for i in range(matched)]
-    found = _ordered(pa.concat_tables(tables), selection.limit)
+    found = _ordered(pa.concat_tables(tables), filters.limit)
     if not len(found):
-        raise LookupError(f"no record of {', '.join(selection.index)} meets all filters of source {selection.name}")
-    starts = range(0, len(found), selection.records_per_shard)
+        raise LookupError(f"no record of the index meets all filters: {filters.model_dump(exclude_defaults=True)}")
+    starts = range(0, len(found), filters.records_per_shard)
     for part, start in enumerate(starts):
-        parquet.write_table(layout.part(folder, part), found.slice(start, selection.records_per_shard))
+        parquet.write_table(layout.part(folder, part), found.slice(start, filters.records_per_shard))
     return {"records": len(found), "parts": len(starts)}
 
 
@@ -83,23 +82,23 @@ def _matches(folder: str, shard: int) -> str:
     return layout.part(files.join(folder, "matches"), shard)
 
 
-def _columns(selection: Selection) -> dict[str, tuple]:
+def _columns(filters: IndexFilters) -> dict[str, tuple]:
     """The values that a column may have, for every filter that is not empty."""
-    filters = {
-        "url_host_name": selection.hosts,
-        "url_host_registered_domain": selection.domains,
-        "url_host_tld": selection.tlds,
-        "content_languages": selection.languages,
-        "content_mime_detected": selection.mime,
-        "fetch_status": selection.status,
-        "url": selection.url_prefixes,
+    wanted = {
+        "url_host_name": filters.hosts,
+        "url_host_registered_domain": filters.domains,
+        "url_host_tld": filters.tlds,
+        "content_languages": filters.languages,
+        "content_mime_detected": filters.mime,
+        "fetch_status": filters.status,
+        "url": filters.url_prefixes,
     }
-    return {column: values for column, values in filters.items() if values}
+    return {column: values for column, values in wanted.items() if values}
 
 
-def _filter(selection: Selection) -> pc.Expression | None:
+def _filter(filters: IndexFilters) -> pc.Expression | None:
     terms = []
-    for column, values in _columns(selection).items():
+    for column, values in _columns(filters).items():
         field = pc.field(column)
         # languages are a list with the most frequent first: `isl,eng`
         begins = column in ("url", "content_languages")

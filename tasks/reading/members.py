@@ -7,7 +7,7 @@ from functools import partial
 
 from backports import zstd
 
-from storage.remote.streams import RemoteIOConfig
+from storage.remote.config import RemoteIOConfig
 from tasks.reading.decoders import (
     DAMAGE,
     DICTIONARY,

@@ -7,7 +7,7 @@ from threading import Event
 
 from storage import files, parquet
 from storage.remote import streams
-from storage.remote.streams import DEFAULT, RemoteIOConfig
+from storage.remote.config import DEFAULT, RemoteIOConfig
 from tasks.reading import archives
 from tasks.reading.record import Record
 

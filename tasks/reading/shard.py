@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from storage import files
-from storage.remote.streams import RemoteIOConfig
+from storage.remote.config import RemoteIOConfig
 from tasks.reading import archives, selected, tables
+from tasks.reading.listing import Shard
 from tasks.reading.record import Record
-from tasks.reading.sources import Shard
 
 
 def read(shard: Shard, max_bytes: int, verify_digests: bool, remote_io: RemoteIOConfig) -> Iterator[tuple[str, Record]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import IO
 
 from storage.remote import streams
-from storage.remote.streams import RemoteIOConfig
+from storage.remote.config import RemoteIOConfig
 
 BLOCK = 1 << 16
 # Bytes read last that are kept for the way back.

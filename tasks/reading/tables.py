@@ -4,7 +4,6 @@ import codecs
 import io
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,25 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage.remote import streams
-from storage.remote.streams import DEFAULT, RemoteIOConfig
+from storage.remote.config import DEFAULT, RemoteIOConfig
 from tasks.reading.members import PIECE, Content, Stored, open_at
 from tasks.reading.record import Record
+from tasks.reading.sources import Columns
 
 BATCH = 256
 _DETAIL = 200
 # small, as what it holds is lost where a file is damaged
 _BLOCK = 1 << 13
 _DAMAGE = (OSError, EOFError, pa.ArrowException)
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Names of the columns, or keys, that are read; None for one that there is not."""
-
-    text: str = "text"
-    url: str | None = None
-    id: str | None = None
-    date: str | None = None
 
 
 def records(

@@ -1,31 +1,16 @@
 """C4: lines that are no sentences or speak of scripts, cookies and terms go; documents that are little or odd drop."""
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import numba as nb
-import numpy as np
-import pyarrow as pa
 from pydantic import Field, field_validator
 
-from tasks.documents.edits import Edits, line_removals
-from tasks.documents.step import Batch, Bound, EditStep, signal
-from tasks.kernels import phrases
-from tasks.kernels.pieces import joined, strings
-from tasks.kernels.scan import FIELD, Scan, scan
+from tasks.documents.step import Bound, EditStep, Signal
 
 _SOURCE = "Raffel et al. 2020 (arXiv 1910.10683), 2.2; definition: datatrove c4_filters.py"
 _MC4 = "Xue et al. 2021 (arXiv 2010.11934), 3.1; definition: datatrove c4_filters.py"
 
-# In a document's order of rules, which is datatrove's; the last two do not drop a line for what it says.
-_RULES = ("long_word", "no_terminal_punctuation", "few_words", "javascript", "policy", "blank_line", "citation")
-_LONG_WORD, _NO_TERMINAL, _FEW_WORDS, _JAVASCRIPT, _POLICY, _BLANK, _CITATION = range(len(_RULES))
-
-_FIXED = ("lorem ipsum", "{", "javascript")
-_CITED = (b"edit]", b"citation needed]")
-_ELLIPSIS = "..."
-
 LONG_LINE = 200
+PHRASE_BYTES = 64  # `tasks.kernels.phrases` looks for phrases by the bits of a machine word
 
 
 class C4(EditStep):
@@ -44,6 +29,8 @@ class C4(EditStep):
     Sentences are this project's, where both codes use Punkt. Not here: the bad words (`bad_words`), the language,
     and the removal of duplicate three-sentence spans, which needs all documents.
     """
+
+    work: ClassVar = "tasks.rules.c4_work"
 
     step: Literal["c4"] = "c4"
     citations: bool = Field(True, description="cut out [12], [], [edit] and [citation needed]")
@@ -75,20 +62,20 @@ class C4(EditStep):
         *("citations", "max_word_characters", "terminal_punctuation", "min_words_per_line", "citation_words"),
         *("javascript", "policy"),
     )
-    signals: ClassVar = pa.schema(
-        [
-            signal("c4_lorem_ipsum", pa.int64(), 'lines with "lorem ipsum"', _SOURCE),
-            signal("c4_curly_bracket", pa.int64(), "lines with {", _SOURCE),
-            signal("c4_sentences", pa.int64(), "sentences in the lines that stay", _SOURCE),
-            signal("c4_long_lines", pa.int64(), f"lines of at least {LONG_LINE} code points, before any go", _MC4),
-            signal("c4_characters", pa.int64(), "code points that are left", _SOURCE),
-        ]
+    signals: ClassVar = (
+        Signal("c4_lorem_ipsum", "int64", 'lines with "lorem ipsum"', _SOURCE),
+        Signal("c4_curly_bracket", "int64", "lines with {", _SOURCE),
+        Signal("c4_sentences", "int64", "sentences in the lines that stay", _SOURCE),
+        Signal("c4_long_lines", "int64", f"lines of at least {LONG_LINE} code points, before any go", _MC4),
+        Signal("c4_characters", "int64", "code points that are left", _SOURCE),
     )
 
     @field_validator("policy")
     @classmethod
     def _can_be_found(cls, policy: tuple[str, ...]) -> tuple[str, ...]:
-        phrases.automaton(policy)
+        for phrase in policy:
+            if not 0 < (size := len(phrase.encode())) <= PHRASE_BYTES:
+                raise ValueError(f"phrase {phrase!r} has {size} bytes; it must have 1 to {PHRASE_BYTES}")
         return policy
 
     @field_validator("terminal_punctuation")
@@ -106,164 +93,3 @@ class C4(EditStep):
             Bound("long_lines", "c4_long_lines", low=self.min_long_lines),
             self.not_empty(),
         ]
-
-    def edit(self, documents: Batch) -> tuple[Edits, dict[str, pa.Array]]:
-        text = documents.scan
-        cited = _citations(text) if self.citations else _Spans.none()
-        lines = _lines(text, cited, self)
-        rule = np.full(len(text.line_start), -1, np.int32)
-
-        def removed(number: int, where: np.ndarray) -> None:
-            rule[where & (rule < 0)] = number
-
-        if self.max_word_characters is not None:
-            removed(_LONG_WORD, _long_words(text, self.max_word_characters))
-        if self.terminal_punctuation:
-            removed(_NO_TERMINAL, ~lines.ended)
-        removed(_FEW_WORDS, lines.words < self.min_words_per_line)
-        lorem_ipsum = lines.phrases[:, 0] & (rule < 0)
-        if self.javascript:
-            removed(_JAVASCRIPT, lines.phrases[:, 2])
-        curly_bracket = lines.phrases[:, 1] & (rule < 0)
-        removed(_POLICY, lines.phrases[:, len(_FIXED) :].any(axis=1))
-        rule[(rule >= 0) & (np.diff(text.line_words) == 0)] = _BLANK
-
-        gone = rule >= 0
-        inside = cited.of(~gone[cited.line])
-        columns = {
-            "c4_lorem_ipsum": text.sum(text.lines, lorem_ipsum),
-            "c4_curly_bracket": text.sum(text.lines, curly_bracket),
-            "c4_sentences": text.sum(text.lines, np.where(gone, 0, lines.sentences)),
-            "c4_long_lines": text.sum(text.lines, text.line_chars >= LONG_LINE),
-        }
-        edits = line_removals(text, rule, inside.line, inside.start, inside.stop, _CITATION, _RULES)
-        return edits, {name: pa.array(column) for name, column in columns.items()}
-
-
-@dataclass(frozen=True)
-class _Spans:
-    """Pieces of lines: the line of each, and its bytes; sorted."""
-
-    line: np.ndarray
-    start: np.ndarray
-    stop: np.ndarray
-
-    @classmethod
-    def none(cls) -> "_Spans":
-        return cls(*np.empty((3, 0), np.int64))
-
-    def of(self, where: np.ndarray) -> "_Spans":
-        return _Spans(self.line[where], self.start[where], self.stop[where])
-
-
-@dataclass(frozen=True)
-class _Lines:
-    """What the rules ask of each line, read without its citations."""
-
-    words: np.ndarray  # int64
-    sentences: np.ndarray  # int64
-    ended: np.ndarray  # bool: by terminal punctuation
-    phrases: np.ndarray  # bool, a column for each of _FIXED and of the policy's
-
-
-def _lines(text: Scan, cited: _Spans, step: C4) -> _Lines:
-    first, behind = text.line_words[:-1], text.line_words[1:]
-    blank = first == behind
-    # without the white space at both ends
-    start, stop = text.line_start, text.line_start
-    if len(text.word_start):
-        start = np.where(blank, start, text.word_start.take(first, mode="clip"))
-        stop = np.where(blank, stop, text.word_stop[behind - 1])
-    lines = _measured(text, text.line_words, start, stop, step)
-    line = np.unique(cited.line)
-    if not len(line):
-        return lines
-    # scan those once more as they read without citations, each as a document
-    stays_from = np.insert(cited.stop, np.searchsorted(cited.line, line), start[line])
-    stays_until = np.insert(cited.start, np.searchsorted(cited.line, line, side="right"), stop[line])
-    bounds = np.append(np.searchsorted(cited.line, line) + np.arange(len(line)), len(stays_from))
-    sizes = np.append(0, np.cumsum(stays_until - stays_from))
-    clean = scan(strings(joined(text.data, stays_from, stays_until), sizes[bounds]))
-    again = _measured(clean, clean.words, clean.documents[:-1], clean.documents[1:], step)
-    lines.sentences[line] = again.sentences
-    lines.ended[line] = again.ended
-    lines.phrases[line] = again.phrases
-    if not step.citation_words:
-        lines.words[line] = again.words
-    return lines
-
-
-def _measured(text: Scan, words: np.ndarray, start: np.ndarray, stop: np.ndarray, step: C4) -> _Lines:
-    """Of the lines whose words are `words[i]:words[i + 1]` and that stand in `data[start[i]:stop[i]]`."""
-    return _Lines(
-        text.sum(words, (text.word_bits & FIELD) != 0),
-        np.diff(np.searchsorted(text.sentence_words, words)),
-        _ends_with(text.data, start, stop, step.terminal_punctuation)
-        & ~_ends_with(text.data, start, stop, (_ELLIPSIS,)),
-        phrases.found(text.data, start, stop, _FIXED + step.policy),
-    )
-
-
-def _ends_with(data: np.ndarray, start: np.ndarray, stop: np.ndarray, ends: tuple[str, ...]) -> np.ndarray:
-    found = np.zeros(len(start), bool)
-    last = np.where(stop > start, data[stop - 1], 0) if len(data) else found
-    for end in ends:
-        *others, b = end.encode()
-        at = np.flatnonzero(last == b)
-        at = at[stop[at] - start[at] > len(others)]
-        for back, b in enumerate(reversed(others), 2):
-            at = at[data[stop[at] - back] == b]
-        found[at] = True
-    return found
-
-
-def _long_words(text: Scan, most: int) -> np.ndarray:
-    """Whether a line has a word of more than `most` code points."""
-    return _longest_field(text.line_words, text.line_chars > most, text.word_bits, text.word_chars) > most
-
-
-@nb.njit(nogil=True, cache=True)
-def _longest_field(line_words, lines, bits, chars):
-    """Code points of the longest field of each of the `lines` (bool) that are asked for, int64; else 0."""
-    longest = np.zeros(len(lines), np.int64)
-    for m in np.flatnonzero(lines):
-        size = 0
-        for w in range(line_words[m], line_words[m + 1]):
-            size = np.int64(chars[w]) + (0 if bits[w] & FIELD else size)
-            longest[m] = max(longest[m], size)
-    return longest
-
-
-def _citations(text: Scan) -> _Spans:
-    begin, end = text.documents[0], text.documents[-1]
-    start = begin + np.flatnonzero(text.data[begin:end] == ord("["))
-    line = np.searchsorted(text.line_start, start, side="right") - 1
-    stop, ascii_only = _closed(text.data, text.line_stop[line], start)
-    cited = stop > 0
-    for i in np.flatnonzero(cited & ~ascii_only):
-        cited[i] = text.data[start[i] + 1 : stop[i] - 1].tobytes().decode().isdecimal()
-    return _Spans(line, start, stop).of(cited)
-
-
-@nb.njit(nogil=True, cache=True)
-def _closed(data, end, start):
-    """Behind a citation in `data[start[i]:end[i]]`, or 0, int64; whether it is ASCII, if not it may be no citation."""
-    stop = np.zeros(len(start), np.int64)
-    ascii_only = np.ones(len(start), np.bool_)
-    for s in range(len(start)):
-        i = start[s] + 1
-        while i < end[s] and (0x30 <= data[i] <= 0x39 or data[i] >= 0x80):
-            ascii_only[s] &= data[i] < 0x80
-            i += 1
-        if i < end[s] and data[i] == 0x5D:
-            stop[s] = i + 1
-            continue
-        for word in _CITED:
-            i = start[s] + 1 + len(word)
-            if i <= end[s]:
-                same = True
-                for k in range(len(word)):
-                    same &= data[start[s] + 1 + k] == word[k]
-                if same:
-                    stop[s] = i
-    return stop, ascii_only

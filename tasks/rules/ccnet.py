@@ -1,17 +1,24 @@
-"""CCNet's rule on length (Wenzek et al. 2019, arXiv 1911.00359), as `cc_net/mine.py` has it (`min_len`)."""
+"""CCNet's rule on length: the step `ccnet`."""
 
-import numpy as np
+from typing import ClassVar, Literal
 
-from tasks.kernels.scan import Scan
-from tasks.rules.rule import Rules
+from tasks.rules.rule import RuleStep, rule, rule_set
 
-rules = Rules("ccnet", "Wenzek et al. 2019; definition: cc_net mine.py, min_len")
+SOURCE = "Wenzek et al. 2019; definition: cc_net mine.py, min_len"
+RULES = (
+    rule(
+        "characters",
+        "characters",
+        "Characters of the text. Dolma 3 asks for 150 (datamap-rs, all_dressed_config.yaml).",
+        low=300,
+    ),
+)
 
 
-@rules.rule(low=300, unit="characters")
-def characters(text: Scan) -> np.ndarray:
-    """Characters of the text. Dolma 3 asks for 150 (datamap-rs, all_dressed_config.yaml)."""
-    return text.chars
+@rule_set(SOURCE, RULES)
+class CCNet(RuleStep):
+    """CCNet's rule on length (Wenzek et al. 2019, arXiv 1911.00359), as `cc_net/mine.py` has it (`min_len`)."""
 
+    work: ClassVar = "tasks.rules.ccnet_work"
 
-CCNet = rules.step("CCNet")
+    step: Literal["ccnet"] = "ccnet"

@@ -1,18 +1,14 @@
-"""MADLAD-400's questionable sentences: lists in title case, odd lengths, technical characters, known rubbish."""
+"""MADLAD-400's questionable sentences: the step `madlad`."""
 
-import re
+from importlib import import_module
 from typing import ClassVar, Literal
 
-import numpy as np
-import pyarrow.compute as pc
-import pyarrow.lib
 from pydantic import Field, field_validator
 
-from tasks.kernels.pieces import pieces
-from tasks.kernels.scan import CAPITAL, FIELD, REAL, Scan
-from tasks.rules.rule import Parts, Rules, RuleStep, ratio
+from tasks.rules.rule import RuleStep, rule, rule_set
 
-_SOURCE = "Kudugunta et al. 2023 (arXiv 2309.04662), 2.3 and dataset card; Dolma 3: datamap-rs map_fxn.rs"
+SOURCE = "Kudugunta et al. 2023 (arXiv 2309.04662), 2.3 and dataset card; Dolma 3: datamap-rs map_fxn.rs"
+_WORK = "tasks.rules.madlad_work"
 
 # The card's list. The last four are for texts like "A N T S P E A K" and lists of codes.
 _CURSED = (
@@ -24,18 +20,38 @@ _CURSED = (
     " [^ ] [^ ] [^ ] [^ ] [^ ] [^ ] [^ ] [^ ] [^ ]",
     ", ..,,? ..,,? ..,,? ..,,?",
 )
-_OPERATOR = re.compile(r"[\\.^$*+?{}()|\[\]]")
-_TECHNICAL = np.isin(np.arange(256), list(b"0123456789{}+/()>"))
-_FIRST_BYTES = np.arange(256) & 0xC0 != 0x80  # of a code point
-_MARKS = np.isin(np.arange(256), list(b".!?"))
 
-FEWEST_TOKENS = 12
-SHORTEST, LONGEST = 20, 500
+RULES = (
+    rule("sentences", "sentences", "Sentences of a document.", low=5),
+    rule(
+        "questionable",
+        "fraction of sentences",
+        r"""Sentences that are questionable, of all.
+
+        One is if it has at least 12 tokens of which over half begin with a capital (list_case); under 20 or over 500
+        characters (length); over 20% characters of [0-9{}+/()>] (technical); or matches one of the expressions
+        (cursed). Tokens are words with a letter or number. The fifth check, that its language is not the document's,
+        would need a language model for single sentences and is not here.
+
+        Documents with a fifth of such sentences drop in the paper and in Dolma 3's filter (the card, and an
+        annotation in Dolma 3's code, say more than a fifth), hence a threshold a little below. Dolma 3's code splits
+        texts at `[.!?]+\s+` without regard to lines, see `across_lines`, takes sizes in bytes, and takes all cursed
+        expressions but the last four for literal strings, so that those with a backslash never match there. Here a
+        sentence keeps the marks at its end, which the expressions ask for.
+        """,
+        high=0.199999,
+    ),
+)
 
 
-class _Checks(RuleStep):
-    """What makes a sentence questionable, and what a sentence is."""
+@rule_set(SOURCE, RULES)
+class Madlad(RuleStep):
+    """MADLAD-400's questionable sentences: lists in title case, odd lengths, technical characters, known rubbish."""
 
+    work: ClassVar = _WORK
+    libraries: ClassVar = ("pyarrow",)
+
+    step: Literal["madlad"] = "madlad"
     checks: tuple[Literal["list_case", "length", "technical", "cursed"], ...] = Field(
         ("list_case", "length", "technical", "cursed"),
         description="what makes a sentence questionable; Dolma 3: list_case, cursed",
@@ -50,82 +66,6 @@ class _Checks(RuleStep):
     @field_validator("cursed")
     @classmethod
     def _compiles(cls, cursed: tuple[str, ...]) -> tuple[str, ...]:
-        for expression in cursed:
-            try:
-                pc.match_substring_regex("", expression)
-            except pyarrow.lib.ArrowInvalid as error:
-                raise ValueError(f"{expression!r} is no regular expression of RE2: {error}") from error
+        if cursed != _CURSED:  # RE2 comes with Arrow, which is not loaded for the published expressions
+            import_module(_WORK).check_expressions(cursed)
         return cursed
-
-
-rules = Rules("madlad", _SOURCE)
-
-
-@rules.rule("sentences", low=5)
-def sentences(text: Scan, settings: _Checks) -> np.ndarray:
-    """Sentences of a document."""
-    return np.diff(np.searchsorted(_bounds(text, settings), text.words))
-
-
-@rules.rule("fraction of sentences", high=0.199999)
-def questionable(text: Scan, settings: _Checks) -> Parts:
-    """Sentences that are questionable, of all.
-
-    One is if it has at least 12 tokens of which over half begin with a capital (list_case); under 20 or over 500
-    characters (length); over 20% characters of [0-9{}+/()>] (technical); or matches one of the expressions (cursed).
-    Tokens are words with a letter or number. The fifth check, that its language is not the document's, would need a
-    language model for single sentences and is not here.
-
-    Documents with a fifth of such sentences drop in the paper and in Dolma 3's filter (the card, and an annotation in
-    Dolma 3's code, say more than a fifth), hence a threshold a little below. Dolma 3's code splits texts at
-    `[.!?]+\\s+` without regard to lines, see `across_lines`, takes sizes in bytes, and takes all cursed expressions but
-    the last four for literal strings, so that those with a backslash never match there. Here a sentence keeps the
-    marks at its end, which the expressions ask for.
-    """
-    first = _bounds(text, settings)
-    found = np.zeros(len(first) - 1, bool)
-    start, stop = text.word_start[first[:-1]], text.word_stop[first[1:] - 1]
-    if "list_case" in settings.checks:
-        tokens = text.sum(first, (text.word_bits & REAL) != 0)
-        capitals = text.sum(first, (text.word_bits & (REAL | CAPITAL)) == (REAL | CAPITAL))
-        found |= (tokens >= FEWEST_TOKENS) & (2 * capitals > tokens)
-    if {"length", "technical"} & {*settings.checks}:
-        size = _count(text, start, stop, _FIRST_BYTES)
-    if "length" in settings.checks:
-        found |= (size < SHORTEST) | (size > LONGEST)
-    if "technical" in settings.checks:
-        found |= 5 * _count(text, start, stop, _TECHNICAL) > size
-    if "cursed" in settings.checks:
-        shown = pieces(text.data, start, stop)
-        for expression in _alternations(settings.cursed):
-            found |= pc.match_substring_regex(shown, expression).to_numpy(zero_copy_only=False)
-    at = np.searchsorted(first, text.words)
-    value = ratio(text.sum(at, found), np.diff(at))
-    return Parts("words", np.repeat(found, np.diff(first)), value=value)
-
-
-def _alternations(cursed: tuple[str, ...]) -> list[str]:
-    """One for plain strings and one for others: an automaton of both is several times as large, and half as fast."""
-    plain = [expression for expression in cursed if not _OPERATOR.search(expression)]
-    others = [expression for expression in cursed if _OPERATOR.search(expression)]
-    return ["|".join(part) for part in (plain, others) if part]
-
-
-def _bounds(text: Scan, settings: _Checks) -> np.ndarray:
-    """The first word of each sentence, and the number of words at the end: int64."""
-    if not settings.across_lines:
-        return text.sentence_words
-    begins = np.zeros(len(text.word_bits), bool)
-    begins[1:] = _MARKS[text.data[text.word_stop[:-1] - 1]] & ((text.word_bits[1:] & FIELD) != 0)
-    begins[text.words[:-1][np.diff(text.words) > 0]] = True
-    return np.append(np.flatnonzero(begins), len(begins))
-
-
-def _count(text: Scan, start: np.ndarray, stop: np.ndarray, which: np.ndarray) -> np.ndarray:
-    """How many bytes of each span are of those in `which`: int64. Spans are in order."""
-    begin, end = text.documents[0], text.documents[-1]
-    bounds = np.append(np.stack([start, stop], axis=1), end) - begin
-    return text.sum(bounds, which[text.data[begin:end]])[::2]
-
-
-Madlad = rules.step("Madlad", _Checks)

@@ -5,7 +5,7 @@ import pyarrow as pa
 from storage.token_shards import TokenShard, bin_path, write_tokens
 from tasks.documents.sampling import Heldout
 from tasks.documents.selection import select
-from tasks.tokens.tokenizer import encode, load
+from tasks.tokens.tokenizer_work import encode, load
 
 SPLITS = ("train", "heldout")
 

@@ -15,7 +15,8 @@ import xxhash
 
 from storage import files
 from storage.remote.redact import redact_url
-from tasks.url.canonical import Canonical, canonical_host, canonicalizer, host_of
+from tasks.url.canonical import Canonical
+from tasks.url.canonical_work import canonical_host, canonicalizer, host_of
 
 KINDS = ("domains", "urls", "expressions")
 _ARCHIVES = (".tar.gz", ".tgz", ".tar")

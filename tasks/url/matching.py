@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
-from tasks.url.canonical import host_of
+from tasks.url.canonical_work import host_of
 from tasks.url.lists import Entries, ListError, hosts_are_canonical, key, without_www
 
 log = logging.getLogger(__name__)

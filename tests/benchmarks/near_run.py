@@ -3,7 +3,8 @@
 import os
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from shutil import move
@@ -11,15 +12,18 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import psutil
-from flows.stages.all_stages import Corpus
 
-from flows.context import PhaseRunner, RunContext, StageResult, StageSpec
+from flows.context import RunContext
 from flows.machine import MachineSettings
+from flows.stages.corpus import Corpus
 from flows.stages.near_duplicates import minhash
 from storage import layout, parquet
-from storage.layout import Stage
 from tasks.dedup.near.settings import MinHash
+from tasks.documents.step import Settings
 from tasks.engine.executors import Executor
+from tasks.engine.make import StageResult, find_or_make
+from tasks.engine.phases import PhaseRunner
+from tasks.engine.spec import StageSpec
 from tests.benchmarks.near_corpus import Planted
 
 _SECONDS = 0.5
@@ -47,7 +51,7 @@ class Clock:
 
     def drain(self) -> None: ...
 
-    def say(self, line: str) -> None: ...
+    def message(self, line: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,7 @@ class Run:
 
     def dropped(self) -> list[dict]:
         """The ledger's rows."""
-        folder, shards_there = self.kept.folder, range(len(self.kept.manifest["shards"]))
+        folder, shards_there = self.kept.folder, range(len(self.kept.records("split")))
         return [row for i in shards_there for row in parquet.read_table(layout.ledger_part(folder, i)).to_pylist()]
 
 
@@ -93,12 +97,22 @@ def write_corpus(
         for name, (first, last) in sources.items()
         for low in range(first, last, shard)
     ]
-    stage = Stage("documents", {}, asdict(planted) | {"sources": sources, "shard": shard}, {})
-    folder = stage.folder(home)
+    record = Description(corpus=repr(asdict(planted) | {"sources": sources, "shard": shard}))
+    spec = StageSpec("documents", _written, record, {})
+    folder = spec.folder(home)
     jobs = [(replace(planted), layout.part(folder, i), low, high) for i, (_, low, high) in enumerate(parts)]
     list(pool.map(_write, jobs))
-    built = StageResult(stage, folder, layout.finish(folder, stage, {}), reused=False)
+    built = _build(home, pool, spec, {})
     return Corpus(tuple(name for name, _, _ in parts), built, built, (), (built,))
+
+
+class Description(Settings):
+    corpus: str
+
+
+def _written(phases: PhaseRunner, record: Description, places: None) -> dict:
+    """The parts are there."""
+    return {}
 
 
 def _write(job: tuple[Planted, str, int, int]) -> int:
@@ -110,7 +124,7 @@ def near_duplicates(home: str, corpus: Corpus, step: MinHash, pool: Executor) ->
     """The whole step."""
     recipe = SimpleNamespace(sources=[SimpleNamespace(name=name) for name in dict.fromkeys(corpus.sources)])
     seconds: dict[str, float] = {}
-    context = RunContext(MachineSettings(home=home), lambda made: _build(home, pool, made, seconds))
+    context = RunContext(MachineSettings(home=home), lambda spec: _build(home, pool, spec, seconds))
     started = time.perf_counter()
     left = minhash(context, recipe, corpus, step)
     seconds["outside of stages"] = time.perf_counter() - started - sum(seconds.values())
@@ -119,7 +133,7 @@ def near_duplicates(home: str, corpus: Corpus, step: MinHash, pool: Executor) ->
 
 
 def warm(step: MinHash, pool: Executor) -> None:
-    """The step on a few documents, on a crowd, and beside an earlier crawl, so that what is compiled, imported and
+    """The step on a few documents, on a template, and beside an earlier crawl, so that what is compiled, imported and
     loaded once is not timed."""
     with TemporaryDirectory() as home:
         few = Planted(9_000, template=2_000, mean=50)
@@ -139,17 +153,20 @@ def forget(folder: str) -> None:
                 os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _build(home: str, pool: Executor, made: StageSpec, seconds: dict[str, float]) -> StageResult:
-    folder = made.stage.folder(home)
+def _build(home: str, pool: Executor, spec: StageSpec, seconds: dict[str, float]) -> StageResult:
     clock = Clock()
+
+    @contextmanager
+    def progress() -> Iterator[Clock]:
+        yield clock
+        clock.stop()
+
     started = time.perf_counter()
-    record = made.body(PhaseRunner(folder, made.stage.code, pool, clock))
-    clock.stop()
-    manifest = layout.finish(folder, made.stage, record)
+    stage = find_or_make(home, spec, pool, progress)
     wall = time.perf_counter() - started
-    seconds |= {f"{made.stage.name}.{phase}": s for phase, s in clock.seconds.items()}
-    seconds[f"{made.stage.name}.rest"] = wall - sum(clock.seconds.values())
-    return StageResult(made.stage, folder, manifest, reused=False)
+    seconds |= {f"{spec.name}.{phase}": s for phase, s in clock.seconds.items()}
+    seconds[f"{spec.name}.rest"] = wall - sum(clock.seconds.values())
+    return stage
 
 
 def _size(folder: str) -> int:

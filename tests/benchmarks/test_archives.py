@@ -12,10 +12,10 @@ from fastwarc.warc import ArchiveIterator
 from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
 from storage import layout, ledger, parquet
-from storage.remote.streams import RemoteIOConfig
-from tasks.extraction.extract import Extract, extract_shard
+from tasks.extraction.extract import Extract
+from tasks.extraction.extract_work import extract_shard
 from tasks.reading.archives import read_at, records
-from tasks.reading.sources import Shard
+from tasks.reading.listing import Shard
 
 MAX_BYTES = 10_000_000
 # warcio takes any line of at least five words for an ARC record and a text for a file of them
@@ -80,7 +80,7 @@ def test_every_archive_goes_through_the_pass_and_the_counts_add_up(folder, tmp_p
     lines = []
     for number, path in enumerate(sorted(p for p in folder.rglob("*") if p.is_file())):
         shard = Shard("archive", str(path), path.name)
-        made = extract_shard(str(tmp_path), number, "odd", shard, (), Extract(), None, (), RemoteIOConfig())
+        made = extract_shard(str(tmp_path), number, "odd", shard, (), Extract(), None, ())
         dropped = parquet.read_table(layout.ledger_part(str(tmp_path), number))
         kept = parquet.rows(layout.part(str(tmp_path), number))
         ledger.balance(path.name, made["rows_in"], kept, made["steps"], dropped)

@@ -9,7 +9,7 @@ import pytest
 
 from storage import layout, parquet
 from storage.schema import SELECTION
-from tasks.dedup import exact
+from tasks.dedup import exact_work as exact
 from tasks.dedup.exact import ContentDedup, UrlDedup
 from tests.benchmarks.near_corpus import SAME, Planted
 
@@ -29,7 +29,7 @@ def test_speed(tmp_path):
         parquet.write_table(kept, parquet.read_table(documents, SELECTION.names))
     print(f"\n{DOCUMENTS:,} documents, {size / 1e6:,.0f} MB of text, {SHARDS} shards")
     _step(tmp_path / "warm", parts[:1], ContentDedup())
-    for step in (ContentDedup(survivor=("longest",)), UrlDedup()):
+    for step in (ContentDedup(keep=("longest",)), UrlDedup()):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         dropped, seconds = _step(tmp_path / step.step, parts, step)
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -15,17 +15,18 @@ pytestmark = pytest.mark.bench
 
 OURS = """
 import json, os, resource, sys, time
-from storage.remote.streams import RemoteIOConfig
+from storage.remote.config import RemoteIOConfig
 from tasks.engine.executors import executor
-from tasks.extraction.extract import Extract, extract_shard
-from tasks.reading.sources import Shard
+from tasks.extraction.extract import Extract
+from tasks.extraction.extract_work import extract_shard
+from tasks.reading.listing import Shard
 engine, out, paths = sys.argv[1], sys.argv[2], sys.argv[4:]
 workers = int(sys.argv[3])
 
 def one(job):
     number, path = job
     shard = Shard("archive", path, os.path.basename(path))
-    return extract_shard(out, number, "web", shard, (), Extract(engine=engine), None, (), RemoteIOConfig())
+    return extract_shard(out, number, "web", shard, (), Extract(engine=engine), None, ())
 
 if workers:
     with executor("local", workers) as pool:

@@ -13,7 +13,7 @@ import pytest
 
 from storage import parquet
 from tasks.dedup.near.settings import MinHash
-from tasks.dedup.near.signatures import signed
+from tasks.dedup.near.sign import signed
 from tasks.dedup.near_reports import lookup
 from tasks.documents.rows import read_rows
 from tests.benchmarks.near_corpus import Planted

@@ -11,8 +11,8 @@ from shutil import rmtree
 
 import numpy as np
 import pytest
-from flows.stages.all_stages import Corpus
 
+from flows.stages.corpus import Corpus
 from tasks.dedup.near.settings import MinHash
 from tasks.engine.executors import executor
 from tests.benchmarks.near_corpus import Planted
@@ -82,8 +82,7 @@ def told(name: str, run: Run, watch: Watch, documents: int) -> str:
     phases = [f"    {phase:32} {seconds:8.1f} s" for phase, seconds in run.seconds.items() if seconds >= 0.05]
     memory = ", ".join(f"{process} {held / 1e9:.2f}" for process, held in sorted(watch.memory.items()))
     disk = ", ".join(f"{stage} {size / 1e9:.2f}" for stage, size in run.stages.items())
-    counts = run.kept.manifest["settled"]
-    dropped, left_out = (sum(part[name] for part in counts) for name in ("dropped", "left_out"))
+    dropped, left_out = (run.kept.result[name] for name in ("dropped", "left_out"))
     return "\n".join(
         [
             f"  {name}: {documents:,} documents, {run.wall:.1f} s, {watch.cpu:.1f} s of CPU, "
@@ -122,7 +121,7 @@ def test_a_template_against_distinct_documents(home, capsys):
 
 
 def test_a_new_crawl_beside_an_earlier_one(home, capsys):
-    step = MinHash(survivor=("source", "longest"))
+    step = MinHash(keep=("source", "longest"))
     documents = EARLIER + round(NEW * EARLIER)
     planted = Planted(documents, seed=1)
     crawls = {"earlier": (0, EARLIER), "new": (EARLIER, documents)}

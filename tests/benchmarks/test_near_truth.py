@@ -11,24 +11,22 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from flows.stages.all_stages import Corpus
 from scipy.sparse import csr_array
-from tests.tasks.test_minhash import shingled
 
-from flows.context import StageResult
+from flows.stages.corpus import Corpus
 from storage import layout, parquet
-from storage.layout import Stage
-from storage.remote.streams import RemoteIOConfig
 from tasks.dedup.near.settings import MinHash, s_curve
-from tasks.dedup.near.signatures import shingle_sets
+from tasks.dedup.near.sign import shingle_sets
 from tasks.documents.normalize import Normalize
 from tasks.engine.executors import executor
-from tasks.extraction.extract import Extract, extract_shard
+from tasks.extraction.extract import Extract
+from tasks.extraction.extract_work import extract_shard
 from tasks.kernels import minhash
 from tasks.reading.shard import Shard
 from tests.benchmarks.near_corpus import Planted
 from tests.benchmarks.near_run import near_duplicates
-from tests.corpora import Texts
+from tests.corpora import Texts, planted_stage
+from tests.tasks.dedup.near.test_signatures import shingled
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(3600)]
 
@@ -143,11 +141,10 @@ def data() -> Path:
 
 def test_open_pages(tmp_path, capsys):
     path = data() / "warc" / "open" / "OPEN-small.warc.gz"
-    stage = Stage("documents", {}, {}, {})
-    folder = stage.folder(str(tmp_path))
+    folder = str(tmp_path / "documents")
     shard = Shard("archive", str(path), path.name)
-    extract_shard(folder, 0, "planted", shard, (), Extract(), Normalize(), (), RemoteIOConfig())
-    built = StageResult(stage, folder, {"inputs": {}, "settings": {}}, reused=False)
+    extract_shard(folder, 0, "planted", shard, (), Extract(), Normalize(), ())
+    built = planted_stage("documents", folder)
     rows = parquet.read_table(layout.part(folder, 0), ["id", "url", "text"]).to_pylist()
     texts = {row["id"]: row["text"] for row in rows}
     lines, pairs, dropped = judge("open pages", tmp_path, Corpus(("planted",), built, built, (), (built,)), texts)

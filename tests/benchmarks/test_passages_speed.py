@@ -17,7 +17,7 @@ from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 
 from storage import parquet
 from storage.schema import DOCUMENTS, SELECTION
-from tasks.dedup import passages
+from tasks.dedup import passages_work as passages
 from tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
 
 SHARDS = 4

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
-from tasks.documents.step import Batch
+from tasks.documents.batch import Batch
+from tasks.documents.step import work_of
 from tasks.extraction.engines import plain
 from tasks.pii.step import KINDS, Pii
 from tests.planted import Plan, texts
@@ -44,13 +45,13 @@ HOSTILE = {
 
 def timed(documents):
     """(edits, seconds) of the step for documents, a megabyte of them at a time, as in a pass."""
-    STEP.edit(table(["Write to a@planted.org or phone 2125550123."]))
+    work_of(STEP).edit(STEP, table(["Write to a@planted.org or phone 2125550123."]))
     found, seconds, at = [], 0.0, 0
     bounds = np.flatnonzero(np.diff(np.cumsum([len(text) for text in documents]) // 1_000_000)) + 1
     for stop in (*bounds.tolist(), len(documents)):
         batch = table(documents[at:stop])
         start = time.thread_time()
-        edits, _ = STEP.edit(batch)
+        edits, _ = work_of(STEP).edit(STEP, batch)
         seconds += time.thread_time() - start
         found += zip(edits.rule.tolist(), (edits.document + at).tolist(), edits.start, edits.stop, strict=True)
         at = stop

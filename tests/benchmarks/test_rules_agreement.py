@@ -13,7 +13,8 @@ from functools import cache
 import pyarrow as pa
 import pytest
 
-from tasks.documents.step import Batch, DocumentStep
+from tasks.documents.batch import Batch
+from tasks.documents.step import DocumentStep, work_of
 from tasks.rules.c4 import C4
 from tasks.rules.fineweb_quality import FineWebQuality
 from tasks.rules.gopher_quality import GopherQuality
@@ -61,8 +62,12 @@ def passed(step: DocumentStep, values: dict) -> str:
 def ours(step: DocumentStep, texts: list[str]) -> Iterator[str]:
     for i in range(0, len(texts), BATCH):
         batch = Batch(pa.table({"id": texts[i : i + BATCH], "text": pa.array(texts[i : i + BATCH], pa.large_string())}))
-        columns = step.edit(batch)[1] | {"c4_characters": pa.repeat(1, len(batch))} if isinstance(step, C4) else None
-        for row in pa.table(columns or step.measure(batch)).to_pylist():
+        columns = (
+            work_of(step).edit(step, batch)[1] | {"c4_characters": pa.repeat(1, len(batch))}
+            if isinstance(step, C4)
+            else None
+        )
+        for row in pa.table(columns or work_of(step).measure(step, batch)).to_pylist():
             yield passed(step, row)
 
 

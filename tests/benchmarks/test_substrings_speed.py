@@ -15,7 +15,8 @@ import pytest
 
 from storage import parquet
 from storage.schema import SELECTION
-from tasks.dedup import substring_cuts, substrings
+from tasks.dedup import substring_cuts
+from tasks.dedup import substrings_work as substrings
 from tasks.dedup.substrings import SubstringDedup
 from tests.benchmarks.near_corpus import Planted
 

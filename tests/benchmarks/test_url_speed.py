@@ -16,8 +16,10 @@ from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 
 from tasks.documents.normalize import Normalize
-from tasks.url import step as url_step
+from tasks.documents.normalize_work import rewrite
+from tasks.documents.step import work_of
 from tasks.url.step import Url
+from tasks.url.step_work import load
 
 DOMAINS = 4_600_000  # RefinedWeb (Penedo et al. 2023), appendix G.1
 PATHS = 100_000
@@ -75,7 +77,7 @@ def test_url_speed(crawl, tmp_path, capsys):
     listed = Url(blocklists=(str(tmp_path),))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.perf_counter()
-    keys = url_step._load(listed).blocklists.keys
+    keys = load(listed).blocklists.keys
     took = time.perf_counter() - start
     peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     held = (keys.hashes.nbytes + keys.numbers.nbytes) / 2**20
@@ -83,8 +85,8 @@ def test_url_speed(crawl, tmp_path, capsys):
     with capsys.disabled():
         print(f"\n{len(keys):,} entries: loaded in {took:.1f} s, {held:.0f} MiB held, peak {peak:.0f} MiB more")
         for name, step in (("no lists", Url()), ("with them", listed)):
-            whole = len(documents) / best(lambda step=step: step.measure(documents))
-            parts = len(documents) / best(lambda step=step: [step.measure(batch) for batch in batches])
+            whole = len(documents) / best(lambda step=step: work_of(step).measure(step, documents))
+            parts = len(documents) / best(lambda step=step: [work_of(step).measure(step, batch) for batch in batches])
             print(f"{name}: {whole:,.0f} URLs/s, in batches of 512 {parts:,.0f}")
 
 
@@ -92,15 +94,15 @@ def test_url_speed(crawl, tmp_path, capsys):
 def test_normalize_speed(crawl, capsys):
     pages = [bytes_to_str(payload, detect_encoding(payload)) for _, payload in crawl]
     found = pa.array([extract_plain_text(page, main_content=True) for page in pages], pa.large_string())
-    tidy = Normalize().rewrite(found)
+    tidy = rewrite(Normalize(), found)
     ascii_only = tidy.filter(pc.string_is_ascii(tidy))
     cases = {"clean ASCII": ascii_only, "clean": tidy, "as extracted": found}
     with capsys.disabled():
         print()
         for name, texts in cases.items():
-            seconds = best(lambda texts=texts: Normalize().rewrite(texts))
-            repaired = best(lambda texts=texts: Normalize(mojibake=True).rewrite(texts), 1)
-            changed = pc.sum(pc.not_equal(texts, Normalize().rewrite(texts))).as_py()
+            seconds = best(lambda texts=texts: rewrite(Normalize(), texts))
+            repaired = best(lambda texts=texts: rewrite(Normalize(mojibake=True), texts), 1)
+            changed = pc.sum(pc.not_equal(texts, rewrite(Normalize(), texts))).as_py()
             print(
                 f"{name}: {texts.nbytes / 1e6:.1f} MB in {len(texts):,} texts, {changed:,} change: "
                 f"{texts.nbytes / 1e6 / seconds:.0f} MB/s, with mojibake {texts.nbytes / 1e6 / repaired:.1f}"

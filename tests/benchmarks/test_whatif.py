@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import time
-from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +15,14 @@ import yaml
 from flows.context import RunContext, StageResult, StageSpec
 from flows.curation import curate
 from flows.machine import MachineSettings
-from flows.recipe import Step, load
+from flows.recipe import load
+from flows.steps import BUILT_IN
 from storage import layout, ledger, parquet
 from storage.schema import DOCUMENTS, LEDGER
+from tasks.documents.batch import schema
 from tasks.documents.filter_shards import decide_shard
 from tasks.documents.step import Bound, DocumentStep
-from tasks.extraction.extract import BATCH
+from tasks.extraction.extract_work import BATCH
 from tasks.url.step import Url
 
 ROWS = 1_000_000
@@ -30,7 +31,7 @@ SHARDS = 20
 
 def judging() -> list[type[DocumentStep]]:
     """All steps that decide by signals and need no settings, the language first."""
-    known = [s for s in get_args(get_args(Step)[0]) if issubclass(s, DocumentStep) and s is not Url]
+    known = [s for s in BUILT_IN.values() if issubclass(s, DocumentStep) and s is not Url]
     found = [s for s in known if not any(field.is_required() for field in s.model_fields.values())]
     return sorted(found, key=lambda step: step.model_fields["step"].default != "language")
 
@@ -54,7 +55,7 @@ def drawn(field: pa.Field, rules: list, draw: np.random.Generator, n: int) -> pa
 
 def write_documents(folder: str, shard: int, steps: tuple[DocumentStep, ...], n: int) -> dict:
     """A shard as the extraction writes it, in batches; the texts are short, since nobody reads them here."""
-    fields = [field for step in steps for field in step.signals]
+    fields = [field for step in steps for field in schema(step)]
     rules = [rule for step in steps for rule in step.decisions()]
     draw = np.random.default_rng(shard)
     ids = pa.array([bytes(row).hex() for row in draw.integers(0, 256, (n, 16), np.uint8)])

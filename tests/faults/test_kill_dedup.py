@@ -1,4 +1,4 @@
-"""Near-duplicate removal, killed at random points: the survivors are the same bytes."""
+"""Near-duplicate removal, killed at random points: the kept documents are the same bytes."""
 
 import os
 import random
@@ -16,33 +16,30 @@ from tests.benchmarks.near_corpus import Planted
 
 SHARDS, PARTITIONS = 8, 4
 PLANTED = Planted(8_000, seed=4, template=1_500, largest=20)
-# done markers of the phases sign, band, know, lead, deal, texts, split; match, screen, settle; and of two of one job
-# each: components, leaders
-MARKERS = SHARDS * 7 + PARTITIONS * 3 + 2
+# done markers of the phases sign, gather, split; match, verify; label
+MARKERS = SHARDS * 3 + PARTITIONS * 2 + 1
 
 SCRIPT = f"""
 import sys
 from types import SimpleNamespace
 
-from flows.dedup import near
-from flows.stages.all_stages import Corpus
-from flows.context import StageResult
-from storage.layout import Stage
-from tasks.dedup import candidates
+from flows.stages import near_duplicates
+from flows.stages.corpus import Corpus
+from tasks.dedup.near import gather, match
 from tasks.dedup.near.settings import MinHash
 from tasks.engine.executors import executor
-from tests.corpora import context
+from tests.corpora import context, planted_stage
 
-candidates._BANDS = candidates._EDGES = 1_000
+match.PARTITION_HASHES = gather.PARTITION_EDGES = 1_000
 
 if __name__ == "__main__":
     home, texts, workers = sys.argv[1:]
-    stage = Stage("documents", {{}}, {{"planted": 1}}, {{}})
-    built = StageResult(stage, texts, {{}}, reused=False)
+    built = planted_stage("documents", texts)
     corpus = Corpus(("web",) * {SHARDS}, built, built, (), (built,))
     recipe = SimpleNamespace(sources=[SimpleNamespace(name="web")])
     with executor("local", int(workers)) as pool:
-        print(near.minhash(context(home, pool), recipe, corpus, MinHash(partitions={PARTITIONS})).kept.folder)
+        step = MinHash(partitions={PARTITIONS})
+        print(near_duplicates.minhash(context(home, pool), recipe, corpus, step).kept.folder)
 """
 
 
@@ -67,7 +64,7 @@ def start(folder: Path, home: Path, texts: Path, workers: int = 2) -> subprocess
     )
 
 
-def survivors(process: subprocess.Popen) -> dict[str, bytes]:
+def kept(process: subprocess.Popen) -> dict[str, bytes]:
     """The parts and ledgers of the finished stage, by name."""
     out, _ = process.communicate(timeout=600)
     assert process.returncode == 0
@@ -78,7 +75,7 @@ def survivors(process: subprocess.Popen) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory, texts) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("undisturbed")
-    found = survivors(start(folder, folder / "home", texts))
+    found = kept(start(folder, folder / "home", texts))
     assert len(found) == 2 * SHARDS
     return found
 
@@ -86,7 +83,7 @@ def undisturbed(tmp_path_factory, texts) -> dict[str, bytes]:
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 4])
 def test_another_number_of_workers_gives_the_same_bytes(tmp_path, texts, undisturbed, workers):
-    assert survivors(start(tmp_path, tmp_path / "home", texts, workers)) == undisturbed
+    assert kept(start(tmp_path, tmp_path / "home", texts, workers)) == undisturbed
 
 
 def wait_for(process: subprocess.Popen, home: Path, markers: int) -> None:
@@ -112,7 +109,7 @@ def test_kill_9_of_the_flow_and_again(tmp_path, texts, undisturbed, markers):
     for child in children:
         child.kill()
     psutil.wait_procs(children, timeout=60)
-    assert survivors(start(tmp_path, tmp_path / "home", texts)) == undisturbed
+    assert kept(start(tmp_path, tmp_path / "home", texts)) == undisturbed
 
 
 @pytest.mark.slow
@@ -126,4 +123,4 @@ def test_kill_9_of_a_worker(tmp_path, texts, undisturbed, markers):
     assert workers
     time.sleep(random.Random(markers).uniform(0, 0.05))
     os.kill(random.Random(markers).choice(workers).pid, signal.SIGKILL)
-    assert survivors(process) == undisturbed
+    assert kept(process) == undisturbed

@@ -44,8 +44,8 @@ def test_each_step_drops_what_is_its_own(documents, runs):
         "steps": [
             {"step": "extract", "engine": "plain"},
             {"step": "url_dedup"},
-            {"step": "content_dedup", "survivor": ["newest"]},
-            {"step": "minhash", "survivor": ["longest"]},
+            {"step": "content_dedup", "keep": ["newest"]},
+            {"step": "minhash", "keep": ["longest"]},
         ],
         "mixture": {"weights": {"web": 1}},
     }

@@ -4,17 +4,19 @@ import json
 
 import pyarrow.compute as pc
 import pytest
-from flows.stages.all_stages import Corpus
 
-from flows.context import summed, told
 from flows.curation import curate
 from flows.machine import MachineSettings
 from flows.recipe import load
-from flows.reports.dropped import dropped, edits, restored
+from flows.reports.dropped import dropped, edits
+from flows.reports.funnel import funnel_row
 from flows.reports.lineage import trace
+from flows.reports.marking import restored
 from flows.reports.status import show, status
-from flows.reports.whatif import funnel, remarks, whatif
-from storage import files, layout, parquet
+from flows.reports.whatif import funnel, whatif
+from flows.stages.corpus import Corpus
+from storage import layout, parquet
+from storage.home import open_stage
 from storage.remote.streams import RemoteIOConfig
 from tests.corpora import context
 
@@ -88,12 +90,11 @@ def test_the_first_by_id_stays_and_the_ledgers_have_the_rest(made):
     assert {(row["step"], row["rule"], row["value"], row["threshold"]) for row in gone} == {
         ("line_dedup", "min_words", 0, 1)
     }
-    manifest = files.read_json(f"{made['line_dedup']}/manifest.json")
-    assert manifest["repeated"] == 11 + 2
-    steps = [count for shard in manifest["shards"] for count in shard["steps"]]
+    stage = open_stage(made["line_dedup"])
+    assert stage.result["repeated"] == 11 + 2
     cuts = len(rows(made["line_dedup"], layout.edits_part))
-    assert sum(count["edits"]["repeated_line"] for count in steps) == cuts
-    assert told(summed([count] for count in steps)[0])[1] == f"repeated_line {cuts}, min_words {len(gone)}"
+    [row] = map(funnel_row, stage.step_counts)
+    assert (row.edits, row.drops) == ({"repeated_line": cuts}, {"min_words": len(gone)})
 
 
 def test_cuts_and_drops_are_shown_and_traced(home, made):
@@ -117,21 +118,27 @@ def test_cuts_and_drops_are_shown_and_traced(home, made):
 
     [kept] = [row for row in rows(made["edited"]) if "millet" in row["text"]]
     [found] = trace(home, kept["id"], RemoteIOConfig())
-    assert [line.split("-")[0] for line in found.fate] == ["rules", "line_dedup", "sentence_dedup", "edited", "rules"]
-    assert all(line.endswith(": kept") for line in found.fate)
+    stages = [decision.stage.split("-")[0] for decision in found.decisions]
+    assert stages == ["rules", "line_dedup", "sentence_dedup", "edited", "rules"]
+    assert all(decision.kept for decision in found.decisions)
     [found] = trace(home, gone[0].row["id"], RemoteIOConfig())
-    assert "dropped by line_dedup.min_words, value 0.0, threshold 1.0" in found.fate[-1]
-    assert any(row[0].startswith("line_dedup") and row[1] == "finished" and row[2] == "12" for row in status(home))
-    assert any("millet" in text for text in show(home, "line_dedup", 9, 200))
+    last = found.decisions[-1]
+    assert not last.kept
+    names = ("step", "rule", "value", "threshold")
+    assert [last.row[name] for name in names] == ["line_dedup", "min_words", 0.0, 1.0]
+    [row] = [row for row in status(home) if row.stage.startswith("line_dedup")]
+    assert row.state == "finished" and row.documents_in == 12
+    [shown] = show(home, "line_dedup", 9)
+    assert any("millet" in document.text for document in shown.documents)
 
 
 def test_thresholds_before_and_behind_are_replayed_and_those_of_the_cuts_are_not(home, made, recipe):
     settings = MachineSettings(home=home)
     replay = whatif(recipe, {"ccnet.min_characters": 100}, settings)
-    assert [row[0] for row in funnel(replay)] == [
-        *("extract", "ccnet", "  characters", "line_dedup", "sentence_dedup", "c4"),
-    ]
-    assert "Not replayed: line_dedup" in remarks(replay)[0]
+    compared = funnel(replay)
+    assert [row.step for row in compared] == ["extract", "ccnet", "line_dedup", "sentence_dedup", "c4"]
+    assert list(compared[1].rules) == ["characters"]
+    assert [row.position for row in compared if row.replayed is None] == ["behind"] * 3
     behind = whatif(recipe, {"c4.min_sentences": 1}, settings)
     assert sum(len(behind.shard(n).kept) for n in range(2)) == len(rows(made["sentence_dedup"]))
     with pytest.raises(ValueError, match="line_dedup looks at all documents together"):

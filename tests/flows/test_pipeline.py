@@ -4,18 +4,23 @@ import copy
 import shutil
 import sqlite3
 from collections import Counter
+from pathlib import Path
 
 import mlflow
 import pytest
+from typer.testing import CliRunner
 
+from flows.cli import app
+from flows.machine import MachineSettings
 from flows.mlflow_runs import KEY_TAG
 from flows.recipe import load
-from flows.reports.dropped import dropped, readable
+from flows.reports.dropped import dropped
 from flows.reports.status import show, status
+from flows.reports.verification import verify_stages
 from storage import files, layout, parquet
 
 CORPUS = ["documents", "rules", "signatures", "candidates", "near_duplicates", "edited", "rules"]
-SCORED = ["language_model", "perplexity", "perplexity_cut", "quality_model", "quality", "quality_cut"]
+SCORED = ["perplexity_model", "perplexity", "perplexity_cut", "quality_model", "quality", "quality_cut"]
 ALL = [*CORPUS, *SCORED, "tokenizer", "tokens", "mixture", "model"]
 
 
@@ -27,8 +32,8 @@ def steps(runs, home: str) -> dict[str, dict]:
     """Counts of each step over all shards, straight from the manifests."""
     totals: dict[str, dict] = {}
     for folder in runs.stages(home).values():
-        for shard in files.read_json(str(folder / "manifest.json")).get("shards", []):
-            for step in (step for step in shard["steps"] if "edits" not in step):
+        for step in files.read_json(str(folder / "manifest.json"))["counts"]["steps"]:
+            if "edits" not in step:
                 total = totals.setdefault(step["step"], {"in": 0, "out": 0, "drops": Counter()})
                 total["in"] += step["rows_in"]
                 total["out"] += step["rows_out"]
@@ -135,9 +140,9 @@ def test_prefect_has_every_run_and_its_logs(undisturbed):
     assert names(name for name, _ in recorded) == sorted(ALL)
     assert {state for _, state in recorded} == {"COMPLETED"}
     artifacts = {key for (key,) in database.execute("select key from artifact")}
-    assert {f"yield-{name.replace('_', '-')}" for name in ALL} | {"funnel", "progress-documents"} <= artifacts
+    assert {f"stage-{name.replace('_', '-')}" for name in ALL} | {"funnel", "progress-documents"} <= artifacts
     logged = [message for (message,) in database.execute("select message from log")]
-    assert any("tasks.extraction.extract: web-00000.warc.gz" in message for message in logged)
+    assert any("tasks.extraction.extract_work: web-00000.warc.gz" in message for message in logged)
     assert any(message.startswith("step 12/12") for message in logged)
 
 
@@ -173,32 +178,39 @@ def test_the_same_model_under_another_name_is_tracked_there_too(undisturbed, aga
         assert [(p.step, p.value) for p in histories[0]] == [(p.step, p.value) for p in histories[1]]
 
 
-@pytest.mark.slow
-def test_a_ledger_row_that_is_gone_fails_the_run(undisturbed, runs, recipe):
-    """The rules' ledger loses a row; the next run finds the stage finished, and does not believe it."""
+def test_a_finished_run_is_verified_and_a_ledger_row_that_is_gone_is_found(undisturbed, runs, recipe):
     shutil.copytree(undisturbed.home("undisturbed") / "stages", runs.home("tampered") / "stages")
+    settings = MachineSettings(home=str(runs.home("tampered")))
+    sound = list(verify_stages(recipe, settings))
+    assert names(Path(one.folder).name for one in sound) == sorted(ALL)
+    assert all(one.files and not one.damages for one in sound)
     folders = [folder for name, folder in runs.stages("tampered").items() if name.startswith("rules")]
     path = next(p for folder in folders for p in sorted(folder.glob("ledger/*.parquet")) if parquet.rows(str(p)))
-    table = parquet.read_table(str(path))
-    parquet.write_table(str(path), table.slice(1))
-    assert runs.start("tampered", ("corpus", recipe), executor="serial").wait() != 0
-    assert "LedgerError" in runs.log("tampered")
-    assert "rows in the ledger" in runs.log("tampered")
+    parquet.write_table(str(path), parquet.read_table(str(path)).slice(1))
+    [damage] = [damage for one in verify_stages(recipe, settings) for damage in one.damages]
+    assert (damage.path, damage.trouble) == (str(path), "is not what was written")
+    shown = CliRunner().invoke(app, ["verify", "rules"], env={"GRISTMILL_HOME": str(runs.home("tampered"))})
+    assert shown.exit_code == 1 and "damaged; remove the stage's folder" in shown.stdout
 
 
-def test_status_and_show_tell_what_is_there(undisturbed):
+def test_status_and_show_give_what_is_there(undisturbed):
     home = str(undisturbed.home("undisturbed"))
-    told = {row[0].rsplit("-", 1)[0]: row for row in status(home)}
-    assert told["documents"][1] == "finished"
-    kept = list(show(home, "rules", 2, 1000))
+    rows = {row.stage: row for row in status(home)}
+    assert set(rows) == set(undisturbed.stages("undisturbed")) and {row.state for row in rows.values()} == {"finished"}
+    funnel = steps(undisturbed, "undisturbed")
+    [documents] = [row for row in rows.values() if row.stage.startswith("documents-")]
+    assert (documents.documents_in, documents.documents_out) == (funnel["extract"]["in"], funnel["extract"]["out"])
+    assert documents.drops == {f"extract.{rule}": n for rule, n in funnel["extract"]["drops"].items()}
+    shown = list(show(home, "rules", 2))
     rules = [name for name in undisturbed.stages("undisturbed") if name.startswith("rules-")]
-    assert len(kept) == 3 * len(rules) and "https://" in kept[1] and len(kept[1]) > 500
-    documents = list(show(home, "documents", 3, 1000))
-    assert len(documents) == 4 and "https://" in documents[1]
+    assert [len(kept.documents) for kept in shown] == [2] * len(rules)
+    assert all("https://" in one.row["url"] and len(one.text) > 400 for kept in shown for one in kept.documents)
+    [shown] = show(home, "documents", 3)
+    assert len(shown.documents) == 3 and "https://" in shown.documents[0].row["url"]
     found = list(dropped(home, "rules", "textbook.characters", 2))
     assert len(found) == 2 and {one.row["rule"] for one in found} == {"characters"}
-    assert "A line of" in readable(found[0], 1000).plain
+    assert "A line of" in found[0].text
     with pytest.raises(FileNotFoundError, match="no stage nothing"):
-        list(show(home, "nothing", 1, 1000))
+        list(show(home, "nothing", 1))
     with pytest.raises(LookupError, match="rules that dropped some: .*textbook.characters"):
         list(dropped(home, "dropped", "textbook.nothing", 1))

@@ -40,8 +40,8 @@ def by_language_without_language(recipe):
 
 def test_the_best_can_be_what_a_step_before_measures():
     recipe = yaml.safe_load((RECIPES / "demo.yaml").read_text())
-    step(recipe, "minhash").update(survivor=["best", "longest"], best="gopher_quality_words")
-    recipe["steps"].append({"step": "url_dedup", "survivor": ["best"], "best": "quality"})
+    step(recipe, "minhash").update(keep=["best", "longest"], best="gopher_quality_words")
+    recipe["steps"].append({"step": "url_dedup", "keep": ["best"], "best": "quality"})
     assert load(recipe).steps[-1].best == "quality"
 
 
@@ -60,7 +60,7 @@ def test_the_best_can_be_what_a_step_before_measures():
         (lambda r: r["mixture"].update(weights={"books": 1}), "no source is called books"),
         (lambda r: r["mixture"].update(weights={"web": 0}), "weights must be positive"),
         (lambda r: step(r, "minhash").update(bands=17), "need 136 permutations"),
-        (lambda r: step(r, "minhash").update(survivor=["best"], best="quality"), "`best: quality`, but the signals"),
+        (lambda r: step(r, "minhash").update(keep=["best"], best="quality"), "`best: quality`, but the signals"),
         (lambda r: r["tokenizer"].update(vocab_size=70_000), "less than or equal to 65536"),
         (lambda r: r["steps"].append({"step": "magic"}), "magic"),
         (lambda r: step(r, "textbook").update(languages={"fr": {"min_words": 9}}), "there are min_characters"),

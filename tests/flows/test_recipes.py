@@ -11,7 +11,7 @@ from tasks.dedup.near.settings import s_curve
 from tasks.documents.decisions import decide
 from tasks.documents.measure import measured
 from tasks.documents.step import DocumentStep, EditStep
-from tasks.reading.sources import shards_of
+from tasks.reading.listing import shards_of
 from tasks.rules.rule import RuleStep
 from tasks.url.lists import ListError
 from tests.conftest import FRENCH

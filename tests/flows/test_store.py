@@ -9,7 +9,7 @@ from storage import files
 
 SCRIPT = """
 import sys
-from flows import tokens
+from gristmill import tokens
 from storage import files
 data = tokens(sys.argv[1])
 for built in (data.tokenizer, data.tokens, data.mixture):

@@ -5,8 +5,8 @@ import pytest
 from flows.context import step_counts
 from flows.reports.dropped import edits
 from flows.stages.substrings import substring_dedup
-from storage import layout
 from tasks.dedup.substrings import SubstringDedup
+from tasks.engine.verify import verify
 from tests.corpora import Texts, context, ledger, read
 
 QUOTED = " ".join(f"q{i}" for i in range(12))
@@ -43,7 +43,7 @@ def test_cut_and_drop_share_the_spans(texts, tmp_path):
     assert spans.reused and kept is shrunk.kept and shrunk.documents is corpus.documents
     assert read(kept, [0, 1])["id"].to_pylist() == ["b", "a", "c"]
     assert ledger(kept, [0, 1])["rule"].to_pylist() == ["max_share"]
-    layout.check(kept.folder, kept.manifest)
+    assert not verify(kept.folder).damages
     other = substring_dedup(at, texts.recipe, corpus, SubstringDedup(min_length=10, keep="none"))
     assert not other.stages[1].reused
     # of b, nine characters are left

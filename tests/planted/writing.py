@@ -1,133 +1,133 @@
-"""A plan written out: archives, the truth about each record beside them, a blocklist."""
+"""A plan written out: archives and a blocklist; and the truth about each record."""
 
-import multiprocessing
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
-from functools import partial
-from itertools import islice
+import base64
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import IO, Any
+from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from tests.planted import archive, sites
+from tests.planted import sites
 from tests.planted.pages import Page, page
 from tests.planted.plan import Plan
-from tests.planted.truth import FOLDER, SCHEMA, Truth
+from tests.planted.records import gzip
 
-_ROWS = 1000
-_CLIPPED = 0.6
-# columns with few different values
-_FEW = ["file", "record_type", "kind", "variant", "yields", "snapshot", "language", "charset", "layout"]
+# Columns of the truth. `file` is a path below the crawl's folder; `offset` and `length` count stored bytes, of the
+# damaged record where it is damaged. `page` is None for warcinfo, request and metadata records.
+# `yields`: what a careful reader makes of the record: `page` a document with the text `text`; `none` nothing, and
+# nothing is wrong; `damaged` no document but a damaged record; `either` a document or a reason why not.
+# Offsets in `personal`, `lookalike` and `leak` count code points of `text`. `base` and `pairs.page` are values of
+# `page`; `jaccard` that of the word 5-grams of `text` and the base's.
+COLUMNS = (
+    *("file", "offset", "length", "page", "record_id", "record_type", "kind", "variant", "yields", "url"),
+    *("canonical_url", "host", "domain", "date", "snapshot", "status", "language", "charset", "layout", "title"),
+    *("published", "text", "base", "wanted_jaccard", "jaccard", "pairs", "personal", "lookalike", "leak"),
+)
 
 
-def plant(folder: Path | str, plan: Plan, processes: int = 1) -> Truth:
-    """Write the crawl into `folder`: `crawl/<snapshot>/*`, `truth/*.parquet`, `blocklist/`.
+@dataclass(frozen=True)
+class Truth:
+    """A planted crawl: its archives below `folder`, and a row for each record in the order of the crawl."""
 
-    A process holds one page and a thousand rows of truth. The bytes are the same for any number of processes.
-    Raises FileExistsError if a crawl is there already.
-    """
+    folder: Path
+    records: list[dict[str, Any]]
+
+    @property
+    def archives(self) -> list[str]:
+        """Paths of the archives, sorted."""
+        return sorted(str(path) for path in self.folder.glob("crawl/*/*"))
+
+    @property
+    def blocklist(self) -> Path:
+        """A blocklist in the UT1 layout."""
+        return self.folder / "blocklist"
+
+    def rows(self, **where: Any) -> list[dict[str, Any]]:
+        """Rows by COLUMNS; `where` holds values, or tuples of values, that columns have."""
+        wanted = {name: value if isinstance(value, tuple) else (value,) for name, value in where.items()}
+        return [row for row in self.records if all(row[name] in values for name, values in wanted.items())]
+
+    def stored(self, row: dict[str, Any]) -> bytes:
+        """The bytes of a record in its archive."""
+        with open(self.folder / row["file"], "rb") as f:
+            f.seek(row["offset"])
+            return f.read(row["length"])
+
+    def pairs(self) -> list[tuple[int, int, float]]:
+        """(page, page, Jaccard) of every planted pair: a copy and its base, two near copies of one base."""
+        return [(pair["page"], row["page"], pair["jaccard"]) for row in self.records for pair in row["pairs"] or ()]
+
+
+def plant(folder: Path | str, plan: Plan) -> Truth:
+    """Write the crawl into a new `folder`: `crawl/<snapshot>/*.warc.gz` and `blocklist/`."""
     folder = Path(folder)
-    if (folder / FOLDER).exists():
-        raise FileExistsError(f"{folder} holds a planted crawl already: name another folder or remove it")
-    (folder / FOLDER).mkdir(parents=True)
-    for path, content in sites.blocklist().items():
-        (folder / "blocklist" / path).parent.mkdir(parents=True, exist_ok=True)
+    (folder / "blocklist" / "gambling").mkdir(parents=True)
+    for path, content in sites.BLOCKLIST.items():
         (folder / "blocklist" / path).write_text(content)
-    write = partial(_write_archive, folder, plan)
-    if processes == 1:
-        for file in range(plan.files):
-            write(file)
-    else:
-        with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-            list(pool.map(write, range(plan.files)))
-    return Truth(folder)
+    rows = []
+    for file in range(plan.files):
+        name = f"crawl/{plan.snapshot(file)}/planted-{file:05d}.warc.gz"
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        with open(folder / name, "wb") as f:
+            for stored, row in _records(plan, file):
+                place = {"file": name, "offset": f.tell(), "length": len(stored)}
+                rows.append(dict.fromkeys(COLUMNS) | row | place)
+                f.write(stored)
+    return Truth(folder, rows)
 
 
-def _write_archive(folder: Path, plan: Plan, file: int) -> None:
-    name = f"{plan.snapshot(file)}/planted-{file:05d}{archive.suffix(plan.container)}"
-    path = folder / "crawl" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    rows = folder / FOLDER / f"{file:05d}.parquet"
-    with open(path, "wb") as f, pq.ParquetWriter(rows, SCHEMA, compression="zstd", use_dictionary=_FEW) as out:
-        written = _rows(f, f"crawl/{name}", plan, file)
-        while batch := list(islice(written, _ROWS)):
-            out.write_table(pa.Table.from_pylist(batch, schema=SCHEMA))
-
-
-def _rows(f: IO[bytes], name: str, plan: Plan, file: int) -> Iterator[dict[str, Any]]:
-    """Write the records of an archive, and give the row of the truth for each."""
-    compress, numbers = archive.compressor(plan.container), plan.pages_of(file)
-    for raw, truth, after in _records(plan, file, numbers):
-        stored = compress(raw)
-        if truth.get("page") == numbers[-1] and file < plan.clipped_files:
-            stored = stored[: int(len(stored) * _CLIPPED)]
-            truth |= {"kind": "broken", "variant": "file_end", "yields": "damaged"}
-        elif after:
-            stored = after(stored)
-        row = truth | {"file": name, "offset": f.tell(), "length": len(stored)}
-        f.write(stored)
-        yield row
-
-
-def _records(
-    plan: Plan, file: int, numbers: range
-) -> Iterator[tuple[bytes, dict[str, Any], Callable[[bytes], bytes] | None]]:
-    """(uncompressed bytes, row of the truth, damage to the stored bytes)."""
-    serialise = archive.arc if plan.container == "arc" else archive.warc
-    yield _first(plan, file)
-    for number in numbers:
-        made = page(plan, number)
-        rng = Random(f"{plan.seed}/record/{number}")
-        accompanied = rng.random() < plan.companions and plan.container not in ("arc", "wet")
-        accompanied = accompanied and not (number == numbers[-1] and file < plan.clipped_files)
-        if accompanied:
-            yield _companion(rng, made, "request")
-        raw = serialise(made.message)
-        fault = made.fault
-        if fault and fault.before:
-            raw = fault.before(rng, raw)
-        yield raw, made.truth, partial(fault.after, rng) if fault and fault.after else None
-        if accompanied:
-            yield _companion(rng, made, "metadata")
-
-
-def _first(plan: Plan, file: int) -> tuple[bytes, dict[str, Any], None]:
+def _records(plan: Plan, file: int) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """(stored bytes, row of the truth) of the records of an archive."""
     date = f"{plan.snapshot(file)}-01T00:00:00Z"
-    rng = Random(f"{plan.seed}/warcinfo/{file}")
-    name = f"planted-{file:05d}{archive.suffix(plan.container)}"
-    row = {"record_type": "warcinfo", "kind": "companion", "variant": "warcinfo", "yields": "none", "date": date}
-    row |= {"snapshot": plan.snapshot(file), "record_id": archive.record_id(rng)}
-    if plan.container == "arc":
-        return archive.arc_head(name, date), row | {"record_id": None, "record_type": "arc_header"}, None
-    body = f"software: gristmill tests\r\nformat: WARC File Format 1.1\r\nisPartOf: {plan.snapshot(file)}\r\n".encode()
-    extra = (("WARC-Filename", name),)
-    info = archive.Message("warcinfo", "", date, row["record_id"], body, None, "application/warc-fields", None, extra)
-    return archive.warc(info), row, None
+    info = {"record_type": "warcinfo", "date": date, "snapshot": plan.snapshot(file)}
+    yield _companion(Random(f"{plan.seed}/warcinfo/{file}"), info, b"software: gristmill tests\r\n")
+    numbers = plan.pages_of(file)
+    for number in numbers:
+        rng, made = Random(f"{plan.seed}/record/{number}"), page(plan, number)
+        clipped = number == numbers[-1] and file < plan.clipped_files
+        accompanied = rng.random() < plan.companions and not clipped
+        if accompanied:
+            yield _companion(rng, made.truth | {"record_type": "request"}, b"GET / HTTP/1.1\r\nHost: planted\r\n\r\n")
+        stored = _page(rng, made)
+        if clipped:
+            stored = stored[: int(len(stored) * 0.6)]
+            made.truth.update(kind="broken", variant="file_end", yields="damaged")
+        yield stored, made.truth
+        if accompanied:
+            yield _companion(rng, made.truth | {"record_type": "metadata"}, b"fetchTimeMs: 120\r\n")
 
 
-def _companion(rng: Random, made: Page, kind: str) -> tuple[bytes, dict[str, Any], None]:
-    """The request of a page, or what the crawler noted about it."""
-    of, host = made.message, made.truth["host"]
-    body, content_type = {
-        "request": (
-            f"GET / HTTP/1.1\r\nHost: {host}\r\nUser-Agent: planted\r\n\r\n",
-            "application/http;msgtype=request",
-        ),
-        "metadata": (f"fetchTimeMs: {rng.randrange(2000)}\r\n", "application/warc-fields"),
-    }[kind]
-    message = replace(
-        of,
-        record_type=kind,
-        record_id=archive.record_id(rng),
-        body=body.encode(),
-        http=None,
-        content_type=content_type,
-        extra=(("WARC-Concurrent-To", of.record_id),),
-    )
-    row = {"record_type": kind, "kind": "companion", "variant": kind, "yields": "none", "record_id": message.record_id}
-    row |= {name: made.truth[name] for name in ("url", "canonical_url", "host", "domain", "date", "snapshot")}
-    return archive.warc(message), row, None
+def _page(rng: Random, made: Page) -> bytes:
+    sent, block, extra = made.sent, made.body, list(made.sent.warc)
+    kind = sent.content_type
+    if sent.http:
+        lines = "".join([f"{name}: {value}\r\n" for name, value in made.headers])
+        block = f"HTTP/1.1 {sent.status}\r\n{lines}\r\n".encode() + made.body
+        digest = base64.b32encode(hashlib.sha1(made.body).digest()).decode()
+        kind = "application/http;msgtype=response"
+        extra.append(("WARC-Payload-Digest", f"sha1:{digest}"))
+    record = _warc(rng, made.truth, block, kind, extra)
+    stored = gzip(sent.before(rng, record) if sent.before else record)
+    return sent.after(rng, stored) if sent.after else stored
+
+
+def _companion(rng: Random, of: dict[str, Any], block: bytes) -> tuple[bytes, dict[str, Any]]:
+    """A record that is no page: the archive's first, the request of a page, what the crawler noted about it."""
+    same = ("record_type", "url", "canonical_url", "host", "domain", "date", "snapshot")
+    row = {name: of.get(name) for name in same}
+    row |= {"kind": "companion", "variant": row["record_type"], "yields": "none"}
+    kind = "application/http;msgtype=request" if row["record_type"] == "request" else "application/warc-fields"
+    return gzip(_warc(rng, row, block, kind, [])), row
+
+
+def _warc(rng: Random, row: dict[str, Any], block: bytes, content_type: str, extra: list[tuple[str, str]]) -> bytes:
+    """A WARC 1.1 record, uncompressed; gives the row its `record_id`."""
+    h = f"{rng.getrandbits(128):032x}"
+    row["record_id"] = f"<urn:uuid:{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}>"
+    headers = [
+        *(("WARC-Type", row["record_type"]), ("WARC-Record-ID", row["record_id"]), ("WARC-Date", row["date"])),
+        *(("Content-Type", content_type), ("Content-Length", len(block)), ("WARC-Target-URI", row["url"]), *extra),
+    ]
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers if value is not None)
+    return f"WARC/1.1\r\n{lines}\r\n".encode() + block + b"\r\n\r\n"

@@ -9,16 +9,18 @@ import sys
 import time
 from contextlib import contextmanager
 
+import pyarrow as pa
 import pytest
 
-from storage import files
+from storage import files, parquet
 from storage.remote import retry
-from storage.remote.streams import RemoteIOConfig, RemoteIOError
+from storage.remote.config import RemoteIOConfig
+from storage.remote.streams import RemoteIOError
 from tests.crawl_server import Fault
 
 WRITER = """
 import sys, time
-from storage import files
+from storage import files, parquet
 with files.create(sys.argv[1]) as f:
     f.write(b"half")
     f.flush()
@@ -149,3 +151,29 @@ def patience_of(seconds: float):
         yield
     finally:
         retry.configure(before)
+
+
+def test_what_is_written_below_a_folder_is_recorded(tmp_path):
+    folder = f"{tmp_path}/stage"
+    with files.recording(folder) as written:
+        files.write_bytes(f"{folder}/deep/a.bin", b"abc")
+        files.write_bytes(f"{tmp_path}/elsewhere.bin", b"x")
+        parquet.write_table(f"{folder}/t.parquet", pa.table({"n": [1, 2]}))
+        with pytest.raises(ZeroDivisionError), files.create(f"{folder}/broken.bin"):
+            raise ZeroDivisionError
+    files.write_bytes(f"{folder}/later.bin", b"y")
+    assert written.keys() == {"deep/a.bin", "t.parquet"}
+    assert written["deep/a.bin"] == {"bytes": 3, "content": files.digest(b"abc")}
+    data = (tmp_path / "stage" / "t.parquet").read_bytes()
+    footer = data[-8 - int.from_bytes(data[-8:-4], "little") :]
+    assert written["t.parquet"] == {
+        "bytes": len(data),
+        "content": files.digest(data),
+        "footer": files.digest(footer),
+    }
+
+
+def test_files_of_an_object_store_are_recorded_before_they_are_sent(s3):
+    with files.recording("s3://crawl/stage") as written:
+        files.write_bytes("s3://crawl/stage/a.bin", b"abc")
+    assert written == {"a.bin": {"bytes": 3, "content": files.digest(b"abc")}}

@@ -1,8 +1,8 @@
-"""The evidence page: what near-duplicate removal did in a finished run, on one HTML page that needs no server.
+"""The dedup report: what near-duplicate removal did in a finished run, on one HTML page that needs no server.
 
-It lies in the home beside the stages, `<home>/evidence/near_duplicates-<key>.html`, and not in the stage's folder: what
-is there was made by the code that the stage's key names, and does not change once it is finished; the page may be
-written anew by other code.
+It is in the home beside the stages, `<home>/reports/near_duplicates-<key>.html`, and not in the stage's folder: what is
+there was made by the code that the stage's key names, and does not change once it is finished; the page may be written
+anew by other code.
 """
 
 from typing import Any
@@ -12,19 +12,21 @@ import numpy as np
 import pyarrow.compute as pc
 from markupsafe import Markup
 
-from flows.context import StageResult, step_counts
+from flows.context import job_options, lookup
 from flows.curation import curate
 from flows.machine import MachineSettings
 from flows.recipe import load
-from flows.reports.near_duplicates import differences, plots
-from flows.reports.whatif import lookup
-from flows.stages import near_duplicates
-from flows.stages.all_stages import placed
-from storage import files, layout, parquet
-from storage.remote import retry
-from tasks.dedup.near.phases import decided_run
+from flows.reports import differences
+from flows.reports.near_duplicates import plots
+from flows.stages.earlier_crawls import crawl_of, earlier_crawls
+from storage import files, parquet
+from storage.home import FinishedStage, open_stage
+from tasks.dedup.near.documents import Location
 from tasks.dedup.near.settings import MinHash, s_curve
+from tasks.dedup.near.verify import decided_file
 from tasks.dedup.near_reports import recall, summary
+from tasks.engine import options
+from tasks.engine.make import StageResult
 
 _LARGEST = 20  # clusters that are listed
 _EACH = 20  # pairs shown of a decile
@@ -37,60 +39,58 @@ def write(recipe: Any, settings: MachineSettings | None = None) -> str:
     """Write the page of a recipe's finished near-duplicate removal and return its path; the same stage, the same bytes.
 
     Only looks stages up; those behind the removal need not be there. Raises ValueError if the recipe has no step
-    `minhash`, NotFinishedError, which says what to run. Held: see `tasks.dedup.near_reports.recall.witnessed`.
+    `minhash`, NotFinishedError, which names the remedy. Held: see `tasks.dedup.near_reports.recall.holdout_pairs`.
     """
     recipe = load(recipe)
     if not any(isinstance(step, MinHash) for step in recipe.steps):
-        raise ValueError(f"the recipe {recipe.name} has no step `minhash`: there is nothing to show the evidence of")
+        raise ValueError(f"the recipe {recipe.name} has no step `minhash`: there is nothing to report")
     settings = settings or MachineSettings()
-    retry.configure(settings.remote_io)
-    shop = lookup(settings, recipe)
+    options.configure(job_options(settings))
+    context = lookup(settings, recipe.name)
     [step], kept = next(
         (passed.steps, passed.left.kept)
-        for passed in curate(shop, recipe)
+        for passed in curate(context, recipe)
         if any(isinstance(step, MinHash) for step in passed.steps)
     )
-    path = files.join(settings.home, "evidence", f"{kept.name}-{kept.key}.html")
-    files.write_bytes(path, page(recipe.name, placed(step, shop), kept).encode())
+    path = files.join(settings.home, "reports", f"{kept.name}-{kept.key}.html")
+    files.write_bytes(path, page(recipe.name, context.placed(step), kept).encode())
     return path
 
 
 def page(name: str, step: MinHash, kept: StageResult) -> str:
     """The page for a finished stage `near_duplicates` of the recipe `name`."""
-    segments = [*near_duplicates.segments(step), near_duplicates.Segment(kept.folder, kept.manifest)]
-    places = (place for number, segment in enumerate(segments) for place in segment.places(number))
-    crawl = recall.Crawl(len(segments) - 1, tuple(places), step, _taken_down(kept))
-    decided = [decided_run(kept.folder, p) for p in range(len(kept.manifest["settled"]))]
+    crawl = recall.Crawl(*_shards(step, kept), step, _taken_down(stage := open_stage(kept.folder)))
+    decided = [decided_file(kept.folder, p) for p in range(stage.result["partitions"])]
 
-    clusters = summary.clusters(decided, crawl.segment, _LARGEST, _EACH)
-    witnessed = recall.witnessed(crawl)
-    below, in_decile = summary.below_threshold(crawl, witnessed.pairs, witnessed.group, _EACH)
+    clusters = summary.clusters(decided, crawl.number, _LARGEST, _EACH)
+    held_out = recall.holdout_pairs(crawl)
+    below, in_decile = summary.below_threshold(crawl, held_out.pairs, held_out.group, _EACH)
     examples = summary.examples(crawl, clusters.dropped, below, _EACH, _CHARACTERS)
-    bins = recall.curve(witnessed, step)
-    nodes = clusters.largest["node"].to_numpy()
-    largest = summary.documents(crawl, nodes, 0)
-    [counts] = step_counts(kept) or [{"rows_in": 0, "rows_out": 0, "drops": {}}]
+    bins = recall.curve(held_out, step)
+    docs = clusters.largest["doc"].to_numpy()
+    largest = summary.documents(crawl, docs, 0)
+    [counts] = stage.step_counts or [{"rows_in": 0, "rows_out": 0, "drops": {}}]
     return _template().render(
         recipe=name,
-        stage=f"{kept.name}-{kept.key}",
+        stage=stage.label,
         settings=step,
         arriving=counts["rows_in"],
         staying=counts["rows_out"],
         dropped=counts["drops"].get("near_duplicate", 0),
         taken_down=counts["drops"].get("takedown", 0),
-        left_out=sum(settled["left_out"] for settled in kept.manifest["settled"]),
+        left_out=stage.result["left_out"],
         s_curve=[(at, s_curve(step.bands, step.rows, at)) for at in (np.arange(1, 20) / 20).tolist()],
         clusters=clusters,
         sizes=plots.sizes(clusters),
-        largest=list(zip(clusters.largest["cluster_size"].to_pylist(), map(largest.get, nodes.tolist()), strict=True)),
-        witnessed=witnessed,
+        largest=list(zip(clusters.largest["cluster_size"].to_pylist(), map(largest.get, docs.tolist()), strict=True)),
+        held_out=held_out,
         bins=bins,
         recall=plots.recall(bins, step),
         at_threshold=s_curve(step.bands, step.rows, step.threshold),
-        above=recall.share_banded(witnessed, step, step.threshold),
+        above=recall.share_banded(held_out, step, step.threshold),
         deciles=[
             {
-                "told": f"{number / 10} to {(number + 1) / 10}" if number < summary.DECILES - 1 else "1 (equal sets)",
+                "label": f"{number / 10} to {(number + 1) / 10}" if number < summary.DECILES - 1 else "1 (equal sets)",
                 "dropped": int(clusters.in_decile[number]),
                 "below": int(in_decile[number]),
                 "pairs": [
@@ -102,9 +102,15 @@ def page(name: str, step: MinHash, kept: StageResult) -> str:
     )
 
 
-def _taken_down(kept: StageResult) -> tuple[str, ...]:
+def _shards(step: MinHash, kept: StageResult) -> tuple[int, tuple[Location, ...]]:
+    """The number of this crawl, and where the shards of all crawls are."""
+    crawls = [*earlier_crawls(step), crawl_of(kept.folder, kept.manifest)]
+    return len(crawls) - 1, tuple(shard for number, crawl in enumerate(crawls) for shard in crawl.shards(number))
+
+
+def _taken_down(stage: FinishedStage) -> tuple[str, ...]:
     """The ids of the documents that a stage dropped for a takedown list."""
-    ledgers = (parquet.read_table(layout.ledger_part(kept.folder, n)) for n in range(len(kept.manifest["shards"])))
+    ledgers = (parquet.read_table(stage.ledger(shard)) for shard in range(len(stage.part_records)))
     return tuple(name for rows in ledgers for name in rows.filter(pc.equal(rows["rule"], "takedown"))["id"].to_pylist())
 
 

@@ -71,7 +71,7 @@ def recall(bins: Sequence[Bin], settings: MinHash) -> Markup:
     return _svg("recall", "share of pairs that share a band, by similarity", draw, heights=(3, 1))
 
 
-def _svg(name: str, told: str, draw: Callable[..., None], heights: tuple[int, ...] = (3,)) -> Markup:
+def _svg(name: str, label: str, draw: Callable[..., None], heights: tuple[int, ...] = (3,)) -> Markup:
     with matplotlib.rc_context():
         # a user's own settings would change the bytes
         matplotlib.rcdefaults()
@@ -86,5 +86,5 @@ def _svg(name: str, told: str, draw: Callable[..., None], heights: tuple[int, ..
     for group in root.iter("{*}g"):
         group.attrib.pop("id", None)  # nothing refers to groups, and the other plot names its own alike
     root.set("role", "img")
-    root.set("aria-label", told)
+    root.set("aria-label", label)
     return Markup(etree.tostring(root, encoding="unicode"))

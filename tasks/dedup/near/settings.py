@@ -1,36 +1,70 @@
-"""Settings of near-duplicate removal by MinHash-LSH, and what they promise."""
+"""Settings of near-duplicate removal by MinHash-LSH, and what they promise.
 
-from typing import Any, Literal, Self
+Each phase reads a part of them, a class of its own: `Shingling` and `Banding` the signatures, `KeepOrder` and
+`Verifying` the decisions.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasks.dedup.order import Criterion, Ordered
+from tasks.dedup.order import Criterion, KeepOrder
+from tasks.documents.step import CorpusStep, Settings, Signal
 
 
-class MinHash(Ordered):
-    """Of documents whose sets of shingles overlap, those are dropped for which a like one survives.
+class Shingling(Settings):
+    """What a document's set of shingles is, and its signature."""
 
-    Documents are taken in the order of `survivor`. One is dropped if, and only if, it shares a band of its signature
-    with one before it that survived and the Jaccard similarity of their sets, computed on the sets and not estimated,
-    is at least `threshold`; its representative is the first such document. So nothing is dropped for a document that it
-    does not resemble, however long a chain of likenesses leads there. `s_curve` says how many of the pairs that are
-    similar enough share a band.
-
-    With `earlier`, documents of earlier crawls that survived then come before all others.
-    """
-
-    step: Literal["minhash"] = "minhash"
     shingle: int = Field(5, ge=1, le=64, description="words, or characters, of a shingle")
     unit: Literal["words", "characters"] = "words"
     permutations: int = Field(128, ge=1, le=65536, description="values of a signature")
+    seed: int = Field(1, ge=0, lt=2**32, description="seed of datasketch's permutations")
+
+
+class Banding(Settings):
+    """Which documents are candidates of each other: those that share a band."""
+
     bands: int = Field(16, ge=1, le=65535)
     rows: int = Field(8, ge=1, description="signature values of a band, all of which must agree")
+
+
+class Verifying(Settings):
+    """Which candidates are near-duplicates, and how many of them are compared."""
+
     threshold: float = Field(0.8, gt=0, le=1, description="least Jaccard similarity for which a document is dropped")
-    seed: int = Field(1, ge=0, lt=2**32, description="seed of datasketch's permutations")
-    survivor: tuple[Criterion, ...] = Field(("longest",), description=Ordered.model_fields["survivor"].description)
     comparisons: int = Field(
-        128, ge=1, description="most survivors that a document is compared with; documents that met more are counted"
+        128,
+        ge=1,
+        description="most kept documents that a document is compared with, the first in keep order; documents that "
+        "share bands with more, and are like none of these, are kept and counted as left_out",
     )
+
+
+class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
+    """Of documents whose sets of shingles overlap, those are dropped for which a like one is kept.
+
+    Documents are taken in the order of `keep`. One is dropped if, and only if, it shares a band of its signature with
+    one before it that is kept and the Jaccard similarity of their sets, computed on the sets and not estimated, is at
+    least `threshold`; its representative is the first such document. So nothing is dropped for a document that it
+    does not resemble, however long a chain of likenesses leads there. `s_curve` says how many of the pairs that are
+    similar enough share a band.
+
+    A document is compared with the first `comparisons` kept documents with which it shares a band, and with no more:
+    a bucket of more kept documents, all unlike each other, is not compared in full.
+
+    With `earlier`, kept documents of earlier crawls come before all others.
+    """
+
+    renamed: ClassVar[Mapping[str, str]] = {
+        "survivor": "`keep`",
+        "memory": "the machine setting GRISTMILL_MEMORY",
+    }
+
+    signals: ClassVar = (Signal("cluster_size", "int64", "documents", "tasks/dedup/near"),)
+
+    step: Literal["minhash"] = "minhash"
+    keep: tuple[Criterion, ...] = Field(("longest",), description=KeepOrder.model_fields["keep"].description)
     earlier: tuple[str, ...] = Field(
         (),
         description="folders of finished stages `near_duplicates` of earlier crawls, the oldest first, each of them "
@@ -42,11 +76,6 @@ class MinHash(Ordered):
         "line: they are dropped, and what was dropped for them is judged anew",
     )
     partitions: int = Field(16, ge=1, le=65536, description="pieces of the exchanges, at most; no result depends on it")
-    memory: int = Field(
-        1 << 30,
-        ge=1 << 20,
-        description="bytes of shingle sets, or of edges, that one process holds; no result depends on it",
-    )
 
     @model_validator(mode="after")
     def _bands_fit(self) -> Self:
@@ -57,27 +86,12 @@ class MinHash(Ordered):
             )
         return self
 
-    def signature_settings(self) -> dict[str, Any]:
-        """The slice on which signatures depend."""
-        return self.model_dump(mode="json", include={"step", "shingle", "unit", "permutations", "seed"})
 
-    def candidate_settings(self) -> dict[str, Any]:
-        """The slice on which, beside the signatures, it depends who may be compared with whom."""
-        return self.model_dump(mode="json", include={"bands", "rows", "partitions"})
-
-    def decision_settings(self) -> dict[str, Any]:
-        """The slice on which, beside the candidates, the survivors depend."""
-        return self.model_dump(mode="json", include={"survivor", "best", "threshold", "comparisons"})
-
-
-def curve_told(settings: MinHash) -> str:
-    """The S-curve of a step, in a line."""
+def curve_message(settings: Banding) -> str:
+    """The S-curve of bands and rows, in a line."""
     bands, rows = settings.bands, settings.rows
-    told = [f"{s_curve(bands, rows, j):.1%} at {j}" for j in (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)]
-    return (
-        f"of pairs of a Jaccard similarity share one of {bands} bands of {rows} rows: {', '.join(told)}; "
-        f"at the threshold, {settings.threshold}: {s_curve(bands, rows, settings.threshold):.1%}"
-    )
+    shares = [f"{s_curve(bands, rows, j):.1%} at {j}" for j in (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)]
+    return f"of pairs of a Jaccard similarity share one of {bands} bands of {rows} rows: {', '.join(shares)}"
 
 
 def s_curve(bands: int, rows: int, jaccard: float) -> float:

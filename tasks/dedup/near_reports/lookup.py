@@ -22,9 +22,9 @@ import pyarrow as pa
 import xxhash
 
 from storage import parquet
-from tasks.dedup.near.nodes import ROWS, node, row_of
+from tasks.dedup.near.documents import ROWS, document_ids, row_of
 from tasks.dedup.near.settings import MinHash
-from tasks.dedup.near.signatures import shingle_sets, signed, unpacked
+from tasks.dedup.near.sign import shingle_sets, signed, unpacked
 from tasks.documents.rows import read_rows
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Sought:
 
 @dataclass(frozen=True)
 class Like:
-    """A document like the one that was looked up: its id, its place (`at`: row of the documents' part), and the exact
+    """A document like the one that was looked up: its id, where it is (`at`: row of the documents' part), and the exact
     Jaccard similarity of the two sets of shingles."""
 
     id: str
@@ -94,14 +94,14 @@ def _signed(texts: pa.ChunkedArray, settings: MinHash) -> pa.Table:
 
 
 def in_memory(among: Signed, signature: np.ndarray, told: Progress) -> np.ndarray:
-    """Nodes of the documents that share a band with a signature, in order. Holds the index of one shard."""
+    """Global ids of the documents that share a band with a signature, in order. Holds the index of one shard."""
     found: list[bytes] = []
     for shard in range(len(among.signatures)):
         index = _index(among.settings, {"type": "dict"})
         for done in _fill(index, among, shard):
             told(done, sum(among.rows))
         found += index.query(_lean(signature, among.settings))
-    return _nodes(found)
+    return _docs(found)
 
 
 def in_redis(among: Signed, signature: np.ndarray, address: str, told: Progress) -> np.ndarray:
@@ -128,10 +128,10 @@ def in_redis(among: Signed, signature: np.ndarray, address: str, told: Progress)
                 f"Redis at {shown} holds under {base.decode()} what was not put there: delete the key {state}, and "
                 "the next look-up fills the index anew"
             )
-        return _nodes(keys)
+        return _docs(keys)
 
 
-def alike(among: Signed, this: Sought, nodes: np.ndarray, least: float) -> list[Like]:
+def alike(among: Signed, this: Sought, docs: np.ndarray, least: float) -> list[Like]:
     """Those of the documents whose Jaccard similarity to a text is at least `least`, the likest first, then by id.
 
     Of documents with equal sets, and of those too short or too long to be like it, no text is read. Holds the sets of
@@ -139,8 +139,8 @@ def alike(among: Signed, this: Sought, nodes: np.ndarray, least: float) -> list[
     """
     found: list[Like] = []
     known = {(this.size, this.content): 1.0}
-    for shard in np.unique(nodes // ROWS).tolist():
-        rows = row_of(nodes[nodes // ROWS == shard])
+    for shard in np.unique(docs // ROWS).tolist():
+        rows = row_of(docs[docs // ROWS == shard])
         facts = read_rows(among.signatures[shard], rows, ["id", "at", "size", "content"]).to_pylist()
         unknown = {
             (fact["size"], fact["content"]): fact
@@ -209,14 +209,14 @@ def _fill(index: "MinHashLSH", among: Signed, shard: int) -> Iterator[int]:
     with index.insertion_session(_COMMANDS) as session:
         for first in range(0, len(rows), _BATCH):
             some = rows[first : first + _BATCH]
-            for row, place in zip(some, node(0, shard, some).tolist(), strict=True):
-                key = place.to_bytes(8, "big")
+            for row, doc in zip(some, document_ids(0, shard, some).tolist(), strict=True):
+                key = doc.to_bytes(8, "big")
                 session.insert(key, _lean(signatures[row], among.settings), check_duplication=False)
             yield before + int(some[-1]) + 1
     yield before + len(table)
 
 
-def _nodes(keys: list[bytes]) -> np.ndarray:
+def _docs(keys: list[bytes]) -> np.ndarray:
     return np.frombuffer(b"".join(sorted(keys)), ">i8").astype(np.int64)
 
 
@@ -224,10 +224,10 @@ def _of(among: Signed, keys: list[bytes]) -> bool:
     """Whether all keys name documents that there are."""
     if any(len(key) != 8 for key in keys):
         return False
-    nodes, rows = _nodes(keys), np.array(among.rows)
-    shard = nodes // ROWS
+    docs, rows = _docs(keys), np.array(among.rows)
+    shard = docs // ROWS
     there = (shard >= 0) & (shard < len(rows))
-    return bool(there.all() and (row_of(nodes) < rows[shard]).all())
+    return bool(there.all() and (row_of(docs) < rows[shard]).all())
 
 
 def _filled(client: "Redis", state: str, index: "MinHashLSH") -> bool:

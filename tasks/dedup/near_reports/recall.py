@@ -1,7 +1,7 @@
 """Measured recall: of the documents that are alike, how many share a band.
 
 The truth needs pairs that were chosen without regard to bands, and there are too many pairs to compare them all. The
-`witness` of the signatures finds some of them: it is the minimum of a document's set under one permutation that no band
+`holdout` of the signatures finds some of them: it is the minimum of a document's set under one permutation that no band
 uses, so two documents have the same one with a probability of their Jaccard similarity, banded or not.
 """
 
@@ -13,47 +13,46 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from storage import parquet
-from tasks.dedup.near.candidates import Place
-from tasks.dedup.near.nodes import ROWS, SHARDS, node, row_of
+from tasks.dedup.near.documents import ROWS, SHARDS, Location, document_ids, row_of
 from tasks.dedup.near.settings import MinHash, s_curve
-from tasks.dedup.near.signatures import band_hashes, shingle_sets
+from tasks.dedup.near.sign import band_hashes, shingle_sets
 from tasks.documents.rows import read_rows
 from tasks.kernels.jaccard import jaccard
 from tasks.kernels.shingles import mix
 
 _ENDS = [i / 20 for i in range(21)]  # of the curve's bins
 _SET = ["content", "size"]
-_FACT = np.dtype([("witness", np.uint64), ("content", np.uint64), ("size", np.int64), ("node", np.int64)])
+_FACT = np.dtype([("holdout", np.uint64), ("content", np.uint64), ("size", np.int64), ("doc", np.int64)])
 
 
 @dataclass(frozen=True)
 class Crawl:
-    """A crawl that was deduplicated: where its documents lie, and those of the earlier crawls before it.
+    """A crawl that was deduplicated: where its documents are, and those of the earlier crawls before it.
 
-    `segment`: its own number, the last; `settings`: those of the step; `taken_down`: ids of its documents that a
+    `number`: its own, the last; `settings`: those of the step; `taken_down`: ids of its documents that a
     takedown list names, of which nothing may be shown.
     """
 
-    segment: int
-    places: tuple[Place, ...]
+    number: int
+    locations: tuple[Location, ...]
     settings: MinHash
     taken_down: tuple[str, ...] = ()
 
     @property
-    def own(self) -> list[Place]:
-        return [place for place in self.places if place.segment == self.segment]
+    def own(self) -> list[Location]:
+        return [location for location in self.locations if location.crawl == self.number]
 
-    def rows(self, nodes: np.ndarray, signed: list[str], documents: list[str]) -> Iterator[tuple[pa.Table, pa.Table]]:
-        """`id` and further columns of the signatures and of the documents for ascending nodes, shard by shard."""
-        numbers = nodes // ROWS
-        places = {place.segment * SHARDS + place.shard: place for place in self.places}
+    def rows(self, docs: np.ndarray, signed: list[str], documents: list[str]) -> Iterator[tuple[pa.Table, pa.Table]]:
+        """`id` and further columns of the signatures and of the documents for ascending global ids, shard by shard."""
+        numbers = docs // ROWS
+        locations = {location.crawl * SHARDS + location.shard: location for location in self.locations}
         for number in np.unique(numbers).tolist():
-            place = places[number]
-            facts = read_rows(place.signatures, row_of(nodes[numbers == number]), ["id", "at", *signed])
-            found = read_rows(place.documents, facts["at"].to_numpy(), ["id", *documents])
+            location = locations[number]
+            facts = read_rows(location.signatures, row_of(docs[numbers == number]), ["id", "at", *signed])
+            found = read_rows(location.documents, facts["at"].to_numpy(), ["id", *documents])
             if not found["id"].equals(facts["id"]):
                 raise LookupError(
-                    f"{place.documents} does not hold, row by row, the documents that {place.signatures} names: "
+                    f"{location.documents} does not hold, row by row, the documents that {location.signatures} names: "
                     "the stages are of different runs"
                 )
             yield facts, found
@@ -61,7 +60,7 @@ class Crawl:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of documents by their nodes, int64, and their Jaccard similarities, float64."""
+    """Pairs of documents by their global ids, int64, and their Jaccard similarities, float64."""
 
     first: np.ndarray
     second: np.ndarray
@@ -72,11 +71,11 @@ class Pairs:
 
 
 @dataclass(frozen=True)
-class Witnessed:
-    """Pairs of documents that have the same witness, but unlike sets.
+class HoldoutPairs:
+    """Pairs of documents that have the same hold-out, but unlike sets.
 
-    `group`: the number of their witness; `banded`: whether they share a band. They were found among `documents`
-    documents, about the `share` of all, whose witnesses are in a part of the hashes; `copies` repeat another's set.
+    `group`: the number of their hold-out; `banded`: whether they share a band. They were found among `documents`
+    documents, about the `share` of all, whose hold-outs are in a part of the hashes; `copies` repeat another's set.
     """
 
     pairs: Pairs
@@ -107,45 +106,45 @@ class Bin:
     expected: float
 
 
-def witnessed(
+def holdout_pairs(
     crawl: Crawl, documents: int = 2_000_000, sets_each: int = 8, pairs: int = 100_000, held: int = 1 << 30
-) -> Witnessed:
-    """Pairs with the same witness, their similarities, and whether they share a band, but of what was taken down.
+) -> HoldoutPairs:
+    """Pairs with the same hold-out, their similarities, and whether they share a band, but of what was taken down.
 
-    Of a corpus of more than `documents`, those whose witnesses are in a part of the hashes; of a witness the first
-    `sets_each` unlike sets by their hashes, each with each; of the witnesses the first by their hashes, until there are
+    Of a corpus of more than `documents`, those whose hold-outs are in a part of the hashes; of a hold-out the first
+    `sets_each` unlike sets by their hashes, each with each; of the hold-outs the first by their hashes, until there are
     `pairs`. None of this looks at bands, or depends on the order of the input.
 
     Held: about 150 bytes for each of `documents`; `held` bytes of shingle sets, for which all shards are read once;
     of one shard the texts of the documents in pairs.
     """
-    total = sum(parquet.rows(place.signatures) for place in crawl.own)
+    total = sum(parquet.rows(location.signatures) for location in crawl.own)
     share = min(1.0, documents / max(total, 1))
-    facts = np.concatenate([np.empty(0, _FACT), *(_facts(place, share, crawl.taken_down) for place in crawl.own)])
-    facts = facts[np.lexsort((facts["node"], facts["size"], facts["content"], facts["witness"]))]
-    like = (facts[_SET][1:] == facts[_SET][:-1]) & (facts["witness"][1:] == facts["witness"][:-1])
+    facts = np.concatenate([np.empty(0, _FACT), *(_facts(location, share, crawl.taken_down) for location in crawl.own)])
+    facts = facts[np.lexsort((facts["doc"], facts["size"], facts["content"], facts["holdout"]))]
+    like = (facts[_SET][1:] == facts[_SET][:-1]) & (facts["holdout"][1:] == facts["holdout"][:-1])
     unlike = facts[np.append(True, ~like)[: len(facts)]]
 
-    begins = np.flatnonzero(np.append(True, unlike["witness"][1:] != unlike["witness"][:-1])[: len(unlike)])
+    begins = np.flatnonzero(np.append(True, unlike["holdout"][1:] != unlike["holdout"][:-1])[: len(unlike)])
     members = np.diff(np.append(begins, len(unlike))).clip(max=sets_each)
     taken = np.searchsorted(np.cumsum(members * (members - 1) // 2), pairs, side="right")
     group, first, second = _each_with_each(begins[:taken], members[:taken])
     similarity, banded = _compared(crawl, unlike[first], unlike[second], held)
-    found = Pairs(unlike["node"][first], unlike["node"][second], similarity)
-    return Witnessed(found, group, banded, len(facts), share, len(facts) - len(unlike))
+    found = Pairs(unlike["doc"][first], unlike["doc"][second], similarity)
+    return HoldoutPairs(found, group, banded, len(facts), share, len(facts) - len(unlike))
 
 
-def _facts(place: Place, share: float, taken_down: tuple[str, ...]) -> np.ndarray:
-    table = parquet.read_table(place.signatures, ["id", "witness", "content", "size"])
+def _facts(location: Location, share: float, taken_down: tuple[str, ...]) -> np.ndarray:
+    table = parquet.read_table(location.signatures, ["id", "holdout", "content", "size"])
     # minima crowd at the small end; their hashes are spread evenly
-    witness = mix(table["witness"].to_numpy())
+    holdout = mix(table["holdout"].to_numpy())
     size = table["size"].to_numpy()
     gone = pc.is_in(table["id"], pa.array(taken_down, pa.string())).to_numpy()
-    rows = np.flatnonzero(~gone & (size > 0) & ((witness >> np.uint64(32)) < int(share * 2**32)))
+    rows = np.flatnonzero(~gone & (size > 0) & ((holdout >> np.uint64(32)) < int(share * 2**32)))
     facts = np.empty(len(rows), _FACT)
-    facts["witness"], facts["size"] = witness[rows], size[rows]
+    facts["holdout"], facts["size"] = holdout[rows], size[rows]
     facts["content"] = table["content"].to_numpy()[rows]
-    facts["node"] = node(place.segment, place.shard, rows)
+    facts["doc"] = document_ids(location.crawl, location.shard, rows)
     return facts
 
 
@@ -166,26 +165,26 @@ def _compared(crawl: Crawl, first: np.ndarray, second: np.ndarray, held: int) ->
     block = np.cumsum((first["size"] + second["size"]) * 8) // held
     for number in np.unique(block):
         rows = np.flatnonzero(block == number)
-        nodes, place = np.unique(np.concatenate([first["node"][rows], second["node"][rows]]), return_inverse=True)
+        docs, position = np.unique(np.concatenate([first["doc"][rows], second["doc"][rows]]), return_inverse=True)
         made, hashes = [], []
-        for signed, documents in crawl.rows(nodes, ["signature"], ["text"]):
+        for signed, documents in crawl.rows(docs, ["signature"], ["text"]):
             values, ends = shingle_sets(documents["text"], crawl.settings)
             made += np.split(values, ends[1:-1])
             hashes.append(band_hashes(signed["signature"], crawl.settings))
         bands = np.concatenate(hashes)
-        one, other = place.reshape(2, -1)
+        one, other = position.reshape(2, -1)
         banded[rows] = (bands[one] == bands[other]).any(axis=1)
         similarity[rows] = [jaccard(made[i], made[j], 0.0) for i, j in zip(one.tolist(), other.tolist(), strict=True)]
     return similarity, banded
 
 
-def curve(found: Witnessed, settings: MinHash) -> list[Bin]:
+def curve(found: HoldoutPairs, settings: MinHash) -> list[Bin]:
     """The measured curve: bins of 0.05, those that have pairs."""
     bins = (share_banded(found, settings, low, high) for low, high in zip(_ENDS[:-1], _ENDS[1:], strict=True))
     return [one for one in bins if one is not None]
 
 
-def share_banded(found: Witnessed, settings: MinHash, low: float, high: float = 1.0) -> Bin | None:
+def share_banded(found: HoldoutPairs, settings: MinHash, low: float, high: float = 1.0) -> Bin | None:
     """Of the pairs with low <= J < high, how many share a band; None if there are no such pairs."""
     similarity = found.pairs.jaccard
     rows = np.flatnonzero((similarity >= low) & (similarity < high))

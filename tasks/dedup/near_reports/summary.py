@@ -8,12 +8,12 @@ import pyarrow.compute as pc
 import xxhash
 
 from storage import sorted_files
-from tasks.dedup.near.nodes import segment_of
+from tasks.dedup.near.documents import crawl_of
 from tasks.dedup.near_reports.recall import Crawl, Pairs
 
 DECILES = 11  # ten of the similarity, from 0.0-0.1 to 0.9-1.0, and equal sets
 
-_LARGEST = pa.schema([("node", pa.int64()), ("representative", pa.string()), ("cluster_size", pa.int64())])
+_LARGEST = pa.schema([("doc", pa.int64()), ("representative", pa.string()), ("cluster_size", pa.int64())])
 _DRAWN = np.dtype(
     [("first", np.int64), ("second", np.int64), ("jaccard", float), ("turn", np.int64), ("draw", np.uint64)]
 )
@@ -24,7 +24,7 @@ class Clusters:
     """What was decided. A cluster is a representative with all that were dropped for it.
 
     `sizes`, `counts`: how many clusters have each size; `documents`: those of this crawl that are in one; `largest`:
-    the largest clusters, `node`, `representative`, `cluster_size`; `dropped`: of each decile some documents (first)
+    the largest clusters, `doc`, `representative`, `cluster_size`; `dropped`: of each decile some documents (first)
     with their representatives (second), of so many as `in_decile` says.
     """
 
@@ -56,25 +56,25 @@ class Example:
     second: Document
 
 
-def clusters(decided: list[str], segment: int, largest: int, each: int) -> Clusters:
-    """Read what was decided, run by run: the `largest` clusters, and `each` pairs of a decile. Holds one run."""
+def clusters(decided: list[str], crawl: int, largest: int, each: int) -> Clusters:
+    """Read what was decided, file by file: the `largest` clusters, and `each` pairs of a decile. Holds one file."""
     counted: dict[int, int] = {}
     documents = 0
     tops, drawn = _LARGEST.empty_table(), np.empty(0, _DRAWN)
     in_decile = np.zeros(DECILES, np.int64)
     for path in decided:
         table = sorted_files.read(path, 0, np.iinfo(np.int64).max)
-        nodes, stays = table["node"].to_numpy(), pc.equal(table["node"], table["survivor"])
-        documents += int((segment_of(nodes) == segment).sum())
-        survivors = table.filter(stays)
-        for size, count in zip(*np.unique(survivors["cluster_size"].to_numpy(), return_counts=True), strict=True):
+        docs, is_kept = table["doc"].to_numpy(), pc.equal(table["doc"], table["kept_doc"])
+        documents += int((crawl_of(docs) == crawl).sum())
+        representatives = table.filter(is_kept)
+        for size, count in zip(*np.unique(representatives["cluster_size"].to_numpy(), return_counts=True), strict=True):
             counted[int(size)] = counted.get(int(size), 0) + int(count)
         order = [("cluster_size", "descending"), ("representative", "ascending")]
-        tops = pa.concat_tables([tops, survivors.select(_LARGEST.names)]).sort_by(order)[:largest]
+        tops = pa.concat_tables([tops, representatives.select(_LARGEST.names)]).sort_by(order)[:largest]
 
-        gone = table.filter(pc.invert(stays))
-        of = gone["survivor"].to_numpy()
-        pairs = Pairs(gone["node"].to_numpy(), of, gone["jaccard"].to_numpy())
+        gone = table.filter(pc.invert(is_kept))
+        of = gone["kept_doc"].to_numpy()
+        pairs = Pairs(gone["doc"].to_numpy(), of, gone["jaccard"].to_numpy())
         in_decile += np.bincount(decile(pairs.jaccard), minlength=DECILES)
         new = _drawn(pairs, of, gone["id"].to_pylist(), gone["representative"].to_pylist())
         drawn = _first(np.concatenate([drawn, new]), each)
@@ -87,9 +87,9 @@ def below_threshold(crawl: Crawl, pairs: Pairs, group: np.ndarray, each: int) ->
     """Some of the pairs that are below the threshold, of each decile, and how many there are of each."""
     unlike = np.flatnonzero(pairs.jaccard < crawl.settings.threshold)
     pairs = pairs.take(unlike)
-    nodes, place = np.unique(np.concatenate([pairs.first, pairs.second]), return_inverse=True)
-    ids = [name for signed, _ in crawl.rows(nodes, [], []) for name in signed["id"].to_pylist()]
-    one, other = place.reshape(2, -1).tolist()
+    docs, position = np.unique(np.concatenate([pairs.first, pairs.second]), return_inverse=True)
+    ids = [name for signed, _ in crawl.rows(docs, [], []) for name in signed["id"].to_pylist()]
+    one, other = position.reshape(2, -1).tolist()
     drawn = _drawn(pairs, group[unlike], [ids[i] for i in one], [ids[i] for i in other])
     return _pairs(_first(drawn, each)), np.bincount(decile(pairs.jaccard), minlength=DECILES)
 
@@ -148,12 +148,12 @@ def examples(crawl: Crawl, dropped: Pairs, below: Pairs, each: int, characters: 
     return by_decile
 
 
-def documents(crawl: Crawl, nodes: np.ndarray, characters: int) -> dict[int, Document]:
-    """The documents at these nodes, with the first `characters` of their texts."""
-    nodes = np.unique(nodes)
+def documents(crawl: Crawl, docs: np.ndarray, characters: int) -> dict[int, Document]:
+    """The documents with these global ids, with the first `characters` of their texts."""
+    docs = np.unique(docs)
     found = [
         Document(row["id"], row["url"], row["title"], row["text"])
-        for _, rows in crawl.rows(nodes, [], ["url", "title", "text"])
+        for _, rows in crawl.rows(docs, [], ["url", "title", "text"])
         for row in rows.set_column(3, "text", pc.utf8_slice_codeunits(rows["text"], 0, characters)).to_pylist()
     ]
-    return dict(zip(nodes.tolist(), found, strict=True))
+    return dict(zip(docs.tolist(), found, strict=True))

@@ -1,14 +1,14 @@
-"""What a reader is shown of a dropped document: the text that the rule met, with what offended it."""
+"""What a reader is given of a dropped document: the text that the rule met, and what offended it."""
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.reports import dropped
-from flows.reports.status import folders
+from flows.reports.dropped import dropped, matches
+from flows.reports.marking import offending, restored
 from storage import files, layout, ledger, parquet
-from storage.layout import Stage
+from storage.home import Home
 from storage.schema import DOCUMENTS, EDITS
 from tasks.documents.measure import measured
 from tasks.pii.step import Pii
@@ -32,7 +32,7 @@ def test_the_text_before_an_edit_follows_from_its_rows(texts):
     found = measured(table(*texts), [C4()])
     for before, row in zip(texts, found.table.to_pylist(), strict=True):
         own = found.edits.filter(pa.compute.equal(found.edits["id"], row["id"])).sort_by("start")
-        assert dropped.restored(row["text"], own) == before
+        assert restored(row["text"], own) == before
 
 
 def test_what_was_not_kept_is_shown_as_blocks_of_its_length():
@@ -43,12 +43,12 @@ def test_what_was_not_kept_is_shown_as_blocks_of_its_length():
         ],
         schema=EDITS,
     )
-    assert dropped.restored("to [MAIL], please", cut) == "to \u2588\u2588\u2588\u2588\u2588, please"
+    assert restored("to [MAIL], please", cut) == "to \u2588\u2588\u2588\u2588\u2588, please"
 
 
 def marked(step, rule, text, value, threshold):
     row = {"rule": rule, "value": value, "threshold": threshold}
-    return [text[a:b] for a, b in dropped.offending(step, row, table(text), text)]
+    return [text[a:b] for a, b in offending(step, row, table(text), text)]
 
 
 def test_marks_are_what_a_rule_counts_or_what_it_misses():
@@ -78,29 +78,22 @@ def test_a_mean_marks_nothing():
     ],
 )
 def test_a_rule_is_named_by_the_beginning_of_its_step(wanted, found):
-    assert dropped.matches("gopher_quality", "stop_words", wanted) is found
-
-
-def test_long_texts_are_shown_around_their_marks():
-    text = "a" * 5000 + "BAD" + "b" * 5000
-    told = dropped.readable(dropped.Dropped("rules-0", {"id": "x", "value": None}, text, ((5000, 5003),)), 600).plain
-    assert "\u27e6BAD\u27e7" in told and "value" not in told
-    assert len(told) < 1500
+    assert matches("gopher_quality", "stop_words", wanted) is found
 
 
 def stage(home, name, settings, inputs, rows, parts, ledgers=()):
     """A finished stage with one shard, as the flow leaves it."""
-    made = Stage(name, {}, settings, inputs)
-    folder = made.folder(str(home))
+    key = f"{name}0"
+    folder = layout.stage_folder(str(home), name, key)
     for path, table in parts.items():
         parquet.write_table(files.join(folder, path, "part-00000.parquet"), table)
-    layout.write_ledger(folder, 0, ledger.from_rows(list(ledgers)))
-    record = {"rows_in": rows, "rows_out": rows - len(ledgers), "steps": []}
-    files.write_json(
-        files.join(folder, "manifest.json"),
-        {"stage": name, "key": made.key, "settings": settings, "inputs": inputs, "shards": [record]},
-    )
-    return made.key
+    gone = ledger.from_rows(list(ledgers))
+    layout.write_ledger(folder, 0, gone)
+    steps = [ledger.count(name, rows, None, gone, 0)]
+    record = {"rows_in": rows, "rows_out": rows - len(ledgers), "steps": steps}
+    identity = {"stage": name, "key": key, "record": settings, "inputs": inputs, "result": {}}
+    layout.write_manifest(folder, identity, [layout.Part("make", 0, record, {})])
+    return key
 
 
 @pytest.fixture
@@ -113,9 +106,9 @@ def home(tmp_path):
     columns |= {"text": texts, "characters": list(map(len, texts))}
     documents = pa.table(columns).cast(DOCUMENTS)
     first = documents.append_column("language", pa.array(["de", "en"]))
-    key = stage(tmp_path, "documents", {"signals": [{"step": "language"}]}, {}, 2, {"": first})
+    key = stage(tmp_path, "documents", {"steps": [{"step": "language"}]}, {}, 2, {"": first})
     found = measured(first, steps)
-    settings = {"signals": [step.signal_settings() for step in steps]}
+    settings = {"steps": [step.measuring().model_dump(mode="json") for step in steps]}
     inputs = {"documents": key, "measured 0": key}
     names = [*DOCUMENTS.names, *(field.name for step in steps for field in step.signals)]
     edited = stage(tmp_path, "edited", settings, inputs, 2, {"": found.table.select(names), "edits": found.edits})
@@ -128,24 +121,23 @@ def home(tmp_path):
 
 
 def test_a_rule_by_language_is_marked_though_the_language_was_found_in_another_stage(home):
-    german, english = dropped.dropped(home, "dropped", "gopher.stop_words", 9)
+    german, english = dropped(home, "dropped", "gopher.stop_words", 9)
     assert german.row["url"] == "https://a.example/"
     assert [german.text[a:b] for a, b in german.marks] == ["bread", "butter"]
     assert english.text == "bread and butter: write to " + "\u2588" * len("a.b@gmail.com")
-    assert "not marked" not in english.row
+    assert english.unmarked == ""
 
 
 def test_a_stage_of_older_code_is_shown_without_marks(home):
-    for name, folder in folders(home):
-        if name.startswith("edited"):
-            path = files.join(folder, "manifest.json")
-            manifest = files.read_json(path)
-            manifest["settings"]["signals"][0]["gone"] = 1
-            files.write_json(path, manifest)
-    first, _ = dropped.dropped(home, "rules", "", 9)
-    assert first.marks == () and "gone" in first.row["not marked"] and first.text == "bread und butter"
+    [edited] = Home(home).stages("edited")
+    path = files.join(edited.folder, "manifest.json")
+    manifest = files.read_json(path)
+    manifest["record"]["steps"][0]["gone"] = 1
+    files.write_json(path, manifest)
+    first, _ = dropped(home, "rules", "", 9)
+    assert first.marks == () and "gone" in first.unmarked and first.text == "bread und butter"
 
 
-def test_a_rule_that_dropped_nothing_is_told_which_did(home):
+def test_of_a_rule_that_dropped_nothing_the_others_are_named(home):
     with pytest.raises(LookupError, match="gopher_quality.stop_words"):
-        list(dropped.dropped(home, "dropped", "c4", 1))
+        list(dropped(home, "dropped", "c4", 1))

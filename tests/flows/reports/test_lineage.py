@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.reports.lineage import readable, trace
+from flows.cli.render_documents import lineage as rendered
+from flows.reports.lineage import trace
 from storage import parquet
-from storage.remote.streams import RemoteIOConfig
+from storage.remote.config import RemoteIOConfig
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +35,8 @@ def test_a_kept_document_has_its_raw_page_all_scores_and_every_verdict(undisturb
     assert gzip.decompress(stored).endswith(found.raw.encode() + b"\r\n\r\n")
     assert row["text"].split("\n")[0].split()[0] in found.raw
     assert {name.rsplit("-", 1)[0] for name in found.scores} == {"near_duplicates", "edited", "perplexity", "quality"}
-    assert len(found.fate) == 6 and all(line.endswith(": kept") for line in found.fate)
-    lines = "\n".join(readable(found, 100))
+    assert len(found.decisions) == 6 and all(decision.kept for decision in found.decisions)
+    lines = "\n".join(rendered(found, 100))
     for expected in (kept, row["url"], f"offset: {row['offset']}", "perplexity", row["text"][:50], found.raw[:50]):
         assert expected in lines
     assert one(home, kept[:12]).row == row
@@ -44,16 +45,18 @@ def test_a_kept_document_has_its_raw_page_all_scores_and_every_verdict(undisturb
 def test_a_dropped_document_says_by_what_and_for_which_other_one(undisturbed, home):
     duplicate = table(undisturbed, "near_duplicates", "ledger/*.parquet")[0]
     found = one(home, duplicate["id"])
-    assert found.fate[-1].split(": ", 1)[1].startswith("dropped by minhash.near_duplicate, value ")
-    assert f"representative {duplicate['representative']}" in found.fate[-1]
+    last = found.decisions[-1]
+    assert (last.kept, last.row) == (False, duplicate)
+    assert (last.row["step"], last.row["rule"]) == ("minhash", "near_duplicate")
 
 
 def test_a_record_that_never_became_a_document_is_read_again_too(undisturbed, home):
     gone = next(row for row in table(undisturbed, "documents", "ledger/*.parquet") if row["rule"] == "http_status")
     found = one(home, gone["id"])
     assert (found.record.payload, found.record.status) == (b"gone", 404)
-    assert "dropped by extract.http_status, value 404.0" in found.fate[0]
-    assert "gone" in "\n".join(readable(found, 100))
+    [decision] = found.decisions
+    assert not decision.kept and (decision.row["rule"], decision.row["value"]) == ("http_status", 404.0)
+    assert not found.became_document and found.signals == {} and found.raw == "gone"
 
 
 def test_a_file_that_is_another_one_by_now_is_said_to_be(undisturbed, home, crawl):

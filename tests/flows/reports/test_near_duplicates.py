@@ -1,4 +1,4 @@
-"""The evidence page: what stands on it, and that no text of a document can be more than text."""
+"""The dedup report: what stands on it, and that no text of a document can be more than text."""
 
 import os
 import shutil
@@ -13,10 +13,9 @@ from lxml import etree, html
 
 from flows.machine import MachineSettings
 from flows.reports import near_duplicates
-from flows.reports.near_duplicates import differences
-from flows.reports.whatif import NotFinishedError
 from flows.stages.near_duplicates import minhash
 from tasks.dedup.near.settings import MinHash, s_curve
+from tasks.engine.make import NotFinishedError
 from tests.corpora import Texts, context, fresh, ledger
 
 EVIL = "<script>alert(1)</script> & \"d\" 's' <img src=x onerror=alert()> </td></table><svg onload=a()> \x00\x1b"
@@ -111,7 +110,7 @@ def test_the_same_stage_gives_the_same_bytes_wherever_it_lies(tmp_path, corpus, 
     shutil.copytree(Path(corpus.kept.folder).parents[1], tmp_path / "moved")
     program = (
         "import sys; from pathlib import Path;"
-        "from tests.flows.test_evidence import EVIL, SETTINGS, evidence, planted, removed;"
+        "from tests.flows.reports.test_near_duplicates import EVIL, SETTINGS, near_duplicates, planted, removed;"
         "kept = removed(Path(sys.argv[1]), planted()).kept; assert kept.reused;"
         "sys.stdout.buffer.write(near_duplicates.page(f'planted {EVIL}', SETTINGS, kept).encode())"
     )
@@ -138,12 +137,12 @@ def test_the_numbers_are_those_of_the_stage(corpus, page):
     assert rows["threshold"] == ["0.7"] and rows["unit"] == ["words"]
     expected = s_curve(16, 8, 0.7)
     assert f"{100 * expected:.2f}%" in "".join(html.fromstring(page).xpath("//strong/text()"))
-    survivors = losses["representative"].to_pylist()
-    clustered = gone + len(set(survivors))
+    kept_for = losses["representative"].to_pylist()
+    clustered = gone + len(set(kept_for))
     [label] = [name for name in rows if name.startswith("documents in clusters")]
     assert rows[label] == [f"{clustered}", f"{clustered / total:.2%}"]
     listed = html.fromstring(page).xpath("//h3/following-sibling::table[1]//tr[position() > 1]/td[1]/text()")
-    sizes = sorted((1 + survivors.count(one) for one in set(survivors)), reverse=True)
+    sizes = sorted((1 + kept_for.count(one) for one in set(kept_for)), reverse=True)
     assert [int(size) for size in listed] == sizes[:20]
     pairs = html.fromstring(page).xpath("//table[@class='pair']")
     assert len(pairs) > 60
@@ -151,16 +150,16 @@ def test_the_numbers_are_those_of_the_stage(corpus, page):
 
 
 @pytest.mark.parametrize(
-    ("documents", "told"),
+    ("documents", "label"),
     [
         ([], "No document reached this step"),
         ([{"id": "a", "text": "one text"}, {"id": "b", "text": "of other words"}], "No document was dropped"),
     ],
 )
-def test_a_corpus_without_duplicates_is_said_to_have_none(tmp_path, documents, told):
+def test_a_corpus_without_duplicates_has_a_page_that_states_it(tmp_path, documents, label):
     page = near_duplicates.page("small", SETTINGS, removed(tmp_path, [documents, []]).kept)
     assert Parsed(page).open == []
-    assert told in page
+    assert label in page
     assert "There are no clusters" in page and "there is nothing to measure" in page
     assert "nan" not in "".join(html.fromstring(page).itertext())
 
@@ -202,39 +201,9 @@ def test_what_was_taken_down_is_nowhere_on_the_page(tmp_path):
     assert not set(shown) & {*taken["1"], *taken["2"]}
 
 
-def shown_words(side: list[differences.Stretch]) -> int:
-    return sum(len(stretch.text.split()) + stretch.folded for stretch in side)
-
-
-def test_the_words_of_one_text_alone_are_marked():
-    one, other = differences.side_by_side("the mill grinds the grain slowly", "the old mill grinds the corn slowly")
-    assert [stretch.text for stretch in one if stretch.alone] == ["grain"]
-    assert [stretch.text for stretch in other if stretch.alone] == ["old", "corn"]
-    assert " ".join(stretch.text for stretch in one) == "the mill grinds the grain slowly"
-    assert " ".join(stretch.text for stretch in other) == "the old mill grinds the corn slowly"
-
-
-def test_every_word_is_shown_or_counted():
-    rng = np.random.default_rng(2)
-    common = fresh(rng, 3000)
-    changed = [*common[:700], "new", "words", *common[720:]]
-    texts = ["", "a", " ".join(common), " ".join(changed), " ".join(fresh(rng, 2000)), " ".join(common[:100])]
-    for one in texts:
-        for other in texts:
-            sides = differences.side_by_side(one, other)
-            assert [shown_words(side) for side in sides] == [len(one.split()), len(other.split())]
-            assert all(sum(len(s.text.split()) for s in side) <= 240 for side in sides)
-            if one == other:
-                assert not any(stretch.alone for side in sides for stretch in side)
-    left, right = differences.side_by_side(texts[2], texts[3])
-    assert [stretch.text for stretch in right if stretch.alone] == ["new words"]
-    assert len(next(stretch for stretch in left if stretch.alone).text.split()) == 20
-    assert left[0].folded == 700 - 8 and not left[0].text
-
-
 def test_the_command_writes_the_page_beside_the_stages(undisturbed, recipe, runs):
     """It starts neither Prefect nor MLflow, makes no stage, and changes none."""
-    home = runs.home("evidence")
+    home = runs.home("dedup-report")
     shutil.copytree(undisturbed.home("undisturbed") / "stages", home / "stages")
     [kept] = home.glob("stages/near_duplicates-*")
     before = {path: path.stat().st_mtime_ns for path in home.glob("stages/**/*")}
@@ -242,13 +211,13 @@ def test_the_command_writes_the_page_beside_the_stages(undisturbed, recipe, runs
         "import sys; from flows.cli import app; app(sys.argv[1:], standalone_mode=False);"
         "print('loaded', [name for name in ('prefect', 'mlflow', 'torch', 'distributed') if name in sys.modules])"
     )
-    command = [sys.executable, "-c", program, "evidence", str(runs.write(recipe))]
-    environment = runs.environment("evidence") | {"GRISTMILL_HOME": str(home)}
+    command = [sys.executable, "-c", program, "dedup-report", str(runs.write(recipe))]
+    environment = runs.environment("dedup-report") | {"GRISTMILL_HOME": str(home)}
     finished = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stderr
     path, loaded, _ = finished.stdout.split("\n")
     assert loaded == "loaded []"
-    written = home / "evidence" / f"{kept.name}.html"
+    written = home / "reports" / f"{kept.name}.html"
     assert Path(path) == written
     assert {path: path.stat().st_mtime_ns for path in home.glob("stages/**/*")} == before
     page = written.read_text()

@@ -1,8 +1,6 @@
-"""`gristmill similar` on a small home: who is like a document or a file, what became of them, and what differs."""
+"""Look-up of near-duplicates in a small home: which are like a document or a file, and what became of them."""
 
-import os
 import random
-import re
 import shutil
 import sys
 import unicodedata
@@ -11,8 +9,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from flows import cli
 from flows.reports import similar
@@ -46,21 +42,19 @@ class Home:
         self.documents = {document["id"]: document for document in documents}
         texts = Texts([documents[i::3] for i in range(3)], ["web", "web", "books"])
         corpus = texts.corpus(self.path)
-        written = {"stage": "documents", "key": corpus.documents.key, "inputs": {}}
         normalize = {"normalize": {"step": "normalize", "mojibake": False}}
-        files.write_json(
-            files.join(corpus.documents.folder, "manifest.json"), written | {"settings": normalize, "shards": []}
-        )
-        self.workshop, self.recipe, self.corpus = context(self.path), texts.recipe, corpus
+        manifest = layout.manifest(corpus.documents.folder) | {"record": normalize}
+        files.write_json(files.join(corpus.documents.folder, "manifest.json"), manifest)
+        self.context, self.recipe, self.corpus = context(self.path), texts.recipe, corpus
         self.kept = self.remove(step)
 
     def remove(self, step: MinHash):
-        return near_duplicates.minhash(self.workshop, self.recipe, self.corpus, step).kept
+        return near_duplicates.minhash(self.context, self.recipe, self.corpus, step).kept
 
-    def look_up(self, document: str, **given) -> similar.Looked:
-        asked = {"redis": "", "bands": None, "rows": None, "threshold": 0.5, "n": 100, "told": lambda *_: None} | given
-        [looked] = similar.look_up(self.path, document, **asked)
-        return looked
+    def look_up(self, document: str, **given) -> similar.LookUp:
+        usual = {"redis": "", "bands": None, "rows": None, "threshold": 0.5, "n": 100, "progress": lambda *_: None}
+        [found] = similar.look_up(self.path, document, **(usual | given))
+        return found
 
     def truth(self, text: str, least: float, without: str = "") -> list[tuple[float, str]]:
         like = [(-plain_jaccard(text, each["text"]), name) for name, each in self.documents.items() if name != without]
@@ -76,19 +70,19 @@ def first(home: Home, member: int = 0) -> dict:
     return home.documents[next(name for name in sorted(home.documents) if name.startswith(f"3a{member}"))]
 
 
-def pairs(looked: similar.Looked) -> list[tuple[float, str]]:
-    return [(-found.jaccard, found.id) for found in looked.found]
+def pairs(looked: similar.LookUp) -> list[tuple[float, str]]:
+    return [(-match.jaccard, match.id) for match in looked.matches]
 
 
 def test_a_document_is_like_those_of_its_family(home):
     document = first(home)
     looked = home.look_up(document["id"][:6])
     assert pairs(looked) == home.truth(document["text"], 0.5, without=document["id"])
-    assert (looked.asked.id, looked.asked.text) == (document["id"], document["text"])
-    assert len(looked.found) == looked.like == 4
-    for found in looked.found:
-        assert found.text == home.documents[found.id]["text"]
-        assert found.url == f"https://{found.source}.example/{found.id}"
+    assert (looked.query.id, looked.query.text) == (document["id"], document["text"])
+    assert len(looked.matches) == looked.like == 4
+    for match in looked.matches:
+        assert match.text == home.documents[match.id]["text"]
+        assert match.url == f"https://{match.source}.example/{match.id}"
 
 
 def test_what_became_of_them_is_what_the_ledger_says(home):
@@ -97,21 +91,20 @@ def test_what_became_of_them_is_what_the_ledger_says(home):
         for i in range(3)
         for row in parquet.read_table(layout.ledger_part(home.kept.folder, i)).to_pylist()
     }
-    survivors = {row["id"]: row for i in range(3) for row in parquet.read_table(home.kept.part(i)).to_pylist()}
-    dropped = survived = 0
+    kept = {row["id"]: row for i in range(3) for row in parquet.read_table(home.kept.part(i)).to_pylist()}
+    counts = {True: 0, False: 0}
     for member in (0, 3):
         looked = home.look_up(first(home, member)["id"])
-        for name, [fate] in [(looked.asked.id, looked.fate), *((found.id, found.fate) for found in looked.found)]:
-            assert fate.startswith(f"{home.kept.name}-{home.kept.key}: ")
-            if name in ledger:
-                dropped += 1
-                representative, value = ledger[name]["representative"], ledger[name]["value"]
-                assert value == plain_jaccard(home.documents[name]["text"], home.documents[representative]["text"])
-                assert fate.endswith(f"for {representative}, Jaccard {value:.4f}")
-            else:
-                survived += 1
-                assert fate.endswith(f"survived, cluster of {survivors[name]['cluster_size']}")
-    assert dropped and survived
+        histories = [(looked.query.id, looked.decisions), *((match.id, match.decisions) for match in looked.matches)]
+        for name, [decision] in histories:
+            assert decision.stage == f"{home.kept.name}-{home.kept.key}"
+            assert decision.kept == (name in kept) == (name not in ledger)
+            assert decision.row == (kept if decision.kept else ledger)[name]
+            counts[decision.kept] += 1
+            if not decision.kept:
+                other, value = decision.row["representative"], decision.row["value"]
+                assert value == plain_jaccard(home.documents[name]["text"], home.documents[other]["text"])
+    assert all(counts.values())
 
 
 def test_a_file_is_normalised_as_the_documents_were(home, tmp_path):
@@ -121,8 +114,8 @@ def test_a_file_is_normalised_as_the_documents_were(home, tmp_path):
     text = "\r\n".join(words[:50]) + "\u00ad\u00a0  " + " ".join(words[50:])
     path.write_bytes(b"\xef\xbb\xbf" + unicodedata.normalize("NFD", text).encode())
     looked = home.look_up(str(path))
-    assert looked.asked.id is None and looked.fate == ()
-    assert looked.found[0].id == document["id"] and looked.found[0].jaccard == 1.0
+    assert looked.query.id is None and looked.decisions == ()
+    assert looked.matches[0].id == document["id"] and looked.matches[0].jaccard == 1.0
     assert pairs(looked) == home.truth(document["text"], 0.5)
 
 
@@ -133,30 +126,23 @@ def test_threshold_and_number_are_kept_to(home):
     assert pairs(looked) == truth[:1] and looked.like == len(truth) > 1
 
 
-def test_bands_are_those_of_the_newest_candidates_or_as_asked_for(tmp_path):
-    home = Home(tmp_path, MINHASH)
-    settings = home.look_up(first(home)["id"]).settings
+def test_bands_are_those_of_the_step_or_as_asked_for(home, tmp_path):
+    document = first(home)["id"]
+    settings = home.look_up(document).settings
     assert (settings.bands, settings.rows, settings.permutations) == (16, 4, 64)
-    kept = home.remove(MINHASH.model_copy(update={"bands": 32, "rows": 2}))
-    looked = home.look_up(first(home)["id"])
-    assert (looked.settings.bands, looked.settings.rows) == (32, 2)
-    assert len(looked.fate) == 2
-    older = files.join(
-        home.path,
-        "stages",
-        next(
-            n for n in os.listdir(f"{home.path}/stages") if n == f"candidates-{kept.manifest['inputs']['candidates']}"
-        ),
-    )
-    os.utime(files.join(older, "manifest.json"), (0, 0))
-    assert home.look_up(first(home)["id"]).settings.bands == 16
-    settings = home.look_up(first(home)["id"], bands=4).settings
+    settings = home.look_up(document, bands=4).settings
     assert (settings.bands, settings.rows) == (4, 4)
     with pytest.raises(ValueError, match="16 bands of 8 rows need 128 permutations"):
-        home.look_up(first(home)["id"], rows=8)
+        home.look_up(document, rows=8)
+    twice = Home(tmp_path, MINHASH)
+    twice.remove(MINHASH.model_copy(update={"bands": 32, "rows": 2}))
+    found = list(similar.look_up(twice.path, document, "", None, None, 0.5, 9, lambda *_: None))
+    assert {(one.settings.bands, one.settings.rows) for one in found} == {(16, 4), (32, 2)}
+    assert [len(one.decisions) for one in found] == [1, 1]
+    assert len({one.decisions[0].stage for one in found}) == 2
 
 
-def test_what_is_not_there_is_told(home, tmp_path):
+def test_what_is_not_there_is_an_error(home, tmp_path):
     with pytest.raises(LookupError, match="6 documents have an id that begins with 3a"):
         home.look_up("3a")
     with pytest.raises(LookupError, match="no file nothing, and no document"):
@@ -190,14 +176,16 @@ def test_signatures_of_another_version_are_passed_over(home):
 
 def test_with_a_redis_the_same_is_found(home, redis_server):
     document = first(home)["id"]
-    told = []
-    assert home.look_up(document, redis=redis_server.address, told=lambda *line: told.append(line)) == home.look_up(
-        document
-    )
-    assert told[-1] == (f"signatures-{told[-1][0].split('-')[1]}", 48, 48)
-    told.clear()
-    home.look_up(document, redis=redis_server.address, told=lambda *line: told.append(line))
-    assert told == []
+    reported = []
+
+    def progress(*line) -> None:
+        reported.append(line)
+
+    assert home.look_up(document, redis=redis_server.address, progress=progress) == home.look_up(document)
+    assert reported[-1] == (f"signatures-{reported[-1][0].split('-')[1]}", 48, 48)
+    reported.clear()
+    home.look_up(document, redis=redis_server.address, progress=progress)
+    assert reported == []
 
 
 def test_the_command_prints_what_is_alike_and_never_the_password(home, redis_server, monkeypatch, capfd):
@@ -211,42 +199,11 @@ def test_the_command_prints_what_is_alike_and_never_the_password(home, redis_ser
             cli.main()
         return left.value.code, *capfd.readouterr()
 
-    code, told, _ = run(redis_server.address)
+    code, printed, _ = run(redis_server.address)
     assert code == 0
     for jaccard, name in home.truth(document["text"], 0.5, without=document["id"])[:2]:
-        assert f"{-jaccard:.4f}  {name}" in told
-    assert "16 bands of 4 rows" in told and "\u27e6" in told
-    code, *told = run(redis_server.address.replace(redis_server.password, "hunter2"))
-    assert code == 1 and "redis.sock" in told[1]
-    assert "hunter2" not in "".join(told)
-
-
-def marked(text: str) -> list[tuple[str, list[str]]]:
-    """Of each line without its brackets, and of what stands in them."""
-    lines = [line.split(None, 1)[1] for line in text.splitlines()]
-    return [(re.sub("[\u27e6\u27e7]", "", line), re.findall("\u27e6(.*?)\u27e7", line)) for line in lines]
-
-
-def test_the_first_passage_that_differs_is_marked():
-    common = " ".join(f"c{i}" for i in range(100))
-    told = similar.difference(f"{common} red {common}", f"{common} green blue\n{common}").plain
-    (ours, our_marks), (theirs, their_marks) = marked(told)
-    assert (our_marks, their_marks) == (["red"], ["green blue"])
-    assert ours.startswith("... c92") and "c99 red c0" in ours and "c99 green blue c0" in theirs
-    assert marked(similar.difference("a b c", "a c").plain) == [("a b c", ["b"]), ("a  c", [""])]
-    assert similar.difference("a b", "a\n b").plain == "no word differs\n"
-
-
-WORDS = st.lists(st.sampled_from("abc"), max_size=8)
-
-
-@given(WORDS, WORDS)
-def test_without_what_is_marked_two_short_texts_are_equal(ours, theirs):
-    told = similar.difference(" ".join(ours), " ".join(theirs)).plain
-    if ours == theirs:
-        assert told == "no word differs\n"
-        return
-    lines = [line[len("  this   ") :] for line in told.splitlines()]
-    assert [re.sub("[\u27e6\u27e7]", "", line).split() for line in lines] == [ours, theirs]
-    rest = [re.sub("\u27e6.*?\u27e7", "", line).split() for line in lines]
-    assert rest[0] == rest[1]
+        assert f"{-jaccard:.4f}  {name}" in printed
+    assert "16 bands of 4 rows" in printed and "\u27e6" in printed
+    code, *printed = run(redis_server.address.replace(redis_server.password, "hunter2"))
+    assert code == 1 and "redis.sock" in printed[1]
+    assert "hunter2" not in "".join(printed)

@@ -7,12 +7,14 @@ import yaml
 from typer.testing import CliRunner
 
 from flows.cli import app
-from flows.context import RunContext, StageResult, StageSpec
+from flows.context import RunContext
 from flows.curation import curate
 from flows.machine import MachineSettings
 from flows.recipe import load
 from flows.reports.thresholds import propose
-from storage import files, layout, parquet
+from storage import layout, parquet
+from tasks.engine.make import StageResult
+from tasks.engine.spec import StageSpec
 
 LENGTHS = "gopher_quality_mean_word_length"
 WORDS = "gopher_quality_words"
@@ -21,7 +23,7 @@ SIZES = {"en": 6000, "de": 3000, "is": 1500, "fo": 40}
 
 def planted(name: str, n: int, draw: np.random.Generator) -> dict[str, np.ndarray]:
     """English words are 5 +- 1.2 long; German ones 2 longer, Icelandic 1.5 times as long. Documents have lognormally
-    many words: Germans half as many. One document in ten is of another language than it is said to be, and far off."""
+    many words: Germans half as many. One document in ten has a wrong language, and signals far off."""
     doubted = draw.random(n) < 0.1
     lengths = draw.normal(5, 1.2, n)
     lengths = {"de": lengths + 2, "is": lengths * 1.5}.get(name, lengths)
@@ -36,11 +38,11 @@ def planted(name: str, n: int, draw: np.random.Generator) -> dict[str, np.ndarra
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A recipe file and a home in which its stages lie, of two shards, with planted signals."""
+    """A recipe file and a home with its stages, of two shards, with planted signals."""
     folder = tmp_path_factory.mktemp("thresholds")
     for shard in range(2):
         (folder / f"web-{shard}.warc.gz").write_bytes(b"%d" % shard)
-    steps = [{"step": "extract"}, {"step": "language"}, {"step": "gopher_quality"}, {"step": "minhash"}]
+    steps = [{"step": "extract"}, {"step": "language"}, {"step": "gopher_quality"}]
     recipe = {
         "name": "planted",
         "sources": [{"name": "web", "warc": [f"{folder}/web-*.warc.gz"]}],
@@ -59,12 +61,12 @@ def place(tmp_path_factory):
     for name in others:
         table = table.append_column(name, pa.repeat(0.0, len(table)))
 
-    def plant(made: StageSpec) -> StageResult:
-        target = made.stage.folder(settings.home)
+    def plant(spec: StageSpec) -> StageResult:
+        target = spec.folder(settings.home)
         for shard in range(2):
             parquet.write_table(layout.part(target, shard), table.slice(shard * 5000, 5000 if not shard else None))
-        files.write_json(f"{target}/manifest.json", {"shards": []})
-        return StageResult(made.stage, target, {"shards": []}, reused=False)
+        manifest = layout.write_manifest(target, {**spec.identity, "key": spec.key, "result": {}}, [])
+        return StageResult(spec.name, spec.key, target, manifest, reused=False)
 
     list(curate(RunContext(settings, plant), load(path)))
     return path, settings
@@ -86,10 +88,10 @@ def test_the_planted_shift_and_scale_are_found(place):
     assert {language for _, language in proposed} == {"de", "is"}
 
 
-def test_the_snippet_is_part_of_a_recipe(place):
+def test_the_proposals_are_part_of_a_recipe(place):
     path, settings = place
     found = propose(path, "en", settings=settings)
-    [given] = yaml.safe_load(found.snippet())["steps"]
+    [given] = found.recipe_part()["steps"]
     recipe = yaml.safe_load(path.read_text())
     [step] = [step for step in recipe["steps"] if step["step"] == given["step"]]
     step.update(given)
@@ -110,11 +112,11 @@ def test_a_reference_that_is_too_small_is_said(place):
 def test_the_command_prints_both(place, monkeypatch):
     path, settings = place
     monkeypatch.setenv("GRISTMILL_HOME", settings.home)
-    told = CliRunner().invoke(app, ["thresholds", str(path), "--reference", "en"], catch_exceptions=False).stdout
+    printed = CliRunner().invoke(app, ["thresholds", str(path), "--reference", "en"], catch_exceptions=False).stdout
     for expected in (
         "gopher_quality.min_words",
         "fewer than 1,000 documents: fo",
         "- step: gopher_quality",
         "max_mean",
     ):
-        assert expected in told
+        assert expected in printed

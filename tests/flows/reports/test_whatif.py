@@ -12,8 +12,10 @@ import pytest
 
 from flows.machine import MachineSettings
 from flows.recipe import load
-from flows.reports.whatif import NotFinishedError, changed, funnel, parsed, remarks, whatif
+from flows.reports.changes import changed, parsed
+from flows.reports.whatif import funnel, whatif
 from storage import layout, parquet
+from tasks.engine.make import NotFinishedError
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +75,10 @@ def test_the_recorded_thresholds_give_the_recorded_rows(recipe, settings):
     for shard in replay.passed.arriving.shards():
         found = replay.shard(shard)
         assert (found.kept.to_pylist(), found.dropped.to_pylist()) == recorded(replay.passed.left.kept.folder, shard)
-    assert all("the same" in row for row in funnel(replay)[-3:])
-    assert "as recorded" in remarks(replay)[0]
+    rows = funnel(replay)
+    assert [row.position for row in rows] == ["ahead"] * 2 + ["replayed"] * 5 + ["behind"] * 4
+    assert all(row.replayed == row.recorded for row in rows if row.position != "replayed")
+    assert all(was == now for row in rows for was, now in row.rules.values())
 
 
 @pytest.mark.slow
@@ -99,9 +103,10 @@ def test_other_thresholds_give_the_rows_of_a_run_with_them(recipe, settings, cha
         dropped += len(found.dropped)
     assert dropped > sum(count["rows_in"] - count["rows_out"] for count in replay.recorded) + 20
     assert not replay.unchanged
-    assert [row[0] for row in funnel(replay)][-4:] == ["minhash", "pii", "perplexity", "quality"]
-    assert all("not replayed" in row for row in funnel(replay)[-4:])
-    assert "minhash, pii, perplexity, quality" in remarks(replay)[0]
+    behind = funnel(replay)[-4:]
+    assert tuple(row.step for row in behind) == replay.behind == ("minhash", "pii", "perplexity", "quality")
+    assert all(row.recorded is not None and row.replayed is None for row in behind)
+    assert any(now > was for row in funnel(replay) for was, now in row.rules.values())
 
 
 def test_the_command_prints_the_funnel_and_starts_neither_prefect_nor_dask(recipe, home, changes, runs):
@@ -113,12 +118,14 @@ def test_the_command_prints_the_funnel_and_starts_neither_prefect_nor_dask(recip
     given = [word for name, value in changes.items() for word in ("--set", f"{name}={value}")]
     command = [sys.executable, "-c", program, "whatif", str(runs.write(recipe)), *given]
     environment = runs.environment("whatif") | {"GRISTMILL_HOME": home, "COLUMNS": "200"}
-    told = subprocess.run(command, env=environment, cwd=os.getcwd(), capture_output=True, text=True, check=True).stdout
-    assert "loaded []" in told
+    printed = subprocess.run(
+        command, env=environment, cwd=os.getcwd(), capture_output=True, text=True, check=True
+    ).stdout
+    assert "loaded []" in printed
     replay = whatif(recipe, changes, MachineSettings(home=home))
     for step in replay.replayed:
-        assert f"{step['rows_in']:,} → {step['rows_out']:,}" in told
-    assert "not replayed" in told
+        assert f"{step['rows_in']:,} → {step['rows_out']:,}" in printed
+    assert "not replayed" in printed and "Not replayed: minhash, pii, perplexity, quality." in printed
 
 
 @pytest.mark.parametrize(("step", "setting"), [("quality", "min_score"), ("perplexity", "max_percentile")])

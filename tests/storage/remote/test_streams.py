@@ -24,8 +24,8 @@ import pytest
 
 from storage import files, fingerprint, parquet
 from storage.remote import retry
+from storage.remote.config import RemoteIOConfig
 from storage.remote.streams import (
-    RemoteIOConfig,
     RemoteIOError,
     fetch,
     fetch_all,
@@ -129,7 +129,7 @@ def test_a_file_of_unknown_length_cannot_be_read_from_its_end(planted, address):
         open_ranges(address, FAST)
 
 
-def test_a_file_whose_end_cannot_be_told_is_refused(planted, address):
+def test_a_file_without_a_known_end_is_refused(planted, address):
     planted.ranges, planted.framing = False, "close"
     with pytest.raises(RemoteIOError, match="neither ranges nor a length"):
         read(address)
@@ -151,7 +151,7 @@ def test_the_same_of_local_files(tmp_path):
 
 
 def test_an_archive_is_not_unpacked_on_its_way(crawl_server):
-    """A server may call the archive's own compression that of the remote_io."""
+    """A server may call the archive's own compression that of the transfer."""
     data = gzip.compress(CONTENT)
     (crawl_server.folder / "a.gz").write_bytes(data)
     crawl_server.extra = (("Content-Encoding", "gzip"),)
@@ -209,7 +209,7 @@ def test_what_no_waiting_helps_fails_at_once(planted, address, status):
     ],
     ids=lambda value: getattr(value, "kind", ""),
 )
-def test_patience_ends_with_an_error_that_says_all(planted, address, fault, said):
+def test_the_budget_ends_with_an_error_that_names_everything(planted, address, fault, said):
     planted.plan = lambda path, start, nth: fault if start == 4096 else None
     began = time.monotonic()
     with pytest.raises(RemoteIOError) as error, open_stream(address, replace(FAST, budget_seconds=0.5)) as f:
@@ -238,7 +238,7 @@ def test_the_server_says_how_long_to_wait(planted, address, form):
     assert 0.9 < time.monotonic() - began < 3
 
 
-def test_a_wait_that_is_longer_than_patience_is_not_begun(planted, address):
+def test_a_wait_that_is_longer_than_the_budget_is_not_begun(planted, address):
     planted.plan = lambda path, start, nth: Fault("status", 503, (("Retry-After", "3600"),))
     began = time.monotonic()
     with pytest.raises(RemoteIOError, match="503.*1 attempt in"):
@@ -246,7 +246,7 @@ def test_a_wait_that_is_longer_than_patience_is_not_begun(planted, address):
     assert time.monotonic() - began < 1
 
 
-def test_waits_grow_and_are_told(planted, address, caplog):
+def test_waits_grow_and_are_logged(planted, address, caplog):
     planted.plan = lambda path, start, nth: Fault("status", 503) if nth < 9 else None
     with caplog.at_level("INFO", "storage"):
         fetch(address, 0, 10, replace(FAST, backoff_seconds=0.0001, backoff_cap_seconds=0.05))
@@ -284,7 +284,8 @@ def test_seeking_and_parquet(planted):
 
 LEFT = """
 import sys
-from storage.remote.streams import open_stream, RemoteIOConfig
+from storage.remote.config import RemoteIOConfig
+from storage.remote.streams import open_stream
 f = open_stream(sys.argv[1], RemoteIOConfig(block_bytes=4096))
 print(len(f.read(10)), flush=True)
 sys.stdin.readline()
@@ -309,7 +310,8 @@ def test_settings_that_would_wait_for_ever(setting):
 
 HOLD = """
 import sys, time
-from storage.remote.streams import RemoteIOConfig, fetch
+from storage.remote.config import RemoteIOConfig
+from storage.remote.streams import fetch
 for i in range(4):
     fetch(sys.argv[1], i, i + 5, RemoteIOConfig(per_host=2))
 """
@@ -501,7 +503,7 @@ def test_local_paths_are_asked_once(tmp_path):
         files.upload(str(tmp_path / "a"), str(tmp_path / "a" / "b"))
 
 
-def test_a_host_that_refuses_from_the_start_has_a_short_patience(planted, address, caplog):
+def test_a_host_that_refuses_from_the_start_has_a_short_budget(planted, address, caplog):
     one = replace(FAST, refused_seconds=0.1)
     planted.plan = lambda path, start, nth: Fault("status", 403)
     began = time.monotonic()
@@ -517,8 +519,15 @@ def test_a_host_that_refuses_from_the_start_has_a_short_patience(planted, addres
     assert fetch(address, 20, 30, one) == CONTENT[20:30]
 
 
-def test_a_process_fetches_as_it_was_told(planted, address, monkeypatch, tmp_path):
-    monkeypatch.setattr(retry, "_used", retry.DEFAULT)
+@pytest.fixture
+def configured():
+    """The process's configuration is what it was, after the test."""
+    before = retry.configured()
+    yield
+    retry.configure(before)
+
+
+def test_a_process_fetches_as_it_is_configured(planted, address, configured, tmp_path):
     retry.configure(FAST)
     assert files.read_bytes(address) == CONTENT
     assert [(r.start, r.end) for r in planted.requests][:2] == [(0, 4096), (4096, 8192)]

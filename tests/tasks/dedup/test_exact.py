@@ -1,4 +1,4 @@
-"""Exact duplicates against groups in a dictionary, and the survivor order against sorted()."""
+"""Exact duplicates against groups in a dictionary, and the keep order against sorted()."""
 
 import random
 import unicodedata
@@ -10,24 +10,23 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import xxhash
-from flows.stages.all_stages import by_quality
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from flows.context import StageResult
 from flows.stages.exact_duplicates import by_content, by_url
+from flows.stages.learned_filter import learned_filter
 from storage import files, layout, parquet, sorted_files
-from storage.layout import Stage
-from tasks.dedup import order
-from tasks.dedup.exact import ContentDedup, Exact, UrlDedup, choose
+from tasks.dedup import order_work as order
+from tasks.dedup.exact import ContentDedup, Exact, UrlDedup
+from tasks.dedup.exact_work import choose
 from tasks.kernels.buffers import utf8
 from tasks.kernels.codepoints import CODE_POINTS, lowercase
 from tasks.kernels.words import words_only
 from tasks.models.quality import Quality
 from tasks.url.canonical import Canonical
 from tasks.url.step import Url
-from tests.corpora import Texts, context, ledger, read
+from tests.corpora import Texts, context, ledger, planted_stage, read
 from tests.planted.pages import page
 from tests.planted.plan import Plan
 
@@ -64,11 +63,11 @@ def test_no_lower_case_needs_more_than_half_as_much_again():
 
 
 def deduplicate(home: Path, documents: list[list[dict]], step: Exact, sources=(), scores=(), steps=()):
-    """(id: representative) of the dropped, the survivors' ids, and the finished stage."""
+    """(id: representative) of the dropped, the ids of the kept, and the finished stage."""
     texts = Texts(documents, list(sources))
     corpus = texts.corpus(str(home))
     if scores:
-        built = StageResult(Stage("signals", {}, {}, {}), str(home / "scores"), {}, reused=False)
+        built = planted_stage("signals", str(home / "scores"))
         for i, part in enumerate(documents):
             values = pa.array([scores[d["id"]] for d in part], pa.float64())
             ids = pa.array([d["id"] for d in part], pa.string())
@@ -77,9 +76,9 @@ def deduplicate(home: Path, documents: list[list[dict]], step: Exact, sources=()
     recipe = SimpleNamespace(sources=texts.recipe.sources, steps=steps)
     by = by_url if isinstance(step, UrlDedup) else by_content
     kept = by(context(str(home)), recipe, corpus, step).kept
-    lost = ledger(kept, corpus.shards())
+    lost = ledger(kept, corpus.places.shards())
     dropped = dict(zip(lost["id"].to_pylist(), lost["representative"].to_pylist(), strict=True))
-    return dropped, set(read(kept, corpus.shards())["id"].to_pylist()), kept
+    return dropped, set(read(kept, corpus.places.shards())["id"].to_pylist()), kept
 
 
 def truth(documents: list[list[dict]], what, rank) -> dict[str, str]:
@@ -148,10 +147,10 @@ def ordered(count: int) -> tuple[list[list[dict]], list[str], dict[str, float | 
 
 
 @pytest.mark.parametrize(
-    "survivor",
+    "keep",
     [(), ("source",), ("newest",), ("oldest",), ("longest",), ("best",), ("source", "newest"), ("best", "longest")],
 )
-def test_the_survivor_is_the_first_by_the_criteria(tmp_path, survivor):
+def test_the_kept_document_is_the_first_by_the_criteria(tmp_path, keep):
     documents, sources, scores = ordered(90)
     source = {d["id"]: name for part, name in zip(documents, sources, strict=True) for d in part}
     late = datetime.max.replace(tzinfo=UTC)
@@ -166,11 +165,11 @@ def test_the_survivor_is_the_first_by_the_criteria(tmp_path, survivor):
             "longest": -len(d["text"]),
             "best": (none, 0 if none else -score),
         }
-        return [by[criterion] for criterion in survivor]
+        return [by[criterion] for criterion in keep]
 
     given = [[{k: v for k, v in d.items() if k != "moment"} for d in part] for part in documents]
-    step = ContentDedup(survivor=survivor, best="score" if "best" in survivor else None, partitions=2)
-    dropped, _, _ = deduplicate(tmp_path, given, step, sources, scores if "best" in survivor else ())
+    step = ContentDedup(keep=keep, best="score" if "best" in keep else None, partitions=2)
+    dropped, _, _ = deduplicate(tmp_path, given, step, sources, scores if "best" in keep else ())
     assert dropped == truth(documents, lambda d: plain_words(d["text"]), rank)
     assert len(dropped) == 88
 
@@ -180,16 +179,18 @@ def test_the_score_of_a_model_decides_and_without_one_a_document_comes_last(tmp_
     documents = [[{"id": f"{shard}{i}", "text": text} for i, text in enumerate(prose)] for shard in range(2)]
     recipe = SimpleNamespace(**vars(Texts(documents, ["good", "web"]).recipe), steps=(), seed=1, mixture=NO_HELDOUT)
     shop, corpus = context(str(tmp_path)), Texts(documents, ["good", "web"]).corpus(str(tmp_path))
-    corpus = by_quality(shop, recipe, corpus, Quality(reference=("good",), min_score=0.0, dimensions=4, buckets=100))
+    corpus = learned_filter(
+        shop, recipe, corpus, Quality(reference=("good",), min_score=0.0, dimensions=4, buckets=100)
+    )
     lost = []
-    for step in (ContentDedup(), ContentDedup(survivor=("best",), best="quality")):
+    for step in (ContentDedup(), ContentDedup(keep=("best",), best="quality")):
         lost.append(set(ledger(by_content(shop, recipe, corpus, step).kept, [0, 1])["id"].to_pylist()))
     assert lost == [{f"{shard}{i}" for i in range(10)} for shard in (1, 0)]
 
 
 def test_an_order_must_make_sense():
-    assert UrlDedup().survivor == ("newest",)
-    for wrong in ({"survivor": ["best"]}, {"best": "score"}, {"survivor": ["newest", "newest"]}, {"survivor": ["any"]}):
+    assert UrlDedup().keep == ("newest",)
+    for wrong in ({"keep": ["best"]}, {"best": "score"}, {"keep": ["newest", "newest"]}, {"keep": ["any"]}):
         with pytest.raises(ValidationError):
             ContentDedup(**wrong)
 
@@ -197,9 +198,9 @@ def test_an_order_must_make_sense():
 def test_a_signal_that_is_missing_or_no_number_is_an_error(tmp_path):
     documents = [[{"id": "1", "text": "one"}, {"id": "2", "text": "one"}]]
     with pytest.raises(LookupError, match="no column score"):
-        deduplicate(tmp_path, documents, ContentDedup(survivor=("best",), best="score"))
+        deduplicate(tmp_path, documents, ContentDedup(keep=("best",), best="score"))
     with pytest.raises(ValueError, match="`best` is title, which is no number"):
-        deduplicate(tmp_path, documents, ContentDedup(survivor=("best",), best="title"))
+        deduplicate(tmp_path, documents, ContentDedup(keep=("best",), best="title"))
 
 
 def test_dates_that_are_equal_are_one_moment():
@@ -240,7 +241,7 @@ def test_of_documents_with_one_url_the_newest_stays(tmp_path, folded):
     dropped, kept, built = deduplicate(tmp_path, documents, UrlDedup(), steps=steps)
     assert dropped == expected
     assert {d["id"] for d in given if not URLS[d["url"]]} <= kept
-    assert built.manifest["settings"]["canonical"] == options.model_dump(mode="json")
+    assert built.manifest["record"]["settings"]["canonical"] == options.model_dump(mode="json")
     assert deduplicate(tmp_path / "own", documents, UrlDedup(canonical=options))[0] == expected
 
 
@@ -261,18 +262,17 @@ def test_the_ledger_says_what_the_group_shares(tmp_path):
         rows = [{k: v for k, v in row.items() if v is not None} for row in ledger(built, [0, 1]).to_pylist()]
         told = {"step": step.step, "rule": rule, "detail": f"group of 3: {what}", "representative": "1"}
         assert rows == [{"id": "2", **told}, {"id": "3", **told}]
-        [first, second] = built.manifest["shards"]
+        [first, second] = built.records("split")
         assert [first["rows_in"], first["rows_out"], second["rows_in"], second["rows_out"]] == [1, 1, 2, 0]
-        layout.check(built.folder, built.manifest)
 
 
-def test_no_byte_depends_on_the_partitions_and_no_survivor_on_the_shards(tmp_path):
+def test_no_byte_depends_on_the_partitions_and_no_kept_document_on_the_shards(tmp_path):
     documents, sources, _ = ordered(60)
     given = [[{k: v for k, v in d.items() if k != "moment"} for d in part] for part in documents]
     everything = [d for part in given for d in part]
     dropped, bytes_ = set(), set()
     for partitions in (1, 7):
-        step = ContentDedup(survivor=("newest", "longest"), partitions=partitions)
+        step = ContentDedup(keep=("newest", "longest"), partitions=partitions)
         found, _, built = deduplicate(tmp_path / str(partitions), given, step, sources)
         dropped.add(tuple(sorted(found.items())))
         paths = [path(built.folder, i) for i in range(3) for path in (layout.part, layout.ledger_part)]
@@ -293,10 +293,10 @@ def test_half_a_digest_is_not_enough(tmp_path):
             "shard": pa.array([0, 0, 0], pa.int64()),
         }
     )
-    sorted_files.write(f"{tmp_path}/hashes/run-00000.parquet", rows, "hash")
+    sorted_files.write(f"{tmp_path}/hashes/00000.parquet", rows, "hash")
     counts = choose(str(tmp_path), 0, 1, ContentDedup(partitions=1))
     assert counts == {"groups": 1, "dropped": 1, "largest": 2}
-    assert sorted_files.read(f"{tmp_path}/dropped/partition-00000.parquet", 0, 1)["id"].to_pylist() == ["c"]
+    assert sorted_files.read(f"{tmp_path}/dropped/00000.parquet", 0, 1)["id"].to_pylist() == ["c"]
 
 
 @pytest.fixture(scope="module")

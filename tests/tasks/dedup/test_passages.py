@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from storage import layout, parquet
 from storage.schema import DOCUMENTS, SELECTION
-from tasks.dedup import passages
+from tasks.dedup import passages_work as passages
 from tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
 from tasks.kernels.folding import folded, foldings
 from tasks.kernels.scan import scan
+from tests.corpora import check_balance
 
 
 def fold(text: str) -> str:
@@ -146,7 +147,7 @@ def run(folder: str, documents: list[tuple[str, str]], n_shards: int, step, else
     for p in range(step.partitions):
         passages.find_partition(folder, p, n_shards, step)
     records = [passages.cut_shard(folder, s, **arguments) for s, arguments in enumerate(given)]
-    layout.check(folder, {"shards": records})
+    check_balance(folder, records)
     left = {}
     for s in range(n_shards):
         for row in parquet.read_table(layout.part(folder, s)).to_pylist():
@@ -286,7 +287,7 @@ def test_slices_of_a_shard_do_not_show(tmp_path, monkeypatch):
     words = [chr(97 + i % 26) * (3 + i % 5) for i in range(300)]
     documents = [(f"{i * 31 % 97:016x}", "\n".join(words[i : i + 40 : 1 + i % 3])) for i in range(90)]
     whole = run(str(tmp_path / "1"), documents, 2, LineDedup(min_characters=3))
-    monkeypatch.setattr("tasks.documents.measure._SLICE", 256)
+    monkeypatch.setattr("tasks.documents.measure.SLICE", 256)
     assert run(str(tmp_path / "2"), documents, 2, LineDedup(min_characters=3)) == whole
     assert len(whole) < len(documents)
 

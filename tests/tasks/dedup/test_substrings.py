@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from storage import layout, parquet
 from storage.schema import DOCUMENTS, SELECTION
-from tasks.dedup import substring_cuts, substrings
+from tasks.dedup import substring_cuts
+from tasks.dedup import substrings_work as substrings
 from tasks.dedup.substrings import SubstringDedup
 from tasks.kernels.minimizers import runs
+from tests.corpora import check_balance
 
 
 def units(text, unit):
@@ -85,7 +87,7 @@ class Corpus:
             if self.step.policy == "cut":
                 assert [row["characters"] for row in left] == [len(row["text"]) for row in left]
                 cuts += parquet.read_table(layout.edits_part(str(folder), s)).to_pylist()
-        layout.check(str(folder), {"shards": self.records})
+        check_balance(str(folder), self.records)
         return texts, lost, cuts
 
 

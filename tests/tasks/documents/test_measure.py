@@ -1,6 +1,7 @@
 """Steps over documents: signals see the text that the edits before them left, whatever the slices are."""
 
 import re
+from functools import singledispatch
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -9,50 +10,52 @@ import pytest
 
 from storage import layout, ledger, parquet
 from storage.schema import DOCUMENTS, EDITS
-from tasks.documents import filter_shards, measure
+from tasks.documents import filter_shards
+from tasks.documents.batch import Batch
 from tasks.documents.edits import Edits
 from tasks.documents.measure import EditCounts, measured
-from tasks.documents.step import Batch, Bound, DocumentStep, EditStep, signal
+from tasks.documents.step import Bound, DocumentStep, EditStep, Signal
 from tasks.pii.step import Pii
 from tasks.rules.c4 import C4
+from tests.corpora import check_balance
 
 
 class Sevens(DocumentStep):
     step: Literal["sevens"] = "sevens"
-    signals: ClassVar = pa.schema([signal("sevens", pa.int64(), "sevens", "this test")])
+    signals: ClassVar = (Signal("sevens", "int64", "sevens", "this test"),)
 
-    def measure(self, documents):
-        return {"sevens": pa.array([text.count("7") for text in documents["text"].to_pylist()], pa.int64())}
+
+@singledispatch
+def measure(step, documents):
+    return {step.step: pa.array([text.count("7") for text in documents["text"].to_pylist()], pa.int64())}
 
 
 class NoSevens(EditStep):
-    """Puts `what` in place of a run of sevens."""
+    """Puts `what` in place of sevens in a row."""
 
     step: Literal["no_sevens"] = "no_sevens"
     what: str = ""
     signal_fields: ClassVar = ("what",)
-    signals: ClassVar = pa.schema([signal("no_sevens_characters", pa.int64(), "code points", "this test")])
-
-    def edit(self, documents):
-        spans = [
-            (d, len(text[: found.start()].encode()), len(text[: found.end()].encode()))
-            for d, text in enumerate(documents["text"].to_pylist())
-            for found in re.finditer("7+", text)
-        ]
-        document, start, stop = np.array(spans, np.int64).reshape(-1, 3).T
-        rule = np.zeros(len(spans), np.int32)
-        return Edits(document, start, stop, rule, ("seven",), pa.array([self.what] * len(spans), pa.string())), {}
+    signals: ClassVar = (Signal("no_sevens_characters", "int64", "code points", "this test"),)
 
     def decisions(self):
         return [self.not_empty()]
 
 
+def edit(step, documents):
+    spans = [
+        (d, len(text[: found.start()].encode()), len(text[: found.end()].encode()))
+        for d, text in enumerate(documents["text"].to_pylist())
+        for found in re.finditer("7+", text)
+    ]
+    document, start, stop = np.array(spans, np.int64).reshape(-1, 3).T
+    rule = np.zeros(len(spans), np.int32)
+    return Edits(document, start, stop, rule, ("seven",), pa.array([step.what] * len(spans), pa.string())), {}
+
+
 class Seen(Sevens):
     step: Literal["seen"] = "seen"
-    signals: ClassVar = pa.schema([signal("seen", pa.int64(), "sevens", "this test")])
-
-    def measure(self, documents):
-        return {"seen": super().measure(documents)["sevens"]}
+    signals: ClassVar = (Signal("seen", "int64", "sevens", "this test"),)
 
 
 TEXTS = ["7 dwarfs", "é77é\n7\nend", "", "none", "777", "7"] * 5
@@ -70,7 +73,7 @@ def table(texts):
 
 @pytest.mark.parametrize("size", [1, 7, 1 << 20])
 def test_steps_behind_an_edit_see_what_it_left(monkeypatch, size):
-    monkeypatch.setattr(measure, "_SLICE", size)
+    monkeypatch.setattr("tasks.documents.measure.SLICE", size)
     found = measured(table(TEXTS), [Sevens(), NoSevens(what="VII"), Seen()])
     left = [re.sub("7+", "VII", text) for text in TEXTS]
     assert found.table["text"].to_pylist() == left
@@ -118,24 +121,26 @@ def test_a_pass_behind_a_corpus_step_writes_the_documents_again_and_its_edits_ba
     (step,) = record["steps"]
     assert step["edits"] == {"seven": runs}
     assert step["characters_in"] - step["characters_out"] == sum(t.count("7") for t in chosen["text"].to_pylist())
-    layout.check(folder, {"shards": [record]})
+    check_balance(folder, [record])
 
     cuts = parquet.read_table(layout.edits_part(folder, 0))
     parquet.write_table(layout.edits_part(folder, 0), cuts.slice(1))
     with pytest.raises(ledger.LedgerError, match="edits"):
-        layout.check(folder, {"shards": [record]})
+        check_balance(folder, [record])
 
 
 class NeedsSevens(Sevens):
     step: Literal["needs"] = "needs"
-    signals: ClassVar = pa.schema([signal("twice", pa.int64(), "sevens", "this test")])
+    signals: ClassVar = (Signal("twice", "int64", "sevens", "this test"),)
 
     @property
     def reads(self):
         return ("sevens",)
 
-    def measure(self, documents):
-        return {"twice": pa.array([2 * n for n in documents["sevens"].to_pylist()], pa.int64())}
+
+@measure.register
+def _(step: NeedsSevens, documents):
+    return {"twice": pa.array([2 * n for n in documents["sevens"].to_pylist()], pa.int64())}
 
 
 def test_a_step_reads_signals_that_were_measured_before_by_id_not_by_position(tmp_path):
@@ -158,7 +163,7 @@ def test_a_text_that_an_edit_empties_is_dropped_for_it():
 def test_counts_follow_each_other():
     class Fewer(NoSevens):
         step: Literal["fewer"] = "fewer"
-        signals: ClassVar = pa.schema([signal("fewer_characters", pa.int64(), "code points", "this test")])
+        signals: ClassVar = (Signal("fewer_characters", "int64", "code points", "this test"),)
 
     steps = [NoSevens(what="VII"), Fewer()]
     counts = EditCounts(steps)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tasks.documents import normalize_work
 from tasks.documents.normalize import Normalize
 
 UNSPACED = [(0xE00, 0xFFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x1950, 0x19DF), (0x1A20, 0x1AAF), (0xA9E0, 0xA9FF)]
@@ -15,7 +16,7 @@ BIDI = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
 
 
 def rewrite(texts: list[str | None], **options) -> list[str | None]:
-    return Normalize(**options).rewrite(pa.array(texts, pa.large_string())).to_pylist()
+    return normalize_work.rewrite(Normalize(**options), pa.array(texts, pa.large_string())).to_pylist()
 
 
 def invisible(c: str) -> bool:
@@ -125,10 +126,10 @@ def test_only_wrongly_decoded_text_is_repaired():
 def test_columns_of_any_layout(kind):
     chunks = pa.chunked_array([["a  b"], [], [None, "c"], ["\xa0d\xa0 "]], kind)
     expected = pa.array(["a b", None, "c", " d"], pa.large_string())
-    assert Normalize().rewrite(chunks).equals(expected)
-    assert Normalize().rewrite(chunks.slice(1)).equals(expected[1:])
-    assert Normalize().rewrite(chunks.combine_chunks()).equals(expected)
-    assert Normalize().rewrite(pa.chunked_array([], kind)).equals(pa.array([], pa.large_string()))
+    assert normalize_work.rewrite(Normalize(), chunks).equals(expected)
+    assert normalize_work.rewrite(Normalize(), chunks.slice(1)).equals(expected[1:])
+    assert normalize_work.rewrite(Normalize(), chunks.combine_chunks()).equals(expected)
+    assert normalize_work.rewrite(Normalize(), pa.chunked_array([], kind)).equals(pa.array([], pa.large_string()))
 
 
 @pytest.mark.timeout(60)

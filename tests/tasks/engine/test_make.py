@@ -23,6 +23,9 @@ class Shouting(BaseModel):
     loud: bool = True
 
 
+QUIET = Shouting()
+
+
 class Step(Shouting):
     """A step of a recipe: more than the stage's record."""
 
@@ -72,7 +75,7 @@ def selecting(phases: PhaseRunner, record: Shouting, places: list[int]) -> dict:
     return {}
 
 
-def spec(body=shout, record: BaseModel = Shouting(), places=("one", "two"), **more) -> StageSpec:
+def spec(body=shout, record: BaseModel = QUIET, places=("one", "two"), **more) -> StageSpec:
     return StageSpec("shouted", body, record, {"texts": digest(list(map(str, places or ())))} | more, places)
 
 

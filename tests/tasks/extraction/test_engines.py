@@ -74,11 +74,10 @@ def test_the_default_is_deterministic():
     assert [ENGINES["blocks"](page) for page in reversed(pages)] == first[::-1]
 
 
-def test_pages_of_many_blocks_are_classified_as_in_one_piece(monkeypatch):
+def test_pages_of_many_blocks_are_classified_as_in_one_piece():
     page = article(STORY * 4)
     whole = choose(page)
-    monkeypatch.setattr("tasks.extraction.engines._ROWS", 7)
-    pieces = choose(page)
+    pieces = choose(page, batch=7)
     assert len(whole.kept) > 20
     assert np.array_equal(whole.likely, pieces.likely)
     assert np.array_equal(whole.kept, pieces.kept)

@@ -11,16 +11,16 @@ import pyarrow.compute as pc
 import pytest
 
 from storage import files, layout, ledger, parquet
-from storage.remote.streams import RemoteIOConfig
 from storage.schema import DOCUMENTS, LEDGER
 from tasks.documents.normalize import Normalize
-from tasks.documents.step import DocumentStep, signal
-from tasks.extraction.extract import BATCH, Extract, extract_shard
+from tasks.documents.step import DocumentStep, Signal
+from tasks.extraction.extract import Extract
+from tasks.extraction.extract_work import BATCH, extract_shard
 from tasks.models.language import Language
 from tasks.reading.index import SELECTION
+from tasks.reading.listing import Shard
 from tasks.reading.record import PAGES
-from tasks.reading.sources import Shard
-from tasks.reading.tables import Columns
+from tasks.reading.sources import Columns
 from tasks.url.step import Url
 
 STORY = (
@@ -68,9 +68,7 @@ def extracted(tmp_path):
     def extracted(shard, *, folder="out", source="web", before=(), normalize=None, steps=(), **settings):
         out = str(tmp_path / folder)
         settings = Extract(**({"engine": "resiliparse"} | settings))
-        record = extract_shard(
-            out, 0, source, shard, tuple(before), settings, normalize, tuple(steps), RemoteIOConfig()
-        )
+        record = extract_shard(out, 0, source, shard, tuple(before), settings, normalize, tuple(steps))
         found = Extracted(tmp_path / folder, record)
         ledger.balance("test", record["rows_in"], len(found.documents), record["steps"], found.ledger)
         assert record["rows_in"] == sum(n for kind, n in record["records"].items() if kind in PAGES)
@@ -343,16 +341,18 @@ class Shout(DocumentStep):
     """Capitals and the length of the address, to see that a step gets the columns it asks for."""
 
     step: str = "shout"
-    signals: ClassVar = pa.schema(
-        [signal("capitals", pa.int32(), "characters", "test"), signal("address", pa.int64(), "characters", "test")]
+    signals: ClassVar = (
+        Signal("capitals", "int32", "characters", "test"),
+        Signal("address", "int64", "characters", "test"),
     )
 
-    def measure(self, documents):
-        capitals = [sum(c.isupper() for c in text) for text in documents["text"].to_pylist()]
-        return {
-            "capitals": pa.array(capitals, pa.int32()),
-            "address": pc.utf8_length(documents["url"]).cast(pa.int64()).combine_chunks(),
-        }
+
+def measure(step, documents):
+    capitals = [sum(c.isupper() for c in text) for text in documents["text"].to_pylist()]
+    return {
+        "capitals": pa.array(capitals, pa.int32()),
+        "address": pc.utf8_length(documents["url"]).cast(pa.int64()).combine_chunks(),
+    }
 
 
 def test_signals_of_steps_are_columns_beside_their_documents(run, page):

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from storage import files, layout, ledger, parquet
-from storage.remote.streams import RemoteIOConfig
+from storage.remote import retry
+from storage.remote.config import RemoteIOConfig
 from tasks.documents.normalize import Normalize
-from tasks.extraction.extract import Extract, extract_shard
-from tasks.reading.sources import Archives, shards_of
+from tasks.extraction.extract import Extract
+from tasks.extraction.extract_work import extract_shard
+from tasks.reading.listing import shards_of
+from tasks.reading.sources import Archives
 from tasks.url.step import Url
 from tests.crawl_server import BAD_MOMENTS, Fault, seeded
 from tests.planted import Plan, Truth, plant
@@ -26,7 +29,7 @@ FAST = RemoteIOConfig(
     block_seconds=3,
 )
 EXTRACT = Extract(engine="resiliparse", max_bytes=5_000_000, limits={"page_seconds": 2})
-HOSTILE = Plan.clean(pages=60, seed=5, files=1, hostile=16)
+HOSTILE = Plan.clean(pages=60, seed=5, files=1, hostile=17)
 LISTED = ("domain", "subdomain", "path", "expression")
 
 
@@ -35,13 +38,14 @@ def truth(tmp_path_factory) -> Truth:
     return plant(tmp_path_factory.mktemp("planted"), PLAN)
 
 
-def extracted(folder: str, addresses: list[str], **given) -> list[dict]:
+def extracted(folder: str, addresses: list[str], remote_io: RemoteIOConfig = FAST, **given) -> list[dict]:
     source = Archives(name="web", warc=tuple(addresses))
-    passed = {"before": (), "extract": EXTRACT, "normalize": Normalize(), "steps": (), "remote_io": FAST} | given
-    return [
-        extract_shard(folder, i, "web", shard, **passed)
-        for i, shard in enumerate(shards_of(source, passed["remote_io"]))
-    ]
+    passed = {"before": (), "extract": EXTRACT, "normalize": Normalize(), "steps": ()} | given
+    retry.configure(remote_io)
+    try:
+        return [extract_shard(folder, i, "web", shard, **passed) for i, shard in enumerate(shards_of(source))]
+    finally:
+        retry.configure(RemoteIOConfig())
 
 
 def written(folder: str) -> dict[str, str]:
@@ -113,7 +117,7 @@ def test_the_counts_add_up(truth, clean, tmp_path):
 def test_the_texts_and_what_the_pages_say_of_themselves_are_the_planted_ones(truth, clean):
     found_at = rows(clean, PLAN.files)
     recall, dates = [], Counter()
-    for record in truth.rows(kind=("page", "charset", "remote_io"), yields="page"):
+    for record in truth.rows(kind=("page", "charset", "transfer"), yields="page"):
         row = found_at[Path(record["file"]).name, record["offset"]]
         wanted, found = (Counter(re.findall(r"\w+", text)) for text in (record["text"], row["text"]))
         recall.append((sum((wanted & found).values()) / sum(wanted.values()), record["kind"], record["variant"]))

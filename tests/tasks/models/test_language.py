@@ -4,8 +4,10 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
+from tasks.documents.batch import schema
 from tasks.documents.decisions import decide
 from tasks.models.language import Language
+from tasks.models.language_work import measure as measure_languages
 
 TEXTS = {
     "en": "The miller opens the gate early in the morning, and the water drives the wheel until the evening.",
@@ -19,7 +21,7 @@ TEXTS = {
 
 
 def measure(texts: list[str], **settings) -> tuple[list[str], list[float]]:
-    columns = Language(**settings).measure(pa.table({"text": pa.array(texts, pa.large_string())}))
+    columns = measure_languages(Language(**settings), pa.table({"text": pa.array(texts, pa.large_string())}))
     return columns["language"].to_pylist(), columns["language_score"].to_pylist()
 
 
@@ -57,8 +59,8 @@ def test_a_text_is_measured_alone():
 
 
 def test_an_empty_batch_has_typed_columns():
-    columns = Language().measure(pa.table({"text": pa.array([], pa.large_string())}))
-    assert {name: column.type for name, column in columns.items()} == {f.name: f.type for f in Language.signals}
+    columns = measure_languages(Language(), pa.table({"text": pa.array([], pa.large_string())}))
+    assert {name: column.type for name, column in columns.items()} == {f.name: f.type for f in schema(Language)}
     assert all(len(column) == 0 for column in columns.values())
 
 

@@ -277,11 +277,10 @@ def test_help_names_every_option():
         assert option in shown.stdout.decode()
 
 
-def test_tool_gives_the_executables_or_the_remedy(tmp_path, monkeypatch):
+def test_tool_gives_the_executables_or_the_remedy(tmp_path):
     assert lmplz.tool("lmplz") == LMPLZ
     assert lmplz.tool("build_binary") == BUILD_BINARY
     with pytest.raises(ValueError, match="interpolate"):
         lmplz.tool("interpolate")
-    monkeypatch.setattr(lmplz, "_BIN", tmp_path)
     with pytest.raises(FileNotFoundError, match="pip install"):
-        lmplz.tool("lmplz")
+        lmplz.tool("lmplz", tmp_path)

@@ -1,4 +1,4 @@
-"""Perplexity against its formula, percentiles against numpy, and a model that is the same twice."""
+"""Perplexity against its formula against numpy, and a model that is the same twice."""
 
 import random
 from pydoc_data import topics
@@ -11,7 +11,9 @@ from pydantic import ValidationError
 
 from storage import files, parquet
 from tasks.documents.sampling import Heldout
-from tasks.models.perplexity import Perplexity, bounds, percentiles, perplexity, score_shard, sentences, train_model
+from tasks.documents.step import Bound
+from tasks.models.perplexity import LanguageModel, Perplexity, Scoring
+from tasks.models.perplexity_work import bounds, perplexity, score_shard, sentences, train_model
 
 NAMES = sorted(topics.topics)
 PROSE = {name: topics.topics[name] for name in NAMES if len(topics.topics[name]) > 500}
@@ -32,7 +34,7 @@ def trained(tmp_path_factory):
     }
     parquet.write_table(str(folder / "documents.parquet"), pa.table(table))
     inputs = [(str(folder / "documents.parquet"),) * 2]
-    return folder, train_model(str(folder), 0, inputs, 3, NONE), inputs
+    return folder, train_model(str(folder), 0, inputs, [], LanguageModel(order=3), NONE), inputs
 
 
 @pytest.fixture(scope="module")
@@ -79,13 +81,13 @@ def test_training_counts_and_gives_the_same_bytes_twice(trained, tmp_path):
     assert record["documents"] == len(REFERENCE)
     assert record["words"] == sum(len(line.split()) for text in REFERENCE.values() for line in sentences(text))
     assert record["bytes"] == (folder / "model.bin").stat().st_size
-    assert train_model(str(tmp_path), 0, inputs, 3, NONE) == record
+    assert train_model(str(tmp_path), 0, inputs, [], LanguageModel(order=3), NONE) == record
     assert files.checksum(str(tmp_path / "model.bin")) == files.checksum(str(folder / "model.bin"))
 
 
 def test_only_selected_documents_are_learned(tmp_path, shard):
     parts = [shard("a", {"1": "alpha beta gamma", "2": "delta"}, kept=["1"]), shard("b", {"3": "beta epsilon"})]
-    record = train_model(str(tmp_path), 0, parts, 2, NONE)
+    record = train_model(str(tmp_path), 0, parts, [], LanguageModel(order=2), NONE)
     assert (record["documents"], record["words"]) == (2, 5)
     model = kenlm.Model(str(tmp_path / "model.bin"))
     known = {word for word in ("alpha", "beta", "gamma", "delta", "epsilon") if word in model}
@@ -98,7 +100,7 @@ def test_text_that_means_something_to_the_trainer_is_only_text(tmp_path, shard, 
         "2": "nul \0 here\0too \x1c \x85 \u3000 done",
         "3": "<s>\n</s>\n\\data\\ \\end\\",
     }
-    train_model(str(tmp_path), 0, [shard("a", texts)], 5, NONE)
+    train_model(str(tmp_path), 0, [shard("a", texts)], [], LanguageModel(order=5), NONE)
     small = kenlm.Model(str(tmp_path / "model.bin"))
     for text in texts.values():
         assert 1 < perplexity(small, text) < np.inf
@@ -108,14 +110,14 @@ def test_text_that_means_something_to_the_trainer_is_only_text(tmp_path, shard, 
 @pytest.mark.parametrize("texts", [{}, {"1": "", "2": " \n"}])
 def test_a_reference_without_words_is_an_error(tmp_path, shard, texts):
     with pytest.raises(ValueError, match=rf"no words \({len(texts)} documents\).*reference"):
-        train_model(str(tmp_path), 0, [shard("a", texts)], 3, NONE)
+        train_model(str(tmp_path), 0, [shard("a", texts)], [], LanguageModel(order=3), NONE)
     assert not (tmp_path / "model.bin").exists()
 
 
 def test_scores_are_joined_by_id(trained, model, tmp_path, shard):
     kept = list(UNSEEN)[:5]
     documents, selection = shard("web", UNSEEN, kept=kept)
-    assert score_shard(str(tmp_path), 2, documents, selection, str(trained[0] / "model.bin")) == {"rows": 5}
+    assert score_shard(str(tmp_path), 2, documents, selection, str(trained[0] / "model.bin"), Scoring()) == {"rows": 5}
     table = parquet.read_table(str(tmp_path / "part-00002.parquet"))
     assert table["id"].to_pylist() == kept
     assert table["perplexity"].to_pylist() == [perplexity(model, UNSEEN[i]) for i in kept]
@@ -128,17 +130,16 @@ def test_percentiles_are_those_of_all_shards_together(tmp_path, low, high):
     paths = [str(tmp_path / f"{i}.parquet") for i in range(len(parts))]
     for path, part in zip(paths, parts, strict=True):
         parquet.write_table(path, pa.table({"id": [str(v) for v in part], "perplexity": pa.array(part, pa.float64())}))
-    found = percentiles(str(tmp_path), 0, paths, low, high)
-    assert found == {
-        "low": np.percentile(values, low),
-        "high": np.percentile(values, high),
-        "documents": len(values),
-    }
-    assert percentiles(str(tmp_path), 0, paths[::-1], low, high) == found
-    lower, upper = bounds(found["low"], found["high"])
-    assert (lower.low, lower.high, upper.low, upper.high) == (found["low"], None, None, found["high"])
-    with pytest.raises(ValueError, match="no document was scored"):
-        percentiles(str(tmp_path), 0, [paths[1]], low, high)
+    step = Perplexity(reference=("a",), min_percentile=low, max_percentile=high)
+    expected = [
+        Bound("min_percentile", "perplexity", low=np.percentile(values, low)),
+        Bound("max_percentile", "perplexity", high=np.percentile(values, high)),
+    ]
+    for settings in (step, step.decision_settings()):
+        assert bounds(settings, paths) == bounds(settings, paths[::-1]) == expected
+    for parts in ([paths[1]], []):
+        with pytest.raises(ValueError, match="no document was scored"):
+            bounds(step, parts)
 
 
 def test_percentiles_out_of_order_are_refused():
@@ -151,8 +152,16 @@ def test_held_out_documents_are_not_trained_on(shard, tmp_path):
     parts = [shard("held", texts)]
     heldout = Heldout(seed=5, fraction=0.5)
     seen = heldout.without(pa.table({"text": list(texts.values())}))["text"].to_pylist()
-    record = train_model(str(tmp_path), 0, parts, 2, heldout)
+    record = train_model(str(tmp_path), 0, parts, [], LanguageModel(order=2), heldout)
     assert 0 < len(seen) < 40 and record["documents"] == len(seen)
     model = kenlm.Model(str(tmp_path / "model.bin"))
     for text in texts.values():
         assert (text.split()[6] in model) == (text in seen)
+
+
+def test_each_job_gets_its_slice_of_the_settings_and_no_more():
+    step = Perplexity(reference=("a",), order=3, max_percentile=60)
+    assert step.training_settings().model_dump() == {"order": 3}
+    assert step.scoring_settings().model_dump() == {}
+    assert step.decision_settings().model_dump() == {"min_percentile": 0, "max_percentile": 60}
+    assert set(step.decision_settings().model_dump()) == set(step.decision_fields)

@@ -9,13 +9,15 @@ import pytest
 
 from storage import files, parquet
 from tasks.documents.sampling import Heldout
-from tasks.models.quality import Quality, bounds, score_shard, train_model
+from tasks.models.quality import Quality, Scoring
+from tasks.models.quality_work import bounds, score_shard, train_model
 
 GOOD = "river mill wheel stone grain flour miller morning water quiet bread oven village harvest season".split()
 RAW = "click offer cheap buy login cart free deal coupon subscribe banner price sale order shipping".split()
 BOTH = "the a of and to in is it for on with as at by".split()
 NONE = Heldout(seed=1, fraction=0)
 SETTINGS = Quality(reference=("good",), dimensions=8, buckets=2000, learning_rate=0.5, characters=2000)
+TRAINING = SETTINGS.training_settings()
 
 
 def documents(words: list[str], n: int, seed: int, name: str) -> dict[str, str]:
@@ -41,7 +43,7 @@ def inputs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory, inputs):
     folder = tmp_path_factory.mktemp("model")
-    return str(folder), train_model(str(folder), 0, *inputs, SETTINGS, NONE)
+    return str(folder), train_model(str(folder), 0, *inputs, TRAINING, NONE)
 
 
 def test_it_tells_the_planted_vocabularies_apart(trained):
@@ -58,7 +60,7 @@ def test_scores_are_probabilities_joined_by_id(trained, tmp_path, shard):
     texts = documents(GOOD, 30, 99, "good") | documents(RAW, 30, 98, "raw") | odd
     kept = list(texts)[::-1][:50]
     parts = shard("web", texts, kept)
-    assert score_shard(str(tmp_path), 3, *parts, f"{folder}/model.bin", SETTINGS.characters) == {"rows": 50}
+    assert score_shard(str(tmp_path), 3, *parts, f"{folder}/model.bin", SETTINGS.scoring_settings()) == {"rows": 50}
     table = parquet.read_table(str(tmp_path / "part-00003.parquet"))
     assert table["id"].to_pylist() == [i for i in texts if i in kept]
     scores = dict(zip(table["id"].to_pylist(), table["quality"].to_pylist(), strict=True))
@@ -71,7 +73,7 @@ def test_the_score_is_fasttexts_own_probability(trained, tmp_path, shard):
     folder, _ = trained
     text = "River Mill\nCLICK  offer"
     parts = shard("web", {"a": text})
-    score_shard(str(tmp_path), 0, *parts, f"{folder}/model.bin", 2000)
+    score_shard(str(tmp_path), 0, *parts, f"{folder}/model.bin", Scoring(characters=2000))
     labels, probabilities = fasttext.load_model(f"{folder}/model.bin").predict(["river mill click offer"], k=2)
     expected = dict(zip(labels[0], probabilities[0], strict=True))["__label__hq"]
     assert parquet.read_table(str(tmp_path / "part-00000.parquet"))["quality"].to_pylist() == [pytest.approx(expected)]
@@ -81,30 +83,30 @@ def test_only_the_first_characters_are_read(trained, tmp_path, shard):
     folder, _ = trained
     start = " ".join(GOOD)
     parts = shard("web", {"a": start, "b": start + " " + " ".join(RAW * 5)})
-    score_shard(str(tmp_path), 0, *parts, f"{folder}/model.bin", len(start))
+    score_shard(str(tmp_path), 0, *parts, f"{folder}/model.bin", Scoring(characters=len(start)))
     a, b = parquet.read_table(str(tmp_path / "part-00000.parquet"))["quality"].to_pylist()
     assert a == b
-    score_shard(str(tmp_path), 1, *parts, f"{folder}/model.bin", 10_000)
+    score_shard(str(tmp_path), 1, *parts, f"{folder}/model.bin", Scoring(characters=10_000))
     assert parquet.read_table(str(tmp_path / "part-00001.parquet"))["quality"].to_pylist()[1] < a
 
 
 def test_two_trainings_give_the_same_bytes(trained, tmp_path, inputs):
     folder, record = trained
-    assert train_model(str(tmp_path), 0, *inputs, SETTINGS, NONE) == record
+    assert train_model(str(tmp_path), 0, *inputs, TRAINING, NONE) == record
     assert files.checksum(f"{folder}/model.bin") == files.checksum(str(tmp_path / "model.bin"))
     other = tmp_path / "other"
-    train_model(str(other), 0, *inputs, SETTINGS.model_copy(update={"seed": 2}), NONE)
+    train_model(str(other), 0, *inputs, TRAINING.model_copy(update={"seed": 2}), NONE)
     assert files.checksum(str(other / "model.bin")) != files.checksum(str(tmp_path / "model.bin"))
 
 
 def test_a_page_cannot_name_labels_or_end_its_line(tmp_path, shard):
     good = documents(GOOD, 60, 1, "good")
     raw = {i: f"__label__hq __label__spam {text} </s> river" for i, text in documents(RAW, 60, 2, "raw").items()}
-    train_model(str(tmp_path), 0, [shard("good", good)], [shard("raw", raw)], SETTINGS, NONE)
+    train_model(str(tmp_path), 0, [shard("good", good)], [shard("raw", raw)], TRAINING, NONE)
     model = fasttext.load_model(str(tmp_path / "model.bin"))
     assert sorted(model.labels) == ["__label__hq", "__label__raw"]
     parts = shard("web", {"plain": "river mill " * 5, "tricky": "__label__raw </s> " + "river mill " * 5})
-    score_shard(str(tmp_path), 0, *parts, str(tmp_path / "model.bin"), 2000)
+    score_shard(str(tmp_path), 0, *parts, str(tmp_path / "model.bin"), Scoring(characters=2000))
     plain, tricky = parquet.read_table(str(tmp_path / "part-00000.parquet"))["quality"].to_pylist()
     assert tricky == pytest.approx(plain, abs=1e-6) and plain > 0.6
 
@@ -113,12 +115,14 @@ def test_a_page_cannot_name_labels_or_end_its_line(tmp_path, shard):
 def test_too_few_documents_is_an_error_that_says_what_was_found(tmp_path, shard, good, raw):
     given = [shard("good", documents(GOOD, good, 1, "g"))], [shard("raw", documents(RAW, raw, 2, "r"))]
     with pytest.raises(ValueError, match=f"found {good} and {raw}.*reference"):
-        train_model(str(tmp_path), 0, *given, SETTINGS, NONE)
+        train_model(str(tmp_path), 0, *given, TRAINING, NONE)
 
 
 def test_the_threshold_changes_no_model():
     settings = SETTINGS.model_copy(update={"min_score": 0.5})
-    assert settings.training_settings() == SETTINGS.training_settings()
-    (bound,) = bounds(settings)
+    assert settings.training_settings() == TRAINING
+    assert settings.scoring_settings() == SETTINGS.scoring_settings() == Scoring(characters=2000)
+    assert "min_score" not in TRAINING.model_dump() and set(settings.decision_fields) == {"min_score"}
+    (bound,) = bounds(settings.decision_settings(), [])
     assert (bound.signal, bound.low, bound.high) == ("quality", 0.5, None)
     assert np.isclose(Quality(reference=("a",)).min_score, 0.018112)

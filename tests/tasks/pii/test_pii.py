@@ -4,20 +4,22 @@ import re
 from collections import Counter
 
 import numpy as np
+import phonenumbers
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from tasks.documents.batch import Batch
 from tasks.documents.decisions import decide
 from tasks.documents.edits import applied
 from tasks.documents.measure import measured
-from tasks.documents.step import Batch
+from tasks.documents.step import work_of
 from tasks.kernels.buffers import utf8
 from tasks.pii.candidates import ACCOUNT, HEXTETS, KEY, MAILBOX, NUMBER, QUAD, candidates
 from tasks.pii.keys import BEGINNINGS
-from tasks.pii.step import KINDS, Pii
+from tasks.pii.step import KINDS, REGIONS, Pii
 from tests.planted import Plan, texts
 from tests.planted.text import joined
 
@@ -31,7 +33,7 @@ def batch(documents: list[str]) -> Batch:
 
 def found(documents: list[str], step: Pii = STEP) -> list[list[tuple[str, str]]]:
     """(kind, text) of what is masked, document by document."""
-    edits, _ = step.edit(batch(documents))
+    edits, _ = work_of(step).edit(step, batch(documents))
     spans = [[] for _ in documents]
     for d, start, stop, rule in zip(edits.document, edits.start, edits.stop, edits.rule, strict=True):
         spans[d].append((edits.rules[rule], documents[d].encode()[start:stop].decode()))
@@ -40,7 +42,7 @@ def found(documents: list[str], step: Pii = STEP) -> list[list[tuple[str, str]]]
 
 def masked(documents: list[str], step: Pii = STEP) -> list[str]:
     given = batch(documents)
-    return applied(given["text"], step.edit(given)[0]).to_pylist()
+    return applied(given["text"], work_of(step).edit(step, given)[0]).to_pylist()
 
 
 def test_planted_data_is_found_and_what_looks_like_it_is_not():
@@ -232,7 +234,7 @@ MIXED = st.lists(st.one_of(FRAGMENTS, st.text(max_size=4)), max_size=12).map("".
 @settings(max_examples=200, deadline=None)
 @given(st.lists(MIXED, min_size=1, max_size=3))
 def test_edits_are_in_order_and_masking_again_finds_nothing_more(documents):
-    edits, columns = STEP.edit(batch(documents))
+    edits, columns = work_of(STEP).edit(STEP, batch(documents))
     assert all(edits.start < edits.stop)
     same = edits.document[1:] == edits.document[:-1]
     assert all(np.diff(edits.document) >= 0) and all(edits.stop[:-1][same] <= edits.start[1:][same])
@@ -241,7 +243,7 @@ def test_edits_are_in_order_and_masking_again_finds_nothing_more(documents):
         assert stop <= len(text)
         text[:start].decode(), text[start:stop].decode()
     assert sum(columns["pii_spans"].to_pylist()) == len(edits)
-    assert not len(STEP.edit(batch(masked(documents)))[0])
+    assert not len(work_of(STEP).edit(STEP, batch(masked(documents)))[0])
 
 
 SEPARATOR = re.compile(rb"[ \-./()]|\xc2\xa0|\xe2\x80[\x90-\x95]")
@@ -305,3 +307,9 @@ def test_more_candidates_than_there_was_room_for():
     data, offsets = utf8(pa.array([text], pa.large_string()))
     places = candidates(data, offsets, BEGINNINGS)
     assert places.start.tolist() == list(range(0, len(text), 6))
+
+
+def test_the_regions_are_those_with_a_numbering_plan():
+    assert set(REGIONS) == phonenumbers.SUPPORTED_REGIONS and list(REGIONS) == sorted(REGIONS)
+    with pytest.raises(ValidationError, match="XX.*no numbering plan"):
+        Pii(regions=("US", "XX"))

@@ -11,13 +11,13 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 from storage import files, layout, parquet
-from storage.remote.streams import DEFAULT
+from storage.remote.config import RemoteIOConfig
 from tasks.reading import archives, index, selected
-from tasks.reading.sources import Selection, tables_of
+from tasks.reading.listing import tables_of
+from tasks.reading.sources import IndexFilters, Selection
 from tests.crawl_server import CrawlServer, seeded
 
-FAST = replace(
-    DEFAULT,
+FAST = RemoteIOConfig(
     block_bytes=100_000,
     gap_bytes=5000,
     backoff_seconds=0.002,
@@ -93,11 +93,11 @@ def planted(crawl_server, write_warc, page) -> Planted:
 
 def select(planted: Planted, folder, **settings) -> list[str]:
     selection = Selection(name="is", index=[SNAPSHOT], base=planted.server.url, **settings)
-    tables = tables_of(selection, FAST)
+    tables = tables_of(selection)
     assert len(tables) == 2
     for shard in reversed(range(2)):
-        index.match(str(folder), shard, tables[shard], selection, FAST)
-    made = index.gather(str(folder), 0, 2, selection)
+        index.match(str(folder), shard, tables[shard], selection.part(IndexFilters))
+    made = index.gather(str(folder), 0, 2, selection.part(IndexFilters))
     return [layout.part(str(folder), part) for part in range(made["parts"])]
 
 
@@ -194,8 +194,8 @@ def test_a_limit_takes_an_even_sample_whatever_the_files(planted, tmp_path):
     one = tmp_path / "one.parquet"
     pq.write_table(pa.Table.from_pylist(planted.rows[::-1]), one)
     selection = Selection(name="is", index=[str(one)], mime=[], status=[], limit=20)
-    index.match(str(tmp_path / "one"), 0, str(one), selection, FAST)
-    assert index.gather(str(tmp_path / "one"), 0, 1, selection) == {"records": 20, "parts": 1}
+    index.match(str(tmp_path / "one"), 0, str(one), selection.part(IndexFilters))
+    assert index.gather(str(tmp_path / "one"), 0, 1, selection.part(IndexFilters)) == {"records": 20, "parts": 1}
     assert places([layout.part(str(tmp_path / "one"), 0)]) == chosen
 
 
@@ -226,7 +226,7 @@ def test_a_selection_of_nothing_and_an_index_without_a_column(planted, tmp_path)
     pq.write_table(pa.Table.from_pylist(planted.rows).drop(["content_languages"]), old)
     selection = Selection(name="is", index=[str(old)], languages=["isl"])
     with pytest.raises(ValueError, match="old.parquet has no column content_languages"):
-        index.match(str(tmp_path), 0, str(old), selection)
+        index.match(str(tmp_path), 0, str(old), selection.part(IndexFilters))
 
 
 def test_a_place_where_no_record_is_costs_one_record(planted, tmp_path):

@@ -11,14 +11,23 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from storage import files, parquet
-from storage.remote.streams import DEFAULT, RemoteIOError
+from storage.remote import retry
+from storage.remote.config import RemoteIOConfig
+from storage.remote.streams import RemoteIOError
 from tasks.reading import archives
-from tasks.reading.sources import Shard, Source, expand, shards_of, tables_of
-from tasks.reading.tables import Columns
+from tasks.reading.listing import Shard, expand, shards_of, tables_of
+from tasks.reading.sources import Columns, Source
 from tests.crawl_server import Fault, seeded
 
-FAST = replace(DEFAULT, backoff_seconds=0.002, backoff_cap_seconds=0.01, budget_seconds=5, stall_seconds=1)
+FAST = RemoteIOConfig(backoff_seconds=0.002, backoff_cap_seconds=0.01, budget_seconds=5, stall_seconds=1)
 SNAPSHOT = "CC-MAIN-2024-22"
+
+
+@pytest.fixture(autouse=True)
+def _fast():
+    retry.configure(FAST)
+    yield
+    retry.configure(RemoteIOConfig())
 
 
 def source(**settings):
@@ -55,7 +64,7 @@ def test_a_snapshot_and_its_parts(crawl_server, listed):
     crawl_server.plan = seeded(2, 0.9, in_a_row=2)
 
     def paths(**settings) -> list[str]:
-        found = shards_of(source(snapshot=SNAPSHOT, base=crawl_server.url, **settings), FAST)
+        found = shards_of(source(snapshot=SNAPSHOT, base=crawl_server.url, **settings))
         assert {shard.format for shard in found} == {"archive"}
         return [shard.path.removeprefix(crawl_server.url + "/") for shard in found]
 
@@ -74,12 +83,10 @@ def test_a_snapshot_and_its_parts(crawl_server, listed):
 
 def test_the_tables_of_an_index(crawl_server, listed, tmp_path):
     table = f"{crawl_server.url}/cc-index/table/cc-main/warc/crawl={SNAPSHOT}/subset=warc/part-0000"
-    assert tables_of(source(index=[SNAPSHOT], base=crawl_server.url), FAST) == [
-        f"{table}{n}.gz.parquet" for n in range(2)
-    ]
+    assert tables_of(source(index=[SNAPSHOT], base=crawl_server.url)) == [f"{table}{n}.gz.parquet" for n in range(2)]
     (tmp_path / "own.parquet").touch()
     assert tables_of(source(index=[f"{tmp_path}/*.parquet"])) == [f"{tmp_path}/own.parquet"]
-    assert shards_of(source(index=[SNAPSHOT], base="https://x"), FAST, ["a", "b"]) == [
+    assert shards_of(source(index=[SNAPSHOT], base="https://x"), ["a", "b"]) == [
         Shard("selection", "a", "a", base="https://x"),
         Shard("selection", "b", "b", base="https://x"),
     ]
@@ -87,7 +94,7 @@ def test_the_tables_of_an_index(crawl_server, listed, tmp_path):
 
 def test_a_snapshot_that_there_is_not(crawl_server):
     with pytest.raises(FileNotFoundError, match="crawl-data/CC-MAIN-2024-22/warc.paths.gz"):
-        shards_of(source(snapshot=SNAPSHOT, base=crawl_server.url), FAST)
+        shards_of(source(snapshot=SNAPSHOT, base=crawl_server.url))
 
 
 def test_shards_say_how_they_are_read(tmp_path):
@@ -169,10 +176,11 @@ def test_a_server_that_refuses_is_not_a_file_that_is_missing(crawl_server):
     (crawl_server.folder / "a.warc.gz").write_bytes(b"x")
     address = f"{crawl_server.url}/a.warc.gz"
     crawl_server.plan = lambda path, start, nth: Fault("status", 503) if nth < 3 else None
-    assert expand([address], FAST) == [address]
+    assert expand([address]) == [address]
     crawl_server.plan = lambda path, start, nth: Fault("status", 503)
     with pytest.raises(RemoteIOError, match="503"):
-        expand([address], replace(FAST, budget_seconds=0.1))
+        retry.configure(replace(FAST, budget_seconds=0.1))
+        expand([address])
 
 
 def test_expand_over_http(crawl_server):
@@ -271,7 +279,7 @@ def test_errors_name_no_password_and_no_signature(crawl_server):
     (crawl_server.folder / "index").write_text("<a href='b'>b</a>")
     for pattern in (f"{root}/none.warc.gz?sig=s3cret", f"{root}/none/*.warc.gz", f"{root}/empty.paths"):
         with pytest.raises(FileNotFoundError) as error:
-            expand([pattern], FAST)
+            expand([pattern])
         text = "".join(traceback.format_exception(error.value))
         assert crawl_server.url in str(error.value)
         assert "pa55word" not in text and "s3cret" not in text

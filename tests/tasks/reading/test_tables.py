@@ -13,12 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 from fastwarc.stream_io import ZstdWriter
 
-from storage.remote.streams import DEFAULT, RemoteIOError
-from tasks.reading.tables import Columns, read_row, records
+from storage.remote.config import RemoteIOConfig
+from storage.remote.streams import RemoteIOError
+from tasks.reading.sources import Columns
+from tasks.reading.tables import read_row, records
 from tests.crawl_server import Fault, seeded
 
-FAST = replace(
-    DEFAULT, block_bytes=4096, backoff_seconds=0.002, backoff_cap_seconds=0.01, budget_seconds=5, stall_seconds=1
+FAST = RemoteIOConfig(
+    block_bytes=4096, backoff_seconds=0.002, backoff_cap_seconds=0.01, budget_seconds=5, stall_seconds=1
 )
 ALL = Columns("text", "url", "id", "date")
 LIMIT = 5000

@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from tasks.documents.batch import Batch
 from tasks.documents.decisions import decide
-from tasks.documents.step import Batch
-from tasks.rules.bad_words import BadWords, _entries
+from tasks.documents.step import work_of
+from tasks.rules.bad_words import BadWords
+from tasks.rules.bad_words_work import entries_of
 from tasks.url.lists import ListError
 
 
@@ -30,7 +32,7 @@ def batch(texts, languages=None):
 
 
 def hits(step, texts, languages=None):
-    return step.measure(batch(texts, languages))["bad_words_hits"].to_pylist()
+    return work_of(step).measure(step, batch(texts, languages))["bad_words_hits"].to_pylist()
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ def test_each_language_has_its_list(write):
 
 def test_the_first_hit_drops(write):
     step = BadWords(lists={"any": write("en", "poop")})
-    signals = step.measure(batch(["poop", "none", "poop poop"]))
+    signals = work_of(step).measure(step, batch(["poop", "none", "poop poop"]))
     table = pa.table({"id": ["a", "b", "c"], **signals})
     for most, gone in ((0, ["a", "c"]), (1, ["c"]), (None, [])):
         bound = BadWords(lists=step.lists, max_hits=most).decisions()
@@ -94,7 +96,7 @@ def test_a_pinned_step_is_bound_to_the_content_of_its_lists(write):
     write("en", "other")
     assert pinned.signal_settings() != step.pinned().signal_settings()
     assert hits(step.pinned(), ["poop other"]) == [1]
-    _entries.cache_clear()
+    entries_of.cache_clear()
     with pytest.raises(ListError, match="checksum"):
         hits(pinned, ["poop"])
 

@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from tasks.documents.batch import Batch
 from tasks.documents.decisions import decide
 from tasks.documents.edits import applied, merged, rows
-from tasks.documents.step import Batch
+from tasks.documents.step import work_of
+from tasks.rules import c4_work
 from tasks.rules.c4 import C4
 
 GOOD = "This is a line."
@@ -22,11 +24,11 @@ def through(texts, step=None):
     step = step or C4()
     table = pa.table({"id": [str(i) for i in range(len(texts))], "text": pa.array(texts, pa.large_string())})
     batch = Batch(table)
-    edits, signals = step.edit(batch)
+    edits, signals = work_of(step).edit(step, batch)
     edits = merged(edits)
     left = applied(batch["text"], edits)
     found = rows(batch["id"].combine_chunks(), "c4", batch.scan, edits, step.keeps_removed)
-    assert set(signals) | {"c4_characters"} == set(step.signals.names)
+    assert set(signals) | {"c4_characters"} == {signal.name for signal in step.signals}
     return left.to_pylist(), found.to_pylist(), {name: column.to_pylist() for name, column in signals.items()}
 
 
@@ -281,12 +283,12 @@ def test_signals_do_not_depend_on_the_batch():
         assert alone[0] == [together[0][i]]
         assert {name: column[i : i + 1] for name, column in together[2].items()} == alone[2]
     sliced = pa.chunked_array([["[9] before", *texts]], pa.large_string()).slice(1)
-    edits, signals = C4().edit(Batch(pa.table({"id": list("abcd"), "text": sliced})))
+    edits, signals = c4_work.edit(C4(), Batch(pa.table({"id": list("abcd"), "text": sliced})))
     assert applied(sliced, edits).to_pylist() == together[0]
     assert {name: column.to_pylist() for name, column in signals.items()} == together[2]
     assert np.all(edits.start < edits.stop)
     empty = pa.chunked_array([["", "", "[1] behind"]], pa.large_string()).slice(0, 2)
-    edits, signals = C4().edit(Batch(pa.table({"id": ["a", "b"], "text": empty})))
+    edits, signals = c4_work.edit(C4(), Batch(pa.table({"id": ["a", "b"], "text": empty})))
     assert (len(edits), signals["c4_sentences"].to_pylist()) == (0, [0, 0])
 
 

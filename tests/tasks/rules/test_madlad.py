@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tasks.documents.step import Batch
-from tasks.rules.madlad import Madlad, _bounds
+from tasks.documents.batch import Batch
+from tasks.rules import madlad_work
+from tasks.rules.madlad import Madlad
+from tasks.rules.madlad_work import sentence_bounds
 
 # A sentence of 20 characters that no check finds.
 PLAIN = "It is a plain thing."
@@ -21,7 +23,7 @@ def batch(texts):
 
 
 def measured(texts, step=None):
-    signals = (step or Madlad()).measure(batch(texts))
+    signals = madlad_work.measure(step or Madlad(), batch(texts))
     return signals["madlad_sentences"].to_pylist(), signals["madlad_questionable"].to_pylist()
 
 
@@ -170,7 +172,7 @@ def test_checks_are_those_of_the_words_of_the_card(texts, across_lines):
         for text, count, share in zip(texts, counts, shares, strict=True):
             documents = batch([text])
             scanned = documents.scan
-            first = _bounds(scanned, step)
+            first = sentence_bounds(scanned, step)
             start, stop = scanned.word_start[first[:-1]], scanned.word_stop[first[1:] - 1]
             questionable = [says(text.encode()[a:b].decode()) for a, b in zip(start, stop, strict=True)]
             assert (count, share) == (len(questionable), sum(questionable) / max(count, 1))

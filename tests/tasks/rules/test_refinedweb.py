@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasks.documents.batch import Batch
 from tasks.documents.decisions import decide
 from tasks.documents.edits import applied, merged, rows
-from tasks.documents.step import Batch
+from tasks.documents.step import work_of
 from tasks.rules.refinedweb import RefinedWebLines
 
 GOOD = "This is a line of text"
@@ -20,9 +21,9 @@ def through(texts, step=None):
     step = step or RefinedWebLines()
     table = pa.table({"id": [str(i) for i in range(len(texts))], "text": pa.array(texts, pa.large_string())})
     batch = Batch(table)
-    edits, signals = step.edit(batch)
+    edits, signals = work_of(step).edit(step, batch)
     edits = merged(edits)
-    assert {*signals, "refinedweb_lines_characters"} == set(step.signals.names)
+    assert {*signals, "refinedweb_lines_characters"} == {signal.name for signal in step.signals}
     found = rows(batch["id"].combine_chunks(), step.step, batch.scan, edits, step.keeps_removed)
     left = applied(batch["text"], edits).to_pylist()
     return left, found.to_pylist(), signals["refinedweb_lines_removed_words"].to_pylist()

@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tasks.documents.step import Batch
+from tasks.documents.batch import Batch, schema
+from tasks.documents.step import work_of
 from tasks.rules.ccnet import CCNet
 from tasks.rules.fineweb_quality import FineWebQuality
 from tasks.rules.gopher_quality import GopherQuality
 from tasks.rules.gopher_repetition import GopherRepetition
-from tasks.rules.rule import Parts
+from tasks.rules.rule_work import Parts
 from tasks.rules.textbook import Textbook
 
 STEPS = [GopherQuality(), GopherRepetition(), FineWebQuality(), Textbook(), CCNet()]
@@ -25,8 +26,8 @@ def batch(*texts, **columns):
 
 def measured(step, *texts, **columns):
     """A mapping from rules to values for each text."""
-    found = step.measure(batch(*texts, **columns))
-    assert [(name, column.type) for name, column in found.items()] == [(f.name, f.type) for f in step.signals]
+    found = work_of(step).measure(step, batch(*texts, **columns))
+    assert [(name, column.type) for name, column in found.items()] == [(f.name, f.type) for f in schema(step)]
     return [
         {rule.name: column[i].as_py() for rule, column in zip(step.rules, found.values(), strict=True)}
         for i in range(len(texts))
@@ -376,7 +377,7 @@ def test_a_document_has_its_values_in_any_company(step):
     assert measured(step, *texts[::-1]) == alone[::-1]
     table = pa.table({"text": pa.array(texts)})
     for part, rows in ((table.slice(2, 3), alone[2:5]), (table.slice(5), alone[5:]), (table.slice(0, 0), [])):
-        columns = step.measure(Batch(part))
+        columns = work_of(step).measure(step, Batch(part))
         assert [list(row) for row in zip(*(c.to_pylist() for c in columns.values()), strict=True)] == [
             list(row.values()) for row in rows
         ]

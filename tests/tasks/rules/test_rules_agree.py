@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasks.documents.batch import Batch
 from tasks.documents.edits import applied
-from tasks.documents.step import Batch
+from tasks.documents.step import work_of
+from tasks.rules import refinedweb_work
 from tasks.rules.c4 import C4
 from tasks.rules.ccnet import CCNet
 from tasks.rules.fineweb_quality import FineWebQuality
@@ -98,10 +100,10 @@ def same(found: object, expected: object) -> bool:
 def rule_set(step, **given_to: dict) -> Callable[[list[str]], None]:
     """A check of all signals of a rule set; `given_to` has, by rule, what its reference needs to know."""
     rules = reference.RULES[step.step]
-    assert step.signals.names == [f"{step.step}_{rule}" for rule in rules]
+    assert [signal.name for signal in step.signals] == [f"{step.step}_{rule}" for rule in rules]
 
     def check(texts: list[str]) -> None:
-        found = pa.table(step.measure(batch(texts))).to_pylist()
+        found = pa.table(work_of(step).measure(step, batch(texts))).to_pylist()
         for text, row in zip(texts, found, strict=True):
             document = reference.Document(text)
             for rule, measure in rules.items():
@@ -114,7 +116,7 @@ def rule_set(step, **given_to: dict) -> Callable[[list[str]], None]:
 def check_c4(texts: list[str]) -> None:
     for step in (C4(), C4(terminal_punctuation=()), C4(min_words_per_line=5, citation_words=False)):
         documents = batch(texts)
-        edits, signals = step.edit(documents)
+        edits, signals = work_of(step).edit(step, documents)
         left = applied(documents["text"], edits).to_pylist()
         for i, text in enumerate(texts):
             expected = reference.c4(text, step.terminal_punctuation, step.min_words_per_line, step.citation_words)
@@ -126,7 +128,7 @@ def check_c4(texts: list[str]) -> None:
 
 def check_refinedweb(texts: list[str]) -> None:
     documents = batch(texts)
-    edits, signals = RefinedWebLines().edit(documents)
+    edits, signals = refinedweb_work.edit(RefinedWebLines(), documents)
     left = applied(documents["text"], edits).to_pylist()
     for i, text in enumerate(texts):
         expected = reference.refinedweb(text)

@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from storage import layout
-from storage.remote.streams import RemoteIOConfig
 from tasks.documents.normalize import Normalize
-from tasks.extraction.extract import Extract, extract_shard
+from tasks.extraction.extract import Extract
+from tasks.extraction.extract_work import extract_shard
 from tasks.reading.shard import Shard
 
 
@@ -21,7 +21,7 @@ def web_texts(folder: Path) -> list[str]:
     texts = []
     for number, path in enumerate(sorted(Path(data, "warc", "web").glob("*.warc.gz"))):
         shard = Shard("archive", str(path), path.name)
-        extract_shard(str(folder), number, "web", shard, (), Extract(), Normalize(), (), RemoteIOConfig())
+        extract_shard(str(folder), number, "web", shard, (), Extract(), Normalize(), ())
         texts += pq.read_table(layout.part(str(folder), number), columns=["text"])["text"].to_pylist()
     assert texts, f"{data}/warc/web has no page with a text"
     return texts

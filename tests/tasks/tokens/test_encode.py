@@ -11,7 +11,8 @@ from storage import parquet
 from storage.token_shards import bin_path
 from tasks.documents.sampling import Heldout
 from tasks.tokens.encode import SPLITS, encode_shard
-from tasks.tokens.tokenizer import EOS, Tokenizer, load, train_tokenizer
+from tasks.tokens.tokenizer import Tokenizer
+from tasks.tokens.tokenizer_work import EOS, load, train_tokenizer
 
 TEXTS = {name: topics.topics[name] for name in sorted(topics.topics)} | {"odd": "▁ \0 <s> </s> \ud7ff🦀\r\n"}
 SEED = 3

@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from storage import files
 from storage.training_manifest import load_training_manifest
-from tasks.tokens.mixture import Mixture, shares, write_mixture
+from tasks.tokens.mixture import Mixture
+from tasks.tokens.mixture_work import shares, write_mixture
 from training.data import Tokens
 
 NAMES = "abcde"

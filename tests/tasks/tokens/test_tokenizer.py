@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from storage import files, parquet
+from storage.token_shards import DTYPE
 from tasks.documents.sampling import Heldout
-from tasks.tokens import tokenizer
-from tasks.tokens.tokenizer import EOS, Tokenizer, encode, load, token_bytes, train_tokenizer
+from tasks.tokens.tokenizer import LARGEST_VOCABULARY, Tokenizer
+from tasks.tokens.tokenizer_work import BOS, EOS, UNK, encode, load, sample, token_bytes, train_tokenizer
 
 SEED, HELDOUT = 5, 0.2
 
@@ -84,7 +85,7 @@ def test_any_text_comes_back_and_its_bytes_add_up(processor, text):
     tokens = encode(processor, text)
     assert tokens.dtype == np.uint16
     assert tokens[-1] == EOS and EOS not in tokens[:-1]
-    assert tokenizer.UNK not in tokens and tokenizer.BOS not in tokens
+    assert UNK not in tokens and BOS not in tokens
     assert processor.decode(tokens.tolist()) == text
     assert sum(np.array(token_bytes(processor))[tokens]) == len(text.encode())
 
@@ -103,7 +104,7 @@ def test_the_record_and_the_byte_counts(trained, processor):
     assert record["vocab_size"] == processor.vocab_size() == SETTINGS.vocab_size
     counts = files.read_json(str(folder / "token_bytes.json"))
     assert counts == token_bytes(processor)
-    assert [i for i, n in enumerate(counts) if n == 0] == [tokenizer.UNK, tokenizer.BOS, tokenizer.EOS]
+    assert [i for i, n in enumerate(counts) if n == 0] == [UNK, BOS, EOS]
     assert sum(n == 1 for n in counts) > 256
 
 
@@ -119,7 +120,7 @@ def drawn(inputs, weights, settings, seed=SEED) -> tuple[Counter, dict[str, int]
     taken: dict[str, int] = {}
     total = sum(weights.values())
     shares = {name: weight / total for name, weight in weights.items()}
-    return Counter(tokenizer._sample(inputs, shares, settings, seed, heldout(seed), taken)), taken
+    return Counter(sample(inputs, shares, settings, seed, heldout(seed), taken)), taken
 
 
 @pytest.mark.parametrize("weights", [{"prose": 1, "numbers": 1}, {"prose": 9, "numbers": 1}])
@@ -170,5 +171,6 @@ def test_a_sample_with_control_characters_trains(tmp_path):
 
 @pytest.mark.parametrize("size", [300, (1 << 16) + 1])
 def test_a_vocabulary_that_does_not_fit_is_refused(size):
+    assert np.iinfo(DTYPE).max + 1 == LARGEST_VOCABULARY == 1 << 16
     with pytest.raises(ValidationError):
         Tokenizer(vocab_size=size)

@@ -12,20 +12,27 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from storage import files
+from tasks.documents.batch import schema
 from tasks.documents.decisions import decide
+from tasks.documents.step import work_of
 from tasks.url import lists
-from tasks.url.canonical import TRACKING, Canonical, canonicalizer, registered_domain
+from tasks.url.canonical import TRACKING, Canonical
+from tasks.url.canonical_work import canonicalizer, registered_domain
 from tasks.url.lists import ListError
 from tasks.url.matching import Words, squeezed, words_of
-from tasks.url.step import Url, _load
+from tasks.url.step import Url
+from tasks.url.step_work import lists as lists_of
+from tasks.url.step_work import load
 from tests.crawl_server import Fault
 
 canonical = canonicalizer(Canonical())
 
 
 def measure(step: Url, urls: list[str | None]) -> dict[str, list]:
-    columns = step.measure(pa.table({"id": list(map(str, range(len(urls)))), "url": pa.array(urls, pa.string())}))
-    assert {name: column.type for name, column in columns.items()} == {f.name: f.type for f in Url.signals}
+    columns = work_of(step).measure(
+        step, pa.table({"id": list(map(str, range(len(urls)))), "url": pa.array(urls, pa.string())})
+    )
+    assert {name: column.type for name, column in columns.items()} == {f.name: f.type for f in schema(Url)}
     return {name: column.to_pylist() for name, column in columns.items()}
 
 
@@ -279,7 +286,7 @@ def test_archives_folders_and_single_files_say_the_same(ut1, tmp_path):
         assert measure(Url(blocklists=addresses), list(UT1_CASES))["url_blocklist"] == list(UT1_CASES.values()), (
             addresses
         )
-    assert Url(blocklists=(ut1,)).lists() == list(each)
+    assert lists_of(Url(blocklists=(ut1,))) == list(each)
     for address in (ut1, archive):
         only = measure(Url(blocklists=(address,), categories=("games",)), list(UT1_CASES))["url_blocklist"]
         assert {hit.partition("/")[0] for hit in only} == {"games", ""}
@@ -290,14 +297,14 @@ def test_archives_folders_and_single_files_say_the_same(ut1, tmp_path):
 @pytest.mark.parametrize("size", [1, 7, 64])
 def test_lines_that_are_read_in_pieces(ut1, monkeypatch, size):
     monkeypatch.setattr(lists, "_PIECE", size)
-    _load.cache_clear()
+    load.cache_clear()
     assert measure(Url(blocklists=(ut1,)), list(UT1_CASES))["url_blocklist"] == list(UT1_CASES.values())
 
 
 def test_a_remote_list(ut1):
     files.copy(f"{ut1}/adult/domains", "memory://lists/adult/domains")
     step = Url(blocklists=("memory://lists",))
-    assert step.lists() == ["memory://lists/adult/domains"]
+    assert lists_of(step) == ["memory://lists/adult/domains"]
     assert measure(step, ["http://bad.example/"])["url_blocklist"] == ["adult/domains: bad.example"]
 
 
@@ -444,7 +451,7 @@ def test_words_against_naive_loops(entries, found_texts):
 def test_a_pinned_step_knows_the_content_of_its_lists(ut1):
     step = Url(blocklists=(ut1,), soft_words=(f"{ut1}/games/usage",))
     pinned = step.pinned()
-    assert [path for path, _ in pinned.checksums] == step.lists()
+    assert [path for path, _ in pinned.checksums] == lists_of(step)
     assert Url.model_validate_json(pinned.model_dump_json()) == pinned
     assert measure(pinned, list(UT1_CASES)) == measure(step, list(UT1_CASES))
     again = Url(blocklists=(ut1,), soft_words=(f"{ut1}/games/usage",), max_soft_words=9).pinned()

@@ -10,12 +10,12 @@ from itertools import combinations
 import numpy as np
 import pytest
 from datasketch import MinHash as Datasketch
-from tests.tasks.test_minhash import shingle_hash, shingled
 
 from tasks.dedup.near.settings import MinHash, s_curve
 from tasks.engine.executors import executor
 from tests.benchmarks.near_corpus import CUT, LONGER, REPLACED, SAME, Planted, grams, ids_of, jaccard, number_of
 from tests.benchmarks.near_run import near_duplicates, write_corpus
+from tests.tasks.dedup.near.test_signatures import shingle_hash, shingled
 
 THRESHOLD = 0.8
 
@@ -52,16 +52,16 @@ def defined(planted: Planted, settings: MinHash, rank: Callable[[str], tuple]) -
         name: {(b, *values[b * settings.rows : (b + 1) * settings.rows]) for b in range(settings.bands)}
         for name, values in signed.items()
     }
-    survivors, dropped = [], {}
+    kept, dropped = [], {}
     for name in sorted(signed, key=rank):
-        for other in survivors:
+        for other in kept:
             if bands[name] & bands[other]:
                 similarity = jaccard(sets(planted)[name], sets(planted)[other])
                 if similarity >= settings.threshold:
                     dropped[name] = other, similarity
                     break
         else:
-            survivors.append(name)
+            kept.append(name)
     return dropped
 
 
@@ -99,7 +99,7 @@ def test_copies_are_as_similar_as_planned_and_every_shard_can_be_made_alone(tmp_
     [
         (MinHash(threshold=THRESHOLD, partitions=3), lambda texts: lambda name: (-len(texts[name]), name)),
         (
-            MinHash(threshold=0.5, bands=32, rows=4, seed=9, survivor=("oldest",), partitions=2),
+            MinHash(threshold=0.5, bands=32, rows=4, seed=9, keep=("oldest",), partitions=2),
             lambda texts: lambda name: (number_of(name) % 28, name),
         ),
     ],

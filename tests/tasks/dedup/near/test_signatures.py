@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tasks.dedup.near.settings import MinHash, s_curve
+from tasks.dedup.near.settings import MinHash, Shingling, s_curve
 from tasks.kernels import minhash, shingles
 from tasks.kernels.buffers import utf8
 
@@ -165,7 +165,7 @@ def test_documents_are_signed_as_datasketch_signs_their_plain_shingles(texts, n,
         hashes = [shingle_hash(shingle) for shingle in shingled(text, n, unit)]
         assert found.size[i] == len(hashes)
         assert found.content[i] == sum(hashes) & WRAP
-        assert found.witness[i] == min((mix(h ^ permutation) for h in hashes), default=WRAP)
+        assert found.holdout[i] == min((mix(h ^ permutation) for h in hashes), default=WRAP)
         sketch = Datasketch(num_perm=count, seed=seed, hashfunc=lambda h: h >> 32)
         for h in hashes:
             sketch.update(h)
@@ -180,17 +180,17 @@ def test_documents_are_signed_as_their_sets_are(unit):
     found = minhash.signed(data, offsets, 4, unit, 128, 1)
     assert np.array_equal(found.size, np.diff(ends))
     assert np.array_equal(found.content, shingles.set_hashes(values, ends))
-    assert np.array_equal(found.witness, minhash.witness(values, ends, 1))
+    assert np.array_equal(found.holdout, minhash.holdout(values, ends, 1))
     assert np.array_equal(found.signature, minhash.signatures(values, ends, 128, 1))
-    assert found.size.dtype == np.int64 and found.content.dtype == found.witness.dtype == np.uint64
+    assert found.size.dtype == np.int64 and found.content.dtype == found.holdout.dtype == np.uint64
 
 
-def test_sets_share_a_witness_as_often_as_they_are_similar():
+def test_sets_share_a_hold_out_as_often_as_they_are_similar():
     rng = np.random.default_rng(5)
     values = rng.integers(0, 2**64, (20_000, 30), np.uint64, endpoint=False)
     first, second = values[:, :25].ravel(), values[:, 5:].ravel()  # J = 20 / 30
     ends = np.arange(20_001) * 25
-    same = minhash.witness(first, ends, 1) == minhash.witness(second, ends, 1)
+    same = minhash.holdout(first, ends, 1) == minhash.holdout(second, ends, 1)
     assert same.mean() == pytest.approx(2 / 3, abs=4 * np.sqrt(2 / 9 / 20_000))
     banded = minhash.signatures(first, ends, 1, 1) == minhash.signatures(second, ends, 1, 1)
     assert np.corrcoef(same, banded.ravel())[0, 1] == pytest.approx(0, abs=4 / np.sqrt(20_000))
@@ -209,7 +209,7 @@ def test_band_hashes_are_equal_where_and_only_where_all_rows_of_the_band_are():
 def test_settings_name_the_permutations_that_bands_need():
     with pytest.raises(ValidationError, match="raise permutations"):
         MinHash(bands=20, rows=8)
-    assert MinHash(bands=14, rows=8).signature_settings() == MinHash(partitions=3).signature_settings()
+    assert MinHash(bands=14, rows=8).part(Shingling) == MinHash(partitions=3).part(Shingling) == Shingling()
 
 
 # The first four: FineWeb on its own 14 x 8, arXiv:2406.17557; the last: 1 - (1 - 0.8^13)^9 by hand.

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 from storage import parquet
-from tasks.dedup.near.nodes import node
+from tasks.dedup.near.documents import document_ids
 from tasks.dedup.near.settings import MinHash
-from tasks.dedup.near.signatures import by_this_code, signed, unpacked
+from tasks.dedup.near.sign import by_this_code, signed, unpacked
 from tasks.dedup.near_reports import lookup
 from tests.corpora import plain_jaccard
 
@@ -67,23 +67,23 @@ def write(folder: Path, texts: list[str], settings: MinHash = SETTINGS, pieces: 
 
 
 def stored(among: lookup.Signed) -> list[dict]:
-    """The rows of all signatures with their text, signature and node."""
+    """The rows of all signatures with their text, signature and global id."""
     rows = []
     for shard, (part, documents) in enumerate(zip(among.signatures, among.documents, strict=True)):
         table = parquet.read_table(part)
         texts = parquet.read_table(documents)["text"].to_pylist()
         values = unpacked(table["signature"], "<u4")
         for nth, row in enumerate(table.select(["id", "at", "size"]).to_pylist()):
-            [place] = node(0, shard, np.array([nth])).tolist()
-            rows.append(row | {"node": place, "signature": values[nth], "text": texts[row["at"]]})
+            [place] = document_ids(0, shard, np.array([nth])).tolist()
+            rows.append(row | {"doc": place, "signature": values[nth], "text": texts[row["at"]]})
     return rows
 
 
 def sharing(rows: list[dict], signature: np.ndarray, settings: MinHash) -> list[int]:
-    """Nodes that share a band, by comparing the values of every band with those of every document that has words."""
+    """Documents that share a band, by comparing the values of every band with those of each that has words."""
     bands = [slice(at, at + settings.rows) for at in range(0, settings.bands * settings.rows, settings.rows)]
     return [
-        row["node"]
+        row["doc"]
         for row in rows
         if row["size"] and any((row["signature"][band] == signature[band]).all() for band in bands)
     ]
@@ -122,14 +122,14 @@ def check(among: lookup.Signed, find) -> None:
     found = 0
     for text in queries(among):
         sought = lookup.sought(text, among.settings)
-        nodes = find(among, sought.signature)
-        assert nodes.tolist() == sharing(rows, sought.signature, among.settings)
+        docs = find(among, sought.signature)
+        assert docs.tolist() == sharing(rows, sought.signature, among.settings)
         for least in (0.05, 0.5, 1.0):
-            like = lookup.alike(among, sought, nodes, least)
+            like = lookup.alike(among, sought, docs, least)
             truth = [
                 (-jaccard, row["id"])
                 for row in rows
-                if row["node"] in nodes and (jaccard := plain_jaccard(text, row["text"], among.settings)) >= least
+                if row["doc"] in docs and (jaccard := plain_jaccard(text, row["text"], among.settings)) >= least
             ]
             assert [(-one.jaccard, one.id) for one in like] == sorted(truth)
             assert all(stored_at(rows, one) for one in like)
@@ -139,7 +139,7 @@ def check(among: lookup.Signed, find) -> None:
 
 def stored_at(rows: list[dict], like: lookup.Like) -> bool:
     [row] = [row for row in rows if row["id"] == like.id]
-    return (row["at"], row["node"] >> 32) == (like.at, like.shard)
+    return (row["at"], row["doc"] >> 32) == (like.at, like.shard)
 
 
 def test_in_memory_whom_brute_force_finds(corpus):
@@ -177,9 +177,9 @@ def test_of_documents_with_equal_sets_no_text_is_read(tmp_path):
 def test_texts_of_other_documents_are_an_error(corpus):
     swapped = replace(corpus, documents=corpus.documents[1:] + corpus.documents[:1])
     this = lookup.sought(queries(corpus)[12], corpus.settings)
-    nodes = lookup.in_memory(swapped, this.signature, silent)
+    docs = lookup.in_memory(swapped, this.signature, silent)
     with pytest.raises(RuntimeError, match="not of the same documents"):
-        lookup.alike(swapped, this, nodes, 0.1)
+        lookup.alike(swapped, this, docs, 0.1)
 
 
 def test_in_redis_whom_brute_force_finds(corpus, redis_server):
@@ -221,7 +221,7 @@ def test_an_index_is_filled_once_and_holds_places_of_documents_only(small, empty
     first, second = Told(), Told()
     assert looked_up(small, empty, first) == looked_up(small, empty, second) == truth(small)
     assert first.lines and not second.lines
-    with_words = [row["node"].to_bytes(8, "big") for row in stored(small) if row["size"]]
+    with_words = [row["doc"].to_bytes(8, "big") for row in stored(small) if row["size"]]
     buckets = [key for key in keys(empty, small) if empty.client.type(key) == b"set"]
     members = [member for key in buckets for member in empty.client.smembers(key)]
     assert sorted(members) == sorted(with_words * SETTINGS.bands)

@@ -10,11 +10,10 @@ import pytest
 from scipy.stats import binomtest
 
 from storage import parquet, sorted_files
-from tasks.dedup.near.candidates import Place
-from tasks.dedup.near.nodes import node
-from tasks.dedup.near.phases import DECIDED
+from tasks.dedup.near.documents import Location, document_ids
 from tasks.dedup.near.settings import MinHash, s_curve
-from tasks.dedup.near.signatures import band_hashes, signed
+from tasks.dedup.near.sign import band_hashes, signed
+from tasks.dedup.near.verify import DECIDED
 from tasks.dedup.near_reports import recall, summary
 from tests.corpora import fresh, plain_jaccard, plain_set
 
@@ -42,7 +41,7 @@ def texts() -> dict[str, str]:
 
 def write(folder, texts: dict[str, str], n: int, settings: MinHash = SETTINGS, order: list[str] | None = None):
     """The crawl as it lies after signing, without bands or decisions; the selection leaves out every seventh row."""
-    places = []
+    locations = []
     ids = order or sorted(texts)
     for shard in range(n):
         mine = [
@@ -57,8 +56,8 @@ def write(folder, texts: dict[str, str], n: int, settings: MinHash = SETTINGS, o
         documents_path, signatures_path = f"{folder}/documents-{shard}.parquet", f"{folder}/signatures-{shard}.parquet"
         parquet.write_table(documents_path, documents)
         parquet.write_table(signatures_path, signed(chosen, settings))
-        places.append(Place(0, shard, documents_path, signatures_path, ""))
-    return recall.Crawl(0, tuple(places), settings)
+        locations.append(Location(0, shard, len(chosen), documents_path, signatures_path))
+    return recall.Crawl(0, tuple(locations), settings)
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +66,8 @@ def crawl(tmp_path_factory, texts) -> recall.Crawl:
 
 
 @pytest.fixture(scope="module")
-def found(crawl) -> recall.Witnessed:
-    return recall.witnessed(crawl)
+def found(crawl) -> recall.HoldoutPairs:
+    return recall.holdout_pairs(crawl)
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +79,8 @@ def truth(crawl, texts) -> list[tuple[float, bool]]:
         for shingle in sets[name]:
             holders.setdefault(shingle, []).append(name)
     bands = {}
-    for place in crawl.places:
-        table = parquet.read_table(place.signatures)
+    for location in crawl.locations:
+        table = parquet.read_table(location.signatures)
         bands |= dict(zip(table["id"].to_pylist(), band_hashes(table["signature"], SETTINGS), strict=True))
     pairs = {pair for some in holders.values() for pair in combinations(sorted(some), 2)}
     return [
@@ -110,24 +109,24 @@ def test_the_measured_curve_is_that_of_all_pairs(found, truth):
     assert len(missed) <= 1 and len(unexpected(bins)) <= 1
 
 
-def test_a_witness_that_a_band_uses_would_be_found_out(tmp_path, texts):
+def test_a_hold_out_that_a_band_uses_would_be_found_out(tmp_path, texts):
     settings = MinHash(bands=2, rows=2)
     crawl = write(tmp_path, texts, 1, settings)
-    assert len(unexpected(recall.curve(recall.witnessed(crawl), settings))) <= 1
-    path = crawl.places[0].signatures
+    assert len(unexpected(recall.curve(recall.holdout_pairs(crawl), settings))) <= 1
+    path = crawl.locations[0].signatures
     table = parquet.read_table(path)
     band = np.ascontiguousarray(band_hashes(table["signature"], settings)[:, 0])
-    parquet.write_table(path, table.set_column(table.schema.get_field_index("witness"), "witness", pa.array(band)))
-    assert len(unexpected(recall.curve(recall.witnessed(crawl), settings))) > 8
+    parquet.write_table(path, table.set_column(table.schema.get_field_index("holdout"), "holdout", pa.array(band)))
+    assert len(unexpected(recall.curve(recall.holdout_pairs(crawl), settings))) > 8
 
 
-def names(crawl: recall.Crawl, nodes: np.ndarray) -> list[str]:
-    unique, place = np.unique(nodes, return_inverse=True)
+def names(crawl: recall.Crawl, docs: np.ndarray) -> list[str]:
+    unique, position = np.unique(docs, return_inverse=True)
     ids = [name for signatures, _ in crawl.rows(unique, [], []) for name in signatures["id"].to_pylist()]
-    return [ids[i] for i in place]
+    return [ids[i] for i in position]
 
 
-def rows(crawl: recall.Crawl, found: recall.Witnessed) -> dict[frozenset, tuple]:
+def rows(crawl: recall.Crawl, found: recall.HoldoutPairs) -> dict[frozenset, tuple]:
     pairs = found.pairs
     both = map(frozenset, zip(names(crawl, pairs.first), names(crawl, pairs.second), strict=True))
     return dict(zip(both, zip(pairs.jaccard.tolist(), found.banded.tolist(), strict=True), strict=True))
@@ -152,7 +151,7 @@ def test_shards_order_and_what_is_held_change_nothing(tmp_path, crawl, found, te
     copied = {name for name, text in texts.items() if times[text.lower()] > 1}
     alike = {pair: row for pair, row in rows(crawl, found).items() if not pair & copied}
     again = {
-        pair: row for pair, row in rows(other, recall.witnessed(other, held=1_000_000)).items() if not pair & copied
+        pair: row for pair, row in rows(other, recall.holdout_pairs(other, held=1_000_000)).items() if not pair & copied
     }
     assert again == alike
     assert len(alike) > 900
@@ -161,21 +160,21 @@ def test_shards_order_and_what_is_held_change_nothing(tmp_path, crawl, found, te
 def test_a_sample_is_a_part_of_all(crawl, found):
     everything = rows(crawl, found)
     total = found.documents + 2
-    part = recall.witnessed(crawl, documents=total // 4)
+    part = recall.holdout_pairs(crawl, documents=total // 4)
     assert part.share == pytest.approx(0.25, abs=0.001)
     assert abs(part.documents - total / 4) < 5 * (total * 0.25 * 0.75) ** 0.5
     sampled = rows(crawl, part)
     assert sampled.items() <= everything.items()
     assert 0.15 * len(everything) < len(sampled) < 0.35 * len(everything)
-    few = recall.witnessed(crawl, pairs=300)
+    few = recall.holdout_pairs(crawl, pairs=300)
     assert 300 - 28 <= len(few.banded) <= 300 and rows(crawl, few).items() <= everything.items()
-    twos = recall.witnessed(crawl, sets_each=2)
+    twos = recall.holdout_pairs(crawl, sets_each=2)
     assert len(twos.banded) == len(set(twos.group.tolist())) == len(set(found.group.tolist()))
 
 
 def test_a_group_counts_once_in_a_bin():
     pairs = recall.Pairs(*np.zeros((2, 5), np.int64), np.array([0.81, 0.82, 0.83, 0.84, 0.2]))
-    found = recall.Witnessed(pairs, np.array([0, 0, 0, 1, 1]), np.array([True, True, False, False, True]), 9, 1.0, 0)
+    found = recall.HoldoutPairs(pairs, np.array([0, 0, 0, 1, 1]), np.array([True, True, False, False, True]), 9, 1.0, 0)
     one = recall.share_banded(found, SETTINGS, 0.8, 0.85)
     assert (one.pairs, one.groups) == (4, 2)
     assert one.measured == pytest.approx((2 / 3 + 0) / 2)
@@ -205,19 +204,19 @@ def test_deciles_begin_where_their_number_says():
 
 def decide(folder, crawl: recall.Crawl, clusters: list[tuple[str, list[tuple[str, float]]]], files: int) -> list[str]:
     """What was decided, as runs: representatives with those dropped for them."""
-    places = {}
-    for place in crawl.places:
-        ids = parquet.read_table(place.signatures, ["id"])["id"].to_pylist()
-        places |= {name: int(node(0, place.shard, np.array([row]))[0]) for row, name in enumerate(ids)}
+    locations = {}
+    for location in crawl.locations:
+        ids = parquet.read_table(location.signatures, ["id"])["id"].to_pylist()
+        locations |= {name: int(document_ids(0, location.shard, np.array([row]))[0]) for row, name in enumerate(ids)}
     paths = []
     for file in range(files):
         decided = []
-        for survivor, gone in clusters[file::files]:
-            for name, similarity in [(survivor, 1.0), *gone]:
-                decided.append((places[name], name, places[survivor], survivor, similarity, 1 + len(gone)))
+        for kept, gone in clusters[file::files]:
+            for name, similarity in [(kept, 1.0), *gone]:
+                decided.append((locations[name], name, locations[kept], kept, similarity, 1 + len(gone)))
         columns = zip(*decided, strict=True) if decided else [[]] * 6
         paths.append(f"{folder}/decided-{file}.parquet")
-        sorted_files.write(paths[-1], pa.table(list(map(list, columns)), schema=DECIDED), "node")
+        sorted_files.write(paths[-1], pa.table(list(map(list, columns)), schema=DECIDED), "doc")
     return paths
 
 
@@ -250,17 +249,17 @@ def test_clusters_are_counted_and_the_largest_named(decided):
     assert dict(zip(found.sizes.tolist(), found.counts.tolist(), strict=True)) == sizes == {2: 24, 3: 1, 100: 1}
     assert found.documents == sum(size * count for size, count in sizes.items())
     ranked = sorted(truth, key=lambda cluster: (-len(cluster[1]), cluster[0]))[:5]
-    assert found.largest["representative"].to_pylist() == [survivor for survivor, _ in ranked]
-    assert names(crawl, found.largest["node"].to_numpy()) == [survivor for survivor, _ in ranked]
+    assert found.largest["representative"].to_pylist() == [kept for kept, _ in ranked]
+    assert names(crawl, found.largest["doc"].to_numpy()) == [kept for kept, _ in ranked]
 
 
 def test_pairs_of_each_decile_are_what_they_are_said_to_be(decided):
     texts, crawl, truth, paths = decided
     clusters = summary.clusters(paths, 0, 5, 20)
-    witnessed = recall.witnessed(crawl)
-    below, in_decile = summary.below_threshold(crawl, witnessed.pairs, witnessed.group, 20)
+    held_out = recall.holdout_pairs(crawl)
+    below, in_decile = summary.below_threshold(crawl, held_out.pairs, held_out.group, 20)
     shown = summary.examples(crawl, clusters.dropped, below, 20, 10**6)
-    survivor_of = {name: survivor for survivor, gone in truth for name, _ in gone}
+    kept_of = {name: kept for kept, gone in truth for name, _ in gone}
     all_dropped = Counter(int(summary.decile(np.array([j]))[0]) for _, gone in truth for _, j in gone)
     assert clusters.in_decile.tolist() == [all_dropped[number] for number in range(11)]
     assert [len(some) for some in shown[3:7]] == [20] * 4 and len(shown[10]) == 2
@@ -274,7 +273,7 @@ def test_pairs_of_each_decile_are_what_they_are_said_to_be(decided):
             assert number / 10 <= pair.jaccard and (pair.jaccard < (number + 1) / 10)
             assert pair.dropped == (pair.jaccard >= SETTINGS.threshold)
             if pair.dropped:
-                assert survivor_of[one.id] == other.id
+                assert kept_of[one.id] == other.id
     # the decile of the threshold has both kinds, and there were enough of the one that is below
     assert 8 == sum(pair.dropped for pair in shown[7]) and in_decile[7] >= 12 == len(shown[7]) - 8
     # a cluster of a hundred does not crowd out the others
@@ -296,30 +295,30 @@ def test_the_texts_of_an_earlier_crawl_are_found(tmp_path):
     (tmp_path / "old").mkdir()
     (tmp_path / "new").mkdir()
     one, other = family(np.random.default_rng(0), 0.9, 2)
-    [old] = write(tmp_path / "old", {"old": one}, 1).places
-    [new] = write(tmp_path / "new", {"new": other}, 1).places
-    crawl = recall.Crawl(1, (old, replace(new, segment=1)), SETTINGS)
+    [old] = write(tmp_path / "old", {"old": one}, 1).locations
+    [new] = write(tmp_path / "new", {"new": other}, 1).locations
+    crawl = recall.Crawl(1, (old, replace(new, crawl=1)), SETTINGS)
     table = {
-        "node": [int(node(segment, 0, np.array([0]))[0]) for segment in (0, 1)],
+        "doc": [int(document_ids(number, 0, np.array([0]))[0]) for number in (0, 1)],
         "id": ["old", "new"],
-        "survivor": [int(node(0, 0, np.array([0]))[0])] * 2,
+        "kept_doc": [int(document_ids(0, 0, np.array([0]))[0])] * 2,
         "representative": ["old", "old"],
         "jaccard": [1.0, plain_jaccard(one, other)],
         "cluster_size": [2, 2],
     }
-    sorted_files.write(f"{tmp_path}/decided.parquet", pa.table(table, schema=DECIDED), "node")
+    sorted_files.write(f"{tmp_path}/decided.parquet", pa.table(table, schema=DECIDED), "doc")
     found = summary.clusters([f"{tmp_path}/decided.parquet"], 1, 5, 20)
     assert found.documents == 1
     none = found.dropped.take(np.empty(0, np.int64))
     [example] = [pair for some in summary.examples(crawl, found.dropped, none, 20, 50) for pair in some]
     assert (example.first.text, example.second.text) == (other[:50], one[:50])
-    assert len(recall.witnessed(crawl).banded) == 0
+    assert len(recall.holdout_pairs(crawl).banded) == 0
 
 
 def test_a_corpus_without_a_pair(tmp_path):
     for texts in ({}, {"a": "one text", "b": "another of other words"}):
         crawl = write(tmp_path, texts, 2)
-        found = recall.witnessed(crawl)
+        found = recall.holdout_pairs(crawl)
         assert recall.curve(found, SETTINGS) == [] and found.documents == len(texts)
         [path, *_] = decide(tmp_path, crawl, [], 1)
         clusters = summary.clusters([path], 0, 5, 20)
@@ -332,6 +331,6 @@ def test_stages_of_different_runs_are_told_apart(tmp_path):
     (tmp_path / "other").mkdir()
     crawl = write(tmp_path, {"a": "one text", "b": "two texts"}, 1)
     other = write(tmp_path / "other", {"c": "one text", "d": "two texts"}, 1)
-    mixed = replace(crawl, places=(replace(crawl.places[0], documents=other.places[0].documents),))
+    mixed = replace(crawl, locations=(replace(crawl.locations[0], documents=other.locations[0].documents),))
     with pytest.raises(LookupError, match="different runs"):
-        summary.documents(mixed, node(0, 0, np.array([0])), 10)
+        summary.documents(mixed, document_ids(0, 0, np.array([0])), 10)

@@ -1,0 +1,47 @@
+"""The application that commands are added to, and what they have in common."""
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from flows.machine import MachineSettings
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+    help="Web crawls in, a trained language model out, and a reason for every document that was dropped.\n\n"
+    "Where things are kept and how many workers there are is set in the environment: GRISTMILL_HOME (default "
+    ".gristmill), GRISTMILL_EXECUTOR (serial, threads, local, dask), GRISTMILL_WORKERS, GRISTMILL_DASK_ADDRESS, "
+    "GRISTMILL_STEPS, GRISTMILL_MLFLOW_URI, GRISTMILL_REDIS, GRISTMILL_TRAINING_PROCESSES; PREFECT_API_URL names a "
+    "Prefect server.",
+)
+
+FinishedRecipe = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="as for `run`, which must have finished what is asked for")
+]
+
+
+def settings() -> "MachineSettings":
+    """The settings of this machine, from the environment."""
+    from flows.machine import MachineSettings
+
+    return MachineSettings()
+
+
+def console() -> "Console":
+    """The standard output: as wide as the terminal, 120 columns where there is none."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 120)
+
+
+def print_texts(texts: "Iterable[RenderableType]") -> None:
+    """Print texts as they are: without markup, colours of numbers, or new line ends."""
+    out = console()
+    for text in texts:
+        out.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,76 @@
+"""Commands about rules and thresholds: whatif, thresholds, rules, new-step; and the dedup report."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli.app import FinishedRecipe, app, console, print_texts
+
+
+@app.command()
+def whatif(
+    name: FinishedRecipe,
+    settings: Annotated[
+        list[str], typer.Option("--set", metavar="STEP.SETTING=VALUE", help="another threshold; may be repeated")
+    ],
+) -> None:
+    """The funnel of a finished run under other thresholds: decisions replayed over stored signals, nothing computed
+    again. Steps behind the replayed ones that look at all documents together are not replayed."""
+    from flows.cli import render_tables as render
+    from flows.reports import changes
+    from flows.reports import whatif as replaying
+
+    replay = replaying.whatif(name, changes.parsed(settings))
+    console().print(render.whatif_table(replaying.funnel(replay)))
+    print_texts(render.whatif_remarks(replay))
+
+
+@app.command()
+def thresholds(
+    name: FinishedRecipe,
+    reference: Annotated[str, typer.Option(help="the language whose thresholds are right: a code of `language`")],
+    least: Annotated[int, typer.Option(min=1, help="documents that a language needs for a proposal")] = 1000,
+) -> None:
+    """Thresholds for languages, proposed from the stored signals of a finished run: those that drop the same share of a
+    language's documents as the recipe's drop of the reference. Printed as a table, and as YAML for the recipe."""
+    from flows.cli import render_tables as render
+    from flows.reports.thresholds import propose
+
+    found = propose(name, reference, least)
+    console().print(render.thresholds_table(found))
+    print_texts([*render.thresholds_remarks(found, least), render.recipe_part(found)])
+
+
+@app.command(name="dedup-report")
+def dedup_report(name: FinishedRecipe) -> None:
+    """Write one HTML page about a finished run's near-duplicates, and print its path: sizes of clusters, sample pairs
+    side by side, measured recall against the S-curve."""
+    from flows.reports import near_duplicates
+
+    print_texts([near_duplicates.write(name)])
+
+
+@app.command()
+def rules(
+    step: Annotated[str, typer.Argument(help="of this step alone; default: of all")] = "",
+) -> None:
+    """The rules of all document steps: the signal that each measures, with unit and source, and its thresholds."""
+    from flows.cli.render_tables import rules_table
+    from flows.reports.rules import books
+
+    out = console()
+    for book in books(step):
+        out.print(rules_table(book))
+
+
+@app.command(name="new-step")
+def new_step(
+    name: Annotated[str, typer.Argument(help="of the step: a to z, 0 to 9 and _")],
+    folder: Annotated[Path, typer.Argument(help="where the files are written")] = Path(),
+) -> None:
+    """Write a working step on documents to begin with, NAME_step.py, and its test. Recipes name it as NAME where
+    GRISTMILL_STEPS=NAME_step is set and the folder is on the PYTHONPATH."""
+    from flows import new_step as writing
+
+    print_texts([str(path) for path in writing.write(name, folder)])

@@ -1,0 +1,121 @@
+"""Commands that look at documents and stages: status, verify, show, lineage, similar."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from flows.cli.app import app, console, print_texts, settings
+
+SHOWN = 1500  # characters of a text
+
+
+@app.command()
+def status() -> None:
+    """The stages in the home: finished or not, documents, size of what was dropped."""
+    from flows.cli.render_tables import status_remarks, status_table
+    from flows.reports.status import status
+
+    rows = status(settings().home)
+    console().print(status_table(rows))
+    print_texts(status_remarks(rows))
+
+
+@app.command()
+def verify(
+    target: Annotated[
+        str, typer.Argument(metavar="RECIPE|STAGE", help="as for `run`; or a stage's name, or name-key as in `status`")
+    ],
+) -> None:
+    """Read every file of a finished run, or of a stage, and compare it with what was written. Exits with 1 if a file
+    is damaged or missing, or documents are not accounted for."""
+    from flows.cli.render_tables import verified_line
+    from flows.reports.verification import verify_stages
+
+    damaged = False
+    for verified in verify_stages(target):
+        print_texts([verified_line(verified)])
+        damaged |= bool(verified.damages)
+    if damaged:
+        raise typer.Exit(1)
+
+
+@app.command()
+def show(
+    stage: Annotated[
+        str, typer.Argument(help="a stage's name, or name-key as `status` prints it; or `dropped`, or `edits`")
+    ],
+    n: Annotated[int, typer.Option("-n", min=1, help="how many, of each stage")] = 5,
+    rule: Annotated[
+        str,
+        typer.Option(help="by a step or a `step.rule`; `gopher.words` finds gopher_quality.words"),
+    ] = "",
+) -> None:
+    """Some documents that a stage kept. With --rule, or as `dropped`, some that were dropped: why, and the text that
+    the rule met, with the offending part in ⟦brackets⟧. As `edits`, what was cut out of texts."""
+    from flows.cli import render_documents as render
+    from flows.reports import dropped, status
+
+    home = settings().home
+    if stage == "edits":
+        print_texts(render.edit(one) for one in dropped.edits(home, rule, n))
+    elif rule or stage == "dropped":
+        print_texts(render.dropped(one, SHOWN) for one in dropped.dropped(home, stage, rule, n))
+    else:
+        print_texts(line for kept in status.show(home, stage, n) for line in render.kept(kept, SHOWN))
+
+
+@app.command()
+def lineage(
+    document: Annotated[str, typer.Argument(metavar="DOC_ID", help="an id, or how it begins, as `show` prints it")],
+    characters: Annotated[int, typer.Option("-n", min=0, help="of the raw page and of its text are shown")] = 2000,
+) -> None:
+    """Where a document comes from: its record, read again from the source's file by its range alone, the raw page,
+    the extracted text, all scores, and what every stage decided. A dropped record has a lineage too."""
+    from flows.cli import render_documents as render
+    from flows.reports.lineage import trace
+
+    machine = settings()
+    found = trace(machine.home, document, machine.remote_io)
+    print_texts(line for one in found for line in render.lineage(one, characters))
+
+
+@app.command()
+def similar(
+    document: Annotated[
+        str, typer.Argument(metavar="DOC_ID|FILE", help="an id, or how it begins; or a text file in UTF-8")
+    ],
+    threshold: Annotated[float, typer.Option(min=0.01, max=1, help="least Jaccard similarity")] = 0.5,
+    n: Annotated[int, typer.Option("-n", min=0, help="how many documents, the likest first")] = 10,
+    bands: Annotated[
+        int | None, typer.Option(min=2, help="default: those of the step that the signatures were made for")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="signature values of a band; default: likewise")] = None,
+    redis: Annotated[
+        str, typer.Option(help="redis://host:port/db that keeps the index; default: that of GRISTMILL_REDIS")
+    ] = "",
+) -> None:
+    """Near-duplicates of a document or a text file among all documents that have signatures: exact Jaccard similarity,
+    what became of them, and the first passage in which they differ.
+
+    Without a Redis an index in memory is filled for this one look-up, shard by shard: about 12,000 documents a second
+    and 5.5 kB for each of the largest shard. A Redis is filled once for each stage of signatures, with about 1,700
+    documents a second and 6.5 kB for each; then the index answers in milliseconds, beside which the command itself has
+    all documents' ids to read. Its keys begin with `gristmill:`.
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from flows.cli import render_documents as render
+    from flows.reports.similar import look_up
+
+    machine = settings()
+    address = redis or machine.redis.get_secret_value()
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("")
+
+        def progress(stage: str, done: int, total: int) -> None:
+            bar.update(task, description=f"index of {stage}", completed=done, total=total)
+
+        found = look_up(machine.home, document, address, bands, rows, threshold, n, progress)
+        print_texts(text for one in found for text in render.look_up(one))

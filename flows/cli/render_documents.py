@@ -1,0 +1,151 @@
+"""Documents for a reader: kept, dropped and cut ones, their lineage, and near-duplicates beside each other."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from flows.reports.differences import Passage
+    from flows.reports.dropped import Dropped, Edit
+    from flows.reports.history import Decision
+    from flows.reports.lineage import Lineage
+    from flows.reports.similar import LookUp, Match
+    from flows.reports.status import KeptDocuments
+
+CONTEXT = 160  # characters shown on either side of an offending part
+_MARKED = "bold red"
+
+
+def shortened(text: str, characters: int) -> str:
+    """The beginning of a text, and how much is left out."""
+    left = len(text) - characters
+    return text if left <= 0 else f"{text[:characters]} [... {left:,} more characters]"
+
+
+def kept(found: "KeptDocuments", characters: int) -> Iterator[str]:
+    """The stage's folder, then each document with the first characters of its text."""
+    yield f"== {found.folder}"
+    for document in found.documents:
+        lines = [f"{name}: {value}" for name, value in document.row.items() if value is not None]
+        if document.text is not None:
+            lines.append(shortened(document.text, characters))
+        yield "\n".join(lines) + "\n"
+
+
+def dropped(found: "Dropped", characters: int) -> Text:
+    """The row and the text, its offending parts in ⟦brackets⟧; of a long text what surrounds them."""
+    shown = Text(f"== {found.stage}\n")
+    shown.append("".join(f"{name}: {value}\n" for name, value in found.row.items() if value is not None))
+    if found.unmarked:
+        shown.append(f"not marked: {found.unmarked}\n")
+    if found.text is None:
+        return shown
+    left = characters
+    at = 0
+    for start, stop in found.marks:
+        if left <= 0:
+            break
+        shown.append(_between(found.text[at:start]))
+        shown.append(f"⟦{found.text[start:stop]}⟧", style=_MARKED)
+        left -= stop - start + min(start - at, 2 * CONTEXT)
+        at = stop
+    shown.append(shortened(found.text[at:], max(left, CONTEXT)))
+    return shown.append("\n")
+
+
+def _between(text: str) -> str:
+    left = len(text) - 2 * CONTEXT
+    return text if left <= 0 else f"{text[:CONTEXT]} [... {left:,} characters] {text[-CONTEXT:]}"
+
+
+def edit(found: "Edit") -> Text:
+    """Where a step cut something out of a text, and what."""
+    row = found.row
+    lines = f"line {row['first_line'] + 1}"
+    if row["last_line"] > row["first_line"]:
+        lines = f"lines {row['first_line'] + 1} to {row['last_line'] + 1}"
+    shown = Text(f"{found.stage}  {row['id']}  {row['step']}.{row['rule']}, {lines}\n")
+    removed = "(not kept)" if row["removed"] is None else row["removed"].rstrip("\n")
+    shown.append(f"⟦{removed}⟧", style=_MARKED)
+    return shown.append(f" → {row['replacement']}\n" if row["replacement"] else "\n")
+
+
+def decision(made: "Decision") -> str:
+    """What one stage decided."""
+    if made.kept:
+        return f"{made.stage}: kept"
+    row = made.row
+    lines = [f"dropped by {row['step']}.{row['rule']}"]
+    columns = ("value", "threshold", "detail", "representative")
+    lines += [f"{name} {row[name]}" for name in columns if row[name] is not None]
+    return f"{made.stage}: {', '.join(lines)}"
+
+
+def lineage(found: "Lineage", characters: int) -> Iterator[str]:
+    """Sections: record, decision history, scores, raw page, text; of page and text the first `characters`."""
+    yield f"== {found.stage}  {found.row['id']}"
+    yield from (f"{name}: {value}" for name, value in found.columns.items())
+    yield "\n-- decision history"
+    yield from map(decision, found.decisions)
+    if not found.decisions:
+        yield "kept by every stage so far"
+    yield "\n-- scores"
+    for stage, scores in ({found.stage: found.signals} | found.scores).items():
+        yield from (f"{stage}  {name}: {value}" for name, value in scores.items() if value is not None)
+    yield f"\n-- raw, {len(found.record.payload) if found.record else 0:,} bytes"
+    yield shortened(found.raw, characters)
+    if "text" in found.row:
+        yield f"\n-- text, {found.row['characters']:,} characters"
+        yield shortened(found.row["text"], characters)
+
+
+def look_up(found: "LookUp") -> Iterator[Text]:
+    """What was looked up and how, then each near-duplicate with the first passage in which it differs."""
+    from tasks.dedup.near.settings import s_curve
+
+    settings, least = found.settings, found.threshold
+    caught = [s_curve(settings.bands, settings.rows, jaccard) for jaccard in (least, 0.8)]
+    lines = [
+        f"== {found.stage}",
+        *(f"the document itself: {duplicate_decision(made)}" for made in found.decisions),
+        f"others that share one of {settings.bands} bands of {settings.rows} rows with it: {found.sharing:,} (of "
+        f"those at Jaccard {least:g} {caught[0]:.1%} do, of those at 0.8 {caught[1]:.1%})",
+        f"with a Jaccard similarity of {least:g} or more, by shingles of {settings.shingle} {settings.unit}: "
+        f"{found.like:,}",
+    ]
+    yield Text("\n".join(lines) + "\n")
+    for one in found.matches:
+        yield match(found.query.text, one)
+
+
+def match(text: str, found: "Match") -> Text:
+    """A near-duplicate of a text, and where the two first differ."""
+    from flows.reports.differences import first_difference
+
+    lines = [f"{found.jaccard:.4f}  {found.id}  {found.source}", found.url, *map(duplicate_decision, found.decisions)]
+    shown = Text("\n".join(line for line in lines if line) + "\n")
+    return shown.append(difference(first_difference(text, found.text)))
+
+
+def duplicate_decision(made: "Decision") -> str:
+    """What a near-duplicate removal decided."""
+    row = made.row
+    if made.kept:
+        return f"{made.stage}: kept, cluster of {row['cluster_size']:,}"
+    of = f" for {row['representative']}, Jaccard {row['value']:.4f}" if row["representative"] else ""
+    return f"{made.stage}: dropped by {row['step']}.{row['rule']}{of}"
+
+
+def difference(sides: "tuple[Passage, Passage] | None") -> Text:
+    """Two passages under each other; what differs in ⟦brackets⟧."""
+    if sides is None:
+        return Text("no word differs\n")
+    shown = Text()
+    for name, side in zip(("this ", "other"), sides, strict=True):
+        shown.append(f"  {name} {' ...' if side.begins_within else ''}")
+        for stretch in side.stretches:
+            shown.append(" ")
+            shown.append(*((f"⟦{stretch.text}⟧", _MARKED) if stretch.alone else (stretch.text,)))
+        shown.append(" ...\n" if side.ends_within else "\n")
+    return shown

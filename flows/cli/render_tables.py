@@ -1,0 +1,150 @@
+"""Reports as tables, and what a table does not cover as sentences."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import yaml
+from rich.markup import escape
+from rich.table import Column, Table
+
+from flows.reports.funnel import FunnelRow
+from flows.reports.status import StageStatus
+
+if TYPE_CHECKING:
+    from flows.reports.rules import Book
+    from flows.reports.thresholds import Proposals
+    from flows.reports.whatif import ComparedStep, Replay
+    from tasks.engine.verify import Verified
+
+
+def top_reasons(drops: Mapping[str, int], most: int = 3) -> str:
+    """The rules that drop most, with their counts."""
+    ranked = sorted(drops.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{rule} {count:,}" for rule, count in ranked[:most])
+
+
+def status_table(rows: Iterable[StageStatus]) -> Table:
+    """A row for each stage of the home."""
+    table = Table("stage", "state", "documents in", "documents out", "top reasons for drops")
+    for row in rows:
+        state = f"unfinished, {row.jobs_done} jobs done" if row.state == "unfinished" else row.state
+        counts = ("" if n is None else f"{n:,}" for n in (row.documents_in, row.documents_out))
+        table.add_row(row.stage, state, *counts, top_reasons(row.drops))
+    return table
+
+
+def status_remarks(rows: Iterable[StageStatus]) -> list[str]:
+    """Why stages cannot be read."""
+    return [row.trouble for row in rows if row.trouble]
+
+
+def verified_line(found: "Verified") -> str:
+    """What was read of a stage, and what is wrong with it."""
+    name = found.folder.rpartition("/")[2]
+    if not found.damages:
+        return f"{name}: {found.files:,} files, {found.bytes:,} bytes, as they were written"
+    wrong = [f"  {damage.path} {damage.trouble}" for damage in found.damages]
+    return "\n".join([f"{name}: damaged; remove the stage's folder and run the recipe again", *wrong])
+
+
+def funnel_table(title: str, rows: Iterable[FunnelRow], characters_per_token: float, tokens: int) -> Table:
+    """A row for each step, and one for the tokens.
+
+    Tokens before tokenization are characters over the characters per token of what was tokenized in the end, hence the
+    `~`; those of the last row are counted.
+    """
+    columns = [Column("step", no_wrap=True)]
+    columns += [Column(name, no_wrap=True, justify="right") for name in ("documents", "kept", "tokens")]
+    table = Table(*columns, "top reasons for drops", title=title, title_justify="left")
+    documents = 0
+    for row in rows:
+        documents = row.documents_out
+        name, reasons = row.step, row.drops
+        if row.edits is not None:
+            name, reasons = f"{row.step}, cuts", row.edits | row.drops
+        kept = "-" if row.kept is None else f"{row.kept:.1%}"
+        about = (_about(characters, characters_per_token) for characters in (row.characters_in, row.characters_out))
+        table.add_row(name, _flow(row), kept, " → ".join(about), top_reasons(reasons))
+    table.add_row("tokens", f"{documents:,}", "100.0%", f"{tokens:,}", "")
+    return table
+
+
+def _about(characters: int | None, per_token: float) -> str:
+    return "-" if characters is None else f"~{characters / per_token / 1e3:,.0f}k"
+
+
+def _flow(row: FunnelRow) -> str:
+    return f"{row.documents_in:,} → {row.documents_out:,}"
+
+
+def whatif_table(rows: "Iterable[ComparedStep]") -> Table:
+    """A row for each step, and of replayed steps one for each rule that drops documents."""
+    table = Table("step", "documents, as run", "kept", "what if", "kept", "difference")
+    for row in rows:
+        recorded = ("not run", "") if row.recorded is None else _flow_and_share(row.recorded)
+        if row.position == "replayed" and row.recorded and row.replayed:
+            difference = row.replayed.documents_out - row.recorded.documents_out
+            table.add_row(row.step, *recorded, *_flow_and_share(row.replayed), f"{difference:+,}")
+        else:
+            same = row.position == "ahead" or row.replayed is not None
+            table.add_row(row.step, *recorded, "the same" if same else "not replayed", "", "")
+        for rule, (was, now) in row.rules.items():
+            table.add_row(f"  {rule}", f"dropped {was:,}", "", f"dropped {now:,}", "", f"{now - was:+,}")
+    return table
+
+
+def _flow_and_share(row: FunnelRow) -> tuple[str, str]:
+    return _flow(row), "-" if row.kept is None else f"{row.kept:.2%}"
+
+
+def whatif_remarks(replay: "Replay") -> list[str]:
+    """What the funnel does not cover."""
+    if replay.unchanged:
+        return ["The same documents stay, so all that comes behind is as recorded."]
+    if not replay.behind:
+        return []
+    return [
+        f"Not replayed: {', '.join(replay.behind)}. A step that looks at all documents together may decide otherwise "
+        "even about those that stay: run the changed recipe to know."
+    ]
+
+
+def thresholds_table(found: "Proposals") -> Table:
+    """A row for each proposal."""
+    table = Table("setting", "language", "threshold", "drops of the reference", "drops here", "proposed", "drops then")
+    for row in found.rows:
+        table.add_row(
+            f"{row.step}.{row.setting}",
+            row.language,
+            f"{row.threshold:g}",
+            f"{row.reference:.2%}",
+            f"{row.now:.2%}",
+            f"{row.proposed:g}",
+            f"{row.then:.2%}",
+        )
+    return table
+
+
+def thresholds_remarks(found: "Proposals", least: int) -> list[str]:
+    """What the proposals do not cover."""
+    remarks = []
+    if found.few:
+        few = ", ".join(f"{language} {count:,}" for language, count in found.few.items())
+        remarks.append(f"Left out, with fewer than {least:,} documents: {few}.")
+    if found.idle:
+        remarks.append(f"Without a proposal, since they drop nothing of the reference: {', '.join(found.idle)}.")
+    return remarks + [f"Without a proposal: {reason}." for reason in found.unmatched]
+
+
+def recipe_part(found: "Proposals") -> str:
+    """The proposals as YAML, to be pasted into a recipe."""
+    return yaml.safe_dump(found.recipe_part(), sort_keys=False, allow_unicode=True)
+
+
+def rules_table(book: "Book") -> Table:
+    """The rules of a step."""
+    columns = (Column("signal", overflow="fold"), "unit", "thresholds", "what it counts")
+    table = Table(*columns, title=book.title, title_justify="left")
+    for row in book.rows:
+        table.add_row(*map(escape, row))
+    return table

@@ -1,0 +1,12 @@
+"""A progress bar for a person at a terminal."""
+
+import sys
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+
+def progress_bar() -> Progress:
+    """A progress bar on the error stream of a terminal; nothing where there is none."""
+    columns = (TextColumn("  {task.description:32}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty())

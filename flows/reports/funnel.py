@@ -1,0 +1,53 @@
+"""The funnel: how many documents each step lets through, and why the others are dropped."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+class Counted(Protocol):
+    """A stage, as the engine returns it or as a home has it."""
+
+    @property
+    def step_counts(self) -> list[dict[str, Any]]: ...
+
+
+@dataclass(frozen=True)
+class FunnelRow:
+    """What one step did to all documents.
+
+    `characters_in` is None where there is no text ahead of the step; then `characters_out` are those of the texts that
+    it made. `drops`: documents by rule; `edits`: spans that were cut out of texts by rule, None for a step that cuts
+    nothing.
+    """
+
+    step: str
+    documents_in: int
+    documents_out: int
+    characters_in: int | None
+    characters_out: int | None
+    drops: dict[str, int]
+    edits: dict[str, int] | None = None
+
+    @property
+    def kept(self) -> float | None:
+        """The share of the documents that stay, in [0, 1]; None where none arrive."""
+        return self.documents_out / self.documents_in if self.documents_in else None
+
+
+def funnel_row(count: dict[str, Any]) -> FunnelRow:
+    """The row of one step's counts (`storage.ledger.count`), summed or of one shard."""
+    return FunnelRow(
+        count["step"],
+        count["rows_in"],
+        count["rows_out"],
+        count["characters_in"],
+        count["characters_out"],
+        count["drops"],
+        count.get("edits"),
+    )
+
+
+def funnel(stages: Iterable[Counted]) -> list[FunnelRow]:
+    """A row for each step of the stages, in their order."""
+    return [funnel_row(count) for stage in stages for count in stage.step_counts]

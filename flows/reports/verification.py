@@ -1,0 +1,54 @@
+"""Stages of a finished run, or stages by name, read whole and compared with what was written."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from flows.context import job_options, lookup
+from flows.curation import curate
+from flows.machine import MachineSettings
+from flows.recipe import Recipe, load
+from flows.stages.data import Data
+from flows.stages.mixture import mixture
+from flows.stages.model import model_spec
+from flows.stages.tokenizer import tokenizer
+from flows.stages.tokens import tokens
+from storage.home import Home
+from tasks.engine import options
+from tasks.engine.make import NotFinishedError, StageResult
+from tasks.engine.verify import Verified, verify
+
+
+def verify_stages(target: Any, settings: MachineSettings | None = None) -> Iterator[Verified]:
+    """Verify the stages that are called `target` (`rules`, or `rules-KEY`), or those of a recipe, as far as the recipe
+    has been run. Each is read when it is asked for. Raises NotFinishedError where nothing of the recipe is finished.
+    """
+    settings = settings or MachineSettings()
+    options.configure(job_options(settings))
+    if isinstance(target, str) and (named := Home(settings.home).stages(target)):
+        yield from (verify(stage.folder) for stage in named)
+        return
+    found = False
+    try:
+        for stage in _finished(load(target), settings):
+            found = True
+            yield verify(stage.folder)
+    except NotFinishedError:
+        if not found:
+            raise
+
+
+def _finished(recipe: Recipe, settings: MachineSettings) -> Iterator[StageResult]:
+    """The stages of a recipe in their order. Raises NotFinishedError at the first that is not finished."""
+    context = lookup(settings, recipe.name)
+    seen = 0
+    for passed in curate(context, recipe):
+        yield from passed.left.stages[seen:]
+        seen = len(passed.left.stages)
+    corpus = passed.left
+    model = tokenizer(context, recipe, corpus)
+    yield model
+    shards = tokens(context, recipe, corpus, model)
+    yield shards
+    plan = mixture(context, recipe, corpus.sources, model, shards)
+    yield plan
+    yield context.build(model_spec(recipe, Data(corpus, model, shards, plan)))

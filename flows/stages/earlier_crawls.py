@@ -1,0 +1,112 @@
+"""Earlier crawls whose kept documents come before those of this one, as the step `minhash` names them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from storage import files, layout, sorted_files
+from tasks.dedup.near.documents import EarlierShard
+from tasks.dedup.near.match import found_again, index_file
+from tasks.dedup.near.settings import Banding, MinHash, Shingling, Verifying
+from tasks.dedup.near.split import kept_file
+from tasks.dedup.order import KeepOrder
+
+
+@dataclass(frozen=True)
+class EarlierCrawl:
+    """The near-duplicate removal of a crawl: folders of its stages, its partitions of the band hashes, and how many
+    documents each of its shards had."""
+
+    key: str
+    folder: str
+    documents: str
+    signatures: str
+    candidates: str
+    partitions: int
+    rows: tuple[int, ...]
+
+    def index(self, low: int, high: int) -> list[str]:
+        """The files of its band hashes that have those from `low` up to `high`."""
+        ends = sorted_files.bounds(self.partitions)
+        having = [p for p, (begin, end) in enumerate(pairwise(ends)) if begin < high and end > low]
+        return [index_file(self.candidates, p) for p in having]
+
+    def shards(self, number: int) -> list[EarlierShard]:
+        """Its shards, as those of crawl `number`."""
+        return [
+            EarlierShard(
+                crawl=number,
+                shard=shard,
+                rows=rows,
+                documents=layout.part(self.documents, shard),
+                signatures=layout.part(self.signatures, shard),
+                kept=kept_file(self.folder, shard),
+            )
+            for shard, rows in enumerate(self.rows)
+        ]
+
+
+def crawl_of(folder: str, manifest: Mapping[str, Any]) -> EarlierCrawl:
+    """The crawl of a finished stage `near_duplicates`. Its other stages lie beside it, wherever the home is moved."""
+    stages = manifest["result"]["inputs_layout"]
+    home, _, _ = folder.rstrip("/").rpartition("/")
+    rows = [part.record["rows_in"] for part in layout.parts(folder, manifest) if part.counts_documents]
+    names = ("documents", "signatures", "candidates")
+    folders = {name: files.join(home, stages[name]) for name in names}
+    return EarlierCrawl(manifest["key"], folder, **folders, partitions=stages["partitions"], rows=tuple(rows))
+
+
+def earlier_crawls(step: MinHash) -> list[EarlierCrawl]:
+    """The earlier crawls of a step. Raises ValueError where they were not made as this one, each with all before it."""
+    found: list[EarlierCrawl] = []
+    for folder in step.earlier:
+        try:
+            manifest = layout.manifest(folder)
+        except layout.ManifestError as error:
+            raise ValueError(f"`earlier` names {folder}, which cannot be used: {error}") from error
+        if manifest is None or "inputs_layout" not in manifest["result"]:
+            raise ValueError(f"`earlier` names {folder}, which is no finished stage `near_duplicates`")
+        before, own = manifest["result"]["inputs_layout"]["earlier"], [crawl.key for crawl in found]
+        if before != own:
+            raise ValueError(
+                f"`earlier` names {folder}, which has itself {before or 'nothing'} as `earlier`; here "
+                f"{own or 'nothing'} comes before it: name all earlier crawls, the oldest first, each made with those "
+                "before it"
+            )
+        _check_settings(folder, manifest["record"], step)
+        crawl = crawl_of(folder, manifest)
+        _check_readable(crawl, len(found), step)
+        found.append(crawl)
+    return found
+
+
+def _check_settings(folder: str, record: Mapping[str, Any], step: MinHash) -> None:
+    """Raise ValueError for a setting that must be shared, for the result to be that of one run over both crawls."""
+    kinds = {"shingling": Shingling, "banding": Banding, "order": KeepOrder, "verifying": Verifying}
+    for part, kind in kinds.items():
+        for name, value in step.part(kind).model_dump(mode="json").items():
+            if (theirs := record[part][name]) != value:
+                raise ValueError(f"`earlier` names {folder}, whose `{name}` is {theirs}; here it is {value}")
+
+
+def _check_readable(crawl: EarlierCrawl, number: int, step: MinHash) -> None:
+    """Raise ValueError where files of an earlier crawl are missing, damaged, or of another version of the code."""
+    shards = crawl.shards(number)
+    if shards and not files.exists(shards[0].kept):
+        raise ValueError(
+            f"`earlier` names {crawl.folder}, which has no {shards[0].kept}: it was removed, or an older version made "
+            "the stage; run the recipe of that crawl again"
+        )
+    try:
+        again = found_again(shards, crawl.index, step.part(Shingling), step.part(Banding))
+    except sorted_files.SortedFileError as error:
+        raise ValueError(
+            f"`earlier` names {crawl.folder}, whose index is damaged or was made by an older version: run the recipe "
+            "of that crawl again"
+        ) from error
+    if not again:
+        raise ValueError(
+            f"`earlier` names {crawl.folder}, whose signatures are not those that this version gives the same texts: "
+            "run the recipe of that crawl again, or install the version that made it"
+        )

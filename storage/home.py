@@ -1,0 +1,202 @@
+"""The one reader of a home: its finished stages, what they were made of and what they hold, and the unfinished ones.
+
+A home is read as it is when it is first asked; make another `Home` to see what has come since. Manifests are read here,
+in `storage.layout` and by the engine, and nowhere else.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from storage import files, layout
+
+
+@dataclass(frozen=True)
+class StageFolder:
+    """A stage, finished or not. Its folder is called `<name>-<key>`."""
+
+    name: str
+    key: str
+    folder: str
+
+    @property
+    def label(self) -> str:
+        """`<name>-<key>`, by which a stage is named to a user."""
+        return f"{self.name}-{self.key}"
+
+    @cached_property
+    def parts(self) -> tuple[str, ...]:
+        """Paths of the Parquet parts that are there, in the order of the shards. One request: the folder is listed."""
+        names = files.names(self.folder)
+        return tuple(files.join(self.folder, n) for n in names if n.startswith("part-") and n.endswith(".parquet"))
+
+    def part(self, shard: int) -> str:
+        return layout.part(self.folder, shard)
+
+
+@dataclass(frozen=True)
+class UnfinishedStage(StageFolder):
+    """A stage that was begun. `jobs_done`: its jobs that need not be done again."""
+
+    jobs_done: int
+
+
+@dataclass(frozen=True)
+class UnreadableStage(StageFolder):
+    """A stage whose manifest cannot be used: another version has made it, or it is damaged. `trouble`: the reason."""
+
+    trouble: str
+
+
+@dataclass(frozen=True)
+class FinishedStage(StageFolder):
+    """A stage that has its manifest. `home`: where the stages are looked up that it was made from."""
+
+    home: "Home" = field(repr=False, compare=False)
+    _manifest: dict[str, Any] = field(repr=False, compare=False)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The record that its key holds: all that its jobs could read of the recipe."""
+        return self._manifest["record"]
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """Keys of stages, or digests of files, by what they are to the stage."""
+        return self._manifest["inputs"]
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What the stage's body recorded of the whole stage."""
+        return self._manifest["result"]
+
+    @property
+    def step_counts(self) -> list[dict[str, Any]]:
+        """What each step did (`storage.ledger.count`), summed over the shards; empty for a stage that drops nothing."""
+        return self._manifest["counts"]["steps"]
+
+    @property
+    def counts_documents(self) -> bool:
+        """Whether the stage decides which documents are kept: then every shard has a ledger."""
+        return bool(self.step_counts)
+
+    @cached_property
+    def part_records(self) -> list[dict[str, Any]]:
+        """What was recorded of each shard of documents, in order. Reads the list of parts."""
+        found = [part for part in layout.parts(self.folder, self._manifest) if part.counts_documents]
+        return [part.record for part in sorted(found, key=lambda part: part.number)]
+
+    @property
+    def edits_texts(self) -> bool:
+        """Whether the stage has texts of its own, into which steps have cut: then every part has a file of edits."""
+        return any("edits" in count for count in self.step_counts)
+
+    def ledger(self, shard: int) -> str:
+        return layout.ledger_part(self.folder, shard)
+
+    def edits(self, shard: int) -> str:
+        return layout.edits_part(self.folder, shard)
+
+    @property
+    def documents(self) -> "FinishedStage | None":
+        """The stage with the texts that reached this one; None if it reads none, or that stage is not in the home."""
+        return self._input("documents")
+
+    @property
+    def selection(self) -> "FinishedStage | None":
+        """The stage whose parts name the documents that reached this one; None as for `documents`."""
+        return self._input("kept")
+
+    @property
+    def measured(self) -> "tuple[FinishedStage, ...]":
+        """The stages of the home whose signals it read, in the order in which they were measured."""
+        found = (self._input(name) for name in self.inputs if name.startswith("measured "))
+        return tuple(stage for stage in found if stage is not None)
+
+    def _input(self, name: str) -> "FinishedStage | None":
+        return self.home.find(self.inputs.get(name, ""))
+
+
+class Home:
+    """The stages under an address: a folder, `s3://bucket/prefix`, ..."""
+
+    def __init__(self, address: str):
+        self.address = address
+
+    def stages(self, name: str | None = None) -> list[FinishedStage]:
+        """The finished stages, in the order of their labels; or those with a name (`rules`) or a label.
+
+        Those that cannot be read are left out. Raises ManifestError where only such stages have the name.
+        """
+        found = [stage for stage in self._finished if name is None or name in (stage.name, stage.label)]
+        if name is not None and not found and (unreadable := self.unreadable(name)):
+            raise layout.ManifestError(unreadable[0].trouble)
+        return found
+
+    def unfinished(self, name: str | None = None) -> list[UnfinishedStage]:
+        """The stages without a manifest; `name` as for `stages`."""
+        return [stage for stage in self._unfinished if name is None or name in (stage.name, stage.label)]
+
+    def unreadable(self, name: str | None = None) -> list[UnreadableStage]:
+        """The stages whose manifest cannot be used; `name` as for `stages`."""
+        return [stage for stage in self._unreadable if name is None or name in (stage.name, stage.label)]
+
+    def find(self, key: str) -> FinishedStage | None:
+        """The finished stage with a key, if the home has it."""
+        return next((stage for stage in self._finished if stage.key == key), None)
+
+    def stage(self, key: str) -> FinishedStage:
+        """The finished stage with a key. Raises LookupError if the home has none."""
+        if (found := self.find(key)) is None:
+            raise LookupError(f"{self.address} has no finished stage with the key {key}")
+        return found
+
+    def behind(self, stage: FinishedStage) -> Iterator[FinishedStage]:
+        """The finished stages that were made from a stage's texts, or from these as a later stage has cut them."""
+        for other in self._finished:
+            if other.inputs.get("documents") == stage.key:
+                yield other
+                if other.edits_texts:
+                    yield from self.behind(other)
+
+    @cached_property
+    def _all(self) -> tuple[FinishedStage | UnfinishedStage | UnreadableStage, ...]:
+        root = files.join(self.address, "stages")
+        labels = [name for name in files.names(root) if not name.startswith(".")]
+        # requests to a store are mostly waiting
+        with ThreadPoolExecutor(16) as pool:
+            return tuple(pool.map(lambda label: self._read(label, files.join(root, label)), labels))
+
+    def _read(self, label: str, folder: str) -> FinishedStage | UnfinishedStage | UnreadableStage:
+        name, _, key = label.rpartition("-")
+        try:
+            manifest = layout.manifest(folder)
+        except layout.ManifestError as error:
+            # a home keeps the stages of other versions, beside which those of this one are in order
+            return UnreadableStage(name, key, folder, str(error))
+        if manifest is None:
+            return UnfinishedStage(name, key, folder, len(files.names(files.join(folder, "done"))))
+        return FinishedStage(name, key, folder, self, manifest)
+
+    @cached_property
+    def _finished(self) -> tuple[FinishedStage, ...]:
+        return tuple(stage for stage in self._all if isinstance(stage, FinishedStage))
+
+    @cached_property
+    def _unfinished(self) -> tuple[UnfinishedStage, ...]:
+        return tuple(stage for stage in self._all if isinstance(stage, UnfinishedStage))
+
+    @cached_property
+    def _unreadable(self) -> tuple[UnreadableStage, ...]:
+        return tuple(stage for stage in self._all if isinstance(stage, UnreadableStage))
+
+
+def open_stage(folder: str) -> FinishedStage:
+    """The finished stage in a folder. Raises LookupError if it is not finished, ManifestError if it cannot be read."""
+    address, _, label = folder.rstrip("/").rpartition("/stages/")
+    name, _, key = label.rpartition("-")
+    if (manifest := layout.manifest(folder)) is None:
+        raise LookupError(f"{folder} is no finished stage")
+    return FinishedStage(name, key, folder, Home(address), manifest)

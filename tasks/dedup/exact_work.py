@@ -1,0 +1,168 @@
+"""Exact duplicates (`tasks.dedup.exact`) as phases over the shards of a corpus, through sorted partition files:
+
+    hashes/00000.parquet          by `hash`: hash, low, id, order_0, ..., shard: one row a document
+    dropped/00000.parquet         by `shard`: shard, id, hash, low, representative, size
+    part-00000.parquet, ledger/   the kept documents of a shard, and why the others are gone
+
+`hash` and `low` are the halves of an xxh3-128: that unlike documents share one is not to be expected in any corpus.
+Which document of a group is kept depends on its members alone, not on shards, partitions or the order of documents.
+A phase holds the texts of a row group, and of the documents of one shard, or one partition, about 200 bytes each.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from storage import files, layout, ledger, parquet, sorted_files
+from storage.schema import SELECTION
+from tasks.dedup import order_work as order
+from tasks.dedup.exact import ContentDedup, Exact, UrlDedup
+from tasks.documents.selection import gather, select_groups
+from tasks.kernels.buffers import utf8
+from tasks.kernels.words import words_only
+from tasks.url.canonical import Canonical
+from tasks.url.canonical_work import canonicalizer
+
+_BATCH_BYTES = 1 << 20
+
+
+def hash_shard(
+    folder: str, shard: int, documents: str, kept: str, signals: tuple[str, ...], source: int, settings: Exact
+) -> dict:
+    """Write the digests of a shard. `signals`: its parts with the signal `best`; `source`: the number of its source.
+
+    Holds the texts, or the URLs, of a row group of the documents.
+    """
+    ids, digests, compared = [], [_digests(())], [np.empty(0, bool)]
+    for group in select_groups(documents, kept, [settings.column]):
+        found, has_any = _compared_by(group[settings.column], settings)
+        ids += group["id"].chunks
+        digests.append(found)
+        compared.append(has_any)
+    ids = pa.chunked_array(ids, pa.string())
+    digests = np.concatenate(digests)
+
+    ordered = gather((*signals, documents), kept, order.columns(settings))
+    ordered = ordered.take(pc.index_in(ids, ordered["id"].combine_chunks()))
+    ordered = order.keyed(ordered, source, settings)
+    columns = {"hash": digests[:, 0], "low": digests[:, 1], "id": ids}
+    columns |= {name: ordered[name] for name in order.order_names(settings)}
+    columns["shard"] = np.full(len(ids), shard, np.int64)
+    rows = pa.table(columns).filter(np.concatenate(compared))
+    sorted_files.write(_hashes_file(folder, shard), rows, "hash", sorted_files.bounds(settings.partitions))
+    return {"documents": len(ids), "compared": len(rows)}
+
+
+def choose(folder: str, partition: int, n_shards: int, settings: Exact) -> dict:
+    """Which documents of a partition of the digests are dropped, and for which other.
+
+    Returns counts: groups of several documents, documents dropped, documents of the largest group.
+    """
+    ends = sorted_files.bounds(settings.partitions)
+    paths = [_hashes_file(folder, shard) for shard in range(n_shards)]
+    rows = sorted_files.read_all(paths, ends[partition], ends[partition + 1])
+    high, low = rows["hash"].to_numpy(), rows["low"].to_numpy()
+    by_digest = np.lexsort((low, high))
+    high, low = high[by_digest], low[by_digest]
+    begins = np.append(True, (high[1:] != high[:-1]) | (low[1:] != low[:-1]))[: len(high)]
+    group = np.cumsum(begins) - 1
+    size = np.bincount(group)[group]
+    several = size > 1
+    group, size, rows = group[several], size[several], rows.take(by_digest[several])
+
+    rank = np.empty(len(rows), np.int64)
+    rank[order.ranking(rows, settings)] = np.arange(len(rows))
+    rows = rows.take(np.lexsort((rank, group)))
+    kept = np.searchsorted(group, group)  # the row at which each row's group begins
+    dropped = pa.table(
+        {
+            **{name: rows[name] for name in ("shard", "id", "hash", "low")},
+            "representative": rows["id"].take(kept),
+            "size": size,
+        }
+    ).filter(kept != np.arange(len(rows)))
+    sorted_files.write(_dropped_file(folder, partition), dropped, "shard")
+    return {"groups": len(rows) - len(dropped), "dropped": len(dropped), "largest": int(size.max(initial=0))}
+
+
+def split_shard(folder: str, shard: int, documents: str, kept: str, settings: Exact) -> dict:
+    """Write the kept documents of a shard; the ledger names each duplicate's representative, and what they share."""
+    arriving = parquet.read_table(kept, SELECTION.names)
+    paths = [_dropped_file(folder, partition) for partition in range(settings.partitions)]
+    dropped = sorted_files.read_all(paths, shard, shard + 1)
+    dropped = dropped.take(pc.sort_indices(pc.index_in(dropped["id"], arriving["id"].combine_chunks())))
+    shared = zip(dropped["size"].to_pylist(), _shared(documents, dropped, settings), strict=True)
+    losses = ledger.from_columns(
+        {
+            "id": dropped["id"],
+            "step": pa.repeat(settings.step, len(dropped)),
+            "rule": pa.repeat(settings.rule, len(dropped)),
+            "detail": pa.array([f"group of {size}: {what}" for size, what in shared], pa.string()),
+            "representative": dropped["representative"],
+        }
+    )
+    return layout.write_selection(folder, shard, arriving, [(settings.step, losses)])
+
+
+def _compared_by(values: pa.ChunkedArray, settings: Exact) -> tuple[np.ndarray, np.ndarray]:
+    """The halves of each document's digest, uint64 (n, 2), and whether it has anything to be compared by (n).
+
+    Holds a megabyte of words, or those of one document.
+    """
+    match settings:
+        case ContentDedup():
+            digests, compared = [_digests(())], [np.empty(0, bool)]
+            for texts in _batches(values):
+                data, ends = words_only(*utf8(texts))
+                digests.append(_digests(data[a:b] for a, b in pairwise(ends.tolist())))
+                compared.append(np.diff(ends) > 0)
+            return np.concatenate(digests), np.concatenate(compared)
+        case UrlDedup():
+            urls = _canonical(values, settings)
+            return _digests(url.encode() for url in urls), np.array([url != "" for url in urls], bool)
+
+
+def _shared(documents: str, dropped: pa.Table, settings: Exact) -> list[str]:
+    """What each dropped document shares with its group, for the ledger."""
+    match settings:
+        case ContentDedup():
+            halves = zip(dropped["hash"].to_pylist(), dropped["low"].to_pylist(), strict=True)
+            return [f"{high:016x}{low:016x}" for high, low in halves]
+        case UrlDedup():
+            table = parquet.read_table(documents, ["id", "url"])
+            return _canonical(table["url"].take(pc.index_in(dropped["id"], table["id"].combine_chunks())), settings)
+
+
+def _canonical(urls: pa.ChunkedArray, settings: UrlDedup) -> list[str]:
+    canonical = canonicalizer(settings.canonical or Canonical())
+    return [canonical(url) if url else "" for url in urls.to_pylist()]
+
+
+def _hashes_file(folder: str, shard: int) -> str:
+    return files.join(folder, "hashes", f"{shard:05d}.parquet")
+
+
+def _dropped_file(folder: str, partition: int) -> str:
+    return files.join(folder, "dropped", f"{partition:05d}.parquet")
+
+
+def _batches(texts: pa.ChunkedArray) -> Iterator[pa.Array]:
+    """The texts a megabyte at a time, which a processor keeps at hand, or one that is larger."""
+    for chunk in texts.chunks:
+        _, offsets = utf8(chunk)
+        at = 0
+        while at < len(chunk):
+            end = int(np.searchsorted(offsets, offsets[at] + _BATCH_BYTES, side="right")) - 1
+            end = max(end, at + 1)
+            yield chunk[at:end]
+            at = end
+
+
+def _digests(pieces: Iterable[bytes | np.ndarray]) -> np.ndarray:
+    """The two halves of the xxh3-128 of each piece: uint64, (n, 2)."""
+    digests = b"".join(map(xxhash.xxh3_128_digest, pieces))
+    return np.frombuffer(digests, ">u8").astype(np.uint64).reshape(-1, 2)

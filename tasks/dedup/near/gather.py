@@ -1,0 +1,142 @@
+"""Fourth phase: the candidates of a shard, with their bands and sets of shingles, in the order of their labels.
+
+    gathered/00000.parquet   by `group`, a hash of the label: doc, id, size, content, order_0, ..., bands, set
+
+Candidates of one label come into one partition of the hashes, whichever shard they are of. A set is not in it where
+another candidate of the shard has the same.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storage import files, parquet, sorted_files
+from tasks.dedup.near.documents import EarlierShard, OwnShard, document_ids, hash_ids, row_of, shard_range
+from tasks.dedup.near.settings import Banding, Shingling
+from tasks.dedup.near.sign import band_hashes, packed, shingle_sets
+from tasks.dedup.order import KeepOrder
+from tasks.dedup.order_work import columns, keyed, order_names
+from tasks.dedup.takedowns import taken_down
+from tasks.documents.rows import read_groups, read_rows
+from tasks.documents.selection import gather
+from tasks.kernels.shingles import STEP, set_hashes
+from tasks.url.step import Url
+
+# Edges of a partition of the labels, about: small graphs have fewer partitions.
+PARTITION_EDGES = 1 << 17
+
+
+def partitions_of(edges: int, most: int) -> int:
+    """Into how many partitions the labels are divided: two at least, if so many are allowed, for two workers."""
+    return min(most, 2 + edges // PARTITION_EDGES)
+
+
+def gathered_folder(folder: str) -> str:
+    return files.join(folder, "gathered")
+
+
+def gathered_file(folder: str, number: int) -> str:
+    return files.join(gathered_folder(folder), f"{number:05d}.parquet")
+
+
+def gather_shard(
+    folder: str,
+    number: int,
+    shard: EarlierShard | OwnShard,
+    labels: str,
+    partitions: int,
+    takedowns: Url,
+    shingling: Shingling,
+    banding: Banding,
+    order: KeepOrder,
+) -> dict:
+    """Write what is known of a shard's candidates that are not taken down. `labels`: the file that has theirs.
+
+    Held: 200 bytes for each document that is known, 300 and 8 a band for each candidate, twice their sets, 8 bytes a
+    shingle; the texts and signatures of a row group. Raises RuntimeError where a text is not that which was signed.
+    """
+    label = sorted_files.read(labels, *shard_range(shard.crawl, shard.shard))
+    known = known_documents(shard, order)
+    at = pc.index_in(label["doc"], known["doc"].combine_chunks())
+    candidates = known.take(at.drop_null())
+    candidates = candidates.append_column(
+        "group", pa.array(hash_ids(label["label"].filter(pc.is_valid(at)).to_numpy()))
+    )
+    candidates = _allowed(candidates, shard, takedowns)
+
+    rows = row_of(candidates["doc"].to_numpy())
+    hashes = [band_hashes(some["signature"], banding) for some in read_groups(shard.signatures, rows, ["signature"])]
+    candidates = candidates.append_column("bands", packed(np.concatenate(hashes)))
+    candidates = candidates.append_column("set", _sets(candidates, shard, shingling))
+    gathered = candidates.drop_columns(["at"])
+    sorted_files.write(gathered_file(folder, number), gathered, "group", sorted_files.bounds(partitions))
+    return {"candidates": len(candidates)}
+
+
+def known_documents(shard: EarlierShard | OwnShard, order: KeepOrder) -> pa.Table:
+    """What is known of each document of a shard that has a word: `doc`, `id`, `at`, `size` and `content` as in
+    `SIGNED`, and what `keyed` adds; of an earlier crawl of the kept documents alone."""
+    if isinstance(shard, EarlierShard):
+        return sorted_files.read(shard.kept, *sorted_files.EVERYTHING)
+    facts = parquet.read_table(shard.signatures, ["id", "at", "size", "content"])
+    facts = facts.append_column("doc", pa.array(document_ids(shard.crawl, shard.shard, np.arange(len(facts)))))
+    facts = facts.filter(pc.greater(facts["size"], 0))
+    parts = (*shard.signals, shard.documents, shard.selection)
+    arriving = gather(parts, shard.selection, columns(order))
+    at = pc.index_in(facts["id"], arriving["id"].combine_chunks())
+    if at.null_count:
+        raise LookupError(f"{shard.signatures} has {at.null_count} documents that {shard.selection} does not name")
+    ordered = keyed(arriving.take(at), shard.source, order)
+    for name in order_names(order):
+        facts = facts.append_column(name, ordered[name])
+    return facts
+
+
+def _allowed(candidates: pa.Table, shard: EarlierShard | OwnShard, takedowns: Url) -> pa.Table:
+    """The candidates that are not taken down."""
+    if not takedowns.takedowns:
+        return candidates
+    named = read_rows(shard.documents, candidates["at"].to_numpy(), ["id", "url"])
+    if not named["id"].equals(candidates["id"]):
+        raise LookupError(f"{shard.documents} does not hold, row by row, the documents of {shard.signatures}")
+    return candidates.filter(pc.is_null(taken_down(named, takedowns)))
+
+
+def _sets(candidates: pa.Table, shard: EarlierShard | OwnShard, shingling: Shingling) -> pa.Array:
+    """The set of each candidate, made again from its text: sorted uint64 values, little-endian, as one binary; null
+    where a candidate before it has the same."""
+    first, _ = distinct(candidates)
+    unlike = candidates.take(pa.array(first))
+    values, sizes = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
+    found = 0
+    for some in read_groups(shard.documents, unlike["at"].to_numpy(), ["text"]):
+        hashes, ends = shingle_sets(some["text"], shingling)
+        signed = unlike[found : found + len(some)]
+        if (np.diff(ends) != signed["size"].to_numpy()).any() or (
+            set_hashes(hashes, ends) != signed["content"].to_numpy()
+        ).any():
+            raise RuntimeError(
+                f"{shard.documents} has other texts than were signed; remove the stages with documents and signatures"
+            )
+        values.append(hashes)
+        sizes.append(np.diff(ends))
+        found += len(some)
+    offsets = np.append(0, 8 * np.cumsum(np.concatenate(sizes)))
+    data = np.concatenate(values).astype("<u8", copy=False)
+    sets = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(unlike), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    )
+    holder = np.full(len(candidates), -1)
+    holder[first] = np.arange(len(first))
+    return sets.take(pa.array(holder, mask=holder < 0))
+
+
+def distinct(candidates: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """The first row of each set of shingles, ascending, and for each row the number of its set in these."""
+    # as one number; unlike sets share it as seldom as the hash
+    keys = candidates["content"].to_numpy() + candidates["size"].to_numpy().view(np.uint64) * STEP
+    _, first, numbers = np.unique(keys, return_index=True, return_inverse=True)
+    by_row = np.argsort(first)
+    position = np.empty(len(first), np.int64)
+    position[by_row] = np.arange(len(first))
+    return first[by_row], position[numbers]

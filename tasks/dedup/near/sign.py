@@ -1,0 +1,122 @@
+"""First phase: the signatures of a shard's documents, and the hashes of their bands.
+
+part-00000.parquet     one row a document: SIGNED and `signature`
+bands/00000.parquet    by `hash`: the hash of each band of each document that has a word, and its row
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storage import files, layout, parquet, sorted_files
+from tasks.dedup.near.settings import Banding, Shingling
+from tasks.documents.rows import read_rows
+from tasks.kernels import minhash, shingles
+from tasks.kernels.buffers import utf8
+
+SIGNED = pa.schema(
+    [
+        pa.field("id", pa.string()),
+        pa.field("at", pa.int64(), metadata={"what": "row of the documents' shard"}),
+        pa.field("size", pa.int64(), metadata={"what": "shingles of the set"}),
+        pa.field("content", pa.uint64(), metadata={"what": "hash of the set; equal sets have equal size and content"}),
+        pa.field("holdout", pa.uint64(), metadata={"what": "minimum of the set under a permutation of no band"}),
+        # pa.field("signature", fixed_size_binary of `permutations` uint32 values, little-endian)
+    ]
+)
+
+
+def sign_shard(
+    folder: str, shard: int, documents: str, kept: str, shingling: Shingling, banding: Banding, partitions: int
+) -> dict:
+    """Write the signatures of a selection's documents, and their band hashes.
+
+    Held: the ids of the shard, the texts and signatures of a row group, about 50 bytes for each band of a document.
+    """
+    wanted = parquet.read_table(kept, ["id"])["id"].combine_chunks()
+    schema = SIGNED.append(pa.field("signature", pa.binary(4 * shingling.permutations), nullable=False))
+    hashes, rows = [np.empty(0, np.uint64)], [np.empty(0, np.int32)]
+    before, signed_rows, set_sizes = 0, 0, 0
+    with parquet.create(layout.part(folder, shard), schema) as out:
+        for group in parquet.groups(documents, ["id", "text"]):
+            chosen = np.flatnonzero(pc.is_in(group["id"], wanted))
+            group_table = group.take(pa.array(chosen)).append_column("at", pa.array(before + chosen))
+            found = signed(group_table, shingling)
+            out.write_table(found.cast(schema))
+            worded = np.flatnonzero(found["size"].to_numpy())
+            hashes.append(band_hashes(found["signature"], banding)[worded].ravel())
+            rows.append(np.repeat((signed_rows + worded).astype(np.int32), banding.bands))
+            before, signed_rows = before + len(group), signed_rows + len(found)
+            set_sizes += pc.sum(found["size"]).as_py() or 0
+    if signed_rows != len(wanted):
+        raise LookupError(f"{kept} names {len(wanted)} documents, {documents} holds {signed_rows} of them")
+    bands = pa.table({"hash": np.concatenate(hashes), "row": np.concatenate(rows)})
+    sorted_files.write(bands_file(folder, shard), bands, "hash", sorted_files.bounds(partitions))
+    return {"documents": signed_rows, "shingles": set_sizes}
+
+
+def bands_file(folder: str, shard: int) -> str:
+    return files.join(folder, "bands", f"{shard:05d}.parquet")
+
+
+def signed(documents: pa.Table, shingling: Shingling) -> pa.Table:
+    """The rows of SIGNED and `signature` for documents (columns `id`, `at`, `text`), in their order.
+
+    Held, beside the documents: 4 bytes a permutation and 30 a document, and the shingles of the longest.
+    """
+    found = minhash.signed(
+        *utf8(documents["text"]), shingling.shingle, shingling.unit, shingling.permutations, shingling.seed
+    )
+    return pa.table(
+        {
+            "id": documents["id"].cast(pa.string()),
+            "at": documents["at"],
+            "size": pa.array(found.size),
+            "content": pa.array(found.content),
+            "holdout": pa.array(found.holdout),
+            "signature": packed(found.signature.astype("<u4", copy=False)),
+        }
+    )
+
+
+def shingle_sets(texts: pa.ChunkedArray, shingling: Shingling) -> tuple[np.ndarray, np.ndarray]:
+    """Sorted sets of shingle hashes, uint64, one after the other, and their n+1 offsets."""
+    return shingles.SHINGLES[shingling.unit](*utf8(texts), shingling.shingle)
+
+
+def band_hashes(signature: pa.ChunkedArray, banding: Banding) -> np.ndarray:
+    """uint64, (n, bands): two documents share a band if a hash of theirs in one column is equal."""
+    return minhash.band_hashes(unpacked(signature, "<u4"), banding.bands, banding.rows)
+
+
+def packed(rows: np.ndarray) -> pa.FixedSizeBinaryArray:
+    """The rows of a two-dimensional array, each as one binary."""
+    width = rows.shape[1] * rows.itemsize
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(rows), [None, pa.py_buffer(rows)])
+
+
+def unpacked(column: pa.ChunkedArray, kind: str) -> np.ndarray:
+    """(n, values a row) of a column of fixed-size binaries that hold numbers of this numpy type."""
+    array = column.combine_chunks()
+    width = array.type.byte_width
+    raw = np.frombuffer(array.buffers()[1], np.uint8) if len(array) else np.empty(0, np.uint8)
+    each = np.dtype(kind).itemsize
+    return raw[array.offset * width : (array.offset + len(array)) * width].view(kind).reshape(-1, width // each)
+
+
+def by_this_code(signatures: Sequence[str], documents: Sequence[str], shingling: Shingling) -> bool:
+    """Whether the first document with a word, signed again, gives what is stored of it in a stage's parts.
+
+    Where it does not, hashes were others then, and no document would be like it.
+    """
+    for signed_part, part in zip(signatures, documents, strict=True):
+        [rows] = np.nonzero(parquet.read_table(signed_part, ["size"])["size"].to_numpy())
+        if len(rows):
+            facts = ["size", "content", "signature"]
+            stored = read_rows(signed_part, rows[:1], ["id", "at", *facts])
+            text = read_rows(part, stored["at"].to_numpy(), ["text"])["text"]
+            again = signed(stored.select(["id", "at"]).append_column("text", text), shingling)
+            return again.select(facts).cast(stored.select(facts).schema).equals(stored.select(facts))
+    return True

@@ -1,0 +1,69 @@
+"""Last phase: the selection and the ledger of a shard, and what is known of its kept documents, for later crawls.
+
+part-00000.parquet, ledger/   the kept documents with their `cluster_size`, and why the others are gone
+kept/00000.parquet            by `doc`: what `gather.known_documents` gives of the kept documents
+"""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storage import files, layout, ledger, parquet, sorted_files
+from storage.schema import DOCUMENTS, SELECTION
+from tasks.dedup.near.documents import OwnShard, shard_range
+from tasks.dedup.near.gather import known_documents
+from tasks.dedup.near.settings import Verifying
+from tasks.dedup.order import KeepOrder
+from tasks.dedup.takedowns import taken_down
+from tasks.documents.selection import gather
+from tasks.url.step import Url
+
+_NAMED = pa.schema([SELECTION.field("id"), DOCUMENTS.field("url")])
+
+
+def kept_file(folder: str, shard: int) -> str:
+    return files.join(folder, "kept", f"{shard:05d}.parquet")
+
+
+def split_shard(
+    folder: str,
+    number: int,
+    shard: OwnShard,
+    decided: list[str],
+    takedowns: Url,
+    order: KeepOrder,
+    verifying: Verifying,
+) -> dict:
+    """Write the kept documents of a shard, and what is known of them; the ledger names the representative of each
+    duplicate.
+
+    Held: the selection, what is known of its documents, and ids and URLs where there are takedowns.
+    """
+    verdicts = sorted_files.read_all(decided, *shard_range(shard.crawl, shard.shard))
+    arriving = parquet.read_table(shard.selection, SELECTION.names)
+    dropped = verdicts.filter(pc.not_equal(verdicts["doc"], verdicts["kept_doc"]))
+    duplicates = {
+        "id": dropped["id"],
+        "value": dropped["jaccard"],
+        "threshold": pa.repeat(verifying.threshold, len(dropped)),
+        "detail": pc.binary_join_element_wise("cluster of", dropped["cluster_size"].cast(pa.string()), " "),
+        "representative": dropped["representative"],
+    }
+    named = _NAMED.empty_table()
+    if takedowns.takedowns:
+        named = gather((shard.documents,), shard.selection, ["url"])
+    named = named.append_column("detail", taken_down(named, takedowns))
+    named = named.filter(pc.is_valid(named["detail"]))
+    takedown = {"id": named["id"], "detail": named["detail"]}
+    losses = pa.concat_tables([_losses("takedown", takedown), _losses("near_duplicate", duplicates)])
+
+    known = known_documents(shard, order)
+    left = known.filter(pc.invert(pc.is_in(known["id"], losses["id"].combine_chunks())))
+    sorted_files.write(kept_file(folder, number), left, "doc")
+    at = pc.index_in(arriving["id"], verdicts["id"].combine_chunks())
+    sizes = pc.fill_null(verdicts["cluster_size"].take(at), 1)
+    return layout.write_selection(folder, number, arriving.append_column("cluster_size", sizes), [("minhash", losses)])
+
+
+def _losses(rule: str, columns: dict) -> pa.Table:
+    rows = len(columns["id"])
+    return ledger.from_columns({"step": pa.repeat("minhash", rows), "rule": pa.repeat(rule, rows), **columns})

@@ -1,0 +1,152 @@
+"""Fifth phase: which candidates are kept, by exact Jaccard similarity of their sets.
+
+decided/00000.parquet   by `doc`: DECIDED: all documents of clusters of more than one
+"""
+
+import os
+import tempfile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storage import files, sorted_files
+from tasks.dedup.near.documents import crawl_of
+from tasks.dedup.near.gather import distinct
+from tasks.dedup.near.settings import Verifying
+from tasks.dedup.near.sign import unpacked
+from tasks.dedup.order import KeepOrder
+from tasks.dedup.order_work import order_names
+from tasks.kernels.representatives import representatives
+
+DECIDED = pa.schema(
+    [
+        pa.field("doc", pa.int64(), metadata={"what": "global document id"}),
+        pa.field("id", pa.string()),
+        pa.field("kept_doc", pa.int64(), metadata={"what": "global id of its representative, its own if it is kept"}),
+        pa.field("representative", pa.string(), metadata={"what": "id of that"}),
+        pa.field("jaccard", pa.float64(), metadata={"what": "exact similarity to the representative"}),
+        pa.field("cluster_size", pa.int64(), metadata={"what": "the representative and all dropped for it"}),
+    ]
+)
+
+
+def decided_file(folder: str, partition: int) -> str:
+    return files.join(folder, "decided", f"{partition:05d}.parquet")
+
+
+def verify_partition(
+    folder: str,
+    partition: int,
+    partitions: int,
+    gathered: list[str],
+    crawl: int,
+    order: KeepOrder,
+    verifying: Verifying,
+    memory: int,
+) -> dict:
+    """Decide on the candidates of a partition of the labels; `crawl` is the number of this crawl.
+
+    Held: 700 bytes a candidate and 60 for each band of a set; the sets of one shard's candidates; the sets of all, 8
+    bytes a shingle, in a temporary file where they are more than `memory`. All candidates of a component are in one
+    partition, however large it is: the record has the largest.
+    """
+    ends = sorted_files.bounds(partitions)[partition : partition + 2]
+    columns = ["group", "doc", "id", "size", "content", "bands", *order_names(order)]
+    parts = [sorted_files.read(path, *ends, columns) for path in gathered]
+    candidates = pa.concat_tables(parts)
+    _check_ids(candidates)
+    by_order = _in_order(candidates, order)
+    candidates = candidates.take(pa.array(by_order))
+    first, of = distinct(candidates)
+    sets = candidates.take(pa.array(first))
+    buckets = _buckets(unpacked(sets["bands"], "<u8"))
+    number = np.empty(len(of), np.int64)  # of the set of each candidate, as they are in the files
+    number[by_order] = of
+    numbers = np.split(number, np.cumsum([len(part) for part in parts])[:-1])
+    values, offsets = _sets(
+        gathered, ends, numbers, np.where((buckets >= 0).any(axis=1), sets["size"].to_numpy(), 0), memory
+    )
+    earlier = int((crawl_of(sets["doc"].to_numpy()) < crawl).sum())
+    kept, similarity, comparisons, left_out = representatives(
+        values, offsets, buckets, int(buckets.max(initial=-1)) + 1, earlier, verifying.threshold, verifying.comparisons
+    )
+    representative = first[kept[of]]
+    cluster = np.bincount(representative, minlength=len(candidates))[representative]
+    decided = pa.table(
+        {
+            "doc": candidates["doc"],
+            "id": candidates["id"],
+            "kept_doc": candidates["doc"].take(pa.array(representative)),
+            "representative": candidates["id"].take(pa.array(representative)),
+            "jaccard": np.where(kept[of] == of, 1.0, similarity[of]),
+            "cluster_size": cluster,
+        },
+        DECIDED,
+    ).filter(pa.array(cluster > 1))
+    sorted_files.write(decided_file(folder, partition), decided, "doc")
+    is_kept = representative == np.arange(len(candidates))
+    return {
+        "candidates": len(candidates),
+        "largest_component": pc.max(pc.value_counts(candidates["group"]).field("counts")).as_py() or 0,
+        "sets": len(sets),
+        "comparisons": comparisons,
+        "left_out": left_out,
+        "clusters": int((is_kept & (cluster > 1)).sum()),
+        "dropped": int((~is_kept).sum()),
+        "largest_cluster": int(cluster.max(initial=0)),
+    }
+
+
+def _check_ids(candidates: pa.Table) -> None:
+    """Raise ValueError where two candidates of one crawl have the same id."""
+    crawl = pa.array(crawl_of(candidates["doc"].to_numpy()))
+    named = candidates.append_column("crawl", crawl).group_by(["crawl", "id"]).aggregate([([], "count_all")])
+    twice = named.filter(pc.greater(named["count_all"], 1))["id"]
+    if len(twice):
+        raise ValueError(
+            f"two documents of one crawl have the id {pc.min(twice).as_py()!r}: name their sources otherwise, or the "
+            "column that tells their rows apart (`id_column`)"
+        )
+
+
+def _in_order(candidates: pa.Table, order: KeepOrder) -> np.ndarray:
+    """The rows, int64, in keep order: those of the oldest crawl first."""
+    crawl = pa.array(crawl_of(candidates["doc"].to_numpy()))
+    keys = [(name, "ascending") for name in ("crawl", *order_names(order), "id")]
+    return pc.sort_indices(candidates.append_column("crawl", crawl), sort_keys=keys).to_numpy().astype(np.int64)
+
+
+def _buckets(bands: np.ndarray) -> np.ndarray:
+    """The bucket of each band of each set, int64, (n, bands); -1 where no other set has it."""
+    _, bucket, count = np.unique(bands.ravel(), return_inverse=True, return_counts=True)
+    shared = count > 1
+    return np.where(shared, np.cumsum(shared) - 1, -1)[bucket].reshape(bands.shape)
+
+
+def _sets(
+    gathered: list[str], ends: list[int], numbers: list[np.ndarray], sizes: np.ndarray, memory: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The sets, one after the other, and their n+1 offsets; `numbers`: the set of each candidate, file by file;
+    `sizes`: the shingles of each set, 0 of those that are not compared."""
+    offsets = np.append(0, np.cumsum(sizes))
+    values = _room(int(offsets[-1]), memory)
+    missing = sizes > 0
+    for path, of in zip(gathered, numbers, strict=True):
+        for number, data in zip(of.tolist(), sorted_files.read(path, *ends, ["set"])["set"], strict=True):
+            if missing[number] and data.is_valid:
+                values[offsets[number] : offsets[number + 1]] = np.frombuffer(data.as_buffer(), "<u8")
+                missing[number] = False
+    if missing.any():
+        raise sorted_files.SortedFileError(f"{int(missing.sum())} sets are in none of {', '.join(gathered)}")
+    return values, offsets
+
+
+def _room(shingles: int, memory: int) -> np.ndarray:
+    """An array of so many shingles: in memory, or, where that is not allowed, in a file that goes with it."""
+    if shingles * 8 <= memory:
+        return np.empty(shingles, np.uint64)
+    with tempfile.TemporaryFile() as f:
+        if hasattr(os, "posix_fallocate"):  # a full disk is an error here, not a signal later
+            os.posix_fallocate(f.fileno(), 0, shingles * 8)
+        return np.asarray(np.memmap(f, np.uint64, "w+", shape=shingles))

@@ -1,0 +1,323 @@
+"""Duplicated spans of at least n words or bytes (`tasks.dedup.substrings`), found over the whole corpus.
+
+A word or byte is duplicated if it lies in a window of n of them that stands somewhere else in the corpus, too, or with
+`keep: first` somewhere before, documents taken by their ids. Then what is cut out of one place still stands in another.
+Spans never reach from one document into the next.
+
+A suffix array of all text fits into no machine, and one for each part of the corpus, as Dolma 3 has them, does not see
+what parts have in common. So windows are dealt into blocks by their minimizers (`tasks.kernels.minimizers`): equal
+windows come into one block, whose suffix array finds them, byte by byte; and of text whose minimizers are met only
+once, most of a corpus, none is made. The result is that of one suffix array of everything.
+
+`for all` is a map over an executor, each line a barrier:
+
+    for all shards s:      count_shard                                 how many characters there are
+    for all shards s:      key_shard         keys/run-00000.parquet    the minimizers of its windows
+    for all partitions p:  match_partition   hot/run-00000.parquet     which of them are met more than once
+    for all shards s:      gather_shard      texts/run-00000.parquet   what these runs of windows say
+    for all blocks b:      find_block        spans/run-00000.parquet   the spans found in a block
+    once:                  clear             all but spans/ is removed
+
+What then becomes of the documents: `tasks.dedup.substring_cuts`.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storage import files, parquet, sorted_files
+from tasks.dedup.substrings import SubstringDedup
+from tasks.documents.measure import slices
+from tasks.documents.selection import select
+from tasks.kernels import minimizers
+from tasks.kernels.buffers import utf8
+from tasks.kernels.pieces import joined
+from tasks.kernels.scan import scan
+
+_RUNS = 1 << 24  # of windows, in a partition: a gigabyte
+_DOCUMENT = 40  # bits of a place in a document
+_END = np.uint8(0xFF)  # behind each word: no byte of UTF-8
+
+
+@dataclass(frozen=True)
+class _Units:
+    """The words or bytes of some documents: those of document d are values[offsets[d]:offsets[d + 1]].
+
+    `ends`: int64, how many bytes the units before each take where their text is compared, and the sum at the end.
+    `data`: the bytes; `start`, `stop`: where each word lies there, None for bytes.
+    """
+
+    values: np.ndarray
+    offsets: np.ndarray
+    ends: np.ndarray
+    data: np.ndarray
+    start: np.ndarray | None
+    stop: np.ndarray | None
+
+    def text(self, first: np.ndarray, last: np.ndarray) -> pa.LargeBinaryArray:
+        """What the units first[i]:last[i] say, in the form in which it is compared: of words each with `_END`."""
+        sizes = self.ends[last] - self.ends[first]
+        if self.start is None:
+            data = joined(self.data, first, last)
+        else:
+            counts = last - first
+            word = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+            start, stop = np.empty((2, 2 * len(word)), np.int64)
+            start[0::2], stop[0::2] = self.start[word], self.stop[word]
+            start[1::2], stop[1::2] = len(self.data), len(self.data) + 1
+            data = joined(np.append(self.data, _END), start, stop)
+        offsets = np.append(0, np.cumsum(sizes))
+        return pa.LargeBinaryArray.from_buffers(
+            pa.large_binary(), len(sizes), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        )
+
+
+def _units(texts: pa.Array | pa.ChunkedArray, unit: str) -> _Units:
+    if unit == "bytes":
+        data, offsets = utf8(texts)
+        data, offsets = data[offsets[0] : offsets[-1]], offsets - offsets[0]
+        return _Units(data, offsets, np.arange(len(data) + 1), data, None, None)
+    text = scan(texts)
+    ends = np.append(0, np.cumsum(text.word_stop - text.word_start + 1))
+    return _Units(text.word_hash, text.words, ends, text.data, text.word_start, text.word_stop)
+
+
+def _path(folder: str, kind: str, number: int) -> str:
+    return files.join(folder, kind, f"run-{number:05d}.parquet")
+
+
+def _paths(folder: str, kind: str, numbers: int) -> list[str]:
+    return [_path(folder, kind, number) for number in range(numbers)]
+
+
+def count_shard(folder: str, shard: int, kept: str) -> dict:
+    """How many characters the documents of a shard have, for `partitions`."""
+    return {"characters": pc.sum(parquet.read_table(kept, ["characters"])["characters"]).as_py() or 0}
+
+
+def partitions(characters: int, settings: SubstringDedup) -> int:
+    """Into how many partitions the runs of windows of so many characters are dealt, so that one has about `_RUNS`.
+
+    There are two runs in n/2 + 1 units (`tasks.kernels.minimizers`), and a word takes some four characters or more.
+    """
+    units = characters // (4 if settings.unit == "words" else 1)
+    return max(-(-2 * units // ((settings.min_length // 2 + 1) * _RUNS)), 1)
+
+
+def key_shard(folder: str, shard: int, documents: str, kept: str, settings: SubstringDedup, partitions: int) -> dict:
+    """Write the minimizer of each run of windows of a shard: `key`; `run`, its number in the order of the text; `size`,
+    the bytes of its text where it is compared; `repeats`, see `minimizers.Runs`.
+
+    Holds the texts of the shard and 80 bytes a run. Returns how many windows and runs there are.
+    """
+    n = settings.min_length
+    columns = {"key": [np.empty(0, np.uint64)], "size": [np.empty(0, np.int64)], "repeats": [np.empty(0, bool)]}
+    windows = 0
+    for part in slices(select(documents, kept, ["text"])):
+        units = _units(part["text"], settings.unit)
+        found = minimizers.runs(units.values, units.offsets, n)
+        first, last = _places(units, found, n)
+        columns["key"].append(found.key)
+        columns["size"].append(units.ends[last] - units.ends[first])
+        columns["repeats"].append(found.repeats)
+        windows += int(found.windows.sum())
+    table = pa.table({name: np.concatenate(parts) for name, parts in columns.items()})
+    table = table.append_column("run", pa.array(np.arange(len(table))))
+    sorted_files.write(_path(folder, "keys", shard), table, "key", sorted_files.bounds(partitions))
+    return {"windows": windows, "runs": len(table)}
+
+
+def _places(units: _Units, found: minimizers.Runs, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first unit of each run of windows, and that behind its last, among the units of all documents."""
+    first = units.offsets[found.document] + found.first
+    return first, first + found.windows + n - 1
+
+
+def match_partition(folder: str, partition: int, n_shards: int, partitions: int) -> dict:
+    """Write the runs of a range of keys whose windows may be duplicated: `node`, the shard and the run's number.
+
+    That is where several runs have the key, or where the one repeats itself. Holds 60 bytes a run of the range. Returns
+    how many runs are written, and the bytes of their texts.
+    """
+    low, high = sorted_files.bounds(partitions)[partition : partition + 2]
+    tables = [sorted_files.read(path, low, high) for path in _paths(folder, "keys", n_shards)]
+    shard = np.repeat(np.arange(n_shards), [len(table) for table in tables])
+    table = pa.concat_tables(tables)
+    key = table["key"].to_numpy()
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    again = np.append(False, key[1:] == key[:-1])
+    hot = again | np.append(again[1:], False) | table["repeats"].to_numpy()[order]
+    chosen = order[hot]
+    node = (shard[chosen] << 32) | table["run"].to_numpy()[chosen]
+    sorted_files.write(_path(folder, "hot", partition), pa.table({"node": node}), "node")
+    return {"runs": len(node), "bytes": int(table["size"].to_numpy()[chosen].sum())}
+
+
+def gather_shard(
+    folder: str, shard: int, documents: str, kept: str, settings: SubstringDedup, partitions: int, blocks: int
+) -> dict:
+    """Write the runs of a shard that `match_partition` found: `key`; `id`; `node`, the shard and the document's row in
+    it; `first`, the document's unit with which they begin; `content`.
+
+    Holds the texts of the shard, and three times the contents.
+    """
+    low, high = shard << 32, (shard + 1) << 32
+    hot = np.sort(sorted_files.read_all(_paths(folder, "hot", partitions), low, high)["node"].to_numpy()) - low
+    n, before, start, tables = settings.min_length, 0, low, [_GATHERED.empty_table()]
+    for part in slices(select(documents, kept, ["text"])):
+        units = _units(part["text"], settings.unit)
+        found = minimizers.runs(units.values, units.offsets, n)
+        here = hot[slice(*np.searchsorted(hot, [before, before + len(found.key)]))] - before
+        before += len(found.key)
+        first, last = _places(units, found, n)
+        row = found.document[here]
+        columns = {
+            "key": found.key[here],
+            "id": part["id"].take(pa.array(row)).combine_chunks(),
+            "node": start + row,
+            "first": found.first[here],
+            "content": units.text(first[here], last[here]),
+        }
+        tables.append(pa.table(columns, schema=_GATHERED))
+        start += len(part)
+    table = pa.concat_tables(tables)
+    sorted_files.write(_path(folder, "texts", shard), table, "key", sorted_files.bounds(blocks))
+    return {"runs": len(table)}
+
+
+_GATHERED = pa.schema(
+    [
+        pa.field("key", pa.uint64()),
+        pa.field("id", pa.string()),
+        pa.field("node", pa.int64()),
+        pa.field("first", pa.int64()),
+        pa.field("content", pa.large_binary()),
+    ]
+)
+
+
+def blocks(size: int, settings: SubstringDedup) -> int:
+    """Into how many blocks texts of `size` bytes are dealt."""
+    return max(-(-size // settings.block_bytes), 1)
+
+
+def find_block(folder: str, block: int, settings: SubstringDedup, n_shards: int, blocks: int) -> dict:
+    """Write the duplicated spans that a block shows: `node`; `first`, `stop`, units of the document.
+
+    Holds the texts of the block twice, and of those that are different 20 times as much. A block is of about
+    `block_bytes`; but the runs of one minimizer, as of a template in a million documents, are all in one.
+    """
+    table = sorted_files.read_all(_paths(folder, "texts", n_shards), *sorted_files.bounds(blocks)[block : block + 2])
+    table = table.take(pc.sort_indices(table, [("id", "ascending"), ("first", "ascending")]))
+    content = table["content"].combine_chunks().dictionary_encode()
+    copy_of = content.indices.to_numpy()
+    known = content.dictionary
+    # `known` is in the order of the first copies, which is that of the ids
+    first_copy = np.append(True, copy_of[1:] > np.maximum.accumulate(copy_of)[:-1])[: len(copy_of)]
+    copies = np.bincount(copy_of, minlength=len(known))
+    whole = ~first_copy if settings.keep == "first" else copies[copy_of] > 1
+    start, stop, of = _within(known, settings)
+    row = np.flatnonzero(first_copy)[of]
+    apart = ~whole[row]
+    units = _counted(known, settings.unit)[copy_of[whole]]
+    first = table["first"].to_numpy()
+    node = table["node"].to_numpy()
+    spans = {
+        "node": np.append(node[whole], node[row[apart]]),
+        "first": np.append(first[whole], first[row[apart]] + start[apart]),
+        "stop": np.append(first[whole] + units, first[row[apart]] + stop[apart]),
+    }
+    sorted_files.write(_path(folder, "spans", block), pa.table(spans), "node")
+    return {"runs": len(table), "different": len(known), "bytes": _size(known), "spans": len(spans["node"])}
+
+
+def _size(contents: pa.LargeBinaryArray) -> int:
+    return pc.sum(pc.binary_length(contents)).as_py() or 0
+
+
+def _bytes(contents: pa.LargeBinaryArray) -> tuple[np.ndarray, np.ndarray]:
+    _, offsets, data = contents.buffers()
+    offsets = np.frombuffer(offsets, np.int64)[contents.offset : contents.offset + len(contents) + 1]
+    return np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]], offsets - offsets[0]
+
+
+def _counted(contents: pa.LargeBinaryArray, unit: str) -> np.ndarray:
+    """How many units each content has: int64."""
+    if not len(contents) or unit == "bytes":
+        return np.asarray(pc.binary_length(contents), np.int64)
+    data, offsets = _bytes(contents)
+    return np.diff(np.searchsorted(np.flatnonzero(data == _END), offsets))
+
+
+def _within(contents: pa.LargeBinaryArray, settings: SubstringDedup) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(first, stop, content) of the spans of unlike contents whose windows stand in them twice, or stood before.
+
+    first, stop: units of the content.
+    """
+    # imported here: it brings the libraries of OpenMP, and most processes sort nothing
+    from pydivsufsort import divsufsort, kasai
+
+    n = settings.min_length
+    if not len(contents):
+        return (np.empty(0, np.int64),) * 3
+    data, offsets = _bytes(contents)
+    data = data.copy()  # the library takes no read-only buffer
+    size = np.zeros(len(data), np.int32)
+    if settings.unit == "words":
+        after = np.flatnonzero(data == _END) + 1
+        begin = np.append(0, after[:-1])
+        word = np.searchsorted(begin, offsets)  # the first word of each content
+        starts = _windows(word, n)
+        size[begin[starts]] = after[starts + n - 1] - begin[starts]
+    else:
+        starts = _windows(offsets, n)
+        size[starts] = n
+    order = divsufsort(data)
+    found = np.flatnonzero(minimizers.repeated(order, kasai(data, order), size, settings.keep == "first"))
+    first = np.searchsorted(begin, found) if settings.unit == "words" else found
+    bounds = word if settings.unit == "words" else offsets
+    of = np.searchsorted(bounds, first, side="right") - 1
+    place = first + of  # so that contents do not touch each other
+    first, stop = _spans(place, place + n)
+    of = of[np.searchsorted(place, first)]
+    return first - of - bounds[of], stop - of - bounds[of], of
+
+
+def _spans(first: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(first, stop) of the spans that windows make together which overlap or touch; `first` ascends."""
+    reach = np.maximum.accumulate(stop)
+    apart = first[1:] > reach[:-1]
+    return first[np.append(True, apart)[: len(first)]], reach[np.append(apart, True)[: len(first)]]
+
+
+def _windows(bounds: np.ndarray, n: int) -> np.ndarray:
+    """The first units of all windows of `n` that lie within bounds[i]:bounds[i + 1]."""
+    starts = np.zeros(bounds[-1] + 1, np.int8)
+    starts[bounds[:-1]] += 1
+    starts[bounds[1:] - n + 1] -= 1
+    return np.flatnonzero(np.cumsum(starts[:-1], dtype=np.int8))
+
+
+def clear(folder: str, _: int) -> dict:
+    """Remove what only the phases up to `find_block` read, in all about as much as the texts."""
+    for kind in ("keys", "hot", "texts"):
+        files.remove(files.join(folder, kind))
+    return {}
+
+
+def spans_of(folder: str, shard: int, blocks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(row, first, stop) of the duplicated spans of a shard's documents, in their order: int64.
+
+    row: of the selection; first, stop: the document's units. Spans that overlap or touch each other are made one.
+    """
+    low = shard << 32
+    found = sorted_files.read_all(_paths(folder, "spans", blocks), low, low + (1 << 32))
+    row = found["node"].to_numpy() - low
+    first, stop = ((row << _DOCUMENT) + found[name].to_numpy() for name in ("first", "stop"))
+    order = np.argsort(first)
+    first, stop = _spans(first[order], stop[order])
+    inside = (1 << _DOCUMENT) - 1
+    return first >> _DOCUMENT, first & inside, stop & inside

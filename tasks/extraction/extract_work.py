@@ -1,0 +1,252 @@
+"""From records to documents: the main text of each page, with where it came from.
+
+This is where the fused pass over a shard happens: records are read, their URLs judged, their pages extracted under
+guard and normalised, every document step that follows in the recipe measures or edits them, and a batch is written. A
+shard is read once and written once.
+"""
+
+import logging
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
+from itertools import islice
+from operator import itemgetter
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from storage import files, layout, ledger, parquet
+from storage.remote.redact import redact_url
+from storage.remote.retry import configured
+from storage.schema import DOCUMENTS, EDITS
+from tasks.documents.batch import Batch, schema
+from tasks.documents.decisions import decide
+from tasks.documents.measure import EditCounts, measured
+from tasks.documents.normalize import Normalize
+from tasks.documents.normalize_work import rewrite
+from tasks.documents.step import DocumentStep, work_of
+from tasks.extraction.extract import Extract
+from tasks.extraction.page import HTML, PLAIN, extract_page
+from tasks.guard.parent import Guard
+from tasks.reading.listing import Shard
+from tasks.reading.record import PAGES, Record
+from tasks.reading.shard import read
+from tasks.url.step import Url
+
+log = logging.getLogger(__name__)
+
+BATCH = 512
+_BATCH_CHARACTERS = 16 << 20
+_PLACE = ("nth", "url", "file", "offset", "length")
+_JUDGED = 256
+_JUDGED_BYTES = 16 << 20
+
+
+def extract_shard(
+    folder: str,
+    number: int,
+    source: str,
+    shard: Shard,
+    before: tuple[Url, ...],
+    extract: Extract,
+    normalize: Normalize | None,
+    steps: tuple[DocumentStep, ...],
+) -> dict:
+    """Read one shard of a source, write its documents with their signals, and return the shard's record.
+
+    `before` are the URL steps that come ahead of the extraction: what they drop is neither extracted nor kept.
+    Every record that is a page, or was meant to be one, is a row of the shard or of its ledger; the others are
+    counted by kind. Holds a batch of 512 documents, or 16 million characters and one document, the ledger, and an id
+    for each record.
+    """
+    judging = (*before, *steps)
+    columns = pa.schema([*DOCUMENTS, *(field for step in judging for field in schema(step))])
+    edits = EditCounts(steps)
+    lost: dict[str, list[dict]] = {step.step: [] for step in before} | {"extract": [], "normalize": []}
+    kinds: Counter[str] = Counter()
+    characters = {"extract": 0, "normalize": 0}
+    records = read(shard, extract.max_bytes, extract.verify_digests, configured())
+    with (
+        _guard(extract) as guard,
+        parquet.create(layout.part(folder, number), columns) as out,
+        parquet.create(layout.edits_part(folder, number), EDITS) as cuts,
+    ):
+        pages = _pages(records, source, kinds, lost["extract"])
+        if before:
+            pages = _allowed(pages, before, lost)
+        rows = _documents(pages, guard, extract.engine, lost["extract"])
+        for batch in _batches(rows):
+            table = pa.Table.from_pylist(batch, schema=DOCUMENTS)
+            characters["extract"] += _characters(table)
+            if normalize:
+                table = _normalized(table, normalize, lost["normalize"])
+            characters["normalize"] += _characters(table)
+            found = measured(table, judging)
+            edits.add(found)
+            out.write_table(found.table)
+            cuts.write_table(found.edits)
+    rows_in = sum(kinds[kind] for kind in PAGES)
+    counts = _counts(rows_in, before, normalize, lost, characters)
+    rows_out = counts[-1]["rows_out"]
+    counts += edits.counts(rows_out, counts[-1]["characters_out"])
+    # the guard takes pages ahead, some further than others: drops are noted in no fixed order
+    drops = [row for name in lost for row in sorted(lost[name], key=itemgetter("nth"))]
+    layout.write_ledger(folder, number, ledger.from_rows(drops))
+    read_kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    log.info(
+        "%s: %s; %d documents, %d characters", shard.name, read_kinds or "no record", rows_out, characters["normalize"]
+    )
+    return {
+        "rows_in": rows_in,
+        "rows_out": rows_out,
+        "steps": counts,
+        "records": dict(sorted(kinds.items())),
+        "shard": asdict(replace(shard, path=redact_url(shard.path), base=redact_url(shard.base))),
+        "checksum": files.checksum(layout.part(folder, number)),
+    }
+
+
+def _guard(extract: Extract) -> Guard:
+    """The first call of an engine compiles its kernels, which takes longer than any page may."""
+    work = f"{extract_page.__module__}:{extract_page.__name__}"
+    return Guard(work, extract.limits, (b"<p>Grist to the mill.</p>", "text/html", "utf-8", "", extract.engine))
+
+
+def _counts(
+    rows_in: int, before: tuple[Url, ...], normalize: Normalize | None, lost: dict, characters: dict[str, int]
+) -> list[dict]:
+    counts = []
+    for step in before:
+        counts.append(ledger.count(step.step, rows_in, None, ledger.from_rows(lost[step.step]), None))
+        rows_in = counts[-1]["rows_out"]
+    counts.append(ledger.count("extract", rows_in, None, ledger.from_rows(lost["extract"]), characters["extract"]))
+    if normalize:
+        given, gone = characters["extract"], characters["extract"] - characters["normalize"]
+        emptied = ledger.from_rows(lost["normalize"])
+        counts.append(ledger.count("normalize", counts[-1]["rows_out"], given, emptied, gone))
+    return counts
+
+
+def _pages(
+    records: Iterable[tuple[str, Record]], source: str, kinds: Counter[str], lost: list[dict]
+) -> Iterator[tuple[dict, Record]]:
+    """The records that are pages, each with the columns that say where it lies."""
+    seen: set[str] = set()
+    for nth, (file, record) in enumerate(records):
+        kinds[record.kind] += 1
+        if record.kind not in PAGES:
+            continue
+        # without a length, the offset counts the file's uncompressed bytes
+        identity = "\n".join((source, file, f"{record.offset} {record.length}", record.record_id))
+        key = xxhash.xxh3_128_hexdigest(identity.encode("utf-8", "surrogateescape"))
+        row = {
+            "nth": nth,
+            "id": key,
+            "source": source,
+            "url": record.url,
+            "date": record.date,
+            "ip": record.ip,
+            "status": record.status,
+            "truncated": record.truncated,
+            "file": file,
+            "offset": record.offset,
+            "length": record.length,
+            "record_id": record.record_id,
+            "digest": record.digest,
+        }
+        if key in seen:
+            lost.append(_drop(row, "repeated_record", detail=record.record_id))
+            continue
+        seen.add(key)
+        yield row, record
+
+
+def _allowed(
+    pages: Iterator[tuple[dict, Record]], steps: tuple[Url, ...], lost: dict[str, list[dict]]
+) -> Iterator[tuple[dict, Record]]:
+    """The pages whose URLs the steps let through; holds 256 of them, or 16 MiB and one."""
+    for batch in _chunks(pages):
+        urls = pa.table({"id": [row["id"] for row, _ in batch], "url": [row["url"] for row, _ in batch]})
+        for step in steps:
+            for name, column in work_of(step).measure(step, Batch(urls)).items():
+                urls = urls.append_column(name, column)
+        rows = {row["id"]: row for row, _ in batch}
+        for name, dropped in decide(urls, [(step.step, step.decisions()) for step in steps]):
+            for drop in dropped.to_pylist():
+                row = rows.pop(drop["id"])
+                lost[name].append(drop | {name: row[name] for name in _PLACE})
+        yield from (page for page in batch if page[0]["id"] in rows)
+
+
+def _chunks(pages: Iterator[tuple[dict, Record]]) -> Iterator[list[tuple[dict, Record]]]:
+    batch, size = [], 0
+    for page in pages:
+        batch.append(page)
+        size += len(page[1].payload)
+        if len(batch) == _JUDGED or size >= _JUDGED_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _documents(pages: Iterator[tuple[dict, Record]], guard: Guard, engine: str, lost: list[dict]) -> Iterator[dict]:
+    """A row of DOCUMENTS for each page that has a text, in order. The guard takes pages ahead of what it gives."""
+    waiting: deque[dict] = deque()
+
+    def calls() -> Iterator[tuple]:
+        for row, record in pages:
+            if drop := _unfit(row, record):
+                lost.append(drop)
+                continue
+            waiting.append(row)
+            yield record.payload, record.content_type, record.charset, record.url, engine
+
+    for found in guard.map(calls()):
+        row = waiting.popleft()
+        if "rule" in found:
+            lost.append(_drop(row, found["rule"], detail=found["detail"]))
+        else:
+            yield row | found | {"characters": len(found["text"])}
+
+
+def _unfit(row: dict, record: Record) -> dict | None:
+    """The ledger's row of a record that cannot have a text, whatever its payload is."""
+    if record.problem:
+        rule, detail = record.problem
+        return _drop(row, rule, detail=detail)
+    if record.status is not None and record.status != 200:
+        return _drop(row, "http_status", value=float(record.status))
+    if record.content_type and record.content_type not in HTML + PLAIN:
+        return _drop(row, "content_type", detail=record.content_type)
+    return None
+
+
+def _drop(row: dict, rule: str, value: float | None = None, detail: str | None = None, step: str = "extract") -> dict:
+    place = {name: row[name] for name in _PLACE}
+    return {"id": row["id"], "step": step, "rule": rule, "value": value, "detail": detail, **place}
+
+
+def _batches(rows: Iterator[dict]) -> Iterator[list[dict]]:
+    while batch := list(islice(rows, 1)):
+        size = batch[0]["characters"]
+        while len(batch) < BATCH and size < _BATCH_CHARACTERS and (row := next(rows, None)) is not None:
+            batch.append(row)
+            size += row["characters"]
+        yield batch
+
+
+def _normalized(table: pa.Table, normalize: Normalize, lost: list[dict]) -> pa.Table:
+    texts = rewrite(normalize, table["text"])
+    table = table.set_column(table.schema.get_field_index("text"), DOCUMENTS.field("text"), texts)
+    lengths = pc.utf8_length(texts).cast(pa.int64())
+    table = table.set_column(table.schema.get_field_index("characters"), DOCUMENTS.field("characters"), lengths)
+    empty = pc.equal(lengths, 0)
+    for row in table.filter(empty).select(["id", *_PLACE[1:]]).to_pylist():
+        lost.append(_drop(row | {"nth": len(lost)}, "empty_text", step="normalize"))
+    return table.filter(pc.invert(empty))
+
+
+def _characters(table: pa.Table) -> int:
+    return pc.sum(table["characters"]).as_py() or 0

@@ -1,0 +1,67 @@
+"""Which of the documents that share buckets are kept, and for which the others go: the one loop that goes in order."""
+
+import numba as nb
+import numpy as np
+
+from tasks.kernels.jaccard import jaccard
+
+
+@nb.njit(nogil=True, cache=True)
+def representatives(values, offsets, buckets, n_buckets, given, least, limit):
+    """For each set, in order, its representative: the first kept set before it that is like it, or itself, then kept.
+
+    Set `i` is `values[offsets[i]:offsets[i + 1]]`, sorted, uint64; `buckets` is int64, (n, bands): the bucket of each
+    band, or -1. Two sets are like each other if they share a bucket and their Jaccard similarity is at least `least`;
+    a set without values is like none. The first `given` sets are kept without being compared. A set is compared with at
+    most `limit` kept sets, the first.
+
+    Returns int64 (n,), the representatives; float64 (n,), the similarity to them; comparisons made; and how many sets
+    are kept that shared buckets with more than `limit` kept sets. Held: 8 bytes a band of each set and 16 a bucket. A
+    bucket of any size costs a set at most `limit` comparisons, and one where the first kept set is like it.
+    """
+    n, bands = buckets.shape
+    representative = np.arange(n)
+    similarity = np.ones(n)
+    # The kept sets of a bucket are a chain of entries, first to last; entry `i * bands + b` is of set i.
+    head = np.full(n_buckets, -1)
+    tail = np.full(n_buckets, -1)
+    following = np.full(n * bands, -1)
+    at = np.empty(bands, np.int64)
+    comparisons, left_out = 0, 0
+    for i in range(n):
+        if i >= given:
+            for b in range(bands):
+                at[b] = head[buckets[i, b]] if buckets[i, b] >= 0 else -1
+            x = values[offsets[i] : offsets[i + 1]]
+            spent = 0
+            while True:
+                nearest = n
+                for b in range(bands):
+                    if at[b] >= 0:
+                        nearest = min(nearest, at[b] // bands)
+                if nearest == n:
+                    break
+                if spent == limit:
+                    left_out += 1
+                    break
+                spent += 1
+                score = jaccard(values[offsets[nearest] : offsets[nearest + 1]], x, least) if len(x) else -1.0
+                if score >= 0:
+                    representative[i], similarity[i] = nearest, score
+                    break
+                for b in range(bands):
+                    if at[b] >= 0 and at[b] // bands == nearest:
+                        at[b] = following[at[b]]
+            comparisons += spent
+            if representative[i] != i:
+                continue
+        for b in range(bands):
+            bucket = buckets[i, b]
+            if bucket >= 0:
+                entry = i * bands + b
+                if tail[bucket] >= 0:
+                    following[tail[bucket]] = entry
+                else:
+                    head[bucket] = entry
+                tail[bucket] = entry
+    return representative, similarity, comparisons, left_out

@@ -1,0 +1,173 @@
+"""The files that a source stands for, each of them a shard."""
+
+import gzip
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import fsspec
+
+from storage import files
+from storage.remote import streams
+from storage.remote.redact import redact_url
+from tasks.reading.sources import SNAPSHOT, Archives, Columns, Lines, Selection, Snapshot, Source, Tables, Texts
+
+_SEGMENT = re.compile(r"/segments/([^/]+)/")
+# the folders at the root of Common Crawl's bucket: a list's line that begins so begins there
+_AT_THE_ROOT = ("crawl-data/", "cc-index/")
+_NO_COLUMNS = Columns()
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A file to be read: `format` is `archive`, `selection`, `jsonl`, `parquet` or `text`.
+
+    `name`: the path behind the folder that the source names, so that a document's id does not depend on where that
+    folder lies, nor on which other files are in it; `columns`: of tables; `base`: where the archives lie that a
+    selection names.
+    """
+
+    format: str
+    path: str
+    name: str
+    columns: Columns = _NO_COLUMNS
+    base: str = ""
+
+
+def shards_of(source: Source, selected: Sequence[str] = ()) -> list[Shard]:
+    """The shards of a source: files by their names in order, those of a snapshot in the order of its list.
+
+    `selected`: what `tasks.reading.index.gather` wrote for this source, if it selects from an index.
+    Raises FileNotFoundError for what names no file, RemoteIOError, and ValueError for a damaged list or two files
+    that cannot be told apart.
+    """
+    match source:
+        case Archives():
+            return _shards("archive", _files(source.warc))
+        case Lines():
+            return _shards("jsonl", _files(source.jsonl), source.columns)
+        case Tables():
+            return _shards("parquet", _files(source.parquet), source.columns)
+        case Texts():
+            return _shards("text", _files(source.text))
+        case Snapshot():
+            return _shards("archive", _of_snapshot(source))
+        case Selection():
+            return [Shard("selection", path, path.rsplit("/", 1)[-1], base=source.base) for path in selected]
+
+
+def _shards(format: str, named: Mapping[str, str], columns: Columns = _NO_COLUMNS) -> list[Shard]:
+    known: dict[str, str] = {}
+    for path, name in named.items():
+        if known.setdefault(name, path) != path:
+            raise ValueError(
+                f"{redact_url(known[name])} and {redact_url(path)} are both called {name}, and ids are made of names: "
+                "give them by one glob for both folders, as folder/*/*.warc.gz, or in two sources"
+            )
+    return [Shard(format, path, name, columns) for path, name in named.items()]
+
+
+def tables_of(source: Selection) -> list[str]:
+    """The Parquet files of the index that a source selects from, sorted.
+
+    Of a snapshot those of its pages: the index also has redirects, errors and robots.txt, which are no pages.
+    """
+    snapshots = [name for name in source.index if re.fullmatch(SNAPSHOT, name)]
+    found = set(expand([path for path in source.index if path not in snapshots]))
+    for name in snapshots:
+        listed = _from_list(files.join(source.base, "crawl-data", name, "cc-index-table.paths.gz"))
+        found.update(path for path in listed if "/subset=warc/" in path)
+    return sorted(found)
+
+
+def expand(patterns: Sequence[str]) -> list[str]:
+    """The files that patterns name, sorted: paths, globs and `*.paths` or `*.paths.gz` lists, local or remote.
+
+    A list's line is an address of its own, or begins at the bucket's root as Common Crawl's do (`crawl-data/`,
+    `cc-index/`), or is relative to the folder of the list.
+    Raises FileNotFoundError for a pattern that names no file.
+    """
+    return list(_files(patterns))
+
+
+def _files(patterns: Sequence[str]) -> dict[str, str]:
+    """The names of the files, by path: what is behind a glob's fixed folder, a line of a list, else the file's own."""
+    found: dict[str, str] = {}
+    for pattern in patterns:
+        fs, inner = fsspec.core.url_to_fs(pattern)
+        fs.invalidate_cache()  # a process that lives for months must see this month's files
+        if redact_url(pattern).endswith((".paths", ".paths.gz")):
+            named = _from_list(pattern if "://" in pattern else inner)
+        elif any(c in inner for c in ("*[" if pattern.startswith("http") else "*?[")):
+            matches = (
+                fs.glob(inner)
+                if files.is_local(pattern)
+                else streams.retrying_call(lambda fs=fs, inner=inner: fs.glob(inner), redact_url(pattern))
+            )
+            if not matches:
+                raise FileNotFoundError(f"no file matches the source's pattern {redact_url(pattern)}")
+            fixed = len(re.split(r"[*?\[]", inner)[0].rpartition("/")[0])
+            named = {fs.unstrip_protocol(m) if "://" in pattern else m: _name(m[fixed:].lstrip("/")) for m in matches}
+        else:
+            try:
+                streams.info(pattern)
+            except FileNotFoundError as error:
+                raise FileNotFoundError(f"the source's file {redact_url(pattern)} does not exist") from error
+            except IsADirectoryError as error:
+                raise IsADirectoryError(
+                    f"the source's file {pattern} is a folder: name the files in it, as {files.join(pattern, '*')}"
+                ) from error
+            named = {pattern if "://" in pattern else inner: _name(redact_url(inner).rsplit("/", 1)[-1])}
+        for path, name in named.items():
+            found[path] = min(found.get(path, name), name, key=lambda n: (len(n), n))
+    return dict(sorted(found.items()))
+
+
+def _name(name: str) -> str:
+    """A name that any store and table takes: bytes of a file's name that are no UTF-8 are written out."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _of_snapshot(source: Snapshot) -> dict[str, str]:
+    path = files.join(source.base, "crawl-data", source.snapshot, f"{source.format}.paths.gz")
+    named = _from_list(path)
+    found = list(named)
+    if source.segments:
+        segments = [match[1] if (match := _SEGMENT.search(file)) else "" for file in found]
+        wanted = set(_places(list(dict.fromkeys(segments)), source.segments, f"{redact_url(path)}: segments"))
+        found = [file for file, segment in zip(found, segments, strict=True) if segment in wanted]
+    if source.files:
+        found = _places(found, source.files, f"{redact_url(path)}: files")
+    return {file: named[file] for file in found}
+
+
+def _places(found: list[str], places: tuple[int, int], what: str) -> list[str]:
+    first, last = places
+    if not first <= last < len(found):
+        raise FileNotFoundError(f"{what} {first} to {last} are asked for; there are 0 to {len(found) - 1}")
+    return found[first : last + 1]
+
+
+def _from_list(path: str) -> dict[str, str]:
+    """The files of a list in its order, with their names."""
+    data = streams.fetch_all(path)
+    try:
+        text = (gzip.decompress(data) if redact_url(path).endswith(".gz") else data).decode()
+    except (OSError, EOFError, ValueError) as error:
+        raise ValueError(f"the list {redact_url(path)} is damaged: {error}; fetch it again") from error
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        raise FileNotFoundError(f"the list {redact_url(path)} names no file")
+    root, at_the_root, _ = path.partition("crawl-data/")
+    folder = path.rsplit("/", 1)[0]
+
+    def address(line: str) -> str:
+        if "://" in line or line.startswith("/"):
+            return line
+        return files.join(root if at_the_root and line.startswith(_AT_THE_ROOT) else folder, line)
+
+    absolute = ("/", "http://", "https://", "s3://")
+    return {
+        address(line): _name(redact_url(line).rsplit("/", 1)[-1] if line.startswith(absolute) else line)
+        for line in lines
+    }

@@ -1,0 +1,62 @@
+"""The shares of the sources, within their caps, and the file that training reads."""
+
+from storage import files
+from tasks.tokens.mixture import Mixture
+
+
+def shares(weights: dict[str, float], tokens: dict[str, int], budget: int, max_epochs: float) -> dict[str, float]:
+    """Fraction of `budget` tokens that each source gives; sums to one.
+
+    Raises ValueError when all sources, repeated `max_epochs` times, do not fill the budget.
+    """
+    available = {name: tokens[name] * max_epochs for name in weights}
+    if sum(available.values()) < budget:
+        raise ValueError(
+            f"the run trains on {budget:,} tokens, but the sources {tokens} give {sum(available.values()):,.0f} in "
+            f"max_epochs={max_epochs}: raise mixture.max_epochs, lower training.steps or add data"
+        )
+    given: dict[str, float] = {}
+    open_names = sorted(weights)
+    while open_names:
+        rest = budget - sum(given.values())
+        weight = sum(weights[name] for name in open_names)
+        capped = [name for name in open_names if available[name] < rest * weights[name] / weight]
+        for name in capped or open_names:
+            given[name] = available[name] if capped else rest * weights[name] / weight
+        open_names = [name for name in open_names if name not in given]
+    return {name: given[name] / budget for name in sorted(given)}
+
+
+def write_mixture(
+    folder: str, shard: int, tokens: dict[str, list[dict]], heldout: dict[str, list[dict]], tokenizer: str,
+    token_bytes: str, budget: int, settings: Mixture,
+) -> dict:  # fmt: skip
+    """Write `mixture.json`: what training reads, all paths relative to its folder.
+
+    `tokens` and `heldout` give the shards (`path`, `tokens`) by source, `budget` the tokens of the whole run.
+    """
+    if empty := sorted(name for name, parts in tokens.items() if not parts):
+        raise ValueError(f"the mixture names {', '.join(empty)}, but no document of these is left to train on")
+    totals = {name: sum(s["tokens"] for s in parts) for name, parts in tokens.items()}
+    given = shares(settings.weights, totals, budget, settings.max_epochs)
+    counts = files.read_json(token_bytes)
+    mixture = {
+        "vocab_size": len(counts),
+        "tokenizer": tokenizer,
+        "token_bytes": counts,
+        "sources": [
+            {
+                "name": name,
+                "share": share,
+                "tokens": totals[name],
+                "epochs": share * budget / totals[name],
+                "shards": tokens[name],
+            }
+            for name, share in given.items()
+        ],
+        "heldout": [{"name": name, "shards": parts} for name, parts in sorted(heldout.items()) if parts],
+    }
+    if not mixture["heldout"]:
+        raise ValueError(f"no document was held out: raise mixture.heldout_fraction ({settings.heldout_fraction})")
+    files.write_json(files.join(folder, "mixture.json"), mixture)
+    return {"sources": {s["name"]: {k: s[k] for k in ("share", "tokens", "epochs")} for s in mixture["sources"]}}

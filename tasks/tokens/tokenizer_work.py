@@ -1,0 +1,131 @@
+"""SentencePiece BPE with byte fallback, trained on a sample that follows the mixture."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import sentencepiece as spm
+
+from storage import files
+from tasks.documents.sampling import Heldout, uniform
+from tasks.documents.selection import select
+from tasks.tokens.tokenizer import Tokenizer
+
+log = logging.getLogger(__name__)
+
+UNK, BOS, EOS = 0, 1, 2
+_SENTENCE = 4000
+_SPACE = "▁"  # what SentencePiece writes for a space
+
+Inputs = dict[str, list[tuple[str, str]]]
+
+
+def train_tokenizer(
+    folder: str,
+    shard: int,
+    inputs: Inputs,
+    weights: dict[str, float],
+    settings: Tokenizer,
+    seed: int,
+    heldout: Heldout,
+) -> dict:
+    """Train on a sample of (documents, selection) shards by source; writes `tokenizer.model`.
+
+    Each source gives documents worth its share of `sample_bytes`, drawn by a keyed hash, never a held-out one; a
+    source that has less gives all. SentencePiece holds the sample in memory.
+    """
+    total = sum(weights.values())
+    taken: dict[str, int] = {}
+    model = io.BytesIO()
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=sample(inputs, {n: w / total for n, w in weights.items()}, settings, seed, heldout, taken),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=settings.vocab_size,
+        character_coverage=settings.character_coverage,
+        byte_fallback=True,
+        split_digits=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        add_dummy_prefix=False,
+        allow_whitespace_only_pieces=True,
+        max_sentence_length=1 << 20,
+        unk_id=UNK,
+        bos_id=BOS,
+        eos_id=EOS,
+        pad_id=-1,
+        minloglevel=2,
+    )
+    files.write_bytes(files.join(folder, "tokenizer.model"), model.getvalue())
+    processor = spm.SentencePieceProcessor(model_proto=model.getvalue())
+    files.write_bytes(files.join(folder, "token_bytes.json"), json.dumps(token_bytes(processor)).encode())
+    return {"sample_bytes": taken, "vocab_size": processor.vocab_size()}
+
+
+def sample(
+    inputs: Inputs,
+    shares: dict[str, float],
+    settings: Tokenizer,
+    seed: int,
+    heldout: Heldout,
+    taken: dict[str, int],
+) -> Iterator[str]:
+    for name in sorted(inputs):
+        sizes = sum(int(pc.sum(_sizes(_train(part, heldout))).as_py() or 0) for part in inputs[name])
+        wanted = settings.sample_bytes * shares[name]
+        if sizes < wanted:
+            log.info("source %s has %d bytes, less than the %d of its share of the sample", name, sizes, wanted)
+        taken[name] = 0
+        for part in inputs[name]:
+            table = _train(part, heldout)
+            chosen = table.filter(pa.array(uniform(table["id"], seed, "tokenizer") < wanted / max(sizes, 1)))
+            for text in chosen["text"].to_pylist():
+                taken[name] += len(text.encode())
+                yield from _sentences(text)
+
+
+def _train(part: tuple[str, str], heldout: Heldout) -> pa.Table:
+    return heldout.without(select(*part, ["text"]))
+
+
+def _sizes(table: pa.Table) -> pa.ChunkedArray:
+    return pc.binary_length(table["text"])
+
+
+def _sentences(text: str) -> Iterator[str]:
+    """Lines with their line break, cut where SentencePiece would refuse a longer one."""
+    for line in text.splitlines(keepends=True):
+        for start in range(0, len(line), _SENTENCE):
+            yield line[start : start + _SENTENCE]
+
+
+@cache
+def load(path: str) -> spm.SentencePieceProcessor:
+    return spm.SentencePieceProcessor(model_file=files.local_copy(path))
+
+
+def encode(processor: spm.SentencePieceProcessor, text: str) -> np.ndarray:
+    """Tokens of a document with the end-of-sequence token, uint16.
+
+    A literal `▁` is given as its bytes, which are decoded as they are: SentencePiece itself would read a space.
+    """
+    first, *others = processor.encode(text.split(_SPACE))
+    literal = [processor.piece_to_id(f"<0x{byte:02X}>") for byte in _SPACE.encode()] if others else []
+    return np.array([*first, *(i for ids in others for i in (*literal, *ids)), EOS], np.uint16)
+
+
+def token_bytes(processor: spm.SentencePieceProcessor) -> list[int]:
+    """Bytes of UTF-8 that each token stands for, 0 for control tokens: what bits per byte are counted by."""
+    return [
+        0
+        if processor.is_control(i) or processor.is_unknown(i)
+        else 1
+        if processor.is_byte(i)
+        else len(processor.id_to_piece(i).replace(_SPACE, " ").encode())
+        for i in range(processor.vocab_size())
+    ]

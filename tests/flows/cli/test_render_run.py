@@ -1,0 +1,31 @@
+"""The end of a run as it is printed: addresses never with a password."""
+
+from types import SimpleNamespace
+
+from flows.cli.render_run import mlflow_line, prefect_line, training_lines
+from flows.machine import MachineSettings
+from flows.reports.run import MixedSource
+
+
+def test_training_is_five_lines():
+    result = {"parameters": 1_328_256, "steps": 240, "tokens": 491_520}
+    result |= {"unigram/loss": 6.7144, "unigram/bits_per_byte": 2.66871, "heldout/loss": 5.5763}
+    result |= {"heldout/bits_per_byte": 2.2163}
+    mixture = [MixedSource("web", 0.7, 1.04), MixedSource("reference", 0.3, 0.371)]
+    report = SimpleNamespace(result=result, mixture=mixture, training_losses=[8.28, 7.0, 5.37])
+    assert training_lines(report) == [
+        "mixture: web 70% (1.04 epochs), reference 30% (0.37 epochs)",
+        "model: 1,328,256 parameters, 240 steps, 491,520 tokens",
+        "training loss: 8.2800 at the first step, 5.3700 at the last",
+        "unigram model: 6.7144 nats/token, 2.6687 bits/byte",
+        "trained model: 5.5763 nats/token, 2.2163 bits/byte (both on held-out documents)",
+    ]
+
+
+def test_servers_are_named_by_address_or_started_by_a_command():
+    assert prefect_line("http://prefect:4200", "/home") == "Prefect: http://prefect:4200"
+    assert prefect_line("", "/home").startswith("PREFECT_HOME=/home ")
+    served = MachineSettings(mlflow_uri="https://me:hunter2@mlflow.example")
+    assert mlflow_line(served) == "MLflow: https://mlflow.example"
+    database = MachineSettings(mlflow_uri="postgresql://me:hunter2@db/mlflow")
+    assert mlflow_line(database).endswith("/mlflow ui --backend-store-uri postgresql://db/mlflow")

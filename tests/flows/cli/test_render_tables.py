@@ -1,0 +1,106 @@
+"""Reports as tables: numbers with their separators, shares in percent, and what is not known named."""
+
+import io
+from types import SimpleNamespace
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from flows.cli import render_tables as render
+from flows.reports.funnel import FunnelRow
+from flows.reports.status import StageStatus
+from flows.reports.thresholds import Proposal, Proposals
+from flows.reports.whatif import ComparedStep
+
+
+def lines(table: Table) -> list[list[str]]:
+    """The cells of a table as it is printed, row by row."""
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(table)
+    rows = [line for line in console.export_text().splitlines() if line.startswith("│")]
+    return [[cell.strip() for cell in row.strip("│").split("│")] for row in rows]
+
+
+def row(step: str, arrived: int, left: int, drops: dict[str, int], edits: dict[str, int] | None = None) -> FunnelRow:
+    return FunnelRow(step, arrived, left, 40_000 * arrived, 40_000 * left, drops, edits)
+
+
+def test_the_funnel_estimates_tokens_and_counts_the_last():
+    rows = [
+        FunnelRow("extract", 1200, 1100, None, 44_000_000, {"empty_text": 100}),
+        row("pii", 1100, 1099, {"spans": 1}, {"email": 46, "phone": 2}),
+        row("never", 0, 0, {}),
+    ]
+    assert lines(render.funnel_table("Funnel", rows, 4.0, 10_990_123)) == [
+        ["extract", "1,200 → 1,100", "91.7%", "- → ~11,000k", "empty_text 100"],
+        ["pii, cuts", "1,100 → 1,099", "99.9%", "~11,000k → ~10,990k", "email 46, phone 2, spans 1"],
+        ["never", "0 → 0", "-", "~0k → ~0k", ""],
+        ["tokens", "0", "100.0%", "10,990,123", ""],
+    ]
+
+
+def test_the_rules_that_drop_most_come_first():
+    assert render.top_reasons({"b": 2, "a": 2, "c": 1000, "d": 1}) == "c 1,000, a 2, b 2"
+
+
+def test_status_shows_unfinished_stages_and_stages_without_documents():
+    rows = [
+        StageStatus("documents-0", "finished", 1200, 1100, {"extract.empty_text": 100}),
+        StageStatus("model-0", "finished"),
+        StageStatus("rules-0", "unfinished", jobs_done=3),
+        StageStatus("rules-1", "unreadable", trouble="made by another version"),
+    ]
+    assert lines(render.status_table(rows)) == [
+        ["documents-0", "finished", "1,200", "1,100", "extract.empty_text 100"],
+        ["model-0", "finished", "", "", ""],
+        ["rules-0", "unfinished, 3 jobs done", "", "", ""],
+        ["rules-1", "unreadable", "", "", ""],
+    ]
+
+
+def test_status_states_why_a_stage_cannot_be_read():
+    rows = [StageStatus("model-0", "finished"), StageStatus("rules-1", "unreadable", trouble="made by another version")]
+    assert render.status_remarks(rows) == ["made by another version"]
+
+
+def test_whatif_compares_replayed_steps_rule_by_rule():
+    ahead, old, new = row("extract", 10, 10, {}), row("c4", 10, 8, {"a": 2}), row("c4", 10, 5, {"a": 4, "b": 1})
+    compared = [
+        ComparedStep("extract", "ahead", ahead, ahead),
+        ComparedStep("c4", "replayed", old, new),
+        ComparedStep("minhash", "behind", row("minhash", 8, 8, {}), None),
+        ComparedStep("quality", "behind", None, None),
+    ]
+    assert lines(render.whatif_table(compared)) == [
+        ["extract", "10 → 10", "100.00%", "the same", "", ""],
+        ["c4", "10 → 8", "80.00%", "10 → 5", "50.00%", "-3"],
+        ["a", "dropped 2", "", "dropped 4", "", "+2"],
+        ["b", "dropped 0", "", "dropped 1", "", "+1"],
+        ["minhash", "8 → 8", "100.00%", "not replayed", "", ""],
+        ["quality", "not run", "", "not replayed", "", ""],
+    ]
+    same = ComparedStep("minhash", "behind", ahead, ahead)
+    assert lines(render.whatif_table([same]))[0][3] == "the same"
+
+
+def test_whatif_states_what_was_not_replayed():
+    [unchanged] = render.whatif_remarks(SimpleNamespace(unchanged=True, behind=("minhash",)))
+    assert unchanged.endswith("is as recorded.")
+    [changed] = render.whatif_remarks(SimpleNamespace(unchanged=False, behind=("minhash", "quality")))
+    assert changed.startswith("Not replayed: minhash, quality. ")
+    assert render.whatif_remarks(SimpleNamespace(unchanged=False, behind=())) == []
+
+
+def test_proposed_thresholds_are_a_table_sentences_and_yaml():
+    proposal = Proposal("gopher_quality", "min_words", "de", 50, 25, 0.05, 0.11, 0.0501)
+    found = Proposals([proposal], ["c4.min_sentences"], {"fo": 1036}, ["ccnet: 0 documents in en"])
+    [cells] = lines(render.thresholds_table(found))
+    assert cells == ["gopher_quality.min_words", "de", "50", "5.00%", "11.00%", "25", "5.01%"]
+    assert render.thresholds_remarks(found, 2000) == [
+        "Left out, with fewer than 2,000 documents: fo 1,036.",
+        "Without a proposal, since they drop nothing of the reference: c4.min_sentences.",
+        "Without a proposal: ccnet: 0 documents in en.",
+    ]
+    written = yaml.safe_load(render.recipe_part(found))
+    assert written == {"steps": [{"step": "gopher_quality", "languages": {"de": {"min_words": 25}}}]}
