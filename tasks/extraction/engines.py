@@ -18,10 +18,12 @@ from resiliparse.extract.html2text import extract_plain_text
 from storage import files
 from tasks.extraction import forest
 from tasks.extraction.blocks import Page, scan
-from tasks.extraction.features import SECOND, context, describe, features, second
+from tasks.extraction.description import describe
+from tasks.extraction.features import features
 from tasks.extraction.render import render
+from tasks.extraction.second_stage import SECOND, context, second
 
-# What it cannot take becomes a row of the ledger; it need not be said once more.
+# What it cannot take becomes a row of the ledger; a message would repeat it.
 logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
 
 MODEL = Path(__file__).with_name("blocks.safetensors")
@@ -56,7 +58,7 @@ class Choice(NamedTuple):
 
 
 def choose(page: str, batch: int = 4096) -> Choice:
-    """Scan a page and classify its blocks, twice: alone with their surroundings, then with the others' verdicts.
+    """Scan a page and classify its blocks, twice: first alone, then with the others' probabilities.
 
     `batch`: rows of features that are held at once, about 250 features of 4 bytes each.
     """

@@ -28,7 +28,7 @@ def load(path: Path, name: str) -> Forest:
 
 
 @nb.njit(nogil=True, cache=True)
-def probability(forest, rows, out):
+def probability(forest: Forest, rows: np.ndarray, out: np.ndarray) -> None:
     """Fill `out` (float32) with the probability that the forest gives to each row (float32, C order)."""
     for k in range(len(rows)):
         row = rows[k]

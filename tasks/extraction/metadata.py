@@ -1,4 +1,4 @@
-"""What a page's head says of itself: title, canonical address, date of publication. No second parse, no guessing."""
+"""The metadata in a page's head: title, canonical address, date of publication. No second parse, no guessing."""
 
 import html
 import re
@@ -11,8 +11,8 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 _HEAD_ENDS = re.compile(r"</head|<body", re.IGNORECASE)
 _TAG = re.compile(r"<(meta|link)\b((?:[^>\"']|\"[^\"]{0,4000}\"|'[^']{0,4000}'){0,400})", re.IGNORECASE)
 _ATTRIBUTE = re.compile(r"([\w:.-]{1,40})\s{0,9}=\s{0,9}(?:\"([^\"]{0,4000})\"|'([^']{0,4000})'|([^\s\"'>]{1,4000}))")
-# what a tag that tells one of the three holds; most tell other things
-_TELLING = re.compile(r"canonical|og:|date|published|&", re.IGNORECASE)
+# what a tag with one of the three holds; most have other metadata
+_WANTED = re.compile(r"canonical|og:|date|published|&", re.IGNORECASE)
 _TITLE = re.compile(r"<title\b[^>]{0,400}>", re.IGNORECASE)
 _H1 = re.compile(r"<h1\b[^>]{0,1000}>", re.IGNORECASE)
 _ENDS = {"title": re.compile(r"</title", re.IGNORECASE), "h1": re.compile(r"</h1", re.IGNORECASE)}
@@ -24,8 +24,10 @@ _DAY = re.compile(r"\s*(\d{4})[-/](\d{2})[-/](\d{2})(?!\d)")
 _HEAD = 300_000
 _TITLE_LENGTH = 1000
 
-_DATE_NAMES = ("article:published_time", "datepublished", "og:published_time", "dc.date.issued", "dcterms.issued")
-_DATE_NAMES += ("dc.date", "date", "pubdate", "publishdate", "parsely-pub-date", "sailthru.date", "citation_date")
+_DATE_NAMES = (
+    *("article:published_time", "datepublished", "og:published_time", "dc.date.issued", "dcterms.issued"),
+    *("dc.date", "date", "pubdate", "publishdate", "parsely-pub-date", "sailthru.date", "citation_date"),
+)
 
 
 class Metadata(TypedDict):
@@ -39,14 +41,14 @@ class Metadata(TypedDict):
 def metadata(page: str, url: str) -> Metadata:
     """Title (og:title, <title>, <h1>), canonical address (link, og:url), day of publication (meta, JSON-LD, <time>).
 
-    Each is None if the page does not say it, or not as a valid http(s) address or date.
+    Each is None if the page does not have it, or not as a valid http(s) address or date.
     """
     end = _HEAD_ENDS.search(page, 0, _HEAD)
     head = _without_comments(page[: end.start() if end else _HEAD])
     metas: dict[str, str] = {}
     canonical = None
     for match in _TAG.finditer(head):
-        if not _TELLING.search(match[2]):
+        if not _WANTED.search(match[2]):
             continue
         given = _attributes(match[2])
         if match[1].lower() == "link":

@@ -1,16 +1,16 @@
-"""One page of a crawl to its main text and what it says of itself, as plain data."""
+"""One page of a crawl to its main text and its metadata, as plain data."""
 
 import re
 
 from resiliparse.parse.encoding import detect_mime
 
 from tasks.extraction.engines import ENGINES, Refused
-from tasks.extraction.metadata import metadata
+from tasks.extraction.metadata import Metadata, metadata
 from tasks.reading import charset as encodings
 
 HTML = ("text/html", "application/xhtml+xml")
 PLAIN = ("text/plain",)
-# how a page begins that does not say its type (WHATWG MIME Sniffing, section 7.1)
+# how a page of no declared type begins (WHATWG MIME Sniffing, section 7.1)
 _HTML_BEGINS = re.compile(
     rb"(?:\xef\xbb\xbf)?[\t\n\f\r ]*<(?:!--|(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title"
     rb"|b|body|br|p)[ >])",
@@ -44,18 +44,19 @@ def extract_page(payload: bytes, content_type: str, charset: str | None, url: st
         return _drop("content_type", kind)
     charset = encodings.detect(payload, charset, kind in HTML)
     page = encodings.decode(payload, charset)
+    found = Metadata(title=None, canonical_url=None, published=None)
     if kind in PLAIN:
-        text, said, engine = page, {"title": None, "canonical_url": None, "published": None}, "text"
+        text, engine = page, "text"
     else:
         try:
             text = ENGINES[engine](page)
         except Refused as error:
             return _drop("too_deep", str(error))
-        said = metadata(page, url)
+        found = metadata(page, url)
     text = text.encode("utf-8", "replace").decode().strip()
     if not text:
         return _drop("empty_text", url)
-    return {"text": text, "charset": charset, "content_type": kind, **said, "engine": engine}
+    return {"text": text, "charset": charset, "content_type": kind, **found, "engine": engine}
 
 
 def _drop(rule: str, detail: str) -> dict:

@@ -9,6 +9,8 @@ for layout). Code keeps its line breaks. Entities are decoded once.
 import html
 import re
 
+import numpy as np
+
 from tasks.extraction.blocks import PREFORMATTED, Page
 
 _CLOSE, _FAR = "\n", "\n\n"
@@ -16,8 +18,8 @@ _CLOSE, _FAR = "\n", "\n\n"
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-def render(page: Page, kept) -> str:
-    """The text of the kept blocks (their numbers, rising)."""
+def render(page: Page, kept: np.ndarray) -> str:
+    """The text of the kept blocks; `kept`: their numbers, ascending."""
     blocks = page.blocks
     text = page.text.tobytes()
     begin, end, kind = blocks.begin[kept].tolist(), blocks.end[kept].tolist(), blocks.kind[kept].tolist()

@@ -132,11 +132,16 @@ CUES = (
 )
 
 
+# FNV-1a, 64 bits: its first value and its factor.
+FNV = np.uint64(0xCBF29CE484222325)
+PRIME = np.uint64(0x100000001B3)
+
+
 def name_hash(name: str) -> int:
     """FNV-1a, 64 bits, of a name in lower case."""
-    h = 0xCBF29CE484222325
+    h = int(FNV)
     for b in name.encode():
-        h = (h ^ b) * 0x100000001B3 % 2**64
+        h = (h ^ b) * int(PRIME) % 2**64
     return h
 
 
@@ -153,6 +158,17 @@ def _table() -> tuple[np.ndarray, np.ndarray]:
 
 TAG_KEYS, TAG_VALUES = _table()
 EDGE = 26
+
+
+def _symbols() -> np.ndarray:
+    table = np.full(256, EDGE, np.int64)
+    for letter in range(26):
+        table[65 + letter] = table[97 + letter] = letter
+    return table
+
+
+# Of each byte, what the automata read: 0 to 25 for a letter of either case, EDGE for all others.
+SYMBOLS = _symbols()
 
 
 @cache

@@ -1,10 +1,14 @@
 """The bytes and offsets under an Arrow string column, as numba sees them."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
+from numba import extending, types
+
+# numba's stubs would have the callers pass the typing context.
+intrinsic: Any = extending.intrinsic
 
 
 def utf8(column: pa.Array | pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:

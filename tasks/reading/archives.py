@@ -1,25 +1,26 @@
 """Records of WARC, ARC and WET files, whatever their compression and their damage, one at a time.
 
-Formats are told apart by content. Each record's end is held against what follows it, so that a wrong length, bytes
+Formats are recognised by content. Each record's end is compared with what follows it, so that a wrong length, bytes
 between records or a member cut short are noticed where they are, and the next record is found again.
 """
 
 import io
 import re
-from collections.abc import Iterator
-from contextlib import closing
-from functools import partial
+from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 
 from storage.remote import streams
 from storage.remote.config import RemoteIOConfig
+from tasks.reading.decoders import wants_dictionary
 from tasks.reading.digests import differs
-from tasks.reading.headers import HEAD, WARC_FOUND, arc_line, fields, head_end, media_type
-from tasks.reading.members import Content, Stored, dictionary, open_at, wants_dictionary
+from tasks.reading.headers import CONTROLS, HEAD, WARC_FOUND, ArcLine, arc_line, fields, head_end, media_type
+from tasks.reading.members import Content, open_content
 from tasks.reading.payload import dechunk, decode
 from tasks.reading.record import Record
+from tasks.reading.record_buffer import RecordBuffer
+from tasks.reading.stored import Stored
 
-_TRANSFER = RemoteIOConfig()
+_REMOTE_IO = RemoteIOConfig()
 _Fields = dict[bytes, bytes]
 
 _DETAIL = 200
@@ -29,32 +30,28 @@ _WITH_PAYLOAD = frozenset({"response", "resource", "conversion"})
 _STATUS = re.compile(rb"HTTP/\d(?:\.\d)?[ \t]+(\d{3})(?!\d)")
 _DATE = "{}{}{}{}-{}{}-{}{}T{}{}:{}{}:{}{}Z"
 _REFERS = (b"warc-refers-to-target-uri", b"warc-refers-to-date", b"warc-refers-to")
-_CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _WARC_END = re.compile(rb"\r?\n\r?\n")
 _ARC_END = re.compile(rb"\r?\n")
 
 
 def records(
-    path: str, max_bytes: int, remote_io: RemoteIOConfig = _TRANSFER, verify_digests: bool = False
-) -> Iterator[Record]:
+    path: str, max_bytes: int, remote_io: RemoteIOConfig = _REMOTE_IO, verify_digests: bool = False
+) -> Generator[Record, None, None]:
     """Every record of an archive, in its order; a record's payload is there for responses, resources and conversions.
 
     Where a compressed member holds more than one record, `offset` is that in the file's uncompressed content, and
     `length` is None. A payload over `max_bytes`, raw or decoded (`too_large`), one that its encoding does not fit
     (`undecodable_payload`), a response that is not HTTP (`not_http`) and a revisit (`revisit`) are yielded with this
     problem and no payload. So is what cannot be read (`damaged_record`), with the headers that could be, its kind
-    `unknown` if there were none; its detail says how much was passed over to the next record that could be found.
+    `unknown` if there were none; its detail is how much was skipped up to the next record that could be found.
     A file that is no archive is one such record; an empty one holds none.
     A type that the standard does not have is `unknown_type`.
     `verify_digests`: a record unlike its own block or payload digest has the problem `digest_mismatch`. Off, because
     files that were converted after the crawl (ClueWeb09, changed line ends) have wrong digests and right pages.
     Holds `max_bytes` of content and the 8 MiB of the file read last. Raises FileNotFoundError, RemoteIOError.
     """
-    stored = Stored(partial(open_at, path, remote_io))
-    try:
-        yield from _walk(Content(stored), max_bytes, verify_digests)
-    finally:
-        stored.close()
+    with open_content(path, remote_io) as content:
+        yield from _walk(RecordBuffer(content), max_bytes, verify_digests)
 
 
 def read_at(
@@ -62,7 +59,7 @@ def read_at(
     offset: int,
     length: int | None,
     max_bytes: int,
-    remote_io: RemoteIOConfig = _TRANSFER,
+    remote_io: RemoteIOConfig = _REMOTE_IO,
     verify_digests: bool = False,
 ) -> Record:
     """The record that `records` gives at this place, or a columnar index names; only its bytes are fetched.
@@ -85,15 +82,16 @@ def parse(
     path: str,
     offset: int,
     max_bytes: int,
-    remote_io: RemoteIOConfig = _TRANSFER,
+    remote_io: RemoteIOConfig = _REMOTE_IO,
     verify_digests: bool = False,
 ) -> Record:
     """The record in bytes that were fetched from this place of a file. Raises LookupError if there is none."""
     content = Content(Stored(lambda at: io.BytesIO(data[at - offset :]), offset))
     if wants_dictionary(data):
-        with closing(Stored(partial(open_at, path, remote_io))) as beginning:
-            content.dictionary = dictionary(beginning)
-    for record in _walk(content, max_bytes, verify_digests):
+        with open_content(path, remote_io) as whole:
+            whole.open()
+            content.dictionary = whole.dictionary
+    for record in _walk(RecordBuffer(content), max_bytes, verify_digests):
         return record
     raise LookupError(f"{path}: bytes {offset} to {offset + len(data)} hold no record")
 
@@ -101,7 +99,7 @@ def parse(
 class _Place(NamedTuple):
     """Where a record begins: its segment in the file and in the content, itself in the content.
 
-    `first`: nothing lies before it in the segment.
+    `first`: nothing comes before it in the segment. `plain`: the segment is not compressed.
     """
 
     start: int
@@ -112,7 +110,7 @@ class _Place(NamedTuple):
 
     @property
     def stored(self) -> int:
-        """Offset in the file, where this can be said."""
+        """Offset in the file, or that of the segment where it is compressed."""
         return self.start + self.offset - self.base if self.plain else self.start
 
 
@@ -124,174 +122,174 @@ class _Damaged(Exception):
         self.sound, self.known = sound, known or {"kind": "unknown"}
 
 
-def _walk(content: Content, max_bytes: int, verify: bool) -> Iterator[Record]:
+def _walk(buffer: RecordBuffer, max_bytes: int, verify: bool) -> Iterator[Record]:
     while True:
-        if content.garbage is not None:
-            size = content.start - content.garbage
+        if buffer.garbage is not None:
+            size = buffer.start - buffer.garbage
             problem = ("damaged_record", f"{size} bytes that begin no record")
-            yield Record("unknown", content.garbage, size, problem=problem)
-            content.garbage = None
-        if content.alone and (record := _undisturbed(content, max_bytes, verify)):
+            yield Record("unknown", buffer.garbage, size, problem=problem)
+            buffer.garbage = None
+        if buffer.alone and (record := _undisturbed(buffer, max_bytes, verify)):
             yield record
-        elif content.blanks():
-            place = _place(content)
-            content.used = True
+        elif buffer.skip_blanks():
+            place = _place(buffer)
+            buffer.used = True
             try:
-                record = _record(content, place, max_bytes, verify)
+                record = _record(buffer, place, max_bytes, verify)
             except _Damaged as damage:
-                record = _damaged(content, place, damage)
+                record = _damaged(buffer, place, damage)
             yield record
-        elif content.broken:
-            yield _damaged(content, _place(content), _Damaged(content.broken, 0))
-        elif not content.next() and content.garbage is None:
+        elif buffer.broken:
+            yield _damaged(buffer, _place(buffer), _Damaged(buffer.broken, 0))
+        elif not buffer.next() and buffer.garbage is None:
             return
 
 
-def _undisturbed(content: Content, max_bytes: int, verify: bool) -> Record | None:
-    """The record that fills a member from end to end, as nearly all do: known with less ado than others."""
-    buffer = content.buffer
-    end = buffer.find(b"\r\n\r\n")
-    if end < 0 or not buffer.startswith(b"WARC/") or not buffer.endswith(b"\r\n\r\n"):
+def _undisturbed(buffer: RecordBuffer, max_bytes: int, verify: bool) -> Record | None:
+    """The record that fills a member from end to end, as nearly all do: read by a shorter way than others."""
+    data = buffer.data
+    end = data.find(b"\r\n\r\n")
+    if end < 0 or not data.startswith(b"WARC/") or not data.endswith(b"\r\n\r\n"):
         return None
-    found = fields(buffer[:end])
-    stop = len(buffer) - 4
+    found = fields(data[:end])
+    stop = len(data) - 4
     if found.get(b"content-length", b"").strip() != b"%d" % (stop - end - 4):
         return None
     known = _known(found)
-    known |= _read(buffer, end + 4, stop, known["kind"], found, max_bytes, verify)
-    content.position, content.used, content.warc = len(buffer), True, True
-    return Record(**known, offset=content.start, length=content.stored_offset - content.start)
+    known |= _read(data, end + 4, stop, known["kind"], found, max_bytes, verify)
+    buffer.position, buffer.used, buffer.warc = len(data), True, True
+    return Record(**known, offset=buffer.start, length=buffer.segment_end - buffer.start)
 
 
-def _place(content: Content) -> _Place:
-    return _Place(content.start, content.start_base, content.offset, not content.used, content.kind == "plain")
+def _place(buffer: RecordBuffer) -> _Place:
+    return _Place(buffer.start, buffer.start_base, buffer.offset, not buffer.used, buffer.plain)
 
 
-def _damaged(content: Content, place: _Place, damage: _Damaged) -> Record:
+def _damaged(buffer: RecordBuffer, place: _Place, damage: _Damaged) -> Record:
     """The record at the place, as far as it is known; then the content is at the next record that can be found."""
-    content.position += damage.sound
-    same = content.scan() or not content.next() and content.start == place.start
+    buffer.position += damage.sound
+    same = buffer.scan() or not buffer.next() and buffer.start == place.start
     offset, length = place.offset, None
     if place.plain:
-        end = content.start + content.offset - content.start_base if same else content.end
+        end = buffer.start + buffer.offset - buffer.start_base if same else buffer.end
         offset, length = place.stored, end - place.stored
     elif place.first and not same:
-        offset, length = place.start, content.end - place.start
-    passed = f"{length} bytes" if length is not None else f"{content.offset - place.offset} bytes of content"
+        offset, length = place.start, buffer.end - place.start
+    skipped = f"{length} bytes" if length is not None else f"{buffer.offset - place.offset} bytes of content"
     if length is None and not same:
-        passed += f", and the file up to byte {content.end}"
-    detail = f"{str(damage)[:_REASON]}; passed over: {passed}"
+        skipped += f", and the file up to byte {buffer.end}"
+    detail = f"{str(damage)[:_REASON]}; passed over: {skipped}"
     return Record(**damage.known, offset=offset, length=length, problem=("damaged_record", detail))
 
 
-def _record(content: Content, place: _Place, max_bytes: int, verify: bool) -> Record:
+def _record(buffer: RecordBuffer, place: _Place, max_bytes: int, verify: bool) -> Record:
     """The record at the place; then the content is behind it. Raises _Damaged with the content still at it."""
-    if not content.begins():
+    if not buffer.begins():
         raise _Damaged("no record begins here", 1)
-    arc = not content.buffer.startswith(b"WARC/", content.position)
-    known, found, size, length = _arc_head(content) if arc else _warc_head(content)
+    line = None if buffer.data.startswith(b"WARC/", buffer.position) else arc_line(buffer.data, buffer.position)
+    known, found, size, length = _arc_head(line) if line else _warc_head(buffer)
     if length > max_bytes + HEAD:
-        said = _too_large(content, known["kind"], found, size, max_bytes)
-        alone = _pass_over(content, place, known, size, length)
-        known |= said
+        columns = _too_large(buffer, known["kind"], found, size, max_bytes)
+        alone = _skip_block(buffer, place, known, size, length)
+        known |= columns
     else:
-        length = _length(content, known, size, length, _ARC_END if arc else _WARC_END)
-        blanks, more = content.following(size + length)
+        length = _length(buffer, known, size, length, _ARC_END if line else _WARC_END)
+        blanks, more = buffer.following(size + length)
         alone = place.first and not more
-        if content.broken and alone:
-            raise _Damaged(content.broken, size + length, known)
-        start = content.position + size
-        known |= _read(content.buffer, start, start + length, known["kind"], found, max_bytes, verify)
-        content.position = start + length + blanks
+        if buffer.broken and alone:
+            raise _Damaged(buffer.broken, size + length, known)
+        start = buffer.position + size
+        known |= _read(buffer.data, start, start + length, known["kind"], found, max_bytes, verify)
+        buffer.position = start + length + blanks
     if place.plain:
-        return Record(**known, offset=place.stored, length=content.offset - place.offset)
-    if alone and content.members == 1:
-        return Record(**known, offset=place.start, length=content.segment_end - place.start)
+        return Record(**known, offset=place.stored, length=buffer.offset - place.offset)
+    if alone and buffer.members == 1:
+        return Record(**known, offset=place.start, length=buffer.segment_end - place.start)
     return Record(**known, offset=place.offset, length=None)
 
 
-def _length(content: Content, known: dict[str, Any], size: int, length: int, end: re.Pattern[bytes]) -> int:
+def _length(buffer: RecordBuffer, known: dict[str, Any], size: int, length: int, end: re.Pattern[bytes]) -> int:
     """The length of the block after a head of `size` bytes, which is in the buffer then. Raises _Damaged.
 
-    `length`, which the head says, is right if after so many bytes the segment ends, or a record begins, or `end`
-    lies there, what a record should end with.
+    `length`, of the head, is right if after so many bytes the segment ends, or a record begins, or `end` matches, what
+    a record should end with.
     """
-    have = content.need(size + length)
+    have = buffer.need(size + length)
     if have >= size + length:
-        blanks, more = content.following(size + length)
-        if not more or end.match(content.buffer, content.position + size + length):
+        blanks, more = buffer.following(size + length)
+        if not more or end.match(buffer.data, buffer.position + size + length):
             return length
-        if content.begins(size + length + blanks):
+        if buffer.begins(size + length + blanks):
             return length
         reason = f"it does not end where its length of {length} bytes says"
     else:
         reason = f"{max(0, have - size)} of {length} bytes"
-    if content.broken:
-        raise _Damaged(f"{content.broken}: {reason}", min(size, have), known)
-    if (shorter := _converted(content, size, length)) is not None:
+    if buffer.broken:
+        raise _Damaged(f"{buffer.broken}: {reason}", min(size, have), known)
+    if (shorter := _converted(buffer, size, length)) is not None:
         return shorter
     raise _Damaged(reason, min(size, have), known)
 
 
-def _converted(content: Content, size: int, length: int) -> int | None:
+def _converted(buffer: RecordBuffer, size: int, length: int) -> int | None:
     """The length of a block in a file whose line ends were turned from CRLF into LF: at most a byte a line is gone."""
-    start = content.position + size
-    if b"\r" in content.buffer[content.position : start]:
+    start = buffer.position + size
+    if b"\r" in buffer.data[buffer.position : start]:
         return None
-    following = WARC_FOUND.search(content.buffer, start)
-    block = content.buffer[start : following.start() if following else len(content.buffer)]
+    following = WARC_FOUND.search(buffer.data, start)
+    block = buffer.data[start : following.start() if following else len(buffer.data)]
     text = block.rstrip(b"\n")
     return len(text) if len(text) <= length <= len(block) + block.count(b"\n") else None
 
 
-def _too_large(content: Content, kind: str, found: _Fields, size: int, max_bytes: int) -> dict[str, Any]:
+def _too_large(buffer: RecordBuffer, kind: str, found: _Fields, size: int, max_bytes: int) -> dict[str, Any]:
     if kind not in _WITH_PAYLOAD:
         return {}
-    end = content.position + min(content.need(size + HEAD), size + HEAD)
-    said = _read(content.buffer, content.position + size, end, kind, found, max_bytes, False)
-    return {"problem": ("too_large", f"more than {max_bytes} bytes")} | said | {"payload": b""}
+    end = buffer.position + min(buffer.need(size + HEAD), size + HEAD)
+    columns = _read(buffer.data, buffer.position + size, end, kind, found, max_bytes, False)
+    return {"problem": ("too_large", f"more than {max_bytes} bytes")} | columns | {"payload": b""}
 
 
-def _pass_over(content: Content, place: _Place, known: dict[str, Any], size: int, length: int) -> bool:
-    """Pass over a record that is not held; whether it has its segment to itself."""
-    passed = content.skip(size + length)
-    more = content.blanks()
-    if passed < size + length or (more and not content.begins()):
-        reason = content.broken or f"its length of {length} bytes is wrong"
-        content.rewind(place.start, place.base, place.offset + size)
+def _skip_block(buffer: RecordBuffer, place: _Place, known: dict[str, Any], size: int, length: int) -> bool:
+    """Skip a record that is not held; whether it has its segment to itself."""
+    skipped = buffer.skip(size + length)
+    more = buffer.skip_blanks()
+    if skipped < size + length or (more and not buffer.begins()):
+        reason = buffer.broken or f"its length of {length} bytes is wrong"
+        buffer.rewind(place.start, place.base, place.offset + size)
         raise _Damaged(reason, 0, known)
-    if content.broken and not more and place.first:
-        raise _Damaged(content.broken, 0, known)
+    if buffer.broken and not more and place.first:
+        raise _Damaged(buffer.broken, 0, known)
     return place.first and not more
 
 
-def _warc_head(content: Content) -> tuple[dict[str, Any], _Fields, int, int]:
-    """What the headers say, the headers, and the sizes of head and block."""
-    start = content.position
-    end = head_end(content.buffer, start, start + HEAD)
+def _warc_head(buffer: RecordBuffer) -> tuple[dict[str, Any], _Fields, int, int]:
+    """Columns of Record from the headers, the headers, and the sizes of head and block."""
+    start = buffer.position
+    end = head_end(buffer.data, start, start + HEAD)
     if end is None:
-        have = content.need(HEAD)
-        start = content.position
-        end = head_end(content.buffer, start, start + HEAD)
+        have = buffer.need(HEAD)
+        start = buffer.position
+        end = head_end(buffer.data, start, start + HEAD)
     if end is None:
-        other = WARC_FOUND.search(content.buffer, start + 5, start + HEAD)
-        known = _known(fields(content.buffer[start : other.start() if other else start + HEAD]))
-        raise _Damaged(content.broken or "its headers do not end", min(5, have), known)
-    head = content.buffer[start : end[0]]
+        other = WARC_FOUND.search(buffer.data, start + 5, start + HEAD)
+        known = _known(fields(buffer.data[start : other.start() if other else start + HEAD]))
+        raise _Damaged(buffer.broken or "its headers do not end", min(5, have), known)
+    head = buffer.data[start : end[0]]
     found, size = fields(head), end[1] - start
-    if content.buffer.find(b"WARC/", start + 5, end[0]) > 0:
-        if other := WARC_FOUND.search(content.buffer, start + 5, end[1]):
-            known = _known(fields(content.buffer[start : other.start()]))
+    if buffer.data.find(b"WARC/", start + 5, end[0]) > 0:
+        if other := WARC_FOUND.search(buffer.data, start + 5, end[1]):
+            known = _known(fields(buffer.data[start : other.start()]))
             raise _Damaged("another record begins in its headers", other.start() - start, known)
     known = _known(found)
-    if not head.isascii() and _CONTROLS.search(head):
+    if not head.isascii() and CONTROLS.search(head):
         raise _Damaged("its headers hold control characters", size, known)
     length = found.get(b"content-length", b"").strip()
     if b"," in length and len(set(length.replace(b" ", b"").split(b","))) == 1:
         length = length.partition(b",")[0]
     if not length.isdigit() or len(length) > 15:
-        said = f"a Content-Length of {_text(length)!r}" if length else "no Content-Length"
-        raise _Damaged(f"the record has {said}", size, known)
+        wrong = f"a Content-Length of {_text(length)!r}" if length else "no Content-Length"
+        raise _Damaged(f"the record has {wrong}", size, known)
     return known, found, size, int(length)
 
 
@@ -309,8 +307,7 @@ def _known(found: _Fields) -> dict[str, Any]:
     }
 
 
-def _arc_head(content: Content) -> tuple[dict[str, Any], _Fields, int, int]:
-    line = arc_line(content.buffer, content.position)
+def _arc_head(line: ArcLine) -> tuple[dict[str, Any], _Fields, int, int]:
     url, ip = _text(line.url), line.ip.decode()
     known = {
         "kind": "warcinfo" if url.lower().startswith("filedesc:") else "response",
@@ -323,55 +320,53 @@ def _arc_head(content: Content) -> tuple[dict[str, Any], _Fields, int, int]:
     return known, {b"content-type": line.type}, line.size, int(line.length)
 
 
-def _read(
-    buffer: bytes, start: int, end: int, kind: str, found: _Fields, max_bytes: int, verify: bool
-) -> dict[str, Any]:
-    """What the block `buffer[start:end]` of a record says: columns of Record."""
+def _read(data: bytes, start: int, end: int, kind: str, found: _Fields, max_bytes: int, verify: bool) -> dict[str, Any]:
+    """Columns of Record from its block, `data[start:end]`."""
     if kind == "unknown":
         return _wrong("unknown_type", _text(found.get(b"warc-type", b"")))
-    if verify and (wrong := differs(found.get(b"warc-block-digest", b""), [buffer[start:end]])):
+    if verify and (wrong := differs(found.get(b"warc-block-digest", b""), [data[start:end]])):
         return _wrong("digest_mismatch", f"block: {wrong}")
-    said: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     http: _Fields = {}
     if kind in ("response", "revisit"):
-        said, http, start = _answer(buffer, start, end, found)
+        columns, http, start = _answer(data, start, end, found)
     elif kind in ("resource", "conversion"):
         essence, charset = media_type(found.get(b"content-type", b""))
         if kind == "conversion":
             essence, charset = essence or "text/plain", charset or "utf-8"
-        said = {"content_type": essence, "charset": charset}
+        columns = {"content_type": essence, "charset": charset}
     if kind == "revisit":
         refers = [_text(value).strip("<>") for name in _REFERS if (value := found.get(name))]
-        said |= _wrong("revisit", " ".join(refers))
-    if kind not in _WITH_PAYLOAD or "problem" in said:
-        return said
+        columns |= _wrong("revisit", " ".join(refers))
+    if kind not in _WITH_PAYLOAD or "problem" in columns:
+        return columns
     if end - start > max_bytes:
-        return said | _wrong("too_large", f"more than {max_bytes} bytes")
-    raw = payload = buffer[start:end]
+        return columns | _wrong("too_large", f"more than {max_bytes} bytes")
+    raw = payload = data[start:end]
     try:
         if http:
             payload = decode(raw, http, max_bytes)
     except (OSError, ValueError) as error:
-        return said | _wrong("undecodable_payload", str(error))
+        return columns | _wrong("undecodable_payload", str(error))
     if verify and (wrong := differs(found.get(b"warc-payload-digest", b""), _bodies(raw, payload))):
-        return said | _wrong("digest_mismatch", f"payload: {wrong}")
+        return columns | _wrong("digest_mismatch", f"payload: {wrong}")
     if len(payload) > max_bytes:
-        return said | _wrong("too_large", f"more than {max_bytes} bytes")
-    said["payload"] = payload
-    return said
+        return columns | _wrong("too_large", f"more than {max_bytes} bytes")
+    columns["payload"] = payload
+    return columns
 
 
-def _answer(buffer: bytes, start: int, end: int, found: _Fields) -> tuple[dict[str, Any], _Fields, int]:
-    """What an HTTP answer's head says, its fields, and where its body begins."""
-    if not buffer.startswith(b"HTTP/", start, end):
+def _answer(data: bytes, start: int, end: int, found: _Fields) -> tuple[dict[str, Any], _Fields, int]:
+    """Columns of Record from an HTTP answer's head, its fields, and where its body begins."""
+    if not data.startswith(b"HTTP/", start, end):
         return _wrong("not_http", _text(found.get(b"content-type", b""))), {}, start
-    head = head_end(buffer, start, min(end, start + HEAD))
+    head = head_end(data, start, min(end, start + HEAD))
     if head is None:
         if end - start >= HEAD:
             return _wrong("damaged_record", f"its HTTP headers do not end within {HEAD} bytes"), {}, start
         head = (end, end)
-    http = fields(buffer[start : head[0]])
-    status = _STATUS.match(buffer, start, head[1])
+    http = fields(data[start : head[0]])
+    status = _STATUS.match(data, start, head[1])
     essence, charset = media_type(http.get(b"content-type", b""))
     return {"status": int(status[1]) if status else None, "content_type": essence, "charset": charset}, http, head[1]
 

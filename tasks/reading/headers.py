@@ -13,11 +13,17 @@ WARC_FOUND = re.compile(rb"WARC/[01]\.\d{1,2}[ \t]*\r{0,2}\n(?=(?i:WARC-[a-z]|Co
 # An ARC line of more bytes, its end included, is none.
 LINE = 1 << 13
 
-# What stands in an ARC line behind the URL, and tells that a line may be one: address and date. Every part is bounded,
+# What stands in an ARC line behind the URL, and marks a line that may be one: address and date. Every part is bounded,
 # so that the search for it takes time linear in what is searched.
 ARC_SIGN = re.compile(
     rb" (?P<ip>[0-9]{1,3}(?:\.[0-9]{1,3}){3}|(?=[0-9A-Fa-f.]{0,45}:)[0-9A-Fa-f:.]{1,45}) (?P<date>[0-9]{8,20})(?= )"
 )
+# Where a record of either format may begin.
+RECORD_FOUND = re.compile(b"|".join((WARC_FOUND.pattern, ARC_SIGN.pattern)))
+# No head of a sound record holds them.
+CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+LINE_ENDS = b"\r\n"
+_BLANKS = re.compile(rb"[\r\n]+")
 _ARC_2 = re.compile(rb"[0-9]{3} [^ ]{1,99} [^ ]{1,2000} [0-9]{1,20} [^ ]{1,300}")
 _SCHEME = re.compile(rb"[a-z][a-z0-9+.-]{1,30}:", re.I)
 _SCHEME_FOUND = re.compile(rb"(?:filedesc|https?|ftp|dns|whois):")
@@ -27,6 +33,18 @@ _MAX_SIGN = 68
 _EMPTY_LINE = re.compile(rb"\n\r*\n")
 _FOLD = re.compile(rb"\r?\n[ \t]")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';,]+)", re.I)
+
+
+def blanks_end(data: bytes, start: int) -> int:
+    """Where empty lines that begin at `start` end; `start` if there are none."""
+    found = _BLANKS.match(data, start)
+    return found.end() if found else start
+
+
+def begins_record(data: bytes) -> bool:
+    """Whether content begins with a record, empty lines aside."""
+    at = blanks_end(data, 0)
+    return bool(WARC_LINE.match(data, at) or arc_line(data, at))
 
 
 class ArcLine(NamedTuple):

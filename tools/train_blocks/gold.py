@@ -22,7 +22,7 @@ _WORD = re.compile(r"\w+")
 
 
 class Gold(NamedTuple):
-    """A page: its set, its name there, its address ("" if unsaid), its kind ("" outside of WCXB), HTML and text."""
+    """A page: its set, its name there, its address ("" if unknown), its kind ("" outside of WCXB), HTML and text."""
 
     set: str
     name: str

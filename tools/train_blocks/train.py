@@ -22,8 +22,10 @@ from safetensors.numpy import save_file
 
 from storage import files
 from tasks.extraction.blocks import Page, scan
+from tasks.extraction.description import Described, describe
 from tasks.extraction.engines import MODEL
-from tasks.extraction.features import FEATURES, SECOND, Described, context, describe, features, second
+from tasks.extraction.features import FEATURES, features
+from tasks.extraction.second_stage import SECOND, context, second
 from tools.train_blocks import gold
 from tools.train_blocks.alignment import covered
 
@@ -112,7 +114,11 @@ def _second_rows(e: Example, first: np.ndarray) -> np.ndarray:
 
 def flatten(booster: lightgbm.Booster) -> dict[str, np.ndarray]:
     """The trees of a booster in the layout of `forest.Forest`."""
-    feature, threshold, right, value, start = [], [], [], [], []
+    feature: list[int] = []
+    right: list[int] = []
+    start: list[int] = []
+    threshold: list[np.float32] = []
+    value: list[float] = []
     for tree in booster.dump_model()["tree_info"]:
         start.append(len(feature))
         waiting = [(tree["tree_structure"], -1)]

@@ -30,7 +30,7 @@ def texts(source):
 
 
 def around(page, k):
-    """Names of what lies around a block."""
+    """Names of what is around a block."""
     names = [name for name, _ in WORDS] + AROUND
     return {name for bit, name in enumerate(names) if int(page.blocks.bits[k]) >> bit & 1}
 
@@ -82,7 +82,7 @@ def test_kinds_rows_and_items():
     assert blocks.cell.tolist()[-4:] == [1, 2, 3, 0]
 
 
-def test_what_lies_around_a_block():
+def test_what_is_around_a_block():
     page = page_of(
         "<body class=sidebar><article><div class='post-Comments' id=x><p>a</p></div></article>"
         "<nav role=navigation><p style='color: red; DISPLAY : none'>b</p></nav><p hidden>c</p><div class=bypass>d</div>"
@@ -206,7 +206,7 @@ def test_time_is_linear_in_the_bytes(name):
     assert seconds(160_000) < 30 * max(seconds(20_000), 1e-3)
 
 
-def test_depth_has_a_limit_and_is_told():
+def test_depth_has_a_limit_and_is_reported():
     page = page_of(b"<div>" * 100_000 + b"deep" + b"</div>" * 100_000 + b"<p>after</p>")
     assert page.depth == 100_000
     assert len(page.nodes.parent) <= DEPTH + 1

@@ -1,4 +1,4 @@
-"""From a page to its main text: the engines, the text's form, what a page says of itself, and the drops."""
+"""From a page to its main text: the engines, the text's form, a page's metadata, and the drops."""
 
 import time
 
@@ -9,10 +9,11 @@ from safetensors import safe_open
 from tasks.extraction import forest
 from tasks.extraction.blocks import scan
 from tasks.extraction.engines import DEEPEST, ENGINES, MODEL, best_f1, choose
-from tasks.extraction.features import FEATURES, SECOND
+from tasks.extraction.features import FEATURES
 from tasks.extraction.metadata import metadata
 from tasks.extraction.page import extract_page
 from tasks.extraction.render import render
+from tasks.extraction.second_stage import SECOND
 from tools.train_blocks.alignment import covered
 from tools.train_blocks.gold import score, word_f1
 
@@ -234,7 +235,7 @@ def test_types_are_sniffed_and_plain_text_is_passed_as_it_is():
     assert plain["title"] is None
 
 
-def test_drops_are_told_with_their_rule():
+def test_drops_name_their_rule():
     assert extract_page(b"%PDF-1.4", "application/pdf", None, URL, "blocks")["rule"] == "content_type"
     assert extract_page(b"%PDF-1.4 \x00\x01", "", None, URL, "blocks")["rule"] == "content_type"
     assert extract_page(b"<html><p> </p></html>", "text/html", None, URL, "blocks") == {

@@ -157,7 +157,7 @@ def test_arc(tmp_path, line, name):
     assert page.payload == BODY and dns.problem == ("not_http", "text/dns") and about.ip is None
 
 
-def test_what_crawler_and_server_said(tmp_path, write_warc, page):
+def test_headers_of_crawler_and_server(tmp_path, write_warc, page):
     given = (("Content-Type", "Text/HTML; Charset=Windows-1252"),)
     warc = {"WARC-IP-Address": "192.0.2.1", "WARC-Truncated": "length"}
     doubled = (("Content-Type", "text/plain"), ("Content-Type", 'text/html; charset="utf-8"'))
@@ -241,7 +241,7 @@ def test_payloads_over_the_limit_cost_only_themselves(tmp_path, write_warc, page
     assert read(tmp_path / "a", 200_000)[1].payload == noise(200_000)
 
 
-def test_encodings_are_taken_off_and_one_that_lies_costs_one_record(tmp_path, write_warc, page):
+def test_encodings_are_taken_off_and_a_wrong_one_costs_one_record(tmp_path, write_warc, page):
     encoded = (("Content-Encoding", "gzip"), ("Transfer-Encoding", "chunked"))
     squeezed = gzip.compress(BODY)
     chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(squeezed), squeezed)
@@ -293,9 +293,9 @@ def damage(kind: str, member: bytes, compress) -> bytes:
         return b"??" + member[2:]
     record = {"gzip": gzip.decompress, "plain": bytes}[kind.split()[1]](member)
     length = int(record.split(b"Content-Length: ")[1].split(b"\r\n")[0])
-    said = {"long": b": %d" % (length + 300), "endless": b": 999999999", "short": b": %d" % (length - 50), "no": b""}
-    said |= {"bad": b": abc", "negative": b": -5"}
-    return compress(record.replace(b"Content-Length: %d" % length, b"Content-Length" + said[kind.split()[0]]))
+    written = {"long": b": %d" % (length + 300), "endless": b": 999999999", "short": b": %d" % (length - 50), "no": b""}
+    written |= {"bad": b": abc", "negative": b": -5"}
+    return compress(record.replace(b"Content-Length: %d" % length, b"Content-Length" + written[kind.split()[0]]))
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_garbage_between_records_is_one_damaged_record(tmp_path, write_warc, pag
     assert [r.payload for r in found if r.problem is None][1] == BODY
     lost = [r for r in found if r.problem]
     assert {(r.kind, r.problem[0]) for r in lost} == {("unknown", "damaged_record")}
-    # members of garbage that can be told from each other are counted one by one
+    # members of garbage with something between them are counted one by one
     assert sum(r.length for r in lost) == 2 * len(garbage) and lost[0].offset == offsets[2]
 
 

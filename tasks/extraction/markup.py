@@ -1,0 +1,287 @@
+"""Tags, comments and no-break spaces in HTML source, as the standard's tokenizer reads them."""
+
+from typing import NamedTuple
+
+import numba as nb
+import numpy as np
+
+from tasks.extraction.vocabulary import (
+    CUSTOM,
+    EDGE,
+    FNV,
+    OTHER,
+    PRIME,
+    SYMBOLS,
+    TAG_KEYS,
+    TAG_VALUES,
+    WORDS,
+    automaton,
+    name_hash,
+)
+from tasks.kernels.buffers import byte
+
+
+class Tag(NamedTuple):
+    """A tag of the source.
+
+    element: int64, see `vocabulary`. name: uint64, the hash of its name. end: where what follows it begins. whole: it
+    ends before the page does. self_closed: it ends with `/>`. Of a start tag only: bits: uint64, of the words (WORDS)
+    in its class, id, role and itemprop; classes: uint64, the hash of its class; hides: by `hidden`, `aria-hidden` or
+    its style; target: it has a `href`.
+    """
+
+    element: int
+    name: int
+    end: int
+    whole: bool
+    self_closed: bool
+    bits: int
+    classes: int
+    hides: bool
+    target: bool
+
+
+# White space of HTML, by byte.
+SPACES = np.zeros(256, np.bool_)
+SPACES[list(b" \t\n\r\f")] = True
+
+_NBSP = np.frombuffer(b"&nbsp;", np.uint8)
+_NBSP_10 = np.frombuffer(b"&#160;", np.uint8)
+_NBSP_16 = np.frombuffer(b"&#xa0;", np.uint8)
+_CLASSES, _CLASS_BITS = automaton(WORDS, False)
+_DISPLAY_NONE = np.frombuffer(b"display:none", np.uint8)
+_NOT_VISIBLE = np.frombuffer(b"visibility:hidden", np.uint8)
+
+
+def _attribute(name: str) -> np.uint64:
+    return np.uint64(name_hash(name))
+
+
+# What an element may declare of itself, by the hash of the attribute's name.
+_A_CLASS, _A_ID, _A_ROLE, _A_ITEMPROP = (_attribute(n) for n in ("class", "id", "role", "itemprop"))
+_A_STYLE, _A_HIDDEN, _A_ARIA, _A_HREF = (_attribute(n) for n in ("style", "hidden", "aria-hidden", "href"))
+
+
+@nb.njit(nogil=True, cache=True, inline="always")
+def is_letter(b):
+    return 97 <= (b | 32) <= 122
+
+
+@nb.njit(nogil=True, cache=True)
+def count_tags(data):
+    """At least the number of tags in a page: how often `<` stands before a letter or `/`."""
+    n = 0
+    for i in range(len(data) - 1):
+        if byte(data, i) == 60:
+            b = byte(data, i + 1)
+            n += b == 47 or is_letter(b)
+    return n
+
+
+@nb.njit(nogil=True, cache=True)
+def _matches(data, i, text):
+    """Whether `text` (lower case) stands at `i`, in any case."""
+    if i + len(text) > len(data):
+        return False
+    for k in range(len(text)):
+        b = byte(data, i + k)
+        if b != text[k] and not (is_letter(b) and b | 32 == text[k]):
+            return False
+    return True
+
+
+@nb.njit(nogil=True, cache=True)
+def text_byte(data, i):
+    """(a byte of text, where the next one begins); a no-break space, in any notation, is a space."""
+    b = byte(data, i)
+    if b == 38 and (_matches(data, i, _NBSP) or _matches(data, i, _NBSP_10) or _matches(data, i, _NBSP_16)):
+        return np.uint8(32), i + 6
+    if b == 0xC2 and i + 1 < len(data) and byte(data, i + 1) == 0xA0:
+        return np.uint8(32), i + 2
+    return b, i + 1
+
+
+@nb.njit(nogil=True, cache=True)
+def after_bracket(data, i):
+    """Where what follows the next `>` begins; the page's size without one."""
+    while i < len(data) and byte(data, i) != 62:
+        i += 1
+    return min(i + 1, len(data))
+
+
+@nb.njit(nogil=True, cache=True)
+def comment_end(data, i):
+    """Where what begins with `<!`, `<?`, or `</` without a letter, ends; `i`: the byte after its `<`."""
+    size = len(data)
+    if not (byte(data, i) == 33 and i + 2 < size and byte(data, i + 1) == 45 and byte(data, i + 2) == 45):
+        return after_bracket(data, i)
+    # `<!-->` and `<!--->` are comments too (13.2.5.43)
+    i += 1
+    dashes = 0
+    seen = 0
+    while i < size:
+        b = byte(data, i)
+        i += 1
+        if b == 45:
+            dashes += 1
+            seen += 1
+        elif b == 62 and dashes >= 2:
+            break
+        elif b == 33 and dashes >= 2 and seen >= 4:
+            continue
+        else:
+            dashes = 0
+            seen += 1
+    return i
+
+
+@nb.njit(nogil=True, cache=True)
+def raw_text_end(data, i, name):
+    """Where, from `i` on, the end tag begins of an element that holds raw text; the page's size without one."""
+    size = len(data)
+    while i < size:
+        if byte(data, i) == 60 and i + 1 < size and byte(data, i + 1) == 47:
+            k = i + 2
+            other = FNV
+            while k < size and k < i + 12:
+                b = byte(data, k)
+                if b == 62 or b == 47 or SPACES[b]:
+                    break
+                other = (other ^ np.uint64(b | 32 if is_letter(b) else b)) * PRIME
+                k += 1
+            if other == name:
+                break
+        i += 1
+    return i
+
+
+@nb.njit(nogil=True, cache=True)
+def read_tag(data, i, closing):
+    """The `Tag` whose name begins at `i`; `closing`: it is an end tag, so its attributes count for nothing."""
+    size = len(data)
+    h = FNV
+    custom = False
+    while i < size:
+        b = byte(data, i)
+        if b == 62 or b == 47 or SPACES[b]:
+            break
+        custom |= b == 45
+        h = (h ^ np.uint64(b | 32 if is_letter(b) else b)) * PRIME
+        i += 1
+    element = _element(h)
+    if element == OTHER and custom:
+        element = np.int64(CUSTOM)
+    bits = np.uint64(0)
+    classes = FNV
+    self_closed = whole = hides = target = False
+    while i < size:
+        b = byte(data, i)
+        if SPACES[b]:
+            i += 1
+            continue
+        if b == 62:
+            i += 1
+            whole = True
+            break
+        if b == 47:
+            i += 1
+            self_closed = i < size and byte(data, i) == 62
+            continue
+        name = FNV
+        first = True
+        while i < size:
+            b = byte(data, i)
+            if b == 62 or b == 47 or SPACES[b] or (b == 61 and not first):
+                break
+            first = False
+            name = (name ^ np.uint64(b | 32 if is_letter(b) else b)) * PRIME
+            i += 1
+        while i < size and SPACES[byte(data, i)]:
+            i += 1
+        value = value_end = i
+        if i < size and byte(data, i) == 61:
+            i += 1
+            while i < size and SPACES[byte(data, i)]:
+                i += 1
+            if i < size and (byte(data, i) == 34 or byte(data, i) == 39):
+                quote = byte(data, i)
+                i += 1
+                value = i
+                while i < size and byte(data, i) != quote:
+                    i += 1
+                value_end = i
+                i += 1
+            else:
+                value = i
+                while i < size:
+                    b = byte(data, i)
+                    if b == 62 or SPACES[b]:
+                        break
+                    i += 1
+                value_end = i
+        if closing:
+            continue
+        if name == _A_CLASS or name == _A_ID or name == _A_ROLE or name == _A_ITEMPROP:
+            found, hashed = _words(data, value, value_end)
+            bits |= found
+            if name == _A_CLASS:
+                classes = hashed
+        elif name == _A_HIDDEN:
+            hides = True
+        elif name == _A_ARIA:
+            hides |= value < value_end and byte(data, value) | 32 == 116
+        elif name == _A_STYLE:
+            hides |= _hides(data, value, value_end)
+        elif name == _A_HREF:
+            target = True
+    return Tag(element, h, i if whole else size, whole, self_closed, bits, classes, hides, target)
+
+
+@nb.njit(nogil=True, cache=True)
+def _element(h):
+    slot = np.int64(h & np.uint64(511))
+    while TAG_KEYS[slot]:
+        if TAG_KEYS[slot] == h:
+            return TAG_VALUES[slot]
+        slot = (slot + 1) & 511
+    return OTHER
+
+
+@nb.njit(nogil=True, cache=True)
+def _words(data, begin, end):
+    """(bits, hash) of the words in an attribute's value; digits count for neither."""
+    bits = np.uint64(0)
+    h = FNV
+    state = np.int64(_CLASSES[0, EDGE])
+    small = False
+    for i in range(begin, end):
+        b = byte(data, i)
+        symbol = SYMBOLS[b]
+        if symbol != EDGE:
+            if small and b < 97:
+                state = np.int64(_CLASSES[state, EDGE])
+                bits |= _CLASS_BITS[state]
+            small = b >= 97
+            h = (h ^ np.uint64(b)) * PRIME
+        else:
+            small = False
+        state = np.int64(_CLASSES[state, symbol])
+        bits |= _CLASS_BITS[state]
+    bits |= _CLASS_BITS[np.int64(_CLASSES[state, EDGE])]
+    return bits, h
+
+
+@nb.njit(nogil=True, cache=True)
+def _hides(data, begin, end):
+    """Whether a style attribute hides its element: `display:none` or `visibility:hidden`, spaces passed over."""
+    for word in (_DISPLAY_NONE, _NOT_VISIBLE):
+        k = 0
+        for i in range(begin, end):
+            b = byte(data, i)
+            if b == 32:
+                continue
+            b = b | 32 if is_letter(b) else b
+            k = k + 1 if b == word[k] else (1 if b == word[0] else 0)
+            if k == len(word):
+                return True
+    return False

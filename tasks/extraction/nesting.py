@@ -1,0 +1,95 @@
+"""Which open elements a tag closes: the HTML standard's rules for end tags and for end tags that may be left out.
+
+The open elements are a stack: `tags` and `names` (int64, uint64) hold each one's element and the hash of its name, the
+innermost at `top`; entry 0 is the page. `open_tags`: how many of each element are open. A height is an index into the
+stack; all elements from it upwards are closed, none if it is above `top`.
+"""
+
+import numba as nb
+
+from tasks.extraction.vocabulary import BLOCK, CLOSES_P, CUSTOM, PROPERTIES, SCOPE, E
+
+# How far up an end tag looks for its start tag. With a limit, `</x>` after many open elements stays linear.
+REACH = 128
+
+_P, _LI, _DT, _DD, _UL, _OL, _DL = E["p"], E["li"], E["dt"], E["dd"], E["ul"], E["ol"], E["dl"]
+_MENU, _DIR, _TR, _TD, _TH, _TABLE = E["menu"], E["dir"], E["tr"], E["td"], E["th"], E["table"]
+_TBODY, _TFOOT, _CAPTION, _H1, _H6 = E["tbody"], E["tfoot"], E["caption"], E["h1"], E["h6"]
+_OPTION, _BUTTON, _SPAN, _SVG, _SELECT = E["option"], E["button"], E["span"], E["svg"], E["select"]
+
+
+@nb.njit(nogil=True, cache=True, inline="always")
+def is_heading(tag):
+    return _H1 <= tag <= _H6
+
+
+@nb.njit(nogil=True, cache=True)
+def ended_height(tag, name, tags, names, top):
+    """The height from which the end tag of an element closes (13.2.6.4.7); `top + 1` if it closes nothing."""
+    height = top
+    while height > max(0, top - REACH):
+        if tags[height] == tag and (tag != CUSTOM or names[height] == name):
+            return height
+        if is_heading(tag) and is_heading(tags[height]):
+            return height
+        scope = PROPERTIES[tags[height]]
+        if scope & SCOPE and tag != _TABLE and tag != _TR and not (_TBODY <= tag <= _TFOOT):
+            break
+        if tags[height] == _TABLE and tag != _TABLE:
+            break
+        if tag == _SPAN and scope & BLOCK:
+            break
+        height -= 1
+    return top + 1
+
+
+@nb.njit(nogil=True, cache=True)
+def implied_height(tag, tags, open_tags, top):
+    """The height from which the start tag of an element closes others before it opens its own."""
+    height = top + 1
+    if PROPERTIES[tag] & CLOSES_P and open_tags[_P]:
+        k = top
+        while k > max(0, top - REACH):
+            if tags[k] == _P:
+                height = k
+                break
+            if PROPERTIES[tags[k]] & SCOPE or tags[k] == _BUTTON:
+                break
+            k -= 1
+    k = min(height, top + 1) - 1
+    if tag == _LI or tag == _DT or tag == _DD or tag == _OPTION:
+        lowest = max(0, k - REACH)
+        while k > lowest:
+            t = tags[k]
+            if t == tag or (tag == _DD and t == _DT) or (tag == _DT and t == _DD):
+                height = k
+                break
+            if t == _UL or t == _OL or t == _DL or t == _MENU or t == _DIR or PROPERTIES[t] & SCOPE:
+                break
+            k -= 1
+    elif is_heading(tag) and is_heading(tags[k]):
+        height = k
+    elif tag == _TD or tag == _TH or tag == _TR or _TBODY <= tag <= _TFOOT or tag == _CAPTION:
+        lowest = max(0, k - REACH)
+        while k > lowest:
+            t = tags[k]
+            if t == _TABLE or t == _SELECT or t == _SVG:
+                break
+            if t == _TD or t == _TH or t == _CAPTION:
+                height = k
+            elif tag != _TD and tag != _TH:
+                if t == _TR or (tag != _TR and _TBODY <= t <= _TFOOT):
+                    height = k
+            elif t == _TR:
+                break
+            k -= 1
+    return height
+
+
+@nb.njit(nogil=True, cache=True)
+def close(height, tags, open_tags, top):
+    """Close the open elements from a height upwards; the new top of the stack."""
+    while top >= height:
+        open_tags[tags[top]] -= 1
+        top -= 1
+    return top

@@ -1,0 +1,146 @@
+"""What the second classifier reads besides: the first one's probabilities of a block's neighbours and containers.
+
+Two classifiers one after the other, the second with the first one's results around each example, are stacked
+sequential learning (Cohen and Carvalho 2005).
+"""
+
+from typing import NamedTuple
+
+import numba as nb
+import numpy as np
+
+from tasks.extraction.blocks import Page
+from tasks.extraction.description import Described, elements_apart, next_container
+from tasks.extraction.features import FEATURES, LEVELS, log_count
+
+_STEPS = (-4, -3, -2, -1, 1, 2, 3, 4)
+_WINDOWS = (2, 5, 15)
+SECOND = (
+    *FEATURES,
+    "first",
+    *(f"first_{step:+d}" for step in _STEPS),
+    *(f"first_window_{width}" for width in _WINDOWS),
+    *(f"first_container_{level}" for level in range(LEVELS)),
+    *("first_path", "first_shape", "first_page", "first_best", "first_before", "first_after"),
+    *("since_sure", "to_sure", "in_segment", "from_segment", "segment_share", "in_subtree", "subtree_apart"),
+    "subtree_share",
+)
+
+
+class Context(NamedTuple):
+    """What the first classifier found in a page, summed up.
+
+    by_node, by_path, by_shape: float64, shape (n, 2): words, and words times probability, of each node and of each
+    group of blocks. begin, end: the blocks in a row, heaviest: the node, that gather the most probable words.
+    """
+
+    by_node: np.ndarray
+    by_path: np.ndarray
+    by_shape: np.ndarray
+    begin: int
+    end: int
+    heaviest: int
+
+
+@nb.njit(nogil=True, cache=True)
+def context(page: Page, described: Described, likely: np.ndarray) -> Context:
+    """Sums of what the first classifier found; `likely`: float32, the probability of each block."""
+    blocks, nodes, text = page.blocks, page.nodes, described.text
+    n, m = len(blocks.begin), len(nodes.parent)
+    by_node = np.zeros((m, 2), np.float64)
+    by_path = np.zeros((len(described.totals[0]), 2), np.float64)
+    by_shape = np.zeros((len(described.totals[1]), 2), np.float64)
+    best = running = 0.0
+    begin = end = since = 0
+    for k in range(n):
+        w = text.words[k] + 1.0
+        p = w * likely[k]
+        for table, at in (
+            (by_node, blocks.node[k]),
+            (by_path, described.path[k]),
+            (by_shape, described.shape[k]),
+        ):
+            table[at, 0] += w
+            table[at, 1] += p
+        running += p - 0.5 * w
+        if running <= 0:
+            running = 0.0
+            since = k + 1
+        elif running > best:
+            best = running
+            begin, end = since, k + 1
+    for node in range(m - 1, 0, -1):
+        by_node[nodes.parent[node]] += by_node[node]
+    heaviest = 0
+    for node in range(m):
+        if by_node[node, 1] - 0.5 * by_node[node, 0] >= by_node[heaviest, 1] - 0.5 * by_node[heaviest, 0]:
+            heaviest = node
+    return Context(by_node, by_path, by_shape, begin, end, heaviest)
+
+
+@nb.njit(nogil=True, cache=True)
+def second(
+    page: Page, described: Described, likely: np.ndarray, gathered: Context, begin: int, end: int, out: np.ndarray
+) -> None:
+    """Fill the columns of `out` that follow FEATURES for the blocks from `begin` to `end`.
+
+    likely: float32, the probability of each block by the first classifier. out: float32, shape (end - begin, SECOND).
+    """
+    blocks, nodes, text = page.blocks, page.nodes, described.text
+    by_node, by_path, by_shape, span_begin, span_end, heaviest = gathered
+    n = len(blocks.begin)
+    total = max(1.0, by_node[0, 0])
+    sure = max(1e-6, by_node[0, 1])
+    top = 0.0
+    last = -1
+    before = 0.0
+    for k in range(n):
+        top = max(top, likely[k])
+        if k < begin:
+            before += (text.words[k] + 1.0) * likely[k]
+            if likely[k] > 0.5:
+                last = k
+    following = begin
+    for k in range(begin, end):
+        row = out[k - begin]
+        f = len(FEATURES)
+        row[f] = likely[k]
+        f += 1
+        for step in _STEPS:
+            row[f] = likely[k + step] if 0 <= k + step < n else -1
+            f += 1
+        for width in _WINDOWS:
+            w = p = 0.0
+            for j in range(max(0, k - width), min(n, k + width + 1)):
+                if j != k:
+                    w += text.words[j] + 1.0
+                    p += (text.words[j] + 1.0) * likely[j]
+            row[f] = p / w if w else -1
+            f += 1
+        up = np.int64(blocks.node[k])
+        for _ in range(LEVELS):
+            row[f] = by_node[up, 1] / max(1.0, by_node[up, 0])
+            f += 1
+            up = next_container(nodes, described, up)
+        group, shape = by_path[described.path[k]], by_shape[described.shape[k]]
+        row[f] = group[1] / group[0]
+        row[f + 1] = shape[1] / shape[0]
+        row[f + 2] = sure / total
+        row[f + 3] = top
+        row[f + 4] = before / sure
+        own = (text.words[k] + 1.0) * likely[k]
+        row[f + 5] = (sure - before - own) / sure
+        f += 6
+        while following < n and (following <= k or likely[following] <= 0.5):
+            following += 1
+        row[f] = log_count(k - last) if last >= 0 else -1
+        row[f + 1] = log_count(following - k) if following < n else -1
+        row[f + 2] = span_begin <= k < span_end
+        row[f + 3] = 0 if span_begin <= k < span_end else (k - span_begin if k < span_begin else k - span_end + 1)
+        row[f + 4] = (span_end - span_begin) / n
+        row[f + 5] = described.first[heaviest] <= k <= described.last[heaviest]
+        row[f + 6] = elements_apart(nodes, described, np.int64(blocks.node[k]), heaviest)
+        row[f + 7] = by_node[heaviest, 1] / sure
+        before += own
+        if likely[k] > 0.5:
+            last = k
