@@ -16,11 +16,11 @@ _HELD_BYTES = 32 << 20
 
 def _options(schema: pa.Schema) -> dict[str, Any]:
     """zstd level 3; but binaries of one width are hashes, which nothing makes smaller, and are not compressed. Texts
-    and hashes have no statistics, which would hold two texts for each page.
+    and hashes have no statistics, which would hold two texts for each page. Every page has a checksum (CRC-32).
     """
     hashes = [field.name for field in schema if pa.types.is_fixed_size_binary(field.type)]
     texts = [field.name for field in schema if pa.types.is_large_string(field.type)]
-    packed: dict[str, Any] = {"compression": "zstd", "compression_level": 3}
+    packed: dict[str, Any] = {"compression": "zstd", "compression_level": 3, "write_page_checksum": True}
     if hashes:
         packed["compression"] = {name: "none" if name in hashes else "zstd" for name in schema.names}
         packed["compression_level"] = {name: 3 for name in schema.names if name not in hashes}
