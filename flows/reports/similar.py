@@ -79,7 +79,8 @@ def look_up(
 
     `redis`: address of the Redis that keeps the index, or empty; `bands`, `rows`: by default those of the signatures;
     `threshold`: least Jaccard similarity, above 0; `n`: documents of each stage; `told(stage, done, total)`: documents
-    put into an index. Signatures that another version of the code has made are passed over. Raises LookupError where there is no such stage or document.
+    put into an index. Signatures that another version of the code has made are passed over. Raises LookupError where
+    there is no such stage or document.
     """
     there = _finished(home)
     texts = {made.key: made for made in there if made.parts and "text" in parquet.columns(made.parts[0])}
