@@ -70,7 +70,7 @@ def documents(runs) -> list[tuple[dict, list[dict]]]:
 
 
 def of(runs, source: str) -> list[tuple[dict, list[dict]]]:
-    return [(manifest, rows) for manifest, rows in documents(runs) if list(manifest["settings"]["sources"]) == [source]]
+    return [(manifest, rows) for manifest, rows in documents(runs) if list(manifest["record"]["formats"]) == [source]]
 
 
 def test_another_column_is_another_stage(runs_of_sources):
@@ -85,7 +85,7 @@ def test_a_selection_has_what_the_index_names_and_nothing_else(runs_of_sources):
     wanted = sorted((p["warc_filename"], p["warc_record_offset"]) for p in places if p["content_languages"] == "eng")
     assert sorted((row["file"], row["offset"]) for row in rows) == wanted
     assert {row["url"] for row in rows} == {p["url"] for p in places if p["content_languages"] == "eng"}
-    assert len(manifest["shards"]) == -(-len(wanted) // 20) > 1
+    assert manifest["parts"]["jobs"] == -(-len(wanted) // 20) > 1
     [selection] = [folder for name, folder in runs.stages("sources").items() if name.startswith("selection-")]
     assert parquet.read_table(str(selection / "part-00000.parquet")).schema.equals(SELECTION)
 
