@@ -199,7 +199,7 @@ def test_other_bands_are_another_index(corpus, redis_server):
 
 def looked_up(among: lookup.Signed, server, progress=silent) -> list[int]:
     this = lookup.sought(queries(among)[0], among.settings)
-    return lookup.in_redis(among, this.signature, server.address, told).tolist()
+    return lookup.in_redis(among, this.signature, server.address, progress).tolist()
 
 
 def truth(among: lookup.Signed) -> list[int]:
