@@ -33,7 +33,7 @@ class MachineSettings(BaseSettings):
         (), description="modules and packages, separated by commas, whose steps a recipe may name"
     )
     remote_io: RemoteIOConfig = Field(
-        RemoteIOConfig(), description="how remote files are fetched: patience, connections a host, ..."
+        RemoteIOConfig(), description="how remote files are fetched: retries, connections a host, ..."
     )
 
     @field_validator("steps", mode="before")

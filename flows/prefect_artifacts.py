@@ -36,14 +36,13 @@ def funnel_table(report: Report) -> list[dict[str, str | int | float | None]]:
 
 
 def _row(row: FunnelRow, per_token: float | None) -> dict[str, str | int | float | None]:
-    reasons = sorted((row.drops | (row.edits or {})).items(), key=lambda item: (-item[1], item[0]))
     return {
-        "step": row.step if row.edits is None else f"{row.step}, cuts",
+        "step": row.name,
         "documents in": row.documents_in,
         "documents out": row.documents_out,
         "kept %": None if row.kept is None else round(100 * row.kept, 2),
         "tokens": None if per_token is None or row.characters_out is None else round(row.characters_out / per_token),
-        "top reasons": ", ".join(f"{rule} {count}" for rule, count in reasons[:3]),
+        "top reasons": ", ".join(f"{rule} {count:,}" for rule, count in list(row.reasons.items())[:3]),
     }
 
 

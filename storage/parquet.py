@@ -13,25 +13,19 @@ from storage import files
 _TEXTS, _ROWS = 1 << 12, 1 << 16
 _HELD_BYTES = 32 << 20
 
-# Arrow looks whether a page is full after each batch of values.
-_PAGES = {"data_page_size": 16 << 10, "write_batch_size": 4}
-
 
 def _options(schema: pa.Schema) -> dict[str, Any]:
-    """zstd level 3; but binaries of one width are hashes, which nothing makes smaller, and lie as they are.
-
-    Where there are texts, pages of 16 kB, so that `tasks.documents.rows` unpacks little for one of them: web texts take
-    9 to 18% more than in pages of 1 MB. Texts and hashes have no statistics, which would lie before each page, with two
-    texts. An index says where the pages are.
+    """zstd level 3; but binaries of one width are hashes, which nothing makes smaller, and are not compressed. Texts
+    and hashes have no statistics, which would hold two texts for each page. Every page has a checksum (CRC-32).
     """
     hashes = [field.name for field in schema if pa.types.is_fixed_size_binary(field.type)]
     texts = [field.name for field in schema if pa.types.is_large_string(field.type)]
-    packed: dict[str, Any] = {"compression": "zstd", "compression_level": 3, "write_page_index": True}
+    packed: dict[str, Any] = {"compression": "zstd", "compression_level": 3, "write_page_checksum": True}
     if hashes:
         packed["compression"] = {name: "none" if name in hashes else "zstd" for name in schema.names}
         packed["compression_level"] = {name: 3 for name in schema.names if name not in hashes}
     statistics = [name for name in schema.names if name not in (*texts, *hashes)]
-    return (_PAGES if texts else {}) | packed | {"write_statistics": statistics}
+    return packed | {"write_statistics": statistics}
 
 
 def _row_group(schema: pa.Schema) -> int:

@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from tasks.engine.verify import Verified
 
 
-def top_reasons(drops: Mapping[str, int], most: int = 3) -> str:
-    """The rules that drop most, with their counts."""
-    ranked = sorted(drops.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{rule} {count:,}" for rule, count in ranked[:most])
+def top_reasons(reasons: Mapping[str, int], most: int = 3) -> str:
+    """The rules that drop or cut most, with their counts. `reasons`: most first."""
+    return ", ".join(f"{rule} {count:,}" for rule, count in list(reasons.items())[:most])
 
 
 def status_table(rows: Iterable[StageStatus]) -> Table:
@@ -59,12 +58,9 @@ def funnel_table(title: str, rows: Iterable[FunnelRow], characters_per_token: fl
     documents = 0
     for row in rows:
         documents = row.documents_out
-        name, reasons = row.step, row.drops
-        if row.edits is not None:
-            name, reasons = f"{row.step}, cuts", row.edits | row.drops
         kept = "-" if row.kept is None else f"{row.kept:.1%}"
         about = (_about(characters, characters_per_token) for characters in (row.characters_in, row.characters_out))
-        table.add_row(name, _flow(row), kept, " → ".join(about), top_reasons(reasons))
+        table.add_row(row.name, _flow(row), kept, " → ".join(about), top_reasons(row.reasons))
     table.add_row("tokens", f"{documents:,}", "100.0%", f"{tokens:,}", "")
     return table
 

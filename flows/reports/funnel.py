@@ -1,6 +1,6 @@
 """The funnel: how many documents each step lets through, and why the others are dropped."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -33,6 +33,21 @@ class FunnelRow:
     def kept(self) -> float | None:
         """The share of the documents that stay, in [0, 1]; None where none arrive."""
         return self.documents_out / self.documents_in if self.documents_in else None
+
+    @property
+    def name(self) -> str:
+        """The step, marked where the row is that of its cuts: it cuts while texts are made, and may drop later."""
+        return self.step if self.edits is None else f"{self.step}, cuts"
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """The rules with what they drop and cut, most first."""
+        return ranked(self.drops | (self.edits or {}))
+
+
+def ranked(counts: Mapping[str, int]) -> dict[str, int]:
+    """Counts with the largest first, those of one size by their names."""
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def funnel_row(count: dict[str, Any]) -> FunnelRow:

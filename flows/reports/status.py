@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from flows.reports.funnel import ranked
 from storage import parquet
 from storage.home import FinishedStage, Home, StageFolder
 
@@ -12,8 +13,8 @@ from storage.home import FinishedStage, Home, StageFolder
 class StageStatus:
     """A stage of the home.
 
-    `documents_in`, `documents_out`: None where no documents are counted; `drops`: documents by `step.rule`;
-    `jobs_done`: of an unfinished stage; `trouble`: why a stage cannot be read.
+    `documents_in`, `documents_out`: None where no documents are counted; `drops`: documents by `step.rule`, most
+    first; `jobs_done`: of an unfinished stage; `trouble`: why a stage cannot be read.
     """
 
     stage: str
@@ -52,7 +53,7 @@ def status(home: str) -> list[StageStatus]:
 
 def _finished(stage: FinishedStage) -> StageStatus:
     steps = stage.step_counts
-    drops = {f"{count['step']}.{rule}": n for count in steps for rule, n in count["drops"].items()}
+    drops = ranked({f"{count['step']}.{rule}": n for count in steps for rule, n in count["drops"].items()})
     arrived, left = (steps[0]["rows_in"], steps[-1]["rows_out"]) if steps else (None, None)
     return StageStatus(stage.label, "finished", arrived, left, drops)
 

@@ -1,12 +1,13 @@
 """Deduplication: what each step means and does, as functions from columns and files to files.
 
+`<name>.py` has the settings of a step, `<name>_work.py` its work.
+
 exact          equal contents, equal URLs
 passages       lines, paragraphs, spans of sentences
 substrings     spans of any length; substring_cuts: what becomes of their documents
 cutting        documents written again; shared by passages and substring_cuts
-minhash        near-duplicates: the settings, and what is promised; `tasks.dedup.near.phases` has the phases
-signatures, nodes, components, stars, takedowns       parts of that
-order          which of several duplicates survives; shared by exact and minhash
-lookup         one text against all signatures
-evidence       what was found; recall: what must have been missed
+near           near-duplicates: settings, and one module for each phase
+near_reports   one text against all signatures; what was found; what must have been missed
+order          which of several duplicates is kept; shared by exact and near
+takedowns      lists of documents that may not be kept
 """

@@ -1,21 +1,21 @@
 """Duplicated spans of at least n words or bytes (`tasks.dedup.substrings`), found over the whole corpus.
 
-A word or byte is duplicated if it lies in a window of n of them that stands somewhere else in the corpus, too, or with
+A word or byte is duplicated if it is in a window of n of them that stands somewhere else in the corpus, too, or with
 `keep: first` somewhere before, documents taken by their ids. Then what is cut out of one place still stands in another.
 Spans never reach from one document into the next.
 
 A suffix array of all text fits into no machine, and one for each part of the corpus, as Dolma 3 has them, does not see
-what parts have in common. So windows are dealt into blocks by their minimizers (`tasks.kernels.minimizers`): equal
+what parts have in common. So windows are divided into blocks by their minimizers (`tasks.kernels.minimizers`): equal
 windows come into one block, whose suffix array finds them, byte by byte; and of text whose minimizers are met only
 once, most of a corpus, none is made. The result is that of one suffix array of everything.
 
 `for all` is a map over an executor, each line a barrier:
 
     for all shards s:      count_shard                                 how many characters there are
-    for all shards s:      key_shard         keys/run-00000.parquet    the minimizers of its windows
-    for all partitions p:  match_partition   hot/run-00000.parquet     which of them are met more than once
-    for all shards s:      gather_shard      texts/run-00000.parquet   what these runs of windows say
-    for all blocks b:      find_block        spans/run-00000.parquet   the spans found in a block
+    for all shards s:      key_shard         keys/00000.parquet    the minimizers of its windows
+    for all partitions p:  match_partition   hot/00000.parquet     which of them are met more than once
+    for all shards s:      gather_shard      texts/00000.parquet   the text of these runs of windows
+    for all blocks b:      find_block        spans/00000.parquet   the spans found in a block
     once:                  clear             all but spans/ is removed
 
 What then becomes of the documents: `tasks.dedup.substring_cuts`.
@@ -46,7 +46,7 @@ class _Units:
     """The words or bytes of some documents: those of document d are values[offsets[d]:offsets[d + 1]].
 
     `ends`: int64, how many bytes the units before each take where their text is compared, and the sum at the end.
-    `data`: the bytes; `start`, `stop`: where each word lies there, None for bytes.
+    `data`: the bytes; `start`, `stop`: where each word is there, None for bytes.
     """
 
     values: np.ndarray
@@ -57,7 +57,7 @@ class _Units:
     stop: np.ndarray | None
 
     def text(self, first: np.ndarray, last: np.ndarray) -> pa.LargeBinaryArray:
-        """What the units first[i]:last[i] say, in the form in which it is compared: of words each with `_END`."""
+        """The units first[i]:last[i], in the form in which it is compared: of words each with `_END`."""
         sizes = self.ends[last] - self.ends[first]
         if self.start is None:
             data = joined(self.data, first, last)
@@ -85,7 +85,7 @@ def _units(texts: pa.Array | pa.ChunkedArray, unit: str) -> _Units:
 
 
 def _path(folder: str, kind: str, number: int) -> str:
-    return files.join(folder, kind, f"run-{number:05d}.parquet")
+    return files.join(folder, kind, f"{number:05d}.parquet")
 
 
 def _paths(folder: str, kind: str, numbers: int) -> list[str]:
@@ -98,7 +98,7 @@ def count_shard(folder: str, shard: int, kept: str) -> dict:
 
 
 def partitions(characters: int, settings: SubstringDedup) -> int:
-    """Into how many partitions the runs of windows of so many characters are dealt, so that one has about `_RUNS`.
+    """Into how many partitions the runs of windows of so many characters are divided, so that one has about `_RUNS`.
 
     There are two runs in n/2 + 1 units (`tasks.kernels.minimizers`), and a word takes some four characters or more.
     """
@@ -200,7 +200,7 @@ _GATHERED = pa.schema(
 
 
 def blocks(size: int, settings: SubstringDedup) -> int:
-    """Into how many blocks texts of `size` bytes are dealt."""
+    """Into how many blocks texts of `size` bytes are divided."""
     return max(-(-size // settings.block_bytes), 1)
 
 

@@ -21,7 +21,7 @@ class Edits:
 
     document: int64, shape (n,), which of the batch; start, stop: int64, bytes within the document's text;
     rule: int32, which of `rules`; replacement: strings, "" where the span is removed. lines: bool, one entry a line of
-    the batch, whether a span is that of the line (see `line_spans`); None: no span is, or it is not told.
+    the batch, whether a span is that of the line (see `line_spans`); None: no span is, or it is not known.
     """
 
     document: np.ndarray

@@ -67,6 +67,6 @@ def decide_shard(folder: str, shard: int, signals: tuple[str, ...], kept: str, d
 
 
 def keep_shard(folder: str, shard: int, kept: str, step: str) -> dict:
-    """Let a shard through a step that does not judge it: the same ids, and a count that says so."""
+    """Let a shard through a step that does not judge it: the same ids, and a count of them."""
     arriving = parquet.read_table(kept, SELECTION.names)
     return layout.write_selection(folder, shard, arriving, [(step, LEDGER.empty_table())])

@@ -75,7 +75,7 @@ def _edited(batch: Batch, edits: Edits, texts: pa.Array) -> Batch:
 
 
 class EditCounts:
-    """What the edit steps of a pass do to a shard, told as counts of its record."""
+    """What the edit steps of a pass do to a shard, as counts of its record."""
 
     def __init__(self, steps: Iterable[DocumentStep]):
         self._steps = [step for step in steps if isinstance(step, EditStep)]

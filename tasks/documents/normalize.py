@@ -20,9 +20,12 @@ class Normalize(Step):
     """
 
     work: ClassVar = "tasks.documents.normalize_work"
-    libraries: ClassVar = ("ftfy",)
 
     step: Literal["normalize"] = "normalize"
     mojibake: bool = Field(
         False, description="repair of wrongly decoded text by ftfy: 2 to 3 MB/s where it is not ASCII"
     )
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        return ("ftfy",) if self.mojibake else ()

@@ -88,7 +88,8 @@ class Step(Settings):
     """A step of a recipe. A class that recipes name has one literal name as type and default of `step`.
 
     `work`: the module that does the work; "" stands for the module of the class. `libraries`: the distributions whose
-    release decides what comes out. `signals`: the columns that documents have behind the step.
+    release decides what comes out, a property where it depends on the settings. `signals`: the columns that documents
+    have behind the step.
     """
 
     step: str

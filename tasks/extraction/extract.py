@@ -7,6 +7,9 @@ from pydantic import Field
 from tasks.documents.step import Step
 from tasks.guard.limits import Limits
 
+# What besides resiliparse, which detects types and encodings for all engines, decides an engine's texts.
+_LIBRARIES = {"trafilatura": ("lxml", "trafilatura"), "justext": ("justext", "lxml")}
+
 
 class Extract(Step):
     """Main text of HTML pages; `text/plain` is taken as it is, anything else is dropped by content type."""
@@ -20,3 +23,7 @@ class Extract(Step):
     max_bytes: int = Field(10_000_000, gt=0, description="a larger payload is dropped as `too_large`")
     verify_digests: bool = Field(False, description="drop records that differ from their own digest")
     limits: Limits = Limits()
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        return ("resiliparse", *_LIBRARIES.get(self.engine, ()))

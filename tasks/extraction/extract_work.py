@@ -131,7 +131,7 @@ def _counts(
 def _pages(
     records: Iterable[tuple[str, Record]], source: str, kinds: Counter[str], lost: list[dict]
 ) -> Iterator[tuple[dict, Record]]:
-    """The records that are pages, each with the columns that say where it lies."""
+    """The records that are pages, each with the columns of its location."""
     seen: set[str] = set()
     for nth, (file, record) in enumerate(records):
         kinds[record.kind] += 1

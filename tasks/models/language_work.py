@@ -14,6 +14,7 @@ _SPACES = re.compile(r"\s+")
 
 
 def measure(step: Language, documents: Batch) -> dict[str, pa.Array]:
+    """The most probable language of each text, and its probability."""
     texts = [_SPACES.sub(" ", t[: step.characters]) for t in documents["text"].to_pylist()]
     labels, scores = model().predict(texts, k=1) if texts else ([], [])
     return {

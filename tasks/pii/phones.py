@@ -36,15 +36,15 @@ _CLAUSE = re.compile(rb"\d\.\d+-\d|\d-\d+\.\d")  # as in `DFARS 252.227-7013`
 _MADE_UP = re.compile(r"(\d)\1{6}|12345678|23456789|98765432|87654321")
 
 
-def _fields(value: bytes, said: bool) -> Iterator[tuple[int, int]]:
+def _fields(value: bytes, announced: bool) -> Iterator[tuple[int, int]]:
     """Spans of the fields, between spaces, that a number may consist of; for each first field the longest first.
 
     A number has several only if its first is an area code in parentheses, or if it begins where the candidate does
-    and it is `said`, by a plus sign or a word, that there is one.
+    and a plus sign or a word has `announced` it.
     """
     spans = [match.span() for match in _FIELD.finditer(value)]
     for first, (start, stop) in enumerate(spans):
-        several = len(spans) if said and not first else first + 1 + (b")" in value[start:stop])
+        several = len(spans) if announced and not first else first + 1 + (b")" in value[start:stop])
         for _, stop in reversed(spans[first:several]):
             yield start, stop
 

@@ -51,7 +51,7 @@ class Pii(EditStep):
     """
 
     work: ClassVar = "tasks.pii.step_work"
-    libraries: ClassVar = ("phonenumbers", "python-stdnum")
+    libraries: ClassVar = ("phonenumbers", "publicsuffixlist", "python-stdnum")
 
     step: Literal["pii"] = "pii"
     keeps_removed: ClassVar[bool] = False
@@ -74,7 +74,7 @@ class Pii(EditStep):
     @field_validator("kinds", "regions")
     @classmethod
     def _as_a_set(cls, values: tuple[str, ...]) -> tuple[str, ...]:
-        """In one order, each once: the order says nothing, and must not make another stage of the same settings."""
+        """In one order, each once: the order has no meaning, and must not make another stage of the same settings."""
         return tuple(sorted(set(values)))
 
     @field_validator("regions")

@@ -21,6 +21,7 @@ _BEFORE, _AFTER = 80, 12  # bytes of its surroundings by which a candidate is ju
 
 
 def edit(step: Pii, documents: Batch) -> tuple[Edits, dict[str, pa.Array]]:
+    """A span for each that is masked, and how many there are of each kind."""
     data, offsets = utf8(documents["text"])
     document, start, stop, kind = _spans(step, data, offsets)
     texts = pa.array([getattr(step.replacements, name) for name in KINDS])

@@ -23,7 +23,7 @@ class Shard:
     """A file to be read: `format` is `archive`, `selection`, `jsonl`, `parquet` or `text`.
 
     `name`: the path behind the folder that the source names, so that a document's id does not depend on where that
-    folder lies, nor on which other files are in it; `columns`: of tables; `base`: where the archives lie that a
+    folder is, nor on which other files are in it; `columns`: of tables; `base`: where the archives are that a
     selection names.
     """
 
@@ -39,7 +39,7 @@ def shards_of(source: Source, selected: Sequence[str] = ()) -> list[Shard]:
 
     `selected`: what `tasks.reading.index.gather` wrote for this source, if it selects from an index.
     Raises FileNotFoundError for what names no file, RemoteIOError, and ValueError for a damaged list or two files
-    that cannot be told apart.
+    of one name.
     """
     match source:
         case Archives():

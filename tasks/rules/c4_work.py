@@ -13,7 +13,7 @@ from tasks.kernels.pieces import joined, strings
 from tasks.kernels.scan import FIELD, Scan, scan
 from tasks.rules.c4 import C4, LONG_LINE
 
-# In a document's order of rules, which is datatrove's; the last two do not drop a line for what it says.
+# In a document's order of rules, which is datatrove's; the last two do not drop a line for its text.
 _RULES = ("long_word", "no_terminal_punctuation", "few_words", "javascript", "policy", "blank_line", "citation")
 _LONG_WORD, _NO_TERMINAL, _FEW_WORDS, _JAVASCRIPT, _POLICY, _BLANK, _CITATION = range(len(_RULES))
 
@@ -23,6 +23,7 @@ _ELLIPSIS = "..."
 
 
 def edit(step: C4, documents: Batch) -> tuple[Edits, dict[str, pa.Array]]:
+    """The lines and citations that go, and what documents are judged by."""
     text = documents.scan
     cited = _citations(text) if step.citations else _Spans.none()
     lines = _lines(text, cited, step)

@@ -29,6 +29,7 @@ SHORT_LINE = 10
 
 
 def edit(step: RefinedWebLines, documents: Batch) -> tuple[Edits, dict[str, pa.Array]]:
+    """The lines and phrases that go, and the fraction of words that go with them."""
     text = documents.scan
     rule = np.full(len(text.line_start), -1, np.int32)
     blank = np.diff(text.line_words) == 0

@@ -1,6 +1,6 @@
 """A rule is a declaration here and a function in the work module of its rule set.
 
-The declaration says what is counted, in which unit, and which thresholds were published. What follows from it: a
+The declaration describes what is counted, in which unit, and which thresholds were published. What follows from it: a
 signal (the column `<step>_<rule>`), its thresholds in the recipe (`min_<rule>`, `max_<rule>`), which may differ by
 language, the rule's name in the ledger, and its row in `gristmill rules`. The function of the same name gives a number
 for each document of a batch (`tasks.rules.rule_work`).

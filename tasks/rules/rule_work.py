@@ -2,7 +2,7 @@
 
 A function has the name of its rule and gets the scan of a batch. Of the parameters `settings` (the step) and
 `language` (the column of that name, or None) it gets those that it names. It gives an array with a number for each
-document, or `Parts`, which also say what to mark in a document that is dropped.
+document, or `Parts`, by which a dropped document can be marked.
 """
 
 import inspect
@@ -28,7 +28,7 @@ class Parts:
 
     counted: bool, one entry for each unit of the batch, read as `where`; weights: integers, what one counts for
     (default 1); of: one number a document, by which the sum is divided, 0/0 being 0 (default: it is not divided);
-    value: one number a document, where the published value is another, and `where` only says what to mark: `counted`
+    value: one number a document, where the published value is another, and `where` is only what to mark: `counted`
     may then be a function, which is called if something is marked.
     """
 

@@ -1,1 +1,1 @@
-"""What the address of a page says: its canonical form, its site, and the lists and words that it hits."""
+"""What the address of a page gives: its canonical form, its site, and the lists and words that it hits."""

@@ -136,7 +136,7 @@ def _suffixes(private: bool) -> PublicSuffixList:
 
 
 def _authority(authority: str) -> tuple[str, str | None]:
-    """Host and port of an authority; the port is "" if it is not said and None if it is none."""
+    """Host and port of an authority; the port is "" if there is none, and None if what is there is none."""
     authority = authority.rpartition("@")[2]
     host, colon, port = authority.rpartition(":")
     if not colon or port.endswith("]"):

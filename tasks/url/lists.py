@@ -1,4 +1,4 @@
-"""Blocklists in the layout of UT1, takedown lists and word lists: which files there are, and what their lines say.
+"""Blocklists in the layout of UT1, takedown lists and word lists: which files there are, and what their lines mean.
 
 UT1 (Université Toulouse Capitole) has one folder for each category with the files `domains`, `urls` and
 `expressions`, and ships it as `adult.tar.gz`; the format of the files is squidGuard's.
@@ -160,7 +160,7 @@ def blocked(line: str, options: Canonical) -> str:
         return canonical_host(line)
     canonical = canonicalizer(options)(line if "://" in line else f"http://{line}")
     below = key(canonical)
-    # the whole site is named by its host as it stands: an entry `www.example.org/` says nothing of other hosts
+    # the whole site is named by its host as it stands: an entry `www.example.org/` does not concern other hosts
     return below if "/" in below else host_of(canonical.partition("://")[2].rstrip("/"))
 
 

@@ -24,7 +24,7 @@ def lists(step: Url) -> list[str]:
 
 
 def pinned(step: Url) -> Url:
-    """The step with the checksums of all lists, so that its settings, and a key made of them, say their content.
+    """The step with the checksums of all lists, so that its settings, and a key made of them, depend on their content.
 
     Reads every file once. A pinned step raises ListError where a list has changed since; one that is not pinned
     keeps its lists as they were when this process first read them.
@@ -33,6 +33,7 @@ def pinned(step: Url) -> Url:
 
 
 def measure(step: Url, documents: Batch) -> dict[str, pa.Array]:
+    """The URL of each document in canonical form and its parts, and what of the lists it hits. Holds the lists."""
     given = [url or "" for url in documents["url"].to_pylist()]
     canonical = list(map(canonicalizer(step.canonical), given))
     hosts = [host_of(url.split("/", 3)[2]) if url else "" for url in canonical]

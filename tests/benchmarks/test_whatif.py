@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from flows.context import RunContext, StageResult, StageSpec
+from flows.context import RunContext
 from flows.curation import curate
 from flows.machine import MachineSettings
 from flows.recipe import load
@@ -20,10 +20,12 @@ from flows.steps import BUILT_IN
 from storage import layout, ledger, parquet
 from storage.schema import DOCUMENTS, LEDGER
 from tasks.documents.batch import schema
-from tasks.documents.filter_shards import decide_shard
 from tasks.documents.step import Bound, DocumentStep
+from tasks.engine.make import StageResult
+from tasks.engine.spec import StageSpec
 from tasks.extraction.extract_work import BATCH
 from tasks.url.step import Url
+from tests.corpora import build_in
 
 ROWS = 1_000_000
 SHARDS = 20
@@ -86,20 +88,15 @@ def test_a_million_rows(tmp_path, capsys):
     recipe = load(tmp_path / "million.yaml")
     settings = MachineSettings(home=str(tmp_path / "home"))
 
-    def plant(made: StageSpec) -> StageResult:
-        folder = made.stage.folder(settings.home)
-        if made.stage.name == "documents":
-            record = [write_documents(folder, i, recipe.after, ROWS // SHARDS) for i in range(SHARDS)]
-        else:
-            given = [{"signals": (planted[0].part(i),), "kept": planted[0].part(i)} for i in range(SHARDS)]
-            decisions = [(step.step, step.decisions()) for step in recipe.after]
-            record = [decide_shard(folder, i, **given[i], decisions=decisions) for i in range(SHARDS)]
-        planted.append(
-            StageResult(made.stage, folder, layout.finish(folder, made.stage, {"shards": record}), reused=False)
-        )
-        return planted[-1]
+    def plant(spec: StageSpec) -> StageResult:
+        if spec.name != "documents":
+            return build_in(settings.home)(spec)
+        folder = spec.folder(settings.home)
+        records = [write_documents(folder, i, recipe.after, ROWS // SHARDS) for i in range(SHARDS)]
+        parts = [layout.Part("extract", i, record, {}) for i, record in enumerate(records)]
+        manifest = layout.write_manifest(folder, {**spec.identity, "key": spec.key, "result": {}}, parts)
+        return StageResult(spec.name, spec.key, folder, manifest, reused=False)
 
-    planted: list[StageResult] = []
     list(curate(RunContext(settings, plant), recipe))
     lowest = (f"{s.step}.{f}={2 * v}" for s in recipe.after[1:] for f, v in s if f.startswith("min_") and v)
     change = next(lowest)

@@ -1,6 +1,6 @@
 """Steps of users: in a file outside of the package, named by a recipe, refused where the machine does not allow it."""
 
-import importlib
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -272,6 +272,16 @@ def test_what_makes_a_step_is_a_function_that_is_there():
             assert callable(builder_of(row.settings(**given)))
             assert set(thresholds_of(row.settings(**given))) <= set(row.settings.model_fields)
     assert thresholds_of(Perplexity(reference=("web",))) == ("min_percentile", "max_percentile")
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.settings.__name__)
+def test_the_libraries_of_a_step_are_installed_distributions(row):
+    needed = {"reference": ("web",), "lists": {"any": "list"}}
+    given = {name: value for name, value in needed.items() if name in row.settings.model_fields}
+    for change in ({}, {"engine": "trafilatura"}, {"engine": "justext"}, {"mojibake": True}):
+        if set(change) <= set(row.settings.model_fields):
+            for name in row.settings(**given, **change).libraries:
+                assert importlib.metadata.version(name)
 
 
 def test_new_step_writes_a_step_whose_test_passes(tmp_path):

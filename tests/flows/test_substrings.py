@@ -2,7 +2,6 @@
 
 import pytest
 
-from flows.context import step_counts
 from flows.reports.dropped import edits
 from flows.stages.substrings import substring_dedup
 from tasks.dedup.substrings import SubstringDedup
@@ -30,10 +29,10 @@ def test_cut_and_drop_share_the_spans(texts, tmp_path):
     assert not (tmp_path / "stages" / f"substring_spans-{cut.stages[1].key}" / "texts").exists()
     left = {row["id"]: row["text"] for row in read(cut.kept, [0, 1]).to_pylist()}
     assert left == {"b": "One.\nTwo.", "a": f"Three of {QUOTED} and more of it", "c": "Nothing of it"}
-    [count] = step_counts(cut.kept)
+    [count] = cut.kept.step_counts
     assert count["drops"] == {"min_characters": 1} and count["edits"] == {"repeated_span": 2}
     assert count["characters_out"] == sum(map(len, left.values()))
-    assert {row["removed"].strip() for _, row in edits(home, step.step, 9)} == {QUOTED}
+    assert {one.row["removed"].strip() for one in edits(home, step.step, 9)} == {QUOTED}
     assert ledger(cut.kept, [0, 1])["id"].to_pylist() == ["d"]
     assert substring_dedup(at, texts.recipe, corpus, step).kept.reused
 

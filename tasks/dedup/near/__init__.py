@@ -1,1 +1,12 @@
-"""Near-duplicates by MinHash-LSH."""
+"""Near-duplicates by MinHash-LSH over the whole corpus, exact in what is dropped. One module for each phase:
+
+    sign     every shard          part-00000, bands/    signatures, sorted band hashes
+    match    every partition      index/, edges/        documents that share a band
+    label    once                 labels/               connected components of the edges
+    gather   every shard          gathered/             candidates with their sets, by label
+    verify   every partition      decided/              who is dropped, for whom
+    split    every shard          part-00000, ledger/, kept/
+
+What is held in memory is in the docstring of each phase; nothing grows with the corpus but the labels: two bits for
+each document, and four bytes for each that shares a band with another.
+"""

@@ -29,8 +29,8 @@ def label_documents(
     """Write the label of each document that has an edge. `shards`: those of all crawls, in the order of their ids.
 
     Held: 2 bits for each document of all crawls and 4 bytes for each that has an edge; beside these one file of
-    edges, or a file of labels, twice. Returns how many labels each shard has. Raises
-    ValueError, which names `memory`, where the documents need more; SortedFileError for an edge that is none.
+    edges, or a file of labels, twice. Returns how many labels each shard has. Raises ValueError, which names `memory`,
+    where the documents need more; SortedFileError for an edge that is none.
     """
     bits, begins = _marked(edges, shards)
     before = ranks(bits)

@@ -42,8 +42,8 @@ def sign_shard(
     with parquet.create(layout.part(folder, shard), schema) as out:
         for group in parquet.groups(documents, ["id", "text"]):
             chosen = np.flatnonzero(pc.is_in(group["id"], wanted))
-            group_table = group.take(pa.array(chosen)).append_column("at", pa.array(before + chosen))
-            found = signed(group_table, shingling)
+            arriving = group if len(chosen) == len(group) else group.take(pa.array(chosen))
+            found = signed(arriving.append_column("at", pa.array(before + chosen)), shingling)
             out.write_table(found.cast(schema))
             worded = np.flatnonzero(found["size"].to_numpy())
             hashes.append(band_hashes(found["signature"], banding)[worded].ravel())

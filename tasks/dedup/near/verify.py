@@ -106,7 +106,7 @@ def _check_ids(candidates: pa.Table) -> None:
     if len(twice):
         raise ValueError(
             f"two documents of one crawl have the id {pc.min(twice).as_py()!r}: name their sources otherwise, or the "
-            "column that tells their rows apart (`id_column`)"
+            "column that makes their rows distinct (`id_column`)"
         )
 
 

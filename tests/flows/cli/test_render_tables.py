@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.cli import render_tables as render
-from flows.reports.funnel import FunnelRow
+from flows.reports.funnel import FunnelRow, ranked
 from flows.reports.status import StageStatus
 from flows.reports.thresholds import Proposal, Proposals
 from flows.reports.whatif import ComparedStep
@@ -41,7 +41,7 @@ def test_the_funnel_estimates_tokens_and_counts_the_last():
 
 
 def test_the_rules_that_drop_most_come_first():
-    assert render.top_reasons({"b": 2, "a": 2, "c": 1000, "d": 1}) == "c 1,000, a 2, b 2"
+    assert render.top_reasons(ranked({"b": 2, "a": 2, "c": 1000, "d": 1})) == "c 1,000, a 2, b 2"
 
 
 def test_status_shows_unfinished_stages_and_stages_without_documents():

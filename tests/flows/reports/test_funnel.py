@@ -10,6 +10,8 @@ COUNT = {"step": "c4", "rows_in": 4, "rows_out": 3, "characters_in": 9, "charact
 def test_a_row_is_what_a_step_counted():
     assert funnel_row(COUNT) == FunnelRow("c4", 4, 3, 9, 8, {"a": 1}, None)
     assert funnel_row(COUNT | {"edits": {"b": 2}}).edits == {"b": 2}
+    cuts = funnel_row(COUNT | {"edits": {"b": 2, "c": 1}})
+    assert (cuts.name, list(cuts.reasons)) == ("c4, cuts", ["b", "a", "c"])
     assert (funnel_row(COUNT).kept, funnel_row(COUNT | {"rows_in": 0}).kept) == (0.75, None)
 
 

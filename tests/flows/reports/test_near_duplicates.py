@@ -128,7 +128,7 @@ def cells(page: str) -> dict[str, list[str]]:
 
 def test_the_numbers_are_those_of_the_stage(corpus, page):
     rows = cells(page)
-    losses = ledger(corpus.kept, corpus.shards())
+    losses = ledger(corpus.kept, corpus.places.shards())
     total = sum(map(len, planted()))
     gone = len(losses)
     assert rows["documents that reached the step"][0] == f"{total}"

@@ -72,7 +72,7 @@ def test_the_recorded_thresholds_give_the_recorded_rows(recipe, settings):
         assert {name: new[name] for name in ("step", "rows_in", "rows_out", "drops")} == {
             name: old[name] for name in ("step", "rows_in", "rows_out", "drops")
         }
-    for shard in replay.passed.arriving.shards():
+    for shard in replay.passed.arriving.places.shards():
         found = replay.shard(shard)
         assert (found.kept.to_pylist(), found.dropped.to_pylist()) == recorded(replay.passed.left.kept.folder, shard)
     rows = funnel(replay)
@@ -97,7 +97,7 @@ def test_other_thresholds_give_the_rows_of_a_run_with_them(recipe, settings, cha
     replay = whatif(recipe, changes, settings)
     assert str(made) != replay.passed.left.kept.folder
     dropped = 0
-    for shard in replay.passed.arriving.shards():
+    for shard in replay.passed.arriving.places.shards():
         found = replay.shard(shard)
         assert (found.kept.to_pylist(), found.dropped.to_pylist()) == recorded(str(made), shard)
         dropped += len(found.dropped)
@@ -132,10 +132,10 @@ def test_the_command_prints_the_funnel_and_starts_neither_prefect_nor_dask(recip
 def test_a_cut_by_scores_is_replayed_on_the_scores(recipe, settings, step, setting):
     given = next(s for s in load(recipe).steps if s.step == step)
     same = whatif(recipe, {f"{step}.{setting}": getattr(given, setting)}, settings)
-    for shard in same.passed.arriving.shards():
+    for shard in same.passed.arriving.places.shards():
         found = same.shard(shard)
         assert (found.kept.to_pylist(), found.dropped.to_pylist()) == recorded(same.passed.left.kept.folder, shard)
-    assert same.unchanged and set(same.passed.arriving.shards()) > set(same.signals)
+    assert same.unchanged and set(same.passed.arriving.places.shards()) > set(same.signals)
     tables = [parquet.read_table(part, ["id", step]).to_pylist() for (part,) in same.signals.values()]
     scores = {row["id"]: row[step] for table in tables for row in table}
     if step == "quality":

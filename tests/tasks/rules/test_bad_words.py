@@ -13,6 +13,7 @@ from tasks.documents.decisions import decide
 from tasks.documents.step import work_of
 from tasks.rules.bad_words import BadWords
 from tasks.rules.bad_words_work import entries_of
+from tasks.rules.rule_work import counted
 from tasks.url.lists import ListError
 
 
@@ -81,7 +82,7 @@ def test_the_first_hit_drops(write):
 def test_marked_are_the_words_of_hits(write):
     step = BadWords(lists={"any": write("en", "red apple", "$$")})
     documents = batch(["é red apple, $$ pie", "none red apple"])
-    parts = step.rules[0].found(documents, step)
+    parts = counted(step, step.rules[0], documents)
     text = documents.scan
     spans = zip(text.word_start[parts.where], text.word_stop[parts.where], strict=True)
     assert [text.data[a:b].tobytes().decode() for a, b in spans] == ["red", "apple", "$$", "red", "apple"]

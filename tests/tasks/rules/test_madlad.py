@@ -13,6 +13,7 @@ from tasks.documents.batch import Batch
 from tasks.rules import madlad_work
 from tasks.rules.madlad import Madlad
 from tasks.rules.madlad_work import sentence_bounds
+from tasks.rules.rule_work import counted
 
 # A sentence of 20 characters that no check finds.
 PLAIN = "It is a plain thing."
@@ -176,14 +177,14 @@ def test_checks_are_those_of_the_words_of_the_card(texts, across_lines):
             start, stop = scanned.word_start[first[:-1]], scanned.word_stop[first[1:] - 1]
             questionable = [says(text.encode()[a:b].decode()) for a, b in zip(start, stop, strict=True)]
             assert (count, share) == (len(questionable), sum(questionable) / max(count, 1))
-            marked = step.rules[1].found(documents, step).where
+            marked = counted(step, step.rules[1], documents).where
             assert marked.tolist() == np.repeat(questionable, np.diff(first)).tolist()
 
 
 def test_marked_are_the_words_of_questionable_sentences():
     documents = batch([f"{PLAIN} Download it. {PLAIN}"])
     step = Madlad(checks=("cursed",))
-    parts = step.rules[1].found(documents, step)
+    parts = counted(step, step.rules[1], documents)
     text = documents.scan
     spans = zip(text.word_start[parts.where], text.word_stop[parts.where], strict=True)
     marked = [text.data[a:b].tobytes().decode() for a, b in spans]

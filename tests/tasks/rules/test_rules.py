@@ -14,7 +14,7 @@ from tasks.rules.ccnet import CCNet
 from tasks.rules.fineweb_quality import FineWebQuality
 from tasks.rules.gopher_quality import GopherQuality
 from tasks.rules.gopher_repetition import GopherRepetition
-from tasks.rules.rule_work import Parts
+from tasks.rules.rule_work import Parts, counted
 from tasks.rules.textbook import Textbook
 
 STEPS = [GopherQuality(), GopherRepetition(), FineWebQuality(), Textbook(), CCNet()]
@@ -42,7 +42,7 @@ def marked(step, name, *texts):
     """What is shown as the offending part of each text."""
     documents = batch(*texts)
     (rule,) = [rule for rule in step.rules if rule.name == name]
-    found, scan = rule.found(documents, step), documents.scan
+    found, scan = counted(step, rule, documents), documents.scan
     assert isinstance(found, Parts)
     start, stop = scan.spans(found.unit)
     bounds = getattr(scan, found.unit)
