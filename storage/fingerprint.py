@@ -18,7 +18,7 @@ def fingerprint(path: str, notes: str, remote_io: RemoteIOConfig | None = None) 
     """A local file: xxh3-128 of its content, computed once while size and modification time stay the same (noted in
     the folder `notes`). A remote one: address, size and the tags that its server gives; Common Crawl's files
     never change under an address. The address is without user and query, as in `storage.remote.redact`; where no tag
-    tells the content, a hash of the query stands for it, since two queries may be two files.
+    names the content, a hash of the query stands for it, since two queries may be two files.
     """
     fs, inner = fsspec.core.url_to_fs(path)
     if not files.is_local(path):

@@ -11,7 +11,7 @@
 A stage that was killed has no manifest; the same command finds its finished jobs and goes on.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -87,7 +87,7 @@ def manifest(folder: str) -> dict | None:
     return value
 
 
-def write_manifest(folder: str, value: Mapping[str, Any], parts: Iterable[Part]) -> dict:
+def write_manifest(folder: str, value: Mapping[str, Any], parts: Sequence[Part]) -> dict:
     """Write the list of parts and, last, the manifest, which has their digest and their counts summed up."""
     listed = [asdict(each) for each in parts]
     data = orjson.dumps(listed, option=orjson.OPT_SORT_KEYS)
@@ -153,7 +153,7 @@ def _read_json(path: str) -> dict | None:
     return value
 
 
-def check_balance(folder: str, found: Iterable[Part]) -> None:
+def check_balance(folder: str, found: Sequence[Part]) -> None:
     """Balance every shard that counts documents: its ledger and its rows are read back from the files.
 
     Holds the ledgers of sixteen shards, since reading is mostly waiting. Raises LedgerError.

@@ -13,9 +13,8 @@ from storage.home import FinishedStage, Home, StageFolder
 class StageStatus:
     """A stage of the home.
 
-    `documents_in`, `documents_out`: None where no documents are counted; `drops`: documents by `step.rule`,
-    most first;
-    `jobs_done`: of an unfinished stage; `trouble`: why a stage cannot be read.
+    `documents_in`, `documents_out`: None where no documents are counted; `drops`: documents by `step.rule`, most
+    first; `jobs_done`: of an unfinished stage; `trouble`: why a stage cannot be read.
     """
 
     stage: str

@@ -32,11 +32,11 @@ def _find(phases: PhaseRunner, settings: SpanSearch, places: CorpusPlaces) -> di
     jobs = {i: {"kept": places.kept[i]} for i in places.shards()}
     counted = phases.map("count", substrings_work.count_shard, jobs)
     partitions = substrings_work.partitions(sum(record["characters"] for record in counted.values()), settings)
-    dealt = {"partitions": partitions}
-    jobs = {i: places.shard(i) | dealt | {"settings": settings} for i in places.shards()}
+    divided = {"partitions": partitions}
+    jobs = {i: places.shard(i) | divided | {"settings": settings} for i in places.shards()}
     keyed = phases.map("key", substrings_work.key_shard, jobs, temporary=True)
     among = {"n_shards": len(places.sources)}
-    matched = dict.fromkeys(range(partitions), among | dealt)
+    matched = dict.fromkeys(range(partitions), among | divided)
     hot = phases.map("match", substrings_work.match_partition, matched, temporary=True)
     blocks = substrings_work.blocks(sum(record["bytes"] for record in hot.values()), settings)
     phases.map("gather", substrings_work.gather_shard, {i: j | {"blocks": blocks} for i, j in jobs.items()}, True)

@@ -68,8 +68,8 @@ class SentenceDedup(_Passages):
     C4 (Raffel et al. 2020, arXiv 1910.10683, section 2.2): "we discarded all but one of any three-sentence span
     occurring more than once in the data set". What that means where spans overlap is taken from datatrove
     (dedup/sentence_dedup.py): all spans of three consecutive sentences of a document count, also across lines and also
-    those that overlap; first occurrences are told before anything is cut; a sentence goes if it is in any span that is
-    not the first of its kind. So each sentence stays at least once. The code of C4 (c4_utils.py of
+    those that overlap; first occurrences are determined before anything is cut; a sentence goes if it is in any span
+    that is not the first of its kind. So each sentence stays at least once. The code of C4 (c4_utils.py of
     tensorflow/datasets) compares single lines instead, in lower case: that is nearer to `line_dedup`.
 
     Minimal lengths are datatrove's. Otherwise than there: equal spans are folded as `line_dedup` folds them (datatrove

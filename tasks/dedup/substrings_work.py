@@ -1,6 +1,6 @@
 """Duplicated spans of at least n words or bytes (`tasks.dedup.substrings`), found over the whole corpus.
 
-A word or byte is duplicated if it lies in a window of n of them that stands somewhere else in the corpus, too, or with
+A word or byte is duplicated if it is in a window of n of them that stands somewhere else in the corpus, too, or with
 `keep: first` somewhere before, documents taken by their ids. Then what is cut out of one place still stands in another.
 Spans never reach from one document into the next.
 
@@ -46,7 +46,7 @@ class _Units:
     """The words or bytes of some documents: those of document d are values[offsets[d]:offsets[d + 1]].
 
     `ends`: int64, how many bytes the units before each take where their text is compared, and the sum at the end.
-    `data`: the bytes; `start`, `stop`: where each word lies there, None for bytes.
+    `data`: the bytes; `start`, `stop`: where each word is there, None for bytes.
     """
 
     values: np.ndarray

@@ -14,7 +14,7 @@ from tasks.engine.spec import StageSpec
 
 @dataclass(frozen=True)
 class StageResult:
-    """A finished stage: where it lies and what its manifest says."""
+    """A finished stage: its folder and its manifest."""
 
     name: str
     key: str

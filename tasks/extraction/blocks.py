@@ -184,7 +184,9 @@ def scan(data: np.ndarray) -> Page:
                     continue
                 pre = s_kind[top] == PREFORMATTED
                 while i < size and byte(data, i) != 60:
-                    b, following = text_byte(data, i)
+                    b, following = byte(data, i), i + 1
+                    if b == 38 or b == 0xC2:
+                        b, following = text_byte(data, i)
                     if b == 0:
                         i = following
                         continue

@@ -92,7 +92,7 @@ def _matches(data, i, text):
 
 @nb.njit(nogil=True, cache=True)
 def text_byte(data, i):
-    """(a byte of text, where the next one begins); a no-break space, in any notation, is a space."""
+    """(a byte of text, where the next one begins); a no-break space, of any notation, is a space."""
     b = byte(data, i)
     if b == 38 and (_matches(data, i, _NBSP) or _matches(data, i, _NBSP_10) or _matches(data, i, _NBSP_16)):
         return np.uint8(32), i + 6
@@ -155,7 +155,8 @@ def raw_text_end(data, i, name):
     return i
 
 
-@nb.njit(nogil=True, cache=True)
+# Inlined: as a call it makes the scan a tenth slower.
+@nb.njit(nogil=True, cache=True, inline="always")
 def read_tag(data, i, closing):
     """The `Tag` whose name begins at `i`; `closing`: it is an end tag, so its attributes count for nothing."""
     size = len(data)

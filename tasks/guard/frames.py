@@ -5,7 +5,7 @@ from typing import Any
 
 import msgpack
 
-# of a call: its length; where it lies in the ring, or -1 where it follows; whether all results up to its own are
+# of a call: its length; where it is in the ring, or -1 where it follows; whether all results up to its own are
 # wanted at once
 CALL = struct.Struct("<Qq?")
 # of a result, and of what the zygote says: its length

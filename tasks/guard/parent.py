@@ -88,7 +88,7 @@ class Guard:
         self._ring.clear()
         source = iter(calls)
         waiting: deque[_Call] = deque()
-        held = orphans = 0
+        held = unforked = 0
         try:
             while True:
                 if held < WINDOW // 2:
@@ -107,13 +107,15 @@ class Guard:
                     # one that crashed goes first: nothing that others do to a worker must touch it again
                     self._worker.send(sorted(left, key=lambda call: not call.crashed))
                 if self._worker.receive():
-                    orphans = 0
+                    unforked = 0
                 else:
                     worker, self._worker = self._worker, None
                     end = worker.close()
-                    orphans = 0 if end else orphans + 1
-                    if orphans == _STARTS:
-                        raise RuntimeError(f"the process that forks workers for {self.work} was killed {orphans} times")
+                    unforked = 0 if end else unforked + 1
+                    if unforked == _STARTS:
+                        raise RuntimeError(
+                            f"the process that forks workers for {self.work} was killed {unforked} times"
+                        )
                     if end and not worker.retired and end.done < len(worker.sent):
                         self._blame(worker.sent[end.done], end)
                 while waiting and (result := waiting[0].result) is not None:
@@ -128,8 +130,8 @@ class Guard:
                 self._end_worker()
 
     def _put(self, packed: bytes) -> "_Call":
-        lies = self._ring.put(packed) if len(packed) <= WINDOW else None
-        return _Call(len(packed), *lies) if lies else _Call(len(packed), packed=packed)
+        placed = self._ring.put(packed) if len(packed) <= WINDOW else None
+        return _Call(len(packed), *placed) if placed else _Call(len(packed), packed=packed)
 
     def _blame(self, call: "_Call", end: "_End") -> None:
         lost = self._lost(end)
@@ -267,10 +269,10 @@ class _Worker:
         os.close(self.results)
         with open(self.status, "rb") as f:
             trace = f.read()
-        trace, told = trace[: -child.ENDED.size], trace[-child.ENDED.size :]
-        if len(told) < child.ENDED.size:
+        trace, report = trace[: -child.ENDED.size], trace[-child.ENDED.size :]
+        if len(report) < child.ENDED.size:
             return None
-        status, done = child.ENDED.unpack(told)
+        status, done = child.ENDED.unpack(report)
         return _End(status, done - self.answered, trace.decode(errors="replace"))
 
 

@@ -23,7 +23,7 @@ class Ring:
         self._first = self._next = 0  # bytes ever let go, and ever put, with those that were left out at the end
 
     def put(self, data: bytes | memoryview) -> tuple[int, int] | None:
-        """Where the data lies, and a mark for `let_go`; None if there is no room for it in one piece."""
+        """Where the data is, and a mark for `let_go`; None if there is no room for it in one piece."""
         at = self._next % self.size
         begin = self._next + (self.size - at if at + len(data) > self.size else 0)
         if begin + len(data) - self._first > self.size:

@@ -100,7 +100,7 @@ def _runs(units, offsets, n, k):
                 places[0, count] = d
                 places[1, count] = first
                 places[2, count] = 0
-                keys[count] = mix(low)  # the smallest hashes are small: dealt by them, most blocks would be empty
+                keys[count] = mix(low)  # the smallest hashes are small: divided by them, most blocks would be empty
                 repeats[count] = tie
                 count += 1
             places[2, count - 1] += 1

@@ -1,4 +1,4 @@
-"""Pieces of text put together, and places in bytes told in code points."""
+"""Pieces of text put together, and places in bytes as code points."""
 
 import numba as nb
 import numpy as np

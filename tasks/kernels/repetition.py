@@ -13,10 +13,10 @@ from tasks.kernels.scan import BASE, MIX, MIX_2
 GRAMS = range(2, 11)
 _LENGTHS = len(GRAMS)
 
-# Keys whose table, at most half full, stays in a core's nearer caches; more are dealt out into parts of half that size.
+# Keys whose table, at most half full, stays in a core's nearer caches; more are divided into parts of half that size.
 _PART = 1 << 14
 
-# What is known of an n-gram: two bits, and above them how often it occurs, told at its first place.
+# What is known of an n-gram: two bits, and above them how often it occurs, kept at its first place.
 _REPEATED, _APPEARED, _ONE = np.uint32(1), np.uint32(2), np.uint32(4)
 
 # The key of no n-gram: documents have fewer words.
@@ -73,10 +73,10 @@ def _look_up(keys, n, used, table, late, out):
 
 
 @nb.njit(nogil=True, cache=True)
-def _first_equal(keys, n, table, late, dealt, origin, found, out):
-    """out[i]: the index of the first of keys[:n] that equals keys[i]; what lies between is scratch.
+def _first_equal(keys, n, table, late, parted, origin, found, out):
+    """out[i]: the index of the first of keys[:n] that equals keys[i]; what is between is scratch.
 
-    Linear also where the keys do not fit the caches: they are first dealt out by the high bits of their hashes.
+    Linear also where the keys do not fit the caches: they are first divided by the high bits of their hashes.
     """
     if n <= _PART:
         _look_up(keys, n, 0, table, late, out)
@@ -93,13 +93,13 @@ def _first_equal(keys, n, table, late, dealt, origin, found, out):
     for i in range(n):
         part = _spread(keys[i]) >> shift
         at = ends[part]
-        dealt[at] = keys[i]
+        parted[at] = keys[i]
         origin[at] = i
         ends[part] = at + np.uint64(1)
     begin = 0
     for part in range(1 << bits):
         end = np.int64(ends[part])
-        _look_up(dealt[begin:end], end - begin, bits, table, late, found)
+        _look_up(parted[begin:end], end - begin, bits, table, late, found)
         inside = origin[begin:end]
         for i in range(end - begin):
             out[inside[i]] = inside[found[i]]
@@ -123,10 +123,10 @@ def equal_to_earlier(bounds, hashes):
     hashes: uint64 of each span; those of document d are hashes[bounds[d]:bounds[d + 1]].
     """
     out = np.empty(len(hashes), np.bool_)
-    table, late, dealt, origin, found, first = _scratch(bounds)
+    table, late, parted, origin, found, first = _scratch(bounds)
     for d in range(len(bounds) - 1):
         begin, end = bounds[d], bounds[d + 1]
-        _first_equal(hashes[begin:end], end - begin, table, late, dealt, origin, found, first)
+        _first_equal(hashes[begin:end], end - begin, table, late, parted, origin, found, first)
         for i in range(end - begin):
             out[begin + i] = first[i] != i
     return out
@@ -167,7 +167,7 @@ def _mark(marks, chars, first, n, bit):
 
 
 @nb.njit(nogil=True, cache=True)
-def _narrow(keys, place, first, tally, n, onward, late_first, waiting, table, late, dealt, origin, found):
+def _narrow(keys, place, first, tally, n, onward, late_first, waiting, table, late, parted, origin, found):
     """From the n places that are looked at for one length of n-gram to those for the next, in place; how many.
 
     Loops without branches, since whether an n-gram is repeated cannot be foreseen, and with few jumps in memory.
@@ -194,7 +194,7 @@ def _narrow(keys, place, first, tally, n, onward, late_first, waiting, table, la
         keys[pending] = key
         pending += np.uint64(onward[like, 0] != key)
     if pending:
-        _first_equal(keys, np.int64(pending), table, late, dealt, origin, found, late_first)
+        _first_equal(keys, np.int64(pending), table, late, parted, origin, found, late_first)
         for i in range(pending):
             first[waiting[i]] = waiting[late_first[i]]
     return np.int64(kept)
@@ -220,8 +220,8 @@ def repeated_grams(bounds, hashes, chars):
     documents = len(bounds) - 1
     out = np.zeros((documents, _LENGTHS), np.int64)
     marks = np.zeros(len(hashes), np.uint16)
-    table, late, dealt, origin, found, first = _scratch(bounds)
-    longest = len(dealt)
+    table, late, parted, origin, found, first = _scratch(bounds)
+    longest = len(parted)
     keys = np.empty(longest, np.uint64)
     onward = np.empty((longest, 2), np.uint64)
     place, tally, waiting, late_first = np.empty((4, longest), np.uint32)
@@ -234,7 +234,7 @@ def repeated_grams(bounds, hashes, chars):
             keys[i] = (h ^ (h >> np.uint64(32))) * MIX + hashes[begin + i + 1]
             place[i] = i
         if left > 0:
-            _first_equal(keys, left, table, late, dealt, origin, found, first)
+            _first_equal(keys, left, table, late, parted, origin, found, first)
         for k in range(2, min(n, 10) + 1):
             bit = np.uint16(1 << k)
             tally[:left] = 0
@@ -266,7 +266,7 @@ def repeated_grams(bounds, hashes, chars):
                         else:
                             tally[first[i]] |= _APPEARED
             left = _narrow(
-                keys, place, first, tally, left, onward, late_first, waiting, table, late, dealt, origin, found
+                keys, place, first, tally, left, onward, late_first, waiting, table, late, parted, origin, found
             )
             if left == 0 and k >= 4:
                 break

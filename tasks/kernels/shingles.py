@@ -278,7 +278,7 @@ def _unlike(values, count, table):
 def _sort(values, count, starts, out):
     """Sort `values[:count]`, unlike and evenly spread, into `out`.
 
-    The place of each is nearly known from its value: they are dealt into as many buckets as there are values,
+    The place of each is nearly known from its value: they are divided into as many buckets as there are values,
     and neighbours are then put in order by insertion.
     """
     for b in range(count + 1):

@@ -1,4 +1,4 @@
-"""The compressions of members, gzip, zstd and lz4, told apart by their first bytes, with one interface for all."""
+"""The compressions of members, gzip, zstd and lz4, recognised by their first bytes, with one interface for all."""
 
 import re
 from typing import Protocol

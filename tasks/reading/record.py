@@ -1,4 +1,4 @@
-"""What every reader gives: one record after the other, each with where it lies and what became of it."""
+"""What every reader gives: one record after the other, each with its place in the file and what became of it."""
 
 from dataclasses import dataclass
 

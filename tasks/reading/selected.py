@@ -25,7 +25,7 @@ class _Span:
 def records(
     path: str, base: str, max_bytes: int, remote_io: RemoteIOConfig = DEFAULT, verify_digests: bool = False
 ) -> Iterator[tuple[str, Record]]:
-    """The records of a selection's shard in its order, each with the name of its archive, which lies under `base`.
+    """The records of a selection's shard in its order, each with the name of its archive, which is under `base`.
 
     Records that lie no further apart than `gap_bytes` come in one request of at most `block_bytes`, unless one alone
     is longer. A place where there is no record has the problem `damaged_record`. Holds two requests and the shard's

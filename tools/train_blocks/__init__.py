@@ -1,1 +1,1 @@
-"""Trains the classifier of blocks that tasks.extraction.blocks uses."""
+"""Trains the classifier of blocks of tasks.extraction.engines."""

@@ -2,8 +2,8 @@
 
     gathered/00000.parquet   by `group`, a hash of the label: doc, id, size, content, order_0, ..., bands, set
 
-Candidates of one label come into one partition of the hashes, whichever shard they are of. A set is not in it where
-another candidate of the shard has the same.
+Candidates of one label come into one partition of the hashes, whichever shard they are of. A set is empty where another
+candidate of the shard has the same.
 """
 
 import numpy as np
@@ -52,7 +52,7 @@ def gather_shard(
 ) -> dict:
     """Write what is known of a shard's candidates that are not taken down. `labels`: the file that has theirs.
 
-    Held: 200 bytes for each document that is known, 300 and 8 a band for each candidate, twice their sets, 8 bytes a
+    Held: 200 bytes for each document that is known, 300 and 8 a band for each candidate, their sets, 8 bytes a
     shingle; the texts and signatures of a row group. Raises RuntimeError where a text is not that which was signed.
     """
     label = sorted_files.read(labels, *shard_range(shard.crawl, shard.shard))
@@ -67,8 +67,8 @@ def gather_shard(
     rows = row_of(candidates["doc"].to_numpy())
     hashes = [band_hashes(some["signature"], banding) for some in read_groups(shard.signatures, rows, ["signature"])]
     candidates = candidates.append_column("bands", packed(np.concatenate(hashes)))
-    candidates = candidates.append_column("set", _sets(candidates, shard, shingling))
-    gathered = candidates.drop_columns(["at"])
+    candidates = sorted_files.sorted_by(candidates, "group")
+    gathered = candidates.drop_columns(["at"]).append_column("set", _sets(candidates, shard, shingling))
     sorted_files.write(gathered_file(folder, number), gathered, "group", sorted_files.bounds(partitions))
     return {"candidates": len(candidates)}
 
@@ -103,32 +103,29 @@ def _allowed(candidates: pa.Table, shard: EarlierShard | OwnShard, takedowns: Ur
 
 
 def _sets(candidates: pa.Table, shard: EarlierShard | OwnShard, shingling: Shingling) -> pa.Array:
-    """The set of each candidate, made again from its text: sorted uint64 values, little-endian, as one binary; null
-    where a candidate before it has the same."""
+    """The set of each candidate, made again from its text: sorted uint64 values, little-endian, as one binary; an empty
+    one where a candidate before it has the same."""
     first, _ = distinct(candidates)
-    unlike = candidates.take(pa.array(first))
-    values, sizes = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
+    sizes = np.zeros(len(candidates), np.int64)
+    sizes[first] = candidates["size"].to_numpy()[first]
+    offsets = np.append(0, np.cumsum(sizes))
+    values = np.empty(offsets[-1], "<u8")
+    at = candidates["at"].to_numpy()
+    unlike = first[np.argsort(at[first])]
+    contents = candidates["content"].to_numpy()
     found = 0
-    for some in read_groups(shard.documents, unlike["at"].to_numpy(), ["text"]):
+    for some in read_groups(shard.documents, at[unlike], ["text"]):
         hashes, ends = shingle_sets(some["text"], shingling)
-        signed = unlike[found : found + len(some)]
-        if (np.diff(ends) != signed["size"].to_numpy()).any() or (
-            set_hashes(hashes, ends) != signed["content"].to_numpy()
-        ).any():
+        here = unlike[found : found + len(some)]
+        if (np.diff(ends) != sizes[here]).any() or (set_hashes(hashes, ends) != contents[here]).any():
             raise RuntimeError(
                 f"{shard.documents} has other texts than were signed; remove the stages with documents and signatures"
             )
-        values.append(hashes)
-        sizes.append(np.diff(ends))
+        for begin, low, high in zip(offsets[here].tolist(), ends[:-1].tolist(), ends[1:].tolist(), strict=True):
+            values[begin : begin + high - low] = hashes[low:high]
         found += len(some)
-    offsets = np.append(0, 8 * np.cumsum(np.concatenate(sizes)))
-    data = np.concatenate(values).astype("<u8", copy=False)
-    sets = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(unlike), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    )
-    holder = np.full(len(candidates), -1)
-    holder[first] = np.arange(len(first))
-    return sets.take(pa.array(holder, mask=holder < 0))
+    buffers = [None, pa.py_buffer(8 * offsets), pa.py_buffer(values)]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(candidates), buffers)
 
 
 def distinct(candidates: pa.Table) -> tuple[np.ndarray, np.ndarray]:

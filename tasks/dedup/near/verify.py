@@ -64,9 +64,8 @@ def verify_partition(
     number = np.empty(len(of), np.int64)  # of the set of each candidate, as they are in the files
     number[by_order] = of
     numbers = np.split(number, np.cumsum([len(part) for part in parts])[:-1])
-    values, offsets = _sets(
-        gathered, ends, numbers, np.where((buckets >= 0).any(axis=1), sets["size"].to_numpy(), 0), memory
-    )
+    sizes = np.where((buckets >= 0).any(axis=1), sets["size"].to_numpy(), 0)
+    values, offsets = _sets(gathered, ends, numbers, sizes, memory)
     earlier = int((crawl_of(sets["doc"].to_numpy()) < crawl).sum())
     kept, similarity, comparisons, left_out = representatives(
         values, offsets, buckets, int(buckets.max(initial=-1)) + 1, earlier, verifying.threshold, verifying.comparisons
@@ -106,7 +105,7 @@ def _check_ids(candidates: pa.Table) -> None:
     if len(twice):
         raise ValueError(
             f"two documents of one crawl have the id {pc.min(twice).as_py()!r}: name their sources otherwise, or the "
-            "column that tells their rows apart (`id_column`)"
+            "column that makes their rows distinct (`id_column`)"
         )
 
 
@@ -133,10 +132,17 @@ def _sets(
     values = _room(int(offsets[-1]), memory)
     missing = sizes > 0
     for path, of in zip(gathered, numbers, strict=True):
-        for number, data in zip(of.tolist(), sorted_files.read(path, *ends, ["set"])["set"], strict=True):
-            if missing[number] and data.is_valid:
-                values[offsets[number] : offsets[number + 1]] = np.frombuffer(data.as_buffer(), "<u8")
-                missing[number] = False
+        done = 0
+        for chunk in sorted_files.read(path, *ends, ["set"])["set"].chunks:
+            here, done = of[done : done + len(chunk)], done + len(chunk)
+            _, bounds, data = chunk.buffers()
+            bounds = np.frombuffer(bounds, np.int64)[chunk.offset : chunk.offset + len(chunk) + 1] // 8
+            stored = np.frombuffer(data, "<u8", bounds[-1]) if bounds[-1] else values[:0]
+            [rows] = np.nonzero(missing[here] & (bounds[1:] > bounds[:-1]))
+            copied = zip(offsets[here[rows]].tolist(), bounds[rows].tolist(), sizes[here[rows]].tolist(), strict=True)
+            for begin, low, size in copied:
+                values[begin : begin + size] = stored[low : low + size]
+            missing[here[rows]] = False
     if missing.any():
         raise sorted_files.SortedFileError(f"{int(missing.sum())} sets are in none of {', '.join(gathered)}")
     return values, offsets

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]  # documents that are in the index, and how many there will be
 
-_BATCH = 1000  # documents, after which progress is told and a filling's lock kept
+_BATCH = 1000  # documents, after which progress is reported and a filling's lock kept
 _COMMANDS = 2 * _BATCH  # that each of datasketch's tables holds back: two a document
 _LOCK_SECONDS = 30
 
@@ -93,18 +93,18 @@ def _signed(texts: pa.ChunkedArray, settings: MinHash) -> pa.Table:
     return signed(pa.table({"id": [""] * len(texts), "at": range(len(texts)), "text": texts}), settings)
 
 
-def in_memory(among: Signed, signature: np.ndarray, told: Progress) -> np.ndarray:
+def in_memory(among: Signed, signature: np.ndarray, progress: Progress) -> np.ndarray:
     """Global ids of the documents that share a band with a signature, in order. Holds the index of one shard."""
     found: list[bytes] = []
     for shard in range(len(among.signatures)):
         index = _index(among.settings, {"type": "dict"})
         for done in _fill(index, among, shard):
-            told(done, sum(among.rows))
+            progress(done, sum(among.rows))
         found += index.query(_lean(signature, among.settings))
     return _docs(found)
 
 
-def in_redis(among: Signed, signature: np.ndarray, address: str, told: Progress) -> np.ndarray:
+def in_redis(among: Signed, signature: np.ndarray, address: str, progress: Progress) -> np.ndarray:
     """As `in_memory`, from an index in a Redis, which is filled first if it is not there.
 
     A filling that was killed is begun again; one that another process is at is waited for. Holds the commands of a few
@@ -121,7 +121,7 @@ def in_redis(among: Signed, signature: np.ndarray, address: str, told: Progress)
         if not _filled(client, state, index):
             with _alone(client, f"gristmill:lock:{bands}") as lock:
                 if not _filled(client, state, index):
-                    _refill(client, state, base, index, among, lock, told)
+                    _refill(client, state, base, index, among, lock, progress)
         keys = index.query(_lean(signature, among.settings))
         if not _of(among, keys):
             raise RuntimeError(
@@ -232,8 +232,8 @@ def _of(among: Signed, keys: list[bytes]) -> bool:
 
 def _filled(client: "Redis", state: str, index: "MinHashLSH") -> bool:
     """Whether all documents were put into the index, and are still there."""
-    told = client.get(state)
-    return told is not None and told.isdigit() and int(told) == index.keys.size()
+    filled = client.get(state)
+    return filled is not None and filled.isdigit() and int(filled) == index.keys.size()
 
 
 @contextmanager
@@ -268,7 +268,7 @@ def _refill(
     index: "MinHashLSH",
     among: Signed,
     lock: "Lock",
-    told: Progress,
+    progress: Progress,
 ) -> None:
     if client.exists(state) or index.keys.size():
         with client.pipeline(transaction=False) as several:
@@ -281,7 +281,7 @@ def _refill(
     for shard in range(len(among.signatures)):
         for done in _fill(index, among, shard):
             lock.reacquire()
-            told(done, sum(among.rows))
+            progress(done, sum(among.rows))
     sizes = [parquet.read_table(part, ["size"])["size"].to_numpy() for part in among.signatures]
     client.set(state, int(np.count_nonzero(np.concatenate(sizes))))
 

@@ -197,9 +197,9 @@ def test_other_bands_are_another_index(corpus, redis_server):
             check(among, lambda among, signature: lookup.in_redis(among, signature, redis_server.address, silent))
 
 
-def looked_up(among: lookup.Signed, server, told=silent) -> list[int]:
+def looked_up(among: lookup.Signed, server, progress=silent) -> list[int]:
     this = lookup.sought(queries(among)[0], among.settings)
-    return lookup.in_redis(among, this.signature, server.address, told).tolist()
+    return lookup.in_redis(among, this.signature, server.address, progress).tolist()
 
 
 def truth(among: lookup.Signed) -> list[int]:

@@ -1,4 +1,4 @@
-"""The numbers of the evidence page against plain sets of word n-grams, all pairs by brute force."""
+"""The numbers of the dedup report against plain sets of word n-grams, all pairs by brute force."""
 
 from collections import Counter
 from dataclasses import replace
