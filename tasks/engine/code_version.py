@@ -6,6 +6,7 @@ from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from unicodedata import unidata_version
 
 # The packages of this project whose modules are followed. A module of `flows` counts alone: what it imports from
 # `flows` arranges stages, and says nothing about what one of them gives.
@@ -21,7 +22,7 @@ def code_version(modules: tuple[str, ...]) -> str:
     """Digest of modules and of all modules of the same packages, or of FOLLOWED, that these import, directly or not.
 
     Comments, layout, docstrings, log messages and the descriptions of settings do not count; any other change to the
-    code does. So nobody has to remember to raise a number, and a stage is never reused after the code behind it has
+    code does, and so does the version of Unicode where a module imports `unicodedata`. So nobody has to remember to raise a number, and a stage is never reused after the code behind it has
     changed. 16 hexadecimal characters. Raises ModuleNotFoundError for a module without source.
     """
     return _code_version(tuple(sorted(set(modules))), FOLLOWED, NEUTRAL)
@@ -45,6 +46,9 @@ def _code_version(modules: tuple[str, ...], followed: tuple[str, ...], neutral: 
         if name in digests or any(name == one or name.startswith(f"{one}.") for one in neutral):
             continue
         digests[name], imports = _read(name)
+        if "unicodedata" in imports:
+            # of Python's own modules, the one whose results change with Python
+            digests["unicodedata"] = unidata_version
         waiting += [imported for imported in imports if imported.split(".")[0] in packages]
     lines = [f"{name} {digests[name]}" for name in sorted(digests)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
