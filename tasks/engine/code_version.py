@@ -22,8 +22,9 @@ def code_version(modules: tuple[str, ...]) -> str:
     """Digest of modules and of all modules of the same packages, or of FOLLOWED, that these import, directly or not.
 
     Comments, layout, docstrings, log messages and the descriptions of settings do not count; any other change to the
-    code does, and so does the version of Unicode where a module imports `unicodedata`. So nobody has to remember to raise a number, and a stage is never reused after the code behind it has
-    changed. 16 hexadecimal characters. Raises ModuleNotFoundError for a module without source.
+    code does, and so does the version of Unicode where a module imports `unicodedata`. So nobody has to remember to
+    raise a number, and a stage is never reused after the code behind it has changed.
+    16 hexadecimal characters. Raises ModuleNotFoundError for a module without source.
     """
     return _code_version(tuple(sorted(set(modules))), FOLLOWED, NEUTRAL)
 
