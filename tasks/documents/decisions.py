@@ -1,5 +1,8 @@
 """Decisions replayed over signals: the ledger's row for each document that does not stay."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,46 +32,44 @@ def decide(signals: pa.Table, decisions: Decisions) -> list[tuple[str, pa.Table]
     rule that it fails. Raises ValueError for a signal that is null or NaN: a document that was not measured is
     neither kept nor dropped; LookupError for a column that is not there.
     """
-    alive = np.ones(len(signals), bool)
-    return [
-        (
-            step,
-            pa.concat_tables([LEDGER.empty_table(), *(_rule(signals, alive, step, rule) for rule in rules)]),
-        )
-        for step, rules in decisions
-    ]
+    kept = np.ones(len(signals), bool)
+    decided = []
+    for step, rules in decisions:
+        rows = [LEDGER.empty_table()]
+        for rule in rules:
+            fails, reason = _judged(signals, step, rule)
+            dropped = np.flatnonzero(fails & kept)
+            kept[dropped] = False
+            columns = {
+                "id": signals["id"].take(dropped),
+                "step": pa.repeat(step, len(dropped)),
+                "rule": pa.repeat(rule.rule, len(dropped)),
+                **reason(dropped),
+            }
+            rows.append(ledger.from_columns(columns))
+        decided.append((step, pa.concat_tables(rows)))
+    return decided
 
 
-def _rule(signals: pa.Table, alive: np.ndarray, step: str, decision: Bound | Member) -> pa.Table:
-    """The ledger rows of one rule; takes its documents out of `alive`."""
-    column = _column(signals, step, decision.rule, decision.signal)
-    values = None
-    if isinstance(decision, Member):
-        fails = ~np.asarray(pc.is_in(column, pa.array(decision.allowed, column.type)))
-        details = column
-    else:
-        values = np.asarray(column, np.float64)
-        if np.isnan(values).any():
-            raise ValueError(f"{step}.{decision.rule}: {decision.signal} is not a number for some documents")
-        low, high = _ends(signals, step, decision)
-        fails = (values < low) | (values > high)
-    fails &= alive
-    alive &= ~fails
-    at = np.flatnonzero(fails)
-    if values is None:
-        found = {"detail": details.take(at)}
-    else:
-        value = values[at]
-        low, high = (end if np.isscalar(end) else end[at] for end in (low, high))
-        found = {"value": value, "threshold": np.where(value < low, low, high)}
-    return ledger.from_columns(
-        {
-            "id": signals["id"].take(at),
-            "step": pa.repeat(step, len(at)),
-            "rule": pa.repeat(decision.rule, len(at)),
-            **found,
-        }
-    )
+def _judged(
+    signals: pa.Table, step: str, rule: Bound | Member
+) -> tuple[np.ndarray, Callable[[np.ndarray], dict[str, Any]]]:
+    """Which documents fail a rule, bool; and what gives the ledger's columns of some that do: the signal, and the end
+    of the bound that it crossed."""
+    column = _column(signals, step, rule.rule, rule.signal)
+    if isinstance(rule, Member):
+        fails = ~np.asarray(pc.is_in(column, pa.array(rule.allowed, column.type)))
+        return fails, lambda rows: {"detail": column.take(rows)}
+    values = np.asarray(column, np.float64)
+    if np.isnan(values).any():
+        raise ValueError(f"{step}.{rule.rule}: {rule.signal} is not a number for some documents")
+    low, high = _ends(signals, step, rule)
+
+    def crossed(rows: np.ndarray) -> dict[str, Any]:
+        ends = [end if np.isscalar(end) else end[rows] for end in (low, high)]
+        return {"value": values[rows], "threshold": np.where(values[rows] < ends[0], *ends)}
+
+    return (values < low) | (values > high), crossed
 
 
 def _ends(signals: pa.Table, step: str, bound: Bound) -> tuple:
