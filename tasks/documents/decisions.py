@@ -1,5 +1,7 @@
 """Decisions replayed over signals: the ledger's row for each document that does not stay."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -8,7 +10,7 @@ from storage import ledger
 from storage.schema import LEDGER
 from tasks.documents.step import Bound, Member
 
-Decisions = list[tuple[str, list[Bound | Member]]]
+Decisions = Sequence[tuple[str, Sequence[Bound | Member]]]
 
 LANGUAGE = "language"
 
@@ -59,7 +61,7 @@ def _rule(signals: pa.Table, alive: np.ndarray, step: str, decision: Bound | Mem
         found = {"detail": details.take(at)}
     else:
         value = values[at]
-        low, high = (end if np.isscalar(end) else end[at] for end in (low, high))
+        low, high = (end[at] if isinstance(end, np.ndarray) else end for end in (low, high))
         found = {"value": value, "threshold": np.where(value < low, low, high)}
     return ledger.from_columns(
         {
@@ -71,7 +73,7 @@ def _rule(signals: pa.Table, alive: np.ndarray, step: str, decision: Bound | Mem
     )
 
 
-def _ends(signals: pa.Table, step: str, bound: Bound) -> tuple:
+def _ends(signals: pa.Table, step: str, bound: Bound) -> tuple[float | np.ndarray, float | np.ndarray]:
     """The lowest and the highest value that stay: numbers, or float64 for each document where languages differ."""
     own = _open(bound.low, bound.high)
     if not bound.languages:
