@@ -34,12 +34,15 @@ def count(step: str, rows_in: int, characters_in: int | None, dropped: pa.Table,
     `dropped` are the step's ledger rows and `characters` is their text's length; `characters_in` is None where
     there is no text before the step.
     """
+    if characters_in is not None:
+        assert characters is not None, "documents with text have a length"
+        characters = characters_in - characters
     return {
         "step": step,
         "rows_in": rows_in,
         "rows_out": rows_in - len(dropped),
         "characters_in": characters_in,
-        "characters_out": characters if characters_in is None else characters_in - characters,
+        "characters_out": characters,
         "drops": {rule: n for (rule,), n in sorted(tally(dropped, "rule").items())},
     }
 

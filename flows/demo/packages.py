@@ -79,7 +79,7 @@ def standard_library_files(max_bytes: int) -> Iterator[Page]:
 
 def _description(dist: Distribution, root: str) -> Page | None:
     metadata = cast(Message, dist.metadata)  # PackageMetadata, its protocol, leaves out these methods
-    text = metadata.get_payload() or metadata.get("Description") or ""
+    text = cast(str, metadata.get_payload()) or metadata.get("Description") or ""
     if not text.strip():
         return None
     title = f"{dist.name} {dist.version}"

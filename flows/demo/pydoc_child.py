@@ -45,7 +45,7 @@ class ModuleDoc(pydoc.HTMLDoc):
 
     def docclass(
         self,
-        object: type,
+        object: object,
         name: str | None = None,
         mod: str | None = None,
         funcs: Mapping[str, str] = {},  # noqa: B006 (pydoc's own)
@@ -53,7 +53,8 @@ class ModuleDoc(pydoc.HTMLDoc):
         *ignored: Any,
     ) -> str:
         every = pydoc.classify_class_attrs
-        pydoc.classify_class_attrs = lambda cls: [attr for attr in every(cls) if attr[2] is object]
+        # pydoc gives the class by position
+        pydoc.classify_class_attrs = lambda cls: [a for a in every(cls) if a[2] is object]  # type: ignore[assignment]
         try:
             return super().docclass(object, name, mod, funcs, classes)
         finally:

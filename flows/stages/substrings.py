@@ -33,7 +33,7 @@ def _find(phases: PhaseRunner, settings: SpanSearch, places: CorpusPlaces) -> di
     jobs = {i: {"kept": places.kept[i]} for i in places.shards()}
     counted = phases.map("count", substrings_work.count_shard, jobs)
     partitions = substrings_work.partitions(sum(record["characters"] for record in counted.values()), settings)
-    dealt = {"partitions": partitions}
+    dealt: dict[str, Any] = {"partitions": partitions}
     jobs = {i: places.shard(i) | dealt | {"settings": settings} for i in places.shards()}
     keyed = phases.map("key", substrings_work.key_shard, jobs, temporary=True)
     among: dict[str, Any] = {"n_shards": len(places.sources)}

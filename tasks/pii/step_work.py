@@ -1,6 +1,7 @@
 """The step `pii`: candidates found by their bytes, judged by kind, masked."""
 
 import re
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -72,7 +73,7 @@ def _judged(step: Pii, shape: int, value: bytes, before: bytes, after: bytes) ->
     return judged
 
 
-_JUDGES = {
+_JUDGES: dict[int, list[tuple[Kind, Callable[..., Iterable[tuple[int, int]]]]]] = {
     MAILBOX: [("email", emails)],
     QUAD: [("ip", ipv4)],
     HEXTETS: [("ip", ipv6)],
