@@ -16,6 +16,7 @@ test: $(INSTALLED)
 lint: $(INSTALLED)
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
+	.venv/bin/mypy
 
 bench: $(INSTALLED)
 	.venv/bin/python -m pytest -m bench -s
@@ -42,5 +43,5 @@ $(INSTALLED): pyproject.toml $(LMPLZ)
 
 # .gristmill/ stays: runs and models are not build products.
 clean:
-	rm -rf .venv build dist tasks/models/lmplz_bin .hypothesis .pytest_cache .ruff_cache
+	rm -rf .venv build dist tasks/models/lmplz_bin .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

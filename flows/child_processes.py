@@ -26,6 +26,7 @@ def child_process_cleanup() -> Iterator[None]:
     watcher = subprocess.Popen(
         [sys.executable, "-I", "-c", _WATCH, *children], stdin=subprocess.PIPE, start_new_session=True
     )
+    assert watcher.stdin is not None, "it is a pipe"
     try:
         yield
     finally:

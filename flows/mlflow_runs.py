@@ -3,6 +3,7 @@
 import math
 import os
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import mlflow
@@ -27,7 +28,7 @@ class ModelRun:
     status, so that none stays RUNNING.
     """
 
-    def __init__(self, settings: MachineSettings, recipe: Recipe, data: Data, key: str, folder: str):
+    def __init__(self, settings: MachineSettings, recipe: Recipe, data: Data, key: str, folder: str) -> None:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         uri = settings.tracking_uri
         self.embedded = uri.startswith("sqlite:///")
@@ -53,7 +54,9 @@ class ModelRun:
             self.id = self._create()
         return self.id
 
-    def __exit__(self, kind, error, trace) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.client.set_terminated(self.id, "FINISHED" if kind is None else "FAILED")
 
     def of_reused(self) -> str:

@@ -9,11 +9,15 @@ import time
 from collections.abc import Iterator
 from contextvars import ContextVar
 from functools import partial
+from types import TracebackType
+from typing import cast
+from uuid import UUID
 
 from prefect import task
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
+from rich.progress import TaskID
 
 from flows.child_processes import child_process_cleanup
 from flows.context import RunContext, job_options
@@ -39,9 +43,10 @@ def run_context() -> Iterator[RunContext]:
     settings = MachineSettings()
     options.configure(job_options(settings))
     with child_process_cleanup(), executor(settings.executor, settings.workers, settings.dask_address) as workers:
-        token = _current.set(RunContext(settings, partial(_build, settings.home, workers)))
+        context = RunContext(settings, partial(_build, settings.home, workers))
+        token = _current.set(context)
         try:
-            yield _current.get()
+            yield context
         finally:
             _current.reset(token)
 
@@ -74,13 +79,13 @@ def _build(home: str, executor: Executor, spec: StageSpec) -> StageResult:
 class ProgressReporter:
     """Progress of a stage on the terminal and as a Prefect artifact, and its workers' lines in the run's log."""
 
-    def __init__(self, name: str, executor: Executor, log: logging.Logger):
+    def __init__(self, name: str, executor: Executor, log: logging.Logger | logging.LoggerAdapter) -> None:
         self.name = name
         self._messages = executor.messages
         self._log = log
-        self._artifact = None
+        self._artifact: UUID | None = None
         self._updated = 0.0
-        self._task = None
+        self._task: TaskID | None = None
         self._total = self._done = 0
         self._bar = progress_bar()
 
@@ -88,9 +93,11 @@ class ProgressReporter:
         self._bar.start()
         return self
 
-    def __exit__(self, *exc) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._bar.stop()
-        if self._artifact is not None and exc[0] is None:
+        if self._artifact is not None and kind is None:
             update_progress_artifact(self._artifact, progress=100.0)
 
     def phase(self, phase: str, total: int) -> None:
@@ -101,6 +108,7 @@ class ProgressReporter:
         self._update(f"{phase}: {total} jobs")
 
     def advance(self, found: bool) -> None:
+        assert self._task is not None, "a phase has begun"
         self._bar.advance(self._task)
         self._done += 1
         self.drain()
@@ -119,11 +127,12 @@ class ProgressReporter:
     def _update(self, description: str) -> None:
         percent = 100.0 * self._done / self._total if self._total else 0.0
         if self._artifact is None:
-            self._artifact = create_progress_artifact(
+            artifact = create_progress_artifact(
                 key=f"progress-{self.name.replace('_', '-')}",
                 progress=percent,
                 description=f"{self.name} {description}",
             )
+            self._artifact = cast(UUID, artifact)  # no coroutine, as no event loop runs in this thread
         else:
             update_progress_artifact(self._artifact, progress=percent)
         self._updated = time.monotonic()

@@ -1,7 +1,7 @@
 """The recipe: everything that decides what comes out, in one file that reads from top to bottom."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import yaml
 from pydantic import Field, model_validator
@@ -37,7 +37,7 @@ class Recipe(Settings):
     training: TrainingConfig = TrainingConfig()
 
     @model_validator(mode="after")
-    def _consistent(self):
+    def _consistent(self) -> Self:
         names = [source.name for source in self.sources]
         steps = [step.step for step in self.steps]
         if twice := sorted({n for n in names if names.count(n) > 1} | {s for s in steps if steps.count(s) > 1}):
@@ -72,7 +72,7 @@ class Recipe(Settings):
     @property
     def before(self) -> tuple[Url, ...]:
         """The steps ahead of the extraction."""
-        return self.steps[: self.steps.index(self.extract)]
+        return tuple(step for step in self.steps[: self.steps.index(self.extract)] if isinstance(step, Url))
 
     @property
     def extract(self) -> Extract:

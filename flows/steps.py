@@ -6,7 +6,7 @@ Settings alone are imported here; what makes a step, and its work, when it is ne
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Annotated, Any, Union
+from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Field, SerializationInfo, SerializerFunctionWrapHandler, WrapSerializer, WrapValidator
 
@@ -93,12 +93,15 @@ def _write(step: Step, built_in: SerializerFunctionWrapHandler, info: Serializat
     return step.model_dump(mode=info.mode) | {"step": own_steps.address(type(step))}
 
 
-AnyStep = Annotated[
-    Union[tuple(BUILT_IN.values())],  # noqa: UP007  (the table's classes, not written out)
-    Field(discriminator="step"),
-    WrapValidator(_read),
-    WrapSerializer(_write),
-]
+if TYPE_CHECKING:
+    AnyStep = Step  # a type checker cannot follow a union made of a table
+else:
+    AnyStep = Annotated[
+        Union[tuple(BUILT_IN.values())],  # noqa: UP007  (the table's classes, not written out)
+        Field(discriminator="step"),
+        WrapValidator(_read),
+        WrapSerializer(_write),
+    ]
 
 
 def builder_of(step: CorpusStep) -> Callable[..., Any]:

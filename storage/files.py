@@ -96,9 +96,8 @@ def remove(folder: str) -> None:
 
 def open_file(path: str) -> IO[bytes]:
     """A seekable binary file to read; of a remote one a block is read ahead."""
-    if is_local(path):
-        return streams.open_ranges(path)
-    return io.BufferedReader(streams.open_ranges(path), configured().block_bytes)
+    stream = streams.open_ranges(path)
+    return stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream, configured().block_bytes)
 
 
 def open_mapped(path: str) -> IO[bytes]:

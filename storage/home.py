@@ -122,7 +122,7 @@ class FinishedStage(StageFolder):
 class Home:
     """The stages under an address: a folder, `s3://bucket/prefix`, ..."""
 
-    def __init__(self, address: str):
+    def __init__(self, address: str) -> None:
         self.address = address
 
     def stages(self, name: str | None = None) -> list[FinishedStage]:

@@ -28,18 +28,21 @@ def from_columns(columns: dict[str, Any]) -> pa.Table:
     return pa.table(given | absent).cast(LEDGER)
 
 
-def count(step: str, rows_in: int, characters_in: int | None, dropped: pa.Table, characters: int) -> dict:
+def count(step: str, rows_in: int, characters_in: int | None, dropped: pa.Table, characters: int | None) -> dict:
     """What one step did to one shard: documents and characters in and out, drops by rule.
 
     `dropped` are the step's ledger rows and `characters` is their text's length; `characters_in` is None where
     there is no text before the step.
     """
+    if characters_in is not None:
+        assert characters is not None, "documents with text have a length"
+        characters = characters_in - characters
     return {
         "step": step,
         "rows_in": rows_in,
         "rows_out": rows_in - len(dropped),
         "characters_in": characters_in,
-        "characters_out": characters if characters_in is None else characters_in - characters,
+        "characters_out": characters,
         "drops": {rule: n for (rule,), n in sorted(tally(dropped, "rule").items())},
     }
 
@@ -92,7 +95,7 @@ def summed(shards: Iterable[list[dict]]) -> list[dict]:
     totals: dict[str, dict] = {}
     for steps in shards:
         for step in steps:
-            tallies = {name: {} for name in ("drops", "edits") if name in step}
+            tallies: dict[str, dict[str, int]] = {name: {} for name in ("drops", "edits") if name in step}
             total = totals.setdefault(step["step"], {**step, **tallies, **dict.fromkeys(_SUMMED, 0)})
             for name in _SUMMED:
                 total[name] = None if step[name] is None else total[name] + step[name]

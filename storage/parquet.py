@@ -48,7 +48,7 @@ class Writer:
     Smaller groups are slow to read: twenty signals take four times as long from groups of 512 rows.
     """
 
-    def __init__(self, out: pq.ParquetWriter, row_group: int):
+    def __init__(self, out: pq.ParquetWriter, row_group: int) -> None:
         self._out = out
         self._row_group = row_group
         self._held: list[pa.Table] = []

@@ -15,7 +15,7 @@ EDGE_BYTES = 4096
 class Tokens:
     """The shards of one source as one long sequence of token ids. Holds memory maps, not tokens."""
 
-    def __init__(self, shards: tuple[ShardEntry, ...], vocab_size: int):
+    def __init__(self, shards: tuple[ShardEntry, ...], vocab_size: int) -> None:
         self.vocab_size = vocab_size
         self.shards = shards
         self.maps = []

@@ -78,7 +78,7 @@ def launch(
         )
         asked = threading.Event()
 
-        def forward(*_) -> None:
+        def forward(*_: object) -> None:
             if not asked.is_set():  # once: a second one would interrupt the agent's orderly shutdown
                 asked.set()
                 agent.terminate()

@@ -127,10 +127,11 @@ def _train(run: RunConfig, world: World, stop: threading.Event) -> dict:
         lost = tracker.close() if tracker else 0
 
     weights = whole_weights(model)
-    result = {}
+    record: dict = {}
     if world.leads:
-        result = _result(run, weights, progress, saved, lost)
-    return _from_leader(result)
+        assert saved is not None, "the last step has saved a checkpoint"
+        record = _result(run, weights, progress, saved, lost)
+    return _from_leader(record)
 
 
 def _report(step: int, steps: int, metrics: dict[str, float], speed: float) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 
@@ -17,6 +18,10 @@ from storage.training_manifest import TrainingManifest
 from training.data import Tokens
 
 ROUNDS = 8  # of the Feistel network; one 64-byte BLAKE2b digest gives exactly this many 64-bit round keys
+
+
+# A source, or an inner node of the tree: (weight of the left branch, weight, left branch, right branch).
+_Node: TypeAlias = "int | tuple[int, int, _Node, _Node]"
 
 
 class Schedule:
@@ -32,10 +37,11 @@ class Schedule:
     stay within 1/2. Arithmetic is exact (integers), at any sample index.
     """
 
-    def __init__(self, shares: list[float]):
+    def __init__(self, shares: list[float]) -> None:
         exact = [Fraction(share) for share in shares]
         scale = max(share.denominator for share in exact)  # powers of two, so the largest is the common one
         # Ties are broken by the order of the list, never by the order of a heap's insertion.
+        heap: list[tuple[int, int, _Node]]
         heap = [(int(share * scale), index, index) for index, share in enumerate(exact) if share > 0]
         if not heap:
             raise ValueError(f"shares {shares}: at least one must be above 0")
@@ -114,7 +120,7 @@ class Order:
     and epoch.
     """
 
-    def __init__(self, manifest: TrainingManifest, *, seq_len: int, batch: int, seed: int):
+    def __init__(self, manifest: TrainingManifest, *, seq_len: int, batch: int, seed: int) -> None:
         self.seq_len, self.size, self.seed = seq_len, batch, seed
         self.sources = manifest.sources
         self.schedule = Schedule([source.share for source in manifest.sources])

@@ -79,11 +79,11 @@ def sharded_model(config: ModelConfig, vocab_size: int, seed: int, world: World)
     """
     with torch.device("meta"):
         model = Decoder(config, vocab_size)
-    options = {"mesh": world.mesh, "mp_policy": precision(world.device)}
+    policy = precision(world.device)
     for layer in model.layers:
-        fully_shard(layer, **options)
+        fully_shard(layer, mesh=world.mesh, mp_policy=policy)
     # Embedding, last norm and output stay together in the root's group, which a tied matrix needs.
-    fully_shard(model, **options)
+    fully_shard(model, mesh=world.mesh, mp_policy=policy)
     for module in model.modules():
         if isinstance(module, FSDPModule):
             # The loss is divided by the global token count, so gradients add up and must not be averaged.
@@ -92,6 +92,7 @@ def sharded_model(config: ModelConfig, vocab_size: int, seed: int, world: World)
     model.to_empty(device=world.device)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
+            assert isinstance(parameter, DTensor), "fully_shard has cut every parameter"
             whole = initial(name, parameter.shape, config, seed).to(world.device)
             # src_data_rank=None: every rank has computed the same tensor, nothing needs to be sent.
             parameter.copy_(distribute_tensor(whole, world.mesh, parameter.placements, src_data_rank=None))

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 
 import torch
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
 
 from training.config import TrainingConfig
 from training.loss import IGNORE, inputs_and_targets, token_losses
@@ -42,6 +44,7 @@ def train_step(
     count before backward is what makes uneven ranks exact. Raises FloatingPointError, before the update,
     when the gradient is not finite. `stop` asks all ranks to agree on stopping: it travels with the loss.
     """
+    assert isinstance(model, FSDPModule), "the model is that of sharded_model"
     # A rank's last rows may be padding; a micro-batch larger than its share of the batch is cut to size.
     micro = min(training.micro_batch, -(-training.batch // world.size))
     inputs, targets = inputs_and_targets(rows, rows_per_rank(training.batch, world.size, micro))
@@ -57,7 +60,7 @@ def train_step(
         total += loss.detach()
 
     # Each rank holds its own part of every gradient; squares add up in float64 for any way of cutting them.
-    gradients = [parameter.grad.to_local() for parameter in model.parameters()]
+    gradients = [_local(parameter.grad) for parameter in model.parameters()]
     square = torch.stack([torch.linalg.vector_norm(g, dtype=torch.float64) for g in gradients]).square().sum()
     asked = torch.tensor(float(stop), dtype=torch.float64, device=world.device)
     total, square, asked = world.sum(torch.stack([total, square, asked])).tolist()
@@ -75,3 +78,9 @@ def train_step(
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return StepResult(loss, grad_norm, int(count.item()), asked > 0)
+
+
+def _local(gradient: torch.Tensor | None) -> torch.Tensor:
+    """This rank's part of a gradient."""
+    assert isinstance(gradient, DTensor), "every parameter is sharded and takes part in the loss"
+    return gradient.to_local()

@@ -18,8 +18,12 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from training.config import TrackingConfig
+
+if TYPE_CHECKING:
+    from mlflow.tracking import MlflowClient
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +35,7 @@ BATCH = 1000  # the most metrics that MLflow's REST API takes in one log_batch
 class JsonLines:
     """An append-only file of {"step": ..., ...} lines, cut back to `step` when it is opened."""
 
-    def __init__(self, path: Path, step: int):
+    def __init__(self, path: Path, step: int) -> None:
         kept = [line for line in path.read_text().splitlines(True) if _is_upto(line, step)] if path.exists() else []
         temporary = path.with_name(path.name + ".tmp")
         temporary.write_text("".join(kept))
@@ -60,11 +64,11 @@ class MlflowSender:
     have succeeded there. `lost` counts the points that never arrived.
     """
 
-    def __init__(self, tracking: TrackingConfig, period: float = 3.0, limit: int = 200_000):
+    def __init__(self, tracking: TrackingConfig, period: float = 3.0, limit: int = 200_000) -> None:
         self.tracking, self.period = tracking, period
         self.waiting: deque[tuple[str, float, int, int]] = deque(maxlen=limit)
         self.lost = 0
-        self.client = None
+        self.client: MlflowClient | None = None
         self.newest: dict[str, int] | None = None  # step by metric; None: the server must be asked
         self.lock = threading.Lock()
         self.wake = threading.Event()
@@ -144,7 +148,7 @@ class MlflowSender:
 class Tracker:
     """Where the loop writes its metrics. `step` is the number of steps that the checkpoint resumed from had done."""
 
-    def __init__(self, out: Path, step: int, tracking: TrackingConfig | None):
+    def __init__(self, out: Path, step: int, tracking: TrackingConfig | None) -> None:
         self.metrics, self.timing = JsonLines(out / METRICS, step), JsonLines(out / TIMING, step)
         self.sender = MlflowSender(tracking) if tracking else None
         if self.sender:

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES, PathFinder
 from pathlib import Path
+from typing import Any
 
 CHILD = Path(__file__).with_name("pydoc_child.py")
 
@@ -99,7 +100,14 @@ def render(
     return sorted(outcomes, key=lambda outcome: outcome.module)
 
 
-def _render_batch(batch, home, search_path, limit_seconds, max_page_bytes, on_done):
+def _render_batch(
+    batch: list[str],
+    home: str,
+    search_path: Sequence[str],
+    limit_seconds: float,
+    max_page_bytes: int,
+    on_done: Callable[[int], None],
+) -> list[ModulePage | LostModule]:
     outcomes: list[ModulePage | LostModule] = []
     waiting = list(batch)
     while waiting:
@@ -116,7 +124,9 @@ def _render_batch(batch, home, search_path, limit_seconds, max_page_bytes, on_do
     return outcomes
 
 
-def _ask(request, home, search_path, limit_seconds) -> Iterator[ModulePage | LostModule]:
+def _ask(
+    request: dict[str, Any], home: str, search_path: Sequence[str], limit_seconds: float
+) -> Iterator[ModulePage | LostModule]:
     """Outcomes of one child, in the order asked for; ends early, after a lost module, if the child does."""
     child = subprocess.Popen(
         [sys.executable, "-s", "-P", "-X", "utf8", str(CHILD)],
@@ -127,6 +137,7 @@ def _ask(request, home, search_path, limit_seconds) -> Iterator[ModulePage | Los
         cwd=home,
         start_new_session=True,
     )
+    assert child.stdin is not None and child.stdout is not None, "they are pipes"
     try:
         try:
             child.stdin.write(json.dumps(request).encode())
@@ -164,7 +175,7 @@ def _ask(request, home, search_path, limit_seconds) -> Iterator[ModulePage | Los
 class _Frames:
     """Frames from a pipe, each awaited for a limited time."""
 
-    def __init__(self, fd: int):
+    def __init__(self, fd: int) -> None:
         self.fd = fd
         self.buffer = bytearray()
         self.selector = selectors.DefaultSelector()

@@ -7,8 +7,10 @@ import re
 import sys
 import sysconfig
 from collections.abc import Collection, Iterator
+from email.message import Message
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
+from typing import cast
 from urllib.parse import quote
 
 from markdown_it import MarkdownIt
@@ -48,7 +50,7 @@ def canonical(name: str) -> str:
 
 def _in_place(dist: Distribution) -> bool:
     origin = dist.read_text("direct_url.json")
-    return bool(origin) and json.loads(origin).get("dir_info", {}).get("editable", False)
+    return json.loads(origin).get("dir_info", {}).get("editable", False) if origin else False
 
 
 def pages(dists: list[Distribution], max_bytes: int) -> Iterator[Page]:
@@ -76,11 +78,12 @@ def standard_library_files(max_bytes: int) -> Iterator[Page]:
 
 
 def _description(dist: Distribution, root: str) -> Page | None:
-    text = dist.metadata.get_payload() or dist.metadata.get("Description") or ""
+    metadata = cast(Message, dist.metadata)  # PackageMetadata, its protocol, leaves out these methods
+    text = cast(str, metadata.get_payload()) or metadata.get("Description") or ""
     if not text.strip():
         return None
     title = f"{dist.name} {dist.version}"
-    markdown = "markdown" in (dist.metadata.get("Description-Content-Type") or "").lower()
+    markdown = "markdown" in (metadata.get("Description-Content-Type") or "").lower()
     payload = _rendered(title, text) if markdown else preformatted(title, text)
     return Page(f"{root}description.html", "packages", "text/html; charset=utf-8", payload, edited=True)
 

@@ -20,6 +20,8 @@ import resource
 import signal
 import sys
 import warnings
+from collections.abc import Mapping
+from typing import Any
 
 ADDRESS = re.compile(r"(\bat(?:\s|&nbsp;)+)0x[0-9a-fA-F]{6,}")
 DOCSTRING = re.compile(r'<span class="code">(.*?)</span>', re.DOTALL)
@@ -35,15 +37,24 @@ class ModuleDoc(pydoc.HTMLDoc):
     for missing docstrings (they are copyright lines and linter directives, and cost half the time to find).
     """
 
-    def preformat(self, text):
+    def preformat(self, text: str) -> str:
         return self.escape(text.expandtabs())
 
-    def docother(self, object, name=None, mod=None, *ignored):
+    def docother(self, object: Any, name: str | None = None, mod: str | None = None, *ignored: Any) -> str:
         return f"<strong>{name}</strong>" if name else ""
 
-    def docclass(self, object, name=None, mod=None, funcs={}, classes={}, *ignored):  # noqa: B006 (pydoc's own)
+    def docclass(
+        self,
+        object: object,
+        name: str | None = None,
+        mod: str | None = None,
+        funcs: Mapping[str, str] = {},  # noqa: B006 (pydoc's own)
+        classes: Mapping[str, str] = {},  # noqa: B006 (pydoc's own)
+        *ignored: Any,
+    ) -> str:
         every = pydoc.classify_class_attrs
-        pydoc.classify_class_attrs = lambda cls: [attr for attr in every(cls) if attr[2] is object]
+        # pydoc gives the class by position
+        pydoc.classify_class_attrs = lambda cls: [a for a in every(cls) if a[2] is object]  # type: ignore[assignment]
         try:
             return super().docclass(object, name, mod, funcs, classes)
         finally:

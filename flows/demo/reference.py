@@ -49,7 +49,7 @@ def service_pages() -> Iterator[Page]:
     is not installed. One service's description is held in memory.
     """
     spec = find_spec("botocore")
-    if spec is None:
+    if spec is None or spec.origin is None:
         return
     for folder in sorted((Path(spec.origin).parent / "data").iterdir()):
         described = sorted(folder.glob("*/service-2.json*"))

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.documents.batch import Batch
-from tasks.documents.step import DocumentStep, EditStep
+from tasks.documents.step import EditStep, Step
 from tasks.rules.rule import RuleStep
 from tasks.rules.rule_work import Parts, counted
 
 Marks = tuple[tuple[int, int], ...]  # (start, stop) in code points, in order, not overlapping
 
 
-def marks(step: DocumentStep, row: dict[str, Any], document: pa.Table, text: str) -> Marks | None:
+def marks(step: Step, row: dict[str, Any], document: pa.Table, text: str) -> Marks | None:
     """What offended a rule of a step, by the ledger's row; None for a step that has no rules of that kind.
 
     `document`: its one row, with the signals that the step reads.

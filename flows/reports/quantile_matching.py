@@ -50,7 +50,9 @@ def _shortest(inner: float, outer: float, sign: int, whole: bool) -> float:
     stays above `outer`."""
     number = Decimal(repr(inner * sign))
     direction = ROUND_FLOOR if sign > 0 else ROUND_CEILING
-    for place in range(number.adjusted() + 1, number.as_tuple().exponent - 1, -1):
+    last = number.as_tuple().exponent
+    assert isinstance(last, int), "the number is finite"
+    for place in range(number.adjusted() + 1, last - 1, -1):
         if whole and place < 0:
             break
         rounded = number.quantize(Decimal(1).scaleb(place), rounding=direction)

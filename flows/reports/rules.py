@@ -25,6 +25,7 @@ def books(wanted: str) -> Iterator[Book]:
     steps = document_steps()
     if ":" in wanted:
         kind = own_steps.find(wanted, BUILT_IN)
+        assert kind is not None, "an address finds a class, or raises StepError"
         steps = {wanted: kind}
     if wanted and wanted not in steps:
         raise LookupError(f"no document step is called {wanted}; there are {', '.join(steps)}")

@@ -56,7 +56,9 @@ class Report:
     @property
     def characters_per_token(self) -> float:
         """Of the curated documents: characters over this are an estimate of tokens."""
-        return self.funnel[-1].characters_out / self.tokens
+        characters = self.funnel[-1].characters_out
+        assert characters is not None, "the corpus has texts behind its last step"
+        return characters / self.tokens
 
     @cached_property
     def mixture(self) -> list[MixedSource]:

@@ -79,10 +79,12 @@ def look_up(
     """
     found = Home(home)
     texts = [stage for stage in found.stages() if stage.parts and "text" in parquet.columns(stage.parts[0])]
-    indexed = [(stage, _signed(stage, stage.documents, bands, rows)) for stage in _with_texts(found, texts)]
+    indexed = [
+        (stage, documents, _signed(stage, documents, bands, rows)) for stage, documents in _with_texts(found, texts)
+    ]
     current = [
-        (stage, signed)
-        for stage, signed in indexed
+        (stage, documents, signed)
+        for stage, documents, signed in indexed
         if by_this_code(signed.signatures, signed.documents, signed.settings)
     ]
     if not current:
@@ -91,13 +93,14 @@ def look_up(
             "with the step `minhash`"
         )
     query_among = _query(home, texts, document)
-    for stage, signed in current:
-        yield _look_up(stage, signed, query_among(stage.documents), redis, threshold, n, progress)
+    for stage, documents, signed in current:
+        yield _look_up(stage, signed, query_among(documents), redis, threshold, n, progress)
 
 
-def _with_texts(home: Home, texts: list[FinishedStage]) -> list[FinishedStage]:
-    """The stages `signatures` whose texts are in the home."""
-    return [stage for stage in home.stages("signatures") if stage.parts and stage.documents in texts]
+def _with_texts(home: Home, texts: list[FinishedStage]) -> list[tuple[FinishedStage, FinishedStage]]:
+    """The stages `signatures` whose texts are in the home, each with the stage that has them."""
+    made = ((stage, stage.documents) for stage in home.stages("signatures") if stage.parts)
+    return [(stage, documents) for stage, documents in made if documents is not None and documents in texts]
 
 
 def _look_up(
@@ -126,7 +129,7 @@ def _look_up(
         settings=signed.settings,
         threshold=threshold,
         query=query,
-        decisions=() if query.shard is None else _decisions(deciding, query.shard, query.id),
+        decisions=() if query.shard is None or query.id is None else _decisions(deciding, query.shard, query.id),
         sharing=len(nodes) - (len(likes) - len(others)),
         like=len(others),
         matches=tuple(_match(signed, like, _decisions(deciding, like.shard, like.id)) for like in others[:n]),

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from tasks.documents.step import Bound, DocumentStep
 from tasks.engine import options
 
 _COLUMNS = 4  # signals of all documents that are held at once
+_ENDS: tuple[tuple[str, End], ...] = (("min_", "low"), ("max_", "high"))
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def _thresholds(steps: tuple) -> list[_Threshold]:
         if isinstance(step, DocumentStep) and "languages" in type(step).model_fields
         for bound in step.decisions()
         if isinstance(bound, Bound)
-        for prefix, end in (("min_", "low"), ("max_", "high"))
+        for prefix, end in _ENDS
         if f"{prefix}{bound.rule}" in type(step).model_fields
     ]
 
@@ -131,7 +133,7 @@ def _propose(
     signals = list(dict.fromkeys(threshold.bound.signal for threshold in thresholds))
     for start in range(0, len(signals), _COLUMNS):
         some = signals[start : start + _COLUMNS]
-        columns = _gathered(passed, some, lambda table, some=some: table.select(some))
+        columns = _gathered(passed, some, methodcaller("select", some))
         for threshold in thresholds:
             if threshold.bound.signal in columns.column_names:
                 _match(found, threshold, columns[threshold.bound.signal].to_numpy(), places, reference)

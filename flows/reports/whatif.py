@@ -151,8 +151,8 @@ def whatif(recipe: Any, changes: Mapping[str, Any], settings: MachineSettings | 
     changed_steps = {step.step: step for step in pinned(context, new.after)}
     steps = tuple(changed_steps[step.step] for step in passed.steps)
     last = max(i for i, step in enumerate(old.after) if step.step in {step.step for step in steps})
-    behind = tuple(step.step for step in old.after[last + 1 :])
-    return Replay(passed, *_judged(passed, steps), before, passed.left.kept.step_counts, behind, _after(passes))
+    later = tuple(step.step for step in old.after[last + 1 :])
+    return Replay(passed, *_judged(passed, steps), before, passed.left.kept.step_counts, later, _after(passes))
 
 
 def _judged(passed: Passed, steps: tuple) -> tuple[dict[int, tuple[str, ...]], Decisions]:
@@ -162,9 +162,9 @@ def _judged(passed: Passed, steps: tuple) -> tuple[dict[int, tuple[str, ...]], D
         return dict(enumerate(places.signals)), [(step.step, step.decisions()) for step in steps]
     [step] = steps
     scores = passed.left.measured[-1]
-    signals = {i: (scores.part(i),) for i in places.shards(without=step.reference)}
-    bounds = work_of(step).bounds(step.decision_settings(), [part for (part,) in signals.values()])
-    return signals, [(step.step, bounds)]
+    parts = {i: scores.part(i) for i in places.shards(without=step.reference)}
+    bounds = work_of(step).bounds(step.decision_settings(), list(parts.values()))
+    return {i: (part,) for i, part in parts.items()}, [(step.step, bounds)]
 
 
 def _counts(passed: Passed) -> list[dict]:

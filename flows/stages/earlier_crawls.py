@@ -11,6 +11,7 @@ from tasks.dedup.near.match import found_again, index_file
 from tasks.dedup.near.settings import Banding, MinHash, Shingling, Verifying
 from tasks.dedup.near.split import kept_file
 from tasks.dedup.order import KeepOrder
+from tasks.documents.step import Settings
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,12 @@ def earlier_crawls(step: MinHash) -> list[EarlierCrawl]:
 
 def _check_settings(folder: str, record: Mapping[str, Any], step: MinHash) -> None:
     """Raise ValueError for a setting that must be shared, for the result to be that of one run over both crawls."""
-    kinds = {"shingling": Shingling, "banding": Banding, "order": KeepOrder, "verifying": Verifying}
+    kinds: dict[str, type[Settings]] = {
+        "shingling": Shingling,
+        "banding": Banding,
+        "order": KeepOrder,
+        "verifying": Verifying,
+    }
     for part, kind in kinds.items():
         for name, value in step.part(kind).model_dump(mode="json").items():
             if (theirs := record[part][name]) != value:

@@ -1,6 +1,7 @@
 """`substring_spans` and `substring_dedup`: duplicated spans of words or bytes, and what becomes of their documents."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from flows.context import RunContext
 from flows.recipe import Recipe
@@ -32,10 +33,10 @@ def _find(phases: PhaseRunner, settings: SpanSearch, places: CorpusPlaces) -> di
     jobs = {i: {"kept": places.kept[i]} for i in places.shards()}
     counted = phases.map("count", substrings_work.count_shard, jobs)
     partitions = substrings_work.partitions(sum(record["characters"] for record in counted.values()), settings)
-    divided = {"partitions": partitions}
+    divided: dict[str, Any] = {"partitions": partitions}
     jobs = {i: places.shard(i) | divided | {"settings": settings} for i in places.shards()}
     keyed = phases.map("key", substrings_work.key_shard, jobs, temporary=True)
-    among = {"n_shards": len(places.sources)}
+    among: dict[str, Any] = {"n_shards": len(places.sources)}
     matched = dict.fromkeys(range(partitions), among | divided)
     hot = phases.map("match", substrings_work.match_partition, matched, temporary=True)
     blocks = substrings_work.blocks(sum(record["bytes"] for record in hot.values()), settings)

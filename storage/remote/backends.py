@@ -30,7 +30,7 @@ class Store:
 
     host = ""
 
-    def __init__(self, fs: Any, inner: str):
+    def __init__(self, fs: Any, inner: str) -> None:
         self.fs, self.inner = fs, inner
         self.file: Any = None
         self.details: dict[str, Any] = {}
@@ -42,6 +42,7 @@ class Store:
     def read(self, start: int, end: int) -> bytes:
         try:
             self._open()
+            assert self.size is not None, "fsspec's file systems know the size of an open file"
             end = min(end, self.size)
             self.file.seek(start)
             data = self.file.read(max(end - start, 0))
@@ -75,7 +76,7 @@ class Http:
     follow each other, else the file is requested again and skipped through.
     """
 
-    def __init__(self, fs: HTTPFileSystem, url: str, remote_io: RemoteIOConfig):
+    def __init__(self, fs: HTTPFileSystem, url: str, remote_io: RemoteIOConfig) -> None:
         self.fs, self.url, self.remote_io = fs, url, remote_io
         self.host = urlsplit(url).netloc.rpartition("@")[2].lower()
         self.size: int | None = None
@@ -92,7 +93,7 @@ class Http:
 
     def info(self) -> dict[str, Any]:
         self.read(0, 1)
-        return {"size": self.size, **self.tags}
+        return {"size": self.size, **(self.tags or {})}
 
     async def _read(self, start: int, end: int) -> bytearray:
         data = bytearray()
@@ -101,6 +102,7 @@ class Http:
                 self._drop()
                 if not await self._request(start, end):
                     return data
+            assert self.response is not None, "a request that succeeds leaves its response open"
             async with asyncio.timeout(self.remote_io.block_seconds):
                 content = self.response.content
                 while len(data) < end - start and (chunk := await content.read(min(_CHUNK, end - start - len(data)))):
@@ -147,7 +149,7 @@ class Http:
             self._compare(response.content_length, response)
             if response.content_length is None and response.headers.get("Transfer-Encoding", "").lower() != "chunked":
                 raise BadResponse("there are neither ranges nor a length: a break looks like the file's end", 200)
-            await self._skip(start)
+            await self._skip(response, start)
         elif response.status == 416 and size is not None and start >= size:
             self._compare(size, response)
             self._drop()
@@ -159,11 +161,11 @@ class Http:
             raise BadResponse(reason, response.status, response.status in TRANSIENT, _retry_after(response.headers))
         return True
 
-    async def _skip(self, start: int) -> None:
+    async def _skip(self, response: aiohttp.ClientResponse, start: int) -> None:
         if start:
             log.info("%s: the server ignores ranges; %d bytes are skipped", redact_url(self.url), start)
         skipped = 0
-        while skipped < start and (chunk := await self.response.content.read(min(_CHUNK, start - skipped))):
+        while skipped < start and (chunk := await response.content.read(min(_CHUNK, start - skipped))):
             skipped += len(chunk)
         if skipped < start and self.size is None:
             raise BadResponse(f"it ends at byte {skipped}, before byte {start} that is read next", 200)

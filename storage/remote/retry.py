@@ -59,7 +59,7 @@ class RemoteIOError(RuntimeError):
 class BadResponse(Exception):
     """A response that is not the bytes. `transient`: the next one may be, after `wait` seconds."""
 
-    def __init__(self, reason: str, status: int | None = None, transient: bool = False, wait: float = 0.0):
+    def __init__(self, reason: str, status: int | None = None, transient: bool = False, wait: float = 0.0) -> None:
         super().__init__(reason)
         self.status, self.transient, self.wait = status, transient, wait
 
@@ -108,7 +108,7 @@ def with_retries(
     warned = False
 
     def refused_at_first(state: tenacity.RetryCallState) -> bool:
-        return _status(state.outcome.exception()) == 403 and host not in _proven
+        return _status(_raised(state)) == 403 and host not in _proven
 
     def stop_early(state: tenacity.RetryCallState) -> bool:
         return refused_at_first(state) and tenacity.stop_before_delay(remote_io.refused_seconds)(state)
@@ -117,14 +117,18 @@ def with_retries(
         nonlocal warned
         level = logging.WARNING if refused_at_first(state) and not warned else logging.INFO
         warned = warned or level == logging.WARNING
-        log.log(level, "%s: %s; again in %.1f s", what, _reason(state.outcome.exception()), state.upcoming_sleep)
+        log.log(level, "%s: %s; again in %.1f s", what, _reason(_raised(state)), state.upcoming_sleep)
 
     jitter = tenacity.wait_random_exponential(remote_io.backoff_seconds, remote_io.backoff_cap_seconds)
     budget = tenacity.stop_before_delay(remote_io.budget_seconds)
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception(_is_transient),
-        wait=lambda state: jitter(state) + getattr(state.outcome.exception(), "wait", 0.0),
-        stop=tenacity.stop_any(budget, tenacity.stop_when_event_set(stop), stop_early),
+        wait=lambda state: jitter(state) + getattr(_raised(state), "wait", 0.0),
+        stop=tenacity.stop_any(
+            budget,
+            tenacity.stop_when_event_set(stop),
+            stop_early,  # type: ignore[arg-type]  # tenacity takes functions too, its annotation does not name them
+        ),
         sleep=tenacity.sleep_using_event(stop),
         before_sleep=log_retry,
         reraise=True,
@@ -145,6 +149,13 @@ def with_retries(
     if host:
         _proven.add(host)
     return result
+
+
+def _raised(state: tenacity.RetryCallState) -> BaseException:
+    """The error of a failed attempt: only after one does tenacity ask whether to stop, and how long to wait."""
+    error = state.outcome.exception() if state.outcome else None
+    assert error is not None, "the attempt did not fail"
+    return error
 
 
 def _is_transient(error: BaseException) -> bool:

@@ -8,10 +8,11 @@ import io
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import closing, nullcontext
-from typing import IO, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import fsspec
 from fsspec.implementations.http import HTTPFileSystem
@@ -21,6 +22,9 @@ from storage.remote.backends import Http, Store
 from storage.remote.config import RemoteIOConfig
 from storage.remote.redact import redact_url
 from storage.remote.retry import NEVER, RemoteIOError, configured, slot, with_retries
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -38,7 +42,7 @@ def open_stream(path: str, remote_io: RemoteIOConfig | None = None) -> io.Buffer
     return io.BufferedReader(_Forward(_File(path, remote_io)), _BUFFER)
 
 
-def open_ranges(path: str, remote_io: RemoteIOConfig | None = None) -> IO[bytes]:
+def open_ranges(path: str, remote_io: RemoteIOConfig | None = None) -> io.BufferedReader | io.RawIOBase:
     """A seekable file, local or remote, of which every `read` is one request, and nothing is kept: for Parquet."""
     if (inner := _local(path)) is not None:
         return open(inner, "rb")
@@ -88,7 +92,7 @@ def retrying_call(call: Callable[[], T], what: str, remote_io: RemoteIOConfig | 
     return with_retries(call, what, remote_io or configured(), NEVER)
 
 
-def ahead(calls: Iterator[Callable[[threading.Event], T]]) -> Iterator[T]:
+def ahead(calls: Iterator[Callable[[threading.Event], T]]) -> Generator[T, None, None]:
     """The results of calls in their order, the next one under way in a thread while one is used.
 
     Each call is given an event that is set when the caller leaves.
@@ -129,7 +133,7 @@ def _local(path: str) -> str | None:
 class _File:
     """A remote file, read by one thread at a time."""
 
-    def __init__(self, path: str, remote_io: RemoteIOConfig | None):
+    def __init__(self, path: str, remote_io: RemoteIOConfig | None) -> None:
         # s3fs compares tags only with this option
         options = {"local_expiry_check": True} if path.startswith(("s3://", "s3a://")) else {}
         fs, inner = fsspec.core.url_to_fs(path, **options)
@@ -155,7 +159,7 @@ class _File:
 class _Forward(io.RawIOBase):
     """A file from its beginning to its end; the first block is there when it opens."""
 
-    def __init__(self, file: _File):
+    def __init__(self, file: _File) -> None:
         self.file, self.at = file, 0
         self.blocks = ahead(self._calls())
         self.block = memoryview(next(self.blocks))
@@ -163,7 +167,7 @@ class _Forward(io.RawIOBase):
     def _calls(self) -> Iterator[Callable[[threading.Event], bytes | bytearray]]:
         start, size = 0, self.file.remote_io.block_bytes
         while True:
-            yield lambda stop, start=start: self.file.read(start, start + size, stop)
+            yield partial(self.file.read, start, start + size)
             start += size
 
     def readable(self) -> bool:
@@ -172,11 +176,12 @@ class _Forward(io.RawIOBase):
     def tell(self) -> int:
         return self.at
 
-    def readinto(self, buffer) -> int:
+    def readinto(self, buffer: "WriteableBuffer") -> int:
         if not self.block:
             self.block = memoryview(next(self.blocks))
-        size = min(len(buffer), len(self.block))
-        buffer[:size], self.block = self.block[:size], self.block[size:]
+        target = memoryview(buffer)
+        size = min(len(target), len(self.block))
+        target[:size], self.block = self.block[:size], self.block[size:]
         self.at += size
         return size
 
@@ -191,13 +196,19 @@ class _Forward(io.RawIOBase):
 class _Ranges(io.RawIOBase):
     """A file at any place, one request for each read."""
 
-    def __init__(self, file: _File):
+    def __init__(self, file: _File) -> None:
         self.file, self.at = file, 0
         file.info()
         if file.backend.size is None:
             raise RemoteIOError(
                 f"{file.label}: its server does not say how long it is; copy the file and read the copy"
             )
+
+    @property
+    def size(self) -> int:
+        size = self.file.backend.size
+        assert size is not None, "the size is known once the file is open"
+        return size
 
     def readable(self) -> bool:
         return True
@@ -209,17 +220,18 @@ class _Ranges(io.RawIOBase):
         return self.at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self.at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self.at, os.SEEK_END: self.file.backend.size}[whence]
+        self.at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self.at, os.SEEK_END: self.size}[whence]
         return self.at
 
-    def readinto(self, buffer) -> int:
-        data = self.file.read(self.at, self.at + len(buffer))
-        buffer[: len(data)] = data
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        target = memoryview(buffer)
+        data = self.file.read(self.at, self.at + len(target))
+        target[: len(data)] = data
         self.at += len(data)
         return len(data)
 
     def readall(self) -> bytes:
-        return self.read(max(0, self.file.backend.size - self.at))
+        return self.read(max(0, self.size - self.at)) or b""
 
     def close(self) -> None:
         if not self.closed:

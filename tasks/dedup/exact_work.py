@@ -44,12 +44,12 @@ def hash_shard(
         digests.append(found)
         compared.append(has_any)
     ids = pa.chunked_array(ids, pa.string())
-    digests = np.concatenate(digests)
+    halves = np.concatenate(digests)
 
     ordered = gather((*signals, documents), kept, order.columns(settings))
     ordered = ordered.take(pc.index_in(ids, ordered["id"].combine_chunks()))
     ordered = order.keyed(ordered, source, settings)
-    columns = {"hash": digests[:, 0], "low": digests[:, 1], "id": ids}
+    columns = {"hash": halves[:, 0], "low": halves[:, 1], "id": ids}
     columns |= {name: ordered[name] for name in order.order_names(settings)}
     columns["shard"] = np.full(len(ids), shard, np.int64)
     rows = pa.table(columns).filter(np.concatenate(compared))
@@ -118,12 +118,13 @@ def _compared_by(values: pa.ChunkedArray, settings: Exact) -> tuple[np.ndarray, 
             digests, compared = [_digests(())], [np.empty(0, bool)]
             for texts in _batches(values):
                 data, ends = words_only(*utf8(texts))
-                digests.append(_digests(data[a:b] for a, b in pairwise(ends.tolist())))
+                digests.append(_digests(data[a:b].data for a, b in pairwise(ends.tolist())))
                 compared.append(np.diff(ends) > 0)
             return np.concatenate(digests), np.concatenate(compared)
         case UrlDedup():
             urls = _canonical(values, settings)
             return _digests(url.encode() for url in urls), np.array([url != "" for url in urls], bool)
+    raise TypeError(f"{type(settings).__name__} does not name what documents are compared by")
 
 
 def _shared(documents: str, dropped: pa.Table, settings: Exact) -> list[str]:
@@ -135,6 +136,7 @@ def _shared(documents: str, dropped: pa.Table, settings: Exact) -> list[str]:
         case UrlDedup():
             table = parquet.read_table(documents, ["id", "url"])
             return _canonical(table["url"].take(pc.index_in(dropped["id"], table["id"].combine_chunks())), settings)
+    raise TypeError(f"{type(settings).__name__} does not name what documents are compared by")
 
 
 def _canonical(urls: pa.ChunkedArray, settings: UrlDedup) -> list[str]:
@@ -162,7 +164,7 @@ def _batches(texts: pa.ChunkedArray) -> Iterator[pa.Array]:
             at = end
 
 
-def _digests(pieces: Iterable[bytes | np.ndarray]) -> np.ndarray:
+def _digests(pieces: Iterable[bytes | memoryview]) -> np.ndarray:
     """The two halves of the xxh3-128 of each piece: uint64, (n, 2)."""
     digests = b"".join(map(xxhash.xxh3_128_digest, pieces))
     return np.frombuffer(digests, ">u8").astype(np.uint64).reshape(-1, 2)

@@ -32,12 +32,17 @@ def keyed(table: pa.Table, source_rank: int, order: KeepOrder) -> pa.Table:
     a valid date, or with null or NaN for the signal, has the largest number there is. Raises ValueError if the signal
     is not a number.
     """
+
+    def best() -> pa.ChunkedArray:
+        assert order.best is not None, "`keep` has `best` only where a signal is named"
+        return pc.fill_null(pc.negate(_numbers(order.best, table[order.best])), np.inf)
+
     made = {
         "source": lambda: pa.array(np.full(len(table), source_rank, np.int64)),
         "newest": lambda: pc.fill_null(pc.negate(_instants(table["date"])), _LAST),
         "oldest": lambda: pc.fill_null(_instants(table["date"]), _LAST),
         "longest": lambda: pc.negate(table["characters"]),
-        "best": lambda: pc.fill_null(pc.negate(_numbers(order.best, table[order.best])), np.inf),
+        "best": best,
     }
     for name, criterion in zip(order_names(order), order.keep, strict=True):
         table = table.append_column(name, made[criterion]())

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from storage import files, parquet, sorted_files
-from tasks.dedup.substrings import SubstringDedup
+from tasks.dedup.substrings import SpanSearch
 from tasks.documents.measure import slices
 from tasks.documents.selection import select
 from tasks.kernels import minimizers
@@ -59,7 +59,7 @@ class _Units:
     def text(self, first: np.ndarray, last: np.ndarray) -> pa.LargeBinaryArray:
         """The units first[i]:last[i], in the form in which it is compared: of words each with `_END`."""
         sizes = self.ends[last] - self.ends[first]
-        if self.start is None:
+        if self.start is None or self.stop is None:
             data = joined(self.data, first, last)
         else:
             counts = last - first
@@ -97,7 +97,7 @@ def count_shard(folder: str, shard: int, kept: str) -> dict:
     return {"characters": pc.sum(parquet.read_table(kept, ["characters"])["characters"]).as_py() or 0}
 
 
-def partitions(characters: int, settings: SubstringDedup) -> int:
+def partitions(characters: int, settings: SpanSearch) -> int:
     """Into how many partitions the runs of windows of so many characters are divided, so that one has about `_RUNS`.
 
     There are two runs in n/2 + 1 units (`tasks.kernels.minimizers`), and a word takes some four characters or more.
@@ -106,13 +106,14 @@ def partitions(characters: int, settings: SubstringDedup) -> int:
     return max(-(-2 * units // ((settings.min_length // 2 + 1) * _RUNS)), 1)
 
 
-def key_shard(folder: str, shard: int, documents: str, kept: str, settings: SubstringDedup, partitions: int) -> dict:
+def key_shard(folder: str, shard: int, documents: str, kept: str, settings: SpanSearch, partitions: int) -> dict:
     """Write the minimizer of each run of windows of a shard: `key`; `run`, its number in the order of the text; `size`,
     the bytes of its text where it is compared; `repeats`, see `minimizers.Runs`.
 
     Holds the texts of the shard and 80 bytes a run. Returns how many windows and runs there are.
     """
     n = settings.min_length
+    columns: dict[str, list[np.ndarray]]
     columns = {"key": [np.empty(0, np.uint64)], "size": [np.empty(0, np.int64)], "repeats": [np.empty(0, bool)]}
     windows = 0
     for part in slices(select(documents, kept, ["text"])):
@@ -157,7 +158,7 @@ def match_partition(folder: str, partition: int, n_shards: int, partitions: int)
 
 
 def gather_shard(
-    folder: str, shard: int, documents: str, kept: str, settings: SubstringDedup, partitions: int, blocks: int
+    folder: str, shard: int, documents: str, kept: str, settings: SpanSearch, partitions: int, blocks: int
 ) -> dict:
     """Write the runs of a shard that `match_partition` found: `key`; `id`; `node`, the shard and the document's row in
     it; `first`, the document's unit with which they begin; `content`.
@@ -199,18 +200,19 @@ _GATHERED = pa.schema(
 )
 
 
-def blocks(size: int, settings: SubstringDedup) -> int:
+def blocks(size: int, settings: SpanSearch) -> int:
     """Into how many blocks texts of `size` bytes are divided."""
     return max(-(-size // settings.block_bytes), 1)
 
 
-def find_block(folder: str, block: int, settings: SubstringDedup, n_shards: int, blocks: int) -> dict:
+def find_block(folder: str, block: int, settings: SpanSearch, n_shards: int, blocks: int) -> dict:
     """Write the duplicated spans that a block shows: `node`; `first`, `stop`, units of the document.
 
     Holds the texts of the block twice, and of those that are different 20 times as much. A block is of about
     `block_bytes`; but the runs of one minimizer, as of a template in a million documents, are all in one.
     """
-    table = sorted_files.read_all(_paths(folder, "texts", n_shards), *sorted_files.bounds(blocks)[block : block + 2])
+    low, high = sorted_files.bounds(blocks)[block : block + 2]
+    table = sorted_files.read_all(_paths(folder, "texts", n_shards), low, high)
     table = table.take(pc.sort_indices(table, [("id", "ascending"), ("first", "ascending")]))
     content = table["content"].combine_chunks().dictionary_encode()
     copy_of = content.indices.to_numpy()
@@ -252,7 +254,7 @@ def _counted(contents: pa.LargeBinaryArray, unit: str) -> np.ndarray:
     return np.diff(np.searchsorted(np.flatnonzero(data == _END), offsets))
 
 
-def _within(contents: pa.LargeBinaryArray, settings: SubstringDedup) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _within(contents: pa.LargeBinaryArray, settings: SpanSearch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(first, stop, content) of the spans of unlike contents whose windows stand in them twice, or stood before.
 
     first, stop: units of the content.

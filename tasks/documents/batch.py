@@ -40,7 +40,7 @@ class Batch:
     `scanned` gives the scan of the texts, where there is a shorter way than to read them.
     """
 
-    def __init__(self, table: pa.Table, scanned: Callable[[], Scan] | None = None):
+    def __init__(self, table: pa.Table, scanned: Callable[[], Scan] | None = None) -> None:
         self.table = table
         self._scanned = scanned
 

@@ -1,6 +1,6 @@
 """Decisions replayed over signals: the ledger's row for each document that does not stay."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from storage import ledger
 from storage.schema import LEDGER
 from tasks.documents.step import Bound, Member
 
-Decisions = list[tuple[str, list[Bound | Member]]]
+Decisions = Sequence[tuple[str, Sequence[Bound | Member]]]
 
 LANGUAGE = "language"
 
@@ -66,13 +66,13 @@ def _judged(
     low, high = _ends(signals, step, rule)
 
     def crossed(rows: np.ndarray) -> dict[str, Any]:
-        ends = [end if np.isscalar(end) else end[rows] for end in (low, high)]
+        ends = [end[rows] if isinstance(end, np.ndarray) else end for end in (low, high)]
         return {"value": values[rows], "threshold": np.where(values[rows] < ends[0], *ends)}
 
     return (values < low) | (values > high), crossed
 
 
-def _ends(signals: pa.Table, step: str, bound: Bound) -> tuple:
+def _ends(signals: pa.Table, step: str, bound: Bound) -> tuple[float | np.ndarray, float | np.ndarray]:
     """The lowest and the highest value that stay: numbers, or float64 for each document where languages differ."""
     own = _open(bound.low, bound.high)
     if not bound.languages:

@@ -171,7 +171,7 @@ def rows(ids: pa.Array, step: str, text: Scan, edits: Edits, keeps_removed: bool
     return pa.table(columns).cast(EDITS)
 
 
-def _at_break(text, document, first, start, stop) -> np.ndarray:
+def _at_break(text: Scan, document: np.ndarray, first: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
     """Whether a cut begins with the break of a line that stays, as that of a document's last lines does.
 
     An empty line begins with its break, too: it stays if the cut, with those that touch it, goes on to the end.

@@ -77,10 +77,10 @@ def _edited(batch: Batch, edits: Edits, texts: pa.Array) -> Batch:
 class EditCounts:
     """What the edit steps of a pass do to a shard, as counts of its record."""
 
-    def __init__(self, steps: Iterable[DocumentStep]):
+    def __init__(self, steps: Iterable[DocumentStep]) -> None:
         self._steps = [step for step in steps if isinstance(step, EditStep)]
-        self._left = Counter()
-        self._cuts = Counter()
+        self._left: Counter[str] = Counter()
+        self._cuts: Counter[tuple[str, ...]] = Counter()
 
     def add(self, found: Measured) -> None:
         for step in self._steps:

@@ -27,5 +27,5 @@ class Normalize(Step):
     )
 
     @property
-    def libraries(self) -> tuple[str, ...]:
+    def libraries(self) -> tuple[str, ...]:  # type: ignore[override]  # they depend on the settings
         return ("ftfy",) if self.mojibake else ()

@@ -4,7 +4,7 @@ Settings stand apart from work: this module and those of settings import pydanti
 that a recipe is read without the libraries that do the work. `work` names the module that does it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import ModuleType
@@ -137,7 +137,7 @@ class DocumentStep(Step):
         """The same step with every threshold at its default: all that a job which measures may read."""
         return type(self).model_validate({name: getattr(self, name) for name in self.signal_fields})
 
-    def decisions(self) -> list[Bound | Member]:
+    def decisions(self) -> Sequence[Bound | Member]:
         """In the order in which they are tried; the first that fails is the reason of the drop."""
         raise NotImplementedError(f"{type(self).__name__} has no method `decisions`")
 

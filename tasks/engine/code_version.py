@@ -95,7 +95,7 @@ def _is_module(package: str, name: str) -> bool:
 class _Deciding(ast.NodeTransformer):
     """Takes out of a module what decides nothing: docstrings, log messages, descriptions of settings."""
 
-    def _without_docstring(self, node):
+    def _without_docstring(self, node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
         self.generic_visit(node)
         if ast.get_docstring(node) is not None:
             node.body = node.body[1:]
@@ -103,14 +103,14 @@ class _Deciding(ast.NodeTransformer):
 
     visit_Module = visit_ClassDef = visit_FunctionDef = visit_AsyncFunctionDef = _without_docstring
 
-    def visit_Expr(self, node):
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
         call = node.value
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _LOG_METHODS:
             if isinstance(call.func.value, ast.Name) and call.func.value.id in ("log", "logger", "logging"):
                 return ast.copy_location(ast.Pass(), node)
         return self.generic_visit(node)
 
-    def visit_Call(self, node):
+    def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         if isinstance(node.func, ast.Name) and node.func.id == "Field":
             node.keywords = [keyword for keyword in node.keywords if keyword.arg != "description"]

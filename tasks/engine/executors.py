@@ -31,7 +31,7 @@ _UNWATCHED = {
 class ToQueue(logging.Handler):
     """Puts (level, line) where the flow's own thread takes them up; its loggers know the run."""
 
-    def __init__(self, messages: queue.SimpleQueue):
+    def __init__(self, messages: queue.SimpleQueue) -> None:
         super().__init__(logging.INFO)
         self.messages = messages
 
@@ -42,7 +42,7 @@ class ToQueue(logging.Handler):
 class Threads:
     """A pool of threads in this process; one thread works serially, in the order of the jobs."""
 
-    def __init__(self, workers: int, messages: queue.SimpleQueue):
+    def __init__(self, workers: int, messages: queue.SimpleQueue) -> None:
         self.workers = workers
         self.messages = messages
 
@@ -63,7 +63,7 @@ class Threads:
 class Dask:
     """A Dask cluster, reached through a client. A worker that dies costs its jobs only a second run."""
 
-    def __init__(self, client: Any, messages: queue.SimpleQueue):
+    def __init__(self, client: Any, messages: queue.SimpleQueue) -> None:
         self.client = client
         self.messages = messages
         self._held: list[Any] = []
@@ -178,11 +178,11 @@ def _plugin() -> Any:
     class Gristmill(WorkerPlugin):
         name = "gristmill"
 
-        def setup(self, worker):
+        def setup(self, worker: Any) -> None:
             keep_what_is_freed()
 
             class ToScheduler(logging.Handler):
-                def emit(self, record):
+                def emit(self, record: logging.LogRecord) -> None:
                     worker.log_event(LOG_TOPIC, (record.levelno, f"{record.name}: {record.getMessage()}"))
 
             self.handler = ToScheduler(logging.INFO)
@@ -190,7 +190,7 @@ def _plugin() -> Any:
                 logging.getLogger(name).addHandler(self.handler)
                 logging.getLogger(name).setLevel(logging.INFO)
 
-        def teardown(self, worker):
+        def teardown(self, worker: Any) -> None:
             for name in LOGGERS:
                 logging.getLogger(name).removeHandler(self.handler)
 

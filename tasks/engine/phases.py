@@ -36,7 +36,7 @@ class Silent:
 class PhaseRunner:
     """`parts`: what the jobs have written and counted so far, but for those of temporary phases."""
 
-    def __init__(self, folder: str, code: Code, executor: Executor, progress: Progress):
+    def __init__(self, folder: str, code: Code, executor: Executor, progress: Progress) -> None:
         self.folder = folder
         self.parts: list[Part] = []
         self._code = code

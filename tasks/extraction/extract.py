@@ -25,5 +25,5 @@ class Extract(Step):
     limits: Limits = Limits()
 
     @property
-    def libraries(self) -> tuple[str, ...]:
+    def libraries(self) -> tuple[str, ...]:  # type: ignore[override]  # they depend on the settings
         return ("resiliparse", *_LIBRARIES.get(self.engine, ()))

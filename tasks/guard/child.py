@@ -81,8 +81,8 @@ def main(target: str) -> None:
     control = socket.socket(fileno=os.dup(0))
     # what parsers print must get neither between the frames nor into the parent's log
     null = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(null, stream)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
     os.close(null)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # what an interrupt means is for the parent to say
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -112,10 +112,11 @@ def serve(control: socket.socket, function: Function) -> None:
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     workers: dict[int, Worker] = {}
+    sources: list[socket.socket | int] = [control, woken]
     last = time.monotonic()
     while os.getppid() == parent and (workers or time.monotonic() < last + IDLE_SECONDS):
         wait = ORPHAN_SECONDS if LINUX or not workers else WATCH_SECONDS
-        ready, _, _ = select.select([control, woken], [], [], wait)
+        ready, _, _ = select.select(sources, [], [], wait)
         if woken in ready:
             os.read(woken, REQUEST)
         for process in [*workers]:
@@ -255,7 +256,7 @@ class Memory:
     Nothing is limited where the kernel does not do it (macOS); there the zygote watches.
     """
 
-    def __init__(self, page_memory: int):
+    def __init__(self, page_memory: int) -> None:
         self.page_memory = page_memory
         self.hard = resource.getrlimit(resource.RLIMIT_AS)[1]
         self.unit = resource.getpagesize()

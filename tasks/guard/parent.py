@@ -48,7 +48,7 @@ class Guard:
     Raises RuntimeError if the function cannot be imported or no process be started.
     """
 
-    def __init__(self, work: str, limits: Limits | None = None, rehearsal: tuple[Any, ...] = ()):
+    def __init__(self, work: str, limits: Limits | None = None, rehearsal: tuple[Any, ...] = ()) -> None:
         self.work = work
         self.rehearsal = rehearsal
         self.limits = limits or Limits()
@@ -119,10 +119,10 @@ class Guard:
                     if end and not worker.retired and end.done < len(worker.sent):
                         self._blame(worker.sent[end.done], end)
                 while waiting and (result := waiting[0].result) is not None:
-                    call = waiting.popleft()
-                    held -= call.length
-                    if call.packed is None:
-                        self._ring.let_go(call.mark)
+                    answered = waiting.popleft()
+                    held -= answered.length
+                    if answered.packed is None:
+                        self._ring.let_go(answered.mark)
                     yield result
         finally:
             self._in_use = False
@@ -192,7 +192,7 @@ class _End:
 class _Worker:
     """A worker as the parent sees it: three pipes, and the calls in `sent` that it has not answered."""
 
-    def __init__(self, process: int, calls: int, results: int, status: int):
+    def __init__(self, process: int, calls: int, results: int, status: int) -> None:
         self.process = process
         self.calls, self.results, self.status = calls, results, status
         self.sent: deque[_Call] = deque()
@@ -279,7 +279,7 @@ class _Worker:
 class _Zygote:
     """The process that imports the function of a guard and forks workers."""
 
-    def __init__(self, work: str, rehearsal: tuple[Any, ...]):
+    def __init__(self, work: str, rehearsal: tuple[Any, ...]) -> None:
         self.control, theirs = socket.socketpair()
         path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
         # a fixed seed of hashes, so that a message which prints a set is the same in every run
@@ -287,7 +287,7 @@ class _Zygote:
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", child.__name__, work],
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 env=os.environ | settings,
                 start_new_session=True,  # a signal to the terminal's processes is the parent's to handle
             )
@@ -320,7 +320,8 @@ class _Zygote:
             for fd in (ours_calls, ours_results, ours_status):
                 os.close(fd)
             raise
-        return _Worker(*child.PROCESS.unpack(answer), ours_calls, ours_results, ours_status)
+        (process,) = child.PROCESS.unpack(answer)
+        return _Worker(process, ours_calls, ours_results, ours_status)
 
     def close(self) -> None:
         self.control.close()

@@ -11,7 +11,7 @@ class Ring:
     They are let go in the order in which they were put. Workers map it for reading only.
     """
 
-    def __init__(self, size: int):
+    def __init__(self, size: int) -> None:
         self.size = size
         if hasattr(os, "memfd_create"):
             self.fd = os.memfd_create("calls")

@@ -21,4 +21,5 @@ def _sources() -> str:
     return digest.hexdigest()[:16]
 
 
-numba.config.CACHE_DIR = str(Path.home() / ".cache" / "gristmill" / f"kernels-{_sources()}")
+# mypy does not see this name: numba sets those of its configuration when it is imported
+numba.config.CACHE_DIR = str(Path.home() / ".cache" / "gristmill" / f"kernels-{_sources()}")  # type: ignore[attr-defined]

@@ -174,7 +174,7 @@ def assembled(data: np.ndarray, offsets: np.ndarray, columns: list[np.ndarray]) 
         *(data, offsets, chars),
         *(ends[0], word_at[0, :w], word_at[1, :w], word_chars[:w], word_hash[:w], word_bits[:w]),
         *(ends[1], line_at[0, :n], line_at[1, :n], line_counts[0, :n], line_hash[:n], line_at[2, : n + 1]),
-        *(line_counts[k, :n] for k in range(1, 5)),
+        *(line_counts[1, :n], line_counts[2, :n], line_counts[3, :n], line_counts[4, :n]),
         *(ends[2], paragraph_at[0, :p], paragraph_at[1, :p], paragraph_chars[:p], paragraph_hash[:p]),
     )
 

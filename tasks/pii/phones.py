@@ -65,6 +65,7 @@ _MOST_GROUPS = 6
 def _plan(region: str) -> tuple[str, frozenset[int]]:
     """What a caller inside the region dials first, and how many digits a number can then have, with and without it."""
     metadata = PhoneMetadata.metadata_for_region(region)
+    assert metadata is not None and metadata.general_desc is not None, f"{region} is a region with a numbering plan"
     prefix = metadata.national_prefix or ""
     lengths = metadata.general_desc.possible_length
     return prefix, frozenset(lengths) | {length + len(prefix) for length in lengths}

@@ -1,6 +1,7 @@
 """The step `pii`: candidates found by their bytes, judged by kind, masked."""
 
 import re
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +39,7 @@ def _spans(step: Pii, data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Documents, starts and stops in them, numbers of the kinds: int64, shape (4, n), sorted, not overlapping."""
     places = candidates(data, offsets, BEGINNINGS)
     order = np.lexsort((places.stop, places.start))
-    text = memoryview(data)
+    text = data.data
     marks = b"|".join(re.escape(mark.encode()[:8]) for mark in step.replacements.model_dump().values() if mark)
     # What was left because of what follows it must be left when that is masked, too.
     masked = re.compile(rb"[\s,.:/+*=^-]{0,4}(?:" + marks + rb")") if marks else None
@@ -72,7 +73,7 @@ def _judged(step: Pii, shape: int, value: bytes, before: bytes, after: bytes) ->
     return judged
 
 
-_JUDGES = {
+_JUDGES: dict[int, list[tuple[Kind, Callable[..., Iterable[tuple[int, int]]]]]] = {
     MAILBOX: [("email", emails)],
     QUAD: [("ip", ipv4)],
     HEXTETS: [("ip", ipv6)],
@@ -84,7 +85,7 @@ _JUDGES = {
 
 def _apart(spans: list[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:
     """Sorted spans (document, start, stop, kind); of two that overlap the one of the lower kind, or the first."""
-    kept = []
+    kept: list[tuple[int, int, int, int]] = []
     for span in spans:
         if kept and kept[-1][0] == span[0] and span[1] < kept[-1][2]:
             if span[3] < kept[-1][3]:

@@ -117,7 +117,7 @@ class _Place(NamedTuple):
 class _Damaged(Exception):
     """A record that cannot be read. `sound`: so many bytes at the place hold no other record."""
 
-    def __init__(self, reason: str, sound: int, known: dict[str, Any] | None = None):
+    def __init__(self, reason: str, sound: int, known: dict[str, Any] | None = None) -> None:
         super().__init__(reason)
         self.sound, self.known = sound, known or {"kind": "unknown"}
 

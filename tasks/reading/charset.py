@@ -196,6 +196,7 @@ def _undefined(error: UnicodeError) -> tuple[str, int]:
     In the windows encodings a byte below 0xA0 without a character is the control of its number; in GBK 0x80 is the
     euro sign.
     """
+    assert isinstance(error, UnicodeDecodeError), "only decoders are given this handler"
     byte = error.object[error.start]
     if error.encoding == "gb18030":
         return ("€", error.start + 1) if byte == 0x80 else ("\ufffd", error.end)

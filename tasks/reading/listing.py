@@ -4,6 +4,7 @@ import gzip
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import fsspec
 
@@ -102,7 +103,7 @@ def _files(patterns: Sequence[str]) -> dict[str, str]:
             matches = (
                 fs.glob(inner)
                 if files.is_local(pattern)
-                else streams.retrying_call(lambda fs=fs, inner=inner: fs.glob(inner), redact_url(pattern))
+                else streams.retrying_call(partial(fs.glob, inner), redact_url(pattern))
             )
             if not matches:
                 raise FileNotFoundError(f"no file matches the source's pattern {redact_url(pattern)}")

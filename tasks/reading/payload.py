@@ -5,7 +5,7 @@ import re
 import zlib
 from collections.abc import Callable, Mapping
 
-from fastwarc.stream_io import BrotliReader, GzipReader, WarcReader, ZstdReader
+from fastwarc.stream_io import BrotliReader, GzipReader, ZstdReader
 
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r?\n")
@@ -67,7 +67,7 @@ def _inflate(payload: bytes, size: int) -> bytes:
     return found
 
 
-def _read_by(reader: type[WarcReader]) -> Callable[[bytes, int], bytes]:
+def _read_by(reader: type[BrotliReader | GzipReader | ZstdReader]) -> Callable[[bytes, int], bytes]:
     return lambda payload, size: reader(io.BytesIO(payload)).read(size)
 
 

@@ -5,7 +5,7 @@ import io
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
@@ -16,6 +16,9 @@ from storage.remote.config import DEFAULT, RemoteIOConfig
 from tasks.reading.members import PIECE, Content, Stored, open_at
 from tasks.reading.record import Record
 from tasks.reading.sources import Columns
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 BATCH = 256
 _DETAIL = 200
@@ -157,17 +160,18 @@ def _unpacked(stored: Stored) -> io.BufferedReader:
 class _Pieces(io.RawIOBase):
     """A file made of pieces."""
 
-    def __init__(self, pieces: Iterator[bytes]):
+    def __init__(self, pieces: Iterator[bytes]) -> None:
         self.pieces, self.piece = pieces, memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: memoryview) -> int:
+    def readinto(self, buffer: "WriteableBuffer") -> int:
         if not self.piece:
             self.piece = memoryview(next(self.pieces, b""))
-        size = min(len(self.piece), len(buffer))
-        buffer[:size], self.piece = self.piece[:size], self.piece[size:]
+        target = memoryview(buffer)
+        size = min(len(self.piece), len(target))
+        target[:size], self.piece = self.piece[:size], self.piece[size:]
         return size
 
 

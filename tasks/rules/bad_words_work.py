@@ -48,7 +48,7 @@ def pinned(step: BadWords) -> BadWords:
 class _Entries:
     """A list's entries: an expression of RE2 that misses no text with a hit, and one of Python that finds the hits."""
 
-    def __init__(self, entries: list[str], unspaced: bool):
+    def __init__(self, entries: list[str], unspaced: bool) -> None:
         # of two that begin alike the longer comes first; by first letters, so that few are tried at each place
         groups = groupby(sorted(set(map(_lower, entries)), key=lambda e: (e[0], -len(e), e)), key=lambda e: e[0])
         each = "|".join(

@@ -41,7 +41,7 @@ def edit(step: C4, documents: Batch) -> tuple[Edits, dict[str, pa.Array]]:
     if step.javascript:
         removed(_JAVASCRIPT, lines.phrases[:, 2])
     curly_bracket = lines.phrases[:, 1] & (rule < 0)
-    removed(_POLICY, lines.phrases[:, len(_FIXED) :].any(axis=1))
+    removed(_POLICY, np.any(lines.phrases[:, len(_FIXED) :], axis=1))
     rule[(rule >= 0) & (np.diff(text.line_words) == 0)] = _BLANK
 
     gone = rule >= 0

@@ -1,7 +1,7 @@
 """Gopher's quality rules: the step `gopher_quality`."""
 
 from importlib import import_module
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
@@ -91,7 +91,7 @@ class GopherQuality(RuleStep):
 
     @field_validator("stop_words", "stop_words_by_language")
     @classmethod
-    def _words(cls, given):
+    def _words(cls, given: Any) -> Any:
         if isinstance(given, dict):
             return {code: words if isinstance(words, str) else cls._words(words) for code, words in given.items()}
         for word in given:

@@ -60,7 +60,7 @@ def _counters(text: Scan) -> np.ndarray:
     found = phrases.found(text.data, text.line_start, text.line_stop, _COUNTED).any(axis=1)
     # such a line has two words with letters at most: "1.2K followers"
     found &= text.sum(text.line_words, (text.word_bits & LETTER) != 0) <= 2
-    for line in np.flatnonzero(found):
+    for line in np.flatnonzero(found).tolist():
         found[line] = _COUNTER_LINE.fullmatch(_line(text, line).lower()) is not None
     return found
 

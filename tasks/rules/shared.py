@@ -2,19 +2,22 @@
 
 from collections.abc import Callable
 from functools import wraps
+from typing import TypeVar
 
 import numpy as np
 
 from tasks.kernels.repetition import equal_to_earlier
 from tasks.kernels.scan import REAL, Scan
 
+T = TypeVar("T")
 
-def once(function: Callable[[Scan], object]) -> Callable[[Scan], object]:
+
+def once(function: Callable[[Scan], T]) -> Callable[[Scan], T]:
     """The function of a scan, called once for each scan."""
     name = f"{function.__module__}.{function.__qualname__}"
 
     @wraps(function)
-    def kept(text: Scan):
+    def kept(text: Scan) -> T:
         results = vars(text)
         if name not in results:
             results[name] = function(text)

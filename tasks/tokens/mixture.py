@@ -18,7 +18,7 @@ class Mixture(Settings):
 
     @field_validator("weights")
     @classmethod
-    def _positive(cls, weights):
+    def _positive(cls, weights: dict[str, float]) -> dict[str, float]:
         if bad := {name: w for name, w in weights.items() if not w > 0}:
             raise ValueError(f"weights must be positive, these are not: {bad}; leave the source out instead")
         return weights

@@ -9,7 +9,7 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import xxhash
 
@@ -17,6 +17,9 @@ from storage import files
 from storage.remote.redact import redact_url
 from tasks.url.canonical import Canonical
 from tasks.url.canonical_work import canonical_host, canonicalizer, host_of
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 KINDS = ("domains", "urls", "expressions")
 _ARCHIVES = (".tar.gz", ".tgz", ".tar")
@@ -89,7 +92,9 @@ def read_entries(address: str, categories: tuple[str, ...] = (), checksum: str |
                     # links: UT1's archive of everything names some categories twice
                     if member.isreg() and name in KINDS and (not categories or category in categories):
                         found = True
-                        yield Entries(f"{category}/{name}", name, _lines(archive.extractfile(member)))
+                        content = archive.extractfile(member)
+                        assert content is not None, "a regular file has content"
+                        yield Entries(f"{category}/{name}", name, _lines(content))
             if not found:
                 raise ListError(f"the archive {path} has none of the lists {', '.join(categories) or KINDS}")
     except (OSError, EOFError, tarfile.TarError) as error:
@@ -99,17 +104,18 @@ def read_entries(address: str, categories: tuple[str, ...] = (), checksum: str |
 class _Hashed(io.RawIOBase):
     """A stream that is read forwards only, and the xxh3-128 of what was read."""
 
-    def __init__(self, stream: IO[bytes]):
+    def __init__(self, stream: IO[bytes]) -> None:
         self.stream = stream
         self.digest = xxhash.xxh3_128()
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer) -> int:
-        data = self.stream.read(len(buffer))
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        target = memoryview(buffer)
+        data = self.stream.read(len(target))
         self.digest.update(data)
-        buffer[: len(data)] = data
+        target[: len(data)] = data
         return len(data)
 
 

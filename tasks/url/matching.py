@@ -33,7 +33,7 @@ class Hashes:
     a probability of 2.5e-13.
     """
 
-    def __init__(self, parts: list[tuple[int, np.ndarray]]):
+    def __init__(self, parts: list[tuple[int, np.ndarray]]) -> None:
         """From (number of the list, its hashes as uint64), in order; holds about 60 bytes an entry while it sorts."""
         hashes = np.concatenate([np.empty(0, np.uint64), *(part for _, part in parts)])
         numbers = np.repeat(np.array([n for n, _ in parts], np.uint16), [len(part) for _, part in parts])
@@ -55,7 +55,7 @@ class Hashes:
 class Lists:
     """The hosts, paths and regular expressions of some lists."""
 
-    def __init__(self, lists: Iterable[Entries], parse: Callable[[str], str]):
+    def __init__(self, lists: Iterable[Entries], parse: Callable[[str], str]) -> None:
         """`parse` gives the key of a line that is no expression, "" for one without sense, which is logged and left."""
         self.labels: list[str] = []
         self.expressions: list[tuple[str, str]] = []
@@ -93,8 +93,8 @@ class Lists:
                 found[i] = entry
         if self.alternations:
             addresses = pa.array([url.partition("://")[2] for url in canonical], pa.large_string())
-            for i in np.flatnonzero(matches(addresses, self.alternations)):
-                found[i] = found[i] or self._expression(addresses[int(i)])
+            for i in np.flatnonzero(matches(addresses, self.alternations)).tolist():
+                found[i] = found[i] or self._expression(addresses[i])
         return found
 
     def _first(self, candidates: list[list[bytes]]) -> list[str]:
@@ -115,7 +115,7 @@ class Lists:
 class Words:
     """Words or phrases of some lists, looked for in texts that `words_of` or `squeezed` made."""
 
-    def __init__(self, entries: Iterable[str]):
+    def __init__(self, entries: Iterable[str]) -> None:
         self.entries = sorted({entry for entry in entries if entry.strip()})
         self.alternations = alternations([_PUNCTUATION.sub(r"\\\1", entry) for entry in self.entries])
 

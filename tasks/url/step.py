@@ -1,5 +1,6 @@
 """The step `url`: canonical form, host and registered domain of each document, and the lists and words that it hits."""
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -62,7 +63,7 @@ class Url(DocumentStep):
         Signal("url_soft_words", "int32", "different words", _REFINEDWEB),
     )
 
-    def decisions(self) -> list[Bound | Member]:
+    def decisions(self) -> Sequence[Bound | Member]:
         return [
             Member("takedown", "url_takedown", ("",)),
             Member("blocklist", "url_blocklist", ("",)),

@@ -1,6 +1,6 @@
 """The step `url`: lists read, URLs looked up in them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import unquote
@@ -38,7 +38,8 @@ def measure(step: Url, documents: Batch) -> dict[str, pa.Array]:
     canonical = list(map(canonicalizer(step.canonical), given))
     hosts = [host_of(url.split("/", 3)[2]) if url else "" for url in canonical]
     loaded = load(step)
-    strict = hard = soft = [[]] * len(given)
+    nothing: list[list[str]] = [[]] * len(given)
+    strict = hard = soft = nothing
     if loaded.strict.entries or loaded.hard.entries or loaded.soft.entries:
         readable = [unquote(c.partition("://")[2] or url) for c, url in zip(canonical, given, strict=True)]
         texts = pa.array(readable, pa.large_string())
@@ -79,7 +80,7 @@ def load(step: Url) -> _Loaded:
     def words(addresses: tuple[str, ...]) -> list[str]:
         return [line.decode("utf-8", "replace") for e in read(addresses) for lines in e.lines for line in lines]
 
-    def prepared(entries: list[str], prepare) -> list[str]:
+    def prepared(entries: list[str], prepare: Callable[[pa.Array], pa.Array]) -> list[str]:
         return prepare(pa.array(entries, pa.large_string())).to_pylist()
 
     blocklists = Lists(read(step.blocklists, step.categories), lambda line: blocked(line, step.canonical))

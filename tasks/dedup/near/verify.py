@@ -51,9 +51,9 @@ def verify_partition(
     bytes a shingle, in a temporary file where they are more than `memory`. All candidates of a component are in one
     partition, however large it is: the record has the largest.
     """
-    ends = sorted_files.bounds(partitions)[partition : partition + 2]
+    low, high = sorted_files.bounds(partitions)[partition : partition + 2]
     columns = ["group", "doc", "id", "size", "content", "bands", *order_names(order)]
-    parts = [sorted_files.read(path, *ends, columns) for path in gathered]
+    parts = [sorted_files.read(path, low, high, columns) for path in gathered]
     candidates = pa.concat_tables(parts)
     _check_ids(candidates)
     by_order = _in_order(candidates, order)
@@ -65,7 +65,7 @@ def verify_partition(
     number[by_order] = of
     numbers = np.split(number, np.cumsum([len(part) for part in parts])[:-1])
     sizes = np.where((buckets >= 0).any(axis=1), sets["size"].to_numpy(), 0)
-    values, offsets = _sets(gathered, ends, numbers, sizes, memory)
+    values, offsets = _sets(gathered, (low, high), numbers, sizes, memory)
     earlier = int((crawl_of(sets["doc"].to_numpy()) < crawl).sum())
     kept, similarity, comparisons, left_out = representatives(
         values, offsets, buckets, int(buckets.max(initial=-1)) + 1, earlier, verifying.threshold, verifying.comparisons
@@ -124,7 +124,7 @@ def _buckets(bands: np.ndarray) -> np.ndarray:
 
 
 def _sets(
-    gathered: list[str], ends: list[int], numbers: list[np.ndarray], sizes: np.ndarray, memory: int
+    gathered: list[str], ends: tuple[int, int], numbers: list[np.ndarray], sizes: np.ndarray, memory: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The sets, one after the other, and their n+1 offsets; `numbers`: the set of each candidate, file by file;
     `sizes`: the shingles of each set, 0 of those that are not compared."""
