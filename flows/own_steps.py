@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
 
 from flows.machine import MachineSettings
 from tasks.documents.step import DocumentStep, EditStep, Step, work_of
@@ -103,7 +104,7 @@ def _allowed(address: str) -> bool:
     return of_entry_point or any(f"{module}.".startswith(f"{listed}.") for listed in _listed())
 
 
-def _imported(module: str):
+def _imported(module: str) -> ModuleType:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -4,11 +4,15 @@ import re
 import unicodedata
 from collections.abc import Callable
 from functools import cache
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.documents.normalize import Normalize
+
+if TYPE_CHECKING:
+    import ftfy
 
 # In the notation of RE2, as the inside of a character class.
 # The line ends of the Unicode Standard, section 5.8, but the line feed. A page break ends a line, too.
@@ -75,7 +79,7 @@ def _repaired(text: str) -> str:
 
 
 @cache
-def _encoding_only():
+def _encoding_only() -> "ftfy.TextFixerConfig":
     """Only what concerns the encoding: no HTML entities, quotation marks, ligatures, widths, line breaks, controls."""
     import ftfy
 

@@ -5,7 +5,7 @@ words of every line and one end of sentence a line. Here words are sequences of 
 punctuation, in lower case, digits folded to 0.
 """
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -30,7 +30,7 @@ class Percentiles(Settings):
     max_percentile: float = Field(95, ge=0, le=100)
 
     @model_validator(mode="after")
-    def _in_order(self):
+    def _in_order(self) -> Self:
         if self.min_percentile >= self.max_percentile:
             raise ValueError(f"min_percentile {self.min_percentile} is not below max_percentile {self.max_percentile}")
         return self
