@@ -1,4 +1,4 @@
-"""Sorted runs: what comes back is what was written, range by range, and damage is found."""
+"""Sorted partition files: what comes back is what was written, range by range, and damage is found."""
 
 import errno
 import io
@@ -80,10 +80,10 @@ def test_row_groups_are_no_larger_than_asked(tmp_path, row_group):
 
 def test_columns_with_and_without_missing_values_go_together(tmp_path):
     paths = [str(tmp_path / f"{i}.parquet") for i in range(2)]
-    tables = [pa.table({"node": [1, 3], "leader": pa.array(column, pa.int64())}) for column in ([7, 8], [None, 9])]
+    tables = [pa.table({"node": [1, 3], "number": pa.array(column, pa.int64())}) for column in ([7, 8], [None, 9])]
     for path, table in zip(paths, tables, strict=True):
         sorted_files.write(path, table, "node")
-    assert [pq.ParquetFile(path).schema_arrow.field("leader").nullable for path in paths] == [False, True]
+    assert [pq.ParquetFile(path).schema_arrow.field("number").nullable for path in paths] == [False, True]
     assert sorted_files.read_all(paths, 0, 5).to_pylist() == pa.concat_tables(tables).to_pylist()
 
 

@@ -54,15 +54,15 @@ def match_partition(
 
     begins = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)])
     size = np.diff(np.append(begins, len(hashes)))
-    buckets, leaders = hashes[begins], docs[begins]
-    leader = np.repeat(leaders, size)
-    others = leader != docs
-    edges = [np.stack([leader[others], docs[others]])]
-    del leader, others, hashes, docs
+    buckets, firsts = hashes[begins], docs[begins]
+    first_doc = np.repeat(firsts, size)
+    others = first_doc != docs
+    edges = [np.stack([first_doc[others], docs[others]])]
+    del first_doc, others, hashes, docs
     for index in indexes:
         known = sorted_files.find(index, buckets)
-        leader = leaders[np.searchsorted(buckets, known["hash"].to_numpy())]
-        edges.append(np.stack([known["doc"].to_numpy(), leader]))
+        first_doc = firsts[np.searchsorted(buckets, known["hash"].to_numpy())]
+        edges.append(np.stack([known["doc"].to_numpy(), first_doc]))
     count = _write_edges(edges_file(folder, partition), edges)
     return {"buckets": int((size > 1).sum()), "largest": int(size.max(initial=0)), "edges": count}
 

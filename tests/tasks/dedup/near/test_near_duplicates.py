@@ -185,7 +185,6 @@ def test_keep_criteria(tmp_path):
 def test_crawl_after_crawl_gives_what_all_at_once_give(tmp_path, number_of_crawls):
     documents = planted()
     crawls = [documents[i::number_of_crawls] for i in range(number_of_crawls)]
-    # of the first two crawls' shards four are dealt together: the last of the one, and all of the other
     parts = [dealt(crawl, shards_there) for crawl, shards_there in zip(crawls, (5, 3, 2), strict=False)]
     sources = [f"c{number}" for number, some in enumerate(parts) for _ in some]
     at_once = Texts([part for some in parts for part in some], sources)
