@@ -5,17 +5,21 @@ Each phase reads a part of them, a class of its own: `Shingling` and `Banding` t
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 
 from pydantic import Field, model_validator
 
 from tasks.dedup.order import Criterion, KeepOrder
 from tasks.documents.step import CorpusStep, Settings, Signal
 
-if TYPE_CHECKING:
-    import numpy as np
 
-Jaccard = TypeVar("Jaccard", float, "np.ndarray")
+class Powers(Protocol):
+    """A number, or an array of them."""
+
+    def __pow__(self, exponent: int, /) -> Any: ...
+
+
+Numbers = TypeVar("Numbers", bound=Powers)
 
 
 class Shingling(Settings):
@@ -99,6 +103,6 @@ def curve_message(settings: Banding) -> str:
     return f"of pairs of a Jaccard similarity share one of {bands} bands of {rows} rows: {', '.join(shares)}"
 
 
-def s_curve(bands: int, rows: int, jaccard: Jaccard) -> Jaccard:
+def s_curve(bands: int, rows: int, jaccard: Numbers) -> Numbers:
     """Probability that two sets of this Jaccard similarity share at least one band of their signatures."""
     return 1 - (1 - jaccard**rows) ** bands
