@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -34,7 +34,6 @@ _PARQUET = b"PAR1"
 
 # The folder whose files are recorded in this thread, and what is recorded of them.
 _recording: ContextVar[tuple[str, dict[str, dict[str, Any]]] | None] = ContextVar("recording", default=None)
-_ASKED = 1 << 17
 
 
 def join(*parts: str) -> str:
@@ -103,22 +102,6 @@ def open_file(path: str) -> IO[bytes]:
 def open_mapped(path: str) -> IO[bytes]:
     """A file as `open_file` gives it; a local one is mapped, an Arrow file of which large pieces are not copied."""
     return pa.memory_map(fsspec.core.url_to_fs(path)[1]) if is_local(path) else open_file(path)
-
-
-def readahead(f: IO[bytes], low: int, high: int) -> None:
-    """Have the system read some bytes of an open local file from its disk, while the caller does something else."""
-    # the system takes no more than a little of what is asked for at once, and a disk may take nothing
-    if hasattr(os, "posix_fadvise"):
-        with suppress(OSError):
-            for at in range(low, high, _ASKED):
-                os.posix_fadvise(f.fileno(), at, min(_ASKED, high - at), os.POSIX_FADV_WILLNEED)
-
-
-def readahead_all(path: str) -> None:
-    """As `expect`, a whole file; of a remote one nothing is read before it is asked for."""
-    if is_local(path):
-        with open_file(path) as f:
-            readahead(f, 0, os.fstat(f.fileno()).st_size)
 
 
 def read_bytes(path: str) -> bytes:
