@@ -1,7 +1,5 @@
 """A file that exists is whole, on a local disk and in an object store."""
 
-import errno
-import itertools
 import os
 import signal
 import subprocess
@@ -68,33 +66,6 @@ def test_what_is_written_is_read(root, tmp_path, monkeypatch):
     copied = files.local_copy(path)
     with open(copied, "rb") as f:
         assert f.read() == files.read_bytes(path)
-
-
-def test_all_of_a_local_file_is_asked_of_the_disk_in_small_pieces(tmp_path, monkeypatch):
-    path = tmp_path / "file"
-    path.write_bytes(b"x" * 300_000)
-    asked = []
-    monkeypatch.setattr(os, "posix_fadvise", lambda fd, at, size, advice: asked.append((at, size)), raising=False)
-    files.readahead_all(str(path))
-    assert all(size <= 1 << 17 for _, size in asked)
-    assert [at for at, _ in asked] == [0, *itertools.accumulate(size for _, size in asked[:-1])]
-    assert sum(size for _, size in asked) == 300_000
-    files.readahead_all("memory://bucket/of which nothing is asked")
-    assert len(asked) == 3
-
-
-@pytest.mark.parametrize("system", ["has no such call", "refuses"])
-def test_a_file_need_not_be_expected(tmp_path, monkeypatch, system):
-    def refuse(*_):
-        raise OSError(errno.EINVAL, "refused")
-
-    path = tmp_path / "file"
-    path.write_bytes(b"x")
-    monkeypatch.delattr(os, "posix_fadvise", raising=False)
-    if system == "refuses":
-        monkeypatch.setattr(os, "posix_fadvise", refuse, raising=False)
-    files.readahead_all(str(path))
-    assert files.read_bytes(str(path)) == b"x"
 
 
 def test_when_a_file_was_written_is_known_everywhere(s3, tmp_path):
