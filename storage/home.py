@@ -112,7 +112,8 @@ class FinishedStage(StageFolder):
     @property
     def measured(self) -> "tuple[FinishedStage, ...]":
         """The stages of the home whose signals it read, in the order in which they were measured."""
-        found = (self._input(name) for name in self.inputs if name.startswith("measured "))
+        names = [name for name in self.inputs if name.startswith("measured ")]
+        found = (self._input(name) for name in sorted(names, key=lambda name: int(name.removeprefix("measured "))))
         return tuple(stage for stage in found if stage is not None)
 
     def _input(self, name: str) -> "FinishedStage | None":

@@ -15,7 +15,7 @@ from flows.stages.tokens import tokens
 from storage.home import Home
 from tasks.engine import options
 from tasks.engine.make import NotFinishedError, StageResult
-from tasks.engine.verify import Verified, verify
+from tasks.engine.verify import Damage, Verified, verify
 
 
 def verify_stages(target: Any, settings: MachineSettings | None = None) -> Iterator[Verified]:
@@ -24,9 +24,13 @@ def verify_stages(target: Any, settings: MachineSettings | None = None) -> Itera
     """
     settings = settings or MachineSettings()
     options.configure(job_options(settings))
-    if isinstance(target, str) and (named := Home(settings.home).stages(target)):
+    if isinstance(target, str):
+        home = Home(settings.home)
+        named, unreadable = home.stages(target), home.unreadable(target)
         yield from (verify(stage.folder) for stage in named)
-        return
+        yield from (Verified(stage.folder, 0, 0, (Damage(stage.folder, stage.trouble),)) for stage in unreadable)
+        if named or unreadable:
+            return
     found = False
     try:
         for stage in _finished(load(target), settings):

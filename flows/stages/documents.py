@@ -9,7 +9,7 @@ from flows.context import RunContext
 from flows.recipe import Recipe
 from flows.stages import index_selection
 from flows.stages.corpus import Corpus
-from flows.stages.steps_behind import libraries, modules, pinned
+from flows.stages.steps_behind import classes, libraries, modules, pinned
 from storage.fingerprint import fingerprint
 from tasks.documents.normalize import Normalize
 from tasks.documents.step import DocumentStep, Settings
@@ -29,13 +29,14 @@ class SourceFormat(Settings):
 
 class Record(Settings):
     """`formats`: how the files of each source are read; `before`, `steps`: the steps ahead of the extraction and behind
-    it, the latter with all thresholds at their defaults."""
+    it, the latter with all thresholds at their defaults; `classes`: those of all steps."""
 
     formats: dict[str, SourceFormat]
     before: tuple[SerializeAsAny[DocumentStep], ...]
     extract: Extract
     normalize: Normalize | None
     steps: tuple[SerializeAsAny[DocumentStep], ...]
+    classes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ def documents(context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ..
         extract=recipe.extract,
         normalize=recipe.normalize,
         steps=tuple(step.measuring() for step in steps),
+        classes=classes((*before, *steps)),
     )
     all_steps = (*before, recipe.extract, *([recipe.normalize] if recipe.normalize else []), *steps)
     spec = StageSpec(

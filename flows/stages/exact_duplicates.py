@@ -5,6 +5,7 @@ from pydantic import SerializeAsAny
 from flows.context import RunContext
 from flows.recipe import Recipe
 from flows.stages.corpus import Corpus, CorpusPlaces
+from flows.stages.steps_behind import libraries
 from tasks.dedup import exact_work
 from tasks.dedup.exact import Exact, UrlDedup
 from tasks.documents.step import Settings
@@ -29,7 +30,14 @@ def by_url(context: RunContext, recipe: Recipe, corpus: Corpus, step: UrlDedup) 
 def by_content(context: RunContext, recipe: Recipe, corpus: Corpus, step: Exact) -> Corpus:
     """One document of each that share what the step compares: digests, groups of them, kept documents."""
     inputs = corpus.inputs(signals=step.best is not None)
-    spec = StageSpec(f"{step.rule}_duplicates", _deduplicate, Record(settings=step), inputs, corpus.places)
+    spec = StageSpec(
+        f"{step.rule}_duplicates",
+        _deduplicate,
+        Record(settings=step),
+        inputs,
+        corpus.places,
+        libraries=libraries((Url(),)) if isinstance(step, UrlDedup) else (),
+    )
     return corpus.then(context.build(spec))
 
 

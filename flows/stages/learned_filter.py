@@ -14,7 +14,7 @@ from flows.recipe import Recipe
 from flows.stages.corpus import Corpus, CorpusPlaces
 from flows.stages.steps_behind import modules
 from storage import files
-from tasks.documents.filter_shards import decide_shard, keep_shard
+from tasks.documents.decide_shards import decide_shard, keep_shard
 from tasks.documents.sampling import Heldout
 from tasks.documents.step import Settings
 from tasks.engine.phases import PhaseRunner

@@ -15,7 +15,7 @@ from flows.context import RunContext
 from flows.recipe import Recipe
 from flows.stages.corpus import Corpus, CorpusPlaces
 from flows.stages.earlier_crawls import EarlierCrawl, earlier_crawls
-from flows.stages.steps_behind import modules
+from flows.stages.steps_behind import libraries, modules
 from storage import files, sorted_files
 from tasks.dedup.near import gather, match
 from tasks.dedup.near.documents import EarlierShard, OwnShard
@@ -85,7 +85,9 @@ def minhash(context: RunContext, recipe: Recipe, corpus: Corpus, step: MinHash) 
     shingling, banding = step.part(Shingling), step.part(Banding)
 
     signing = Signing(shingling=shingling, banding=banding, partitions=step.partitions)
-    signatures = context.build(StageSpec("signatures", _sign, signing, corpus.inputs(), corpus.places))
+    signatures = context.build(
+        StageSpec("signatures", _sign, signing, corpus.inputs(), corpus.places, libraries=("datasketch",))
+    )
 
     places = NearPlaces(_own_shards(corpus, signatures, len(earlier), step), earlier, signatures.folder)
     matching = Matching(banding=banding, partitions=step.partitions)
@@ -113,8 +115,10 @@ def minhash(context: RunContext, recipe: Recipe, corpus: Corpus, step: MinHash) 
         },
     )
     inputs = corpus.inputs(signatures, candidates, signals=step.best is not None) | among
-    code = modules((deciding.takedowns,))
-    kept = context.build(StageSpec("near_duplicates", _decide, deciding, inputs, places, code))
+    urls = (deciding.takedowns,)
+    kept = context.build(
+        StageSpec("near_duplicates", _decide, deciding, inputs, places, modules(urls), libraries(urls))
+    )
     return corpus.then(kept, signatures, candidates).measuring(kept)
 
 

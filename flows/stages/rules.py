@@ -2,7 +2,7 @@
 
 from flows.context import RunContext
 from flows.stages.corpus import Corpus, CorpusPlaces
-from tasks.documents.filter_shards import decide_shard
+from tasks.documents.decide_shards import decide_shard
 from tasks.documents.step import Bound, DocumentStep, Member, Settings
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec

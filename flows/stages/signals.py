@@ -4,17 +4,18 @@ from pydantic import SerializeAsAny
 
 from flows.context import RunContext
 from flows.stages.corpus import Corpus, CorpusPlaces
-from flows.stages.steps_behind import libraries, modules
-from tasks.documents.filter_shards import edit_shard, measure_shard
+from flows.stages.steps_behind import classes, libraries, modules
+from tasks.documents.measure_shards import edit_shard, measure_shard
 from tasks.documents.step import DocumentStep, EditStep, Settings
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
 
 
 class Record(Settings):
-    """The steps, with all thresholds at their defaults."""
+    """The steps, with all thresholds at their defaults, and their classes."""
 
     steps: tuple[SerializeAsAny[DocumentStep], ...]
+    classes: tuple[str, ...]
 
 
 def measured(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...]) -> Corpus:
@@ -23,7 +24,7 @@ def measured(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...
     spec = StageSpec(
         "edited" if edits else "signals",
         _edit if edits else _measure,
-        Record(steps=tuple(step.measuring() for step in steps)),
+        Record(steps=tuple(step.measuring() for step in steps), classes=classes(steps)),
         corpus.inputs(signals=True),
         corpus.places,
         modules(steps),

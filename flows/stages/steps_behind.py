@@ -16,5 +16,10 @@ def modules(steps: Iterable[Step]) -> tuple[str, ...]:
     return tuple(sorted({name for step in steps for name in modules_of(step)}))
 
 
+def classes(steps: Iterable[Step]) -> tuple[str, ...]:
+    """The classes of steps as `module:Class`: two of one name may be in one module."""
+    return tuple(f"{type(step).__module__}:{type(step).__qualname__}" for step in steps)
+
+
 def libraries(steps: Iterable[Step]) -> tuple[str, ...]:
     return tuple(sorted({name for step in steps for name in step.libraries}))

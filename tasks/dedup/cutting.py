@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import files, layout, ledger, parquet
+from storage import layout, ledger, parquet
 from storage.schema import DOCUMENTS
 
 
@@ -34,7 +34,6 @@ def write_cut(
         "rows_in": len(arriving),
         "rows_out": len(staying),
         "steps": [ledger.count(step, len(arriving), before, drops, before - after) | {"edits": cuts}],
-        "checksum": files.checksum(layout.part(folder, shard)),
     }
 
 

@@ -7,6 +7,7 @@ that a recipe is read without the libraries that do the work. `work` names the m
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from math import isfinite
 from types import ModuleType
 from typing import Any, ClassVar, Literal, Self, TypeVar, get_args
 
@@ -28,7 +29,7 @@ class Settings(BaseModel):
     older recipes, and what to write instead; such a key is an error.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
     renamed: ClassVar[Mapping[str, str]] = {}
 
     @model_validator(mode="before")
@@ -73,6 +74,11 @@ class Bound:
     low: float | None = None
     high: float | None = None
     languages: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        ends = [end for pair in ((self.low, self.high), *self.languages.values()) for end in pair if end is not None]
+        if not all(map(isfinite, ends)):
+            raise ValueError(f"{self.rule}: a bound of {self.signal} is not finite; leave the end out instead")
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,20 @@
 
 import ast
 import hashlib
+from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from unicodedata import unidata_version
 
-# The packages of this project whose modules are followed. A module of `flows` counts alone: what it imports from
-# `flows` arranges stages, and says nothing about what one of them gives.
-FOLLOWED = ("storage", "tasks", "training")
+# The rooms of this project whose modules are followed. Of `flows` the stages alone: the rest arranges them, and says
+# nothing about what one of them gives.
+FOLLOWED = ("storage", "tasks", "training", "flows.stages")
 
 # Bytes arrive whole and right or not at all, whatever the transport and the engine do: neither decides an output.
-NEUTRAL = ("storage.remote", "storage.home", "tasks.engine")
+# Digests of source files are inputs; how they are computed is not.
+NEUTRAL = ("storage.remote", "storage.home", "storage.fingerprint", "tasks.engine")
 
 _LOG_METHODS = frozenset({"debug", "info", "warning", "error", "exception", "log"})
 
@@ -22,7 +24,7 @@ def code_version(modules: tuple[str, ...]) -> str:
     """Digest of modules and of all modules of the same packages, or of FOLLOWED, that these import, directly or not.
 
     Comments, layout, docstrings, log messages and the descriptions of settings do not count; any other change to the
-    code does, and so does the version of Unicode where a module imports `unicodedata`. So nobody has to remember to
+    code does, and so does Python's version of Unicode, on which letters and cases depend. So nobody has to remember to
     raise a number, and a stage is never reused after the code behind it has changed.
     16 hexadecimal characters. Raises ModuleNotFoundError for a module without source.
     """
@@ -44,15 +46,16 @@ def _code_version(modules: tuple[str, ...], followed: tuple[str, ...], neutral: 
     waiting = list(modules)
     while waiting:
         name = waiting.pop()
-        if name in digests or any(name == one or name.startswith(f"{one}.") for one in neutral):
+        if name in digests or _within(name, neutral):
             continue
         digests[name], imports = _read(name)
-        if "unicodedata" in imports:
-            # of Python's own modules, the one whose results change with Python
-            digests["unicodedata"] = unidata_version
-        waiting += [imported for imported in imports if imported.split(".")[0] in packages]
-    lines = [f"{name} {digests[name]}" for name in sorted(digests)]
+        waiting += [imported for imported in imports if _within(imported, packages)]
+    lines = [f"Unicode {unidata_version}", *(f"{name} {digests[name]}" for name in sorted(digests))]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def _within(module: str, rooms: Iterable[str]) -> bool:
+    return any(module == room or module.startswith(f"{room}.") for room in rooms)
 
 
 @cache

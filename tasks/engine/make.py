@@ -63,7 +63,7 @@ def find_or_make(home: str, spec: StageSpec, executor: Executor, progress: Calla
     code = Code(spec.roots, spec.code, tuple(spec.identity["libraries"].items()))
     with progress() as shown:
         phases = PhaseRunner(folder, code, executor, shown)
-        result = spec.body(phases, spec.record, spec.places)
+        result = spec.body(phases, spec.record, spec.placed())
         shown.drain()
     return StageResult(spec.name, spec.key, folder, _finish(folder, spec, phases.parts, result), reused=False)
 

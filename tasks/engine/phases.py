@@ -40,6 +40,7 @@ class PhaseRunner:
         self.folder = folder
         self.parts: list[Part] = []
         self._code = code
+        self._phases: set[str] = set()
         self._executor = executor
         self._progress = progress
 
@@ -54,6 +55,9 @@ class PhaseRunner:
 
         `temporary`: the body removes the files of the phase before it ends, so they are no part of the stage.
         """
+        if phase in self._phases:
+            raise ValueError(f"the stage has two phases that are called {phase}: done jobs are known by that name")
+        self._phases.add(phase)
         numbers = sorted(jobs)
         todo = [Job(work, self._code, self.folder, phase, number, dict(jobs[number])) for number in numbers]
         results: dict[int, JobResult] = {}

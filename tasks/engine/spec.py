@@ -25,8 +25,8 @@ class StageSpec:
     `libraries`: distributions whose release decides. The key is the hash of these.
 
     `body(phases, record, places)` maps the jobs and returns what the manifest records. It is a function of a module, so
-    that it knows nothing but what it is given. `places`: where the inputs lie, as addresses and numbers alone; they
-    may differ between machines, and are in no key.
+    that it knows nothing but what it is given. `places`: where the inputs lie, as addresses and numbers alone, or a
+    function that gives them when the stage is made; they may differ between machines, and are in no key.
 
     Raises TypeError for a body that closes over something, a record that can change, or places that hold settings;
     ValueError for more than MOST_INPUTS inputs.
@@ -50,7 +50,15 @@ class StageSpec:
             raise TypeError(f"the record of the stage {self.name} is no frozen pydantic model: {self.record!r}")
         if len(self.inputs) > MOST_INPUTS:
             raise ValueError(f"the stage {self.name} has {len(self.inputs)} inputs: give a digest of them as one")
-        _check_places(self.name, self.places)
+        _check_record(self.name, self.record)
+        if not callable(self.places):
+            _check_places(self.name, self.places)
+
+    def placed(self) -> Any:
+        """The places, found now if they were not yet. Raises TypeError for places that hold settings."""
+        places = self.places() if callable(self.places) else self.places
+        _check_places(self.name, places)
+        return places
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -85,6 +93,25 @@ class StageSpec:
 def digest(values: Mapping[str, str] | list[str]) -> str:
     """One input in place of many: xxh3-128 of all of them, hexadecimal."""
     return layout.digest_of(values)
+
+
+def _check_record(stage: str, value: Any) -> None:
+    """Raise TypeError for a part of a record that a job could read, and that its hash would not hold."""
+    if isinstance(value, BaseModel):
+        hidden = [name for name, field in type(value).model_fields.items() if field.exclude]
+        if hidden := [*hidden, *type(value).__private_attributes__]:
+            raise TypeError(
+                f"the record of the stage {stage} has {type(value).__name__}.{hidden[0]}, which its hash leaves out: "
+                "make it a field that is not excluded"
+            )
+        for name in type(value).model_fields:
+            _check_record(stage, getattr(value, name))
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            _check_record(stage, each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            _check_record(stage, each)
 
 
 def _check_places(stage: str, value: Any) -> None:

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from storage import files, layout, ledger
+from storage.remote.retry import RemoteIOError
 
 
 @dataclass(frozen=True)
@@ -54,3 +55,5 @@ def _damages(path: str, facts: dict) -> Iterator[Damage]:
                 yield Damage(path, "is not what was written")
     except FileNotFoundError:
         yield Damage(path, "is missing")
+    except (OSError, RemoteIOError) as error:
+        yield Damage(path, f"cannot be read: {error}")

@@ -26,4 +26,4 @@ class Extract(Step):
 
     @property
     def libraries(self) -> tuple[str, ...]:  # type: ignore[override]  # they depend on the settings
-        return ("resiliparse", *_LIBRARIES.get(self.engine, ()))
+        return ("fastwarc", "resiliparse", *_LIBRARIES.get(self.engine, ()))

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from storage import files, layout, ledger, parquet
+from storage import layout, ledger, parquet
 from storage.remote.redact import redact_url
 from storage.remote.retry import configured
 from storage.schema import DOCUMENTS, EDITS
@@ -103,7 +103,6 @@ def extract_shard(
         "steps": counts,
         "records": dict(sorted(kinds.items())),
         "shard": asdict(replace(shard, path=redact_url(shard.path), base=redact_url(shard.base))),
-        "checksum": files.checksum(layout.part(folder, number)),
     }
 
 

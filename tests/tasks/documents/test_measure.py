@@ -10,7 +10,7 @@ import pytest
 
 from storage import layout, ledger, parquet
 from storage.schema import DOCUMENTS, EDITS
-from tasks.documents import filter_shards
+from tasks.documents import measure_shards
 from tasks.documents.batch import Batch
 from tasks.documents.edits import Edits
 from tasks.documents.measure import EditCounts, measured
@@ -113,7 +113,7 @@ def test_a_pass_behind_a_corpus_step_writes_the_documents_again_and_its_edits_ba
     parquet.write_table(before, given)
     chosen = given.filter(pa.array([i % 3 != 1 for i in range(len(given))]))
     parquet.write_table(kept, chosen.select(["id", "characters"]))
-    record = filter_shards.edit_shard(folder, 0, before, kept, (), (Sevens(), NoSevens()))
+    record = measure_shards.edit_shard(folder, 0, before, kept, (), (Sevens(), NoSevens()))
     made = parquet.read_table(layout.part(folder, 0))
     assert made["id"].to_pylist() == chosen["id"].to_pylist()
     assert made["text"].to_pylist() == [text.replace("7", "") for text in chosen["text"].to_pylist()]
@@ -150,7 +150,7 @@ def test_a_step_reads_signals_that_were_measured_before_by_id_not_by_position(tm
     parquet.write_table(kept, given.select(["id", "characters"]).slice(3))
     signals = measured(given.select(["id", "text"]), [Sevens()]).table.select(["id", "sevens"])
     parquet.write_table(first, signals.take(list(reversed(range(len(signals))))))
-    filter_shards.measure_shard(folder, 0, before, kept, (first,), (NeedsSevens(),))
+    measure_shards.measure_shard(folder, 0, before, kept, (first,), (NeedsSevens(),))
     made = parquet.read_table(layout.part(folder, 0))
     assert made["id"].to_pylist() == given["id"].to_pylist()[3:]
     assert made["twice"].to_pylist() == [2 * text.count("7") for text in TEXTS[3:]]

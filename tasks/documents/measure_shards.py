@@ -1,13 +1,12 @@
-"""Document steps as shard functions: signals where they are not yet measured, decisions over those that are."""
+"""Document steps as jobs: signals where they are not yet measured, and texts as steps leave them."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import files, layout, parquet
-from storage.schema import DOCUMENTS, LEDGER, SELECTION
+from storage import layout, parquet
+from storage.schema import DOCUMENTS, LEDGER
 from tasks.documents import measure
 from tasks.documents.batch import names
-from tasks.documents.decisions import Decisions, decide, wanted
 from tasks.documents.selection import gather, select
 from tasks.documents.step import DocumentStep
 
@@ -42,7 +41,6 @@ def edit_shard(
         "rows_in": len(arriving),
         "rows_out": len(arriving),
         "steps": counts.counts(len(arriving), pc.sum(arriving["characters"]).as_py() or 0),
-        "checksum": files.checksum(layout.part(folder, shard)),
     }
 
 
@@ -57,16 +55,3 @@ def _with_signals(
     for name in dict.fromkeys(reads):
         documents = documents.append_column(name, signals[name])
     return documents
-
-
-def decide_shard(folder: str, shard: int, signals: tuple[str, ...], kept: str, decisions: Decisions) -> dict:
-    """Apply decisions to stored signals, which may lie in several parts; writes the ids that stay, and the ledger."""
-    table = gather(signals, kept, wanted(decisions))
-    arriving = parquet.read_table(kept, SELECTION.names)
-    return layout.write_selection(folder, shard, arriving, decide(table, decisions))
-
-
-def keep_shard(folder: str, shard: int, kept: str, step: str) -> dict:
-    """Let a shard through a step that does not judge it: the same ids, and a count of them."""
-    arriving = parquet.read_table(kept, SELECTION.names)
-    return layout.write_selection(folder, shard, arriving, [(step, LEDGER.empty_table())])
