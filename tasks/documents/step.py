@@ -147,10 +147,6 @@ class DocumentStep(Step):
         """In the order in which they are tried; the first that fails is the reason of the drop."""
         raise NotImplementedError(f"{type(self).__name__} has no method `decisions`")
 
-    def signal_settings(self) -> dict[str, Any]:
-        """What decides the signals, for a key and a manifest."""
-        return {"step": self.step, **self.model_dump(mode="json", include=set(self.signal_fields))}
-
 
 class EditStep(DocumentStep):
     """A step that changes the text: the steps behind it see what it leaves.

@@ -72,7 +72,7 @@ def test_decisions_keep_the_named_languages_above_the_score():
         {"id": "b", "rule": "language", "detail": "en"},
         {"id": "c", "rule": "language_score", "detail": None},
     ]
-    assert step.signal_settings() == Language().signal_settings()
-    assert Language(characters=10).signal_settings() != Language().signal_settings()
+    assert step.measuring() == Language().measuring()
+    assert Language(characters=10).measuring() != Language().measuring()
     with pytest.raises(ValidationError):
         Language(keep=())

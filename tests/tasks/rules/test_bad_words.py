@@ -92,10 +92,10 @@ def test_a_pinned_step_is_bound_to_the_content_of_its_lists(write):
     path = write("en", "poop")
     step = BadWords(lists={"any": path})
     pinned = step.pinned()
-    assert pinned.signal_settings() != step.signal_settings()
+    assert pinned.measuring() != step.measuring()
     assert hits(pinned, ["poop"]) == [1]
     write("en", "other")
-    assert pinned.signal_settings() != step.pinned().signal_settings()
+    assert pinned.measuring() != step.pinned().measuring()
     assert hits(step.pinned(), ["poop other"]) == [1]
     entries_of.cache_clear()
     with pytest.raises(ListError, match="checksum"):

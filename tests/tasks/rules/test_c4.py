@@ -163,7 +163,7 @@ def test_settings():
         C4(min_words=3)
     with pytest.raises(ValidationError, match="65 bytes"):
         C4(policy=("x" * 65,))
-    assert {"max_lorem_ipsum", "min_sentences"}.isdisjoint(C4().signal_settings())
+    assert {"max_lorem_ipsum", "min_sentences"}.isdisjoint(C4().signal_fields)
 
 
 def test_breaks_stay_as_they_are():

@@ -134,7 +134,7 @@ def test_settings():
     nothing = RefinedWebLines(max_uppercase=None, max_numeric=None, counters=False, min_words_per_line=0)
     assert through([text], nothing)[0] == [text]
     assert through([text], RefinedWebLines(max_uppercase=None))[0] == ["WORDS HERE"]
-    assert "max_removed_words" not in RefinedWebLines().signal_settings()
+    assert "max_removed_words" not in RefinedWebLines().signal_fields
 
 
 def in_words(text):

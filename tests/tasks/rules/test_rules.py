@@ -141,9 +141,9 @@ def test_the_words_of_a_file_and_not_its_place_are_in_the_settings_of_the_signal
     for name, words in (("a", "le\nla\n"), ("b", "le\nla\n"), ("c", "le\n")):
         (tmp_path / name).write_text(words)
         step = GopherQuality(stop_words_by_language={"fr": str(tmp_path / name)})
-        settings.append(step.pinned().signal_settings())
+        settings.append(step.pinned().measuring())
     assert settings[0] == settings[1] != settings[2]
-    assert GopherQuality(min_words=1).signal_settings() == GopherQuality().signal_settings()
+    assert GopherQuality(min_words=1).measuring() == GopherQuality().measuring()
 
 
 @pytest.mark.parametrize("word", ["of the", "l'", "", " a"])
@@ -252,7 +252,7 @@ def test_documents_without_terminal_punctuation_may_be_excluded():
     assert [row["line_punctuation"] for row in measured(FineWebQuality(exclude_zero=True), "a\nb", "a.\nb", "")] == [
         *(1, 1 / 2, 1),
     ]
-    assert "exclude_zero" in FineWebQuality().signal_settings()
+    assert "exclude_zero" in FineWebQuality().signal_fields
 
 
 def test_short_lines():

@@ -417,7 +417,7 @@ def test_words_as_in_refinedweb(tmp_path):
     assert rules["not a url: vile"] == ("hard_word", "vile", None, None)
     assert rules["http://cam.example/live_chat?chat"] == ("soft_words", None, 3, 1)
     assert len(rules) == 7
-    assert Url(max_soft_words=3).signal_settings() == Url().signal_settings()
+    assert Url(max_soft_words=3).measuring() == Url().measuring()
 
 
 @settings(max_examples=200, deadline=None)
@@ -455,10 +455,10 @@ def test_a_pinned_step_knows_the_content_of_its_lists(ut1):
     assert Url.model_validate_json(pinned.model_dump_json()) == pinned
     assert measure(pinned, list(UT1_CASES)) == measure(step, list(UT1_CASES))
     again = Url(blocklists=(ut1,), soft_words=(f"{ut1}/games/usage",), max_soft_words=9).pinned()
-    assert again.signal_settings() == pinned.signal_settings()
+    assert again.measuring() == pinned.measuring()
     write(Path(ut1) / "games" / "domains", "other.example")
     changed = step.pinned()
-    assert changed.signal_settings() != pinned.signal_settings()
+    assert changed.measuring() != pinned.measuring()
     assert measure(changed, ["http://other.example/"])["url_blocklist"] == ["games/domains: other.example"]
     stale = pinned.model_copy(update={"max_soft_words": 5})
     with pytest.raises(ListError, match="games/domains .*changed"):
