@@ -2,7 +2,8 @@
 
 A file that exists is whole. Locally it is written without a name, or under a temporary one, fsynced and renamed; an
 object store publishes an object only when its upload is complete, so there it is written in place, from a local copy.
-Remote bytes are asked for and sent again as `storage.remote.streams` has it.
+Remote bytes are asked for and sent again as `storage.remote.streams` has it, which is imported when an address needs
+it: its libraries take longer to import than a local home to read.
 """
 
 import io
@@ -14,18 +15,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from types import ModuleType
 from typing import IO, Any, TypeVar
 
 import fsspec
 import orjson
-import pyarrow as pa
 import xxhash
-from fsspec.implementations.http import HTTPFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
-from storage.remote import streams
 from storage.remote.redact import redact_url
-from storage.remote.retry import configured
 
 T = TypeVar("T")
 
@@ -42,7 +40,37 @@ def join(*parts: str) -> str:
 
 
 def is_local(path: str) -> bool:
-    return isinstance(fsspec.core.url_to_fs(path)[0], LocalFileSystem)
+    return _local(path) is not None
+
+
+def _local(path: str) -> str | None:
+    """The path on this machine; None for an address elsewhere."""
+    fs, inner = fsspec.core.url_to_fs(path)
+    return inner if isinstance(fs, LocalFileSystem) else None
+
+
+def _streams() -> ModuleType:
+    from storage.remote import streams
+
+    return streams
+
+
+def info(path: str) -> dict[str, Any]:
+    """Metadata of a file, at least its `size`, which is None where a server does not tell.
+
+    Raises FileNotFoundError; of a local file any OSError, also where it cannot be read; else RemoteIOError.
+    """
+    if (inner := _local(path)) is None:
+        return _streams().info(path)
+    with open(inner, "rb") as f:
+        return {"size": os.fstat(f.fileno()).st_size}
+
+
+def glob(pattern: str) -> list[str]:
+    """Paths that match a pattern, sorted, as their file system has them: without a protocol, but HTTP's."""
+    fs, inner = fsspec.core.url_to_fs(pattern)
+    fs.invalidate_cache()  # a process that lives for months must see this month's files
+    return sorted(_call(fs, lambda: fs.glob(inner), redact_url(pattern)))
 
 
 def exists(path: str) -> bool:
@@ -59,8 +87,8 @@ def _said(path: str) -> dict[str, Any] | None:
     """What the file system says of a path, None if there is nothing. A store that refuses is asked again."""
     fs, inner = fsspec.core.url_to_fs(path)
     try:
-        if isinstance(fs, HTTPFileSystem):
-            return {**streams.info(path), "type": "file"}
+        if "http" in fs.protocol:
+            return {**_streams().info(path), "type": "file"}
         return _call(fs, lambda: fs.info(inner), redact_url(path))
     except FileNotFoundError:
         return None
@@ -68,7 +96,7 @@ def _said(path: str) -> dict[str, Any] | None:
 
 def _call(fs: Any, call: Callable[[], T], what: str) -> T:
     """A call that may be made again: to a store until it succeeds, to a local disk once."""
-    return call() if isinstance(fs, LocalFileSystem) else streams.retrying_call(call, what)
+    return call() if isinstance(fs, LocalFileSystem) else _streams().retrying_call(call, what)
 
 
 def names(folder: str) -> list[str]:
@@ -95,17 +123,31 @@ def remove(folder: str) -> None:
 
 def open_file(path: str) -> IO[bytes]:
     """A seekable binary file to read; of a remote one a block is read ahead."""
-    stream = streams.open_ranges(path)
-    return stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream, configured().block_bytes)
+    if (inner := _local(path)) is not None:
+        return open(inner, "rb")
+    from storage.remote.retry import configured
+
+    return io.BufferedReader(_streams().open_ranges(path), configured().block_bytes)
 
 
 def open_mapped(path: str) -> IO[bytes]:
     """A file as `open_file` gives it; a local one is mapped, an Arrow file of which large pieces are not copied."""
-    return pa.memory_map(fsspec.core.url_to_fs(path)[1]) if is_local(path) else open_file(path)
+    if (inner := _local(path)) is None:
+        return open_file(path)
+    import pyarrow as pa  # here, as all other files are read without it
+
+    return pa.memory_map(inner)
+
+
+def _open_stream(path: str) -> IO[bytes]:
+    """A file to be read forwards."""
+    inner = _local(path)
+    return open(inner, "rb") if inner is not None else _streams().open_stream(path)
 
 
 def read_bytes(path: str) -> bytes:
-    return streams.fetch_all(path)
+    with _open_stream(path) as f:
+        return f.read()
 
 
 def read_json(path: str) -> Any:
@@ -166,7 +208,7 @@ def create(path: str) -> Iterator[IO[bytes]]:
             local.flush()
             _record(path, local)
             # an upload in parts that fails is aborted; closing a half-written remote file would publish the half
-            streams.retrying_call(lambda: fs.put_file(local.name, inner), f"writing {redact_url(path)}")
+            _streams().retrying_call(lambda: fs.put_file(local.name, inner), f"writing {redact_url(path)}")
         return
     final = Path(inner)
     final.parent.mkdir(parents=True, exist_ok=True)
@@ -213,7 +255,7 @@ def write_json(path: str, value: Any) -> None:
 def checksum(path: str) -> str:
     """xxh3-128 of the content, hexadecimal; reads the file once in 1 MiB pieces."""
     digest = xxhash.xxh3_128()
-    with streams.open_stream(path) as f:
+    with _open_stream(path) as f:
         while piece := f.read(CHUNK):
             digest.update(piece)
     return digest.hexdigest()
@@ -241,7 +283,7 @@ def local_copy(path: str) -> str:
 def copy(source: str, target: str) -> None:
     """Copy a file unless the target exists."""
     if not exists(target):
-        with create(target) as f, streams.open_stream(source) as data:
+        with create(target) as f, _open_stream(source) as data:
             shutil.copyfileobj(data, f, CHUNK)
 
 

@@ -3,7 +3,6 @@
 For every shard and step: rows in = rows out + rows in the ledger.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -85,21 +84,3 @@ def tally(table: pa.Table, *columns: str) -> dict[tuple[str, ...], int]:
     """Rows of a table by the values of some columns."""
     groups = table.group_by(list(columns)).aggregate([([], "count_all")]).to_pylist()
     return {tuple(group[column] for column in columns): group["count_all"] for group in groups}
-
-
-_SUMMED = ("rows_in", "rows_out", "characters_in", "characters_out")
-
-
-def summed(shards: Iterable[list[dict]]) -> list[dict]:
-    """The counts of steps (`count`) over shards, in the order of the steps."""
-    totals: dict[str, dict] = {}
-    for steps in shards:
-        for step in steps:
-            tallies: dict[str, dict[str, int]] = {name: {} for name in ("drops", "edits") if name in step}
-            total = totals.setdefault(step["step"], {**step, **tallies, **dict.fromkeys(_SUMMED, 0)})
-            for name in _SUMMED:
-                total[name] = None if step[name] is None else total[name] + step[name]
-            for tally in tallies:
-                for rule, number in step[tally].items():
-                    total[tally][rule] = total[tally].get(rule, 0) + number
-    return list(totals.values())

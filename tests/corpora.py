@@ -13,7 +13,7 @@ import pyarrow as pa
 from flows.context import RunContext
 from flows.machine import MachineSettings
 from flows.stages.corpus import Corpus
-from storage import layout, parquet
+from storage import layout, parquet, shards
 from storage.schema import DOCUMENTS
 from tasks.dedup.near.settings import MinHash
 from tasks.documents.step import Settings
@@ -50,7 +50,7 @@ def planted_stage(name: str, folder: str) -> StageResult:
 
 def check_balance(folder: str, records: list[dict]) -> None:
     """Shards of a stage's folder, with the records of their jobs, are accounted for."""
-    layout.check_balance(folder, [layout.Part("", number, record, {}) for number, record in enumerate(records)])
+    shards.check_balance(folder, [layout.Part("", number, record, {}) for number, record in enumerate(records)])
 
 
 @contextmanager

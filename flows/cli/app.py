@@ -21,6 +21,24 @@ app = typer.Typer(
     "GRISTMILL_REDIS, GRISTMILL_TRAINING_PROCESSES; PREFECT_API_URL names a Prefect server.",
 )
 
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"gristmill {version('gristmill')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version, and end")
+    ] = False,
+) -> None:
+    """Options of the program itself."""
+
+
 FinishedRecipe = Annotated[
     str, typer.Argument(metavar="RECIPE", help="as for `run`, which must have finished what is asked for")
 ]

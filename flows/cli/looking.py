@@ -54,7 +54,8 @@ def show(
     """Some documents that a stage kept. With --rule, or as `dropped`, some that were dropped: why, and the text that
     the rule met, with the offending part in ⟦brackets⟧. As `edits`, what was cut out of texts."""
     from flows.cli import render_documents as render
-    from flows.reports import dropped, status
+    from flows.reports import dropped
+    from flows.reports.kept import show as kept_documents
 
     home = settings().home
     if stage == "edits":
@@ -62,7 +63,7 @@ def show(
     elif rule or stage == "dropped":
         print_texts(render.dropped(one, SHOWN) for one in dropped.dropped(home, stage, rule, n))
     else:
-        print_texts(line for kept in status.show(home, stage, n) for line in render.kept(kept, SHOWN))
+        print_texts(line for kept in kept_documents(home, stage, n) for line in render.kept(kept, SHOWN))
 
 
 @app.command()

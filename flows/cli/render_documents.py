@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from flows.reports.differences import Passage
     from flows.reports.dropped import Dropped, Edit
     from flows.reports.history import Decision
+    from flows.reports.kept import KeptDocuments
     from flows.reports.lineage import Lineage
     from flows.reports.similar import LookUp, Match
-    from flows.reports.status import KeptDocuments
 
 CONTEXT = 160  # characters shown on either side of an offending part
 _MARKED = "bold red"

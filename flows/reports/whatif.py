@@ -23,7 +23,7 @@ from flows.recipe import load
 from flows.reports.changes import changed
 from flows.reports.funnel import FunnelRow, funnel_row
 from flows.stages.steps_behind import pinned
-from storage import ledger, parquet
+from storage import counts, ledger, parquet
 from storage.schema import LEDGER
 from tasks.documents.decisions import Decisions, decide, wanted
 from tasks.documents.selection import gather
@@ -115,7 +115,7 @@ class Replay:
     @property
     def replayed(self) -> list[dict]:
         """Counts of the replayed steps over all shards, in the order of `recorded`."""
-        return ledger.summed(steps for steps, _ in self.counted)
+        return counts.summed(steps for steps, _ in self.counted)
 
     @property
     def unchanged(self) -> bool:

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import layout, ledger, parquet
+from storage import layout, ledger, parquet, shards
 from storage.schema import DOCUMENTS
 
 
@@ -27,7 +27,7 @@ def write_cut(
     staying = left.filter(pc.invert(pc.is_in(left["id"], drops["id"].combine_chunks())))
     parquet.write_table(layout.part(folder, shard), staying)
     parquet.write_table(layout.edits_part(folder, shard), edits)
-    layout.write_ledger(folder, shard, drops)
+    shards.write_ledger(folder, shard, drops)
     before, after = (pc.sum(table["characters"]).as_py() or 0 for table in (arriving, staying))
     cuts = {rule: n for (rule,), n in sorted(ledger.tally(edits, "rule").items())}
     return {

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from storage import files, layout, ledger, parquet, sorted_files
+from storage import files, ledger, parquet, shards, sorted_files
 from storage.schema import SELECTION
 from tasks.dedup import order_work as order
 from tasks.dedup.exact import ContentDedup, Exact, UrlDedup
@@ -105,7 +105,7 @@ def split_shard(folder: str, shard: int, documents: str, kept: str, settings: Ex
             "representative": dropped["representative"],
         }
     )
-    return layout.write_selection(folder, shard, arriving, [(settings.step, losses)])
+    return shards.write_selection(folder, shard, arriving, [(settings.step, losses)])
 
 
 def _compared_by(values: pa.ChunkedArray, settings: Exact) -> tuple[np.ndarray, np.ndarray]:

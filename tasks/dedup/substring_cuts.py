@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import layout, ledger, parquet
+from storage import ledger, parquet, shards
 from storage.schema import DOCUMENTS, EDITS, LEDGER, SELECTION
 from tasks.dedup.cutting import write_cut
 from tasks.dedup.substrings import SubstringDedup
@@ -79,7 +79,7 @@ def drop_shard(
         drops.append(_dropped(settings, "max_share", part["id"].combine_chunks(), over, share[over]))
         at += len(part)
     arriving = parquet.read_table(kept, SELECTION.names)
-    return layout.write_selection(folder, shard, arriving, [(settings.step, pa.concat_tables(drops))])
+    return shards.write_selection(folder, shard, arriving, [(settings.step, pa.concat_tables(drops))])
 
 
 def _dropped(settings: SubstringDedup, rule: str, ids: pa.Array, rows: np.ndarray, values: np.ndarray) -> pa.Table:

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import layout, parquet
+from storage import layout, parquet, shards
 from storage.schema import DOCUMENTS, LEDGER
 from tasks.documents import measure
 from tasks.documents.batch import names
@@ -36,7 +36,7 @@ def edit_shard(
     counts.add(found)
     parquet.write_table(layout.part(folder, shard), found.table.select([*DOCUMENTS.names, *names(steps)]))
     parquet.write_table(layout.edits_part(folder, shard), found.edits)
-    layout.write_ledger(folder, shard, LEDGER.empty_table())
+    shards.write_ledger(folder, shard, LEDGER.empty_table())
     return {
         "rows_in": len(arriving),
         "rows_out": len(arriving),

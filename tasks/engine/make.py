@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from storage import layout
+from storage import layout, shards
 from storage.layout import Part
 from tasks.engine.executors import Executor
 from tasks.engine.jobs import Code
@@ -70,5 +70,5 @@ def find_or_make(home: str, spec: StageSpec, executor: Executor, progress: Calla
 
 def _finish(folder: str, spec: StageSpec, parts: list[Part], result: dict[str, Any]) -> dict[str, Any]:
     """Check that all documents are accounted for; write the list of parts, then the manifest that ends the stage."""
-    layout.check_balance(folder, parts)
+    shards.check_balance(folder, parts)
     return layout.write_manifest(folder, {**spec.identity, "key": spec.key, "result": result}, parts)

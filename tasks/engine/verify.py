@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from storage import files, layout, ledger
+from storage import files, layout, ledger, shards
 from storage.remote.retry import RemoteIOError
 
 
@@ -42,7 +42,7 @@ def verify(folder: str) -> Verified:
     damages = [damage for some in found for damage in some]
     if not damages:
         try:
-            layout.check_balance(folder, parts)
+            shards.check_balance(folder, parts)
         except ledger.LedgerError as error:
             damages.append(Damage(folder, str(error)))
     return Verified(folder, len(listed), sum(facts["bytes"] for _, facts in listed), tuple(damages))

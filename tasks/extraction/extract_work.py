@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from storage import layout, ledger, parquet
+from storage import layout, ledger, parquet, shards
 from storage.remote.redact import redact_url
 from storage.remote.retry import configured
 from storage.schema import DOCUMENTS, EDITS
@@ -92,7 +92,7 @@ def extract_shard(
     counts += edits.counts(rows_out, counts[-1]["characters_out"])
     # the guard takes pages ahead, some further than others: drops are noted in no fixed order
     drops = [row for name in lost for row in sorted(lost[name], key=itemgetter("nth"))]
-    layout.write_ledger(folder, number, ledger.from_rows(drops))
+    shards.write_ledger(folder, number, ledger.from_rows(drops))
     read_kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     log.info(
         "%s: %s; %d documents, %d characters", shard.name, read_kinds or "no record", rows_out, characters["normalize"]

@@ -4,12 +4,10 @@ import gzip
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import fsspec
 
 from storage import files
-from storage.remote import streams
 from storage.remote.redact import redact_url
 from tasks.reading.sources import SNAPSHOT, Archives, Columns, Lines, Selection, Snapshot, Source, Tables, Texts
 
@@ -96,22 +94,17 @@ def _files(patterns: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for pattern in patterns:
         fs, inner = fsspec.core.url_to_fs(pattern)
-        fs.invalidate_cache()  # a process that lives for months must see this month's files
         if redact_url(pattern).endswith((".paths", ".paths.gz")):
             named = _from_list(pattern if "://" in pattern else inner)
         elif any(c in inner for c in ("*[" if pattern.startswith("http") else "*?[")):
-            matches = (
-                fs.glob(inner)
-                if files.is_local(pattern)
-                else streams.retrying_call(partial(fs.glob, inner), redact_url(pattern))
-            )
+            matches = files.glob(pattern)
             if not matches:
                 raise FileNotFoundError(f"no file matches the source's pattern {redact_url(pattern)}")
             fixed = len(re.split(r"[*?\[]", inner)[0].rpartition("/")[0])
             named = {fs.unstrip_protocol(m) if "://" in pattern else m: _name(m[fixed:].lstrip("/")) for m in matches}
         else:
             try:
-                streams.info(pattern)
+                files.info(pattern)
             except FileNotFoundError as error:
                 raise FileNotFoundError(f"the source's file {redact_url(pattern)} does not exist") from error
             except IsADirectoryError as error:
@@ -151,7 +144,7 @@ def _places(found: list[str], places: tuple[int, int], what: str) -> list[str]:
 
 def _from_list(path: str) -> dict[str, str]:
     """The files of a list in its order, with their names."""
-    data = streams.fetch_all(path)
+    data = files.read_bytes(path)
     try:
         text = (gzip.decompress(data) if redact_url(path).endswith(".gz") else data).decode()
     except (OSError, EOFError, ValueError) as error:

@@ -17,7 +17,7 @@ from flows.curation import curate
 from flows.machine import MachineSettings
 from flows.recipe import load
 from flows.steps import BUILT_IN
-from storage import layout, ledger, parquet
+from storage import layout, ledger, parquet, shards
 from storage.schema import DOCUMENTS, LEDGER
 from tasks.documents.batch import schema
 from tasks.documents.step import Bound, DocumentStep
@@ -69,7 +69,7 @@ def write_documents(folder: str, shard: int, steps: tuple[DocumentStep, ...], n:
     with parquet.create(layout.part(folder, shard), table.schema) as out:
         for start in range(0, n, BATCH):
             out.write_table(table.slice(start, BATCH))
-    layout.write_ledger(folder, shard, LEDGER.empty_table())
+    shards.write_ledger(folder, shard, LEDGER.empty_table())
     count = ledger.count("extract", n, None, LEDGER.empty_table(), 40 * n)
     return {"rows_in": n, "rows_out": n, "steps": [count]}
 

@@ -15,7 +15,8 @@ from flows.machine import MachineSettings
 from flows.mlflow_runs import KEY_TAG
 from flows.recipe import load
 from flows.reports.dropped import dropped
-from flows.reports.status import show, status
+from flows.reports.kept import show
+from flows.reports.status import status
 from flows.reports.verification import verify_stages
 from storage import files, layout, parquet
 

@@ -7,7 +7,7 @@ kept/00000.parquet            by `doc`: what `gather.known_documents` gives of t
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import files, layout, ledger, parquet, sorted_files
+from storage import files, ledger, parquet, shards, sorted_files
 from storage.schema import DOCUMENTS, SELECTION
 from tasks.dedup.near.documents import OwnShard, shard_range
 from tasks.dedup.near.gather import known_documents
@@ -61,7 +61,7 @@ def split_shard(
     sorted_files.write(kept_file(folder, number), left, "doc")
     at = pc.index_in(arriving["id"], verdicts["id"].combine_chunks())
     sizes = pc.fill_null(verdicts["cluster_size"].take(at), 1)
-    return layout.write_selection(folder, number, arriving.append_column("cluster_size", sizes), [("minhash", losses)])
+    return shards.write_selection(folder, number, arriving.append_column("cluster_size", sizes), [("minhash", losses)])
 
 
 def _losses(rule: str, columns: dict) -> pa.Table:

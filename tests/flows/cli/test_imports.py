@@ -1,16 +1,58 @@
-"""The command line waits only for what it needs."""
+"""The command line waits only for what it needs. Which modules a command imports is held here, not its time."""
 
 import subprocess
 import sys
 
-HEAVY = ("prefect", "mlflow", "torch", "distributed", "numba", "fasttext", "pandas", "fsspec", "pyarrow", "pydantic")
+import pytest
+
+from storage import files, layout
+
+WORK = {"prefect", "mlflow", "torch", "distributed", "numba", "fasttext", "pandas", "pyarrow", "aiohttp", "numpy"}
+HELP = WORK | {"fsspec", "pydantic", "yaml"}
+RUN = """
+import sys
+sys.argv = ["gristmill", *sys.argv[1:]]
+from flows.cli import main
+try:
+    main()
+finally:
+    print(*sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
+"""
 
 
-def test_help_loads_nothing_heavy():
-    program = (
-        "import sys; from typer.testing import CliRunner; from flows.cli import app; "
-        "shown = CliRunner().invoke(app, ['--help']).stdout; "
-        f"print('whatif' in shown, 'dedup-report' in shown, [name for name in {HEAVY} if name in sys.modules])"
+def run(*arguments: str, home: str = "nowhere", cwd: str | None = None) -> tuple[str, set[str]]:
+    """What a command prints, and the packages that it imported."""
+    command = [sys.executable, "-c", RUN, *arguments]
+    environment = {"PATH": "/usr/bin:/bin", "GRISTMILL_HOME": home, "PYTHONPATH": ":".join(sys.path[1:])}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=cwd)
+    return done.stdout, set(done.stderr.splitlines()[-1].split())
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A home with a finished stage and an unfinished one."""
+    count = {"step": "c4", "rows_in": 5, "rows_out": 4, "characters_in": 9, "characters_out": 8, "drops": {"short": 1}}
+    record = {"rows_in": 5, "rows_out": 4, "steps": [count]}
+    folder = layout.stage_folder(str(tmp_path), "rules", "k0")
+    layout.write_manifest(
+        folder,
+        {"stage": "rules", "key": "k0", "record": {}, "inputs": {}, "result": {}},
+        [layout.Part("decide", 0, record, {})],
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "True True []"
+    files.write_json(str(tmp_path / "stages/tokens-k1/done/encode-00000.json"), {})
+    return str(tmp_path)
+
+
+def test_help_and_version_import_neither_work_nor_settings():
+    shown, packages = run("--help")
+    assert "whatif" in shown and "dedup-report" in shown
+    assert packages & HELP == set()
+    shown, packages = run("--version")
+    assert shown.startswith("gristmill 0.")
+    assert packages & HELP == set()
+
+
+def test_status_reads_manifests_without_the_libraries_of_the_work(home):
+    shown, packages = run("status", home=home)
+    assert "rules-k0" in shown and "tokens-k1" in shown
+    assert packages & WORK == set()

@@ -4,9 +4,9 @@ from flows.cli import render_documents as render
 from flows.reports.differences import first_difference
 from flows.reports.dropped import Dropped, Edit
 from flows.reports.history import Decision
+from flows.reports.kept import KeptDocument, KeptDocuments
 from flows.reports.lineage import Lineage
 from flows.reports.similar import LookUp, Match, Query
-from flows.reports.status import KeptDocument, KeptDocuments
 from tasks.dedup.near.settings import MinHash
 
 GONE = {"step": "minhash", "rule": "near_duplicate", "value": 0.9, "threshold": 0.8, "detail": None}

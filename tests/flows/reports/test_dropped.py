@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from flows.reports.dropped import dropped, matches
 from flows.reports.marking import offending, restored
-from storage import files, layout, ledger, parquet
+from storage import files, layout, ledger, parquet, shards
 from storage.home import Home
 from storage.schema import DOCUMENTS, EDITS
 from tasks.documents.measure import measured
@@ -88,7 +88,7 @@ def stage(home, name, settings, inputs, rows, parts, ledgers=()):
     for path, table in parts.items():
         parquet.write_table(files.join(folder, path, "part-00000.parquet"), table)
     gone = ledger.from_rows(list(ledgers))
-    layout.write_ledger(folder, 0, gone)
+    shards.write_ledger(folder, 0, gone)
     steps = [ledger.count(name, rows, None, gone, 0)]
     record = {"rows_in": rows, "rows_out": rows - len(ledgers), "steps": steps}
     identity = {"stage": name, "key": key, "record": settings, "inputs": inputs, "result": {}}

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from storage import files, layout, ledger, parquet
+from storage import files, layout, ledger, parquet, shards
 from storage.schema import SELECTION
 from tasks.engine.executors import Threads
 from tasks.engine.make import NotFinishedError, find, find_or_make
@@ -67,7 +67,7 @@ def select(folder, number, dropped):
     ids = ["a", "b", "c", "d"]
     arriving = pa.table({"id": ids, "characters": [10] * 4}).cast(SELECTION)
     rows = [{"id": i, "step": "x", "rule": "short", "value": 1.0, "threshold": 2.0} for i in ids[:dropped]]
-    return layout.write_selection(folder, number, arriving, [("x", ledger.from_rows(rows))])
+    return shards.write_selection(folder, number, arriving, [("x", ledger.from_rows(rows))])
 
 
 def selecting(phases: PhaseRunner, record: Shouting, places: list[int]) -> dict:
@@ -94,10 +94,8 @@ def test_a_stage_is_made_once_and_found_with_one_read_however_many_parts_it_has(
     parts = [layout.Part("write", i, {"characters": 1}, {f"part-{i:05d}.txt": {"bytes": 1}}) for i in range(20_000)]
     layout.write_manifest(many.folder(str(tmp_path)), {**many.identity, "key": many.key, "result": {}}, parts)
     reads = []
-    from storage.remote import streams
-
-    inner = streams.open_stream
-    monkeypatch.setattr(streams, "open_stream", lambda path, *more: (reads.append(path), inner(path, *more))[1])
+    inner = files.read_bytes
+    monkeypatch.setattr(files, "read_bytes", lambda path: (reads.append(path), inner(path))[1])
     for check in ("exists", "names", "open_file"):
         monkeypatch.setattr(files, check, lambda path: pytest.fail(f"a request for {path}"))
     found = made(tmp_path, many)
