@@ -27,7 +27,7 @@ RecipeLike = Annotated[Recipe, BeforeValidator(load)]
 @flow(name="corpus", flow_run_name="corpus-{recipe.name}", persist_result=False)
 def corpus(recipe: RecipeLike) -> Corpus:
     """Curated documents: the recipe's steps in their order, consecutive document steps fused into one pass."""
-    with run_context() as context:
+    with run_context(recipe) as context:
         *_, last = curate(context, recipe)
         return _finished(context, "corpus", recipe, last.left)
 
@@ -35,7 +35,7 @@ def corpus(recipe: RecipeLike) -> Corpus:
 @flow(name="tokens", flow_run_name="tokens-{recipe.name}", persist_result=False)
 def tokens(recipe: RecipeLike) -> Data:
     """Token shards and the plan of their mixture, from the curated documents."""
-    with run_context() as context:
+    with run_context(recipe) as context:
         curated = _found(context, "corpus", recipe) or corpus(recipe)
         model = tokenizer(context, recipe, curated)
         shards = token_shards(context, recipe, curated, model)
@@ -46,14 +46,14 @@ def tokens(recipe: RecipeLike) -> Data:
 @flow(name="pretrain", flow_run_name="pretrain-{recipe.name}", persist_result=False)
 def pretrain(recipe: RecipeLike) -> Trained:
     """A trained model, tracked in MLflow, from the token shards."""
-    with run_context() as context:
+    with run_context(recipe) as context:
         return train(context, recipe, _found(context, "tokens", recipe) or tokens(recipe))
 
 
 @flow(name="pipeline", flow_run_name="pipeline-{recipe.name}", persist_result=False)
 def pipeline(recipe: RecipeLike) -> Report:
     """Everything: raw crawls in, a trained and tracked model out."""
-    with run_context() as context:
+    with run_context(recipe) as context:
         report = Report(recipe, corpus(recipe), tokens(recipe), pretrain(recipe), context.settings)
         publish(report)
         return report

@@ -19,11 +19,14 @@ from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 from rich.progress import TaskID
 
+from flows.check.run import before_run
 from flows.child_processes import child_process_cleanup
 from flows.context import RunContext, job_options
 from flows.machine import MachineSettings
 from flows.prefect_artifacts import publish_stage
 from flows.progress_bar import progress_bar
+from flows.recipe import Recipe
+from flows.runs import LastRun
 from tasks.engine import options
 from tasks.engine.executors import Executor, executor
 from tasks.engine.make import StageResult, find_or_make
@@ -35,15 +38,16 @@ _current: ContextVar[RunContext | None] = ContextVar("run_context", default=None
 
 
 @contextlib.contextmanager
-def run_context() -> Iterator[RunContext]:
-    """The context of the run; the outermost flow opens it, starts the executor and ends it."""
+def run_context(recipe: Recipe) -> Iterator[RunContext]:
+    """The context of the run; the outermost flow opens it, checks the recipe, starts the executor and ends it."""
     if (open_one := _current.get()) is not None:
         yield open_one
         return
     settings = MachineSettings()
+    before_run(recipe, settings)
     options.configure(job_options(settings))
     with child_process_cleanup(), executor(settings.executor, settings.workers, settings.dask_address) as workers:
-        context = RunContext(settings, partial(_build, settings.home, workers))
+        context = RunContext(settings, partial(_build, settings.home, workers, LastRun(settings.home, recipe.name)))
         token = _current.set(context)
         try:
             yield context
@@ -51,8 +55,9 @@ def run_context() -> Iterator[RunContext]:
             _current.reset(token)
 
 
-def _build(home: str, executor: Executor, spec: StageSpec) -> StageResult:
+def _build(home: str, executor: Executor, last_run: LastRun, spec: StageSpec) -> StageResult:
     """Find or make a stage as a Prefect task that is named after it."""
+    last_run.add(spec)
 
     # a task without arguments, since Prefect would search all manifests in them for futures
     @task(

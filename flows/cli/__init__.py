@@ -9,7 +9,7 @@ import sys
 from flows.cli.app import app
 
 # a module adds its commands to the application, in this order
-from flows.cli import running, looking, judging  # noqa: F401, I001  # isort: skip
+from flows.cli import running, checking, looking, judging  # noqa: F401, I001  # isort: skip
 
 __all__ = ["app", "main"]
 
@@ -22,6 +22,10 @@ def main() -> None:
     try:
         app()
     except (OSError, ValueError, LookupError, RuntimeError) as error:
+        from flows.recipe_errors import RecipeError
+
+        if isinstance(error, RecipeError):  # whose lines are whole sentences
+            sys.exit(f"{error}")
         notes = "".join(f"\n  ({note})" for note in getattr(error, "__notes__", ()))
         Console(stderr=True).print(
             f"[bold red]gristmill:[/] {escape(f'{error}{notes}')}", highlight=False, soft_wrap=True

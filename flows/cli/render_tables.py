@@ -1,9 +1,11 @@
 """Reports as tables, and what a table does not cover as sentences."""
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import yaml
+from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Column, Table
 
@@ -23,13 +25,40 @@ def top_reasons(reasons: Mapping[str, int], most: int = 3) -> str:
 
 
 def status_table(rows: Iterable[StageStatus]) -> Table:
-    """A row for each stage of the home."""
-    table = Table("stage", "state", "documents in", "documents out", "top reasons for drops")
+    """A row for each stage of the home: it fits 80 columns."""
+    table = Table(
+        Column("finished", no_wrap=True),
+        Column("stage", no_wrap=True),
+        Column("recipe", overflow="fold"),
+        Column("documents", no_wrap=True, justify="right"),
+        Column("most dropped by", no_wrap=True, overflow="ellipsis"),
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
     for row in rows:
-        state = f"unfinished, {row.jobs_done} jobs done" if row.state == "unfinished" else row.state
-        counts = ("" if n is None else f"{n:,}" for n in (row.documents_in, row.documents_out))
-        table.add_row(row.stage, state, *counts, top_reasons(row.drops))
+        table.add_row(*_status_cells(row))
     return table
+
+
+def _status_cells(row: StageStatus) -> tuple[str, ...]:
+    finished = _time(row.modified) if row.state == "finished" else row.state
+    counts = _documents(row) if row.state != "unfinished" else f"{row.jobs_done:,} jobs done"
+    return finished, row.stage, ", ".join(row.recipes), counts, top_reasons(row.drops)
+
+
+def _time(seconds: float | None) -> str:
+    return "" if seconds is None else datetime.fromtimestamp(seconds).strftime("%d %b %H:%M")
+
+
+def _documents(row: StageStatus) -> str:
+    counts = [f"{n:,}" for n in (row.documents_in, row.documents_out) if n is not None]
+    return " → ".join(counts)
+
+
+def status_lines(rows: Iterable[StageStatus]) -> list[str]:
+    """A line for each stage, with tabs between the columns of `status_table`: for a pipe, nothing is cut off."""
+    return ["\t".join(_status_cells(row)) for row in rows]
 
 
 def status_remarks(rows: Iterable[StageStatus]) -> list[str]:

@@ -5,26 +5,27 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.app import app, console, settings
+from flows.cli.app import Limit, app, console, recipe_to_run, settings
 
 
 @app.command()
 def demo() -> None:
     """Harvest the documentation of the installed packages as WARC files and run the recipe `demo` on them."""
     _harvest(_default_folder())
-    _run("demo")
+    _run("demo", None)
 
 
 @app.command()
 def run(
     name: Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")],
+    limit: Limit = None,
 ) -> None:
     """Run a recipe from its WARC files to a trained model. What is finished already is reused.
 
     The files of a recipe's sources may be paths, globs, https:// or s3:// addresses, or lists such as Common
     Crawl's warc.paths.gz.
     """
-    _run(name)
+    _run(name, limit)
 
 
 @app.command()
@@ -35,10 +36,8 @@ def harvest(
     _harvest(out or _default_folder())
 
 
-def _run(name: str) -> None:
-    from flows.recipe import load
-
-    recipe = load(name)  # a wrong recipe is an error before Prefect starts
+def _run(name: str, limit: int | None) -> None:
+    recipe = recipe_to_run(name, limit)  # a wrong recipe is an error before Prefect starts
 
     from flows.cli.render_run import print_report
     from flows.pipeline import pipeline
