@@ -22,6 +22,7 @@ from rich.progress import TaskID
 from flows.check.run import before_run
 from flows.child_processes import child_process_cleanup
 from flows.context import RunContext, job_options
+from flows.kernel_compilation import compile_kernels
 from flows.machine import MachineSettings
 from flows.prefect_artifacts import publish_stage
 from flows.progress_bar import progress_bar
@@ -70,7 +71,12 @@ def _build(home: str, executor: Executor, last_run: LastRun, spec: StageSpec) ->
     def run() -> StageResult:
         log = get_run_logger()
         started = time.monotonic()
-        stage = find_or_make(home, spec, executor, lambda: ProgressReporter(spec.name, executor, log))
+
+        def progress() -> ProgressReporter:
+            compile_kernels(log.info)
+            return ProgressReporter(spec.name, executor, log)
+
+        stage = find_or_make(home, spec, executor, progress)
         if stage.reused:
             log.info("%s: reused %s", stage.name, stage.folder)
         else:
