@@ -16,14 +16,15 @@ __all__ = ["app", "main"]
 
 def main() -> None:
     """The entry point: an error is one line, and the log above has the rest."""
-    from rich.console import Console
-    from rich.markup import escape
+    from rich.text import Text
+
+    from flows.cli.terminal import console
+    from storage.remote.redact import redact_urls
 
     try:
         app()
     except (OSError, ValueError, LookupError, RuntimeError) as error:
         notes = "".join(f"\n  ({note})" for note in getattr(error, "__notes__", ()))
-        Console(stderr=True).print(
-            f"[bold red]gristmill:[/] {escape(f'{error}{notes}')}", highlight=False, soft_wrap=True
-        )
+        message = Text.assemble(("gristmill: ", "bold red"), redact_urls(f"{error}{notes}"))
+        console(stderr=True).print(message, highlight=False, soft_wrap=True)
         sys.exit(1)

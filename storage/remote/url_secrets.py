@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from storage.remote.redact import redact_url
 
 _SECRET = re.compile(r"\{secret:([a-z][a-z0-9_]*)\}")
-_ADDRESS = re.compile(r"([a-z][a-z0-9+.:-]*://)(?:([^/?#]*)@)?([^?]*)(?:\?(.*))?", re.IGNORECASE | re.DOTALL)
+_ADDRESS = re.compile(r"((?:.*::)?[a-z][a-z0-9+.-]*://)(?:([^/?#]*)@)?([^?]*)(?:\?(.*))?", re.IGNORECASE | re.DOTALL)
 # user and password; fields of a query, each of them a secret, or a name with a secret
 _NO_PASSWORD = re.compile(rf"(?:{_SECRET.pattern})?(?::{_SECRET.pattern})?")
 _FIELD = rf"(?:[\w.-]+=)?{_SECRET.pattern}"

@@ -30,6 +30,7 @@ def _environment(monkeypatch):
         ("https://{secret:user}:{secret:password}@h/a", "https://miller:p%40ss%2Fw%3Ard%3F%23%25@h/a"),
         ("https://h/a?{secret:token}", "https://h/a?sig=a%2Fb&se=2030"),
         ("https://h/a?t={secret:user}&u={secret:user}", "https://h/a?t=miller&u=miller"),
+        ("zip://a::https://{secret:user}@h/a", "zip://a::https://miller@h/a"),
         ("https://h/{secret:user}", "https://h/{secret:user}"),
         ("/a/{secret:user}?", "/a/{secret:user}?"),
     ],
@@ -45,6 +46,7 @@ def test_names_stand_for_values_as_user_password_and_in_the_query(address, opene
     [
         *("https://miller:pw@h/a", "https://token@h/a", "https://{secret:user}:pw@h/a", "sftp://miller:pw@h/a"),
         *("https://h/a?sig=pw", "HTTPS://h/a?sig={secret:token}&x=pw", "simplecache::https://miller:pw@h/a"),
+        "zip://a.warc::https://miller:pw@h/a.zip",
     ],
 )
 def test_a_recipe_with_a_secret_is_refused_by_a_sentence_without_it(address):
