@@ -28,6 +28,7 @@ from flows.prefect_artifacts import publish_stage
 from flows.progress_bar import progress_bar
 from flows.recipe import Recipe
 from flows.runs import LastRun
+from storage.printable import printable
 from tasks.engine import options
 from tasks.engine.executors import Executor, executor
 from tasks.engine.make import StageResult, find_or_make
@@ -133,7 +134,7 @@ class ProgressReporter:
         """Hand the workers' lines to the run's log, in this thread, which knows the run."""
         while not self._messages.empty():
             level, line = self._messages.get()
-            self._log.log(level, line)
+            self._log.log(level, printable(line))
 
     def _update(self, description: str) -> None:
         percent = 100.0 * self._done / self._total if self._total else 0.0

@@ -11,6 +11,7 @@ from flows import recipe_syntax
 from flows.recipe_errors import ContradictionError, Finding, Origin, RecipeError, did_you_mean, findings_of
 from flows.recipe_errors import Path as KeyPath
 from flows.steps import AnyStep
+from storage.remote.url_secrets import check_no_secrets
 from tasks.documents.normalize import Normalize
 from tasks.documents.step import DOCUMENT_COLUMNS, DocumentStep, Settings, Step
 from tasks.extraction.extract import Extract
@@ -43,6 +44,12 @@ class Recipe(Settings):
     mixture: Mixture
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_secrets(cls, given: Any) -> Any:
+        check_no_secrets(given)
+        return given
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -18,11 +18,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, Any, TypeVar
 
-import fsspec
 import orjson
 import xxhash
 from fsspec.implementations.local import LocalFileSystem
 
+from storage.remote.opening import file_system
 from storage.remote.redact import redact_url
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ def is_local(path: str) -> bool:
 
 def _local(path: str) -> str | None:
     """The path on this machine; None for an address elsewhere."""
-    fs, inner = fsspec.core.url_to_fs(path)
+    fs, inner = file_system(path)
     return inner if isinstance(fs, LocalFileSystem) else None
 
 
@@ -68,7 +68,7 @@ def info(path: str) -> dict[str, Any]:
 
 def glob(pattern: str) -> list[str]:
     """Paths that match a pattern, sorted, as their file system has them: without a protocol, but HTTP's."""
-    fs, inner = fsspec.core.url_to_fs(pattern)
+    fs, inner = file_system(pattern)
     fs.invalidate_cache()  # a process that lives for months must see this month's files
     return sorted(_call(fs, lambda: fs.glob(inner), redact_url(pattern)))
 
@@ -85,7 +85,7 @@ def is_folder(path: str) -> bool:
 
 def _said(path: str) -> dict[str, Any] | None:
     """What the file system says of a path, None if there is nothing. A store that refuses is asked again."""
-    fs, inner = fsspec.core.url_to_fs(path)
+    fs, inner = file_system(path)
     try:
         if "http" in fs.protocol:
             return {**_streams().info(path), "type": "file"}
@@ -101,7 +101,7 @@ def _call(fs: Any, call: Callable[[], T], what: str) -> T:
 
 def names(folder: str) -> list[str]:
     """Names in a folder, sorted; empty if there is no such folder."""
-    fs, inner = fsspec.core.url_to_fs(folder)
+    fs, inner = file_system(folder)
     if not exists(folder):
         return []
     listed = _call(fs, lambda: fs.ls(inner, detail=False), f"listing {redact_url(folder)}")
@@ -110,13 +110,13 @@ def names(folder: str) -> list[str]:
 
 def modified(path: str) -> float:
     """When a file was last written, in seconds since 1970."""
-    fs, inner = fsspec.core.url_to_fs(path)
+    fs, inner = file_system(path)
     return _call(fs, lambda: fs.modified(inner), redact_url(path)).timestamp()
 
 
 def remove(folder: str) -> None:
     """Remove a folder with all that is in it; nothing happens if there is none."""
-    fs, inner = fsspec.core.url_to_fs(folder)
+    fs, inner = file_system(folder)
     if exists(folder):
         _call(fs, lambda: fs.rm(inner, recursive=True), f"removing {redact_url(folder)}")
 
@@ -201,7 +201,7 @@ def _record(path: str, f: IO[bytes]) -> None:
 @contextmanager
 def create(path: str) -> Iterator[IO[bytes]]:
     """A binary file to write; it appears under its name only when the block ends without an error."""
-    fs, inner = fsspec.core.url_to_fs(path)
+    fs, inner = file_system(path)
     if not isinstance(fs, LocalFileSystem):
         with tempfile.NamedTemporaryFile() as local:
             yield local
@@ -272,7 +272,7 @@ def local_copy(path: str) -> str:
     For libraries that read models from local files only. Stage files never change under their name, so a copy that
     exists is right.
     """
-    fs, inner = fsspec.core.url_to_fs(path)
+    fs, inner = file_system(path)
     if isinstance(fs, LocalFileSystem):
         return inner
     target = join(str(Path.home() / ".cache" / "gristmill"), f"{digest(path.encode())}-{path.rsplit('/', 1)[-1]}")
@@ -289,7 +289,7 @@ def copy(source: str, target: str) -> None:
 
 def upload(folder: str, target: str) -> None:
     """Copy a local folder with all that is in it."""
-    fs, inner = fsspec.core.url_to_fs(target)
+    fs, inner = file_system(target)
     _call(fs, lambda: fs.put(folder.rstrip("/") + "/", inner, recursive=True), f"writing {redact_url(target)}")
 
 

@@ -16,8 +16,10 @@ __all__ = ["app", "main"]
 
 def main() -> None:
     """The entry point: an error is one line, and the log above has the rest."""
-    from rich.console import Console
-    from rich.markup import escape
+    from rich.text import Text
+
+    from flows.cli.terminal import console
+    from storage.remote.redact import redact_urls
 
     try:
         app()
@@ -27,7 +29,6 @@ def main() -> None:
         if isinstance(error, RecipeError):  # whose lines are whole sentences
             sys.exit(f"{error}")
         notes = "".join(f"\n  ({note})" for note in getattr(error, "__notes__", ()))
-        Console(stderr=True).print(
-            f"[bold red]gristmill:[/] {escape(f'{error}{notes}')}", highlight=False, soft_wrap=True
-        )
+        message = Text.assemble(("gristmill: ", "bold red"), redact_urls(f"{error}{notes}"))
+        console(stderr=True).print(message, highlight=False, soft_wrap=True)
         sys.exit(1)

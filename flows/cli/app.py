@@ -1,6 +1,5 @@
 """The application that commands are added to, and what they have in common."""
 
-import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -76,10 +75,10 @@ def print_json(value: Any) -> None:
 
 
 def console() -> "Console":
-    """The standard output: as wide as the terminal, 120 columns where there is none."""
-    from rich.console import Console
+    """The standard output."""
+    from flows.cli import terminal
 
-    return Console(width=None if sys.stdout.isatty() else 120)
+    return terminal.console()
 
 
 def print_texts(texts: "Iterable[RenderableType]") -> None:

@@ -115,15 +115,15 @@ def similar(
     documents a second and 6.5 kB for each; then the index answers in milliseconds, beside which the command itself has
     all documents' ids to read. Its keys begin with `gristmill:`.
     """
-    from rich.console import Console
     from rich.progress import Progress
 
     from flows.cli import render_documents as render
+    from flows.cli import terminal
     from flows.reports.similar import look_up
 
     machine = settings()
     address = redis or machine.redis.get_secret_value()
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+    with Progress(console=terminal.console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("")
 
         def progress(stage: str, done: int, total: int) -> None:

@@ -1,6 +1,5 @@
 """The report of a run."""
 
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,12 +7,11 @@ from typing import TYPE_CHECKING
 from rich.console import Console, Group
 
 from flows.cli.render_tables import funnel_table
+from storage.remote.redact import redact_url
 
 if TYPE_CHECKING:
     from flows.machine import MachineSettings
     from flows.reports.run import Report
-
-_SECRET = re.compile(r"//[^/@\s]*@")  # user and password of an address
 
 
 def print_report(report: "Report", console: Console) -> None:
@@ -49,12 +47,12 @@ def training_lines(report: "Report") -> list[str]:
 
 def prefect_line(address: str, home: str) -> str:
     """The address of the Prefect server, or the command that starts one on what has been recorded."""
-    return f"Prefect: {address}" if address else f"PREFECT_HOME={home} {_programs()}/prefect server start"
+    return f"Prefect: {redact_url(address)}" if address else f"PREFECT_HOME={home} {_programs()}/prefect server start"
 
 
 def mlflow_line(settings: "MachineSettings") -> str:
     """The address of the MLflow server, or the command that starts one; without a password."""
-    uri = _SECRET.sub("//", settings.tracking_uri)
+    uri = redact_url(settings.tracking_uri)
     return f"MLflow: {uri}" if uri.startswith("http") else f"{_programs()}/mlflow ui --backend-store-uri {uri}"
 
 
