@@ -9,7 +9,6 @@ import io
 import os
 import shutil
 import tempfile
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -23,6 +22,7 @@ import xxhash
 from fsspec.implementations.http import HTTPFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
+from storage import leftovers
 from storage.remote import streams
 from storage.remote.redact import redact_url
 from storage.remote.retry import configured
@@ -161,7 +161,7 @@ def create(path: str) -> Iterator[IO[bytes]]:
     """A binary file to write; it appears under its name only when the block ends without an error."""
     fs, inner = fsspec.core.url_to_fs(path)
     if not isinstance(fs, LocalFileSystem):
-        with tempfile.NamedTemporaryFile() as local:
+        with tempfile.NamedTemporaryFile(prefix=leftovers.scratch_prefix()) as local:
             yield local
             local.flush()
             _record(path, local)
@@ -170,7 +170,7 @@ def create(path: str) -> Iterator[IO[bytes]]:
         return
     final = Path(inner)
     final.parent.mkdir(parents=True, exist_ok=True)
-    temporary = final.with_name(f".{final.name}.{uuid.uuid4().hex}.tmp")
+    temporary = final.with_name(leftovers.temporary_name(final.name))
     try:
         with _unnamed(final.parent) or open(temporary, "wb") as target:
             yield target

@@ -14,8 +14,17 @@ from unicodedata import unidata_version
 FOLLOWED = ("storage", "tasks", "training", "flows.stages")
 
 # Bytes arrive whole and right or not at all, whatever the transport and the engine do: neither decides an output.
+# Nor does whose a temporary file is.
 # Digests of source files are inputs; how they are computed is not.
-NEUTRAL = ("storage.remote", "storage.home", "storage.fingerprint", "tasks.engine")
+NEUTRAL = (
+    "storage.exclusive",
+    "storage.fingerprint",
+    "storage.home",
+    "storage.leftovers",
+    "storage.owner",
+    "storage.remote",
+    "tasks.engine",
+)
 
 _LOG_METHODS = frozenset({"debug", "info", "warning", "error", "exception", "log"})
 

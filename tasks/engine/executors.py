@@ -12,11 +12,13 @@ import sys
 import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
+from storage import leftovers
 from tasks.engine.worker_memory import keep_what_is_freed
 
+KINDS = ("serial", "threads", "local", "dask")
 LOG_TOPIC = "gristmill-log"
 LOGGERS = ("tasks", "storage")
 
@@ -91,7 +93,43 @@ class Dask:
                 self.client.cancel(futures)
 
 
-Executor = Threads | Dask
+class Deferred:
+    """An executor that is started by the first jobs: a run that reuses all of its stages needs none."""
+
+    def __init__(self, start: Callable[[], "Threads | Dask"]) -> None:
+        self._start = start
+        self._started: Threads | Dask | None = None
+        self._none: queue.SimpleQueue = queue.SimpleQueue()
+
+    @property
+    def messages(self) -> queue.SimpleQueue:
+        return self._started.messages if self._started else self._none
+
+    def map(self, work: Callable[[Any], Any], jobs: list[Any]) -> Iterator[tuple[int, Any]]:
+        if self._started is None:
+            self._started = self._start()
+        return self._started.map(work, jobs)
+
+
+Executor = Threads | Dask | Deferred
+
+
+@contextmanager
+def deferred(kind: str, workers: int = 0, address: str = "") -> Iterator[Deferred]:
+    """The executor that `executor` gives, started by the first jobs and ended with the block.
+
+    Raises ValueError at once, as `executor` does.
+    """
+    _check(kind, address)
+    with ExitStack() as stack:
+        yield Deferred(lambda: stack.enter_context(executor(kind, workers, address)))
+
+
+def _check(kind: str, address: str) -> None:
+    if kind not in KINDS:
+        raise ValueError(f"no executor {kind!r}: choose {', '.join(KINDS[:-1])} or {KINDS[-1]}")
+    if kind == "dask" and not address:
+        raise ValueError("executor `dask` needs the scheduler's address: set GRISTMILL_DASK_ADDRESS=tcp://host:port")
 
 
 @contextmanager
@@ -101,16 +139,14 @@ def executor(kind: str, workers: int = 0, address: str = "") -> Iterator[Executo
     `workers`: how many, 0 for one a core; `dask` takes `address` (`tcp://host:8786`) and the workers that
     it finds there. The local cluster binds to loopback only. Raises ValueError for another kind.
     """
+    _check(kind, address)
     workers = workers or os.cpu_count() or 1
+    leftovers.remove_scratch()
     messages: queue.SimpleQueue = queue.SimpleQueue()
     if kind in ("serial", "threads"):
         with _listening(messages):
             yield Threads(1 if kind == "serial" else workers, messages)
-    elif kind in ("local", "dask"):
-        if kind == "dask" and not address:
-            raise ValueError(
-                "executor `dask` needs the scheduler's address: set GRISTMILL_DASK_ADDRESS=tcp://host:port"
-            )
+    else:
         from distributed import Client
 
         # every connection and every worker that comes and goes would be a line of the flow's log
@@ -120,8 +156,6 @@ def executor(kind: str, workers: int = 0, address: str = "") -> Iterator[Executo
                 client.register_plugin(_plugin())
                 client.subscribe_topic(LOG_TOPIC, lambda event: messages.put(tuple(event[1])))
                 yield Dask(client, messages)
-    else:
-        raise ValueError(f"no executor {kind!r}: choose serial, threads, local or dask")
 
 
 def _cluster(workers: int) -> Any:

@@ -34,15 +34,19 @@ class Silent:
 
 
 class PhaseRunner:
-    """`parts`: what the jobs have written and counted so far, but for those of temporary phases."""
+    """`parts`: what the jobs have written and counted so far, but for those of temporary phases. `check` raises when
+    the stage must not be made any longer."""
 
-    def __init__(self, folder: str, code: Code, executor: Executor, progress: Progress) -> None:
+    def __init__(
+        self, folder: str, code: Code, executor: Executor, progress: Progress, check: Callable[[], None]
+    ) -> None:
         self.folder = folder
         self.parts: list[Part] = []
         self._code = code
         self._phases: set[str] = set()
         self._executor = executor
         self._progress = progress
+        self._check = check
 
     def map(
         self,
@@ -63,6 +67,7 @@ class PhaseRunner:
         results: dict[int, JobResult] = {}
         self._progress.phase(phase, len(todo))
         for index, result in self._executor.map(run_job, todo):
+            self._check()
             results[numbers[index]] = result
             self._progress.advance(result.found)
         self._progress.drain()
@@ -78,4 +83,5 @@ class PhaseRunner:
 
     def message(self, line: str) -> None:
         """A line for the run's log."""
+        self._check()
         self._progress.message(line)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from storage import files, layout, parquet
+from storage import files, layout, leftovers, parquet
 from tasks.documents.sampling import Heldout, uniform
 from tasks.documents.selection import select
 from tasks.documents.step import Bound
@@ -48,7 +48,7 @@ def train_model(
             f"the classifier needs reference and raw documents, but found {good_rows} and {raw_rows}: "
             "check the step's `reference` and the recipe's sources"
         )
-    with tempfile.TemporaryDirectory(prefix="gristmill-quality-") as scratch:
+    with tempfile.TemporaryDirectory(prefix=leftovers.scratch_prefix()) as scratch:
         trained, tested, model_path = (Path(scratch) / name for name in ("trained", "tested", "model.bin"))
         with open(trained, "w", encoding="utf-8") as train, open(tested, "w", encoding="utf-8") as test:
             for label, inputs, rows in (("hq", reference, good_rows), ("raw", raw, raw_rows)):
