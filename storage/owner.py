@@ -1,4 +1,4 @@
-"""Whose a file is that must not outlive its process: a name for this process, and whether the one of a name has ended."""
+"""A name for this process, for files that must not outlive it, and whether the process of a name has ended."""
 
 import os
 import socket

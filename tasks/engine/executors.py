@@ -133,7 +133,7 @@ def _check(kind: str, address: str) -> None:
 
 
 @contextmanager
-def executor(kind: str, workers: int = 0, address: str = "") -> Iterator[Executor]:
+def executor(kind: str, workers: int = 0, address: str = "") -> Iterator[Threads | Dask]:
     """The executor for a kind: `serial`, `threads`, `local` (Dask processes on this machine) or `dask`.
 
     `workers`: how many, 0 for one a core; `dask` takes `address` (`tcp://host:8786`) and the workers that

@@ -66,6 +66,7 @@ def find_or_make(home: str, spec: StageSpec, executor: Executor, progress: Calla
     with progress() as shown, lease(folder, shown.message) as held:
         if (found := find(home, spec)) is not None:  # made while this process waited
             return found
+        shown.start()
         leftovers.remove_temporary(folder)
         phases = PhaseRunner(folder, code, executor, shown, held.check)
         result = spec.body(phases, spec.record, spec.placed())

@@ -11,9 +11,12 @@ from tasks.engine.jobs import Code, Job, JobResult, run_job
 class Progress(Protocol):
     """Shows how far a stage is. All is called in the thread that makes the stage."""
 
+    def start(self) -> None:
+        """The stage is made now: no other process makes it."""
+
     def phase(self, phase: str, total: int) -> None: ...
 
-    def advance(self, found: bool) -> None: ...
+    def advance(self, result: JobResult) -> None: ...
 
     def drain(self) -> None:
         """Take up what workers have logged."""
@@ -24,9 +27,11 @@ class Progress(Protocol):
 class Silent:
     """Progress that nobody looks at."""
 
+    def start(self) -> None: ...
+
     def phase(self, phase: str, total: int) -> None: ...
 
-    def advance(self, found: bool) -> None: ...
+    def advance(self, result: JobResult) -> None: ...
 
     def drain(self) -> None: ...
 
@@ -69,7 +74,7 @@ class PhaseRunner:
         for index, result in self._executor.map(run_job, todo):
             self._check()
             results[numbers[index]] = result
-            self._progress.advance(result.found)
+            self._progress.advance(result)
         self._progress.drain()
         if not temporary:
             self.parts += [Part(phase, number, results[number].record, results[number].files) for number in numbers]
