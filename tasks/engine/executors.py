@@ -16,7 +16,6 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from storage import leftovers
-from tasks.engine.worker_memory import keep_what_is_freed
 
 KINDS = ("serial", "threads", "local", "dask")
 LOG_TOPIC = "gristmill-log"
@@ -87,6 +86,8 @@ class Dask:
                 except KilledWorker as error:
                     job = jobs[index[error.task]]
                     raise RuntimeError(f"workers died again and again, most likely out of memory, at {job}") from error
+                except ImportError as error:
+                    raise ImportError(_cannot_import("a worker", error)) from error
                 yield from ((index[future.key], result) for future, result in zip(batch, results, strict=True))
         finally:
             if not all(future.done() for future in futures):
@@ -153,6 +154,7 @@ def executor(kind: str, workers: int = 0, address: str = "") -> Iterator[Threads
         logging.getLogger("distributed").setLevel(logging.WARNING)
         with _bare_main(), _cluster(workers) if kind == "local" else nullcontext(address) as target:
             with Client(target) as client:
+                _check_workers(client)
                 client.register_plugin(_plugin())
                 client.subscribe_topic(LOG_TOPIC, lambda event: messages.put(tuple(event[1])))
                 yield Dask(client, messages)
@@ -206,13 +208,40 @@ def _bare_main() -> Iterator[None]:
             sys.modules["__main__"] = main
 
 
+def _check_workers(client: Any) -> None:
+    """Raise ImportError for a worker that has not the code which jobs need."""
+
+    def import_jobs() -> str:
+        """Sent as code, since a worker that lacks a module could not find it there."""
+        try:
+            import tasks.engine.jobs  # noqa: F401
+            import tasks.engine.worker_memory  # noqa: F401
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    for worker, trouble in client.run(import_jobs).items():
+        if trouble:
+            raise ImportError(_cannot_import(f"the worker {worker}", trouble))
+
+
+def _cannot_import(worker: str, trouble: ImportError | str) -> str:
+    return f"{worker} cannot import what its jobs need ({trouble}): install the same code there as where the flow runs"
+
+
 def _plugin() -> Any:
+    """What each worker is told when it starts. An error here would have Dask start the worker again for ever: one that
+    cannot import our code comes up, and its first job says so."""
     from distributed import WorkerPlugin
 
     class Gristmill(WorkerPlugin):
         name = "gristmill"
 
         def setup(self, worker: Any) -> None:
+            try:
+                from tasks.engine.worker_memory import keep_what_is_freed
+            except ImportError:
+                return
             keep_what_is_freed()
 
             class ToScheduler(logging.Handler):
@@ -225,7 +254,8 @@ def _plugin() -> Any:
                 logging.getLogger(name).setLevel(logging.INFO)
 
         def teardown(self, worker: Any) -> None:
-            for name in LOGGERS:
-                logging.getLogger(name).removeHandler(self.handler)
+            if handler := getattr(self, "handler", None):
+                for name in LOGGERS:
+                    logging.getLogger(name).removeHandler(handler)
 
     return Gristmill()
