@@ -37,8 +37,10 @@ def harvest(
 
 def _run(name: str) -> None:
     from flows.recipe import load
+    from storage.space import check_writable
 
     recipe = load(name)  # a wrong recipe is an error before Prefect starts
+    check_writable(settings().local_folder)
 
     from flows.cli.render_run import print_report
     from flows.pipeline import pipeline

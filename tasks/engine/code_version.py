@@ -23,6 +23,7 @@ NEUTRAL = (
     "storage.leftovers",
     "storage.owner",
     "storage.remote",
+    "storage.space",
     "tasks.engine",
 )
 

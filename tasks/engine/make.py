@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from storage import layout, leftovers
+from storage import layout, leftovers, space
 from storage.layout import Part
 from tasks.engine.executors import Executor
 from tasks.engine.jobs import Code
@@ -56,11 +56,20 @@ def find_or_make(home: str, spec: StageSpec, executor: Executor, progress: Calla
     """The stage: as it was found, or made now. `progress` opens a block that gives a Progress, if it is made.
 
     A stage that was begun and killed goes on where it was: its finished jobs are not done again. One that another
-    process makes is waited for. Raises what a job raises, LedgerError where documents are not accounted for, and
-    LeaseLostError where another process has taken over.
+    process makes is waited for. Raises what a job raises, DiskFullError where there is no space, LedgerError where
+    documents are not accounted for, and LeaseLostError where another process has taken over.
     """
     if (found := find(home, spec)) is not None:
         return found
+    try:
+        return _make(home, spec, executor, progress)
+    except Exception as error:
+        if space.is_full(error):
+            raise space.disk_full(spec.folder(home)) from error
+        raise
+
+
+def _make(home: str, spec: StageSpec, executor: Executor, progress: Callable[[], Any]) -> StageResult:
     folder = spec.folder(home)
     code = Code(spec.roots, spec.code, tuple(spec.identity["libraries"].items()))
     with progress() as shown, lease(folder, shown.message) as held:
