@@ -33,21 +33,20 @@ def is_full(error: BaseException) -> bool:
 
 def disk_full(folder: str) -> DiskFullError:
     """The error for a stage's folder: what is free there, and where temporary files lie."""
-    places = {"temporary files": tempfile.gettempdir()}
+    scratch = tempfile.gettempdir()
+    free = f"{_free(scratch)} for temporary files in {scratch}"
     if files.is_local(folder):
-        places = {"the stage": folder} | places
-    free = ", ".join(f"{_free(Path(path)) / 1e6:,.1f} MB in {path} ({what})" for what, path in places.items())
+        free = f"{_free(folder)} there, {free}"
     return DiskFullError(
-        f"{folder}: a file could not be written, since the disk is full or a limit is reached; free are {free}: make "
-        "room and run the same command again, which goes on where this one ended"
+        f"{folder}: a file could not be written, since the disk is full or a limit is reached (free: {free}): make room "
+        "and run the same command again, which goes on where it was"
     )
 
 
-def _free(path: Path) -> int:
-    """Bytes that are free where a path lies, or will lie."""
-    while not path.exists() and path != path.parent:
-        path = path.parent
-    return shutil.disk_usage(path).free
+def _free(path: str) -> str:
+    """What is free where a path lies, or will lie."""
+    there = next(folder for folder in (Path(path), *Path(path).parents) if folder.exists())
+    return f"{shutil.disk_usage(there).free / 1e6:,.1f} MB"
 
 
 def check_writable(home: str) -> None:
