@@ -10,7 +10,6 @@ import io
 import os
 import shutil
 import tempfile
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -22,6 +21,7 @@ import orjson
 import xxhash
 from fsspec.implementations.local import LocalFileSystem
 
+from storage import leftovers
 from storage.remote.opening import file_system
 from storage.remote.redact import redact_url
 
@@ -203,7 +203,7 @@ def create(path: str) -> Iterator[IO[bytes]]:
     """A binary file to write; it appears under its name only when the block ends without an error."""
     fs, inner = file_system(path)
     if not isinstance(fs, LocalFileSystem):
-        with tempfile.NamedTemporaryFile() as local:
+        with tempfile.NamedTemporaryFile(prefix=leftovers.scratch_prefix()) as local:
             yield local
             local.flush()
             _record(path, local)
@@ -212,7 +212,7 @@ def create(path: str) -> Iterator[IO[bytes]]:
         return
     final = Path(inner)
     final.parent.mkdir(parents=True, exist_ok=True)
-    temporary = final.with_name(f".{final.name}.{uuid.uuid4().hex}.tmp")
+    temporary = final.with_name(leftovers.temporary_name(final.name))
     try:
         with _unnamed(final.parent) or open(temporary, "wb") as target:
             yield target

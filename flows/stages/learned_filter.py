@@ -77,6 +77,7 @@ def learned_filter(context: RunContext, recipe: Recipe, corpus: Corpus, step: Le
 
 
 def _train(phases: PhaseRunner, record: Training, places: CorpusPlaces) -> dict:
+    """Train a model on reference documents."""
     raw = tuple(sorted(set(places.sources) - set(record.reference)))
     given = {
         "reference": places.parts(record.reference),
@@ -88,6 +89,7 @@ def _train(phases: PhaseRunner, record: Training, places: CorpusPlaces) -> dict:
 
 
 def _score(phases: PhaseRunner, record: Scoring, places: ScoredPlaces) -> dict:
+    """Score all other documents."""
     corpus = places.corpus
     given = {"model": places.model, "settings": record.settings}
     scored = {i: corpus.shard(i) | given for i in corpus.shards(without=record.reference)}
@@ -98,6 +100,7 @@ def _score(phases: PhaseRunner, record: Scoring, places: ScoredPlaces) -> dict:
 
 
 def _cut(phases: PhaseRunner, record: Cutting, places: ScoredPlaces) -> dict:
+    """Drop documents by their scores."""
     corpus = places.corpus
     scored = corpus.shards(without=record.reference)
     bounds = tuple(import_module(record.work).bounds(record.settings, [places.scores[i] for i in scored]))

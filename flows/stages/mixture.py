@@ -59,6 +59,7 @@ def mixture(
 
 
 def _plan(phases: PhaseRunner, record: Record, places: MixturePlaces) -> dict:
+    """Plan the shares of the sources."""
     names = sorted(record.mixture.weights)
     given = {
         "tokens": {name: places.listed("train", name) for name in names},

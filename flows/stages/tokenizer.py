@@ -32,6 +32,7 @@ def tokenizer(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResul
 
 
 def _train(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
+    """Train the tokenizer on a sample."""
     given = {
         "inputs": {name: places.parts((name,)) for name in record.weights},
         "weights": record.weights,

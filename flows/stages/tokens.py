@@ -32,6 +32,7 @@ def tokens(context: RunContext, recipe: Recipe, corpus: Corpus, tokenizer: Stage
 
 
 def _encode(phases: PhaseRunner, record: Record, places: TokensPlaces) -> dict:
+    """Encode every shard of documents."""
     given = {"tokenizer": places.tokenizer, "heldout": record.heldout}
     jobs = {i: places.corpus.shard(i) | given for i in places.corpus.shards()}
     encoded = phases.map("encode", encode_shard, jobs).values()

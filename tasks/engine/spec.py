@@ -25,8 +25,9 @@ class StageSpec:
     `libraries`: distributions whose release decides. The key is the hash of these.
 
     `body(phases, record, places)` maps the jobs and returns what the manifest records. It is a function of a module, so
-    that it knows nothing but what it is given. `places`: where the inputs lie, as addresses and numbers alone, or a
-    function that gives them when the stage is made; they may differ between machines, and are in no key.
+    that it knows nothing but what it is given. The first line of its docstring is shown when the stage starts.
+    `places`: where the inputs lie, as addresses and numbers alone, or a function that gives them when the stage is
+    made; they may differ between machines, and are in no key.
 
     Raises TypeError for a body that closes over something, a record that can change, or places that hold settings;
     ValueError for more than MOST_INPUTS inputs.
@@ -64,6 +65,12 @@ class StageSpec:
     def roots(self) -> tuple[str, ...]:
         """The modules from which the code of the stage is followed."""
         return tuple(sorted({self.body.__module__, *self.modules}))
+
+    @property
+    def summary(self) -> str:
+        """What the stage does, in a few words: the first line of the body's docstring, without its full stop."""
+        lines = (self.body.__doc__ or "").strip().splitlines()
+        return lines[0].rstrip(".") if lines else ""
 
     @cached_property
     def code(self) -> str:
