@@ -16,13 +16,14 @@ from uuid import UUID
 from prefect import task
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.cache_policies import NO_CACHE
+from prefect.exceptions import CancelledRun
 from prefect.logging import get_run_logger
 from rich.progress import TaskID
 
-from flows.child_processes import child_process_cleanup
 from flows.context import RunContext, job_options
 from flows.machine import MachineSettings
 from flows.prefect_artifacts import publish_stage
+from flows.prefect_flow import cancellable
 from flows.progress_bar import progress_bar
 from tasks.engine import options
 from tasks.engine.executors import Executor, executor
@@ -42,7 +43,7 @@ def run_context() -> Iterator[RunContext]:
         return
     settings = MachineSettings()
     options.configure(job_options(settings))
-    with child_process_cleanup(), executor(settings.executor, settings.workers, settings.dask_address) as workers:
+    with executor(settings.executor, settings.workers, settings.dask_address) as workers:
         context = RunContext(settings, partial(_build, settings.home, workers))
         token = _current.set(context)
         try:
@@ -62,6 +63,7 @@ def _build(home: str, executor: Executor, spec: StageSpec) -> StageResult:
         persist_result=False,
         cache_policy=NO_CACHE,
     )
+    @cancellable
     def run() -> StageResult:
         log = get_run_logger()
         started = time.monotonic()
@@ -73,7 +75,10 @@ def _build(home: str, executor: Executor, spec: StageSpec) -> StageResult:
         publish_stage(stage)
         return stage
 
-    return run()
+    try:
+        return run()
+    except CancelledRun as error:
+        raise KeyboardInterrupt from error  # what a signal is to those who know no Prefect
 
 
 class ProgressReporter:
