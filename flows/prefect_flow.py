@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from prefect import Flow, tags
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -22,6 +22,9 @@ from prefect.states import Cancelled, Crashed, State
 
 from flows import prefect_server
 from flows.process_identity import has_ended, this_process
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _TAG = "process:"
 _OPEN = {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}
@@ -41,15 +44,15 @@ class RecordedFlow(Flow):
         super().__init__(fn, **settings)
         self.fn = cancellable(fn)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if FlowRunContext.get() is not None:
-            return super().__call__(*args, **kwargs)
+            return self._run(*args, **kwargs)
         with _quiet_console(), _server(), _signals(), tags(_TAG + this_process()):
             with get_client(sync_client=True) as client:
                 _end_stale_runs(client)
             try:
-                return super().__call__(*args, **kwargs)
-            except (KeyboardInterrupt, TerminationSignal, CancelledRun) as error:
+                return self._run(*args, **kwargs)
+            except (KeyboardInterrupt, TerminationSignal) as error:
                 _received(error)
                 with get_client(sync_client=True) as client:
                     _cancel_own_runs(client)
@@ -57,24 +60,37 @@ class RecordedFlow(Flow):
                 raise SystemExit(128 + _signal)
             raise KeyboardInterrupt
 
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().__call__(*args, **kwargs)
+        except CancelledRun as error:
+            raise KeyboardInterrupt from error  # which is known without Prefect
+
 
 def recorded_flow(**settings: Any) -> Callable[[Callable[..., Any]], RecordedFlow]:
     """Decorator: the function as a flow; `settings` are those of Prefect's Flow."""
     return functools.partial(RecordedFlow, **settings)
 
 
-def cancellable(fn: Callable[..., Any]) -> Callable[..., Any]:
+def cancellable(fn: Callable[P, R]) -> Callable[P, R]:
     """The body of a flow or a task that is recorded as Cancelled if a signal ends it."""
 
     @functools.wraps(fn)
-    def body(*args: Any, **kwargs: Any) -> Any:
+    def body(*args: P.args, **kwargs: P.kwargs) -> Any:
         try:
             return fn(*args, **kwargs)
-        except (KeyboardInterrupt, TerminationSignal, CancelledRun) as error:
+        except (KeyboardInterrupt, TerminationSignal) as error:
             _received(error)
             return _cancelled()
 
     return body
+
+
+def unless_cancelled(result: R) -> R:
+    """What a task returned; raises KeyboardInterrupt if that is a state, with which Prefect says it was cancelled."""
+    if isinstance(result, State) and result.is_cancelled():
+        raise KeyboardInterrupt
+    return result
 
 
 _signal = 0  # the one that ends the flow of this process
@@ -157,7 +173,7 @@ def _cancel_own_runs(client: SyncPrefectClient) -> None:
 
 def _end_stale_runs(client: SyncPrefectClient) -> None:
     """Record as Crashed the flows, and their tasks, whose process has ended without a word."""
-    crashed = Crashed(message="its process was killed")
+    crashed: State = Crashed(message="its process was killed")
     for run in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate({"state": _OPEN})):
         process = next((tag.removeprefix(_TAG) for tag in run.tags if tag.startswith(_TAG)), "")
         if not process or not has_ended(process):

@@ -16,14 +16,13 @@ from uuid import UUID
 from prefect import task
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.cache_policies import NO_CACHE
-from prefect.exceptions import CancelledRun
 from prefect.logging import get_run_logger
 from rich.progress import TaskID
 
 from flows.context import RunContext, job_options
 from flows.machine import MachineSettings
 from flows.prefect_artifacts import publish_stage
-from flows.prefect_flow import cancellable
+from flows.prefect_flow import cancellable, unless_cancelled
 from flows.progress_bar import progress_bar
 from tasks.engine import options
 from tasks.engine.executors import Executor, executor
@@ -75,10 +74,7 @@ def _build(home: str, executor: Executor, spec: StageSpec) -> StageResult:
         publish_stage(stage)
         return stage
 
-    try:
-        return run()
-    except CancelledRun as error:
-        raise KeyboardInterrupt from error  # what a signal is to those who know no Prefect
+    return unless_cancelled(run())
 
 
 class ProgressReporter:
