@@ -10,7 +10,9 @@ import mlflow
 import orjson
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, ViewType
 
+from flows.databases import ensure_mlflow, private_folder
 from flows.machine import MachineSettings
+from flows.process_identity import has_ended, this_process
 from flows.recipe import Recipe
 from flows.stages.data import Data
 from storage import files
@@ -18,6 +20,7 @@ from tasks.engine.make import StageResult
 from training.tracking import METRICS, TIMING
 
 KEY_TAG = "gristmill.key"
+PROCESS_TAG = "gristmill.process"
 _BATCH = 1000
 
 
@@ -33,7 +36,7 @@ class ModelRun:
         uri = settings.tracking_uri
         self.embedded = uri.startswith("sqlite:///")
         if self.embedded:
-            Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+            ensure_mlflow(Path(uri.removeprefix("sqlite:///")))
         self.client = mlflow.MlflowClient(uri)
         self.settings, self.recipe, self.data, self.key, self.folder = settings, recipe, data, key, folder
 
@@ -47,8 +50,10 @@ class ModelRun:
         return found[0].info.run_id if found else ""
 
     def __enter__(self) -> str:
+        self._end_stale_runs()
         self.id = self.find()
         if self.id:
+            self.client.set_tag(self.id, PROCESS_TAG, this_process())
             self.client.update_run(self.id, status="RUNNING")
         else:
             self.id = self._create()
@@ -57,7 +62,7 @@ class ModelRun:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.client.set_terminated(self.id, "FINISHED" if kind is None else "FAILED")
+        self.client.set_terminated(self.id, _end_status(kind))
 
     def of_reused(self) -> str:
         """The run of a model that was found finished: made from the model's own files where this server has none."""
@@ -77,7 +82,8 @@ class ModelRun:
         return run
 
     def _create(self) -> str:
-        run = self.client.create_run(self._experiment(), run_name=f"{self.recipe.name}-{self.key}").info.run_id
+        name, tags = f"{self.recipe.name}-{self.key}", {PROCESS_TAG: this_process()}
+        run = self.client.create_run(self._experiment(), tags=tags, run_name=name).info.run_id
         try:
             params = _flat(self.recipe.model_dump(mode="json"))
             self.client.log_batch(run, params=[Param(name, str(value)[:6000]) for name, value in params.items()])
@@ -87,18 +93,34 @@ class ModelRun:
             self.client.set_tag(run, "gristmill.checkpoints", files.join(self.folder, "checkpoints"))
             # last: a run that is found by its key is complete
             self.client.set_tag(run, KEY_TAG, self.key)
-        except BaseException:
-            self.client.set_terminated(run, "FAILED")
+        except BaseException as error:
+            self.client.set_terminated(run, _end_status(type(error)))
             raise
         return run
+
+    def _end_stale_runs(self) -> None:
+        """Record as KILLED the runs of this recipe whose process has ended without a word."""
+        experiment = self.client.get_experiment_by_name(self.recipe.name)
+        if experiment is None:
+            return
+        for run in self.client.search_runs([experiment.experiment_id], "attributes.status = 'RUNNING'"):
+            if (process := run.data.tags.get(PROCESS_TAG)) and has_ended(process):
+                self.client.set_terminated(run.info.run_id, "KILLED")
 
     def _experiment(self) -> str:
         experiment = self.client.get_experiment_by_name(self.recipe.name)
         if experiment is not None:
             return experiment.experiment_id
         # a server knows where its artifacts go; without one they stay in the home
-        place = f"{self.settings.local_folder}/mlflow-artifacts" if self.embedded else None
+        place = str(private_folder(f"{self.settings.local_folder}/mlflow-artifacts")) if self.embedded else None
         return self.client.create_experiment(self.recipe.name, artifact_location=place)
+
+
+def _end_status(error: type[BaseException] | None) -> str:
+    """MLflow's status of a run that ended so; what is no Exception came from a signal."""
+    if error is None:
+        return "FINISHED"
+    return "FAILED" if issubclass(error, Exception) else "KILLED"
 
 
 def _input(stage: StageResult, trained_on: bool) -> DatasetInput:

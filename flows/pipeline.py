@@ -5,12 +5,12 @@ import flows.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 # isort: split
 from typing import Annotated, Any
 
-from prefect import flow
 from pydantic import BeforeValidator
 
 from flows.context import RunContext
 from flows.curation import curate
 from flows.prefect_artifacts import publish
+from flows.prefect_flow import recorded_flow
 from flows.prefect_runner import run_context
 from flows.recipe import Recipe, load
 from flows.reports.run import Report
@@ -24,7 +24,7 @@ from flows.stages.tokens import tokens as token_shards
 RecipeLike = Annotated[Recipe, BeforeValidator(load)]
 
 
-@flow(name="corpus", flow_run_name="corpus-{recipe.name}", persist_result=False)
+@recorded_flow(name="corpus", flow_run_name="corpus-{recipe.name}", persist_result=False)
 def corpus(recipe: RecipeLike) -> Corpus:
     """Curated documents: the recipe's steps in their order, consecutive document steps fused into one pass."""
     with run_context(recipe) as context:
@@ -32,7 +32,7 @@ def corpus(recipe: RecipeLike) -> Corpus:
         return _finished(context, "corpus", recipe, last.left)
 
 
-@flow(name="tokens", flow_run_name="tokens-{recipe.name}", persist_result=False)
+@recorded_flow(name="tokens", flow_run_name="tokens-{recipe.name}", persist_result=False)
 def tokens(recipe: RecipeLike) -> Data:
     """Token shards and the plan of their mixture, from the curated documents."""
     with run_context(recipe) as context:
@@ -43,14 +43,14 @@ def tokens(recipe: RecipeLike) -> Data:
         return _finished(context, "tokens", recipe, Data(curated, model, shards, plan))
 
 
-@flow(name="pretrain", flow_run_name="pretrain-{recipe.name}", persist_result=False)
+@recorded_flow(name="pretrain", flow_run_name="pretrain-{recipe.name}", persist_result=False)
 def pretrain(recipe: RecipeLike) -> Trained:
     """A trained model, tracked in MLflow, from the token shards."""
     with run_context(recipe) as context:
         return train(context, recipe, _found(context, "tokens", recipe) or tokens(recipe))
 
 
-@flow(name="pipeline", flow_run_name="pipeline-{recipe.name}", persist_result=False)
+@recorded_flow(name="pipeline", flow_run_name="pipeline-{recipe.name}", persist_result=False)
 def pipeline(recipe: RecipeLike) -> Report:
     """Everything: raw crawls in, a trained and tracked model out."""
     with run_context(recipe) as context:

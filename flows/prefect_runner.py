@@ -14,11 +14,11 @@ from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 
 from flows.check.run import before_run
-from flows.child_processes import child_process_cleanup
 from flows.context import RunContext, job_options
 from flows.kernel_compilation import compile_kernels
 from flows.machine import MachineSettings
 from flows.prefect_artifacts import progress_artifact, publish_stage
+from flows.prefect_flow import cancellable, unless_cancelled
 from flows.progress import ProgressReporter, ended
 from flows.recipe import Recipe
 from flows.runs import LastRun
@@ -39,7 +39,7 @@ def run_context(recipe: Recipe) -> Iterator[RunContext]:
     settings = MachineSettings()
     before_run(recipe, settings)
     options.configure(job_options(settings))
-    with child_process_cleanup(), deferred(settings.executor, settings.workers, settings.dask_address) as workers:
+    with deferred(settings.executor, settings.workers, settings.dask_address) as workers:
         context = RunContext(settings, partial(_build, settings.home, workers, LastRun(settings.home, recipe.name)))
         token = _current.set(context)
         try:
@@ -60,6 +60,7 @@ def _build(home: str, executor: Executor, last_run: LastRun, spec: StageSpec) ->
         persist_result=False,
         cache_policy=NO_CACHE,
     )
+    @cancellable
     def run() -> StageResult:
         log = get_run_logger()
         started = time.monotonic()
@@ -74,4 +75,4 @@ def _build(home: str, executor: Executor, last_run: LastRun, spec: StageSpec) ->
         publish_stage(stage)
         return stage
 
-    return run()
+    return unless_cancelled(run())

@@ -40,9 +40,21 @@ def _run(name: str, limit: int | None) -> None:
     recipe = recipe_to_run(name, limit)  # a wrong recipe is an error before Prefect starts
 
     from flows.cli.render_run import print_report
+    from flows.prefect_env import EMBEDDED
+
+    if EMBEDDED:  # the server starts while Prefect is imported here
+        from flows import prefect_server
+
+        prefect_server.start(Path(settings().prefect_home))
+
     from flows.pipeline import pipeline
 
-    print_report(pipeline(recipe), console())
+    try:
+        report = pipeline(recipe)
+    except (KeyboardInterrupt, SystemExit):
+        typer.echo("gristmill: stopped; what is finished is kept, and the same command goes on from there", err=True)
+        raise
+    print_report(report, console())
 
 
 def _default_folder() -> Path:

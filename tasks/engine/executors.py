@@ -8,6 +8,7 @@ caller through `messages`, so that a worker's lines reach the flow's log.
 import logging
 import os
 import queue
+import signal
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -165,15 +166,28 @@ def _cluster(workers: int) -> Any:
     import dask
     from distributed import LocalCluster
 
-    with dask.config.set(_UNWATCHED):
+    with dask.config.set(_UNWATCHED), _interrupts_held():
         return LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
             silence_logs=logging.ERROR,
         )
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """What is started meanwhile, the cluster's thread and so its workers, now and later, never gets a SIGINT.
+
+    A Ctrl-C at the terminal goes to all processes; what it means is for the flow to say, which gets it afterwards.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
