@@ -7,6 +7,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from flows.steps import AnyStep
+from tasks.documents.export import Export
 from tasks.documents.normalize import Normalize
 from tasks.documents.step import DOCUMENT_COLUMNS, DocumentStep, Settings, Step
 from tasks.extraction.extract import Extract
@@ -32,9 +33,10 @@ class Recipe(Settings):
         description="run in this order; only `url` may come before `extract`, and `normalize` only right after it",
     )
     tokenizer: Tokenizer = Tokenizer()
-    mixture: Mixture
+    mixture: Mixture | None = Field(None, description="what is trained on; a corpus needs none")
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
+    export: Export | None = Field(None, description="the curated documents as files for others, once they are made")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -62,12 +64,28 @@ class Recipe(Settings):
                     raise ValueError(
                         f"`{step.step}` gives the signal {signal.name}, but there is a column of that name"
                     )
-        wanted = set(self.mixture.weights)
+        wanted = set(self.mixture.weights) if self.mixture else set()
         for step in self.steps:
             wanted.update(getattr(step, "reference", ()))
         if missing := sorted(wanted - set(names)):
             raise ValueError(f"no source is called {', '.join(missing)}; the sources are {', '.join(names)}")
         return self
+
+    def training_mixture(self) -> Mixture:
+        """The mixture. Raises ValueError for a recipe without one, from which nothing can be trained."""
+        if self.mixture is None:
+            weights = ", ".join(f"{source.name}: 1" for source in self.sources)
+            raise ValueError(
+                f"the recipe {self.name} has no `mixture`, which tokens and training need: add "
+                f"`mixture: {{weights: {{{weights}}}}}`, or make its corpus alone by `gristmill corpus`"
+            )
+        return self.mixture
+
+    @property
+    def heldout_fraction(self) -> float:
+        """Of the documents that no training sees. Without a mixture the default, so that one that is added later finds
+        the models of learned filters made."""
+        return self.mixture.heldout_fraction if self.mixture else Mixture.model_fields["heldout_fraction"].default
 
     @property
     def before(self) -> tuple[Url, ...]:

@@ -1,30 +1,52 @@
-"""Commands that run something: demo, run, harvest."""
+"""Commands that run something: demo, run, corpus, tokens, pretrain, harvest."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from flows.cli.app import app, console, settings
+
+if TYPE_CHECKING:
+    from flows.recipe import Recipe
 
 
 @app.command()
 def demo() -> None:
     """Harvest the documentation of the installed packages as WARC files and run the recipe `demo` on them."""
     _harvest(_default_folder())
-    _run("demo")
+    run_flow("pipeline", load_recipe("demo"))
+
+
+RecipeArgument = Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")]
 
 
 @app.command()
-def run(
-    name: Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")],
-) -> None:
+def run(name: RecipeArgument) -> None:
     """Run a recipe from its WARC files to a trained model. What is finished already is reused.
 
     The files of a recipe's sources may be paths, globs, https:// or s3:// addresses, or lists such as Common
     Crawl's warc.paths.gz.
     """
-    _run(name)
+    run_flow("pipeline", load_recipe(name))
+
+
+@app.command()
+def corpus(name: RecipeArgument) -> None:
+    """Make a recipe's curated documents, and their export if it names one. It needs no mixture, model or training."""
+    run_flow("corpus", load_recipe(name))
+
+
+@app.command()
+def tokens(name: RecipeArgument) -> None:
+    """Make a recipe's token shards and the plan of their mixture, and all that comes before them."""
+    run_flow("tokens", load_recipe(name))
+
+
+@app.command()
+def pretrain(name: RecipeArgument) -> None:
+    """Train a recipe's model, and make all that comes before it."""
+    run_flow("pretrain", load_recipe(name))
 
 
 @app.command()
@@ -35,15 +57,21 @@ def harvest(
     _harvest(out or _default_folder())
 
 
-def _run(name: str) -> None:
+def load_recipe(name: str) -> "Recipe":
     from flows.recipe import load
 
-    recipe = load(name)  # a wrong recipe is an error before Prefect starts
+    return load(name)
 
+
+def run_flow(flow: str, recipe: "Recipe") -> None:
+    """Run one of the flows, and print what it made. A recipe that it cannot use is an error before Prefect starts."""
+    if flow != "corpus":
+        recipe.training_mixture()
+
+    from flows import pipeline
     from flows.cli.render_run import print_report
-    from flows.pipeline import pipeline
 
-    print_report(pipeline(recipe), console())
+    print_report(getattr(pipeline, flow)(recipe), console())
 
 
 def _default_folder() -> Path:
