@@ -22,13 +22,28 @@ from tasks.documents.step import Settings
 from tasks.engine.make import StageResult
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
+from tasks.rules.rule import RuleStep
 
 # What a stage's folder has while it is made, and not when it is finished.
 _UNFINISHED = ("done", "lease")
-# Columns that every export has: of the steps `language` and `minhash`, null without them.
+# Columns that every export has, null without the steps `language` and `minhash`.
 _ALWAYS = (
-    Column(name="language", kind="string", unit="ISO 639 code", source="the step `language`", measured=False),
-    Column(name="cluster_size", kind="int64", unit="documents", source="the step `minhash`", measured=False),
+    Column(
+        name="language",
+        kind="string",
+        unit="ISO 639 code",
+        source="step `language`",
+        description="Most probable language.",
+        measured=False,
+    ),
+    Column(
+        name="cluster_size",
+        kind="int64",
+        unit="documents",
+        source="step `minhash`",
+        description="The document and its near-duplicates, which are not here; 1 where it has none.",
+        measured=False,
+    ),
 )
 
 
@@ -122,13 +137,20 @@ def _refuse_another(target: str, key: str) -> None:
 
 def _columns(recipe: Recipe) -> tuple[Column, ...]:
     """What the recipe's steps measure, in their order, ahead of them the columns that every export has."""
-    measured = {
-        signal.name: Column(name=signal.name, kind=signal.kind, unit=signal.unit, source=signal.source)
-        for step in recipe.steps
-        for signal in step.signals
-    }
-    always = {column.name: measured.get(column.name, column) for column in _ALWAYS}
-    return tuple((always | measured).values())
+    found = {column.name: column for column in _ALWAYS}
+    for step in recipe.steps:
+        rules = step.rules if isinstance(step, RuleStep) else ()
+        described = {name: column.description for name, column in found.items()}
+        described |= {f"{step.step}_{rule.name}": rule.description for rule in rules}
+        for signal in step.signals:
+            found[signal.name] = Column(
+                name=signal.name,
+                kind=signal.kind,
+                unit=signal.unit,
+                source=signal.source,
+                description=" ".join(described.get(signal.name, "").split()),
+            )
+    return tuple(found.values())
 
 
 def _funnel(corpus: Corpus) -> list[FunnelStep]:

@@ -111,10 +111,7 @@ def write_card(folder: str, number: int, card: Card, written: Sequence[tuple[str
         *_table(
             ("column", "type", "unit", "definition"),
             [(name, "string", "", _CARRIED[name]) for name in CARRIED]
-            + [
-                (c.name, c.kind, c.unit, c.source if c.measured else f"{c.source}; no step measured it")
-                for c in card.columns
-            ],
+            + [(column.name, column.kind, column.unit, _definition(column)) for column in card.columns],
         ),
         "",
         "## Recipe",
@@ -146,6 +143,13 @@ def _header(card: Card, written: Sequence[tuple[str, str | None, int, int]], doc
         **({"language": languages} if languages else {}),
         "task_categories": ["text-generation"],
         "size_categories": [size],
+        # without them, types are guessed from the first lines of JSON, and a column without values has none
+        "dataset_info": {
+            "features": [
+                *({"name": name, "dtype": "large_string" if name == "text" else "string"} for name in CARRIED),
+                *({"name": column.name, "dtype": column.kind} for column in card.columns),
+            ]
+        },
         "configs": [{"config_name": "default", "data_files": f"data/*.{SUFFIXES[card.format]}"}],
     }
 
@@ -160,6 +164,12 @@ def _by(what: str, counts: Iterable[tuple[str, int, int]], total: int) -> list[s
     ranked = sorted(documents.items(), key=lambda item: (-item[1], item[0]))
     rows = [(value, f"{n:,}", _share(n, total), f"{characters[value]:,}") for value, n in ranked]
     return _table((what, "documents", "share", "characters"), rows)
+
+
+def _definition(column: Column) -> str:
+    if not column.measured:
+        return f"{column.description} No step measured it: it is null."
+    return f"{column.description} ({column.source})" if column.description else column.source
 
 
 def _share(part: int, whole: int) -> str:

@@ -22,6 +22,7 @@ class Column(Settings):
     kind: Kind
     unit: str
     source: str
+    description: str = ""
     measured: bool = True
 
     @property
