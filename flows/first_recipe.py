@@ -73,7 +73,7 @@ def first_recipe(given: Sequence[str], name: str = "") -> FirstRecipe:
         raise FileNotFoundError(
             f"no WARC, ARC, WET, Parquet, text file or lines of JSON in {', '.join(given)} ({reasons})"
         )
-    sources = tuple(_sources([*groups.values()]))
+    sources = tuple(_sources([*groups.values()], given))
     ranked = languages([text for source in sources for look in source.looks for text in look.texts])
     found = dict(sorted(ranked.items(), key=lambda item: (-item[1], item[0])))
     name = name or sources[0].entry["name"]
@@ -121,14 +121,14 @@ def _suffix(path: str) -> str:
     return last
 
 
-def _sources(groups: Sequence[_Group]) -> Iterator[FoundSource]:
+def _sources(groups: Sequence[_Group], given: Sequence[str]) -> Iterator[FoundSource]:
     taken: set[str] = set()
     for group in groups:
         paths = _patterns(group.root, group.paths)
         kind = group.look.kind
         assert kind is not None, "files of no kind are passed over"
-        alone = group.paths[0] if len(group.paths) == 1 and len(groups) > 1 else group.root
-        entry: dict[str, Any] = {"name": _name(alone or group.paths[0], kind, taken), kind: paths}
+        alone = len(group.paths) == 1 and group.paths[0] in given
+        entry: dict[str, Any] = {"name": _name(group.paths[0] if alone else group.root, kind, taken), kind: paths}
         columns = group.look.columns
         named = {"text": columns.text, "url": columns.url, "id": columns.id, "date": columns.date}
         entry |= {f"{what}_column": n for what, n in named.items() if n and (what, n) != ("text", "text")}

@@ -27,9 +27,13 @@ def create(folder: str, shard: int, format: str, schema: pa.Schema) -> Iterator[
         with parquet.create(path, schema) as out:
             yield out.write_table
         return
-    with files.create(path) as f, zstd.ZstdFile(f, "wb", options=_ZSTD) as lines:
+    # not ZstdFile, which makes no frame where nothing is written
+    packed = zstd.ZstdCompressor(options=_ZSTD)
+    with files.create(path) as f:
 
         def write(table: pa.Table) -> None:
-            lines.writelines(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in table.to_pylist())
+            for row in table.to_pylist():
+                f.write(packed.compress(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)))
 
         yield write
+        f.write(packed.flush())

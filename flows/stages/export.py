@@ -78,7 +78,7 @@ def export(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult |
     columns = _columns(recipe)
     card = Card(
         name=recipe.name,
-        recipe=_recipe(recipe),
+        recipe=recipe_of_card(recipe),
         funnel=tuple(_funnel(corpus)),
         columns=columns,
         format=recipe.export.format,
@@ -172,7 +172,7 @@ def _releases(corpus: Corpus) -> set[tuple[str, str]]:
     return {(name, release) for stage in corpus.stages for name, release in stage.manifest["libraries"].items()}
 
 
-def _recipe(recipe: Recipe) -> str:
+def recipe_of_card(recipe: Recipe) -> str:
     """What of the recipe decides the corpus, as YAML, without what lets a reader of addresses in."""
     whole = recipe.model_dump(mode="json", include={"name", "seed", "sources", "steps"})
     return yaml.safe_dump(_redacted(whole), sort_keys=False, allow_unicode=True, width=100)
