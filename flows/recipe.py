@@ -12,6 +12,7 @@ from flows.recipe_errors import ContradictionError, Finding, Origin, RecipeError
 from flows.recipe_errors import Path as KeyPath
 from flows.steps import AnyStep
 from storage.remote.url_secrets import check_no_secrets
+from tasks.documents.export import Export
 from tasks.documents.normalize import Normalize
 from tasks.documents.step import DOCUMENT_COLUMNS, DocumentStep, Settings, Step
 from tasks.extraction.extract import Extract
@@ -41,9 +42,10 @@ class Recipe(Settings):
         description="run in this order; only `url` may come before `extract`, and `normalize` only right after it",
     )
     tokenizer: Tokenizer = Tokenizer()
-    mixture: Mixture
+    mixture: Mixture | None = Field(None, description="what is trained on; a corpus needs none")
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
+    export: Export | None = Field(None, description="the curated documents as files for others, once they are made")
 
     @model_validator(mode="before")
     @classmethod
@@ -94,7 +96,8 @@ class Recipe(Settings):
 
     def _of_sources(self) -> Iterator[tuple[KeyPath, str]]:
         names = [source.name for source in self.sources]
-        wanted: list[tuple[KeyPath, str]] = [(("mixture", "weights", name), name) for name in self.mixture.weights]
+        weights = self.mixture.weights if self.mixture else ()
+        wanted: list[tuple[KeyPath, str]] = [(("mixture", "weights", name), name) for name in weights]
         for at, step in enumerate(self.steps):
             reference = getattr(step, "reference", ())
             wanted += [(("steps", at, "reference"), name) for name in reference]
@@ -107,6 +110,22 @@ class Recipe(Settings):
             if name not in names:
                 hint = did_you_mean(name, names) or f"the sources are {', '.join(names)}"
                 yield path, f"no source is called {name}; {hint}"
+
+    def training_mixture(self) -> Mixture:
+        """The mixture. Raises ValueError for a recipe without one, from which nothing can be trained."""
+        if self.mixture is None:
+            weights = ", ".join(f"{source.name}: 1" for source in self.sources)
+            raise ValueError(
+                f"the recipe {self.name} has no `mixture`, which tokens and training need: add "
+                f"`mixture: {{weights: {{{weights}}}}}`, or make its corpus alone by `gristmill corpus`"
+            )
+        return self.mixture
+
+    @property
+    def heldout_fraction(self) -> float:
+        """Of the documents that no training sees. Without a mixture the default, so that one that is added later finds
+        the models of learned filters made."""
+        return self.mixture.heldout_fraction if self.mixture else Mixture.model_fields["heldout_fraction"].default
 
     @property
     def before(self) -> tuple[Url, ...]:

@@ -39,6 +39,11 @@ def join(*parts: str) -> str:
     return "/".join([parts[0].rstrip("/"), *(p.strip("/") for p in parts[1:])])
 
 
+def absolute(path: str) -> str:
+    """A local path from the root, with the user's home folder for `~`; an address as it is."""
+    return path if "://" in path else str(Path(path).expanduser().resolve())
+
+
 def is_local(path: str) -> bool:
     return _local(path) is not None
 

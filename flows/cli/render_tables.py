@@ -75,14 +75,17 @@ def verified_line(found: "Verified") -> str:
     return "\n".join([f"{name}: damaged; remove the stage's folder and run the recipe again", *wrong])
 
 
-def funnel_table(title: str, rows: Iterable[FunnelRow], characters_per_token: float, tokens: int) -> Table:
+def funnel_table(
+    title: str, rows: Iterable[FunnelRow], characters_per_token: float | None = None, tokens: int | None = None
+) -> Table:
     """A row for each step, and one for the tokens.
 
     Tokens before tokenization are characters over the characters per token of what was tokenized in the end, hence the
-    `~`; those of the last row are counted.
+    `~`; those of the last row are counted. Where there are none, characters stand in their place.
     """
+    size = "characters" if characters_per_token is None else "tokens"
     columns = [Column("step", no_wrap=True)]
-    columns += [Column(name, no_wrap=True, justify="right") for name in ("documents", "kept", "tokens")]
+    columns += [Column(name, no_wrap=True, justify="right") for name in ("documents", "kept", size)]
     table = Table(*columns, "top reasons for drops", title=title, title_justify="left")
     documents = 0
     for row in rows:
@@ -90,12 +93,15 @@ def funnel_table(title: str, rows: Iterable[FunnelRow], characters_per_token: fl
         kept = "-" if row.kept is None else f"{row.kept:.1%}"
         about = (_about(characters, characters_per_token) for characters in (row.characters_in, row.characters_out))
         table.add_row(row.name, _flow(row), kept, " → ".join(about), top_reasons(row.reasons))
-    table.add_row("tokens", f"{documents:,}", "100.0%", f"{tokens:,}", "")
+    if tokens is not None:
+        table.add_row("tokens", f"{documents:,}", "100.0%", f"{tokens:,}", "")
     return table
 
 
-def _about(characters: int | None, per_token: float) -> str:
-    return "-" if characters is None else f"~{characters / per_token / 1e3:,.0f}k"
+def _about(characters: int | None, per_token: float | None) -> str:
+    if characters is None:
+        return "-"
+    return f"{characters / 1e3:,.0f}k" if per_token is None else f"~{characters / per_token / 1e3:,.0f}k"
 
 
 def _flow(row: FunnelRow) -> str:

@@ -6,6 +6,7 @@ step names as its work: `train_model`, `score_shard`, `bounds`.
 
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 from pydantic import SerializeAsAny
 
@@ -58,8 +59,8 @@ def learned_filter(context: RunContext, recipe: Recipe, corpus: Corpus, step: Le
     the model has seen them."""
     reference = tuple(sorted(step.reference))
     common = {"work": step.work, "reference": reference}
-    heldout = Heldout(seed=recipe.seed, fraction=recipe.mixture.heldout_fraction)
-    code = {"modules": modules((step,)), "libraries": step.libraries}
+    heldout = Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction)
+    code: dict[str, Any] = {"modules": modules((step,)), "libraries": step.libraries}
     places = corpus.places
 
     training = Training(**common, settings=step.training_settings(), heldout=heldout)

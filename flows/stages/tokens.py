@@ -25,7 +25,7 @@ class TokensPlaces:
 
 
 def tokens(context: RunContext, recipe: Recipe, corpus: Corpus, tokenizer: StageResult) -> StageResult:
-    record = Record(heldout=Heldout(seed=recipe.seed, fraction=recipe.mixture.heldout_fraction))
+    record = Record(heldout=Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction))
     inputs = corpus.inputs() | {"tokenizer": tokenizer.key}
     places = TokensPlaces(corpus.places, files.join(tokenizer.folder, "tokenizer.model"))
     return context.build(StageSpec("tokens", _encode, record, inputs, places, libraries=("sentencepiece",)))

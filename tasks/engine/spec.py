@@ -28,6 +28,7 @@ class StageSpec:
     that it knows nothing but what it is given. The first line of its docstring is shown when the stage starts.
     `places`: where the inputs lie, as addresses and numbers alone, or a function that gives them when the stage is
     made; they may differ between machines, and are in no key.
+    `at`: the folder that the stage is made in, instead of one of the home that is named by the key. In no key either.
 
     Raises TypeError for a body that closes over something, a record that can change, or places that hold settings;
     ValueError for more than MOST_INPUTS inputs.
@@ -40,6 +41,7 @@ class StageSpec:
     places: Any = None
     modules: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
+    at: str = ""
 
     def __post_init__(self) -> None:
         if getattr(self.body, "__closure__", None) is not None or self.body.__name__ != self.body.__qualname__:
@@ -94,7 +96,7 @@ class StageSpec:
         }
 
     def folder(self, home: str) -> str:
-        return layout.stage_folder(home, self.name, self.key)
+        return self.at or layout.stage_folder(home, self.name, self.key)
 
 
 def digest(values: Mapping[str, str] | list[str]) -> str:
