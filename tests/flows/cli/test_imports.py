@@ -56,3 +56,9 @@ def test_status_reads_manifests_without_the_libraries_of_the_work(home):
     shown, packages = run("status", home=home)
     assert "rules-k0" in shown and "tokens-k1" in shown
     assert packages & WORK == set()
+
+
+def test_check_reads_a_recipe_and_looks_for_its_files_without_them(home):
+    shown, packages = run("check", "refinedweb", "--json", home=home)
+    assert '"findings": []' in shown
+    assert packages & WORK == set()
