@@ -50,8 +50,8 @@ def is_local(path: str) -> bool:
 
 def _local(path: str) -> str | None:
     """The path on this machine; None for an address elsewhere."""
-    protocol, _ = fsspec.core.split_protocol(path)
-    if protocol is not None and protocol not in LocalFileSystem.protocol and "::" not in path:
+    protocol, separator, _ = path.partition("://")
+    if separator and protocol not in LocalFileSystem.protocol and "::" not in path:
         return None  # without its file system, for which a library would be imported
     fs, inner = file_system(path)
     return inner if isinstance(fs, LocalFileSystem) else None
