@@ -4,7 +4,7 @@ import logging
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows import progress
@@ -20,6 +20,7 @@ def job(documents: int, written: int, found: bool = False) -> JobResult:
     return JobResult({"rows_in": documents}, {"part": {"bytes": written}}, found)
 
 
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.booleans()), min_size=1, max_size=20), st.integers(0, 20))
 def test_time_left_is_that_of_the_jobs_that_were_made(jobs, waiting):
     """Jobs that take three seconds each; those that were found take none."""
