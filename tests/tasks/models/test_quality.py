@@ -11,6 +11,7 @@ from storage import files, parquet
 from tasks.documents.sampling import Heldout
 from tasks.models.quality import Quality, Scoring
 from tasks.models.quality_work import bounds, score_shard, train_model
+from tests.limits import largest_file
 
 GOOD = "river mill wheel stone grain flour miller morning water quiet bread oven village harvest season".split()
 RAW = "click offer cheap buy login cart free deal coupon subscribe banner price sale order shipping".split()
@@ -97,6 +98,13 @@ def test_two_trainings_give_the_same_bytes(trained, tmp_path, inputs):
     other = tmp_path / "other"
     train_model(str(other), 0, *inputs, TRAINING.model_copy(update={"seed": 2}), NONE)
     assert files.checksum(str(other / "model.bin")) != files.checksum(str(tmp_path / "model.bin"))
+
+
+def test_a_model_that_found_no_space_is_refused(tmp_path, inputs):
+    """fastText writes what fits, and says nothing."""
+    with largest_file(100_000), pytest.raises(OSError, match="No space left|File too large"):
+        train_model(str(tmp_path), 0, *inputs, TRAINING.model_copy(update={"dimensions": 100}), NONE)
+    assert not (tmp_path / "model.bin").exists()
 
 
 def test_a_page_cannot_name_labels_or_end_its_line(tmp_path, shard):
