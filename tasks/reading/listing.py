@@ -18,7 +18,7 @@ _SEGMENT = re.compile(r"/segments/([^/]+)/")
 # the folders at the root of Common Crawl's bucket: a list's line that begins so begins there
 _AT_THE_ROOT = ("crawl-data/", "cc-index/")
 # a crawl's list of 90,000 files has 12 MB; one that unfolds to more than memory has no end
-_LARGEST_LIST = 256 << 20
+LARGEST_LIST = 256 << 20
 _NO_COLUMNS = Columns()
 
 
@@ -165,9 +165,9 @@ def _from_list(path: str) -> dict[str, str]:
     try:
         with files.open_stream(path) as f:
             packed = redact_url(path).endswith(".gz")
-            data = (gzip.GzipFile(fileobj=f) if packed else f).read(_LARGEST_LIST + 1)
-        if len(data) > _LARGEST_LIST:
-            raise ValueError(f"it has more than {_LARGEST_LIST:,} bytes")
+            data = (gzip.GzipFile(fileobj=f) if packed else f).read(LARGEST_LIST + 1)
+        if len(data) > LARGEST_LIST:
+            raise ValueError(f"it has more than {LARGEST_LIST:,} bytes")
         text = data.decode()
     except (gzip.BadGzipFile, zlib.error, EOFError, ValueError) as error:
         raise ValueError(f"the list {redact_url(path)} is damaged: {error}; fetch it again") from error

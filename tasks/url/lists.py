@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _ARCHIVES = (".tar.gz", ".tgz", ".tar")
 _PIECE = 1 << 22
-_LONGEST_LINE = 1 << 24
+LONGEST_LINE = 1 << 24
 # A file of these bytes only, with no dot at a line's end, has hosts in canonical form: most do.
 _PLAIN = b"abcdefghijklmnopqrstuvwxyz0123456789-_.\n"
 
@@ -109,8 +109,8 @@ def _lines(stream: IO[bytes]) -> Iterator[list[bytes]]:
     rest = b""
     while piece := stream.read(_PIECE):
         head, newline, tail = piece.rpartition(b"\n")
-        if len(rest) > _LONGEST_LINE:
-            raise OSError(f"a line of it has more than {_LONGEST_LINE:,} bytes")
+        if len(rest) > LONGEST_LINE:
+            raise OSError(f"a line of it has more than {LONGEST_LINE:,} bytes")
         if not newline:
             rest += piece
             continue

@@ -286,7 +286,7 @@ def test_errors_name_no_password_and_no_signature(crawl_server):
 
 
 def test_a_list_that_unfolds_without_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(listing, "_LARGEST_LIST", 1 << 20)
+    monkeypatch.setattr(listing, "LARGEST_LIST", 1 << 20)
     (tmp_path / "a.paths.gz").write_bytes(gzip.compress(b"a" * (2 << 20)))
     with pytest.raises(ValueError, match=r"a.paths.gz is damaged: it has more than 1,048,576 bytes; fetch it again"):
         expand([f"{tmp_path}/a.paths.gz"])
