@@ -53,7 +53,7 @@ def read_entries(address: str, categories: tuple[str, ...] = (), checksum: str |
                 folder, _, name = path.rpartition("/")
                 kind = name if name in KINDS else ""
                 label = f"{folder.rpartition('/')[2]}/{name}" if kind else name
-                yield Entries(label, kind, _lines(stream))
+                yield Entries(label, kind, _lines(path, stream))
                 return
             found = False
             with tarfile.open(fileobj=stream, mode="r|*") as archive:
@@ -65,7 +65,7 @@ def read_entries(address: str, categories: tuple[str, ...] = (), checksum: str |
                         found = True
                         content = archive.extractfile(member)
                         assert content is not None, "a regular file has content"
-                        yield Entries(f"{category}/{name}", name, _lines(content))
+                        yield Entries(f"{category}/{name}", name, _lines(path, content))
             if not found:
                 raise ListError(f"the archive {path} has none of the lists {', '.join(categories) or KINDS}")
     except (OSError, EOFError, tarfile.TarError) as error:
@@ -105,12 +105,12 @@ def _checked(address: str, checksum: str | None) -> Iterator[IO[bytes]]:
         )
 
 
-def _lines(stream: IO[bytes]) -> Iterator[list[bytes]]:
+def _lines(path: str, stream: IO[bytes]) -> Iterator[list[bytes]]:
     rest = b""
     while piece := stream.read(_PIECE):
         head, newline, tail = piece.rpartition(b"\n")
         if len(rest) > LONGEST_LINE:
-            raise OSError(f"a line of it has more than {LONGEST_LINE:,} bytes")
+            raise ListError(f"the list {path} cannot be read: a line of it has more than {LONGEST_LINE:,} bytes")
         if not newline:
             rest += piece
             continue
