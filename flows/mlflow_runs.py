@@ -16,6 +16,7 @@ from flows.process_identity import has_ended, this_process
 from flows.recipe import Recipe
 from flows.stages.data import Data
 from storage import files
+from storage.remote.url_secrets import without_user
 from tasks.engine.make import StageResult
 from training.tracking import METRICS, TIMING
 
@@ -37,6 +38,11 @@ class ModelRun:
         self.embedded = uri.startswith("sqlite:///")
         if self.embedded:
             ensure_mlflow(Path(uri.removeprefix("sqlite:///")))
+        if uri.startswith("http"):
+            # MLflow's errors show its address, and Prefect keeps errors
+            uri, user, password = without_user(uri)
+            if user:
+                os.environ |= {"MLFLOW_TRACKING_USERNAME": user, "MLFLOW_TRACKING_PASSWORD": password}
         self.client = mlflow.MlflowClient(uri)
         self.settings, self.recipe, self.data, self.key, self.folder = settings, recipe, data, key, folder
 

@@ -147,14 +147,14 @@ def open_mapped(path: str) -> IO[bytes]:
     return pa.memory_map(inner)
 
 
-def _open_stream(path: str) -> IO[bytes]:
+def open_stream(path: str) -> IO[bytes]:
     """A file to be read forwards."""
     inner = _local(path)
     return open(inner, "rb") if inner is not None else _streams().open_stream(path)
 
 
 def read_bytes(path: str) -> bytes:
-    with _open_stream(path) as f:
+    with open_stream(path) as f:
         return f.read()
 
 
@@ -263,7 +263,7 @@ def write_json(path: str, value: Any) -> None:
 def checksum(path: str) -> str:
     """xxh3-128 of the content, hexadecimal; reads the file once in 1 MiB pieces."""
     digest = xxhash.xxh3_128()
-    with _open_stream(path) as f:
+    with open_stream(path) as f:
         while piece := f.read(CHUNK):
             digest.update(piece)
     return digest.hexdigest()
@@ -291,7 +291,7 @@ def local_copy(path: str) -> str:
 def copy(source: str, target: str) -> None:
     """Copy a file unless the target exists."""
     if not exists(target):
-        with create(target) as f, _open_stream(source) as data:
+        with create(target) as f, open_stream(source) as data:
             shutil.copyfileobj(data, f, CHUNK)
 
 

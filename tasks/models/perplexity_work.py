@@ -17,6 +17,7 @@ from tasks.documents.sampling import Heldout
 from tasks.documents.selection import select
 from tasks.documents.step import Bound
 from tasks.models.lmplz import tool
+from tasks.models.model_files import check_kenlm
 from tasks.models.perplexity import LanguageModel, Percentiles, Scoring
 
 _WORDS = re.compile(r"\w+|[^\w\s]")
@@ -85,7 +86,9 @@ def score_shard(folder: str, shard: int, documents: str, kept: str, model: str, 
 
 @cache
 def load(path: str) -> kenlm.Model:
-    return kenlm.Model(files.local_copy(path))
+    local = files.local_copy(path)
+    check_kenlm(local)
+    return kenlm.Model(local)
 
 
 def perplexity(model: kenlm.Model, text: str) -> float:

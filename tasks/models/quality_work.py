@@ -17,6 +17,7 @@ from storage import files, layout, leftovers, parquet
 from tasks.documents.sampling import Heldout, uniform
 from tasks.documents.selection import select
 from tasks.documents.step import Bound
+from tasks.models.model_files import check_fasttext
 from tasks.models.quality import Classifier, Scoring, Threshold
 
 if TYPE_CHECKING:
@@ -103,7 +104,9 @@ def score_shard(folder: str, shard: int, documents: str, kept: str, model: str, 
 def load(path: str) -> "fasttext.FastText._FastText":
     import fasttext
 
-    return fasttext.load_model(files.local_copy(path))
+    local = files.local_copy(path)
+    check_fasttext(local)
+    return fasttext.load_model(local)
 
 
 def bounds(settings: Threshold, scores: Sequence[str]) -> list[Bound]:
