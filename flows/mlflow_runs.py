@@ -70,13 +70,13 @@ class ModelRun:
     ) -> None:
         self.client.set_terminated(self.id, _end_status(kind))
 
-    def of_reused(self) -> str:
+    def of_reused(self, model: StageResult) -> str:
         """The run of a model that was found finished: made from the model's own files where this server has none."""
         if found := self.find():
             return found
         with self as run:
             for name in (METRICS, TIMING):
-                lines = files.read_bytes(files.join(self.folder, name)).splitlines()
+                lines = model.file(name).read().splitlines()
                 points = [
                     Metric(metric, value, 0, line["step"])
                     for line in map(orjson.loads, lines)

@@ -138,15 +138,6 @@ def open_file(path: str) -> IO[bytes]:
     return io.BufferedReader(_streams().open_ranges(path), configured().block_bytes)
 
 
-def open_mapped(path: str) -> IO[bytes]:
-    """A file as `open_file` gives it; a local one is mapped, an Arrow file of which large pieces are not copied."""
-    if (inner := _local(path)) is None:
-        return open_file(path)
-    import pyarrow as pa  # here, as all other files are read without it
-
-    return pa.memory_map(inner)
-
-
 def open_stream(path: str) -> IO[bytes]:
     """A file to be read forwards."""
     inner = _local(path)
@@ -202,8 +193,13 @@ def record(path: str) -> None:
 def _record(path: str, f: IO[bytes]) -> None:
     """Note a file of which all is written, but which nobody sees yet."""
     if (recorded := _recording.get()) is not None and path.startswith(recorded[0]):
-        with open(f.name if isinstance(f.name, str) else f"/proc/self/fd/{f.fileno()}", "rb") as whole:
+        with reopened(f) as whole:
             recorded[1][path.removeprefix(recorded[0])] = facts(whole)
+
+
+def reopened(f: IO[bytes]) -> IO[bytes]:
+    """What has been written to a file of `create` and flushed, to be read."""
+    return open(f.name if isinstance(f.name, str) else f"/proc/self/fd/{f.fileno()}", "rb")
 
 
 @contextmanager

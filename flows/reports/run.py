@@ -11,7 +11,6 @@ from flows.recipe import Recipe
 from flows.reports.funnel import FunnelRow, funnel
 from flows.stages.corpus import Corpus
 from flows.stages.data import Data
-from storage import files
 from tasks.engine.make import StageResult
 from training.tracking import METRICS
 
@@ -77,7 +76,7 @@ class Report:
         """Training loss of each step, in nats a token."""
         if self.trained is None:
             return []
-        lines = files.read_bytes(files.join(self.trained.model.folder, METRICS)).splitlines()
+        lines = self.trained.model.file(METRICS).read().splitlines()
         return [orjson.loads(line)["train/loss"] for line in lines]
 
     @property

@@ -226,7 +226,7 @@ def test_a_torn_manifest_names_file_and_remedy(tmp_path, torn):
     stage = made(tmp_path, spec())
     path = Path(stage.folder) / "manifest.json"
     path.write_bytes(torn)
-    with pytest.raises(layout.ManifestError, match="manifest.json is (torn|of format)"):
+    with pytest.raises(layout.ManifestError, match=f"manifest.json is not what was written; remove .*{stage.folder}"):
         made(tmp_path, spec())
 
 
@@ -234,7 +234,7 @@ def test_a_stage_of_another_format_is_refused_with_its_remedy(tmp_path):
     stage = made(tmp_path, spec())
     path = Path(stage.folder) / "manifest.json"
     path.write_bytes(orjson.dumps({"stage": "shouted", "key": stage.key, "shards": []}))
-    with pytest.raises(layout.ManifestError, match="format 1, this version reads 2.*run its recipe again"):
+    with pytest.raises(layout.ManifestError, match="format 1, this version reads 3.*run its recipe again"):
         find(str(tmp_path), spec())
 
 
