@@ -8,7 +8,9 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -30,6 +32,21 @@ def tiny(recipe) -> dict:
         "steps": [{"step": "extract"}],
         "mixture": {"weights": {"web": 1.0}, "heldout_fraction": 0.05},
     }
+
+
+@pytest.fixture
+def command(runs) -> Iterator[Callable[..., "Command"]]:
+    """Starts commands; those that a failed test leaves are killed."""
+    started: list[Command] = []
+
+    def start(*args: Any, **settings: str) -> Command:
+        started.append(Command(runs, *args, **settings))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.process.kill()
+        one.process.wait()
 
 
 class Command:
@@ -99,70 +116,70 @@ def listening_addresses(command: Command) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("when", ["prefect/server.log", "prefect/prefect.db", "stages/documents-*/done/*"])
-def test_a_killed_run_leaves_no_process(runs, tiny, number, when):
-    command = Command(runs, f"killed-{number}-{when.replace('/', '-').replace('*', '')}", tiny)
-    command.wait_for(when)
-    command.wait_for_children(1)
-    command.process.send_signal(number)
-    assert command.end() in (-number, 128 + number)
+def test_a_killed_run_leaves_no_process(command, tiny, number, when):
+    run = command(f"killed-{number}-{when.replace('/', '-').replace('*', '')}", tiny)
+    run.wait_for(when)
+    run.wait_for_children(1)
+    run.process.send_signal(number)
+    assert run.end() in (-number, 128 + number)
 
 
 @pytest.mark.slow
-def test_a_run_killed_at_its_end_leaves_no_process(runs, tiny):
-    command = Command(runs, "killed-at-the-end", tiny)
-    command.wait_for("stages/model-*/manifest.json")
-    command.process.kill()
-    assert command.end() == -signal.SIGKILL
+def test_a_run_killed_at_its_end_leaves_no_process(command, tiny):
+    run = command("killed-at-the-end", tiny)
+    run.wait_for("stages/model-*/manifest.json")
+    run.process.kill()
+    assert run.end() == -signal.SIGKILL
 
 
-def test_an_interrupted_run_is_cancelled(runs, tiny):
+def test_an_interrupted_run_is_cancelled(command, tiny):
     """A Ctrl-C at a terminal goes to the whole group; files are private; the server listens on loopback alone."""
-    command = Command(runs, "interrupted", tiny, executor="serial")
-    command.wait_for("stages/documents-*/done/*")
-    assert listening_addresses(command) == {"127.0.0.1"}
-    os.killpg(command.process.pid, signal.SIGINT)
-    assert command.end() == 130
-    log = command.log.read_text()
+    run = command("interrupted", tiny, executor="serial")
+    run.wait_for("stages/documents-*/done/*")
+    assert listening_addresses(run) == {"127.0.0.1"}
+    os.killpg(run.process.pid, signal.SIGINT)
+    assert run.end() == 130
+    log = run.log.read_text()
     assert "Traceback" not in log and log.splitlines()[-1].startswith("gristmill: stopped"), log
-    assert command.states() <= {"CANCELLED", "COMPLETED"} and "CANCELLED" in command.states()
-    private = [path for path in command.home.glob("prefect/*") if path.stat().st_mode & 0o077]
-    assert not private and (command.home / "prefect").stat().st_mode & 0o777 == 0o700
+    assert run.states() <= {"CANCELLED", "COMPLETED"} and "CANCELLED" in run.states()
+    private = [path for path in run.home.glob("prefect/*") if path.stat().st_mode & 0o077]
+    assert not private and (run.home / "prefect").stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.slow
-def test_an_interrupted_training_has_one_checkpoint_and_is_killed_in_mlflow(runs, tiny):
+def test_an_interrupted_training_has_one_checkpoint_and_is_killed_in_mlflow(command, tiny):
     long = tiny | {"training": tiny["training"] | {"steps": 10_000, "checkpoint_every": 10_000, "eval_every": 10_000}}
-    command = Command(runs, "training", long | {"mixture": tiny["mixture"] | {"max_epochs": 1000.0}})
-    command.wait_for("stages/model-*/metrics.jsonl")
-    assert listening_addresses(command) == {"127.0.0.1"}
-    os.killpg(command.process.pid, signal.SIGINT)
-    assert command.end() == 130
-    assert len(list(command.home.glob("stages/model-*/checkpoints/step-*"))) == 1
-    assert command.query("mlflow.db", "select status from runs") == [("KILLED",)]
-    assert command.states() == {"CANCELLED", "COMPLETED"}
-    assert not (command.home / "mlflow.db").stat().st_mode & 0o077
+    run = command("training", long | {"mixture": tiny["mixture"] | {"max_epochs": 1000.0}})
+    run.wait_for("stages/model-*/metrics.jsonl")
+    assert listening_addresses(run) == {"127.0.0.1"}
+    os.killpg(run.process.pid, signal.SIGINT)
+    assert run.end() == 130
+    assert len(list(run.home.glob("stages/model-*/checkpoints/step-*"))) == 1
+    assert run.query("mlflow.db", "select status from runs") == [("KILLED",)]
+    assert run.states() == {"CANCELLED", "COMPLETED"}
+    assert not (run.home / "mlflow.db").stat().st_mode & 0o077
 
 
 @pytest.mark.slow
-def test_the_next_run_ends_the_records_of_a_killed_one(runs, tiny):
-    killed = Command(runs, "stale", tiny)
+def test_the_next_run_ends_the_records_of_a_killed_one(command, tiny):
+    killed = command("stale", tiny)
     killed.wait_for("stages/model-*/run.json")
     killed.process.kill()
     killed.end()
     assert "RUNNING" in killed.states()
     assert killed.query("mlflow.db", "select status from runs") == [("RUNNING",)]
-    again = Command(runs, "stale", tiny | {"seed": tiny["seed"] + 1})
+    again = command("stale", tiny | {"seed": tiny["seed"] + 1})
     assert again.end() == 0, again.log.read_text()
     assert again.states() == {"CRASHED", "COMPLETED"}
     assert sorted(again.query("mlflow.db", "select status from runs")) == [("FINISHED",), ("KILLED",)]
 
 
 @pytest.mark.slow
-def test_two_first_runs_at_once(runs, tiny):
+def test_two_first_runs_at_once(command, runs, tiny):
     """One home for the databases; two for the stages."""
     local = str(runs.home("shared"))
-    both = [Command(runs, name, tiny, local=local) for name in ("one", "two")]
-    assert [command.end() for command in both] == [0, 0], [command.log.read_text() for command in both]
+    both = [command(name, tiny, local=local) for name in ("one", "two")]
+    assert [run.end() for run in both] == [0, 0], [run.log.read_text() for run in both]
     for database, sql in (
         ("prefect/prefect.db", "select count(*) from flow_run where state_type = 'COMPLETED'"),
         ("mlflow.db", "select count(*) from runs where status = 'FINISHED'"),
@@ -174,14 +191,14 @@ def test_two_first_runs_at_once(runs, tiny):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("database", ["prefect/prefect.db", "mlflow.db"])
-def test_killed_in_the_first_migration(runs, tiny, database):
+def test_killed_in_the_first_migration(command, tiny, database):
     home = f"migration-{Path(database).stem}"
-    killed = Command(runs, home, tiny)
+    killed = command(home, tiny)
     killed.wait_for(f"{database}.new")
     killed.process.kill()
     killed.end()
     assert not (killed.home / database).exists()
-    again = Command(runs, home, tiny)
+    again = command(home, tiny)
     assert again.end() == 0, again.log.read_text()
     assert not (again.home / f"{database}.new").exists()
 
