@@ -129,6 +129,7 @@ def _environment(processes: int, extra: Mapping[str, str]) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
         "PYTHONUNBUFFERED": "1",
         "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // processes)),
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # it would listen on all interfaces, and no rank asks it
         "GLOO_SOCKET_IFNAME": loopback,  # no name lookup, so no network
         "NCCL_SOCKET_IFNAME": loopback,
         **extra,
