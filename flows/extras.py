@@ -10,6 +10,6 @@ class MissingExtraError(RuntimeError):
 
 
 def require(extra: str, purpose: str) -> None:
-    """Raise MissingExtraError, with the command that installs it, if a package of the extra is missing. Imports none."""
+    """Raise MissingExtraError, which says how it is installed, if a package of the extra is missing. Imports none."""
     if missing := [name for name in EXTRAS[extra] if find_spec(name) is None]:
         raise MissingExtraError(f"{purpose} needs {' and '.join(missing)}: pip install 'gristmill[{extra}]'")

@@ -15,9 +15,9 @@ def check_sources(corpus: Corpus) -> None:
     for source, counts in corpus.documents.result["sources"].items():
         if not counts["documents"]:
             raise NothingLeftError(
-                f"the source {source} gives no document: of its {counts['records']:,} records {_dropped(counts['drops'])}; "
-                f"see `gristmill show dropped`, then name other files, loosen these steps or take {source} out of the "
-                "recipe"
+                f"the source {source} gives no document: of its {counts['records']:,} records "
+                f"{_dropped(counts['drops'])}; see `gristmill show dropped`, then name other files, loosen these steps "
+                f"or take {source} out of the recipe"
             )
 
 
@@ -29,7 +29,7 @@ def check_left(corpus: Corpus, steps: tuple[Step, ...]) -> None:
     emptied = next(count for count in counts if not count["rows_out"])
     named = " and ".join(f"`{step.step}`" for step in steps if step.step == emptied["step"]) or emptied["step"]
     raise NothingLeftError(
-        f"nothing is left of the corpus behind the step {named}: of the {emptied['rows_in']:,} documents that reached it "
+        f"nothing is left of the corpus behind the step {named}: of {emptied['rows_in']:,} documents "
         f"{_dropped(emptied['drops'])}; loosen {named} in the recipe, whose thresholds `gristmill whatif` tries out"
     )
 
@@ -37,4 +37,4 @@ def check_left(corpus: Corpus, steps: tuple[Step, ...]) -> None:
 def _dropped(drops: dict[str, int]) -> str:
     """The rules that dropped most."""
     most = sorted(drops.items(), key=lambda item: (-item[1], item[0]))[:_SHOWN]
-    return ", ".join(f"{rule} dropped {n:,}" for rule, n in most) or "none is left"
+    return ", ".join(f"the rule {rule} dropped {n:,}" for rule, n in most) or "none is left"

@@ -31,8 +31,8 @@ def look(folder: str, number: int, source: str, shards: Sequence[Shard], max_byt
         key, wanted = _KINDS[looked[0].format]
         more = f", nor have {len(looked) - 1} others" if len(looked) > 1 else ""
         raise ValueError(
-            f"the source {source}: {redact_url(looked[0].path)} {problems[0]}{more}: name files under `{key}` that have "
-            f"{wanted.format(text=looked[0].columns.text)}, or take the source out of the recipe"
+            f"the source {source}: {redact_url(looked[0].path)} {problems[0]}{more}: name files under `{key}` "
+            f"that have {wanted.format(text=looked[0].columns.text)}, or take the source out of the recipe"
         )
     return {"files": len(looked)}
 

@@ -17,8 +17,8 @@ def shares(weights: dict[str, float], tokens: dict[str, int], budget: int, max_e
         given_by = ", ".join(f"{name} {tokens[name]:,}" for name in sorted(weights))
         raise ValueError(
             f"training takes {budget:,} tokens (training.steps * training.batch * model.seq_len), but the sources have "
-            f"{given_by}, which mixture.max_epochs {max_epochs:g} makes {sum(available.values()):,.0f}: lower training.steps "
-            "or model.seq_len, raise mixture.max_epochs or give more data"
+            f"{given_by}, which mixture.max_epochs {max_epochs:g} makes {sum(available.values()):,.0f}: lower "
+            "training.steps or model.seq_len, raise mixture.max_epochs or give more data"
         )
     given: dict[str, float] = {}
     open_names = sorted(weights)

@@ -39,8 +39,8 @@ def train_tokenizer(
     """Train on a sample of (documents, selection) shards by source; writes `tokenizer.model`.
 
     Each source gives documents worth its share of `sample_bytes`, drawn by a keyed hash, never a held-out one; a
-    source that has less gives all. SentencePiece holds the sample in memory. Raises ValueError for a source without text,
-    for held-out documents that there are not, and for a vocabulary that does not fit the text.
+    source that has less gives all. SentencePiece holds the sample in memory.
+    Raises ValueError for a source without text, if nothing is held out, and if the vocabulary does not fit the text.
     """
     total = sum(weights.values())
     sizes = trainable(inputs, heldout)
@@ -99,8 +99,8 @@ def trainable(inputs: Inputs, heldout: Heldout) -> dict[str, int]:
             )
     if not held_out:
         raise ValueError(
-            f"none of {documents:,} documents is held out: raise mixture.heldout_fraction ({heldout.fraction}), or give "
-            "the sources more documents"
+            f"none of {documents:,} documents is held out: raise mixture.heldout_fraction ({heldout.fraction}), or "
+            "give the sources more documents"
         )
     return sizes
 
@@ -110,12 +110,12 @@ def _explained(error: RuntimeError, settings: Tokenizer, sampled: int) -> Except
     words = str(error)
     if found := re.search(r"value <= (\d+)", words):
         return ValueError(
-            f"tokenizer.vocab_size is {settings.vocab_size}, but a text of {sampled:,} bytes gives {found[1]} tokens at "
-            "most: lower tokenizer.vocab_size to that, or give the sources more text"
+            f"tokenizer.vocab_size is {settings.vocab_size}, but a text of {sampled:,} bytes gives {found[1]} tokens "
+            "at most: lower tokenizer.vocab_size to that, or give the sources more text"
         )
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", words):
         return ValueError(
-            f"tokenizer.vocab_size is {settings.vocab_size}, but the characters of the text alone are {found[1]} tokens: "
+            f"tokenizer.vocab_size is {settings.vocab_size}, but the characters alone are {found[1]} tokens: "
             f"raise it above that, or lower tokenizer.character_coverage ({settings.character_coverage})"
         )
     return error
