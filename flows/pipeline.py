@@ -6,11 +6,12 @@ import flows.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 from typing import Annotated, Any
 
 from prefect import flow
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from flows.context import RunContext
 from flows.curation import curate
 from flows.prefect_artifacts import publish
+from flows.prefect_names import flow_run_name
 from flows.prefect_runner import run_context
 from flows.recipe import Recipe, load
 from flows.reports.run import Report
@@ -21,10 +22,14 @@ from flows.stages.model import Trained, train
 from flows.stages.tokenizer import tokenizer
 from flows.stages.tokens import tokens as token_shards
 
-RecipeLike = Annotated[Recipe, BeforeValidator(load)]
+RecipeName = Annotated[
+    str, Field(title="Name or path", description="of a recipe that ships (`demo`), or of a YAML file", min_length=1)
+]
+# Prefect holds parameters against the schema before they are loaded: a word, a path or the whole mapping
+RecipeLike = Annotated[Recipe, BeforeValidator(load, json_schema_input_type=RecipeName | Recipe)]
 
 
-@flow(name="corpus", flow_run_name="corpus-{recipe.name}", persist_result=False)
+@flow(name="corpus", flow_run_name=flow_run_name, persist_result=False)
 def corpus(recipe: RecipeLike) -> Corpus:
     """Curated documents: the recipe's steps in their order, consecutive document steps fused into one pass."""
     with run_context() as context:
@@ -32,7 +37,7 @@ def corpus(recipe: RecipeLike) -> Corpus:
         return _finished(context, "corpus", recipe, last.left)
 
 
-@flow(name="tokens", flow_run_name="tokens-{recipe.name}", persist_result=False)
+@flow(name="tokens", flow_run_name=flow_run_name, persist_result=False)
 def tokens(recipe: RecipeLike) -> Data:
     """Token shards and the plan of their mixture, from the curated documents."""
     with run_context() as context:
@@ -43,18 +48,18 @@ def tokens(recipe: RecipeLike) -> Data:
         return _finished(context, "tokens", recipe, Data(curated, model, shards, plan))
 
 
-@flow(name="pretrain", flow_run_name="pretrain-{recipe.name}", persist_result=False)
+@flow(name="pretrain", flow_run_name=flow_run_name, persist_result=False)
 def pretrain(recipe: RecipeLike) -> Trained:
     """A trained model, tracked in MLflow, from the token shards."""
     with run_context() as context:
         return train(context, recipe, _found(context, "tokens", recipe) or tokens(recipe))
 
 
-@flow(name="pipeline", flow_run_name="pipeline-{recipe.name}", persist_result=False)
+@flow(name="pipeline", flow_run_name=flow_run_name, persist_result=False)
 def pipeline(recipe: RecipeLike) -> Report:
     """Everything: raw crawls in, a trained and tracked model out."""
     with run_context() as context:
-        report = Report(recipe, corpus(recipe), tokens(recipe), pretrain(recipe), context.settings)
+        report = Report(recipe, context.settings, corpus(recipe), tokens(recipe), pretrain(recipe))
         publish(report)
         return report
 

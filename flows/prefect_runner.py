@@ -22,7 +22,8 @@ from rich.progress import TaskID
 from flows.child_processes import child_process_cleanup
 from flows.context import RunContext, job_options
 from flows.machine import MachineSettings
-from flows.prefect_artifacts import publish_stage
+from flows.prefect_artifacts import artifact_key, publish_stage
+from flows.prefect_names import stage_name
 from flows.progress_bar import progress_bar
 from tasks.engine import options
 from tasks.engine.executors import Executor, executor
@@ -52,12 +53,13 @@ def run_context() -> Iterator[RunContext]:
 
 
 def _build(home: str, executor: Executor, spec: StageSpec) -> StageResult:
-    """Find or make a stage as a Prefect task that is named after it."""
+    """Find or make a stage as a Prefect task that is named after the recipe and the stage."""
+    name = stage_name(spec)
 
     # a task without arguments, since Prefect would search all manifests in them for futures
     @task(
         name=spec.name,
-        task_run_name=f"{spec.name}-{spec.key}",
+        task_run_name=f"{name}-{spec.key}",
         tags=["gristmill", f"stage:{spec.name}"],
         persist_result=False,
         cache_policy=NO_CACHE,
@@ -65,22 +67,28 @@ def _build(home: str, executor: Executor, spec: StageSpec) -> StageResult:
     def run() -> StageResult:
         log = get_run_logger()
         started = time.monotonic()
-        stage = find_or_make(home, spec, executor, lambda: ProgressReporter(spec.name, executor, log))
+        stage = find_or_make(home, spec, executor, lambda: ProgressReporter(spec.name, name, executor, log))
         if stage.reused:
             log.info("%s: reused %s", stage.name, stage.folder)
         else:
             log.info("%s: made %s in %.1f s", stage.name, stage.folder, time.monotonic() - started)
-        publish_stage(stage)
+        publish_stage(name, stage)
         return stage
 
     return run()
 
 
 class ProgressReporter:
-    """Progress of a stage on the terminal and as a Prefect artifact, and its workers' lines in the run's log."""
+    """Progress of a stage on the terminal and as a Prefect artifact, and its workers' lines in the run's log.
 
-    def __init__(self, name: str, executor: Executor, log: logging.Logger | logging.LoggerAdapter) -> None:
+    `name`: of the stage, for the terminal; `recorded`: by recipe and stage, for Prefect.
+    """
+
+    def __init__(
+        self, name: str, recorded: str, executor: Executor, log: logging.Logger | logging.LoggerAdapter
+    ) -> None:
         self.name = name
+        self._recorded = recorded
         self._messages = executor.messages
         self._log = log
         self._artifact: UUID | None = None
@@ -128,7 +136,7 @@ class ProgressReporter:
         percent = 100.0 * self._done / self._total if self._total else 0.0
         if self._artifact is None:
             artifact = create_progress_artifact(
-                key=f"progress-{self.name.replace('_', '-')}",
+                key=artifact_key("progress", self._recorded),
                 progress=percent,
                 description=f"{self.name} {description}",
             )

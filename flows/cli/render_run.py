@@ -21,7 +21,7 @@ def print_report(report: "Report", console: Console) -> None:
     from flows.prefect_env import user_interface
 
     title = f"Funnel of {report.recipe.name}"
-    console.print(funnel_table(title, report.funnel, report.characters_per_token, report.tokens))
+    console.print(funnel_table(title, report.steps, report.characters_per_token, report.tokens))
     console.print(Group(*training_lines(report)), highlight=False)
     sections = {
         "Sample": [report.result["sample"]],

@@ -7,16 +7,14 @@ anew by other code.
 
 from typing import Any
 
-import jinja2
 import numpy as np
 import pyarrow.compute as pc
-from markupsafe import Markup
 
 from flows.context import job_options, lookup
 from flows.curation import curate
 from flows.machine import MachineSettings
 from flows.recipe import load
-from flows.reports import differences
+from flows.reports import differences, pages
 from flows.reports.near_duplicates import plots
 from flows.stages.earlier_crawls import crawl_of, earlier_crawls
 from storage import files, parquet
@@ -31,8 +29,6 @@ from tasks.engine.make import StageResult
 _LARGEST = 20  # clusters that are listed
 _EACH = 20  # pairs shown of a decile
 _CHARACTERS = 20_000  # of a text are read
-# Control characters have pictures of their own; HTML has no way to write most of them.
-_PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"} | {0x7F: 0x2421}
 
 
 def write(recipe: Any, settings: MachineSettings | None = None) -> str:
@@ -70,7 +66,7 @@ def page(name: str, step: MinHash, kept: StageResult) -> str:
     docs = clusters.largest["doc"].to_numpy()
     largest = summary.documents(crawl, docs, 0)
     [counts] = stage.step_counts or [{"rows_in": 0, "rows_out": 0, "drops": {}}]
-    return _template().render(
+    return pages.template("near_duplicates/page.html").render(
         recipe=name,
         stage=stage.label,
         settings=step,
@@ -112,25 +108,3 @@ def _taken_down(stage: FinishedStage) -> tuple[str, ...]:
     """The ids of the documents that a stage dropped for a takedown list."""
     ledgers = (parquet.read_table(stage.ledger(shard)) for shard in range(len(stage.part_records)))
     return tuple(name for rows in ledgers for name in rows.filter(pc.equal(rows["rule"], "takedown"))["id"].to_pylist())
-
-
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("flows.reports.near_duplicates", "."),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=_written,
-        trim_blocks=True,
-    )
-    environment.filters |= {
-        "count": lambda number: f"{number:,}",
-        "share": lambda part, whole: f"{part / whole:.2%}" if whole else "-",
-    }
-    return environment.get_template("page.html")
-
-
-def _written(value: Any) -> Any:
-    """A value as it is to be escaped, or the markup that needs no escaping."""
-    if value is None:
-        return ""
-    return value if isinstance(value, Markup) else str(value).translate(_PICTURES)
