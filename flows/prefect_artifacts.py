@@ -24,9 +24,7 @@ def publish(report: Report) -> None:
     )
     if report.trained is not None:
         figures = [{"figure": figure, "value": value} for figure, value in training_figures(report).items()]
-        create_table_artifact(
-            key=artifact_key(name, "training"), table=figures, description=f"Model of {name}: {what}"
-        )
+        create_table_artifact(key=artifact_key(name, "training"), table=figures, description=f"Model of {name}: {what}")
 
 
 def publish_stage(name: str, stage: StageResult) -> None:

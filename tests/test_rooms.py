@@ -33,7 +33,13 @@ FORBIDDEN = {
     "flows": (),
 }
 # Prefect takes seconds to import: the command line and the reports do without.
-PREFECT = ("flows.pipeline", "flows.prefect_artifacts", "flows.prefect_env", "flows.prefect_names", "flows.prefect_runner")
+PREFECT = (
+    "flows.pipeline",
+    "flows.prefect_artifacts",
+    "flows.prefect_env",
+    "flows.prefect_names",
+    "flows.prefect_runner",
+)
 # Kernels follow one loop through many cases, and tables have many rows.
 LONG = ("tasks.kernels.",)
 MOST_LINES = 400

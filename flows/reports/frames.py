@@ -12,5 +12,7 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> "DataFrame":
     try:
         import pandas
     except ImportError as error:
-        raise ImportError("data frames of a report need pandas, which is not installed: `pip install pandas`") from error
+        raise ImportError(
+            "data frames of a report need pandas, which is not installed: `pip install pandas`"
+        ) from error
     return pandas.DataFrame.from_records(list(rows))

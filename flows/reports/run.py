@@ -167,7 +167,7 @@ class Report:
 
     @property
     def result(self) -> dict[str, Any]:
-        """What training has recorded: `parameters`, `steps`, `tokens`, `sample`, and the held-out losses; or nothing."""
+        """What training has recorded: `parameters`, `steps`, `tokens`, `sample`, and the held-out losses."""
         return self.trained.result if self.trained else {}
 
     @property
