@@ -27,7 +27,7 @@ from tasks.documents.selection import select
 _EACH = 3  # documents shown of a rule, and of what a source keeps
 _CHARACTERS = 1500  # shown of a text
 _PAIRS = 3  # of near-duplicates, of each decile of similarity
-_LANGUAGES = 30
+_LANGUAGES = 15
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,11 @@ class Shown:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule of a step, how many documents it dropped, and some of them."""
+    """A rule of a step, how many documents reached the step, how many of them it dropped, and some of those."""
 
     step: str
     name: str
+    arrived: int
     dropped: int
     shown: list[Shown]
 
@@ -74,6 +75,7 @@ def page(report: Report) -> str:
         kept=_kept(report),
         counts=counts,
         languages=list(languages)[:_LANGUAGES],
+        rarer=max(0, len(languages) - _LANGUAGES),
         lengths=plots.lengths(counts),
         duplicates=_duplicates(report),
         losses=plots.losses_svg(report) if report.trained else None,
@@ -89,7 +91,7 @@ def rules(report: Report) -> list[Rule]:
             for rule, dropped in ranked(step["drops"]).items():
                 # a page is handed around: what was taken down is not on it
                 some = [] if "takedown" in rule else shown[step["step"], rule]
-                found.append(Rule(step["step"], rule, dropped, [*map(_shown, some)]))
+                found.append(Rule(step["step"], rule, step["rows_in"], dropped, [*map(_shown, some)]))
     return found
 
 
