@@ -12,17 +12,20 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, View
 
 from flows.machine import MachineSettings
 from flows.recipe import Recipe
+from flows.reports.run import Report
 from flows.stages.data import Data
 from storage import files
+from storage.remote.redact import redact_urls
 from tasks.engine.make import StageResult
 from training.tracking import METRICS, TIMING
 
 KEY_TAG = "gristmill.key"
+_ARTIFACTS_TAG = "gristmill.artifacts"
 _BATCH = 1000
 
 
 class ModelRun:
-    """The MLflow run of a model, named by the model's key in the experiment of the recipe.
+    """The MLflow run of a model, named by recipe and short key in the experiment of the recipe.
 
     Used as a block around a training, it makes the run, or finds the one of an earlier try, and sets its end
     status, so that none stays RUNNING.
@@ -59,32 +62,53 @@ class ModelRun:
     ) -> None:
         self.client.set_terminated(self.id, "FINISHED" if kind is None else "FAILED")
 
-    def of_reused(self) -> str:
-        """The run of a model that was found finished: made from the model's own files where this server has none."""
-        if found := self.find():
+    def finish(self, model: StageResult) -> str:
+        """The id of the finished model's run, which then has all that is to be seen of the model.
+
+        What is missing is logged: a run with the points of the model's own files where this server has none, artifacts
+        where they were not logged to their end.
+        """
+        if (found := self.find()) and _ARTIFACTS_TAG in self.client.get_run(found).data.tags:
             return found
         with self as run:
-            for name in (METRICS, TIMING):
-                lines = files.read_bytes(files.join(self.folder, name)).splitlines()
-                points = [
-                    Metric(metric, value, 0, line["step"])
-                    for line in map(orjson.loads, lines)
-                    for metric, value in line.items()
-                    if metric != "step"
-                ]
-                for start in range(0, len(points), _BATCH):
-                    self.client.log_batch(run, metrics=points[start : start + _BATCH])
+            if not found:
+                self._log_points(run)
+            # here, since these modules are of a model that is made, and take seconds
+            from flows.mlflow_artifacts import description, log_artifacts
+            from flows.stages.model import Trained
+
+            trained = Trained(model, model.result["result"], run)
+            report = Report(self.recipe, self.settings, self.data.corpus, self.data, trained)
+            log_artifacts(self.client, run, report)
+            self.client.set_tag(run, "mlflow.note.content", description(report))
+            # last: a run that has it is complete
+            self.client.set_tag(run, _ARTIFACTS_TAG, "complete")
         return run
 
+    def _log_points(self, run: str) -> None:
+        for name in (METRICS, TIMING):
+            lines = files.read_bytes(files.join(self.folder, name)).splitlines()
+            points = [
+                Metric(metric, value, 0, line["step"])
+                for line in map(orjson.loads, lines)
+                for metric, value in line.items()
+                if metric != "step"
+            ]
+            for start in range(0, len(points), _BATCH):
+                self.client.log_batch(run, metrics=points[start : start + _BATCH])
+
     def _create(self) -> str:
-        run = self.client.create_run(self._experiment(), run_name=f"{self.recipe.name}-{self.key}").info.run_id
+        run = self.client.create_run(self._experiment(), run_name=f"{self.recipe.name}-{self.key[:8]}").info.run_id
         try:
             params = _flat(self.recipe.model_dump(mode="json"))
-            self.client.log_batch(run, params=[Param(name, str(value)[:6000]) for name, value in params.items()])
+            self.client.log_batch(
+                run, params=[Param(name, redact_urls(str(value))[:6000]) for name, value in params.items()]
+            )
             metrics = [Metric(name, value, 0, 0) for name, value in _funnel(self.data).items()]
             self.client.log_batch(run, metrics=metrics)
             self.client.log_inputs(run, [_input(stage, stage is self.data.mixture) for stage in self.data.stages])
-            self.client.set_tag(run, "gristmill.checkpoints", files.join(self.folder, "checkpoints"))
+            # as seen from the home, which may be moved
+            self.client.set_tag(run, "gristmill.model", f"stages/model-{self.key}")
             # last: a run that is found by its key is complete
             self.client.set_tag(run, KEY_TAG, self.key)
         except BaseException:
@@ -108,7 +132,7 @@ def _input(stage: StageResult, trained_on: bool) -> DatasetInput:
             name=stage.name,
             digest=stage.key,
             source_type="gristmill",
-            source=orjson.dumps({"uri": stage.folder}).decode(),
+            source=orjson.dumps({"uri": f"stages/{stage.name}-{stage.key}"}).decode(),
             profile=orjson.dumps({"documents": steps[-1]["rows_out"]} if steps else {}).decode(),
         ),
         [InputTag("mlflow.data.context", "training" if trained_on else "lineage")],
@@ -126,12 +150,15 @@ def _flat(value: Any, name: str = "") -> dict[str, Any]:
 
 
 def _funnel(data: Data) -> dict[str, float]:
-    """Documents out of every step and tokens of every source, as metrics by which corpora can be compared."""
+    """Documents out of every step and tokens of every source, as metrics by which corpora can be compared.
+
+    MLflow shows metrics by the alphabet: held-out ones are to come before these.
+    """
     metrics: dict[str, float] = {}
     for stage in data.corpus.stages:
         for step in stage.step_counts:
-            metrics[f"documents/{step['step']}"] = float(step["rows_out"])
+            metrics[f"steps/{step['step']}/documents"] = float(step["rows_out"])
     for name, source in data.mixture.result["sources"].items():
-        metrics[f"tokens/{name}"] = float(source["tokens"])
-        metrics[f"epochs/{name}"] = float(source["epochs"])
+        metrics[f"sources/{name}/tokens"] = float(source["tokens"])
+        metrics[f"sources/{name}/epochs"] = float(source["epochs"])
     return {name: value for name, value in metrics.items() if math.isfinite(value)}

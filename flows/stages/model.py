@@ -9,7 +9,6 @@ from typing import Any
 
 from flows.context import RunContext
 from flows.machine import MachineSettings
-from flows.mlflow_runs import ModelRun
 from flows.recipe import Recipe
 from flows.stages.data import Data
 from storage import files, layout
@@ -63,19 +62,21 @@ def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
 
     With a home that is not on a local disk, checkpoints stay in the local folder until training is done.
     """
+    from flows.mlflow_runs import ModelRun  # here, since MLflow takes seconds
+
     settings = context.settings
     unplaced = model_spec(recipe, data)
     folder = unplaced.folder(settings.home)
     run = ModelRun(settings, recipe, data, unplaced.key, folder)
     if (found := context.find(unplaced)) is not None:
-        return Trained(context.build(unplaced), found.result["result"], run.of_reused())
+        return Trained(context.build(unplaced), found.result["result"], run.finish(found))
     out = _local(settings, folder)
     with _alone(out), run as tracked:
         processes = settings.training_processes or launch.default_processes()
         mixture = _mixture(settings, data)
         places = TrainingPlaces(str(mixture), out, folder, processes, settings.tracking_uri, tracked)
         model = context.build(model_spec(recipe, data, places))
-    return Trained(model, model.result["result"], tracked)
+    return Trained(model, model.result["result"], run.finish(model))
 
 
 def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
