@@ -22,7 +22,7 @@ from training.export import CONFIG, WEIGHTS
 # What the files of the room `training` that a model is loaded by import.
 _LIBRARIES = ("mlflow", "numpy", "pydantic", "safetensors", "sentencepiece", "torch")
 _SIGNATURE = ModelSignature(
-    inputs=Schema([ColSpec(DataType.string, "prompt")]),
+    inputs=Schema([ColSpec(DataType.string)]),
     outputs=Schema([ColSpec(DataType.string)]),
     params=ParamSchema(
         [

@@ -8,9 +8,10 @@ from typing import Any
 
 import mlflow
 import orjson
-from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, ViewType
+from mlflow.entities import Dataset, DatasetInput, Experiment, InputTag, Metric, Param, ViewType
 
 from flows.machine import MachineSettings
+from flows.mlflow_moved import move_artifacts
 from flows.recipe import Recipe
 from flows.reports.run import Report
 from flows.stages.data import Data
@@ -33,6 +34,7 @@ class ModelRun:
 
     def __init__(self, settings: MachineSettings, recipe: Recipe, data: Data, key: str, folder: str) -> None:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
         uri = settings.tracking_uri
         self.embedded = uri.startswith("sqlite:///")
         if self.embedded:
@@ -42,7 +44,7 @@ class ModelRun:
 
     def find(self) -> str:
         """Id of the run that has this model, complete with its params; or an empty string."""
-        experiment = self.client.get_experiment_by_name(self.recipe.name)
+        experiment = self._known_experiment()
         if experiment is None:
             return ""
         tagged = f"tags.`{KEY_TAG}` = '{self.key}'"
@@ -117,12 +119,23 @@ class ModelRun:
         return run
 
     def _experiment(self) -> str:
-        experiment = self.client.get_experiment_by_name(self.recipe.name)
+        experiment = self._known_experiment()
         if experiment is not None:
             return experiment.experiment_id
         # a server knows where its artifacts go; without one they stay in the home
-        place = f"{self.settings.local_folder}/mlflow-artifacts" if self.embedded else None
+        place = self._artifacts if self.embedded else None
         return self.client.create_experiment(self.recipe.name, artifact_location=place)
+
+    def _known_experiment(self) -> Experiment | None:
+        experiment = self.client.get_experiment_by_name(self.recipe.name)
+        if self.embedded and experiment is not None and experiment.artifact_location != self._artifacts:
+            database = Path(self.settings.tracking_uri.removeprefix("sqlite:///"))
+            move_artifacts(database, experiment.artifact_location, self._artifacts)
+        return experiment
+
+    @property
+    def _artifacts(self) -> str:
+        return f"{self.settings.local_folder}/mlflow-artifacts"
 
 
 def _input(stage: StageResult, trained_on: bool) -> DatasetInput:

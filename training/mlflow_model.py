@@ -20,7 +20,8 @@ class TextGenerator(PythonModel):
         self.model = load(Path(context.artifacts["model"]))
         self.tokenizer = Path(context.artifacts["tokenizer"])
 
-    def predict(self, context: Any, model_input: Any, params: dict[str, Any] | None = None) -> list[str]:
+    # without a type hint: MLflow would make the whole signature of it, which then has no params
+    def predict(self, context: Any, model_input, params: dict[str, Any] | None = None) -> list[str]:  # type: ignore[no-untyped-def]  # noqa: ANN001
         """`model_input`: prompts, a list or a data frame of one column; `params`: `max_tokens`, `temperature` (0: the
         likeliest token), `top_k` (0: the whole vocabulary), `seed`."""
         prompts = model_input.iloc[:, 0].tolist() if hasattr(model_input, "iloc") else list(model_input)
