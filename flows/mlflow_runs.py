@@ -22,6 +22,8 @@ from training.tracking import METRICS, TIMING
 
 KEY_TAG = "gristmill.key"
 _ARTIFACTS_TAG = "gristmill.artifacts"
+# without it, MLflow shows the experiment as one of prompts and agents
+_KIND = {"mlflow.experimentKind": "custom_model_development"}
 _BATCH = 1000
 
 
@@ -82,6 +84,9 @@ class ModelRun:
             trained = Trained(model, model.result["result"], run)
             report = Report(self.recipe, self.settings, self.data.corpus, self.data, trained)
             log_artifacts(self.client, run, report)
+            # behind those of the training: MLflow shows metrics in the order in which it first got them
+            metrics = [Metric(name, value, 0, 0) for name, value in _funnel(self.data).items()]
+            self.client.log_batch(run, metrics=metrics)
             self.client.set_tag(run, "mlflow.note.content", description(report))
             # last: a run that has it is complete
             self.client.set_tag(run, _ARTIFACTS_TAG, "complete")
@@ -106,8 +111,6 @@ class ModelRun:
             self.client.log_batch(
                 run, params=[Param(name, redact_urls(str(value))[:6000]) for name, value in params.items()]
             )
-            metrics = [Metric(name, value, 0, 0) for name, value in _funnel(self.data).items()]
-            self.client.log_batch(run, metrics=metrics)
             self.client.log_inputs(run, [_input(stage, stage is self.data.mixture) for stage in self.data.stages])
             # as seen from the home, which may be moved
             self.client.set_tag(run, "gristmill.model", f"stages/model-{self.key}")
@@ -124,7 +127,7 @@ class ModelRun:
             return experiment.experiment_id
         # a server knows where its artifacts go; without one they stay in the home
         place = self._artifacts if self.embedded else None
-        return self.client.create_experiment(self.recipe.name, artifact_location=place)
+        return self.client.create_experiment(self.recipe.name, artifact_location=place, tags=_KIND)
 
     def _known_experiment(self) -> Experiment | None:
         experiment = self.client.get_experiment_by_name(self.recipe.name)
@@ -165,7 +168,7 @@ def _flat(value: Any, name: str = "") -> dict[str, Any]:
 def _funnel(data: Data) -> dict[str, float]:
     """Documents out of every step and tokens of every source, as metrics by which corpora can be compared.
 
-    MLflow shows metrics by the alphabet: held-out ones are to come before these.
+    Tables of runs are ordered by the alphabet: held-out metrics come before these.
     """
     metrics: dict[str, float] = {}
     for stage in data.corpus.stages:

@@ -13,7 +13,7 @@ from flows.reports import pages
 from flows.reports.dropped import dropped_by
 from flows.reports.frames import frame
 from flows.reports.funnel import FunnelRow, funnel
-from flows.reports.status import show
+from flows.reports.kept import show
 from flows.stages.corpus import Corpus
 from flows.stages.data import Data
 from storage import files
