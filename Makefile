@@ -34,11 +34,17 @@ missing = $(strip $(shell \
     || echo '[the C++ compiler $(firstword $(CXX)); Debian: g++, Fedora: gcc-c++, or name yours: make CXX=...]'))
 require = $(if $(1),$(error gristmill cannot be installed; this machine lacks: $(1)))
 
-$(INSTALLED): pyproject.toml $(LMPLZ)
+# PyTorch's own index, for a package index that lacks the build for CPUs of constraints.txt.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+INSTALL := .venv/bin/python -m pip install --constraint constraints.txt
+
+$(INSTALLED): pyproject.toml constraints.txt $(LMPLZ)
 	$(call require,$(missing))
 	$(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --upgrade pip
-	CXX='$(CXX)' .venv/bin/python -m pip install -e '.[dev]'
+	$(INSTALL) torch || $(INSTALL) --extra-index-url $(TORCH_INDEX) torch
+	CXX='$(CXX)' $(INSTALL) -e '.[dev]'
+	.venv/bin/gristmill compile
 	touch $@
 
 # .gristmill/ stays: runs and models are not build products.

@@ -26,19 +26,7 @@ class RunContext:
 
     def placed(self, given: Settings) -> Any:
         """A source or a step with the placeholders of its addresses filled in."""
-        places = {"{home}": self.settings.home, "{local}": self.settings.local_folder}
-
-        def fill(value: Any) -> Any:
-            if isinstance(value, tuple):
-                return tuple(map(fill, value))
-            if isinstance(value, dict):
-                return {key: fill(each) for key, each in value.items()}
-            if isinstance(value, str):
-                for name, place in places.items():
-                    value = value.replace(name, place)
-            return value
-
-        return given.model_copy(update={name: fill(value) for name, value in given})
+        return self.settings.placed(given)
 
 
 def job_options(settings: MachineSettings) -> JobOptions:

@@ -7,6 +7,7 @@ from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from storage.remote.config import RemoteIOConfig
+from tasks.documents.step import Settings
 
 
 class MachineSettings(BaseSettings):
@@ -52,6 +53,22 @@ class MachineSettings(BaseSettings):
         if self.local:
             return self.local
         return str(Path(".gristmill").resolve()) if "://" in self.home else self.home
+
+    def placed(self, given: Settings) -> Any:
+        """A source or a step with `{home}` and `{local}` in its addresses filled in."""
+        places = {"{home}": self.home, "{local}": self.local_folder}
+
+        def fill(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return tuple(map(fill, value))
+            if isinstance(value, dict):
+                return {key: fill(each) for key, each in value.items()}
+            if isinstance(value, str):
+                for name, place in places.items():
+                    value = value.replace(name, place)
+            return value
+
+        return given.model_copy(update={name: fill(value) for name, value in given})
 
     @property
     def prefect_home(self) -> str:

@@ -10,8 +10,10 @@ import mlflow
 import orjson
 from mlflow.entities import Dataset, DatasetInput, Experiment, InputTag, Metric, Param, ViewType
 
+from flows.databases import ensure_mlflow, private_folder
 from flows.machine import MachineSettings
 from flows.mlflow_moved import move_artifacts
+from flows.process_identity import has_ended, this_process
 from flows.recipe import Recipe
 from flows.reports.run import Report
 from flows.stages.data import Data
@@ -24,6 +26,7 @@ KEY_TAG = "gristmill.key"
 _ARTIFACTS_TAG = "gristmill.artifacts"
 # without it, MLflow shows the experiment as one of prompts and agents
 _KIND = {"mlflow.experimentKind": "custom_model_development"}
+PROCESS_TAG = "gristmill.process"
 _BATCH = 1000
 
 
@@ -40,7 +43,7 @@ class ModelRun:
         uri = settings.tracking_uri
         self.embedded = uri.startswith("sqlite:///")
         if self.embedded:
-            Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+            ensure_mlflow(Path(uri.removeprefix("sqlite:///")))
         self.client = mlflow.MlflowClient(uri)
         self.settings, self.recipe, self.data, self.key, self.folder = settings, recipe, data, key, folder
 
@@ -54,8 +57,10 @@ class ModelRun:
         return found[0].info.run_id if found else ""
 
     def __enter__(self) -> str:
+        self._end_stale_runs()
         self.id = self.find()
         if self.id:
+            self.client.set_tag(self.id, PROCESS_TAG, this_process())
             self.client.update_run(self.id, status="RUNNING")
         else:
             self.id = self._create()
@@ -64,7 +69,7 @@ class ModelRun:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.client.set_terminated(self.id, "FINISHED" if kind is None else "FAILED")
+        self.client.set_terminated(self.id, _end_status(kind))
 
     def finish(self, model: StageResult) -> str:
         """The id of the finished model's run, which then has all that is to be seen of the model.
@@ -105,7 +110,8 @@ class ModelRun:
                 self.client.log_batch(run, metrics=points[start : start + _BATCH])
 
     def _create(self) -> str:
-        run = self.client.create_run(self._experiment(), run_name=f"{self.recipe.name}-{self.key[:8]}").info.run_id
+        name, tags = f"{self.recipe.name}-{self.key[:8]}", {PROCESS_TAG: this_process()}
+        run = self.client.create_run(self._experiment(), tags=tags, run_name=name).info.run_id
         try:
             params = _flat(self.recipe.model_dump(mode="json"))
             self.client.log_batch(
@@ -116,17 +122,26 @@ class ModelRun:
             self.client.set_tag(run, "gristmill.model", f"stages/model-{self.key}")
             # last: a run that is found by its key is complete
             self.client.set_tag(run, KEY_TAG, self.key)
-        except BaseException:
-            self.client.set_terminated(run, "FAILED")
+        except BaseException as error:
+            self.client.set_terminated(run, _end_status(type(error)))
             raise
         return run
+
+    def _end_stale_runs(self) -> None:
+        """Record as KILLED the runs of this recipe whose process has ended without a word."""
+        experiment = self.client.get_experiment_by_name(self.recipe.name)
+        if experiment is None:
+            return
+        for run in self.client.search_runs([experiment.experiment_id], "attributes.status = 'RUNNING'"):
+            if (process := run.data.tags.get(PROCESS_TAG)) and has_ended(process):
+                self.client.set_terminated(run.info.run_id, "KILLED")
 
     def _experiment(self) -> str:
         experiment = self._known_experiment()
         if experiment is not None:
             return experiment.experiment_id
         # a server knows where its artifacts go; without one they stay in the home
-        place = self._artifacts if self.embedded else None
+        place = str(private_folder(self._artifacts)) if self.embedded else None
         return self.client.create_experiment(self.recipe.name, artifact_location=place, tags=_KIND)
 
     def _known_experiment(self) -> Experiment | None:
@@ -139,6 +154,13 @@ class ModelRun:
     @property
     def _artifacts(self) -> str:
         return f"{self.settings.local_folder}/mlflow-artifacts"
+
+
+def _end_status(error: type[BaseException] | None) -> str:
+    """MLflow's status of a run that ended so; what is no Exception came from a signal."""
+    if error is None:
+        return "FINISHED"
+    return "FAILED" if issubclass(error, Exception) else "KILLED"
 
 
 def _input(stage: StageResult, trained_on: bool) -> DatasetInput:

@@ -37,6 +37,11 @@ def find(name: str, built_in: Steps) -> type[DocumentStep] | None:
     return known(built_in).get(name) if name in _entry_points() or _listed() else None
 
 
+def may_be_known(name: str) -> bool:
+    """Whether a step of this name, or at this address, may be one of a user's on this machine. Imports no code."""
+    return ":" in name or name in _entry_points() or bool(_listed())
+
+
 def known(built_in: Steps) -> dict[str, type[DocumentStep]]:
     """All steps of users that this machine knows, by name. Raises StepError for two of one name."""
     found: dict[str, type[DocumentStep]] = {}

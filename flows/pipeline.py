@@ -3,22 +3,22 @@
 import flows.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 
 # isort: split
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Annotated
 
-from prefect import flow
 from pydantic import BeforeValidator, Field
 
 from flows.context import RunContext
 from flows.curation import curate
 from flows.prefect_artifacts import publish
+from flows.prefect_flow import recorded_flow
 from flows.prefect_names import flow_run_name
 from flows.prefect_runner import run_context
 from flows.recipe import Recipe, load
 from flows.reports.run import Report
-from flows.stages.corpus import Corpus
+from flows.stages import export
 from flows.stages.data import Data
 from flows.stages.mixture import mixture
-from flows.stages.model import Trained, train
 from flows.stages.tokenizer import tokenizer
 from flows.stages.tokens import tokens as token_shards
 
@@ -29,46 +29,59 @@ RecipeName = Annotated[
 RecipeLike = Annotated[Recipe, BeforeValidator(load, json_schema_input_type=RecipeName | Recipe)]
 
 
-@flow(name="corpus", flow_run_name=flow_run_name, persist_result=False)
-def corpus(recipe: RecipeLike) -> Corpus:
-    """Curated documents: the recipe's steps in their order, consecutive document steps fused into one pass."""
-    with run_context() as context:
+@recorded_flow(name="corpus", flow_run_name=flow_run_name, persist_result=False)
+def corpus(recipe: RecipeLike) -> Report:
+    """Curated documents: the recipe's steps in their order, consecutive document steps fused into one pass. Then their
+    export, if the recipe names one."""
+    with run_context(recipe) as context:
+        export.check_target(context, recipe)
         *_, last = curate(context, recipe)
-        return _finished(context, "corpus", recipe, last.left)
+        exported = export.export(context, recipe, last.left)
+        return _finished(context, "corpus", Report(recipe, context.settings, last.left, exported=exported))
 
 
-@flow(name="tokens", flow_run_name=flow_run_name, persist_result=False)
-def tokens(recipe: RecipeLike) -> Data:
+@recorded_flow(name="tokens", flow_run_name=flow_run_name, persist_result=False)
+def tokens(recipe: RecipeLike) -> Report:
     """Token shards and the plan of their mixture, from the curated documents."""
-    with run_context() as context:
-        curated = _found(context, "corpus", recipe) or corpus(recipe)
-        model = tokenizer(context, recipe, curated)
-        shards = token_shards(context, recipe, curated, model)
-        plan = mixture(context, recipe, curated.sources, model, shards)
-        return _finished(context, "tokens", recipe, Data(curated, model, shards, plan))
+    recipe.training_mixture()  # its error comes before any work
+    with run_context(recipe) as context:
+        made = _found(context, "corpus", recipe) or corpus(recipe)
+        model = tokenizer(context, recipe, made.corpus)
+        shards = token_shards(context, recipe, made.corpus, model)
+        plan = mixture(context, recipe, made.corpus.sources, model, shards)
+        return _finished(context, "tokens", replace(made, data=Data(made.corpus, model, shards, plan)))
 
 
-@flow(name="pretrain", flow_run_name=flow_run_name, persist_result=False)
-def pretrain(recipe: RecipeLike) -> Trained:
+@recorded_flow(name="pretrain", flow_run_name=flow_run_name, persist_result=False)
+def pretrain(recipe: RecipeLike) -> Report:
     """A trained model, tracked in MLflow, from the token shards."""
-    with run_context() as context:
-        return train(context, recipe, _found(context, "tokens", recipe) or tokens(recipe))
+    recipe.training_mixture()
+    # a corpus is made without the libraries of training
+    from flows.stages.model import train
+
+    with run_context(recipe) as context:
+        made = _found(context, "tokens", recipe) or tokens(recipe)
+        assert made.data is not None, "tokens were made"
+        return replace(made, trained=train(context, recipe, made.data))
 
 
-@flow(name="pipeline", flow_run_name=flow_run_name, persist_result=False)
+@recorded_flow(name="pipeline", flow_run_name=flow_run_name, persist_result=False)
 def pipeline(recipe: RecipeLike) -> Report:
     """Everything: raw crawls in, a trained and tracked model out."""
-    with run_context() as context:
-        report = Report(recipe, context.settings, corpus(recipe), tokens(recipe), pretrain(recipe))
+    recipe.training_mixture()
+    with run_context(recipe):
+        corpus(recipe)
+        tokens(recipe)
+        report = pretrain(recipe)
         publish(report)
         return report
 
 
-def _finished(context: RunContext, flow_name: str, recipe: Recipe, result: Any) -> Any:
+def _finished(context: RunContext, flow_name: str, made: Report) -> Report:
     """Keep what a flow returns for the flows behind it in this run."""
-    context.finished[flow_name, recipe.model_dump_json()] = result
-    return result
+    context.finished[flow_name, made.recipe.model_dump_json()] = made
+    return made
 
 
-def _found(context: RunContext, flow_name: str, recipe: Recipe) -> Any:
+def _found(context: RunContext, flow_name: str, recipe: Recipe) -> Report | None:
     return context.finished.get((flow_name, recipe.model_dump_json()))

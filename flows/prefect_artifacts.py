@@ -3,7 +3,11 @@
 import flows.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 
 # isort: split
-from prefect.artifacts import create_table_artifact
+from collections.abc import Callable
+from typing import cast
+from uuid import UUID
+
+from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
 
 from flows.reports.funnel import FunnelRow, funnel_row
 from flows.reports.run import Report
@@ -38,6 +42,24 @@ def publish_stage(name: str, stage: StageResult) -> None:
         table=rows or [{"record": record, "value": str(value)[:400]} for record, value in stage.result.items()],
         description=f"{stage.name} {'reused' if stage.reused else 'made'}: `{stage.folder}`",
     )
+
+
+def progress_artifact(name: str) -> Callable[[float], None]:
+    """A function that records the percentage of a stage's phase, as an artifact of the task run that calls it first.
+
+    `name`: of the recipe and the stage.
+    """
+    made: list[UUID] = []
+
+    def record(percent: float) -> None:
+        if made:
+            update_progress_artifact(made[0], progress=percent)
+            return
+        key = artifact_key("progress", name)
+        artifact = create_progress_artifact(key=key, progress=percent, description=f"progress of {name}")
+        made.append(cast(UUID, artifact))  # no coroutine, as no event loop runs in this thread
+
+    return record
 
 
 def funnel_table(report: Report) -> list[dict[str, str | int | float | None]]:

@@ -10,6 +10,7 @@ import tomllib
 import warnings
 from pathlib import Path
 
+from flows.databases import private_folder
 from flows.machine import MachineSettings
 
 SETTINGS = {
@@ -45,6 +46,7 @@ if "prefect" in sys.modules:
     )
 for name, value in SETTINGS.items():
     os.environ.setdefault(name, value)
-if not _chose_a_server():
-    os.environ["PREFECT_HOME"] = MachineSettings().prefect_home
-    os.makedirs(os.environ["PREFECT_HOME"], exist_ok=True)
+EMBEDDED = not _chose_a_server()
+"""Whether runs are recorded by a server of our own, in the home."""
+if EMBEDDED:
+    os.environ["PREFECT_HOME"] = str(private_folder(MachineSettings().prefect_home))

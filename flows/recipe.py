@@ -1,12 +1,18 @@
 """The recipe: everything that decides what comes out, in one file that reads from top to bottom."""
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import yaml
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
+from flows import recipe_syntax
+from flows.recipe_errors import ContradictionError, Finding, Origin, RecipeError, did_you_mean, findings_of
+from flows.recipe_errors import Path as KeyPath
 from flows.steps import AnyStep
+from storage.remote.url_secrets import check_no_secrets
+from tasks.documents.export import Export
 from tasks.documents.normalize import Normalize
 from tasks.documents.step import DOCUMENT_COLUMNS, DocumentStep, Settings, Step
 from tasks.extraction.extract import Extract
@@ -17,6 +23,7 @@ from tasks.url.step import Url
 from training.config import ModelConfig, TrainingConfig
 
 RECIPES = Path(__file__).with_name("recipes")
+_REMEDY = {"sources": "give each source a name of its own", "steps": "a step may stand in a recipe once"}
 
 
 class Recipe(Settings):
@@ -26,48 +33,99 @@ class Recipe(Settings):
     seed: int = Field(
         1, ge=0, description="of the held-out split and the tokenizer's sample; steps and training have own"
     )
+    limit: int | None = Field(
+        None, gt=0, description="the first so many documents of each source alone, of its first so many files"
+    )
     sources: tuple[Source, ...] = Field(min_length=1)
     steps: tuple[AnyStep, ...] = Field(
         min_length=1,
         description="run in this order; only `url` may come before `extract`, and `normalize` only right after it",
     )
     tokenizer: Tokenizer = Tokenizer()
-    mixture: Mixture
+    mixture: Mixture | None = Field(None, description="what is trained on; a corpus needs none")
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
+    export: Export | None = Field(None, description="the curated documents as files for others, once they are made")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_secrets(cls, given: Any) -> Any:
+        check_no_secrets(given)
+        return given
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        names = [source.name for source in self.sources]
+        if found := [*self._of_order(), *self._of_signals(), *self._of_sources()]:
+            raise ContradictionError(found)
+        return self
+
+    def _of_order(self) -> Iterator[tuple[KeyPath, str]]:
+        for key, names in (("sources", [s.name for s in self.sources]), ("steps", [s.step for s in self.steps])):
+            for at, name in enumerate(names):
+                if name in names[:at]:
+                    yield (key, at), f"`{name}` is named more than once; " + _REMEDY[key]
         steps = [step.step for step in self.steps]
-        if twice := sorted({n for n in names if names.count(n) > 1} | {s for s in steps if steps.count(s) > 1}):
-            raise ValueError(f"named more than once: {', '.join(twice)}")
         if "extract" not in steps:
-            raise ValueError(f"there is no step `extract`; the steps are {', '.join(steps)}")
-        at = steps.index("extract")
-        if early := [step for step in steps[:at] if step != "url"]:
-            raise ValueError(f"only `url` may come before `extract`, here `{early[0]}` does")
-        if "normalize" in steps and steps.index("normalize") != at + 1:
-            raise ValueError("`normalize` changes the text that all other steps see: put it right after `extract`")
+            yield ("steps",), f"there is no step `extract`, but {', '.join(steps)}; begin with `- step: extract`"
+            return
+        for at, step in enumerate(steps[: steps.index("extract")]):
+            if step != "url":
+                yield ("steps", at), f"only `url` may come before `extract`, here `{step}` does; put it behind"
+        if "normalize" in steps and steps.index("normalize") != steps.index("extract") + 1:
+            at = steps.index("normalize")
+            yield ("steps", at), "`normalize` changes the text that all other steps see: put it right after `extract`"
+
+    def _of_signals(self) -> Iterator[tuple[KeyPath, str]]:
+        steps = [step.step for step in self.steps]
+        known: list[str] = []
         for at, step in enumerate(self.steps):
             if "language" not in steps[:at] and (getattr(step, "languages", None) or "language" in _reads(step)):
-                raise ValueError(f"`{step.step}` has settings by language: put the step `language` before it")
-            known = [signal.name for before in self.steps[:at] for signal in before.signals]
+                yield ("steps", at), f"`{step.step}` has settings by language: put the step `language` before it"
             best = getattr(step, "best", None)
             if best is not None and best not in known:
-                there = ", ".join(known) or "none"
-                raise ValueError(f"`{step.step}` has `best: {best}`, but the signals before it are {there}")
+                there = did_you_mean(best, known) or f"give one of {', '.join(known) or 'none'}"
+                yield ("steps", at, "best"), f"is `best: {best}`, but the signals before it have no such name; {there}"
             for signal in step.signals:
-                if signal.name in (*known, *DOCUMENT_COLUMNS):
-                    raise ValueError(
-                        f"`{step.step}` gives the signal {signal.name}, but there is a column of that name"
+                if signal.name in (*known, *DOCUMENT_COLUMNS) and step.step not in steps[:at]:
+                    yield (
+                        ("steps", at),
+                        f"`{step.step}` gives the signal {signal.name}, but there is a column of that name; "
+                        "rename the signal",
                     )
-        wanted = set(self.mixture.weights)
-        for step in self.steps:
-            wanted.update(getattr(step, "reference", ()))
-        if missing := sorted(wanted - set(names)):
-            raise ValueError(f"no source is called {', '.join(missing)}; the sources are {', '.join(names)}")
-        return self
+            known += [signal.name for signal in step.signals]
+
+    def _of_sources(self) -> Iterator[tuple[KeyPath, str]]:
+        names = [source.name for source in self.sources]
+        weights = self.mixture.weights if self.mixture else ()
+        wanted: list[tuple[KeyPath, str]] = [(("mixture", "weights", name), name) for name in weights]
+        for at, step in enumerate(self.steps):
+            reference = getattr(step, "reference", ())
+            wanted += [(("steps", at, "reference"), name) for name in reference]
+            if reference and set(names) <= set(reference):
+                yield (
+                    ("steps", at, "reference"),
+                    f"is {', '.join(reference)}, which are all sources, so there is nothing to score: add a source",
+                )
+        for path, name in wanted:
+            if name not in names:
+                hint = did_you_mean(name, names) or f"the sources are {', '.join(names)}"
+                yield path, f"no source is called {name}; {hint}"
+
+    def training_mixture(self) -> Mixture:
+        """The mixture. Raises ValueError for a recipe without one, from which nothing can be trained."""
+        if self.mixture is None:
+            weights = ", ".join(f"{source.name}: 1" for source in self.sources)
+            raise ValueError(
+                f"the recipe {self.name} has no `mixture`, which tokens and training need: add "
+                f"`mixture: {{weights: {{{weights}}}}}`, or make its corpus alone by `gristmill corpus`"
+            )
+        return self.mixture
+
+    @property
+    def heldout_fraction(self) -> float:
+        """Of the documents that no training sees. Without a mixture the default, so that one that is added later finds
+        the models of learned filters made."""
+        return self.mixture.heldout_fraction if self.mixture else Mixture.model_fields["heldout_fraction"].default
 
     @property
     def before(self) -> tuple[Url, ...]:
@@ -95,18 +153,40 @@ def _reads(step: Step) -> tuple[str, ...]:
 def load(recipe: Any) -> Recipe:
     """A recipe from a YAML file, the name of a shipped one (`demo` or `demo.yaml`), a mapping, or a Recipe.
 
-    Raises FileNotFoundError, which lists the shipped recipes, or pydantic's ValidationError.
+    Raises FileNotFoundError, which lists the shipped recipes, or RecipeError with a line for all that is wrong.
     """
-    if isinstance(recipe, str | Path):
-        path = Path(recipe)
-        shipped = RECIPES / f"{path.name.removesuffix('.yaml')}.yaml"
-        if not path.is_file() and str(path) == path.name and shipped.is_file():
-            path = shipped
-        if not path.is_file():
-            known = ", ".join(sorted(p.stem for p in RECIPES.glob("*.yaml")))
-            raise FileNotFoundError(f"no recipe file {recipe}, and none shipped by that name (there are: {known})")
-        recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return Recipe.model_validate(recipe)
+    if isinstance(recipe, Recipe):
+        return recipe
+    return validated(*read(recipe))
+
+
+def read(recipe: Any) -> tuple[Any, Origin]:
+    """The values of a recipe, given as for `load`, before they are checked. Raises as `load` does."""
+    if not isinstance(recipe, str | Path):
+        return recipe, Origin()
+    path = Path(recipe)
+    shipped = RECIPES / f"{path.name.removesuffix('.yaml')}.yaml"
+    if not path.is_file() and str(path) == path.name and shipped.is_file():
+        path = shipped
+    if path.is_dir():
+        raise IsADirectoryError(f"{recipe} is a folder: name a recipe in it")
+    if not path.is_file():
+        known = sorted(p.stem for p in RECIPES.glob("*.yaml"))
+        hint = f"{did_you_mean(recipe, known)} there are: {', '.join(known)}".strip()
+        raise FileNotFoundError(f"no recipe file {recipe}, and none shipped by that name ({hint})")
+    with path.open("rb") as f:
+        return recipe_syntax.parse(f.read(recipe_syntax.MOST_BYTES + 1), str(recipe))
+
+
+def validated(data: Any, origin: Origin) -> Recipe:
+    """The recipe with these values. Raises RecipeError with a line for all that is wrong."""
+    if not isinstance(data, Mapping):
+        what = "is empty" if data is None else f"is a {type(data).__name__}"
+        raise RecipeError([Finding(origin.name, "", f"{what}; a recipe has the keys name, sources and steps")])
+    try:
+        return Recipe.model_validate(data)
+    except ValidationError as error:
+        raise RecipeError(findings_of(error, Recipe, data, origin)) from None
 
 
 def dump(recipe: Recipe) -> str:

@@ -10,7 +10,6 @@ import io
 import os
 import shutil
 import tempfile
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,11 +17,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, Any, TypeVar
 
-import fsspec
 import orjson
 import xxhash
 from fsspec.implementations.local import LocalFileSystem
 
+from storage import leftovers
+from storage.remote.opening import file_system
 from storage.remote.redact import redact_url
 
 T = TypeVar("T")
@@ -39,13 +39,18 @@ def join(*parts: str) -> str:
     return "/".join([parts[0].rstrip("/"), *(p.strip("/") for p in parts[1:])])
 
 
+def absolute(path: str) -> str:
+    """A local path from the root, with the user's home folder for `~`; an address as it is."""
+    return path if "://" in path else str(Path(path).expanduser().resolve())
+
+
 def is_local(path: str) -> bool:
     return _local(path) is not None
 
 
 def _local(path: str) -> str | None:
     """The path on this machine; None for an address elsewhere."""
-    fs, inner = fsspec.core.url_to_fs(path)
+    fs, inner = file_system(path)
     return inner if isinstance(fs, LocalFileSystem) else None
 
 
@@ -68,7 +73,7 @@ def info(path: str) -> dict[str, Any]:
 
 def glob(pattern: str) -> list[str]:
     """Paths that match a pattern, sorted, as their file system has them: without a protocol, but HTTP's."""
-    fs, inner = fsspec.core.url_to_fs(pattern)
+    fs, inner = file_system(pattern)
     fs.invalidate_cache()  # a process that lives for months must see this month's files
     return sorted(_call(fs, lambda: fs.glob(inner), redact_url(pattern)))
 
@@ -85,7 +90,7 @@ def is_folder(path: str) -> bool:
 
 def _said(path: str) -> dict[str, Any] | None:
     """What the file system says of a path, None if there is nothing. A store that refuses is asked again."""
-    fs, inner = fsspec.core.url_to_fs(path)
+    fs, inner = file_system(path)
     try:
         if "http" in fs.protocol:
             return {**_streams().info(path), "type": "file"}
@@ -101,7 +106,7 @@ def _call(fs: Any, call: Callable[[], T], what: str) -> T:
 
 def names(folder: str) -> list[str]:
     """Names in a folder, sorted; empty if there is no such folder."""
-    fs, inner = fsspec.core.url_to_fs(folder)
+    fs, inner = file_system(folder)
     if not exists(folder):
         return []
     listed = _call(fs, lambda: fs.ls(inner, detail=False), f"listing {redact_url(folder)}")
@@ -110,13 +115,13 @@ def names(folder: str) -> list[str]:
 
 def modified(path: str) -> float:
     """When a file was last written, in seconds since 1970."""
-    fs, inner = fsspec.core.url_to_fs(path)
+    fs, inner = file_system(path)
     return _call(fs, lambda: fs.modified(inner), redact_url(path)).timestamp()
 
 
 def remove(folder: str) -> None:
     """Remove a folder with all that is in it; nothing happens if there is none."""
-    fs, inner = fsspec.core.url_to_fs(folder)
+    fs, inner = file_system(folder)
     if exists(folder):
         _call(fs, lambda: fs.rm(inner, recursive=True), f"removing {redact_url(folder)}")
 
@@ -201,9 +206,9 @@ def _record(path: str, f: IO[bytes]) -> None:
 @contextmanager
 def create(path: str) -> Iterator[IO[bytes]]:
     """A binary file to write; it appears under its name only when the block ends without an error."""
-    fs, inner = fsspec.core.url_to_fs(path)
+    fs, inner = file_system(path)
     if not isinstance(fs, LocalFileSystem):
-        with tempfile.NamedTemporaryFile() as local:
+        with tempfile.NamedTemporaryFile(prefix=leftovers.scratch_prefix()) as local:
             yield local
             local.flush()
             _record(path, local)
@@ -212,7 +217,7 @@ def create(path: str) -> Iterator[IO[bytes]]:
         return
     final = Path(inner)
     final.parent.mkdir(parents=True, exist_ok=True)
-    temporary = final.with_name(f".{final.name}.{uuid.uuid4().hex}.tmp")
+    temporary = final.with_name(leftovers.temporary_name(final.name))
     try:
         with _unnamed(final.parent) or open(temporary, "wb") as target:
             yield target
@@ -272,7 +277,7 @@ def local_copy(path: str) -> str:
     For libraries that read models from local files only. Stage files never change under their name, so a copy that
     exists is right.
     """
-    fs, inner = fsspec.core.url_to_fs(path)
+    fs, inner = file_system(path)
     if isinstance(fs, LocalFileSystem):
         return inner
     target = join(str(Path.home() / ".cache" / "gristmill"), f"{digest(path.encode())}-{path.rsplit('/', 1)[-1]}")
@@ -289,7 +294,7 @@ def copy(source: str, target: str) -> None:
 
 def upload(folder: str, target: str) -> None:
     """Copy a local folder with all that is in it."""
-    fs, inner = fsspec.core.url_to_fs(target)
+    fs, inner = file_system(target)
     _call(fs, lambda: fs.put(folder.rstrip("/") + "/", inner, recursive=True), f"writing {redact_url(target)}")
 
 

@@ -3,11 +3,10 @@
 import hashlib
 import os
 
-import fsspec
-
 from storage import files
 from storage.remote import streams
 from storage.remote.config import RemoteIOConfig
+from storage.remote.opening import file_system
 from storage.remote.redact import redact_url
 
 _OF_CONTENT = ("ETag", "etag", "checksum", "md5")
@@ -20,7 +19,7 @@ def fingerprint(path: str, notes: str, remote_io: RemoteIOConfig | None = None) 
     never change under an address. The address is without user and query, as in `storage.remote.redact`; where no tag
     names the content, a hash of the query stands for it, since two queries may be two files.
     """
-    fs, inner = fsspec.core.url_to_fs(path)
+    fs, inner = file_system(path)
     if not files.is_local(path):
         info = streams.info(path, remote_io)
         tags = [f"{tag}={info[tag]}" for tag in _TAGS if info.get(tag)]

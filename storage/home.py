@@ -78,6 +78,11 @@ class FinishedStage(StageFolder):
         return self._manifest["counts"]["steps"]
 
     @property
+    def bytes(self) -> int:
+        """Of all its files."""
+        return self._manifest["parts"]["bytes"]
+
+    @property
     def counts_documents(self) -> bool:
         """Whether the stage decides which documents are kept: then every shard has a ledger."""
         return bool(self.step_counts)

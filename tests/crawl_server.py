@@ -21,14 +21,15 @@ Plan = Callable[[str, int, int], "Fault | None"]
 class Fault:
     """What happens to one answer.
 
-    `status`: this one, with `headers`, in place of the bytes. `reset`, `truncated`, `stalled`: the body breaks off in
-    its middle by a reset connection, by its end, or by silence. `short`: half of the range, under a length that
-    agrees with it. `shifted`: the bytes one further, which the answer's header says.
+    `status`: this one, with `headers` and `body`, in place of the bytes. `reset`, `truncated`, `stalled`: the body
+    breaks off in its middle by a reset connection, by its end, or by silence. `short`: half of the range, under a
+    length that agrees with it. `shifted`: the bytes one further, which the answer's header says.
     """
 
     kind: str
     status: int = 503
     headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b"slow down"
 
 
 BAD_MOMENTS = (
@@ -68,7 +69,8 @@ class Request:
 class CrawlServer:
     """The files under `folder`, as `<url>/<path>`. `plan(path, start, nth time)` says what goes wrong.
 
-    `requests` are those that came, `most` how many of them waited at a time for the `delay` (seconds) to be over.
+    `authorization`: the header without which a request gets 401. `requests` are those that came, `most` how many of
+    them waited at a time for the `delay` (seconds) to be over.
     """
 
     folder: Path
@@ -79,6 +81,7 @@ class CrawlServer:
     tags: bool = True
     extra: tuple[tuple[str, str], ...] = ()
     delay: float = 0.0
+    authorization: str = ""
     stall: float = 1.0
     requests: list[Request] = field(default_factory=list)
     most: int = 0
@@ -115,6 +118,8 @@ def _handler(server: CrawlServer) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True
 
         def _answer(self):
+            if server.authorization not in ("", self.headers.get("Authorization")):
+                return self._say(401, b"who are you?")
             path = self.path.lstrip("/")
             file = server.folder / path
             asked = self.headers.get("Range")
@@ -126,7 +131,7 @@ def _handler(server: CrawlServer) -> type[BaseHTTPRequestHandler]:
                 fault = server.plan(path, start, nth)
                 server.requests.append(Request(path, start if asked else None, int(last) + 1 if last else None, fault))
             if fault and fault.kind == "status":
-                return self._say(fault.status, b"slow down", *fault.headers)
+                return self._say(fault.status, fault.body, *fault.headers)
             if not file.is_file():
                 return self._say(404, b"no such key")
             data = file.read_bytes()

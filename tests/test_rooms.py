@@ -37,8 +37,10 @@ PREFECT = (
     "flows.pipeline",
     "flows.prefect_artifacts",
     "flows.prefect_env",
+    "flows.prefect_flow",
     "flows.prefect_names",
     "flows.prefect_runner",
+    "flows.prefect_server",
 )
 # Kernels follow one loop through many cases, and tables have many rows.
 LONG = ("tasks.kernels.",)

@@ -6,9 +6,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+RENDEZVOUS = "TRAINING_RENDEZVOUS"  # environment variable: where ranks find each other, as a URL of torch.distributed
+
 
 class Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
 
 class ModelConfig(Settings):
@@ -27,9 +29,14 @@ class ModelConfig(Settings):
     @model_validator(mode="after")
     def _divides(self) -> ModelConfig:
         if self.dim % self.heads or (self.dim // self.heads) % 2:
-            raise ValueError(f"dim {self.dim} must be an even multiple of heads {self.heads} (rotary pairs)")
+            raise ValueError(
+                f"dim {self.dim} is no even multiple of heads {self.heads}, as rotary pairs ask; give a dim of "
+                f"{max(1, round(self.dim / self.heads / 2)) * 2 * self.heads}"
+            )
         if self.heads % self.kv_head_count:
-            raise ValueError(f"heads {self.heads} must be a multiple of kv_heads {self.kv_heads}")
+            raise ValueError(
+                f"heads {self.heads} is no multiple of kv_heads {self.kv_heads}; give kv_heads that divide it"
+            )
         return self
 
     @property
@@ -74,7 +81,13 @@ class TrainingConfig(Settings):
     @model_validator(mode="after")
     def _warmup_fits(self) -> TrainingConfig:
         if self.warmup_steps >= self.steps:
-            raise ValueError(f"warmup_steps {self.warmup_steps} must be below steps {self.steps}")
+            raise ValueError(
+                f"warmup_steps {self.warmup_steps} is not below steps {self.steps}; lower it or raise steps"
+            )
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(
+                f"betas {list(self.betas)} are not from 0 to below 1; give two such numbers, as [0.9, 0.95]"
+            )
         return self
 
     def token_budget(self, seq_len: int) -> int:

@@ -3,7 +3,7 @@
 launch() is for the flow: it runs torchrun's agent, which starts the ranks as `python -m training.launch
 RUN.json`, RUN.json being a RunConfig.
 
-Exit codes: 0 done (result.json is there); STOPPED (75, EX_TEMPFAIL of sysexits.h) stopped by SIGTERM,
+Exit codes: 0 done (result.json is there); STOPPED (75, EX_TEMPFAIL of sysexits.h) the ranks got SIGTERM,
 after a checkpoint if training had begun: run it again to go on; anything else failed, and the log says why.
 """
 
@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
+import shutil
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from training.config import RunConfig
+from training.config import RENDEZVOUS, RunConfig
 from training.deathsig import PARENT, die_with_parent
 
 STOPPED = 75
@@ -46,46 +45,42 @@ def launch(
     """Run the training that run_json describes on this machine and return its exit code (see above).
 
     The output of all ranks is appended to log_path, and given line by line to on_line while it grows. `env`
-    is added to the environment. SIGTERM is forwarded (when this is called in the main thread). The agent
-    and its ranks die with the thread that calls this, however it ends, kill -9 included (on Linux); an
-    exception here or in on_line stops them too. Uses the loopback device only.
+    is added to the environment. An exception here or in on_line, such as KeyboardInterrupt, stops the ranks
+    after a checkpoint. The agent and its ranks die with the thread that calls this, however it ends, kill -9
+    included (on Linux). They find each other through a file and talk through the loopback device only.
     """
     run_json, log_path = Path(run_json).resolve(), Path(log_path)
     out = RunConfig.model_validate_json(run_json.read_bytes()).out
     (out / STOP_MARKER).unlink(missing_ok=True)
     log_path.parent.mkdir(parents=True, exist_ok=True)
+    meeting = out.resolve() / "rendezvous"
+    shutil.rmtree(meeting, ignore_errors=True)  # of a launch that was killed
+    meeting.mkdir()
     command = [sys.executable, "-u", "-m", "training.deathsig", str(os.getpid())]
     command += [
         sys.executable,
         "-u",
         "-m",
         "torch.distributed.run",
-        "--standalone",
+        # a TCP store, which is the default, would listen on all interfaces
+        "--rdzv-backend=c10d",
+        "--rdzv-conf=store_type=file",
+        f"--rdzv-endpoint={meeting}/agent",
         "--local-addr",
         "127.0.0.1",
     ]
     command += ["--nproc-per-node", str(processes), "--max-restarts", "0"]
     command += ["--shutdown-timeout", str(GRACE_SECONDS), "-m", "training.launch", str(run_json)]
-    with log_path.open("ab") as output, log_path.open("rb") as tail:
+    with open(log_path, "ab", opener=_private) as output, log_path.open("rb") as tail:
         tail.seek(0, os.SEEK_END)
         agent = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=_environment(processes, env or {}),
+            env=_environment(processes, {RENDEZVOUS: f"file://{meeting}/ranks", **(env or {})}),
             start_new_session=True,  # a Ctrl-C at the terminal is for the caller, who then stops the agent
         )
-        asked = threading.Event()
-
-        def forward(*_: object) -> None:
-            if not asked.is_set():  # once: a second one would interrupt the agent's orderly shutdown
-                asked.set()
-                agent.terminate()
-
-        before = None
-        if threading.current_thread() is threading.main_thread():
-            before = signal.signal(signal.SIGTERM, forward)
         try:
             pending = b""
             while True:
@@ -100,12 +95,15 @@ def launch(
             if pending:
                 on_line(pending.decode(errors="replace"))
         finally:
-            if before is not None:
-                signal.signal(signal.SIGTERM, before)
             _end(agent)
-    if agent.returncode and (asked.is_set() or (out / STOP_MARKER).exists()):
+            shutil.rmtree(meeting, ignore_errors=True)
+    if agent.returncode and (out / STOP_MARKER).exists():
         return STOPPED  # torchrun's own code would be 1, as for any failure
     return agent.returncode
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _end(agent: subprocess.Popen) -> None:
@@ -129,8 +127,6 @@ def _environment(processes: int, extra: Mapping[str, str]) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
         "PYTHONUNBUFFERED": "1",
         "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // processes)),
-        # Ranks and agent each keep a store of their own: a shared one is seen stale after a failure.
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         "GLOO_SOCKET_IFNAME": loopback,  # no name lookup, so no network
         "NCCL_SOCKET_IFNAME": loopback,
         **extra,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import logging
 import os
@@ -31,6 +32,7 @@ from training.tracking import Tracker
 
 log = logging.getLogger(__name__)
 
+LINE_SECONDS = 60.0  # between two lines of the log
 CHECKPOINTS, RESULT = "checkpoints", "result.json"
 
 
@@ -86,6 +88,7 @@ def _train(run: RunConfig, world: World, stop: threading.Event) -> dict:
         if world.leads:
             log.info("resuming from %s", saved)
 
+    report = _Report(training.steps)
     tracker = Tracker(run.out, progress.step if saved else -1, run.tracking) if world.leads else None
     try:
         while progress.step < training.steps:
@@ -114,7 +117,7 @@ def _train(run: RunConfig, world: World, stop: threading.Event) -> dict:
             progress.last |= metrics
             if tracker:
                 tracker.log(progress.step, metrics, {"train/tokens_per_second": result.tokens / seconds})
-                _report(progress.step, training.steps, metrics, result.tokens / seconds)
+                report(progress.step, metrics, result.tokens / seconds)
             if finished or result.stop or progress.step % training.checkpoint_every == 0:
                 if tracker:
                     tracker.checkpoint()
@@ -134,16 +137,31 @@ def _train(run: RunConfig, world: World, stop: threading.Event) -> dict:
     return _from_leader(record)
 
 
-def _report(step: int, steps: int, metrics: dict[str, float], speed: float) -> None:
-    """A line for a person at the first step, every twentieth of the run, and each evaluation."""
-    if step > 1 and step % max(1, steps // 20) and "heldout/loss" not in metrics:
-        return
-    line = f"step {step:{len(str(steps))}}/{steps}  loss {metrics['train/loss']:.4f}"
-    line += f"  grad {metrics['train/grad_norm']:.3f}  lr {metrics['train/learning_rate']:.2e}"
-    line += f"  {speed:,.0f} tokens/s"
-    if "heldout/loss" in metrics:
-        line += f"  held-out {metrics['heldout/loss']:.4f}"
-    log.info(line)
+class _Report:
+    """Lines for a person: at the first step, every twentieth of the run, each evaluation, and once a minute."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+        self.began = self.said = time.monotonic()
+        self.first = 0
+
+    def __call__(self, step: int, metrics: dict[str, float], speed: float) -> None:
+        now = time.monotonic()
+        self.first = self.first or step
+        evaluated = "heldout/loss" in metrics
+        quiet = step > self.first and step % max(1, self.steps // 20) and now - self.said < LINE_SECONDS
+        if quiet and not evaluated:
+            return
+        self.said = now
+        line = f"step {step:{len(str(self.steps))}}/{self.steps}  loss {metrics['train/loss']:.4f}"
+        line += f"  grad {metrics['train/grad_norm']:.3f}  lr {metrics['train/learning_rate']:.2e}"
+        line += f"  {speed:,.0f} tokens/s"
+        if self.first < step < self.steps:
+            left = (self.steps - step) * (now - self.began) / (step - self.first + 1)
+            line += f"  {datetime.timedelta(seconds=round(left))} left"
+        if evaluated:
+            line += f"  held-out {metrics['heldout/loss']:.4f}"
+        log.info(line)
 
 
 def _result(run: RunConfig, weights: dict, progress: checkpoint.Progress, saved: Path, lost: int) -> dict:

@@ -14,7 +14,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from training.config import ModelConfig
+from training.config import RENDEZVOUS, ModelConfig
 from training.model import Decoder, initial
 
 
@@ -49,7 +49,9 @@ def processes(timeout_seconds: float) -> Iterator[World]:
     backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
     timeout = timedelta(seconds=timeout_seconds)
     if "RANK" in os.environ:
-        dist.init_process_group(backend, timeout=timeout)
+        rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        meeting = os.environ.get(RENDEZVOUS, "env://")
+        dist.init_process_group(backend, init_method=meeting, rank=rank, world_size=size, timeout=timeout)
     else:
         dist.init_process_group(backend, timeout=timeout, store=dist.HashStore(), rank=0, world_size=1)
     try:

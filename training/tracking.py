@@ -13,13 +13,13 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import threading
 import time
 from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from storage.remote.redact import redact_urls
 from training.config import TrackingConfig
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_SECRET = re.compile(r"//[^/@\s]*@")  # user and password of an address
 METRICS, TIMING = "metrics.jsonl", "timing.jsonl"
 BATCH = 1000  # the most metrics that MLflow's REST API takes in one log_batch
 
@@ -110,7 +109,7 @@ class MlflowSender:
                     break
                 except Exception as error:
                     self.newest = None
-                    log.warning("MLflow: %s: %s", type(error).__name__, _SECRET.sub("//", str(error)))
+                    log.warning("MLflow: %s: %s", type(error).__name__, redact_urls(str(error)))
                     if last and attempt < 2:
                         time.sleep(1)
             if last:

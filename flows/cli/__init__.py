@@ -9,21 +9,26 @@ import sys
 from flows.cli.app import app
 
 # a module adds its commands to the application, in this order
-from flows.cli import running, looking, judging  # noqa: F401, I001  # isort: skip
+from flows.cli import starting, running, checking, exporting, looking, judging, compiling  # noqa: F401, I001  # isort: skip
 
 __all__ = ["app", "main"]
 
 
 def main() -> None:
     """The entry point: an error is one line, and the log above has the rest."""
-    from rich.console import Console
-    from rich.markup import escape
+    from rich.text import Text
+
+    from flows.cli.terminal import console
+    from storage.remote.redact import redact_urls
 
     try:
         app()
     except (OSError, ValueError, LookupError, RuntimeError) as error:
+        from flows.recipe_errors import RecipeError
+
+        if isinstance(error, RecipeError):  # whose lines are whole sentences
+            sys.exit(f"{error}")
         notes = "".join(f"\n  ({note})" for note in getattr(error, "__notes__", ()))
-        Console(stderr=True).print(
-            f"[bold red]gristmill:[/] {escape(f'{error}{notes}')}", highlight=False, soft_wrap=True
-        )
+        message = Text.assemble(("gristmill: ", "bold red"), redact_urls(f"{error}{notes}"))
+        console(stderr=True).print(message, highlight=False, soft_wrap=True)
         sys.exit(1)

@@ -1,8 +1,7 @@
 """The application that commands are added to, and what they have in common."""
 
-import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,6 +9,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from flows.machine import MachineSettings
+    from flows.recipe import Recipe
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -39,6 +39,10 @@ def _options(
     """Options of the program itself."""
 
 
+Json = Annotated[bool, typer.Option("--json", help="print JSON")]
+Limit = Annotated[
+    int | None, typer.Option("--limit", min=1, help="read the first so many documents of each source only, to try")
+]
 FinishedRecipe = Annotated[
     str, typer.Argument(metavar="RECIPE", help="as for `run`, which must have finished what is asked for")
 ]
@@ -51,11 +55,30 @@ def settings() -> "MachineSettings":
     return MachineSettings()
 
 
-def console() -> "Console":
-    """The standard output: as wide as the terminal, 120 columns where there is none."""
-    from rich.console import Console
+def recipe_to_run(name: str, limit: int | None) -> "Recipe":
+    """A recipe that is checked, before the libraries of the work are imported. Raises RecipeError."""
+    from flows.check.run import before_run
+    from flows.recipe import load
 
-    return Console(width=None if sys.stdout.isatty() else 120)
+    recipe = load(name)
+    if limit is not None:
+        recipe = recipe.model_copy(update={"limit": limit})
+    before_run(recipe, settings())
+    return recipe
+
+
+def print_json(value: Any) -> None:
+    """Print a value that reports return, as JSON."""
+    from pydantic_core import to_json
+
+    typer.echo(to_json(value, indent=2).decode())
+
+
+def console() -> "Console":
+    """The standard output."""
+    from flows.cli import terminal
+
+    return terminal.console()
 
 
 def print_texts(texts: "Iterable[RenderableType]") -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.app import FinishedRecipe, app, console, print_texts
+from flows.cli.app import FinishedRecipe, Json, app, console, print_json, print_texts
 
 
 @app.command()
@@ -14,6 +14,7 @@ def whatif(
     settings: Annotated[
         list[str], typer.Option("--set", metavar="STEP.SETTING=VALUE", help="another threshold; may be repeated")
     ],
+    as_json: Json = False,
 ) -> None:
     """The funnel of a finished run under other thresholds: decisions replayed over stored signals, nothing computed
     again. Steps behind the replayed ones that look at all documents together are not replayed."""
@@ -22,6 +23,9 @@ def whatif(
     from flows.reports import whatif as replaying
 
     replay = replaying.whatif(name, changes.parsed(settings))
+    if as_json:
+        print_json(list(replaying.funnel(replay)))
+        return
     console().print(render.whatif_table(replaying.funnel(replay)))
     print_texts(render.whatif_remarks(replay))
 
@@ -31,6 +35,7 @@ def thresholds(
     name: FinishedRecipe,
     reference: Annotated[str, typer.Option(help="the language whose thresholds are right: a code of `language`")],
     least: Annotated[int, typer.Option(min=1, help="documents that a language needs for a proposal")] = 1000,
+    as_json: Json = False,
 ) -> None:
     """Thresholds for languages, proposed from the stored signals of a finished run: those that drop the same share of a
     language's documents as the recipe's drop of the reference. Printed as a table, and as YAML for the recipe."""
@@ -38,6 +43,9 @@ def thresholds(
     from flows.reports.thresholds import propose
 
     found = propose(name, reference, least)
+    if as_json:
+        print_json(found)
+        return
     console().print(render.thresholds_table(found))
     print_texts([*render.thresholds_remarks(found, least), render.recipe_part(found)])
 
@@ -63,11 +71,15 @@ def report(name: FinishedRecipe) -> None:
 @app.command()
 def rules(
     step: Annotated[str, typer.Argument(help="of this step alone; default: of all")] = "",
+    as_json: Json = False,
 ) -> None:
     """The rules of all document steps: the signal that each measures, with unit and source, and its thresholds."""
     from flows.cli.render_tables import rules_table
     from flows.reports.rules import books
 
+    if as_json:
+        print_json(list(books(step)))
+        return
     out = console()
     for book in books(step):
         out.print(rules_table(book))

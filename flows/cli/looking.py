@@ -5,19 +5,26 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.app import app, console, print_texts, settings
+from flows.cli.app import Json, app, console, print_json, print_texts, settings
 
 SHOWN = 1500  # characters of a text
 
 
 @app.command()
-def status() -> None:
-    """The stages in the home: finished or not, documents, size of what was dropped."""
-    from flows.cli.render_tables import status_remarks, status_table
+def status(as_json: Json = False) -> None:
+    """The stages in the home in order of time: finished or not, the recipe whose last run had them, documents in and
+    out, and what was dropped."""
+    from flows.cli.render_tables import status_lines, status_remarks, status_table
     from flows.reports.status import status
 
     rows = status(settings().home)
-    console().print(status_table(rows))
+    if as_json:
+        print_json(rows)
+        return
+    if sys.stdout.isatty():
+        console().print(status_table(rows))
+    else:
+        print_texts(status_lines(rows))
     print_texts(status_remarks(rows))
 
 
@@ -26,17 +33,21 @@ def verify(
     target: Annotated[
         str, typer.Argument(metavar="RECIPE|STAGE", help="as for `run`; or a stage's name, or name-key as in `status`")
     ],
+    as_json: Json = False,
 ) -> None:
     """Read every file of a finished run, or of a stage, and compare it with what was written. Exits with 1 if a file
     is damaged or missing, or documents are not accounted for."""
     from flows.cli.render_tables import verified_line
     from flows.reports.verification import verify_stages
 
-    damaged = False
+    found = []
     for verified in verify_stages(target):
-        print_texts([verified_line(verified)])
-        damaged |= bool(verified.damages)
-    if damaged:
+        found.append(verified)
+        if not as_json:
+            print_texts([verified_line(verified)])
+    if as_json:
+        print_json(found)
+    if any(verified.damages for verified in found):
         raise typer.Exit(1)
 
 
@@ -104,15 +115,15 @@ def similar(
     documents a second and 6.5 kB for each; then the index answers in milliseconds, beside which the command itself has
     all documents' ids to read. Its keys begin with `gristmill:`.
     """
-    from rich.console import Console
     from rich.progress import Progress
 
     from flows.cli import render_documents as render
+    from flows.cli import terminal
     from flows.reports.similar import look_up
 
     machine = settings()
     address = redis or machine.redis.get_secret_value()
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+    with Progress(console=terminal.console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("")
 
         def progress(stage: str, done: int, total: int) -> None:

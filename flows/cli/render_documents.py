@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from storage.printable import one_line
+
 if TYPE_CHECKING:
     from flows.reports.differences import Passage
     from flows.reports.dropped import Dropped, Edit
@@ -23,11 +25,16 @@ def shortened(text: str, characters: int) -> str:
     return text if left <= 0 else f"{text[:characters]} [... {left:,} more characters]"
 
 
+def _field(name: str, value: object) -> str:
+    """A value in a line of its own, whatever is in it."""
+    return f"{name}: {one_line(str(value))}"
+
+
 def kept(found: "KeptDocuments", characters: int) -> Iterator[str]:
     """The stage's folder, then each document with the first characters of its text."""
     yield f"== {found.folder}"
     for document in found.documents:
-        lines = [f"{name}: {value}" for name, value in document.row.items() if value is not None]
+        lines = [_field(name, value) for name, value in document.row.items() if value is not None]
         if document.text is not None:
             lines.append(shortened(document.text, characters))
         yield "\n".join(lines) + "\n"
@@ -36,7 +43,7 @@ def kept(found: "KeptDocuments", characters: int) -> Iterator[str]:
 def dropped(found: "Dropped", characters: int) -> Text:
     """The row and the text, its offending parts in ⟦brackets⟧; of a long text what surrounds them."""
     shown = Text(f"== {found.stage}\n")
-    shown.append("".join(f"{name}: {value}\n" for name, value in found.row.items() if value is not None))
+    shown.append("".join(_field(name, value) + "\n" for name, value in found.row.items() if value is not None))
     if found.unmarked:
         shown.append(f"not marked: {found.unmarked}\n")
     if found.text is None:
@@ -65,7 +72,7 @@ def edit(found: "Edit") -> Text:
     lines = f"line {row['first_line'] + 1}"
     if row["last_line"] > row["first_line"]:
         lines = f"lines {row['first_line'] + 1} to {row['last_line'] + 1}"
-    shown = Text(f"{found.stage}  {row['id']}  {row['step']}.{row['rule']}, {lines}\n")
+    shown = Text(f"{found.stage}  {one_line(row['id'])}  {row['step']}.{row['rule']}, {lines}\n")
     removed = "(not kept)" if row["removed"] is None else row["removed"].rstrip("\n")
     shown.append(f"⟦{removed}⟧", style=_MARKED)
     return shown.append(f" → {row['replacement']}\n" if row["replacement"] else "\n")
@@ -78,21 +85,21 @@ def decision(made: "Decision") -> str:
     row = made.row
     lines = [f"dropped by {row['step']}.{row['rule']}"]
     columns = ("value", "threshold", "detail", "representative")
-    lines += [f"{name} {row[name]}" for name in columns if row[name] is not None]
+    lines += [f"{name} {one_line(str(row[name]))}" for name in columns if row[name] is not None]
     return f"{made.stage}: {', '.join(lines)}"
 
 
 def lineage(found: "Lineage", characters: int) -> Iterator[str]:
     """Sections: record, decision history, scores, raw page, text; of page and text the first `characters`."""
-    yield f"== {found.stage}  {found.row['id']}"
-    yield from (f"{name}: {value}" for name, value in found.columns.items())
+    yield f"== {found.stage}  {one_line(found.row['id'])}"
+    yield from (_field(name, value) for name, value in found.columns.items())
     yield "\n-- decision history"
     yield from map(decision, found.decisions)
     if not found.decisions:
         yield "kept by every stage so far"
     yield "\n-- scores"
     for stage, scores in ({found.stage: found.signals} | found.scores).items():
-        yield from (f"{stage}  {name}: {value}" for name, value in scores.items() if value is not None)
+        yield from (f"{stage}  {_field(name, value)}" for name, value in scores.items() if value is not None)
     yield f"\n-- raw, {len(found.record.payload) if found.record else 0:,} bytes"
     yield shortened(found.raw, characters)
     if "text" in found.row:
@@ -123,8 +130,12 @@ def match(text: str, found: "Match") -> Text:
     """A near-duplicate of a text, and where the two first differ."""
     from flows.reports.differences import first_difference
 
-    lines = [f"{found.jaccard:.4f}  {found.id}  {found.source}", found.url, *map(duplicate_decision, found.decisions)]
-    shown = Text("\n".join(line for line in lines if line) + "\n")
+    lines = [
+        f"{found.jaccard:.4f}  {found.id}  {found.source}",
+        found.url or "",
+        *map(duplicate_decision, found.decisions),
+    ]
+    shown = Text("\n".join(one_line(line) for line in lines if line) + "\n")
     return shown.append(difference(first_difference(text, found.text)))
 
 

@@ -1,6 +1,5 @@
 """The report of a run."""
 
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,37 +7,52 @@ from typing import TYPE_CHECKING
 from rich.console import Console, Group
 
 from flows.cli.render_tables import funnel_table
+from storage.remote.redact import redact_url
 
 if TYPE_CHECKING:
     from flows.machine import MachineSettings
     from flows.reports.run import Report
-
-_SECRET = re.compile(r"//[^/@\s]*@")  # user and password of an address
+    from tasks.engine.make import StageResult
 
 
 def print_report(report: "Report", console: Console) -> None:
-    """Print the funnel, the losses, a sample of the model, the stages, and how to look at the run."""
+    """Print the funnel, what was made of losses and a sample of the model, the stages, and how to look at the run."""
     from flows.prefect_env import user_interface
 
     title = f"Funnel of {report.recipe.name}"
     console.print(funnel_table(title, report.steps, report.characters_per_token, report.tokens))
-    console.print(Group(*training_lines(report)), highlight=False)
-    sections = {
-        "Sample": [report.result["sample"]],
-        "Outputs": [f"{'reused' if stage.reused else 'made  '}  {stage.folder}" for stage in report.stages],
-        "Look at it": [prefect_line(*user_interface()), mlflow_line(report.settings)],
-    }
+    if report.mixture:
+        console.print(mixture_line(report), highlight=False)
+    sections = {"Outputs": [f"{'reused' if stage.reused else 'made  '}  {stage.folder}" for stage in report.stages]}
+    looked_at = [prefect_line(*user_interface())]
+    if report.trained:
+        console.print(Group(*training_lines(report)), highlight=False)
+        sections = {"Sample": [report.result["sample"]], **sections}
+        looked_at.append(mlflow_line(report.settings))
+    if report.exported:
+        sections["Exported"] = [exported_line(report.exported)]
+    sections["Look at it"] = looked_at
     for name, lines in sections.items():
         console.print(f"\n[bold]{name}[/bold]")
         console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 
+def mixture_line(report: "Report") -> str:
+    """What a model is trained on."""
+    mixed = (f"{source.name} {source.share:.0%} ({source.epochs:.2f} epochs)" for source in report.mixture)
+    return f"mixture: {', '.join(mixed)}"
+
+
+def exported_line(stage: "StageResult") -> str:
+    """What lies in the folder of an export."""
+    counts = stage.result
+    return f"{counts['documents']:,} documents, {counts['characters']:,} characters in {stage.folder}"
+
+
 def training_lines(report: "Report") -> list[str]:
-    """What the model was trained on, and how well it predicts."""
+    """The model, and how well it predicts."""
     result, losses = report.result, report.training_losses
-    mixed = ", ".join(f"{source.name} {source.share:.0%} ({source.epochs:.2f} epochs)" for source in report.mixture)
     return [
-        f"mixture: {mixed}",
         f"model: {result['parameters']:,} parameters, {result['steps']} steps, {result['tokens']:,} tokens",
         f"training loss: {losses[0]:.4f} at the first step, {losses[-1]:.4f} at the last",
         f"unigram model: {result['unigram/loss']:.4f} nats/token, {result['unigram/bits_per_byte']:.4f} bits/byte",
@@ -49,12 +63,12 @@ def training_lines(report: "Report") -> list[str]:
 
 def prefect_line(address: str, home: str) -> str:
     """The address of the Prefect server, or the command that starts one on what has been recorded."""
-    return f"Prefect: {address}" if address else f"PREFECT_HOME={home} {_programs()}/prefect server start"
+    return f"Prefect: {redact_url(address)}" if address else f"PREFECT_HOME={home} {_programs()}/prefect server start"
 
 
 def mlflow_line(settings: "MachineSettings") -> str:
     """The address of the MLflow server, or the command that starts one; without a password."""
-    uri = _SECRET.sub("//", settings.tracking_uri)
+    uri = redact_url(settings.tracking_uri)
     return f"MLflow: {uri}" if uri.startswith("http") else f"{_programs()}/mlflow ui --backend-store-uri {uri}"
 
 

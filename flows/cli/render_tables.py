@@ -1,9 +1,11 @@
 """Reports as tables, and what a table does not cover as sentences."""
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import yaml
+from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Column, Table
 
@@ -23,13 +25,40 @@ def top_reasons(reasons: Mapping[str, int], most: int = 3) -> str:
 
 
 def status_table(rows: Iterable[StageStatus]) -> Table:
-    """A row for each stage of the home."""
-    table = Table("stage", "state", "documents in", "documents out", "top reasons for drops")
+    """A row for each stage of the home: it fits 80 columns."""
+    table = Table(
+        Column("finished", no_wrap=True),
+        Column("stage", no_wrap=True),
+        Column("recipe", overflow="fold"),
+        Column("documents", no_wrap=True, justify="right"),
+        Column("most dropped by", no_wrap=True, overflow="ellipsis"),
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
     for row in rows:
-        state = f"unfinished, {row.jobs_done} jobs done" if row.state == "unfinished" else row.state
-        counts = ("" if n is None else f"{n:,}" for n in (row.documents_in, row.documents_out))
-        table.add_row(row.stage, state, *counts, top_reasons(row.drops))
+        table.add_row(*_status_cells(row))
     return table
+
+
+def _status_cells(row: StageStatus) -> tuple[str, ...]:
+    finished = _time(row.modified) if row.state == "finished" else row.state
+    counts = _documents(row) if row.state != "unfinished" else f"{row.jobs_done:,} jobs done"
+    return finished, row.stage, ", ".join(row.recipes), counts, top_reasons(row.drops)
+
+
+def _time(seconds: float | None) -> str:
+    return "" if seconds is None else datetime.fromtimestamp(seconds).strftime("%d %b %H:%M")
+
+
+def _documents(row: StageStatus) -> str:
+    counts = [f"{n:,}" for n in (row.documents_in, row.documents_out) if n is not None]
+    return " → ".join(counts)
+
+
+def status_lines(rows: Iterable[StageStatus]) -> list[str]:
+    """A line for each stage, with tabs between the columns of `status_table`: for a pipe, nothing is cut off."""
+    return ["\t".join(_status_cells(row)) for row in rows]
 
 
 def status_remarks(rows: Iterable[StageStatus]) -> list[str]:
@@ -46,14 +75,17 @@ def verified_line(found: "Verified") -> str:
     return "\n".join([f"{name}: damaged; remove the stage's folder and run the recipe again", *wrong])
 
 
-def funnel_table(title: str, rows: Iterable[FunnelRow], characters_per_token: float, tokens: int) -> Table:
+def funnel_table(
+    title: str, rows: Iterable[FunnelRow], characters_per_token: float | None = None, tokens: int | None = None
+) -> Table:
     """A row for each step, and one for the tokens.
 
     Tokens before tokenization are characters over the characters per token of what was tokenized in the end, hence the
-    `~`; those of the last row are counted.
+    `~`; those of the last row are counted. Where there are none, characters stand in their place.
     """
+    size = "characters" if characters_per_token is None else "tokens"
     columns = [Column("step", no_wrap=True)]
-    columns += [Column(name, no_wrap=True, justify="right") for name in ("documents", "kept", "tokens")]
+    columns += [Column(name, no_wrap=True, justify="right") for name in ("documents", "kept", size)]
     table = Table(*columns, "top reasons for drops", title=title, title_justify="left")
     documents = 0
     for row in rows:
@@ -61,12 +93,15 @@ def funnel_table(title: str, rows: Iterable[FunnelRow], characters_per_token: fl
         kept = "-" if row.kept is None else f"{row.kept:.1%}"
         about = (_about(characters, characters_per_token) for characters in (row.characters_in, row.characters_out))
         table.add_row(row.name, _flow(row), kept, " → ".join(about), top_reasons(row.reasons))
-    table.add_row("tokens", f"{documents:,}", "100.0%", f"{tokens:,}", "")
+    if tokens is not None:
+        table.add_row("tokens", f"{documents:,}", "100.0%", f"{tokens:,}", "")
     return table
 
 
-def _about(characters: int | None, per_token: float) -> str:
-    return "-" if characters is None else f"~{characters / per_token / 1e3:,.0f}k"
+def _about(characters: int | None, per_token: float | None) -> str:
+    if characters is None:
+        return "-"
+    return f"{characters / 1e3:,.0f}k" if per_token is None else f"~{characters / per_token / 1e3:,.0f}k"
 
 
 def _flow(row: FunnelRow) -> str:

@@ -1,30 +1,52 @@
-"""Commands that run something: demo, run, harvest."""
+"""Commands that run something: demo, run, corpus, tokens, pretrain, harvest."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.app import app, console, settings
+from flows.cli.app import Limit, app, console, recipe_to_run, settings
+
+if TYPE_CHECKING:
+    from flows.recipe import Recipe
+
+
+RecipeArgument = Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")]
 
 
 @app.command()
 def demo() -> None:
     """Harvest the documentation of the installed packages as WARC files and run the recipe `demo` on them."""
     _harvest(_default_folder())
-    _run("demo")
+    run_flow("pipeline", recipe_to_run("demo", None))
 
 
 @app.command()
-def run(
-    name: Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")],
-) -> None:
+def run(name: RecipeArgument, limit: Limit = None) -> None:
     """Run a recipe from its WARC files to a trained model. What is finished already is reused.
 
     The files of a recipe's sources may be paths, globs, https:// or s3:// addresses, or lists such as Common
     Crawl's warc.paths.gz.
     """
-    _run(name)
+    run_flow("pipeline", recipe_to_run(name, limit))
+
+
+@app.command()
+def corpus(name: RecipeArgument, limit: Limit = None) -> None:
+    """Make a recipe's curated documents, and their export if it names one. It needs no mixture, model or training."""
+    run_flow("corpus", recipe_to_run(name, limit))
+
+
+@app.command()
+def tokens(name: RecipeArgument, limit: Limit = None) -> None:
+    """Make a recipe's token shards and the plan of their mixture, and all that comes before them."""
+    run_flow("tokens", recipe_to_run(name, limit))
+
+
+@app.command()
+def pretrain(name: RecipeArgument, limit: Limit = None) -> None:
+    """Train a recipe's model, and make all that comes before it."""
+    run_flow("pretrain", recipe_to_run(name, limit))
 
 
 @app.command()
@@ -35,15 +57,27 @@ def harvest(
     _harvest(out or _default_folder())
 
 
-def _run(name: str) -> None:
-    from flows.recipe import load
-
-    recipe = load(name)  # a wrong recipe is an error before Prefect starts
+def run_flow(flow: str, recipe: "Recipe") -> None:
+    """Run one of the flows, and print what it made. A recipe that it cannot use is an error before Prefect starts."""
+    if flow != "corpus":
+        recipe.training_mixture()
 
     from flows.cli.render_run import print_report
-    from flows.pipeline import pipeline
+    from flows.prefect_env import EMBEDDED
 
-    print_report(pipeline(recipe), console())
+    if EMBEDDED:  # the server starts while Prefect is imported here
+        from flows import prefect_server
+
+        prefect_server.start(Path(settings().prefect_home))
+
+    from flows import pipeline
+
+    try:
+        report = getattr(pipeline, flow)(recipe)
+    except (KeyboardInterrupt, SystemExit):
+        typer.echo("gristmill: stopped; what is finished is kept, and the same command goes on from there", err=True)
+        raise
+    print_report(report, console())
 
 
 def _default_folder() -> Path:

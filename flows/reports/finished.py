@@ -38,6 +38,8 @@ def finished(recipe: Any, settings: MachineSettings | None = None) -> Report:
 
 
 def _data(context: RunContext, recipe: Recipe, corpus: Corpus) -> Data | None:
+    if recipe.mixture is None:
+        return None
     try:
         model = tokenizer(context, recipe, corpus)
         shards = tokens(context, recipe, corpus, model)

@@ -53,6 +53,7 @@ class Report:
     corpus: Corpus
     data: Data | None = None
     trained: "Trained | None" = None
+    exported: StageResult | None = None
 
     def __repr__(self) -> str:
         return f"<Report of {self.recipe.name}: {'; '.join(self.summary)}>"
@@ -167,7 +168,7 @@ class Report:
 
     @property
     def result(self) -> dict[str, Any]:
-        """What training has recorded: `parameters`, `steps`, `tokens`, `sample`, and the held-out losses."""
+        """What training has recorded: `parameters`, `steps`, `tokens`, `sample`, held-out losses; or nothing."""
         return self.trained.result if self.trained else {}
 
     @property
@@ -179,6 +180,8 @@ class Report:
         yield from self.data.stages if self.data else self.corpus.stages
         if self.trained:
             yield self.trained.model
+        if self.exported:
+            yield self.exported
 
 
 def _label(stage: StageResult) -> str:

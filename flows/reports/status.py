@@ -1,11 +1,14 @@
 """Looking into the home: which stages there are."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from flows.reports.funnel import ranked
-from storage.home import FinishedStage, Home
+from flows.runs import recipes_by_stage
+from storage import files
+from storage.home import FinishedStage, Home, StageFolder, UnfinishedStage, UnreadableStage
 
 
 @dataclass(frozen=True)
@@ -13,7 +16,8 @@ class StageStatus:
     """A stage of the home.
 
     `documents_in`, `documents_out`: None where no documents are counted; `drops`: documents by `step.rule`, most
-    first; `jobs_done`: of an unfinished stage; `trouble`: why a stage cannot be read.
+    first; `jobs_done`: of an unfinished stage; `trouble`: why a stage cannot be read; `recipes`: those whose last run
+    had it; `modified`: when it was finished, or its last job, in seconds since 1970, None if none was.
     """
 
     stage: str
@@ -23,19 +27,38 @@ class StageStatus:
     drops: Mapping[str, int] = field(default_factory=dict)
     jobs_done: int = 0
     trouble: str = ""
+    recipes: tuple[str, ...] = ()
+    modified: float | None = None
 
 
 def status(home: str) -> list[StageStatus]:
-    """All stages of a home, in the order of their labels. Reads a manifest for each."""
+    """All stages of a home in order of time, those that have finished no job last. Reads a manifest for each."""
     found = Home(home)
-    rows = [_finished(stage) for stage in found.stages()]
-    rows += [StageStatus(stage.label, "unfinished", jobs_done=stage.jobs_done) for stage in found.unfinished()]
-    rows += [StageStatus(stage.label, "unreadable", trouble=stage.trouble) for stage in found.unreadable()]
-    return sorted(rows, key=lambda row: row.stage)
+    recipes = recipes_by_stage(home)
+
+    def row(stage: FinishedStage | UnfinishedStage | UnreadableStage) -> StageStatus:
+        return replace(_row(stage), recipes=tuple(recipes.get(stage.label, ())), modified=_modified(stage))
+
+    # requests to a store are mostly waiting
+    with ThreadPoolExecutor(16) as pool:
+        rows = pool.map(row, [*found.stages(), *found.unfinished(), *found.unreadable()])
+    return sorted(rows, key=lambda row: (row.modified is None, row.modified or 0, row.stage))
 
 
-def _finished(stage: FinishedStage) -> StageStatus:
+def _row(stage: FinishedStage | UnfinishedStage | UnreadableStage) -> StageStatus:
+    if isinstance(stage, UnfinishedStage):
+        return StageStatus(stage.label, "unfinished", jobs_done=stage.jobs_done)
+    if isinstance(stage, UnreadableStage):
+        return StageStatus(stage.label, "unreadable", trouble=stage.trouble)
     steps = stage.step_counts
     drops = ranked({f"{count['step']}.{rule}": n for count in steps for rule, n in count["drops"].items()})
     arrived, left = (steps[0]["rows_in"], steps[-1]["rows_out"]) if steps else (None, None)
     return StageStatus(stage.label, "finished", arrived, left, drops)
+
+
+def _modified(stage: StageFolder) -> float | None:
+    """When a stage was finished, or its last job; None if none was. In seconds since 1970."""
+    if not isinstance(stage, UnfinishedStage):
+        return files.modified(files.join(stage.folder, "manifest.json"))
+    done = files.join(stage.folder, "done")
+    return max((files.modified(files.join(done, name)) for name in files.names(done)), default=None)

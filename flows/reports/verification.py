@@ -9,7 +9,6 @@ from flows.machine import MachineSettings
 from flows.recipe import Recipe, load
 from flows.stages.data import Data
 from flows.stages.mixture import mixture
-from flows.stages.model import model_spec
 from flows.stages.tokenizer import tokenizer
 from flows.stages.tokens import tokens
 from storage.home import Home
@@ -49,6 +48,11 @@ def _finished(recipe: Recipe, settings: MachineSettings) -> Iterator[StageResult
         yield from passed.left.stages[seen:]
         seen = len(passed.left.stages)
     corpus = passed.left
+    if recipe.mixture is None:
+        return
+    # a corpus is verified without the libraries of training
+    from flows.stages.model import model_spec
+
     model = tokenizer(context, recipe, corpus)
     yield model
     shards = tokens(context, recipe, corpus, model)

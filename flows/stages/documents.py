@@ -88,6 +88,7 @@ def documents(context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ..
 
 
 def _extract(phases: PhaseRunner, record: Record, places: tuple[SourceFile, ...]) -> dict:
+    """Read, extract and measure every shard of the sources."""
     common = {"before": record.before, "extract": record.extract, "normalize": record.normalize, "steps": record.steps}
     jobs = {}
     for i, file in enumerate(places):

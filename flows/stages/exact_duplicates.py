@@ -42,6 +42,7 @@ def by_content(context: RunContext, recipe: Recipe, corpus: Corpus, step: Exact)
 
 
 def _deduplicate(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
+    """Keep one document of each group of equal ones."""
     given = {"settings": record.settings}
     shards = {i: places.shard(i) | given for i in places.shards()}
     signals = places.signals if record.settings.best else [()] * len(places.sources)

@@ -23,6 +23,7 @@ def selected(context: RunContext, source: Selection) -> StageResult:
 
 
 def _select(phases: PhaseRunner, filters: IndexFilters, places: tuple[str, ...]) -> dict:
+    """Select records by the index and put them into shards."""
     jobs = {i: {"path": path, "filters": filters} for i, path in enumerate(places)}
     phases.map("match", index.match, jobs)
     return phases.once("gather", index.gather, {"matched": len(places), "filters": filters})

@@ -6,6 +6,7 @@ step names as its work: `train_model`, `score_shard`, `bounds`.
 
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 from pydantic import SerializeAsAny
 
@@ -58,8 +59,8 @@ def learned_filter(context: RunContext, recipe: Recipe, corpus: Corpus, step: Le
     the model has seen them."""
     reference = tuple(sorted(step.reference))
     common = {"work": step.work, "reference": reference}
-    heldout = Heldout(seed=recipe.seed, fraction=recipe.mixture.heldout_fraction)
-    code = {"modules": modules((step,)), "libraries": step.libraries}
+    heldout = Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction)
+    code: dict[str, Any] = {"modules": modules((step,)), "libraries": step.libraries}
     places = corpus.places
 
     training = Training(**common, settings=step.training_settings(), heldout=heldout)
@@ -77,6 +78,7 @@ def learned_filter(context: RunContext, recipe: Recipe, corpus: Corpus, step: Le
 
 
 def _train(phases: PhaseRunner, record: Training, places: CorpusPlaces) -> dict:
+    """Train a model on reference documents."""
     raw = tuple(sorted(set(places.sources) - set(record.reference)))
     given = {
         "reference": places.parts(record.reference),
@@ -88,6 +90,7 @@ def _train(phases: PhaseRunner, record: Training, places: CorpusPlaces) -> dict:
 
 
 def _score(phases: PhaseRunner, record: Scoring, places: ScoredPlaces) -> dict:
+    """Score all other documents."""
     corpus = places.corpus
     given = {"model": places.model, "settings": record.settings}
     scored = {i: corpus.shard(i) | given for i in corpus.shards(without=record.reference)}
@@ -98,6 +101,7 @@ def _score(phases: PhaseRunner, record: Scoring, places: ScoredPlaces) -> dict:
 
 
 def _cut(phases: PhaseRunner, record: Cutting, places: ScoredPlaces) -> dict:
+    """Drop documents by their scores."""
     corpus = places.corpus
     scored = corpus.shards(without=record.reference)
     bounds = tuple(import_module(record.work).bounds(record.settings, [places.scores[i] for i in scored]))

@@ -43,7 +43,7 @@ def mixture(
     context: RunContext, recipe: Recipe, sources: tuple[str, ...], tokenizer: StageResult, tokens: StageResult
 ) -> StageResult:
     """`sources`: the source of each token shard."""
-    record = Record(mixture=recipe.mixture, budget=recipe.training.token_budget(recipe.model.seq_len))
+    record = Record(mixture=recipe.training_mixture(), budget=recipe.training.token_budget(recipe.model.seq_len))
     encoded = tokens.records("encode")
     places = MixturePlaces(
         sources,
@@ -59,6 +59,7 @@ def mixture(
 
 
 def _plan(phases: PhaseRunner, record: Record, places: MixturePlaces) -> dict:
+    """Plan the shares of the sources."""
     names = sorted(record.mixture.weights)
     given = {
         "tokens": {name: places.listed("train", name) for name in names},

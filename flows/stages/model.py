@@ -1,14 +1,14 @@
 """`model`: training in processes of their own, as one stage."""
 
-import fcntl
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from flows.context import RunContext
 from flows.machine import MachineSettings
+from flows.mlflow_notes import note, noted
 from flows.recipe import Recipe
 from flows.stages.data import Data
 from storage import files, layout
@@ -50,7 +50,7 @@ class Trained:
     mlflow_run: str
 
 
-def model_spec(recipe: Recipe, data: Data, places: TrainingPlaces | None = None) -> StageSpec:
+def model_spec(recipe: Recipe, data: Data, places: Callable[[], TrainingPlaces] | None = None) -> StageSpec:
     """The stage; without places it can be looked up, but not made."""
     record = Record(model=recipe.model, training=recipe.training)
     inputs = {"mixture": data.mixture.key, "tokens": data.tokens.key, "tokenizer": data.tokenizer.key}
@@ -62,24 +62,33 @@ def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
 
     With a home that is not on a local disk, checkpoints stay in the local folder until training is done.
     """
-    from flows.mlflow_runs import ModelRun  # here, since MLflow takes seconds
-
     settings = context.settings
     unplaced = model_spec(recipe, data)
+    if (found := context.find(unplaced)) and (known := noted(settings, recipe.name, unplaced.key)):
+        return Trained(context.build(unplaced), found.result["result"], known)
+
+    from flows.mlflow_runs import ModelRun  # here, since MLflow takes seconds
+
     folder = unplaced.folder(settings.home)
     run = ModelRun(settings, recipe, data, unplaced.key, folder)
-    if (found := context.find(unplaced)) is not None:
-        return Trained(context.build(unplaced), found.result["result"], run.finish(found))
-    out = _local(settings, folder)
-    with _alone(out), run as tracked:
-        processes = settings.training_processes or launch.default_processes()
-        mixture = _mixture(settings, data)
-        places = TrainingPlaces(str(mixture), out, folder, processes, settings.tracking_uri, tracked)
+    with ExitStack() as stack:
+
+        def places() -> TrainingPlaces:
+            """Asked for by the process that makes the stage: it alone has a run to log to."""
+            logged = stack.enter_context(run)
+            processes = settings.training_processes or launch.default_processes()
+            mixture = _mixture(settings, data)
+            out = _local(settings, folder)
+            return TrainingPlaces(str(mixture), out, folder, processes, settings.tracking_uri, logged)
+
         model = context.build(model_spec(recipe, data, places))
-    return Trained(model, model.result["result"], run.finish(model))
+    tracked = run.finish(model)
+    note(settings, recipe.name, unplaced.key, tracked)
+    return Trained(model, model.result["result"], tracked)
 
 
 def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
+    """Train the model."""
     run_json, log = Path(places.out) / "run.json", Path(places.out) / "training.log"
     run = RunConfig(
         model=record.model,
@@ -103,18 +112,6 @@ def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
     kept = [name for name in files.names(places.folder) if name.endswith((".json", ".jsonl", ".safetensors"))]
     phases.once("record", layout.record_files, {"names": kept})
     return {"result": files.read_json(files.join(places.folder, RESULT))}
-
-
-@contextmanager
-def _alone(out: str) -> Iterator[None]:
-    """Two runs of one recipe would write the same checkpoints; the second is refused."""
-    Path(out).mkdir(parents=True, exist_ok=True)
-    with open(f"{out}/.lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise RuntimeError(f"another run is training in {out}: wait for it, and this one will reuse it") from error
-        yield
 
 
 def _local(settings: MachineSettings, folder: str) -> str:

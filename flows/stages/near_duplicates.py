@@ -123,12 +123,14 @@ def minhash(context: RunContext, recipe: Recipe, corpus: Corpus, step: MinHash) 
 
 
 def _sign(phases: PhaseRunner, record: Signing, places: CorpusPlaces) -> dict:
+    """Compute MinHash signatures."""
     given = {"shingling": record.shingling, "banding": record.banding, "partitions": record.partitions}
     signed = phases.map("sign", sign_shard, {i: places.shard(i) | given for i in places.shards()})
     return {"documents": sum(counts["documents"] for counts in signed.values())}
 
 
 def _match(phases: PhaseRunner, record: Matching, places: NearPlaces) -> dict:
+    """Find candidates of near-duplicates."""
     phases.message(curve_message(record.banding))
     hashes = sum(shard.rows for shard in places.own) * record.banding.bands
     partitions = match.partitions_of(hashes, record.partitions)
@@ -157,6 +159,7 @@ def _match(phases: PhaseRunner, record: Matching, places: NearPlaces) -> dict:
 
 
 def _decide(phases: PhaseRunner, record: Deciding, places: NearPlaces) -> dict:
+    """Verify candidates and keep one document of each cluster."""
     shards = places.all_shards
     partitions = gather.partitions_of(places.edges, record.partitions)
     given = {

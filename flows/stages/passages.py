@@ -27,6 +27,7 @@ def cut_repeated(context: RunContext, _: Recipe, corpus: Corpus, step: passages.
 
 
 def _cut(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
+    """Cut passages that occurred before."""
     jobs = {i: places.shard(i) | {"step": record.step} for i in places.shards()}
     hashed = phases.map("hash", passages_work.hash_shard, jobs)
     among = {"n_shards": len(jobs), "step": record.step}

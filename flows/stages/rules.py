@@ -21,6 +21,7 @@ def decided(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...]
 
 
 def _decide(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
+    """Decide by stored signals."""
     jobs = {
         i: {"kept": places.kept[i], "signals": places.signals[i], "decisions": record.decisions}
         for i in places.shards()

@@ -37,11 +37,13 @@ def measured(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...
 
 
 def _measure(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
+    """Measure signals."""
     phases.map("measure", measure_shard, _jobs(record, places))
     return {}
 
 
 def _edit(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
+    """Edit texts and measure signals."""
     phases.map("measure", edit_shard, _jobs(record, places))
     return {}
 

@@ -30,6 +30,7 @@ def substring_dedup(context: RunContext, _: Recipe, corpus: Corpus, step: Substr
 
 
 def _find(phases: PhaseRunner, settings: SpanSearch, places: CorpusPlaces) -> dict:
+    """Find duplicated spans."""
     jobs = {i: {"kept": places.kept[i]} for i in places.shards()}
     counted = phases.map("count", substrings_work.count_shard, jobs)
     partitions = substrings_work.partitions(sum(record["characters"] for record in counted.values()), settings)
@@ -54,6 +55,7 @@ def _find(phases: PhaseRunner, settings: SpanSearch, places: CorpusPlaces) -> di
 
 
 def _decide(phases: PhaseRunner, settings: SpanCutting, places: SpanPlaces) -> dict:
+    """Cut or drop by duplicated spans."""
     work = substring_cuts.cut_shard if settings.policy == "cut" else substring_cuts.drop_shard
     given = {"found": places.spans, "blocks": places.blocks, "settings": settings}
     phases.map(settings.policy, work, {i: places.corpus.shard(i) | given for i in places.corpus.shards()})

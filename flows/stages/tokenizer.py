@@ -22,9 +22,9 @@ class Record(Settings):
 def tokenizer(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult:
     record = Record(
         tokenizer=recipe.tokenizer,
-        weights=dict(sorted(recipe.mixture.weights.items())),
+        weights=dict(sorted(recipe.training_mixture().weights.items())),
         seed=recipe.seed,
-        heldout=Heldout(seed=recipe.seed, fraction=recipe.mixture.heldout_fraction),
+        heldout=Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction),
     )
     return context.build(
         StageSpec("tokenizer", _train, record, corpus.inputs(), corpus.places, libraries=("sentencepiece",))
@@ -32,6 +32,7 @@ def tokenizer(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResul
 
 
 def _train(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
+    """Train the tokenizer on a sample."""
     given = {
         "inputs": {name: places.parts((name,)) for name in record.weights},
         "weights": record.weights,

@@ -25,13 +25,14 @@ class TokensPlaces:
 
 
 def tokens(context: RunContext, recipe: Recipe, corpus: Corpus, tokenizer: StageResult) -> StageResult:
-    record = Record(heldout=Heldout(seed=recipe.seed, fraction=recipe.mixture.heldout_fraction))
+    record = Record(heldout=Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction))
     inputs = corpus.inputs() | {"tokenizer": tokenizer.key}
     places = TokensPlaces(corpus.places, files.join(tokenizer.folder, "tokenizer.model"))
     return context.build(StageSpec("tokens", _encode, record, inputs, places, libraries=("sentencepiece",)))
 
 
 def _encode(phases: PhaseRunner, record: Record, places: TokensPlaces) -> dict:
+    """Encode every shard of documents."""
     given = {"tokenizer": places.tokenizer, "heldout": record.heldout}
     jobs = {i: places.corpus.shard(i) | given for i in places.corpus.shards()}
     encoded = phases.map("encode", encode_shard, jobs).values()

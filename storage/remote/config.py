@@ -14,6 +14,7 @@ class RemoteIOConfig:
     `stall_seconds`: to connect, and between two pieces of an answer; `block_seconds`: for a whole block.
     `refused_seconds`: how long a host that has given this process nothing yet may answer 403, which stands for too many
     requests at Common Crawl and for a wrong address at a mirror on S3.
+    `private_redirects`: whether an HTTP server may redirect to addresses of this machine or of a private network.
     Stores other than HTTP hosts have their library's own timeouts and no limit of connections.
     """
 
@@ -26,6 +27,7 @@ class RemoteIOConfig:
     backoff_cap_seconds: float = 60.0
     stall_seconds: float = 30.0
     block_seconds: float = 300.0
+    private_redirects: bool = False
 
     def __post_init__(self) -> None:
         for field in fields(self):

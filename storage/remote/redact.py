@@ -3,15 +3,21 @@
 import re
 
 _HTTP = re.compile(r"https?://", re.IGNORECASE)
-_WORD = re.compile(r"https?://\S+", re.IGNORECASE)
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_WORD = re.compile(rf"{_ADDRESS.pattern}\S+", re.IGNORECASE)
 _USER = re.compile(r"(?<=//)[^/?#]*@")
 
 
 def redact_url(address: str) -> str:
-    """An address without the user, the password and the query of HTTP, which may be a signature; others as they are."""
-    if not (found := _HTTP.search(address)):
+    """An address without user and password, and one of HTTP without its query, which may be a signature.
+
+    In other addresses `?` is a wildcard. A path is given as it is.
+    """
+    http = _HTTP.search(address)
+    if not (found := http or _ADDRESS.search(address)):
         return address
-    return address[: found.start()] + _USER.sub("", address[found.start() :].partition("?")[0], count=1)
+    before, rest = address[: found.start()], address[found.start() :]
+    return before + _USER.sub("", rest.partition("?")[0] if http else rest, count=1)
 
 
 def redact_urls(text: str) -> str:

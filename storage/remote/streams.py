@@ -14,12 +14,12 @@ from contextlib import closing, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import fsspec
 from fsspec.implementations.http import HTTPFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from storage.remote.backends import Http, Store
 from storage.remote.config import RemoteIOConfig
+from storage.remote.opening import file_system
 from storage.remote.redact import redact_url
 from storage.remote.retry import NEVER, RemoteIOError, configured, slot, with_retries
 
@@ -126,7 +126,7 @@ def _complete(result: Future[T], call: Callable[[threading.Event], T], stop: thr
 
 
 def _local(path: str) -> str | None:
-    fs, inner = fsspec.core.url_to_fs(path)
+    fs, inner = file_system(path)
     return inner if isinstance(fs, LocalFileSystem) else None
 
 
@@ -136,7 +136,7 @@ class _File:
     def __init__(self, path: str, remote_io: RemoteIOConfig | None) -> None:
         # s3fs compares tags only with this option
         options = {"local_expiry_check": True} if path.startswith(("s3://", "s3a://")) else {}
-        fs, inner = fsspec.core.url_to_fs(path, **options)
+        fs, inner = file_system(path, **options)
         self.label, self.remote_io = redact_url(path), remote_io or configured()
         self.backend = Http(fs, inner, self.remote_io) if isinstance(fs, HTTPFileSystem) else Store(fs, inner)
 

@@ -31,7 +31,11 @@ class KeepOrder(Settings):
     @model_validator(mode="after")
     def _one_order(self) -> Self:
         if len(set(self.keep)) != len(self.keep):
-            raise ValueError(f"`keep` names a criterion twice: {', '.join(self.keep)}")
+            raise ValueError(f"`keep` names a criterion twice: {', '.join(self.keep)}; remove one")
+        if {"newest", "oldest"} <= set(self.keep):
+            raise ValueError(
+                f"`keep` has newest and oldest: {', '.join(self.keep)}; the second never decides, remove it"
+            )
         if "best" in self.keep and self.best is None:
             raise ValueError("`keep` has `best`: name the signal that decides in the setting `best`")
         if self.best is not None and "best" not in self.keep:

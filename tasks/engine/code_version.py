@@ -14,8 +14,18 @@ from unicodedata import unidata_version
 FOLLOWED = ("storage", "tasks", "training", "flows.stages")
 
 # Bytes arrive whole and right or not at all, whatever the transport and the engine do: neither decides an output.
+# Nor does whose a temporary file is.
 # Digests of source files are inputs; how they are computed is not.
-NEUTRAL = ("storage.remote", "storage.home", "storage.fingerprint", "tasks.engine")
+NEUTRAL = (
+    "storage.exclusive",
+    "storage.fingerprint",
+    "storage.home",
+    "storage.leftovers",
+    "storage.owner",
+    "storage.remote",
+    "storage.space",
+    "tasks.engine",
+)
 
 _LOG_METHODS = frozenset({"debug", "info", "warning", "error", "exception", "log"})
 
@@ -41,14 +51,14 @@ _release = cache(version)
 
 @cache
 def _code_version(modules: tuple[str, ...], followed: tuple[str, ...], neutral: tuple[str, ...]) -> str:
-    packages = {*followed, *(package for name in modules if (package := name.split(".")[0]) != "flows")}
+    packages = frozenset({*followed, *(package for name in modules if (package := name.split(".")[0]) != "flows")})
     digests: dict[str, str] = {}
     waiting = list(modules)
     while waiting:
         name = waiting.pop()
         if name in digests or _within(name, neutral):
             continue
-        digests[name], imports = _read(name)
+        digests[name], imports = _read(name, packages)
         waiting += [imported for imported in imports if _within(imported, packages)]
     lines = [f"Unicode {unidata_version}", *(f"{name} {digests[name]}" for name in sorted(digests))]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
@@ -58,21 +68,26 @@ def _within(module: str, rooms: Iterable[str]) -> bool:
     return any(module == room or module.startswith(f"{room}.") for room in rooms)
 
 
+def _related(module: str, packages: Iterable[str]) -> bool:
+    """Whether a module is in one of the packages, or one of them in it."""
+    return _within(module, packages) or any(_within(package, (module,)) for package in packages)
+
+
 @cache
-def _read(module: str) -> tuple[str, tuple[str, ...]]:
-    """Digest of a module's code, and the modules that it imports."""
+def _read(module: str, packages: frozenset[str]) -> tuple[str, tuple[str, ...]]:
+    """Digest of a module's code, and the modules that it imports, those of `packages` at least."""
     spec = find_spec(module)
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         if spec is not None and spec.submodule_search_locations:
             return "a package without code of its own", ()
         raise ModuleNotFoundError(f"{module}: its source is not there, so its code cannot be part of a key")
     tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
-    imports = {name for node in ast.walk(tree) for name in _imported(node, module, spec.origin)}
+    imports = {name for node in ast.walk(tree) for name in _imported(node, module, spec.origin, packages)}
     digest = hashlib.sha256(ast.dump(_Deciding().visit(tree)).encode()).hexdigest()
     return digest, tuple(sorted(imports))
 
 
-def _imported(node: ast.AST, module: str, origin: str) -> list[str]:
+def _imported(node: ast.AST, module: str, origin: str, packages: frozenset[str]) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if not isinstance(node, ast.ImportFrom):
@@ -81,13 +96,13 @@ def _imported(node: ast.AST, module: str, origin: str) -> list[str]:
     if node.level:
         parts = module.split(".") if origin.endswith("__init__.py") else module.split(".")[:-1]
         base = ".".join([*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])])
+    if not _related(base, packages):  # to look into torch or MLflow would load them
+        return [base]
     return [base, *(f"{base}.{alias.name}" for alias in node.names if _is_module(base, alias.name))]
 
 
 @cache
 def _is_module(package: str, name: str) -> bool:
-    if package.split(".")[0] in ("os", "sys"):  # find_spec would look for os.path
-        return False
     try:
         spec = find_spec(package)
         return bool(spec and spec.submodule_search_locations) and find_spec(f"{package}.{name}") is not None

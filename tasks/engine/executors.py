@@ -8,15 +8,17 @@ caller through `messages`, so that a worker's lines reach the flow's log.
 import logging
 import os
 import queue
+import signal
 import sys
 import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
-from tasks.engine.worker_memory import keep_what_is_freed
+from storage import leftovers
 
+KINDS = ("serial", "threads", "local", "dask")
 LOG_TOPIC = "gristmill-log"
 LOGGERS = ("tasks", "storage")
 
@@ -85,43 +87,78 @@ class Dask:
                 except KilledWorker as error:
                     job = jobs[index[error.task]]
                     raise RuntimeError(f"workers died again and again, most likely out of memory, at {job}") from error
+                except ImportError as error:
+                    raise ImportError(_cannot_import("a worker", error)) from error
                 yield from ((index[future.key], result) for future, result in zip(batch, results, strict=True))
         finally:
             if not all(future.done() for future in futures):
                 self.client.cancel(futures)
 
 
-Executor = Threads | Dask
+class Deferred:
+    """An executor that is started by the first jobs: a run that reuses all of its stages needs none."""
+
+    def __init__(self, start: Callable[[], "Threads | Dask"]) -> None:
+        self._start = start
+        self._started: Threads | Dask | None = None
+        self._none: queue.SimpleQueue = queue.SimpleQueue()
+
+    @property
+    def messages(self) -> queue.SimpleQueue:
+        return self._started.messages if self._started else self._none
+
+    def map(self, work: Callable[[Any], Any], jobs: list[Any]) -> Iterator[tuple[int, Any]]:
+        if self._started is None:
+            self._started = self._start()
+        return self._started.map(work, jobs)
+
+
+Executor = Threads | Dask | Deferred
 
 
 @contextmanager
-def executor(kind: str, workers: int = 0, address: str = "") -> Iterator[Executor]:
+def deferred(kind: str, workers: int = 0, address: str = "") -> Iterator[Deferred]:
+    """The executor that `executor` gives, started by the first jobs and ended with the block.
+
+    Raises ValueError at once, as `executor` does.
+    """
+    _check(kind, address)
+    with ExitStack() as stack:
+        yield Deferred(lambda: stack.enter_context(executor(kind, workers, address)))
+
+
+def _check(kind: str, address: str) -> None:
+    if kind not in KINDS:
+        raise ValueError(f"no executor {kind!r}: choose {', '.join(KINDS[:-1])} or {KINDS[-1]}")
+    if kind == "dask" and not address:
+        raise ValueError("executor `dask` needs the scheduler's address: set GRISTMILL_DASK_ADDRESS=tcp://host:port")
+
+
+@contextmanager
+def executor(kind: str, workers: int = 0, address: str = "") -> Iterator[Threads | Dask]:
     """The executor for a kind: `serial`, `threads`, `local` (Dask processes on this machine) or `dask`.
 
     `workers`: how many, 0 for one a core; `dask` takes `address` (`tcp://host:8786`) and the workers that
     it finds there. The local cluster binds to loopback only. Raises ValueError for another kind.
     """
+    _check(kind, address)
     workers = workers or os.cpu_count() or 1
+    leftovers.remove_scratch()
     messages: queue.SimpleQueue = queue.SimpleQueue()
     if kind in ("serial", "threads"):
         with _listening(messages):
             yield Threads(1 if kind == "serial" else workers, messages)
-    elif kind in ("local", "dask"):
-        if kind == "dask" and not address:
-            raise ValueError(
-                "executor `dask` needs the scheduler's address: set GRISTMILL_DASK_ADDRESS=tcp://host:port"
-            )
+    else:
         from distributed import Client
 
         # every connection and every worker that comes and goes would be a line of the flow's log
         logging.getLogger("distributed").setLevel(logging.WARNING)
         with _bare_main(), _cluster(workers) if kind == "local" else nullcontext(address) as target:
             with Client(target) as client:
+                _check_workers(client)
                 client.register_plugin(_plugin())
                 client.subscribe_topic(LOG_TOPIC, lambda event: messages.put(tuple(event[1])))
                 yield Dask(client, messages)
-    else:
-        raise ValueError(f"no executor {kind!r}: choose serial, threads, local or dask")
 
 
 def _cluster(workers: int) -> Any:
@@ -129,15 +166,28 @@ def _cluster(workers: int) -> Any:
     import dask
     from distributed import LocalCluster
 
-    with dask.config.set(_UNWATCHED):
+    with dask.config.set(_UNWATCHED), _interrupts_held():
         return LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
             silence_logs=logging.ERROR,
         )
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """What is started meanwhile, the cluster's thread and so its workers, now and later, never gets a SIGINT.
+
+    A Ctrl-C at the terminal goes to all processes; what it means is for the flow to say, which gets it afterwards.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
@@ -172,13 +222,40 @@ def _bare_main() -> Iterator[None]:
             sys.modules["__main__"] = main
 
 
+def _check_workers(client: Any) -> None:
+    """Raise ImportError for a worker that has not the code which jobs need."""
+
+    def import_jobs() -> str:
+        """Sent as code, since a worker that lacks a module could not find it there."""
+        try:
+            import tasks.engine.jobs  # noqa: F401
+            import tasks.engine.worker_memory  # noqa: F401
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    for worker, trouble in client.run(import_jobs).items():
+        if trouble:
+            raise ImportError(_cannot_import(f"the worker {worker}", trouble))
+
+
+def _cannot_import(worker: str, trouble: ImportError | str) -> str:
+    return f"{worker} cannot import what its jobs need ({trouble}): install the same code there as where the flow runs"
+
+
 def _plugin() -> Any:
+    """What each worker is told when it starts. An error here would have Dask start the worker again for ever: one that
+    cannot import our code comes up, and its first job says so."""
     from distributed import WorkerPlugin
 
     class Gristmill(WorkerPlugin):
         name = "gristmill"
 
         def setup(self, worker: Any) -> None:
+            try:
+                from tasks.engine.worker_memory import keep_what_is_freed
+            except ImportError:
+                return
             keep_what_is_freed()
 
             class ToScheduler(logging.Handler):
@@ -191,7 +268,8 @@ def _plugin() -> Any:
                 logging.getLogger(name).setLevel(logging.INFO)
 
         def teardown(self, worker: Any) -> None:
-            for name in LOGGERS:
-                logging.getLogger(name).removeHandler(self.handler)
+            if handler := getattr(self, "handler", None):
+                for name in LOGGERS:
+                    logging.getLogger(name).removeHandler(handler)
 
     return Gristmill()

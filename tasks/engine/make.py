@@ -4,10 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from storage import layout, shards
+from storage import layout, leftovers, shards, space
 from storage.layout import Part
 from tasks.engine.executors import Executor
 from tasks.engine.jobs import Code
+from tasks.engine.lease import lease
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
 
@@ -54,18 +55,34 @@ def find(home: str, spec: StageSpec) -> StageResult | None:
 def find_or_make(home: str, spec: StageSpec, executor: Executor, progress: Callable[[], Any]) -> StageResult:
     """The stage: as it was found, or made now. `progress` opens a block that gives a Progress, if it is made.
 
-    A stage that was begun and killed goes on where it was: its finished jobs are not done again. Raises what a job
-    raises, and LedgerError where documents are not accounted for.
+    A stage that was begun and killed goes on where it was: its finished jobs are not done again. One that another
+    process makes is waited for. Raises what a job raises, DiskFullError where there is no space, LedgerError where
+    documents are not accounted for, and LeaseLostError where another process has taken over.
     """
     if (found := find(home, spec)) is not None:
         return found
+    try:
+        return _make(home, spec, executor, progress)
+    except Exception as error:
+        if space.is_full(error):
+            raise space.disk_full(spec.folder(home)) from error
+        raise
+
+
+def _make(home: str, spec: StageSpec, executor: Executor, progress: Callable[[], Any]) -> StageResult:
     folder = spec.folder(home)
     code = Code(spec.roots, spec.code, tuple(spec.identity["libraries"].items()))
-    with progress() as shown:
-        phases = PhaseRunner(folder, code, executor, shown)
+    with progress() as shown, lease(folder, shown.message) as held:
+        if (found := find(home, spec)) is not None:  # made while this process waited
+            return found
+        shown.start()
+        leftovers.remove_temporary(folder)
+        phases = PhaseRunner(folder, code, executor, shown, held.check)
         result = spec.body(phases, spec.record, spec.placed())
         shown.drain()
-    return StageResult(spec.name, spec.key, folder, _finish(folder, spec, phases.parts, result), reused=False)
+        held.confirm()
+        manifest = _finish(folder, spec, phases.parts, result)
+    return StageResult(spec.name, spec.key, folder, manifest, reused=False)
 
 
 def _finish(folder: str, spec: StageSpec, parts: list[Part], result: dict[str, Any]) -> dict[str, Any]:

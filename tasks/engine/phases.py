@@ -11,9 +11,12 @@ from tasks.engine.jobs import Code, Job, JobResult, run_job
 class Progress(Protocol):
     """Shows how far a stage is. All is called in the thread that makes the stage."""
 
+    def start(self) -> None:
+        """The stage is made now: no other process makes it."""
+
     def phase(self, phase: str, total: int) -> None: ...
 
-    def advance(self, found: bool) -> None: ...
+    def advance(self, result: JobResult) -> None: ...
 
     def drain(self) -> None:
         """Take up what workers have logged."""
@@ -24,9 +27,11 @@ class Progress(Protocol):
 class Silent:
     """Progress that nobody looks at."""
 
+    def start(self) -> None: ...
+
     def phase(self, phase: str, total: int) -> None: ...
 
-    def advance(self, found: bool) -> None: ...
+    def advance(self, result: JobResult) -> None: ...
 
     def drain(self) -> None: ...
 
@@ -34,15 +39,19 @@ class Silent:
 
 
 class PhaseRunner:
-    """`parts`: what the jobs have written and counted so far, but for those of temporary phases."""
+    """`parts`: what the jobs have written and counted so far, but for those of temporary phases. `check` raises when
+    the stage must not be made any longer."""
 
-    def __init__(self, folder: str, code: Code, executor: Executor, progress: Progress) -> None:
+    def __init__(
+        self, folder: str, code: Code, executor: Executor, progress: Progress, check: Callable[[], None]
+    ) -> None:
         self.folder = folder
         self.parts: list[Part] = []
         self._code = code
         self._phases: set[str] = set()
         self._executor = executor
         self._progress = progress
+        self._check = check
 
     def map(
         self,
@@ -63,8 +72,9 @@ class PhaseRunner:
         results: dict[int, JobResult] = {}
         self._progress.phase(phase, len(todo))
         for index, result in self._executor.map(run_job, todo):
+            self._check()
             results[numbers[index]] = result
-            self._progress.advance(result.found)
+            self._progress.advance(result)
         self._progress.drain()
         if not temporary:
             self.parts += [Part(phase, number, results[number].record, results[number].files) for number in numbers]
@@ -78,4 +88,5 @@ class PhaseRunner:
 
     def message(self, line: str) -> None:
         """A line for the run's log."""
+        self._check()
         self._progress.message(line)

@@ -25,8 +25,10 @@ class StageSpec:
     `libraries`: distributions whose release decides. The key is the hash of these.
 
     `body(phases, record, places)` maps the jobs and returns what the manifest records. It is a function of a module, so
-    that it knows nothing but what it is given. `places`: where the inputs lie, as addresses and numbers alone, or a
-    function that gives them when the stage is made; they may differ between machines, and are in no key.
+    that it knows nothing but what it is given. The first line of its docstring is shown when the stage starts.
+    `places`: where the inputs lie, as addresses and numbers alone, or a function that gives them when the stage is
+    made; they may differ between machines, and are in no key.
+    `at`: the folder that the stage is made in, instead of one of the home that is named by the key. In no key either.
 
     Raises TypeError for a body that closes over something, a record that can change, or places that hold settings;
     ValueError for more than MOST_INPUTS inputs.
@@ -39,6 +41,7 @@ class StageSpec:
     places: Any = None
     modules: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
+    at: str = ""
 
     def __post_init__(self) -> None:
         if getattr(self.body, "__closure__", None) is not None or self.body.__name__ != self.body.__qualname__:
@@ -65,6 +68,12 @@ class StageSpec:
         """The modules from which the code of the stage is followed."""
         return tuple(sorted({self.body.__module__, *self.modules}))
 
+    @property
+    def summary(self) -> str:
+        """What the stage does, in a few words: the first line of the body's docstring, without its full stop."""
+        lines = (self.body.__doc__ or "").strip().splitlines()
+        return lines[0].rstrip(".") if lines else ""
+
     @cached_property
     def code(self) -> str:
         return code_version(self.roots)
@@ -87,7 +96,7 @@ class StageSpec:
         }
 
     def folder(self, home: str) -> str:
-        return layout.stage_folder(home, self.name, self.key)
+        return self.at or layout.stage_folder(home, self.name, self.key)
 
 
 def digest(values: Mapping[str, str] | list[str]) -> str:

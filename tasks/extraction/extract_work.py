@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from storage import layout, ledger, parquet, shards
+from storage.printable import one_line
 from storage.remote.redact import redact_url
 from storage.remote.retry import configured
 from storage.schema import DOCUMENTS, EDITS
@@ -95,7 +96,8 @@ def extract_shard(
     shards.write_ledger(folder, number, ledger.from_rows(drops))
     read_kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     log.info(
-        "%s: %s; %d documents, %d characters", shard.name, read_kinds or "no record", rows_out, characters["normalize"]
+        "%s: %s; %d documents, %d characters",
+        *(one_line(shard.name), read_kinds or "no record", rows_out, characters["normalize"]),
     )
     return {
         "rows_in": rows_in,

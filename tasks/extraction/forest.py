@@ -7,6 +7,8 @@ import numba as nb
 import numpy as np
 from safetensors.numpy import load_file
 
+import tasks.kernels  # noqa: F401  (says where kernels are kept)
+
 Forest = namedtuple("Forest", "feature threshold right value start bias")
 Forest.__doc__ = """A sum of trees. A node's left child follows it.
 

@@ -6,6 +6,8 @@ goes into a kernel lies in one of these: none outlives a change.
 """
 
 import hashlib
+import os
+import tempfile
 from pathlib import Path
 
 import numba
@@ -21,5 +23,28 @@ def _sources() -> str:
     return digest.hexdigest()[:16]
 
 
+def _caches() -> Path:
+    """The user's folder of caches, or one beside the temporary files where that cannot be written.
+
+    Raises RuntimeError if neither can: numba would keep kernels beside their sources, which outlive a change there.
+    """
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    for folder in (home / "gristmill", Path(tempfile.gettempdir()) / f"gristmill-{os.getuid()}"):
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError:
+            continue
+        # numba unpickles what it finds here, so nobody else may write it
+        if folder.stat().st_uid == os.getuid() and not folder.stat().st_mode & 0o022:
+            return folder
+    raise RuntimeError(
+        f"compiled kernels cannot be kept: neither {home / 'gristmill'} nor {tempfile.gettempdir()} can be written by "
+        "you alone; name a folder in XDG_CACHE_HOME"
+    )
+
+
+FOLDER = _caches() / f"kernels-{_sources()}"
+
 # mypy does not see this name: numba sets those of its configuration when it is imported
-numba.config.CACHE_DIR = str(Path.home() / ".cache" / "gristmill" / f"kernels-{_sources()}")  # type: ignore[attr-defined]
+numba.config.CACHE_DIR = str(FOLDER)  # type: ignore[attr-defined]

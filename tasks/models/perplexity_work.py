@@ -12,7 +12,7 @@ import kenlm
 import numpy as np
 import pyarrow as pa
 
-from storage import files, layout, parquet
+from storage import files, layout, leftovers, parquet
 from tasks.documents.sampling import Heldout
 from tasks.documents.selection import select
 from tasks.documents.step import Bound
@@ -45,7 +45,7 @@ def train_model(
     The text goes through a temporary file shard by shard; `lmplz` sorts on disk within 1 GB.
     Raises RuntimeError with lmplz's own last words when it fails.
     """
-    with tempfile.TemporaryDirectory(prefix="gristmill-lm-") as scratch:
+    with tempfile.TemporaryDirectory(prefix=leftovers.scratch_prefix()) as scratch:
         text, arpa, model = (str(Path(scratch) / name) for name in ("text", "arpa", "model.bin"))
         documents = words = 0
         with open(text, "w", encoding="utf-8") as f:

@@ -1,5 +1,7 @@
 """The step `quality`: the classifier trained, documents scored."""
 
+import errno
+import os
 import re
 import shutil
 import tempfile
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from storage import files, layout, parquet
+from storage import files, layout, leftovers, parquet
 from tasks.documents.sampling import Heldout, uniform
 from tasks.documents.selection import select
 from tasks.documents.step import Bound
@@ -48,7 +50,7 @@ def train_model(
             f"the classifier needs reference and raw documents, but found {good_rows} and {raw_rows}: "
             "check the step's `reference` and the recipe's sources"
         )
-    with tempfile.TemporaryDirectory(prefix="gristmill-quality-") as scratch:
+    with tempfile.TemporaryDirectory(prefix=leftovers.scratch_prefix()) as scratch:
         trained, tested, model_path = (Path(scratch) / name for name in ("trained", "tested", "model.bin"))
         with open(trained, "w", encoding="utf-8") as train, open(tested, "w", encoding="utf-8") as test:
             for label, inputs, rows in (("hq", reference, good_rows), ("raw", raw, raw_rows)):
@@ -69,12 +71,23 @@ def train_model(
             verbose=0,
         )
         model.save_model(str(model_path))
+        _check_whole(model_path, model)
         with files.create(files.join(folder, "model.bin")) as target, open(model_path, "rb") as source:
             shutil.copyfileobj(source, target)
         found, precision, _ = model.test(str(tested))
         with open(trained, encoding="utf-8") as train:
             lines = sum(1 for _ in train)
     return {"trained": lines, "tested": found, "accuracy": float(precision) if found else None}
+
+
+def _check_whole(path: Path, model: "fasttext.FastText._FastText") -> None:
+    """Raise OSError for a model of which not all was written: fastText says nothing of a full disk. Its file ends with
+    the output matrix (FastText::saveModel)."""
+    end = model.get_output_matrix().tobytes()
+    with open(path, "rb") as f:
+        f.seek(-min(len(end), path.stat().st_size), os.SEEK_END)
+        if f.read() != end:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
 def score_shard(folder: str, shard: int, documents: str, kept: str, model: str, settings: Scoring) -> dict:

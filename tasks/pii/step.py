@@ -81,7 +81,9 @@ class Pii(EditStep):
     @classmethod
     def _known(cls, regions: tuple[str, ...]) -> tuple[str, ...]:
         if unknown := [region for region in regions if region not in REGIONS]:
-            raise ValueError(f"regions {unknown} have no numbering plan in phonenumbers; codes are like US, GB, DE")
+            raise ValueError(
+                f"has {', '.join(unknown)}, without a numbering plan in phonenumbers; give codes like US, GB, DE"
+            )
         return regions
 
     def decisions(self) -> list[Bound]:

@@ -4,11 +4,13 @@ import gzip
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import fsspec
+from typing import Any
+from urllib.parse import urlsplit
 
 from storage import files
+from storage.remote.opening import file_system
 from storage.remote.redact import redact_url
+from storage.remote.url_secrets import check_no_name
 from tasks.reading.sources import SNAPSHOT, Archives, Columns, Lines, Selection, Snapshot, Source, Tables, Texts
 
 _SEGMENT = re.compile(r"/segments/([^/]+)/")
@@ -93,15 +95,18 @@ def _files(patterns: Sequence[str]) -> dict[str, str]:
     """The names of the files, by path: what is behind a glob's fixed folder, a line of a list, else the file's own."""
     found: dict[str, str] = {}
     for pattern in patterns:
-        fs, inner = fsspec.core.url_to_fs(pattern)
+        fs, inner = file_system(pattern)
         if redact_url(pattern).endswith((".paths", ".paths.gz")):
             named = _from_list(pattern if "://" in pattern else inner)
-        elif any(c in inner for c in ("*[" if pattern.startswith("http") else "*?[")):
+        elif any(c in redact_url(pattern) for c in ("*[" if pattern.startswith("http") else "*?[")):
             matches = files.glob(pattern)
             if not matches:
                 raise FileNotFoundError(f"no file matches the source's pattern {redact_url(pattern)}")
+            if not files.is_local(pattern):
+                for match in matches:
+                    check_no_name(match, pattern)
             fixed = len(re.split(r"[*?\[]", inner)[0].rpartition("/")[0])
-            named = {fs.unstrip_protocol(m) if "://" in pattern else m: _name(m[fixed:].lstrip("/")) for m in matches}
+            named = {_as_named(fs, pattern, inner, m): _name(m[fixed:].lstrip("/")) for m in matches}
         else:
             try:
                 files.info(pattern)
@@ -115,6 +120,16 @@ def _files(patterns: Sequence[str]) -> dict[str, str]:
         for path, name in named.items():
             found[path] = min(found.get(path, name), name, key=lambda n: (len(n), n))
     return dict(sorted(found.items()))
+
+
+def _as_named(fs: Any, pattern: str, inner: str, match: str) -> str:
+    """The address of a glob's match, its secrets by their names as in the pattern."""
+    if "://" not in pattern:
+        return match
+    opened, named = (re.match(r"[^/]*//[^/]*", one) for one in (inner, pattern))
+    if opened and named and match.startswith(opened[0]):
+        return named[0] + match[len(opened[0]) :]
+    return fs.unstrip_protocol(match)
 
 
 def _name(name: str) -> str:
@@ -152,8 +167,11 @@ def _from_list(path: str) -> dict[str, str]:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         raise FileNotFoundError(f"the list {redact_url(path)} names no file")
-    root, at_the_root, _ = path.partition("crawl-data/")
-    folder = path.rsplit("/", 1)[0]
+    _check_lines(path, lines)
+    # a query, which may have slashes, is the list's own
+    place = path.partition("?")[0] if path.startswith("http") else path
+    root, at_the_root, _ = place.partition("crawl-data/")
+    folder = place.rsplit("/", 1)[0]
 
     def address(line: str) -> str:
         if "://" in line or line.startswith("/"):
@@ -165,3 +183,31 @@ def _from_list(path: str) -> dict[str, str]:
         address(line): _name(redact_url(line).rsplit("/", 1)[-1] if line.startswith(absolute) else line)
         for line in lines
     }
+
+
+def _check_lines(path: str, lines: list[str]) -> None:
+    """Raise ValueError for what a list from elsewhere may not name: files of this machine, other stores, hosts that are
+    not public."""
+    if files.is_local(path):
+        return
+    scheme = path.partition("://")[0]
+    allowed = ("http", "https") if scheme == "http" else (scheme,)
+    own = urlsplit(path).hostname
+    hosts = set()
+    for line in lines:
+        check_no_name(line, path)
+        if line.startswith("/") or "::" in line or ("://" in line and line.partition("://")[0] not in allowed):
+            raise ValueError(
+                f"the list {redact_url(path)} names {redact_url(line)[:200]!r}; a list that is read from {scheme}:// "
+                f"may name paths below its own folder, and addresses that begin with {'://, '.join(allowed)}://: if "
+                "you trust it, copy it to this machine and name the copy"
+            )
+        if scheme.startswith("http") and "://" in line:
+            hosts.add(urlsplit(line).hostname)
+    if not hosts - {own}:
+        return
+    # imported here, since local lists need no HTTP
+    from storage.remote.redirects import check_public
+
+    for host in sorted(filter(None, hosts - {own})):
+        check_public(host, f"the list {redact_url(path)} names")

@@ -54,6 +54,7 @@ def _spans(path: str, remote_io: RemoteIOConfig) -> Iterator[_Span]:
     table = parquet.read_table(path, ["warc_filename", "warc_record_offset", "warc_record_length"])
     span = None
     for name, offset, length in zip(*(column.to_pylist() for column in table.columns), strict=True):
+        _check_name(name, path)
         end = offset + length
         near = span and span.name == name and 0 <= offset - span.end <= remote_io.gap_bytes
         if not near or end - span.start > remote_io.block_bytes:
@@ -64,3 +65,12 @@ def _spans(path: str, remote_io: RemoteIOConfig) -> Iterator[_Span]:
         span.places.append((offset, length))
     if span:
         yield span
+
+
+def _check_name(name: str, path: str) -> None:
+    """Raise ValueError for an archive that the index, a file from elsewhere, names outside of the source's base."""
+    if "://" in name or "::" in name or "?" in name or ".." in name.split("/"):
+        raise ValueError(
+            f"the index behind {path} names the archive {name[:200]!r}, which is no path below the source's `base`: "
+            "take the index from its publisher"
+        )

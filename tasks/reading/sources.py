@@ -3,11 +3,12 @@
 A source is known by which key it has: `warc`, `jsonl`, `parquet`, `text`, `snapshot` or `index`.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
 
 from tasks.documents.step import Settings
 
@@ -18,8 +19,17 @@ Paths = Annotated[
     tuple[str, ...],
     Field(min_length=1, description="paths, globs, https:// or s3:// addresses, or *.paths or *.paths.gz lists"),
 ]
+
+
+def _in_order(places: tuple[int, int]) -> tuple[int, int]:
+    if places[0] > places[1]:
+        raise ValueError(f"is {list(places)}, whose first is behind the last; exchange them")
+    return places
+
+
 Range = Annotated[
     tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]],
+    AfterValidator(_in_order),
     Field(description="[first, last], counted from 0; both are taken"),
 ]
 
@@ -109,6 +119,13 @@ class IndexFilters(Settings):
     url_prefixes: tuple[str, ...] = Field((), description="https://www.example.org/news/")
     limit: int | None = Field(None, gt=0, description="at most so many records, an even sample of all that fit")
     records_per_shard: int = Field(20_000, gt=0)
+
+    @field_validator("languages")
+    @classmethod
+    def _three_letters(cls, languages: tuple[str, ...]) -> tuple[str, ...]:
+        if other := [code for code in languages if not re.fullmatch("[a-z]{3}", code)]:
+            raise ValueError(f"has {', '.join(other)}, which the index never names; give codes of ISO 639-3, as eng")
+        return languages
 
 
 class Selection(IndexFilters, _Indexed):

@@ -14,7 +14,8 @@ from tasks.kernels.scan import Scan
 from tasks.rules.bad_words import ANY, BadWords
 from tasks.rules.rule_work import Parts
 from tasks.rules.rule_work import measure as measure
-from tasks.url.lists import ListError, list_files, read_entries
+from tasks.url.list_files import ListError, list_files
+from tasks.url.lists import read_entries
 from tasks.url.matching import alternations, matches
 
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")

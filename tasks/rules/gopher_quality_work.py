@@ -14,7 +14,7 @@ from tasks.rules.gopher_quality import GopherQuality
 from tasks.rules.rule_work import Parts, ratio
 from tasks.rules.rule_work import measure as measure
 from tasks.rules.shared import filled, once, real, real_words
-from tasks.url.lists import ListError, list_files
+from tasks.url.list_files import ListError, list_files
 
 
 def words(text: Scan) -> Parts:

@@ -9,9 +9,9 @@ for each document of a batch (`tasks.rules.rule_work`).
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from pydantic import Field, create_model, field_validator
+from pydantic import Field, create_model, field_validator, model_validator
 
 from tasks.documents.step import Bound, DocumentStep, Signal
 
@@ -60,6 +60,24 @@ class RuleStep(DocumentStep):
                     f"{language}: no threshold is called {', '.join(strange)}; there are {', '.join(known)}"
                 )
         return languages
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        for where, thresholds in (("", {}), *((f"languages.{code}: ", own) for code, own in self.languages.items())):
+            for rule in self.rules:
+                ends = {end: thresholds.get(end, getattr(self, end)) for end in rule.ends}
+                low, high = ends.get(f"min_{rule.name}"), ends.get(f"max_{rule.name}")
+                if low is not None and high is not None and low > high:
+                    raise ValueError(
+                        f"{where}min_{rule.name} {low:g} is above max_{rule.name} {high:g}, so every document is "
+                        "dropped; exchange or change them"
+                    )
+                if low is not None and low > 1 and rule.unit.startswith("fraction"):
+                    raise ValueError(
+                        f"{where}min_{rule.name} {low:g} is a {rule.unit}, so every document is dropped; give a number "
+                        "from 0 to 1"
+                    )
+        return self
 
     def decisions(self) -> list[Bound]:
         return [self._bound(rule, signal.name) for rule, signal in zip(self.rules, self.signals, strict=True)]

@@ -17,19 +17,15 @@ from storage import files
 from storage.remote.redact import redact_url
 from tasks.url.canonical import Canonical
 from tasks.url.canonical_work import canonical_host, canonicalizer, host_of
+from tasks.url.list_files import KINDS, ListError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-KINDS = ("domains", "urls", "expressions")
 _ARCHIVES = (".tar.gz", ".tgz", ".tar")
 _PIECE = 1 << 22
 # A file of these bytes only, with no dot at a line's end, has hosts in canonical form: most do.
 _PLAIN = b"abcdefghijklmnopqrstuvwxyz0123456789-_.\n"
-
-
-class ListError(ValueError):
-    """A list cannot be used: what it is, why, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -42,32 +38,6 @@ class Entries:
     label: str
     kind: str
     lines: Iterator[list[bytes]]
-
-
-def list_files(address: str, categories: tuple[str, ...] = ()) -> list[str]:
-    """The files behind an address of a blocklist, sorted by category: of a folder's categories, of a category, itself.
-
-    `categories` chooses among a folder's; none means all. An address of HTTP is a file's. Raises ListError if there is
-    nothing to read.
-    """
-    if not files.exists(address):
-        raise ListError(f"the list {redact_url(address)} does not exist")
-    if not files.is_folder(address):
-        return [address]
-    if found := _kinds(address):
-        return found
-    chosen = [name for name in files.names(address) if not categories or name in categories]
-    found = [path for name in chosen for path in _kinds(files.join(address, name))]
-    if not found:
-        which = f" for the categories {', '.join(categories)}" if categories else ""
-        raise ListError(
-            f"the folder {redact_url(address)} has no files {', '.join(KINDS)}{which}; name a folder in UT1's layout"
-        )
-    return found
-
-
-def _kinds(folder: str) -> list[str]:
-    return [files.join(folder, kind) for kind in KINDS if kind in files.names(folder)]
 
 
 def read_entries(address: str, categories: tuple[str, ...] = (), checksum: str | None = None) -> Iterator[Entries]:

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
 from tasks.url.canonical_work import host_of
-from tasks.url.lists import Entries, ListError, hosts_are_canonical, key, without_www
+from tasks.url.list_files import ListError
+from tasks.url.lists import Entries, hosts_are_canonical, key, without_www
 
 log = logging.getLogger(__name__)
 

@@ -1,9 +1,9 @@
 """The step `url`: canonical form, host and registered domain of each document, and the lists and words that it hits."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tasks.documents.step import Bound, DocumentStep, Member, Signal
 from tasks.url.canonical import Canonical
@@ -62,6 +62,15 @@ class Url(DocumentStep):
         Signal("url_hard_word", "string", "entry, empty if none", _REFINEDWEB),
         Signal("url_soft_words", "int32", "different words", _REFINEDWEB),
     )
+
+    @model_validator(mode="after")
+    def _categories_of_lists(self) -> Self:
+        if self.categories and not self.blocklists:
+            raise ValueError(
+                f"categories {', '.join(self.categories)} choose among the blocklists, but there are "
+                "none; name them in blocklists"
+            )
+        return self
 
     def decisions(self) -> Sequence[Bound | Member]:
         return [

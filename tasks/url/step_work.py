@@ -10,7 +10,8 @@ import pyarrow as pa
 from storage import files
 from tasks.documents.batch import Batch
 from tasks.url.canonical_work import canonicalizer, host_of, registered_domain
-from tasks.url.lists import Entries, ListError, blocked, list_files, read_entries, taken_down
+from tasks.url.list_files import ListError, list_files
+from tasks.url.lists import Entries, blocked, read_entries, taken_down
 from tasks.url.matching import Lists, Words, squeezed, words_of
 from tasks.url.step import Url
 

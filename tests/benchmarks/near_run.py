@@ -21,6 +21,7 @@ from storage import layout, parquet
 from tasks.dedup.near.settings import MinHash
 from tasks.documents.step import Settings
 from tasks.engine.executors import Executor
+from tasks.engine.jobs import JobResult
 from tasks.engine.make import StageResult, find_or_make
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
@@ -47,7 +48,9 @@ class Clock:
             self.seconds[self._phase] = self.seconds.get(self._phase, 0.0) + time.perf_counter() - self._since
         self._phase = ""
 
-    def advance(self, found: bool) -> None: ...
+    def start(self) -> None: ...
+
+    def advance(self, result: JobResult) -> None: ...
 
     def drain(self) -> None: ...
 

@@ -13,7 +13,7 @@ from tasks.documents.measure import measured
 from tasks.documents.step import DocumentStep, EditStep
 from tasks.reading.listing import shards_of
 from tasks.rules.rule import RuleStep
-from tasks.url.lists import ListError
+from tasks.url.list_files import ListError
 from tests.conftest import FRENCH
 
 SHIPPED = sorted(path.stem for path in RECIPES.glob("*.yaml"))

@@ -2,18 +2,18 @@
 
 from types import SimpleNamespace
 
-from flows.cli.render_run import mlflow_line, prefect_line, training_lines
+from flows.cli.render_run import mixture_line, mlflow_line, prefect_line, training_lines
 from flows.machine import MachineSettings
 from flows.reports.run import MixedSource
 
 
-def test_training_is_five_lines():
+def test_mixture_and_training_are_five_lines():
     result = {"parameters": 1_328_256, "steps": 240, "tokens": 491_520}
     result |= {"unigram/loss": 6.7144, "unigram/bits_per_byte": 2.66871, "heldout/loss": 5.5763}
     result |= {"heldout/bits_per_byte": 2.2163}
     mixture = [MixedSource("web", 0.7, 1.04), MixedSource("reference", 0.3, 0.371)]
     report = SimpleNamespace(result=result, mixture=mixture, training_losses=[8.28, 7.0, 5.37])
-    assert training_lines(report) == [
+    assert [mixture_line(report), *training_lines(report)] == [
         "mixture: web 70% (1.04 epochs), reference 30% (0.37 epochs)",
         "model: 1,328,256 parameters, 240 steps, 491,520 tokens",
         "training loss: 8.2800 at the first step, 5.3700 at the last",

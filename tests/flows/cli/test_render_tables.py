@@ -44,19 +44,26 @@ def test_the_rules_that_drop_most_come_first():
     assert render.top_reasons(ranked({"b": 2, "a": 2, "c": 1000, "d": 1})) == "c 1,000, a 2, b 2"
 
 
-def test_status_shows_unfinished_stages_and_stages_without_documents():
+def test_status_has_a_line_for_each_stage_that_is_cut_off_in_a_terminal_only():
+    reasons = {"gopher_repetition.dup_5gram": 900, "textbook.symbol_word_ratio": 100}
     rows = [
-        StageStatus("documents-0", "finished", 1200, 1100, {"extract.empty_text": 100}),
-        StageStatus("model-0", "finished"),
+        StageStatus("content_duplicates-823519bdbed9dfa7", "finished", 1200, 200, reasons, recipes=("demo", "web")),
+        StageStatus("model-0", "finished", recipes=("demo",), modified=0.0),
         StageStatus("rules-0", "unfinished", jobs_done=3),
         StageStatus("rules-1", "unreadable", trouble="made by another version"),
     ]
-    assert lines(render.status_table(rows)) == [
-        ["documents-0", "finished", "1,200", "1,100", "extract.empty_text 100"],
-        ["model-0", "finished", "", "", ""],
-        ["rules-0", "unfinished, 3 jobs done", "", "", ""],
-        ["rules-1", "unreadable", "", "", ""],
-    ]
+    first, second, *others = [line.split("\t") for line in render.status_lines(rows)]
+    counted = "gopher_repetition.dup_5gram 900, textbook.symbol_word_ratio 100"
+    assert first == ["", "content_duplicates-823519bdbed9dfa7", "demo, web", "1,200 → 200", counted]
+    assert second[0].endswith((":00", ":30")) and second[1:] == ["model-0", "demo", "", ""]
+    assert others == [["unfinished", "rules-0", "", "3 jobs done", ""], ["unreadable", "rules-1", "", "", ""]]
+
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(render.status_table(rows))
+    shown = console.export_text().splitlines()
+    assert max(map(len, shown)) <= 80
+    named = [word for line in shown for word in line.split() if word in {row.stage for row in rows}]
+    assert named == [row.stage for row in rows]
 
 
 def test_status_states_why_a_stage_cannot_be_read():

@@ -99,7 +99,7 @@ def test_transport_and_engine_are_in_no_version():
     program = (
         "from pathlib import Path; from tasks.engine import code_version as module; "
         "read = []; inner = module._read; "
-        "module._read = lambda name: (read.append(name), inner(name))[1]; "
+        "module._read = lambda name, packages: (read.append(name), inner(name, packages))[1]; "
         "module.code_version(('flows.stages.documents', 'flows.stages.mixture')); print('\\n'.join(read))"
     )
     read = _in_a_process(program, Path.cwd()).split()

@@ -14,7 +14,7 @@ from tasks.documents.step import work_of
 from tasks.rules.bad_words import BadWords
 from tasks.rules.bad_words_work import entries_of
 from tasks.rules.rule_work import counted
-from tasks.url.lists import ListError
+from tasks.url.list_files import ListError
 
 
 @pytest.fixture

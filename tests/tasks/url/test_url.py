@@ -18,7 +18,7 @@ from tasks.documents.step import work_of
 from tasks.url import lists
 from tasks.url.canonical import TRACKING, Canonical
 from tasks.url.canonical_work import canonicalizer, registered_domain
-from tasks.url.lists import ListError
+from tasks.url.list_files import ListError
 from tasks.url.matching import Words, squeezed, words_of
 from tasks.url.step import Url
 from tasks.url.step_work import lists as lists_of

@@ -1,0 +1,117 @@
+"""What a run may take: time and space, as ranges, from the sizes of its files and from measured rates.
+
+Measured with the demo (9.9 MB of WARC files, 3,573 pages, two cores of a cloud machine, kernels compiled), and by the
+benchmarks (docs/benchmarks.md) where that is said. Another crawl or another machine may differ by a factor of two,
+hence the ranges.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from flows.check.inputs import SourceSize
+from flows.machine import MachineSettings
+from flows.recipe import Recipe
+from tasks.documents.step import CorpusStep
+from tasks.reading.sources import Archives, Selection, Snapshot
+
+# Bytes of a page in a WARC file, packed: 2,490 pages of a crawl in 38 MB.
+PAGE_BYTES = 15_300
+# Bytes of one file of Common Crawl, packed.
+CRAWL_FILE_BYTES = 1_000_000_000
+# Bytes of packed WARC files that one core reads and extracts a second: 2,490 pages in 7.3 s (docs/benchmarks.md).
+ARCHIVE_RATE = 5_200_000
+# Bytes of text for each byte of a packed WARC file, and of other packed files.
+ARCHIVE_TEXT, PACKED_TEXT = 2.05, 3.0
+# Bytes of text a second and core: all rules (26 to 34 MB/s) and near-duplicates (600 MB in 9 s on two cores).
+TEXT_RATE = 30_000_000
+# Seconds to start the workers, and for each stage.
+START, STAGE = 15.0, 2.0
+# Bytes of the home for each byte of text: 12.3 MB of 20.3 MB.
+HOME_TEXT = 0.6
+# Floating point operations a second and core in training: 491,520 tokens of 1.33 million parameters in 118 s.
+TRAINING_RATE = 17e9
+UNCERTAINTY = 2.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """`seconds`, `bytes`: from, to. `unknown`: sources whose size is not known, and which are not in it."""
+
+    input_bytes: int
+    seconds: tuple[float, float]
+    bytes: tuple[int, int]
+    unknown: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        low, high = self.seconds
+        least, most = self.bytes
+        without = f", without {', '.join(self.unknown)}, whose size is not known" if self.unknown else ""
+        return f"estimate: {_duration(low)} to {_duration(high)}, {_size(least)} to {_size(most)} in the home{without}"
+
+
+def estimate(recipe: Recipe, sizes: Sequence[SourceSize], settings: MachineSettings) -> Estimate:
+    """What all of the recipe takes if nothing is reused."""
+    cores = settings.workers or os.cpu_count() or 1
+    packed = text = 0.0
+    unknown = []
+    for size in sizes:
+        known = _known_bytes(size, recipe.limit)
+        if known is None:
+            unknown.append(size.source.name)
+        elif isinstance(size.source, Archives | Snapshot | Selection):
+            packed += known
+            text += known * ARCHIVE_TEXT
+        else:
+            text += known * (PACKED_TEXT if size.packed else 1)
+    passes = 1 + sum(isinstance(step, CorpusStep) for step in recipe.steps)
+    seconds = START + STAGE * (len(recipe.steps) + 4) + (packed / ARCHIVE_RATE + passes * text / TEXT_RATE) / cores
+    space = HOME_TEXT * text
+    for step in recipe.steps:
+        # fastText's matrix, as the setting `buckets` has it
+        space += 4 * getattr(step, "dimensions", 0) * getattr(step, "buckets", 0)
+    model, training = recipe.model, recipe.training
+    parameters = _parameters(recipe)
+    seconds += 6 * parameters * training.token_budget(model.seq_len) / TRAINING_RATE / cores
+    # weights and two moments of four bytes, in the checkpoints that are kept and the middle one
+    space += parameters * 4 * (1 + 3 * (training.keep_checkpoints + 1))
+    return Estimate(
+        round(packed + text),
+        (seconds / UNCERTAINTY, seconds * UNCERTAINTY),
+        (round(space / UNCERTAINTY), round(space * UNCERTAINTY)),
+        tuple(unknown),
+    )
+
+
+def _known_bytes(size: SourceSize, limit: int | None) -> int | None:
+    known = size.bytes
+    if known is None and isinstance(size.source, Snapshot) and size.source.files is not None:
+        known = (size.source.files[1] - size.source.files[0] + 1) * CRAWL_FILE_BYTES
+    if known is None and size.files is not None and isinstance(size.source, Snapshot):
+        known = size.files * CRAWL_FILE_BYTES
+    if limit is None:
+        return known
+    return limit * PAGE_BYTES if known is None else min(known, limit * PAGE_BYTES)
+
+
+def _parameters(recipe: Recipe) -> int:
+    """Of the model that is trained, norms left out."""
+    model = recipe.model
+    attention = 2 * model.dim * model.head_dim * (model.heads + model.kv_head_count)
+    embeddings = recipe.tokenizer.vocab_size * model.dim * (1 if model.tie_embeddings else 2)
+    return embeddings + model.layers * (attention + 3 * model.dim * model.ffn_dim)
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 1.5 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _size(size: float) -> str:
+    for unit, length in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if size >= length:
+            return f"{size / length:.1f} {unit}"
+    return f"{size / 1e3:.0f} kB"

@@ -1,0 +1,183 @@
+"""The files that a recipe names: whether they are there, and can be read. Remote ones are asked for only if allowed."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flows.machine import MachineSettings
+from flows.recipe_errors import Path
+from storage import files, layout
+from storage.remote.redact import redact_url
+from tasks.reading.listing import shards_of, tables_of
+from tasks.reading.sources import SNAPSHOT, Archives, Lines, Selection, Snapshot, Source, Tables, Texts
+from tasks.url.list_files import list_files
+
+# Settings that hold addresses of lists.
+_LISTS = ("takedowns", "strict_substrings", "hard_words", "soft_words")
+_PATTERNS = {Archives: "warc", Lines: "jsonl", Tables: "parquet", Texts: "text"}
+
+Trouble = tuple[Path, str]
+
+
+@dataclass(frozen=True)
+class SourceSize:
+    """What is known of a source's files: how many, and their bytes; None for what only a remote server knows.
+
+    `packed`: whether they are compressed; `seen`: whether they were looked for.
+    """
+
+    source: Source
+    files: int | None
+    bytes: int | None
+    packed: bool
+    seen: bool
+
+
+def sources(
+    given: Mapping[int, Source], settings: MachineSettings, deep: bool
+) -> tuple[list[SourceSize], list[Trouble]]:
+    """The sizes of sources, given by their places in the recipe, and what is wrong with their files."""
+    sizes: list[SourceSize] = []
+    troubles: list[Trouble] = []
+    for at, source in given.items():
+        size, wrong = _source(settings.placed(source), deep)
+        sizes.append(size)
+        troubles += [(("sources", at, *path), what) for path, what in wrong]
+    return sizes, troubles
+
+
+def _source(source: Source, deep: bool) -> tuple[SourceSize, list[Trouble]]:
+    if isinstance(source, Snapshot | Selection):
+        return _of_crawl(source, deep)
+    key = _PATTERNS[type(source)]
+    found: dict[str, int | None] = {}
+    troubles: list[Trouble] = []
+    patterns = getattr(source, key)
+    known = True
+    for at, pattern in enumerate(patterns):
+        if not files.is_local(pattern) and not deep:
+            known = False
+            continue
+        try:
+            shards = shards_of(source.model_copy(update={key: (pattern,)}))
+        except (OSError, ValueError, RuntimeError) as error:
+            troubles.append(((key, at), _sentence(error, pattern)))
+            continue
+        for shard in shards:
+            if shard.path in found:
+                continue
+            found[shard.path] = None
+            if files.is_local(shard.path) or (deep and len(found) == 1):
+                try:
+                    found[shard.path] = files.info(shard.path)["size"]
+                except (OSError, RuntimeError) as error:
+                    troubles.append(((key, at), _sentence(error, shard.path)))
+    if known and not troubles:
+        try:
+            shards_of(source)  # names that two patterns give
+        except ValueError as error:
+            troubles.append(((key,), str(error)))
+    if found and all(size == 0 for size in found.values()):
+        troubles.append(((key,), f"is {', '.join(patterns)}, of which every file is empty; give files with documents"))
+    sizes = [size for size in found.values() if size is not None]
+    whole = known and len(sizes) == len(found)
+    packed = not isinstance(source, Archives) and any(not path.endswith((".jsonl", ".json", ".txt")) for path in found)
+    return SourceSize(source, len(found) if known else None, sum(sizes) if whole else None, packed, known), troubles
+
+
+def _of_crawl(source: Snapshot | Selection, deep: bool) -> tuple[SourceSize, list[Trouble]]:
+    key = "snapshot" if isinstance(source, Snapshot) else "index"
+    of_index = [] if isinstance(source, Snapshot) else [p for p in source.index if not _is_snapshot(p)]
+    local = files.is_local(source.base) if len(of_index) < 1 else all(map(files.is_local, of_index))
+    count: int | None = None
+    troubles: list[Trouble] = []
+    if local or deep:
+        try:
+            paths = [s.path for s in shards_of(source)] if isinstance(source, Snapshot) else tables_of(source)
+            count = len(paths)
+            for path in paths[:1]:
+                files.info(path)
+        except (OSError, ValueError, RuntimeError) as error:
+            troubles.append(((key,), _sentence(error, redact_url(str(getattr(source, key))))))
+    return SourceSize(source, count if key == "snapshot" else None, None, True, local or deep), troubles
+
+
+def _is_snapshot(name: str) -> bool:
+    return re.fullmatch(SNAPSHOT, name) is not None
+
+
+def _sentence(error: Exception, path: str) -> str:
+    """An error of a file as a sentence with its remedy."""
+    if isinstance(error, PermissionError):
+        return f"the file {redact_url(error.filename or path)} cannot be read by this user; change its permissions"
+    if isinstance(error, FileNotFoundError):
+        remedy = "correct the path or pattern, which is taken from the folder of the command if it is relative"
+        if "/harvest/" in path:
+            remedy = "write the files by `gristmill harvest`"
+        return f"{str(error) if error.filename is None else f'{redact_url(path)} does not exist'}; {remedy}"
+    return " ".join(str(error).split())
+
+
+def steps(given: Mapping[int, Any], settings: MachineSettings, deep: bool) -> Iterator[Trouble]:
+    """What is wrong with the lists and earlier crawls that steps name."""
+    for at, unplaced in given.items():
+        step = settings.placed(unplaced)
+        for key in _LISTS:
+            for nth, address in enumerate(getattr(step, key, ())):
+                yield from _list(address, ("steps", at, key, nth), deep)
+        for nth, address in enumerate(getattr(step, "blocklists", ())):
+            yield from _list(address, ("steps", at, "blocklists", nth), deep, step.categories)
+        for key in ("lists", "stop_words_by_language"):
+            for language, address in getattr(step, key, {}).items():
+                if isinstance(address, str):
+                    yield from _list(address, ("steps", at, key, language), deep)
+        for nth, folder in enumerate(getattr(step, "earlier", ())):
+            if files.is_local(folder) or deep:
+                yield from _earlier(folder, ("steps", at, "earlier", nth))
+
+
+def _list(address: str, path: Path, deep: bool, categories: tuple[str, ...] | None = None) -> Iterator[Trouble]:
+    if not files.is_local(address) and not deep:
+        return
+    try:
+        if categories is None and files.is_local(address) and files.is_folder(address):
+            yield path, f"the list {address} is a folder; name a file"
+            return
+        for each in list_files(address, categories or ()):
+            files.info(each)
+    except (OSError, ValueError, RuntimeError) as error:
+        what = _sentence(error, address)
+        yield path, what if ";" in what else f"{what}; correct the address"
+
+
+def _earlier(folder: str, path: Path) -> Iterator[Trouble]:
+    try:
+        manifest = layout.manifest(folder)
+    except layout.ManifestError as error:
+        yield path, " ".join(str(error).split())
+        return
+    if manifest is None or "inputs_layout" not in manifest["result"]:
+        yield path, f"{folder} is no finished stage `near_duplicates`; give its folder in the home of an earlier crawl"
+
+
+def home(settings: MachineSettings) -> Iterator[str]:
+    """Why the home, or the local folder, cannot be written. A remote home is not asked."""
+    for variable, folder in {"GRISTMILL_HOME": settings.home, "GRISTMILL_LOCAL": settings.local_folder}.items():
+        if variable == "GRISTMILL_LOCAL" and folder == settings.home:
+            continue
+        if not files.is_local(folder):
+            continue
+        above = existing(folder)
+        if not os.path.isdir(above):
+            yield f"{variable} is {folder}, but {above} is a file; give a folder"
+        elif not os.access(above, os.W_OK | os.X_OK):
+            yield f"{variable} is {folder}, but this user cannot write to {above}; give another folder or permission"
+
+
+def existing(folder: str) -> str:
+    """The folder, or the nearest one above it that is there."""
+    while not os.path.exists(folder) and os.path.dirname(folder) != folder:
+        folder = os.path.dirname(folder)
+    return folder

@@ -1,0 +1,39 @@
+"""Commands that write what was made for others to read: export documents."""
+
+from typing import Annotated
+
+import typer
+
+from flows.cli.app import Limit, app, recipe_to_run
+from flows.cli.running import RecipeArgument, run_flow
+
+export = typer.Typer(no_args_is_help=True, help="Write what was made for others to read.")
+app.add_typer(export, name="export")
+
+
+@export.command()
+def documents(
+    name: RecipeArgument,
+    to: Annotated[
+        str, typer.Option("--to", metavar="DIR|s3://...", help="an empty folder; default: the recipe's `export: to`")
+    ] = "",
+    format: Annotated[
+        str,
+        typer.Option(metavar="parquet|jsonl", help="jsonl: lines of JSON in zstd; default: the recipe's, or parquet"),
+    ] = "",
+    limit: Limit = None,
+) -> None:
+    """Write a recipe's curated documents, with all signals and scores, as a folder that `datasets.load_dataset` reads.
+    What of the corpus is not made yet is made first."""
+    recipe = recipe_to_run(name, limit)
+    given = {key: value for key, value in (("to", to), ("format", format)) if value}
+    settings = (recipe.export.model_dump() if recipe.export else {}) | given
+    if "to" not in settings:
+        raise ValueError(
+            f"nothing says where the documents of {recipe.name} go: add --to FOLDER, or `export: {{to: FOLDER}}` to the"
+            " recipe"
+        )
+
+    from tasks.documents.export import Export
+
+    run_flow("corpus", recipe.model_copy(update={"export": Export.model_validate(settings)}))

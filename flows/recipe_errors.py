@@ -1,0 +1,240 @@
+"""What is wrong with a recipe, a sentence each: which key, its value, and what to do."""
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+Path = tuple[int | str, ...]
+_SHOWN = 60  # characters of a value
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong. `where`: the file, with the line if it is known; `key`: of the recipe, as
+    `steps.minhash.bands`, "" for the whole."""
+
+    where: str
+    key: str
+    message: str
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.where, self.key, self.message) if part)
+
+
+class RecipeError(ValueError):
+    """A recipe cannot be run. The message has a line for each finding."""
+
+    def __init__(self, findings: Iterable[Finding]) -> None:
+        self.findings = tuple(findings)
+        super().__init__("\n".join(map(str, self.findings)))
+
+
+class ContradictionError(ValueError):
+    """Settings that exclude each other. `found`: for each the path below the model, and a sentence."""
+
+    def __init__(self, found: Sequence[tuple[Path, str]]) -> None:
+        self.found = tuple(found)
+        super().__init__("; ".join(sentence for _, sentence in found))
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a recipe comes from: the name of its file, and the line of each of its keys."""
+
+    name: str = "recipe"
+    lines: Mapping[Path, int] | None = None
+
+    def finding(self, data: Any, path: Path, message: str) -> Finding:
+        """A finding at a key of the recipe `data`."""
+        at = path
+        while self.lines and at and at not in self.lines:
+            at = at[:-1]
+        line = (self.lines or {}).get(at)
+        return Finding(f"{self.name}:{line}" if line else self.name, key_of(data, path), message)
+
+
+def key_of(data: Any, path: Path) -> str:
+    """A path as a reader writes it: steps and sources by their names, `steps.minhash.bands`, `sources.web.warc[0]`."""
+    key = ""
+    for part in path:
+        data = _below(data, part)
+        name = (data.get("step") or data.get("name")) if isinstance(data, Mapping) else None
+        if isinstance(part, str):
+            key += f".{part}"
+        else:
+            key += f".{name}" if isinstance(name, str) and re.fullmatch(r"[\w-]+", name) else f"[{part}]"
+    return key.removeprefix(".")
+
+
+def _below(data: Any, part: int | str) -> Any:
+    if isinstance(data, Mapping):
+        return data.get(part)
+    if isinstance(data, list | tuple) and isinstance(part, int) and part < len(data):
+        return data[part]
+    return None
+
+
+def findings_of(error: ValidationError, model: type[BaseModel], data: Any, origin: Origin) -> list[Finding]:
+    """The findings of a failed validation of `data`, in the order of the model's fields."""
+    found: list[Finding] = []
+    for each in error.errors(include_url=False):
+        path = _path(each["loc"], data)
+        cause = each.get("ctx", {}).get("error")
+        if isinstance(cause, ContradictionError):
+            found += [origin.finding(data, path + below, sentence) for below, sentence in cause.found]
+        else:
+            found.append(origin.finding(data, path, _sentence(each, model, data, path)))
+    return found
+
+
+def _path(loc: Path, data: Any) -> Path:
+    """A location without the names of the classes that pydantic puts behind the number of a step or source."""
+    if len(loc) > 2 and loc[0] in ("steps", "sources") and isinstance(loc[2], str):
+        entry = _below(_below(data, loc[0]), loc[1])
+        if loc[0] == "sources" or (isinstance(entry, Mapping) and entry.get("step") == loc[2]):
+            return (*loc[:2], *loc[3:])
+    return loc
+
+
+def did_you_mean(given: Any, options: Iterable[str]) -> str:
+    """`did you mean x?` for the option that is most like what was given, or ""."""
+    close = difflib.get_close_matches(str(given), list(options), 1, 0.6)
+    return f"did you mean `{close[0]}`?" if close else ""
+
+
+def shown(value: Any) -> str:
+    """A value as it may stand in a sentence: on one line, and not too long."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _sentence(error: Mapping[str, Any], model: type[BaseModel], data: Any, path: Path) -> str:
+    kind, given, context = error["type"], error.get("input"), error.get("ctx", {})
+    described = _description(model, data, path)
+    if kind == "extra_forbidden":
+        return _unknown_key(model, data, path)
+    if kind == "missing":
+        return f"is missing; give it{f' ({described})' if described else ''}"
+    if kind == "value_error":
+        return str(context["error"])
+    if kind == "union_tag_invalid":
+        steps = re.findall(r"'(\w+)'", context["expected_tags"])
+        hint = did_you_mean(context["tag"], steps) or (
+            f"the steps are {', '.join(steps)}; a step of your own needs its module in GRISTMILL_STEPS"
+        )
+        return f"there is no step {shown(context['tag'])}; {hint}"
+    if kind == "union_tag_not_found":
+        return f"is {shown(given)}, which has no key `step`; write `- step: NAME`"
+    if kind == "source":
+        return _no_source(given, error["msg"])
+    if kind == "literal_error":
+        options = re.findall(r"'([^']*)'", context["expected"])
+        hint = " ".join(part for part in (did_you_mean(given, options), f"give one of {', '.join(options)}") if part)
+        return f"is {shown(given)}; {hint}"
+    sentence = f"is {shown(given)}; give {_wanted(kind, context, error['msg'])}"
+    return f"{sentence} ({described})" if described else sentence
+
+
+def _wanted(kind: str, context: Mapping[str, Any], message: str) -> str:
+    """What should stand there, of an error of pydantic's."""
+    for ending, what in _KINDS.items():
+        if kind.startswith(ending):
+            return what(context)
+    return re.sub(r"^(Input|Value|String) should ", "what should ", message)
+
+
+def _pattern(context: Mapping[str, Any]) -> str:
+    known = {
+        "^[a-z][a-z0-9_-]*$": "a name of small letters, digits, _ and -, which begins with a letter",
+        r"^CC-MAIN-\d{4}-\d{2}$": "the name of a crawl, as CC-MAIN-2024-22",
+    }
+    return known.get(context["pattern"], f"what matches {context['pattern']}")
+
+
+_KINDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "greater_than_equal": lambda c: f"a number of at least {c['ge']:,}",
+    "greater_than": lambda c: f"a number above {c['gt']:,}",
+    "less_than_equal": lambda c: f"a number of at most {c['le']:,}",
+    "less_than": lambda c: f"a number below {c['lt']:,}",
+    "string_pattern": _pattern,
+    "too_short": lambda c: f"at least {c['min_length']}",
+    "too_long": lambda c: f"at most {c['max_length']}",
+    "int": lambda c: "a whole number",
+    "float": lambda c: "a number",
+    "finite": lambda c: "a finite number",
+    "bool": lambda c: "true or false",
+    "string": lambda c: "a text, in quotes if YAML would read it as something else",
+    "tuple": lambda c: "a list, as [a, b]",
+    "list": lambda c: "a list, as [a, b]",
+    "dict": lambda c: "a mapping of keys to values",
+    "mapping": lambda c: "a mapping of keys to values",
+    "model": lambda c: "a mapping of keys to values",
+    "dataclass": lambda c: "a mapping of keys to values",
+}
+
+
+def _unknown_key(model: type[BaseModel], data: Any, path: Path) -> str:
+    keys = [name for one in _models(model, data, path[:-1]) for name in one.model_fields]
+    beside = data
+    for part in path[:-1]:
+        beside = _below(beside, part)
+    free = [key for key in keys if not (isinstance(beside, Mapping) and key in beside)]
+    hint = did_you_mean(path[-1], free) or f"remove it; the keys here are {', '.join(keys)}"
+    return f"is an unknown key, with the value {shown(_below(beside, path[-1]))}; {hint}"
+
+
+def _no_source(given: Any, message: str) -> str:
+    if not isinstance(given, Mapping):
+        return f'is {shown(given)}; give a mapping with `name` and the files, as {{name: web, warc: ["*.warc.gz"]}}'
+    kinds = re.findall(r"\w+", message.partition("keys ")[2])
+    named = [key for key in given if key in kinds]
+    if named:
+        return f"has the keys {', '.join(named)} at once; give exactly one of {', '.join(kinds)}"
+    for key in given:
+        if hint := did_you_mean(key, kinds):
+            return f"has the unknown key `{key}`; {hint}"
+    return f"has the keys {', '.join(map(str, given)) or 'none'}; give exactly one of {', '.join(kinds)} with its files"
+
+
+def _models(model: type[BaseModel], data: Any, path: Path) -> list[type[BaseModel]]:
+    """The model that validates what is at a path; several where it cannot be known which."""
+    found = [model]
+    for part in path:
+        data = _below(data, part)
+        if isinstance(part, str):
+            fields = [one.model_fields[part].annotation for one in found if part in one.model_fields]
+            found = [inner for annotation in fields for inner in _within(annotation)]
+        if isinstance(data, Mapping):
+            found = [one for one in found if _named(one, data)] or found
+    return found
+
+
+def _named(model: type[BaseModel], data: Mapping[str, Any]) -> bool:
+    """Whether the entry of a list is meant for a model: by its step, or by the files that a source must have."""
+    step = model.model_fields.get("step")
+    if step is not None:
+        return step.default == data.get("step")
+    return all(name in data for name, field in model.model_fields.items() if field.is_required() and name != "name")
+
+
+def _within(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in get_args(annotation) for model in _within(inner)]
+
+
+def _description(model: type[BaseModel], data: Any, path: Path) -> str:
+    """What a key is for, of its field."""
+    names = [at for at, part in enumerate(path) if isinstance(part, str)]
+    if not names:
+        return ""
+    last = names[-1]
+    for one in _models(model, data, path[:last]):
+        field = one.model_fields.get(str(path[last]))
+        if field is not None and field.description:
+            return field.description
+    return ""

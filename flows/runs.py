@@ -1,0 +1,38 @@
+"""Which stages the last run of a recipe had: `<home>/runs/<recipe>.json`. For readers alone, no key knows of it."""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from storage import files
+
+if TYPE_CHECKING:
+    from tasks.engine.spec import StageSpec
+
+
+class LastRun:
+    """The stages of a run, written down as each begins."""
+
+    def __init__(self, home: str, recipe: str) -> None:
+        self._path = files.join(home, "runs", f"{recipe}.json")
+        self._labels: list[str] = []
+
+    def add(self, spec: "StageSpec") -> None:
+        """Note a stage that is found or made next."""
+        label = f"{spec.name}-{spec.key}"
+        if label not in self._labels:
+            self._labels.append(label)
+            files.write_json(self._path, {"stages": self._labels})
+
+
+def recipes_by_stage(home: str) -> Mapping[str, list[str]]:
+    """The names of the recipes whose last run had a stage, by its label. Reads a small file for each recipe."""
+    folder = files.join(home, "runs")
+    names = [name for name in files.names(folder) if name.endswith(".json")]
+    found: dict[str, list[str]] = {}
+    with ThreadPoolExecutor(16) as pool:
+        runs = pool.map(lambda name: files.read_json(files.join(folder, name)), names)
+        for name, run in zip(names, runs, strict=True):
+            for label in run["stages"]:
+                found.setdefault(label, []).append(name.removesuffix(".json"))
+    return found

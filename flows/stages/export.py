@@ -1,0 +1,186 @@
+"""`export`: the curated documents as files for others to read, in a folder or at an address of the user's.
+
+The folder is that of a stage: jobs that are done are found, and the manifest comes last. Its key is that of the
+documents, of how they are written and of what the card says.
+"""
+
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+
+import yaml
+
+from flows.context import RunContext
+from flows.recipe import Recipe
+from flows.stages.corpus import Corpus, CorpusPlaces
+from storage import files, layout
+from storage.remote.redact import redact_url
+from tasks.documents import export_work
+from tasks.documents.dataset_card import Card, FunnelStep, write_card
+from tasks.documents.export import Export
+from tasks.documents.export_work import Column
+from tasks.documents.step import Settings
+from tasks.engine.make import StageResult
+from tasks.engine.phases import PhaseRunner
+from tasks.engine.spec import StageSpec
+from tasks.rules.rule import RuleStep
+
+# What a stage's folder has while it is made, and not when it is finished.
+_UNFINISHED = ("done", "lease")
+# Columns that every export has, null without the steps `language` and `minhash`.
+_ALWAYS = (
+    Column(
+        name="language",
+        kind="string",
+        unit="ISO 639 code",
+        source="step `language`",
+        description="Most probable language.",
+        measured=False,
+    ),
+    Column(
+        name="cluster_size",
+        kind="int64",
+        unit="documents",
+        source="step `minhash`",
+        description="The document and its near-duplicates, which are not here; 1 where it has none.",
+        measured=False,
+    ),
+)
+
+
+class Record(Settings):
+    format: str
+    columns: tuple[Column, ...]
+    card: Card
+
+
+@dataclass(frozen=True)
+class ExportPlaces:
+    """`key`: that of the export, which its first job writes down."""
+
+    corpus: CorpusPlaces
+    key: str
+
+
+def check_target(context: RunContext, recipe: Recipe) -> None:
+    """Raise FileExistsError where the recipe's export would lie beside other files."""
+    if recipe.export is not None:
+        _key_at(_target(context, recipe.export))
+
+
+def export(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult | None:
+    """Export the corpus to where the recipe says, or find that it lies there; None if it says nothing.
+
+    Raises FileExistsError where something else lies there.
+    """
+    if recipe.export is None:
+        return None
+    target = _target(context, recipe.export)
+    columns = _columns(recipe)
+    card = Card(
+        name=recipe.name,
+        recipe=recipe_of_card(recipe),
+        funnel=tuple(_funnel(corpus)),
+        columns=columns,
+        format=recipe.export.format,
+        releases=tuple(sorted({("gristmill", version("gristmill")), *_releases(corpus)})),
+    )
+    record = Record(format=recipe.export.format, columns=columns, card=card)
+    spec = StageSpec(
+        "export", _export, record, corpus.inputs(signals=True), libraries=("pyarrow", "backports.zstd"), at=target
+    )
+    _refuse_another(target, spec.key)
+    made = context.build(replace(spec, places=ExportPlaces(corpus.places, spec.key)))
+    _refuse_another(target, spec.key)  # one that was made here while this one waited
+    files.remove(files.join(target, "done"))
+    return made
+
+
+def _export(phases: PhaseRunner, record: Record, places: ExportPlaces) -> dict:
+    """Write the kept documents for others to read."""
+    phases.once("begin", export_work.begin, {"key": places.key}, temporary=True)
+    corpus = places.corpus
+    given = {"columns": record.columns, "format": record.format}
+    jobs = {i: corpus.shard(i) | given | {"signals": corpus.signals[i]} for i in corpus.shards()}
+    written = export_work.summed([*phases.map("write", export_work.export_shard, jobs).values()])
+    return phases.once("card", write_card, {"card": record.card, "written": written})
+
+
+def _target(context: RunContext, export: Export) -> str:
+    """Absolute, since a worker may stand in another folder."""
+    return files.absolute(context.placed(export).to)
+
+
+def _key_at(target: str) -> str:
+    """The key of the export that lies at the target, finished or begun; empty for an empty folder. Raises
+    FileExistsError for other files."""
+    if not set(files.names(target)) - {"lease"}:
+        return ""
+    try:
+        manifest = layout.manifest(target) or {}
+        begun = layout.done_record(target, "begin", 0) or {}
+        if key := manifest.get("key") or begun.get("record", {}).get("key"):
+            return key
+    except layout.ManifestError:
+        pass
+    raise FileExistsError(
+        f"`export: to` is {redact_url(target)}, which holds files that are no export: name another folder, or empty it"
+    )
+
+
+def _refuse_another(target: str, key: str) -> None:
+    if _key_at(target) not in ("", key):
+        raise FileExistsError(
+            f"`export: to` is {redact_url(target)}, which holds the export of other documents, or another recipe's or "
+            "format's: name another folder, or empty it"
+        )
+
+
+def _columns(recipe: Recipe) -> tuple[Column, ...]:
+    """What the recipe's steps measure, in their order, ahead of them the columns that every export has."""
+    found = {column.name: column for column in _ALWAYS}
+    for step in recipe.steps:
+        rules = step.rules if isinstance(step, RuleStep) else ()
+        described = {name: column.description for name, column in found.items()}
+        described |= {f"{step.step}_{rule.name}": rule.description for rule in rules}
+        for signal in step.signals:
+            found[signal.name] = Column(
+                name=signal.name,
+                kind=signal.kind,
+                unit=signal.unit,
+                source=signal.source,
+                description=" ".join(described.get(signal.name, "").split()),
+            )
+    return tuple(found.values())
+
+
+def _funnel(corpus: Corpus) -> list[FunnelStep]:
+    return [
+        FunnelStep(
+            step=count["step"],
+            documents_in=count["rows_in"],
+            documents_out=count["rows_out"],
+            drops={rule: n for rule, n in count["drops"].items() if n},
+        )
+        for stage in corpus.stages
+        for count in stage.step_counts
+        if "edits" not in count
+    ]
+
+
+def _releases(corpus: Corpus) -> set[tuple[str, str]]:
+    """The releases that decided the documents, by the manifests of their stages."""
+    return {(name, release) for stage in corpus.stages for name, release in stage.manifest["libraries"].items()}
+
+
+def recipe_of_card(recipe: Recipe) -> str:
+    """What of the recipe decides the corpus, as YAML, without what lets a reader of addresses in."""
+    whole = recipe.model_dump(mode="json", include={"name", "seed", "sources", "steps"})
+    return yaml.safe_dump(_redacted(whole), sort_keys=False, allow_unicode=True, width=100)
+
+
+def _redacted(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _redacted(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_redacted(each) for each in value]
+    return redact_url(value) if isinstance(value, str) else value

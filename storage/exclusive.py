@@ -1,0 +1,88 @@
+"""Small files by which processes agree: created only if there is none of the name, read and listed as they are now."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from storage.remote import streams
+from storage.remote.redact import redact_url
+
+
+def create(path: str, data: bytes) -> bool:
+    """Create a file unless there is one of its name; whether it was created. Of several that try at once one succeeds.
+
+    Locally by O_EXCL, in an object store by a conditional request (S3: If-None-Match). A request that succeeded and
+    whose answer was lost is made again, and finds the file: who gets False should read it.
+    """
+    fs, inner = fsspec.core.url_to_fs(path)
+    if isinstance(fs, LocalFileSystem):
+        while True:
+            os.makedirs(os.path.dirname(inner), exist_ok=True)
+            try:
+                with open(inner, "xb") as f:
+                    f.write(data)
+                return True
+            except FileExistsError:
+                return False
+            except FileNotFoundError:
+                continue  # another process has just removed the folder
+
+    def attempt() -> bool:
+        try:
+            fs.pipe_file(inner, data, mode="create")
+        except FileExistsError:
+            return False
+        return True
+
+    return streams.retrying_call(attempt, f"writing {redact_url(path)}")
+
+
+def replace(path: str, data: bytes) -> None:
+    """Write a file over one that is there. Readers see the one or the other."""
+    fs, inner = fsspec.core.url_to_fs(path)
+    if isinstance(fs, LocalFileSystem):
+        with open(f"{inner}.next", "wb") as f:
+            f.write(data)
+        os.replace(f"{inner}.next", inner)
+    else:
+        streams.retrying_call(lambda: fs.pipe_file(inner, data), f"writing {redact_url(path)}")
+
+
+def read(path: str) -> bytes | None:
+    """The content, None if there is no such file. fsspec's listings, which may be old, are not asked for its size."""
+    fs, inner = fsspec.core.url_to_fs(path)
+    try:
+        if isinstance(fs, LocalFileSystem):
+            return fs.cat_file(inner)
+        return streams.retrying_call(lambda: fs.cat_file(inner), redact_url(path))
+    except FileNotFoundError:
+        return None
+
+
+def names(folder: str) -> list[str]:
+    """Names in a folder as it is now, sorted; empty if there is no such folder."""
+    fs, inner = fsspec.core.url_to_fs(folder)
+    try:
+        if isinstance(fs, LocalFileSystem):
+            return sorted(os.listdir(inner))
+        listed = streams.retrying_call(
+            lambda: fs.ls(inner, detail=False, refresh=True), f"listing {redact_url(folder)}"
+        )
+    except FileNotFoundError:
+        return []
+    return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in listed)
+
+
+def remove(path: str) -> None:
+    """Remove a file, and locally its folder if that is empty then. No error if there is none."""
+    fs, inner = fsspec.core.url_to_fs(path)
+    if isinstance(fs, LocalFileSystem):
+        Path(inner).unlink(missing_ok=True)
+        with suppress(OSError):
+            os.rmdir(os.path.dirname(inner))
+    else:
+        with suppress(FileNotFoundError):
+            streams.retrying_call(lambda: fs.rm_file(inner), f"removing {redact_url(path)}")

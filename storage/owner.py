@@ -1,0 +1,49 @@
+"""A name for this process, for files that must not outlive it, and whether the process of a name has ended."""
+
+import os
+import socket
+import sys
+from functools import cache
+from pathlib import Path
+
+import psutil
+import xxhash
+
+_DEAD = ("Z", "X")  # proc(5): a zombie, a dead process
+
+
+def this_process() -> str:
+    """`<host>-<process>-<start>`, 16 hexadecimal characters and two numbers. No other process ever has it.
+
+    The host is a start of a kernel and the process namespace in it, so that containers with one kernel differ.
+    """
+    return f"{_host()}-{os.getpid()}-{_started(os.getpid())}"
+
+
+def has_ended(owner: str) -> bool:
+    """Whether a process, as `this_process` names it, has surely ended: it was on this host, and is there no more."""
+    host, process, started = owner.split("-")
+    return host == _host() and _started(int(process)) != started
+
+
+@cache
+def _host() -> str:
+    known = [socket.gethostname()]
+    if sys.platform.startswith("linux"):
+        known += [Path("/proc/sys/kernel/random/boot_id").read_text(), os.readlink("/proc/self/ns/pid")]
+    return xxhash.xxh3_64_hexdigest("\n".join(known).encode())
+
+
+def _started(process: int) -> str:
+    """When a process started, in a unit of the system; empty if it does not run."""
+    if not sys.platform.startswith("linux"):
+        try:
+            return str(int(psutil.Process(process).create_time()))
+        except psutil.NoSuchProcess:
+            return ""
+    # psutil adds the time of boot, which changes when the clock is set
+    try:
+        state, *fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return "" if state in _DEAD else fields[18]

@@ -1,0 +1,20 @@
+"""The file system of an address: the one place where its secrets are put in and its redirects are bounded."""
+
+import re
+from typing import Any
+
+import fsspec
+
+from storage.remote.url_secrets import with_secrets
+
+_HTTP = re.compile(r"(https?)://", re.IGNORECASE)
+
+
+def file_system(path: str, **options: Any) -> tuple[Any, str]:
+    """fsspec's file system of a path or address, and the path in it. Raises SecretError."""
+    if schemes := {scheme.lower() for scheme in _HTTP.findall(path)}:
+        # imported here, since local paths need no HTTP
+        from storage.remote.redirects import checked_client
+
+        options |= {scheme: {"get_client": checked_client} for scheme in schemes}
+    return fsspec.core.url_to_fs(with_secrets(path), **options)

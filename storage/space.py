@@ -1,0 +1,66 @@
+"""A full disk, said in one sentence, whoever met it: Python, Arrow, a C++ library, SQLite, a process of ours."""
+
+import errno
+import shutil
+import tempfile
+import uuid
+from pathlib import Path
+
+from storage import files
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# strerror(3) of these, and what SQLite says
+_WORDS = ("No space left on device", "Disk quota exceeded", "File too large", "database or disk is full")
+
+
+class DiskFullError(OSError):
+    """There is no space left where a stage is made; the message names the folder, the free space and the remedy."""
+
+
+class NotWritableError(OSError):
+    """The home cannot be written."""
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether an error, or one behind it, says that a disk is full or that a file may not grow."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if getattr(seen, "errno", None) in _FULL or any(word in str(seen) for word in _WORDS):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
+
+
+def disk_full(folder: str) -> DiskFullError:
+    """The error for a stage's folder: what is free there, and where temporary files lie."""
+    scratch = tempfile.gettempdir()
+    free = f"{_free(scratch)} for temporary files in {scratch}"
+    if files.is_local(folder):
+        free = f"{_free(folder)} there, {free}"
+    return DiskFullError(
+        f"{folder}: a file could not be written, since the disk is full or a limit is reached (free: {free}): make "
+        "room and run the same command again, which goes on where it was"
+    )
+
+
+def _free(path: str) -> str:
+    """What is free where a path lies, or will lie."""
+    there = next(folder for folder in (Path(path), *Path(path).parents) if folder.exists())
+    return f"{shutil.disk_usage(there).free / 1e6:,.1f} MB"
+
+
+def check_writable(home: str) -> None:
+    """Raise NotWritableError for a local home in which no file can be made. Of a store nothing is asked."""
+    if not files.is_local(home):
+        return
+    probe = Path(home) / f".{uuid.uuid4().hex}"
+    try:
+        probe.parent.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        if is_full(error):
+            raise disk_full(home) from error
+        raise NotWritableError(
+            f"the home {home} cannot be written ({error.strerror}): set GRISTMILL_HOME to a folder that can be"
+        ) from error

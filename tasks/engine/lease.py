@@ -1,0 +1,151 @@
+"""Who makes a stage: one process at a time, of all that share the home.
+
+    <stage folder>/lease/000001.json    the owner, since when, and a counter that the owner raises while it lives
+
+The process that has created the file with the highest number is the maker. Another one that wants the stage waits. When
+the maker's process has ended, or its counter stands still for SILENCE_SECONDS on the waiting one's clock, that one
+creates the next number, which of several only one can. The lease is in no key, and the files go with its end.
+"""
+
+import os
+import re
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from storage import exclusive, files, owner
+
+HEARTBEAT_SECONDS = 5.0
+SILENCE_SECONDS = 60.0
+POLL_SECONDS = 0.5
+
+_NUMBERED = re.compile(r"(\d{6})\.json")
+
+
+class LeaseLostError(RuntimeError):
+    """Another process has taken over the stage, since nothing was heard of this one."""
+
+
+class Lease:
+    """A stage that this process makes. Its heart beats in a thread of its own."""
+
+    def __init__(self, folder: str, number: int, content: dict[str, Any]) -> None:
+        self.folder, self.number = folder, number
+        self._content = content
+        self._ended, self._lost = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="lease", daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise LeaseLostError if the heartbeat has found that another process is the maker now. Asks nobody."""
+        if self._lost.is_set():
+            raise LeaseLostError(
+                f"{self.folder} is made by another run now, which has heard nothing of this one for "
+                f"{SILENCE_SECONDS:g} s: run the same command again, and it will reuse the stage"
+            )
+
+    def confirm(self) -> None:
+        """Look whether this process is the maker still. Raises LeaseLostError if it is not."""
+        if not self._is_ours():
+            self._lost.set()
+        self.check()
+
+    def release(self) -> None:
+        self._ended.set()
+        self._thread.join()
+        if self._is_ours():
+            for number in range(1, self.number + 1):
+                exclusive.remove(_path(self.folder, number))
+
+    def _is_ours(self) -> bool:
+        if max(_numbers(self.folder), default=0) != self.number:
+            return False
+        found = _owner(exclusive.read(_path(self.folder, self.number)))
+        return found is not None and found["token"] == self._content["token"]
+
+    def _beat(self) -> None:
+        while not self._ended.wait(HEARTBEAT_SECONDS):
+            try:
+                if not self._is_ours():
+                    self._lost.set()
+                    return
+                self._content["beats"] += 1
+                exclusive.replace(_path(self.folder, self.number), orjson.dumps(self._content))
+            except Exception:  # a full disk, a store that does not answer: tried again at the next beat
+                continue
+
+
+@contextmanager
+def lease(folder: str, message: Callable[[str], Any]) -> Iterator[Lease]:
+    """The lease of a stage folder, for a block. Waits for another maker, and says so once by `message`."""
+    held = _acquire(folder, message)
+    try:
+        yield held
+    finally:
+        held.release()
+
+
+def _acquire(folder: str, message: Callable[[str], Any]) -> Lease:
+    seen: tuple[int, bytes | None] = (0, None)
+    since, said = time.monotonic(), 0
+    while True:
+        number = max(_numbers(folder), default=0)
+        content = exclusive.read(_path(folder, number)) if number else None
+        now = time.monotonic()
+        if (number, content) != seen:
+            seen, since = (number, content), now
+        maker = _owner(content)
+        free = number == 0 or (maker is not None and owner.has_ended(maker["owner"]))
+        if free or now - since > SILENCE_SECONDS:
+            if (taken := _create(folder, number + 1)) is not None:
+                return taken
+            continue
+        if maker is not None and number != said:
+            said = number
+            message(
+                f"waiting for the run that makes {folder} since {maker['since']} UTC: process "
+                f"{maker['process']} on {maker['host']}"
+            )
+        time.sleep(POLL_SECONDS)
+
+
+def _create(folder: str, number: int) -> Lease | None:
+    """The lease with a number, None if another process has it."""
+    content = {
+        "owner": owner.this_process(),
+        "process": os.getpid(),
+        "host": socket.gethostname(),
+        "since": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"),
+        "token": uuid.uuid4().hex,
+        "beats": 0,
+    }
+    data = orjson.dumps(content)
+    path = _path(folder, number)
+    if exclusive.create(path, data) or exclusive.read(path) == data:
+        return Lease(folder, number, content)
+    return None
+
+
+def _path(folder: str, number: int) -> str:
+    return files.join(folder, "lease", f"{number:06d}.json")
+
+
+def _numbers(folder: str) -> list[int]:
+    found = (_NUMBERED.fullmatch(name) for name in exclusive.names(files.join(folder, "lease")))
+    return [int(match[1]) for match in found if match]
+
+
+def _owner(content: bytes | None) -> dict[str, Any] | None:
+    """What a lease file says; None for one that is just being written, and one that a crash has torn."""
+    try:
+        value = orjson.loads(content or b"")
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) and {"owner", "token", "since"} <= value.keys() else None

