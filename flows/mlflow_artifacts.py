@@ -16,7 +16,6 @@ from flows.reports import pages
 from flows.reports.run import Report
 from flows.reports.run_page import plots
 from storage import files
-from storage.remote.redact import redact_urls
 from training.export import CONFIG, WEIGHTS
 
 # What the files of the room `training` that a model is loaded by import.
@@ -44,7 +43,7 @@ def log_artifacts(client: mlflow.MlflowClient, run: str, report: Report) -> None
     with tempfile.TemporaryDirectory(dir=report.settings.local_folder, prefix=".mlflow-") as folder:
         shown = Path(folder) / "shown"
         shown.mkdir()
-        (shown / "recipe.yaml").write_text(redact_urls(dump(report.recipe)), encoding="utf-8")
+        (shown / "recipe.yaml").write_text(dump(report.recipe), encoding="utf-8")
         report.funnel.to_csv(shown / "funnel.csv", index=False)
         rows = 1 + len(report.steps)
         (shown / "funnel.png").write_bytes(pages.png(plots.funnel(report), (0.3 * rows,)))

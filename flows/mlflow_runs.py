@@ -18,7 +18,6 @@ from flows.recipe import Recipe
 from flows.reports.run import Report
 from flows.stages.data import Data
 from storage import files
-from storage.remote.redact import redact_urls
 from tasks.engine.make import StageResult
 from training.tracking import METRICS, TIMING
 
@@ -114,9 +113,7 @@ class ModelRun:
         run = self.client.create_run(self._experiment(), tags=tags, run_name=name).info.run_id
         try:
             params = _flat(self.recipe.model_dump(mode="json"))
-            self.client.log_batch(
-                run, params=[Param(name, redact_urls(str(value))[:6000]) for name, value in params.items()]
-            )
+            self.client.log_batch(run, params=[Param(name, str(value)[:6000]) for name, value in params.items()])
             self.client.log_inputs(run, [_input(stage, stage is self.data.mixture) for stage in self.data.stages])
             # as seen from the home, which may be moved
             self.client.set_tag(run, "gristmill.model", f"stages/model-{self.key}")

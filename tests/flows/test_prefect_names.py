@@ -3,14 +3,15 @@
 from uuid import uuid4
 
 import pytest
-from jsonschema.exceptions import ValidationError
-from prefect import flow
+
+from flows import pipeline as flows
+
+# isort: split
 from prefect.client.schemas.objects import FlowRun
 from prefect.context import FlowRunContext
 from prefect.utilities.callables import parameter_schema
-from prefect.utilities.schema_tools.validation import validate
+from prefect.utilities.schema_tools.validation import ValidationError, validate
 
-from flows import pipeline as flows
 from flows.prefect_names import flow_run_name
 from flows.recipe import dump, load
 
@@ -50,4 +51,3 @@ def test_runs_are_named_by_flow_and_recipe_but_what_a_user_named():
 
 def test_a_name_by_options_stays():
     assert flows.pipeline.with_options(flow_run_name="mine").flow_run_name == "mine"
-    assert flow(flow_run_name=flow_run_name)(lambda: None).flow_run_name is flow_run_name

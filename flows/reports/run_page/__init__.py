@@ -20,7 +20,6 @@ from flows.reports.run_page.counts import count
 from flows.reports.run_page.excerpts import Piece, beginning, excerpt
 from storage import files, parquet
 from storage.home import open_stage
-from storage.remote.redact import redact_urls
 from tasks.dedup.near.settings import MinHash
 from tasks.documents.selection import select
 
@@ -70,7 +69,7 @@ def page(report: Report) -> str:
     languages = ranked({language: both.arrived for language, both in counts.languages.items()})
     return pages.template("run_page/page.html").render(
         report=report,
-        recipe=redact_urls(dump(report.recipe)),
+        recipe=dump(report.recipe),
         rules=rules(report),
         kept=_kept(report),
         counts=counts,
