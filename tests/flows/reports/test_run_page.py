@@ -17,11 +17,17 @@ from flows.stages.rules import decided
 from flows.stages.signals import measured
 from tasks.dedup.near.settings import MinHash
 from tasks.rules.gopher_quality import GopherQuality
-from tests.corpora import Texts, context, fresh
+from tests.corpora import Texts, context
 from tests.flows.reports.test_near_duplicates import EVIL, Parsed
 
-QUALITY = GopherQuality(min_words=10, min_stop_words=0, min_mean_word_length=1, max_mean_word_length=50)
+QUALITY = GopherQuality(
+    min_words=10, min_stop_words=0, min_mean_word_length=1, max_mean_word_length=50, min_alpha_words=0.5
+)
 SOURCES = ["web", "books"]
+
+
+def words(rng: np.random.Generator, count: int) -> list[str]:
+    return ["".join(map(chr, rng.integers(ord("a"), ord("z") + 1, 7).tolist())) for _ in range(count)]
 
 
 def planted() -> list[list[dict]]:
@@ -30,7 +36,7 @@ def planted() -> list[list[dict]]:
     rng = np.random.default_rng(5)
     shards = []
     for source in SOURCES:
-        good = [" ".join(["a", EVIL, *fresh(rng, 40)]) for _ in range(10)]
+        good = [" ".join(["a", EVIL, *words(rng, 40)]) for _ in range(10)]
         texts = good + [good[0]] * 5 + [f"{EVIL} few"[-20:]] * 3 + [" ".join(["word", "123", "%%"] * 10) + EVIL] * 2
         shards.append(
             [
