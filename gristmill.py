@@ -4,7 +4,7 @@ import gristmill
 report = gristmill.pipeline("demo")
 report.result["heldout/bits_per_byte"]
 
-`load` reads a recipe; `corpus`, `tokens` and `pretrain` are the parts of `pipeline`, which returns a `Report`. Each is
+`load` reads a recipe; `corpus`, `tokens` and `pretrain` are the parts of `pipeline`. All return a `Report`. Each is
 imported when it is asked for: the flows take seconds, since Prefect does.
 """
 

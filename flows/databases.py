@@ -59,10 +59,12 @@ def ensure_mlflow(path: Path) -> None:
 def _settle(path: Path) -> None:
     """All of the database in one file, on the disk."""
     with contextlib.closing(sqlite3.connect(path)) as database:
-        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        busy, *_ = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         (whole,) = database.execute("PRAGMA integrity_check").fetchone()
-    if whole != "ok":
+    if busy or whole != "ok":
         raise OSError(f"{path} was not written as a whole ({whole}): look at the disk and start again")
+    for ending in ("-wal", "-shm"):  # empty, and named for a file that gets another name
+        _beside(path, ending).unlink(missing_ok=True)
     with open(path, "rb") as written:
         os.fsync(written.fileno())
 

@@ -24,8 +24,8 @@ class MachineSettings(BaseSettings):
     memory: int = Field(
         1 << 30, ge=0, description="bytes that one process of a deduplication step may hold; no result depends on it"
     )
-    dask_address: str = Field("", description="tcp://host:8786, for the executor `dask`")
-    mlflow_uri: str = Field("", description="default: a SQLite database in the local folder")
+    dask_address: str = Field("", repr=False, description="tcp://host:8786, for the executor `dask`")
+    mlflow_uri: str = Field("", repr=False, description="default: a SQLite database in the local folder")
     redis: SecretStr = Field(
         SecretStr(""), description="redis://user:password@host:port/db of the Redis where `similar` keeps its indexes"
     )

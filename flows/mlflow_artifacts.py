@@ -79,11 +79,11 @@ def _log_funnel_table(client: mlflow.MlflowClient, run: str, report: Report) -> 
 def _log_model(client: mlflow.MlflowClient, run: str, report: Report, folder: Path) -> None:
     """Save the model with the code that loads it, and log it as the output of the run."""
     assert report.trained is not None and report.data is not None, "a model was trained"
-    source, exported, saved = report.trained.model.folder, folder / "exported", folder / "model"
+    exported, saved = folder / "exported", folder / "model"
     for name in (CONFIG, WEIGHTS):
-        files.copy(files.join(source, name), str(exported / name))
+        files.copy(report.trained.model.file(name).local(), str(exported / name))
     tokenizer = folder / "tokenizer.model"
-    files.copy(files.join(report.data.tokenizer.folder, "tokenizer.model"), str(tokenizer))
+    files.copy(report.data.tokenizer.file("tokenizer.model").local(), str(tokenizer))
 
     experiment = client.get_run(run).info.experiment_id
     params = {name: str(report.result[name]) for name in ("parameters", "steps", "tokens")}

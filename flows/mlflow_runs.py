@@ -17,7 +17,7 @@ from flows.process_identity import has_ended, this_process
 from flows.recipe import Recipe
 from flows.reports.run import Report
 from flows.stages.data import Data
-from storage import files
+from storage.remote.url_secrets import without_user
 from tasks.engine.make import StageResult
 from training.tracking import METRICS, TIMING
 
@@ -43,6 +43,11 @@ class ModelRun:
         self.embedded = uri.startswith("sqlite:///")
         if self.embedded:
             ensure_mlflow(Path(uri.removeprefix("sqlite:///")))
+        if uri.startswith("http"):
+            # MLflow's errors show its address, and Prefect keeps errors
+            uri, user, password = without_user(uri)
+            if user:
+                os.environ |= {"MLFLOW_TRACKING_USERNAME": user, "MLFLOW_TRACKING_PASSWORD": password}
         self.client = mlflow.MlflowClient(uri)
         self.settings, self.recipe, self.data, self.key, self.folder = settings, recipe, data, key, folder
 
@@ -80,7 +85,7 @@ class ModelRun:
             return found
         with self as run:
             if not found:
-                self._log_points(run)
+                self._log_points(run, model)
             # here, since these modules are of a model that is made, and take seconds
             from flows.mlflow_artifacts import description, log_artifacts
             from flows.stages.model import Trained
@@ -96,9 +101,9 @@ class ModelRun:
             self.client.set_tag(run, _ARTIFACTS_TAG, "complete")
         return run
 
-    def _log_points(self, run: str) -> None:
+    def _log_points(self, run: str, model: StageResult) -> None:
         for name in (METRICS, TIMING):
-            lines = files.read_bytes(files.join(self.folder, name)).splitlines()
+            lines = model.file(name).read().splitlines()
             points = [
                 Metric(metric, value, 0, line["step"])
                 for line in map(orjson.loads, lines)

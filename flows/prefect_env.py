@@ -1,7 +1,6 @@
 """Prefect's settings for the embedded server, set before prefect is imported; what a user has set stays.
 
-The recorder of task runs loses some in bursts, and the server's start times out on a machine that starts it for
-the first time, unless these are raised (seen with prefect 3.8 and 3.9).
+The recorder of task runs loses some in bursts unless its batches are larger (seen with prefect 3.8 and 3.9).
 """
 
 import os
@@ -16,7 +15,6 @@ from flows.machine import MachineSettings
 SETTINGS = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "100",
-    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
 }
 

@@ -37,7 +37,7 @@ class RecordedFlow(Flow):
     """A flow on the embedded server, if no other is set, whose runs do not stay RUNNING.
 
     SIGINT and SIGTERM end it and its parts as Cancelled. The outermost one then raises KeyboardInterrupt, or SystemExit
-    with 143. A second signal ends the process at once. It also ends the records of flows whose process is dead.
+    with 143. A second SIGINT ends the process at once. It also ends the records of flows whose process is dead.
     """
 
     def __init__(self, fn: Callable[..., Any], **settings: Any) -> None:
@@ -97,12 +97,12 @@ _signal = 0  # the one that ends the flow of this process
 
 
 def _received(error: BaseException) -> None:
-    """Remember the signal. From now on the flow is ending, and another signal does not wait for that."""
+    """Remember the signal. From now on the flow is ending, and another Ctrl-C does not wait for that."""
     global _signal
     _signal = _signal or (error.signal if isinstance(error, TerminationSignal) else signal.SIGINT)
     if threading.current_thread() is threading.main_thread():
-        for each in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(each, lambda number, _: os._exit(128 + number))
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # timeout(1) sends it twice, to the process and to its group
+        signal.signal(signal.SIGINT, lambda number, _: os._exit(128 + number))
 
 
 def _cancelled() -> State:

@@ -110,7 +110,9 @@ def _serve(number: int) -> None:
         home = get_current_settings().home
         ensure_database(home / "prefect.db", _migrate)
     app = create_app(ephemeral=True, final=True)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
+    # a client that is ending keeps its connections open, and asks nothing more
+    config = uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
     running.append(server)
     server.should_exit = ending.is_set()
     with socket.socket(fileno=number) as listening:

@@ -81,7 +81,10 @@ def _below(data: Any, part: int | str) -> Any:
 def findings_of(error: ValidationError, model: type[BaseModel], data: Any, origin: Origin) -> list[Finding]:
     """The findings of a failed validation of `data`, in the order of the model's fields."""
     found: list[Finding] = []
-    for each in error.errors(include_url=False):
+    errors = error.errors(include_url=False)
+    for each in errors:
+        if each["type"] == "too_short" and any(other["loc"][:-1] == each["loc"] for other in errors):
+            continue  # pydantic does not count entries that are wrong themselves
         path = _path(each["loc"], data)
         cause = each.get("ctx", {}).get("error")
         if isinstance(cause, ContradictionError):

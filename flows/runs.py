@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from storage import files
+from storage import checked_json, files
 
 if TYPE_CHECKING:
     from tasks.engine.spec import StageSpec
@@ -22,7 +22,7 @@ class LastRun:
         label = f"{spec.name}-{spec.key}"
         if label not in self._labels:
             self._labels.append(label)
-            files.write_json(self._path, {"stages": self._labels})
+            checked_json.write(self._path, {"stages": self._labels})
 
 
 def recipes_by_stage(home: str) -> Mapping[str, list[str]]:
@@ -31,7 +31,7 @@ def recipes_by_stage(home: str) -> Mapping[str, list[str]]:
     names = [name for name in files.names(folder) if name.endswith(".json")]
     found: dict[str, list[str]] = {}
     with ThreadPoolExecutor(16) as pool:
-        runs = pool.map(lambda name: files.read_json(files.join(folder, name)), names)
+        runs = pool.map(lambda name: checked_json.read(files.join(folder, name)), names)
         for name, run in zip(names, runs, strict=True):
             for label in run["stages"]:
                 found.setdefault(label, []).append(name.removesuffix(".json"))

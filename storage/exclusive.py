@@ -1,14 +1,23 @@
 """Small files by which processes agree: created only if there is none of the name, read and listed as they are now."""
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from storage.remote import streams
 from storage.remote.redact import redact_url
+
+T = TypeVar("T")
+
+
+def _retrying(call: Callable[[], T], what: str) -> T:
+    from storage.remote import streams  # its libraries take long to import
+
+    return streams.retrying_call(call, what)
 
 
 def create(path: str, data: bytes) -> bool:
@@ -37,7 +46,7 @@ def create(path: str, data: bytes) -> bool:
             return False
         return True
 
-    return streams.retrying_call(attempt, f"writing {redact_url(path)}")
+    return _retrying(attempt, f"writing {redact_url(path)}")
 
 
 def replace(path: str, data: bytes) -> None:
@@ -48,7 +57,7 @@ def replace(path: str, data: bytes) -> None:
             f.write(data)
         os.replace(f"{inner}.next", inner)
     else:
-        streams.retrying_call(lambda: fs.pipe_file(inner, data), f"writing {redact_url(path)}")
+        _retrying(lambda: fs.pipe_file(inner, data), f"writing {redact_url(path)}")
 
 
 def read(path: str) -> bytes | None:
@@ -57,7 +66,7 @@ def read(path: str) -> bytes | None:
     try:
         if isinstance(fs, LocalFileSystem):
             return fs.cat_file(inner)
-        return streams.retrying_call(lambda: fs.cat_file(inner), redact_url(path))
+        return _retrying(lambda: fs.cat_file(inner), redact_url(path))
     except FileNotFoundError:
         return None
 
@@ -68,9 +77,7 @@ def names(folder: str) -> list[str]:
     try:
         if isinstance(fs, LocalFileSystem):
             return sorted(os.listdir(inner))
-        listed = streams.retrying_call(
-            lambda: fs.ls(inner, detail=False, refresh=True), f"listing {redact_url(folder)}"
-        )
+        listed = _retrying(lambda: fs.ls(inner, detail=False, refresh=True), f"listing {redact_url(folder)}")
     except FileNotFoundError:
         return []
     return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in listed)
@@ -85,4 +92,4 @@ def remove(path: str) -> None:
             os.rmdir(os.path.dirname(inner))
     else:
         with suppress(FileNotFoundError):
-            streams.retrying_call(lambda: fs.rm_file(inner), f"removing {redact_url(path)}")
+            _retrying(lambda: fs.rm_file(inner), f"removing {redact_url(path)}")

@@ -50,6 +50,9 @@ def is_local(path: str) -> bool:
 
 def _local(path: str) -> str | None:
     """The path on this machine; None for an address elsewhere."""
+    protocol, separator, _ = path.partition("://")
+    if separator and protocol not in LocalFileSystem.protocol and "::" not in path:
+        return None  # without its file system, for which a library would be imported
     fs, inner = file_system(path)
     return inner if isinstance(fs, LocalFileSystem) else None
 
@@ -135,23 +138,14 @@ def open_file(path: str) -> IO[bytes]:
     return io.BufferedReader(_streams().open_ranges(path), configured().block_bytes)
 
 
-def open_mapped(path: str) -> IO[bytes]:
-    """A file as `open_file` gives it; a local one is mapped, an Arrow file of which large pieces are not copied."""
-    if (inner := _local(path)) is None:
-        return open_file(path)
-    import pyarrow as pa  # here, as all other files are read without it
-
-    return pa.memory_map(inner)
-
-
-def _open_stream(path: str) -> IO[bytes]:
+def open_stream(path: str) -> IO[bytes]:
     """A file to be read forwards."""
     inner = _local(path)
     return open(inner, "rb") if inner is not None else _streams().open_stream(path)
 
 
 def read_bytes(path: str) -> bytes:
-    with _open_stream(path) as f:
+    with open_stream(path) as f:
         return f.read()
 
 
@@ -199,8 +193,13 @@ def record(path: str) -> None:
 def _record(path: str, f: IO[bytes]) -> None:
     """Note a file of which all is written, but which nobody sees yet."""
     if (recorded := _recording.get()) is not None and path.startswith(recorded[0]):
-        with open(f.name if isinstance(f.name, str) else f"/proc/self/fd/{f.fileno()}", "rb") as whole:
+        with reopened(f) as whole:
             recorded[1][path.removeprefix(recorded[0])] = facts(whole)
+
+
+def reopened(f: IO[bytes]) -> IO[bytes]:
+    """What has been written to a file of `create` and flushed, to be read."""
+    return open(f.name if isinstance(f.name, str) else f"/proc/self/fd/{f.fileno()}", "rb")
 
 
 @contextmanager
@@ -260,7 +259,7 @@ def write_json(path: str, value: Any) -> None:
 def checksum(path: str) -> str:
     """xxh3-128 of the content, hexadecimal; reads the file once in 1 MiB pieces."""
     digest = xxhash.xxh3_128()
-    with _open_stream(path) as f:
+    with open_stream(path) as f:
         while piece := f.read(CHUNK):
             digest.update(piece)
     return digest.hexdigest()
@@ -288,7 +287,7 @@ def local_copy(path: str) -> str:
 def copy(source: str, target: str) -> None:
     """Copy a file unless the target exists."""
     if not exists(target):
-        with create(target) as f, _open_stream(source) as data:
+        with create(target) as f, open_stream(source) as data:
             shutil.copyfileobj(data, f, CHUNK)
 
 

@@ -3,7 +3,8 @@
 import hashlib
 import os
 
-from storage import files
+from storage import checked_json, files
+from storage.damage import DamagedFileError
 from storage.remote import streams
 from storage.remote.config import RemoteIOConfig
 from storage.remote.opening import file_system
@@ -29,6 +30,10 @@ def fingerprint(path: str, notes: str, remote_io: RemoteIOConfig | None = None) 
         return f"{redact_url(path)} size={info.get('size')} {' '.join(tags)}".strip()
     status = os.stat(inner)
     note = files.join(notes, files.digest(f"{inner}\n{status.st_size}\n{status.st_mtime_ns}".encode()))
-    if not files.exists(note):
-        files.write_bytes(note, f"{inner.rsplit('/', 1)[-1]} {files.checksum(inner)}".encode())
-    return files.read_bytes(note).decode()
+    try:
+        return checked_json.read(note)["fingerprint"]
+    except (FileNotFoundError, DamagedFileError):
+        # a note only spares the reading
+        found = f"{inner.rsplit('/', 1)[-1]} {files.checksum(inner)}"
+        checked_json.write(note, {"fingerprint": found})
+        return found

@@ -17,9 +17,11 @@ from typing import Any
 
 import orjson
 
-from storage import counts, files
+from storage import checked_json, counts, files
+from storage.damage import DamagedFileError, damaged
+from storage.recorded_file import RecordedFile
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Part:
 
 
 class ManifestError(RuntimeError):
-    """A manifest or a list of parts is torn, or of another version; the message names file and remedy."""
+    """A manifest or a list of parts is damaged, or of another version; the message names file and remedy."""
 
 
 def stage_folder(home: str, name: str, key: str) -> str:
@@ -58,13 +60,16 @@ def edits_part(folder: str, shard: int) -> str:
 
 
 def done_record(folder: str, phase: str, number: int) -> dict | None:
-    """What `mark_done` wrote for a job, or None."""
-    return _read_json(_done(folder, phase, number))
+    """What `mark_done` wrote for a job, or None. Raises DamagedFileError."""
+    try:
+        return checked_json.read(_done(folder, phase, number))
+    except FileNotFoundError:
+        return None
 
 
 def mark_done(folder: str, phase: str, number: int, done: dict) -> None:
     """Record that a job's files are all in place; call it after they are."""
-    files.write_json(_done(folder, phase, number), done)
+    checked_json.write(_done(folder, phase, number), done)
 
 
 def _done(folder: str, phase: str, number: int) -> str:
@@ -74,13 +79,32 @@ def _done(folder: str, phase: str, number: int) -> str:
 def manifest(folder: str) -> dict | None:
     """The manifest of a finished stage, or None. One request. Raises ManifestError where it cannot be used."""
     path = files.join(folder, "manifest.json")
-    value = _read_json(path)
-    if value is not None and value.get("format") != FORMAT:
-        raise ManifestError(
-            f"{path} is of format {value.get('format', 1)}, this version reads {FORMAT}: another version of gristmill "
-            "made the stage; run its recipe again, or install that version"
-        )
-    return value
+    try:
+        data = files.read_bytes(path)
+    except FileNotFoundError:
+        return None
+    try:
+        value = checked_json.loads(data, path)
+    except DamagedFileError as error:
+        if (found := _older_format(data)) is None:
+            raise ManifestError(str(error)) from None
+    else:
+        if (found := value["format"]) == FORMAT:
+            return value
+    raise ManifestError(
+        f"{path} is of format {found}, this version reads {FORMAT}: another version of gristmill made the stage; run "
+        "its recipe again, or install that version"
+    )
+
+
+def _older_format(data: bytes) -> int | None:
+    """The format of a manifest without a checksum: those before 3 had none."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+    found = value.get("format", 1) if isinstance(value, dict) and "checksum" not in value else None
+    return found if found in (1, 2) else None
 
 
 def write_manifest(folder: str, value: Mapping[str, Any], parts: Sequence[Part]) -> dict:
@@ -104,7 +128,7 @@ def write_manifest(folder: str, value: Mapping[str, Any], parts: Sequence[Part])
             "digest": files.digest(data),
         },
     }
-    files.write_json(files.join(folder, "manifest.json"), whole)
+    checked_json.write(files.join(folder, "manifest.json"), whole)
     return whole
 
 
@@ -114,13 +138,18 @@ def parts(folder: str, value: Mapping[str, Any]) -> list[Part]:
     try:
         data = files.read_bytes(path)
     except FileNotFoundError:
-        raise ManifestError(f"{path} is missing; {_REMAKE}") from None
+        raise ManifestError(str(damaged(path, "is missing"))) from None
     if files.digest(data) != value["parts"]["digest"]:
-        raise ManifestError(f"{path} is not what its manifest says; {_REMAKE}")
+        raise ManifestError(str(damaged(path, "is not what its manifest says")))
     return [Part(**each) for each in orjson.loads(data)]
 
 
-_REMAKE = "remove the stage's folder and run the recipe again"
+def recorded_file(folder: str, value: Mapping[str, Any], name: str) -> RecordedFile:
+    """A file of a stage with this manifest. Raises LookupError for one that none of its jobs has written."""
+    for each in parts(folder, value):
+        if name in each.files:
+            return RecordedFile(files.join(folder, name), each.files[name]["content"])
+    raise LookupError(f"{folder} has no file {name} that was recorded")
 
 
 def record_files(folder: str, number: int, names: list[str]) -> dict:
@@ -133,17 +162,3 @@ def record_files(folder: str, number: int, names: list[str]) -> dict:
 def digest_of(values: Mapping[str, str] | list[str]) -> str:
     """xxh3-128 of names and values, or of values in their order, hexadecimal."""
     return files.digest(orjson.dumps(values, option=orjson.OPT_SORT_KEYS))
-
-
-def _read_json(path: str) -> dict | None:
-    try:
-        data = files.read_bytes(path)
-    except FileNotFoundError:
-        return None
-    try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        raise ManifestError(f"{path} is torn ({error}); {_REMAKE}") from error
-    if not isinstance(value, dict):
-        raise ManifestError(f"{path} is torn (no mapping); {_REMAKE}")
-    return value

@@ -6,7 +6,6 @@ import sys
 from functools import cache
 from pathlib import Path
 
-import psutil
 import xxhash
 
 _DEAD = ("Z", "X")  # proc(5): a zombie, a dead process
@@ -37,6 +36,8 @@ def _host() -> str:
 def _started(process: int) -> str:
     """When a process started, in a unit of the system; empty if it does not run."""
     if not sys.platform.startswith("linux"):
+        import psutil  # where it is needed: files are read without it
+
         try:
             return str(int(psutil.Process(process).create_time()))
         except psutil.NoSuchProcess:

@@ -1,4 +1,7 @@
-"""Parquet shards: one table, one file, written whole or not at all."""
+"""Parquet shards: one table, one file, written whole or not at all, and read as it was written or not at all.
+
+What reads a shard raises DamagedFileError where its bytes are not those that were written.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storage import files
+from storage import checked_parquet
+from storage.checked_parquet import open_checked
 
 # Rows of a group where there are texts, and where there are none.
 _TEXTS, _ROWS = 1 << 12, 1 << 16
@@ -16,11 +20,11 @@ _HELD_BYTES = 32 << 20
 
 def _options(schema: pa.Schema) -> dict[str, Any]:
     """zstd level 3; but binaries of one width are hashes, which nothing makes smaller, and are not compressed. Texts
-    and hashes have no statistics, which would hold two texts for each page. Every page has a checksum (CRC-32).
+    and hashes have no statistics, which would hold two texts for each page.
     """
     hashes = [field.name for field in schema if pa.types.is_fixed_size_binary(field.type)]
     texts = [field.name for field in schema if pa.types.is_large_string(field.type)]
-    packed: dict[str, Any] = {"compression": "zstd", "compression_level": 3, "write_page_checksum": True}
+    packed: dict[str, Any] = {"compression": "zstd", "compression_level": 3}
     if hashes:
         packed["compression"] = {name: "none" if name in hashes else "zstd" for name in schema.names}
         packed["compression_level"] = {name: 3 for name in schema.names if name not in hashes}
@@ -36,10 +40,8 @@ def write_table(path: str, table: pa.Table) -> None:
     """Row groups of 4,096 rows, of 65,536 where there are no texts; dictionaries for short strings only, since texts
     and hashes never repeat."""
     short = [f.name for f in table.schema if pa.types.is_string(f.type)]
-    with files.create(path) as f:
-        pq.write_table(
-            table, f, **_options(table.schema), use_dictionary=short, row_group_size=_row_group(table.schema)
-        )
+    with checked_parquet.create(path, table.schema, **_options(table.schema), use_dictionary=short) as out:
+        out.write_table(table, row_group_size=_row_group(table.schema))
 
 
 class Writer:
@@ -73,38 +75,32 @@ class Writer:
 @contextmanager
 def create(path: str, schema: pa.Schema) -> Iterator[Writer]:
     """A shard that is written table by table."""
-    with files.create(path) as f, pq.ParquetWriter(f, schema, **_options(schema), use_dictionary=False) as out:
+    with checked_parquet.create(path, schema, **_options(schema), use_dictionary=False) as out:
         writer = Writer(out, _row_group(schema))
         yield writer
         writer.flush()
 
 
 def read_table(path: str, columns: list[str] | None = None) -> pa.Table:
-    """The shard's table, or some of its columns; FileNotFoundError if it is not there.
-
-    In the calling thread alone: shards are read side by side, one a core, where more threads cost half as much again.
-    """
-    if files.is_local(path):
-        return pq.ParquetFile(path, memory_map=True).read(columns=columns, use_threads=False)
-    with files.open_file(path) as f:
-        return pq.ParquetFile(f).read(columns=columns, use_threads=False)
+    """The shard's table, or some of its columns; FileNotFoundError if it is not there."""
+    with open_checked(path) as shard:
+        return shard.read(columns=columns)
 
 
 def groups(path: str, columns: list[str] | None = None) -> Iterator[pa.Table]:
     """The shard's table, row group by row group."""
-    with files.open_file(path) as f:
-        shard = pq.ParquetFile(f)
-        for group in range(shard.num_row_groups):
-            yield shard.read_row_group(group, columns=columns, use_threads=False)
+    with open_checked(path) as shard:
+        for group in range(shard.metadata.num_row_groups):
+            yield shard.read([group], columns)
 
 
 def columns(path: str) -> list[str]:
     """Names of the columns, from the footer alone."""
-    with files.open_file(path) as f:
-        return pq.ParquetFile(f).schema_arrow.names
+    with open_checked(path) as shard:
+        return shard.schema.names
 
 
 def rows(path: str) -> int:
     """Number of rows, from the footer alone."""
-    with files.open_file(path) as f:
-        return pq.ParquetFile(f).metadata.num_rows
+    with open_checked(path) as shard:
+        return shard.metadata.num_rows

@@ -2,22 +2,19 @@
 
 A sorted file is a Parquet file whose rows are sorted by a key, int64 or uint64, so that whoever needs a range of keys
 reads the row groups of that range alone. Its row groups begin where the partitions of the exchange begin. Hashes do not
-compress, so sorted files are not compressed but for their text. What is read is checked by Parquet's own checksums of
-pages, CRC-32.
+compress, so sorted files are not compressed but for their text. What reads them raises DamagedFileError where the bytes
+are not those that were written.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
 from itertools import pairwise
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from storage import files
-
-T = TypeVar("T")
+from storage import checked_parquet
+from storage.checked_parquet import CheckedFile, open_checked
+from storage.damage import damaged
 
 _ROW_GROUP = 1 << 16
 # So many of them are looked through at once.
@@ -25,10 +22,6 @@ _FOUND = 16
 
 # The range of all int64 keys.
 EVERYTHING = (-(1 << 63), 1 << 63)
-
-
-class SortedFileError(RuntimeError):
-    """A sorted file is not what was written: damaged, cut off, or of another exchange."""
 
 
 def bounds(partitions: int) -> list[int]:
@@ -45,115 +38,78 @@ def write(path: str, table: pa.Table, key: str, ends: list[int] | None = None, r
     table = sorted_by(table, key)
     # a column without missing values is read in two thirds of the time
     full = [field.with_nullable(table[field.name].null_count > 0) for field in table.schema]
-    table = table.cast(pa.schema(full, {"key": key, "rows": str(len(table))}))
+    table = table.cast(pa.schema(full, {"key": key}))
     keys = table[key].to_numpy()
     inner = np.array(ends[1:-1] if ends else [], keys.dtype)
     places = [0, *np.searchsorted(keys, inner).tolist(), len(keys)]
     groups = [(at, min(at + row_group, high)) for low, high in pairwise(places) for at in range(low, high, row_group)]
     text = [field.name for field in table.schema if field.type in (pa.large_string(), pa.large_binary())]
     compression = {name: "lz4" if name in text else "none" for name in table.column_names}
-    options = {"compression": compression, "use_dictionary": False, "write_page_checksum": True}
-    with files.create(path) as f, pq.ParquetWriter(f, table.schema, **options) as out:
+    with checked_parquet.create(path, table.schema, compression=compression, use_dictionary=False) as out:
         for low, high in groups:
             out.write_table(table[low:high], row_group_size=row_group)
 
 
 def read(path: str, low: int, high: int, columns: list[str] | None = None) -> pa.Table:
-    """The rows with low <= key < high, in order. Holds the row groups that these lie in.
-
-    Raises SortedFileError, which names the file, where its values, their order or the number of rows are not as
-    written.
-    """
-    return _checked(path, lambda file: _range(file, path, low, high, columns))
-
-
-def find(path: str, keys: np.ndarray) -> pa.Table:
-    """The rows whose key is one of `keys`, which ascend. Holds at once up to `_FOUND` row groups that can have one.
-
-    Raises SortedFileError as `read` does.
-    """
-    return _checked(path, lambda file: _matching(file, path, keys))
-
-
-def _range(file: pq.ParquetFile, path: str, low: int, high: int, columns: list[str] | None) -> pa.Table:
-    key = _key(file, path)
-    wanted = columns if columns is None or key in columns else [key, *columns]
-    # bisected, since reading all statistics takes longer than reading a small range
-    groups = range(file.num_row_groups)
-    at = file.schema_arrow.names.index(key)
-    begin = bisect_left(groups, low, key=lambda group: _ends(file, at, group)[1])
-    end = bisect_left(groups, high, lo=begin, key=lambda group: _ends(file, at, group)[0])
-    table = _groups(file, path, key, list(groups[begin:end]), wanted)
+    """The rows with low <= key < high, in order. Holds the row groups that these lie in."""
+    with open_checked(path) as file:
+        key = _key(file, path)
+        wanted = columns if columns is None or key in columns else [key, *columns]
+        # bisected, since reading all statistics takes longer than reading a small range
+        groups = range(file.metadata.num_row_groups)
+        at = file.schema.names.index(key)
+        begin = bisect_left(groups, low, key=lambda group: _ends(file, at, group)[1])
+        end = bisect_left(groups, high, lo=begin, key=lambda group: _ends(file, at, group)[0])
+        table = _groups(file, list(groups[begin:end]), wanted)
     keys = table[key].to_numpy()
     first, last = _place(keys, low), _place(keys, high)
     return (table if columns is None else table.select(columns))[first:last]
 
 
-def _matching(file: pq.ParquetFile, path: str, wanted: np.ndarray) -> pa.Table:
-    key = _key(file, path)
-    having, begins, stops = _having(file, key, wanted)
-    found = [_groups(file, path, key, [], None)]
-    for groups in (having[i : i + _FOUND] for i in range(0, len(having), _FOUND)):
-        table = _groups(file, path, key, groups, None)
-        keys, inside = table[key].to_numpy(), wanted[begins[groups[0]] : stops[groups[-1]]]
-        first = np.searchsorted(keys, inside)
-        there = keys[first.clip(max=len(keys) - 1)] == inside
-        first, inside = first[there], inside[there]
-        count = np.searchsorted(keys, inside, side="right") - first
-        begin = np.repeat(first - np.cumsum(count) + count, count)
-        found.append(table.take(pa.array(begin + np.arange(len(begin)))))
+def find(path: str, keys: np.ndarray) -> pa.Table:
+    """The rows whose key is one of `keys`, which ascend. Holds at once up to `_FOUND` row groups that can have one."""
+    with open_checked(path) as file:
+        key = _key(file, path)
+        having, begins, stops = _having(file, key, keys)
+        found = [_groups(file, [], None)]
+        for groups in (having[i : i + _FOUND] for i in range(0, len(having), _FOUND)):
+            table = _groups(file, groups, None)
+            there, wanted = table[key].to_numpy(), keys[begins[groups[0]] : stops[groups[-1]]]
+            first = np.searchsorted(there, wanted)
+            met = there[first.clip(max=len(there) - 1)] == wanted
+            first, wanted = first[met], wanted[met]
+            count = np.searchsorted(there, wanted, side="right") - first
+            begin = np.repeat(first - np.cumsum(count) + count, count)
+            found.append(table.take(pa.array(begin + np.arange(len(begin)))))
     return pa.concat_tables(found)
 
 
-def _having(file: pq.ParquetFile, key: str, wanted: np.ndarray) -> tuple[list[int], np.ndarray, np.ndarray]:
+def _having(file: CheckedFile, key: str, wanted: np.ndarray) -> tuple[list[int], np.ndarray, np.ndarray]:
     """The row groups that can have one of the keys; from and up to which key each row group has them."""
-    at = file.schema_arrow.names.index(key)
-    found = [_ends(file, at, group) for group in range(file.num_row_groups)]
+    at = file.schema.names.index(key)
+    found = [_ends(file, at, group) for group in range(file.metadata.num_row_groups)]
     ends = np.array(found, wanted.dtype).reshape(-1, 2)
     begins, stops = np.searchsorted(wanted, ends[:, 0]), np.searchsorted(wanted, ends[:, 1], side="right")
     return np.flatnonzero(stops > begins).tolist(), begins, stops
 
 
-def _key(file: pq.ParquetFile, path: str) -> str:
-    metadata = file.schema_arrow.metadata or {}
+def _key(file: CheckedFile, path: str) -> str:
+    metadata = file.schema.metadata or {}
     if b"key" not in metadata:
-        raise SortedFileError(f"{path} is a Parquet file, but not a sorted file")
-    if int(metadata[b"rows"]) != file.metadata.num_rows:
-        raise SortedFileError(f"{path} has {file.metadata.num_rows} rows, {int(metadata[b'rows'])} were written")
+        raise damaged(path, "is a Parquet file, but not a sorted file")
     return metadata[b"key"].decode()
 
 
-def _ends(file: pq.ParquetFile, at: int, group: int) -> tuple[int, int]:
+def _ends(file: CheckedFile, at: int, group: int) -> tuple[int, int]:
     """The smallest and the largest value of a column in a row group, from the footer."""
     statistics = file.metadata.row_group(group).column(at).statistics
     return statistics.min, statistics.max
 
 
-def _groups(file: pq.ParquetFile, path: str, key: str, groups: list[int], columns: list[str] | None) -> pa.Table:
-    table = file.read_row_groups(groups, columns=columns, use_threads=False)
-    # a page whose header is damaged may be passed over
-    if (rows := sum(file.metadata.row_group(group).num_rows for group in groups)) != len(table):
-        raise SortedFileError(
-            f"{path} gives {len(table)} of {rows} rows; remove the stage's folder to compute it again"
-        )
-    keys = table[key].to_numpy()
-    if (keys[1:] < keys[:-1]).any():
-        raise SortedFileError(f"{path} is not sorted by {key}; remove the stage's folder to compute it again")
-    # alike for all files of an exchange, whichever of them have missing values
+def _groups(file: CheckedFile, groups: list[int], columns: list[str] | None) -> pa.Table:
+    """Row groups; alike for all files of an exchange, whichever of them have missing values."""
+    table = file.read(groups, columns)
     return pa.table(table.columns, pa.schema([field.with_nullable(True) for field in table.schema]))
-
-
-def _checked(path: str, work: Callable[[pq.ParquetFile], T]) -> T:
-    try:
-        with files.open_mapped(path) as f:
-            return work(pq.ParquetFile(f, page_checksum_verification=True))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        # for damage Arrow raises a bare OSError; what comes from a disk or a network has a number or another type
-        if isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None):
-            raise
-        raise SortedFileError(
-            f"{path} cannot be read back: {error}; remove the stage's folder to compute it again"
-        ) from error
 
 
 def _place(keys: np.ndarray, end: int) -> int:

@@ -1,20 +1,24 @@
 """The training manifest, `mixture.json`: which token shards training reads, in which shares.
 
-    {"vocab_size": int, "dtype": "<u2", "tokenizer": "path of the SentencePiece .model",
+    {"checksum": of the file, see `storage.checked_json`,
+     "vocab_size": int, "dtype": "<u2", "tokenizer": {"path": of the SentencePiece .model, "digest"},
      "token_bytes": [UTF-8 bytes that each token id stands for; 0 for control tokens],
-     "sources": [{"name", "share", "tokens", "epochs", "shards": [{"path", "tokens"}, ...]}, ...],
+     "sources": [{"name", "share", "tokens", "epochs", "shards": [{"path", "tokens", "digest"}, ...]}, ...],
      "heldout": [{"name", "shards": [...]}, ...]}
 
 A shard is a file of raw token ids of this type; each document ends with the end-of-text token. Relative paths are
-relative to the JSON file. Imports pydantic alone: ranks of a training run read it.
+relative to the JSON file. A digest is the xxh3-128 of a file's content.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
+
+from storage import checked_json
 
 # Type of the token ids of a shard, as numpy writes it: little-endian uint16.
 TOKEN_DTYPE = "<u2"
@@ -23,6 +27,15 @@ TOKEN_DTYPE = "<u2"
 class ShardEntry(BaseModel, frozen=True):
     path: Path
     tokens: int = Field(gt=0)
+    digest: str
+
+
+class TokenizerEntry(BaseModel, frozen=True):
+    path: Path
+    digest: str
+
+
+Entry = TypeVar("Entry", ShardEntry, TokenizerEntry)
 
 
 class SourceShards(BaseModel, frozen=True):
@@ -39,7 +52,7 @@ class SourceShare(SourceShards, frozen=True):
 class TrainingManifest(BaseModel, frozen=True):
     vocab_size: int = Field(gt=0, le=1 << 16)
     dtype: Literal["<u2"] = "<u2"
-    tokenizer: Path
+    tokenizer: TokenizerEntry
     token_bytes: tuple[int, ...]
     sources: tuple[SourceShare, ...] = Field(min_length=1)
     heldout: tuple[SourceShards, ...] = Field(min_length=1)
@@ -60,22 +73,24 @@ class TrainingManifest(BaseModel, frozen=True):
 def load_training_manifest(path: Path) -> TrainingManifest:
     """Read and check the JSON file; its relative paths become absolute.
 
-    Raises FileNotFoundError, or ValueError naming the file and the field that is wrong.
+    Raises FileNotFoundError, DamagedFileError, or ValueError naming the file and the field that is wrong.
     """
     path = Path(path)
     try:
-        manifest = TrainingManifest.model_validate_json(path.read_bytes())
+        manifest = TrainingManifest.model_validate(checked_json.read(str(path)))
     except ValidationError as error:
         raise ValueError(f"{path}: not a mixture: {error}; run the mixture stage again") from error
     base = path.resolve().parent
 
+    def placed(entry: Entry) -> Entry:
+        return entry.model_copy(update={"path": Path(os.path.normpath(base / entry.path))})
+
     def absolute(part: SourceShards) -> SourceShards:
-        shards = tuple(shard.model_copy(update={"path": base / shard.path}) for shard in part.shards)
-        return part.model_copy(update={"shards": shards})
+        return part.model_copy(update={"shards": tuple(map(placed, part.shards))})
 
     return manifest.model_copy(
         update={
-            "tokenizer": base / manifest.tokenizer,
+            "tokenizer": placed(manifest.tokenizer),
             "sources": tuple(map(absolute, manifest.sources)),
             "heldout": tuple(map(absolute, manifest.heldout)),
         }

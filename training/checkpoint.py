@@ -2,16 +2,18 @@
 
     step-00000100.tmp/   written by all ranks (torch.distributed.checkpoint), every file synced
     step-00000100/       renamed when all ranks are done
-    step-00000100/COMMIT written last: progress, fingerprint, sizes of the files, hash of .metadata
+    step-00000100/COMMIT written last: progress, fingerprint, digests of the files, checksum of itself
 
 Only a directory with a COMMIT is a checkpoint. What is saved are tensors under global names, cut along
 their shards, so 2 ranks' checkpoint loads into 1 or 4. There is no random state: no layer drops out, and
 data order, first weights and sample are keyed by the seed.
 
-Safety: torch keeps the layout in `.metadata`, which it reads with pickle. Its SHA-256 stands in COMMIT and
-is compared before anything is loaded, so a damaged or exchanged file is refused; but whoever can rewrite
-both files can run code in the process that resumes. Load only checkpoints whose directory you trust. The
-tensors themselves are read with weights_only=True, and nothing else is saved that would need more.
+Safety: every file is compared with its digest before anything is loaded. Damage is an error and never an
+older checkpoint in silence: whoever removes the damaged one resumes from the one before it. torch keeps the
+layout in `.metadata`, which it reads with pickle. Its digest is a SHA-256, so an exchanged file is refused;
+but whoever can rewrite both files can run code in the process that resumes. Load only checkpoints whose
+directory you trust. The tensors themselves are read with weights_only=True, and nothing else is saved that
+would need more.
 """
 
 from __future__ import annotations
@@ -27,11 +29,12 @@ import torch.distributed.checkpoint as dcp
 from pydantic import BaseModel
 from torch import nn
 
-from storage import files
+from storage import checked_json, files
+from storage.damage import DamagedFileError
 from storage.training_manifest import TrainingManifest
 from training.config import NEUTRAL, RunConfig
 from training.data import fingerprint
-from training.parallel import World
+from training.parallel import World, gathered, share
 
 COMMIT = "COMMIT"
 METADATA = ".metadata"
@@ -44,13 +47,14 @@ class Progress(BaseModel):
     tokens: int = 0  # targets learned from
     clipped: int = 0  # steps whose gradient was clipped
     last: dict[str, float] = {}  # newest value of each metric
+    logs: dict[str, str] = {}  # digests of the files of metrics so far
 
 
 class Commit(BaseModel):
     fingerprint: dict[str, str]
     progress: Progress
     world: int
-    files: dict[str, int]
+    files: dict[str, str]  # xxh3-128 of each file's content
     metadata_sha256: str
 
 
@@ -92,6 +96,7 @@ def save(root: Path, state: dict[str, torch.Tensor], progress: Progress, names: 
         temporary.mkdir(parents=True)
     dist.barrier()
     dcp.save(state, storage_writer=dcp.FileSystemWriter(temporary, sync_files=True))
+    digests = _digests(temporary)
     if world.leads:
         for path in temporary.iterdir():
             files.sync(path)
@@ -102,10 +107,10 @@ def save(root: Path, state: dict[str, torch.Tensor], progress: Progress, names: 
             fingerprint=names,
             progress=progress,
             world=world.size,
-            files={path.name: path.stat().st_size for path in sorted(final.iterdir())},
+            files=digests,
             metadata_sha256=hashlib.sha256((final / METADATA).read_bytes()).hexdigest(),
         )
-        files.write_bytes(str(final / COMMIT), commit.model_dump_json(indent=1).encode())
+        checked_json.write(str(final / COMMIT), commit.model_dump(mode="json"))
     dist.barrier()
     return final
 
@@ -119,7 +124,7 @@ def load(path: Path, state: dict[str, torch.Tensor], names: dict[str, str]) -> P
     path = Path(path)
     if not (path / COMMIT).exists():
         raise ValueError(f"{path}: no {COMMIT} file, so it was not finished; resume from another checkpoint")
-    commit = Commit.model_validate_json((path / COMMIT).read_bytes())
+    commit = _commit(path)
     different = [
         f"{name}: checkpoint {commit.fingerprint.get(name)}, this run {names.get(name)}"
         for name in sorted(commit.fingerprint.keys() | names.keys())
@@ -130,17 +135,35 @@ def load(path: Path, state: dict[str, torch.Tensor], names: dict[str, str]) -> P
             f"{path} is of another run: {'; '.join(different)}. Give this run an output directory of its "
             "own, or its old settings and data"
         )
-    for name, size in commit.files.items():
-        actual = (path / name).stat().st_size if (path / name).exists() else None
-        if actual != size:
-            raise ValueError(f"{path / name}: {actual} bytes, committed were {size}; remove this checkpoint")
-    digest = hashlib.sha256((path / METADATA).read_bytes()).hexdigest()
-    if digest != commit.metadata_sha256:
-        raise ValueError(
-            f"{path / METADATA}: SHA-256 {digest}, committed was {commit.metadata_sha256}; remove this checkpoint"
-        )
+    found = _digests(path)
+    for name, digest in commit.files.items():
+        if found.get(name) != digest:
+            raise _damaged(path / name)
+    if hashlib.sha256((path / METADATA).read_bytes()).hexdigest() != commit.metadata_sha256:
+        raise _damaged(path / METADATA)
     dcp.load(state, storage_reader=dcp.FileSystemReader(path))
     return commit.progress
+
+
+def _commit(path: Path) -> Commit:
+    try:
+        return Commit.model_validate(checked_json.read(str(path / COMMIT)))
+    except DamagedFileError:
+        raise _damaged(path / COMMIT) from None
+
+
+def _damaged(path: Path) -> ValueError:
+    return ValueError(
+        f"{path} is not what was written; remove the checkpoint {path.parent} and run again, which resumes from the "
+        "one before it"
+    )
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """xxh3-128 of each file of a folder but COMMIT, by name; a collective in which the ranks share the reading."""
+    names = sorted(path.name for path in folder.iterdir() if path.name != COMMIT)
+    mine = {name: files.checksum(str(folder / name)) for name in share(names)}
+    return {name: digest for some in gathered(mine) for name, digest in some.items()}
 
 
 def prune(root: Path, keep: int, steps: int) -> list[Path]:

@@ -1,7 +1,8 @@
 """Start a training run in processes of its own, and be such a process.
 
 launch() is for the flow: it runs torchrun's agent, which starts the ranks as `python -m training.launch
-RUN.json`, RUN.json being a RunConfig.
+RUN.json`, RUN.json being a RunConfig
+(`storage.checked_json`).
 
 Exit codes: 0 done (result.json is there); STOPPED (75, EX_TEMPFAIL of sysexits.h) the ranks got SIGTERM,
 after a checkpoint if training had begun: run it again to go on; anything else failed, and the log says why.
@@ -18,6 +19,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from storage import checked_json
 from training.config import RENDEZVOUS, RunConfig
 from training.deathsig import PARENT, die_with_parent
 
@@ -50,7 +52,7 @@ def launch(
     included (on Linux). They find each other through a file and talk through the loopback device only.
     """
     run_json, log_path = Path(run_json).resolve(), Path(log_path)
-    out = RunConfig.model_validate_json(run_json.read_bytes()).out
+    out = RunConfig.model_validate(checked_json.read(str(run_json))).out
     (out / STOP_MARKER).unlink(missing_ok=True)
     log_path.parent.mkdir(parents=True, exist_ok=True)
     meeting = out.resolve() / "rendezvous"
@@ -127,6 +129,7 @@ def _environment(processes: int, extra: Mapping[str, str]) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
         "PYTHONUNBUFFERED": "1",
         "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // processes)),
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # it would listen on all interfaces, and no rank asks it
         "GLOO_SOCKET_IFNAME": loopback,  # no name lookup, so no network
         "NCCL_SOCKET_IFNAME": loopback,
         **extra,
@@ -137,7 +140,7 @@ def main(run_json: str) -> int:
     """One rank."""
     if PARENT in os.environ:
         die_with_parent(int(os.environ[PARENT]))
-    run = RunConfig.model_validate_json(Path(run_json).read_bytes())
+    run = RunConfig.model_validate(checked_json.read(run_json))
     leads = os.environ.get("RANK", "0") == "0"
     logging.basicConfig(level=logging.INFO if leads else logging.WARNING, format="%(message)s", stream=sys.stdout)
     from training.loop import Stopped, train  # torch is loaded only after the parent's death is covered

@@ -17,9 +17,11 @@ import torch
 import torch.distributed as dist
 
 from storage import files
+from storage.recorded_file import RecordedFile
 from storage.training_manifest import load_training_manifest
 from training import checkpoint, export
 from training.config import RunConfig
+from training.data import check_digests
 from training.evaluate import heldout_loss, heldout_windows, unigram_loss
 from training.model import flops_per_token, parameter_count
 from training.optim import adamw
@@ -74,6 +76,7 @@ def train(run: RunConfig) -> dict:
 def _train(run: RunConfig, world: World, stop: threading.Event) -> dict:
     training, root = run.training, run.out / CHECKPOINTS
     manifest = load_training_manifest(run.data)
+    check_digests(manifest)
     names = checkpoint.run_fingerprint(run, manifest)
     order = Order(manifest, seq_len=run.model.seq_len, batch=training.batch, seed=training.seed)
     order.check_epochs(training.steps)
@@ -89,7 +92,7 @@ def _train(run: RunConfig, world: World, stop: threading.Event) -> dict:
             log.info("resuming from %s", saved)
 
     report = _Report(training.steps)
-    tracker = Tracker(run.out, progress.step if saved else -1, run.tracking) if world.leads else None
+    tracker = Tracker(run.out, progress.step if saved else -1, run.tracking, progress.logs) if world.leads else None
     try:
         while progress.step < training.steps:
             started = time.perf_counter()
@@ -120,7 +123,7 @@ def _train(run: RunConfig, world: World, stop: threading.Event) -> dict:
                 report(progress.step, metrics, result.tokens / seconds)
             if finished or result.stop or progress.step % training.checkpoint_every == 0:
                 if tracker:
-                    tracker.checkpoint()
+                    progress.logs = tracker.checkpoint()
                 saved = checkpoint.save(root, state, progress, names, world)
                 if world.leads:
                     checkpoint.prune(root, training.keep_checkpoints, training.steps)
@@ -172,7 +175,7 @@ def _result(run: RunConfig, weights: dict, progress: checkpoint.Progress, saved:
     if training.sample_tokens:
         text = sample_text(
             export.load(run.out),
-            manifest.tokenizer,
+            Path(RecordedFile(str(manifest.tokenizer.path), manifest.tokenizer.digest).local()),
             training.sample_tokens,
             temperature=training.sample_temperature,
             top_k=training.sample_top_k,
@@ -183,7 +186,7 @@ def _result(run: RunConfig, weights: dict, progress: checkpoint.Progress, saved:
         "tokens": progress.tokens,
         "parameters": parameter_count(run.model, manifest.vocab_size),
         "flops": flops_per_token(run.model, manifest.vocab_size) * progress.tokens,
-        **progress.last,
+        **dict(sorted(progress.last.items())),
         "checkpoint": os.path.relpath(saved, run.out),
         "weights": path.name,
         "sample": text,

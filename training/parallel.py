@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -16,6 +17,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from training.config import RENDEZVOUS, ModelConfig
 from training.model import Decoder, initial
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,18 @@ class World:
         """Sum of a tensor over all ranks, in place."""
         dist.all_reduce(values)
         return values
+
+
+def gathered(value: T) -> list[T]:
+    """The values of all ranks, in their order, on every rank; a collective."""
+    found: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(found, value)
+    return found
+
+
+def share(values: Sequence[T]) -> Sequence[T]:
+    """Those of some values, alike on all ranks, that this rank works on."""
+    return values[dist.get_rank() :: dist.get_world_size()]
 
 
 @contextmanager

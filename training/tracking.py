@@ -16,9 +16,13 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import xxhash
+
+from storage.damage import DamagedFileError
 from storage.remote.redact import redact_urls
 from training.config import TrackingConfig
 
@@ -32,10 +36,20 @@ BATCH = 1000  # the most metrics that MLflow's REST API takes in one log_batch
 
 
 class JsonLines:
-    """An append-only file of {"step": ..., ...} lines, cut back to `step` when it is opened."""
+    """An append-only file of {"step": ..., ...} lines, cut back to `step` when it is opened.
 
-    def __init__(self, path: Path, step: int) -> None:
-        kept = [line for line in path.read_text().splitlines(True) if _is_upto(line, step)] if path.exists() else []
+    `written`: digest of the lines up to `step`, None where it is not known. Raises DamagedFileError for other lines.
+    """
+
+    def __init__(self, path: Path, step: int, written: str | None) -> None:
+        found = path.exists()
+        try:
+            kept = [line for line in path.read_text().splitlines(True) if _is_upto(line, step)] if found else []
+        except (ValueError, KeyError, TypeError):
+            raise _damaged(path) from None
+        self._digest = xxhash.xxh3_128("".join(kept).encode())
+        if found and written not in (None, self.digest):
+            raise _damaged(path)
         temporary = path.with_name(path.name + ".tmp")
         temporary.write_text("".join(kept))
         temporary.replace(path)
@@ -43,11 +57,25 @@ class JsonLines:
         self.file = path.open("a")
 
     def append(self, step: int, values: dict[str, float]) -> None:
-        self.file.write(json.dumps({"step": step, **values}) + "\n")
+        line = json.dumps({"step": step, **values}) + "\n"
+        self._digest.update(line.encode())
+        self.file.write(line)
         self.file.flush()
+
+    @property
+    def digest(self) -> str:
+        """xxh3-128 of the lines so far, hexadecimal."""
+        return self._digest.hexdigest()
 
     def sync(self) -> None:
         os.fsync(self.file.fileno())
+
+
+def _damaged(path: Path) -> DamagedFileError:
+    return DamagedFileError(
+        f"{path} is not what was written; remove it and run again, which goes on without the metrics so far, or remove "
+        f"{path.parent} to train anew"
+    )
 
 
 def _is_upto(line: str, step: int) -> bool:
@@ -145,10 +173,12 @@ class MlflowSender:
 
 
 class Tracker:
-    """Where the loop writes its metrics. `step` is the number of steps that the checkpoint resumed from had done."""
+    """Where the loop writes its metrics. `step` is the number of steps that the checkpoint resumed from had done;
+    `written` is what `checkpoint` gave for it."""
 
-    def __init__(self, out: Path, step: int, tracking: TrackingConfig | None) -> None:
-        self.metrics, self.timing = JsonLines(out / METRICS, step), JsonLines(out / TIMING, step)
+    def __init__(self, out: Path, step: int, tracking: TrackingConfig | None, written: Mapping[str, str]) -> None:
+        self.metrics = JsonLines(out / METRICS, step, written.get(METRICS))
+        self.timing = JsonLines(out / TIMING, step, written.get(TIMING))
         self.sender = MlflowSender(tracking) if tracking else None
         if self.sender:
             for line in (*self.metrics.history, *self.timing.history):
@@ -160,12 +190,16 @@ class Tracker:
         if self.sender:
             self.sender.add(step, metrics | timing)
 
-    def checkpoint(self) -> None:
-        """Called before a checkpoint is committed: what the files say up to here must not be lost after it."""
+    def checkpoint(self) -> dict[str, str]:
+        """Called before a checkpoint is committed: what the files say up to here must not be lost after it.
+
+        Returns their digests.
+        """
         self.metrics.sync()
         self.timing.sync()
         if self.sender:
             self.sender.flush()
+        return {METRICS: self.metrics.digest, TIMING: self.timing.digest}
 
     def close(self) -> int:
         """Returns how many points MLflow did not get."""

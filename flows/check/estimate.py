@@ -71,11 +71,12 @@ def estimate(recipe: Recipe, sizes: Sequence[SourceSize], settings: MachineSetti
     for step in recipe.steps:
         # fastText's matrix, as the setting `buckets` has it
         space += 4 * getattr(step, "dimensions", 0) * getattr(step, "buckets", 0)
-    model, training = recipe.model, recipe.training
-    parameters = _parameters(recipe)
-    seconds += 6 * parameters * training.token_budget(model.seq_len) / TRAINING_RATE / cores
-    # weights and two moments of four bytes, in the checkpoints that are kept and the middle one
-    space += parameters * 4 * (1 + 3 * (training.keep_checkpoints + 1))
+    if recipe.mixture is not None:
+        model, training = recipe.model, recipe.training
+        parameters = _parameters(recipe)
+        seconds += 6 * parameters * training.token_budget(model.seq_len) / TRAINING_RATE / cores
+        # weights and two moments of four bytes, in the checkpoints that are kept and the middle one
+        space += parameters * 4 * (1 + 3 * (training.keep_checkpoints + 1))
     return Estimate(
         round(packed + text),
         (seconds / UNCERTAINTY, seconds * UNCERTAINTY),

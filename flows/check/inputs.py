@@ -2,6 +2,7 @@
 
 import os
 import re
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -172,8 +173,13 @@ def home(settings: MachineSettings) -> Iterator[str]:
         above = existing(folder)
         if not os.path.isdir(above):
             yield f"{variable} is {folder}, but {above} is a file; give a folder"
-        elif not os.access(above, os.W_OK | os.X_OK):
-            yield f"{variable} is {folder}, but this user cannot write to {above}; give another folder or permission"
+        else:
+            try:
+                # rights alone do not say it: the disk may be mounted to be read only
+                with tempfile.TemporaryFile(dir=above):
+                    pass
+            except OSError as error:
+                yield f"{variable} is {folder}, but {above} cannot be written: {error.strerror}; give another folder"
 
 
 def existing(folder: str) -> str:

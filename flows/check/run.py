@@ -52,8 +52,8 @@ def check(given: Any, settings: MachineSettings, deep: bool = False) -> Checked:
         recipe = data if isinstance(data, Recipe) else validated(data, origin)
     except RecipeError as error:
         found = [f for f in error.findings if not (own and f.key.endswith(".best"))]
-        readable = _sources_alone(data)
-        return Checked((*found, *_of_files(origin, data, readable, {}, settings, deep)[1], *_of_home(origin, settings)))
+        found += _of_files(origin, data, _sources_alone(data), {}, settings, deep)[1]
+        return Checked((*found, *_of_home(origin, settings)), unseen=tuple(unseen))
     return _checked(recipe, data, origin, settings, deep, unseen)
 
 
@@ -70,9 +70,8 @@ def _checked(
     values = data if isinstance(data, Mapping) else recipe.model_dump(mode="json")
     named = dict(enumerate(recipe.sources)), dict(enumerate(recipe.steps))
     sizes, found = _of_files(origin, values, *named, settings, deep)
-    found += _of_home(origin, settings)
     needed = estimate(recipe, sizes, settings)
-    found += _of_space(origin, needed, settings)
+    found += _of_home(origin, settings) or _of_space(origin, needed, settings)
     unseen += [f"remote files of {size.source.name}" for size in sizes if not size.seen]
     return Checked(tuple(found), needed, tuple(unseen))
 

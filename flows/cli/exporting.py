@@ -1,6 +1,6 @@
 """Commands that write what was made for others to read: export documents."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -18,9 +18,9 @@ def documents(
         str, typer.Option("--to", metavar="DIR|s3://...", help="an empty folder; default: the recipe's `export: to`")
     ] = "",
     format: Annotated[
-        str,
-        typer.Option(metavar="parquet|jsonl", help="jsonl: lines of JSON in zstd; default: the recipe's, or parquet"),
-    ] = "",
+        Literal["parquet", "jsonl"] | None,
+        typer.Option(help="jsonl: lines of JSON in zstd; default: the recipe's, or parquet"),
+    ] = None,
     limit: Limit = None,
 ) -> None:
     """Write a recipe's curated documents, with all signals and scores, as a folder that `datasets.load_dataset` reads.

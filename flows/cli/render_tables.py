@@ -26,18 +26,14 @@ def top_reasons(reasons: Mapping[str, int], most: int = 3) -> str:
 
 def status_table(rows: Iterable[StageStatus]) -> Table:
     """A row for each stage of the home: it fits 80 columns."""
-    table = Table(
-        Column("finished", no_wrap=True),
-        Column("stage", no_wrap=True),
-        Column("recipe", overflow="fold"),
-        Column("documents", no_wrap=True, justify="right"),
-        Column("most dropped by", no_wrap=True, overflow="ellipsis"),
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
-    for row in rows:
-        table.add_row(*_status_cells(row))
+    cells = [_status_cells(row) for row in rows]
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for at, name in enumerate(("finished", "stage", "recipe", "documents")):
+        widest = max((len(row[at]) for row in cells), default=0)
+        table.add_column(name, no_wrap=True, min_width=widest, justify="right" if name == "documents" else "left")
+    table.add_column("most dropped by", no_wrap=True, overflow="ellipsis")
+    for row in cells:
+        table.add_row(*row)
     return table
 
 

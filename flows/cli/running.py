@@ -61,6 +61,11 @@ def run_flow(flow: str, recipe: "Recipe") -> None:
     """Run one of the flows, and print what it made. A recipe that it cannot use is an error before Prefect starts."""
     if flow != "corpus":
         recipe.training_mixture()
+    if recipe.export is not None:
+        from flows.context import lookup
+        from flows.stages.export import check_target
+
+        check_target(lookup(settings(), recipe.name), recipe)
 
     from flows.cli.render_run import print_report
     from flows.prefect_env import EMBEDDED

@@ -74,13 +74,18 @@ def trace(home: str, prefix: str, remote_io: RemoteIOConfig) -> Iterator[Lineage
         for shard, made in enumerate(stage.part_records):
             for row in _rows(stage, shard, prefix):
                 found = True
-                record, trouble = _read_again(stage, made["shard"], row, remote_io)
+                record, trouble = _read_again(stage, _file_of(made["files"], row["file"]), row, remote_io)
                 scores, decisions = _behind(stage, shard, row["id"])
                 if "rule" in row:
                     decisions = (Decision(stage.label, False, row),)
                 yield Lineage(stage.label, row, record, trouble, scores, decisions)
     if not found:
         raise LookupError(f"no document in {home} has an id that begins with {prefix}; `gristmill show` prints ids")
+
+
+def _file_of(opened: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """The file of a shard that holds a record. A selection from an index names its archives itself."""
+    return next((file for file in opened if file["name"] == name), opened[0])
 
 
 def _read_again(

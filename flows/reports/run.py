@@ -16,7 +16,6 @@ from flows.reports.funnel import FunnelRow, funnel
 from flows.reports.kept import show
 from flows.stages.corpus import Corpus
 from flows.stages.data import Data
-from storage import files
 from storage.home import Home
 from tasks.engine.make import StageResult
 from training.tracking import METRICS
@@ -159,7 +158,7 @@ class Report:
         """What training has recorded of each step: `step`, `train/loss` in nats a token, ..."""
         if self.trained is None:
             return []
-        return [*map(orjson.loads, files.read_bytes(files.join(self.trained.model.folder, METRICS)).splitlines())]
+        return [*map(orjson.loads, self.trained.model.file(METRICS).read().splitlines())]
 
     @property
     def training_losses(self) -> list[float]:

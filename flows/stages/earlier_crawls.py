@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from storage import files, layout, sorted_files
+from storage.damage import DamagedFileError
 from tasks.dedup.near.documents import EarlierShard
 from tasks.dedup.near.match import found_again, index_file
 from tasks.dedup.near.settings import Banding, MinHash, Shingling, Verifying
@@ -106,11 +107,8 @@ def _check_readable(crawl: EarlierCrawl, number: int, step: MinHash) -> None:
         )
     try:
         again = found_again(shards, crawl.index, step.part(Shingling), step.part(Banding))
-    except sorted_files.SortedFileError as error:
-        raise ValueError(
-            f"`earlier` names {crawl.folder}, whose index is damaged or was made by an older version: run the recipe "
-            "of that crawl again"
-        ) from error
+    except DamagedFileError as error:
+        raise ValueError(f"`earlier` names {crawl.folder}, which cannot be used: {error}") from error
     if not again:
         raise ValueError(
             f"`earlier` names {crawl.folder}, whose signatures are not those that this version gives the same texts: "

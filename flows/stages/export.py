@@ -174,7 +174,7 @@ def _releases(corpus: Corpus) -> set[tuple[str, str]]:
 
 def recipe_of_card(recipe: Recipe) -> str:
     """What of the recipe decides the corpus, as YAML, without what lets a reader of addresses in."""
-    whole = recipe.model_dump(mode="json", include={"name", "seed", "sources", "steps"})
+    whole = recipe.model_dump(mode="json", include={"name", "seed", "limit", "sources", "steps"})
     return yaml.safe_dump(_redacted(whole), sort_keys=False, allow_unicode=True, width=100)
 
 

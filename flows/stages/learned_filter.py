@@ -14,7 +14,7 @@ from flows.context import RunContext
 from flows.recipe import Recipe
 from flows.stages.corpus import Corpus, CorpusPlaces
 from flows.stages.steps_behind import modules
-from storage import files
+from storage.recorded_file import RecordedFile
 from tasks.documents.decide_shards import decide_shard, keep_shard
 from tasks.documents.sampling import Heldout
 from tasks.documents.step import Settings
@@ -47,10 +47,10 @@ class Cutting(Settings):
 
 @dataclass(frozen=True)
 class ScoredPlaces:
-    """`model`: path of the model; `scores`: the parts with scores, by shard."""
+    """`model`: its file; `scores`: the parts with scores, by shard."""
 
     corpus: CorpusPlaces
-    model: str = ""
+    model: RecordedFile | None = None
     scores: tuple[str, ...] = ()
 
 
@@ -68,8 +68,9 @@ def learned_filter(context: RunContext, recipe: Recipe, corpus: Corpus, step: Le
 
     scoring = Scoring(**common, signal=step.step, settings=step.scoring_settings())
     inputs = corpus.inputs() | {"model": model.key}
-    where = ScoredPlaces(places, files.join(model.folder, "model.bin"))
-    scores = context.build(StageSpec(step.step, _score, scoring, inputs, where, **code))
+    scores = context.build(
+        StageSpec(step.step, _score, scoring, inputs, lambda: ScoredPlaces(places, model.file("model.bin")), **code)
+    )
 
     cutting = Cutting(**common, step=step.step, settings=step.decision_settings())
     where = ScoredPlaces(places, scores=tuple(scores.part(i) for i in places.shards()))

@@ -4,11 +4,13 @@ from dataclasses import dataclass
 
 from flows.context import RunContext
 from flows.recipe import Recipe
-from storage import files, token_shards
+from storage import layout, token_shards
+from storage.recorded_file import RecordedFile
 from tasks.documents.step import Settings
 from tasks.engine.make import StageResult
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
+from tasks.tokens.encode import SPLITS
 from tasks.tokens.mixture import Mixture
 from tasks.tokens.mixture_work import write_mixture
 
@@ -20,23 +22,16 @@ class Record(Settings):
 
 @dataclass(frozen=True)
 class MixturePlaces:
-    """`sources`: the source of each shard; `train`, `heldout`: tokens of each shard; `shards`, `tokenizer`: the folders
-    as they are seen from the mixture's; `token_bytes`: a path."""
+    """`shards`: the source of each shard, and of each of its splits path, tokens and digest; `tokenizer`: its model.
+    Paths of these are as they are seen from the mixture's folder."""
 
-    sources: tuple[str, ...]
-    train: tuple[int, ...]
-    heldout: tuple[int, ...]
-    shards: str
-    tokenizer: str
-    token_bytes: str
+    shards: tuple[tuple[str, dict[str, tuple[str, int, str]]], ...]
+    tokenizer: RecordedFile
+    token_bytes: RecordedFile
 
     def listed(self, split: str, source: str) -> list[dict]:
-        counts = {"train": self.train, "heldout": self.heldout}[split]
-        return [
-            {"path": token_shards.bin_path(self.shards, split, i), "tokens": counts[i]}
-            for i, name in enumerate(self.sources)
-            if name == source and counts[i]
-        ]
+        found = [splits[split] for name, splits in self.shards if name == source]
+        return [{"path": path, "tokens": tokens, "digest": digest} for path, tokens, digest in found if tokens]
 
 
 def mixture(
@@ -44,18 +39,25 @@ def mixture(
 ) -> StageResult:
     """`sources`: the source of each token shard."""
     record = Record(mixture=recipe.training_mixture(), budget=recipe.training.token_budget(recipe.model.seq_len))
-    encoded = tokens.records("encode")
-    places = MixturePlaces(
-        sources,
-        tuple(record["train"]["tokens"] for record in encoded),
-        tuple(record["heldout"]["tokens"] for record in encoded),
-        _beside(tokens),
-        _beside(tokenizer),
-        files.join(tokenizer.folder, "token_bytes.json"),
-    )
+
+    def places() -> MixturePlaces:
+        encoded = [part for part in layout.parts(tokens.folder, tokens.manifest) if part.phase == "encode"]
+        shards = tuple(
+            (source, {split: _listed(_beside(tokens), split, part) for split in SPLITS})
+            for source, part in zip(sources, encoded, strict=True)
+        )
+        model = tokenizer.file("tokenizer.model")
+        beside = RecordedFile(f"{_beside(tokenizer)}/tokenizer.model", model.digest)
+        return MixturePlaces(shards, beside, tokenizer.file("token_bytes.json"))
+
     return context.build(
         StageSpec("mixture", _plan, record, {"tokens": tokens.key, "tokenizer": tokenizer.key}, places)
     )
+
+
+def _listed(folder: str, split: str, part: layout.Part) -> tuple[str, int, str]:
+    path = token_shards.bin_path(folder, split, part.number)
+    return path, part.record[split]["tokens"], part.files[path.rsplit("/", 1)[1]]["content"]
 
 
 def _plan(phases: PhaseRunner, record: Record, places: MixturePlaces) -> dict:
@@ -64,7 +66,7 @@ def _plan(phases: PhaseRunner, record: Record, places: MixturePlaces) -> dict:
     given = {
         "tokens": {name: places.listed("train", name) for name in names},
         "heldout": {name: places.listed("heldout", name) for name in names},
-        "tokenizer": f"{places.tokenizer}/tokenizer.model",
+        "tokenizer": places.tokenizer,
         "token_bytes": places.token_bytes,
         "budget": record.budget,
         "settings": record.mixture,

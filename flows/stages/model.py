@@ -11,7 +11,7 @@ from flows.machine import MachineSettings
 from flows.mlflow_notes import note, noted
 from flows.recipe import Recipe
 from flows.stages.data import Data
-from storage import files, layout
+from storage import checked_json, files, layout
 from tasks.documents.step import Settings
 from tasks.engine.make import StageResult
 from tasks.engine.phases import PhaseRunner
@@ -97,7 +97,7 @@ def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
         out=Path(places.out),
         tracking=TrackingConfig(run_id=places.run_id),
     )
-    files.write_bytes(str(run_json), run.model_dump_json(indent=2).encode())
+    checked_json.write(str(run_json), run.model_dump(mode="json"))
     environment = {"MLFLOW_TRACKING_URI": places.tracking_uri}
     code = launch.launch(run_json, places.processes, log, env=environment, on_line=phases.message)
     if code == launch.STOPPED:
@@ -125,9 +125,9 @@ def _mixture(settings: MachineSettings, data: Data) -> Path:
     if files.is_local(folder):
         return Path(folder) / "mixture.json"
     remote, local = folder.rsplit("/", 1)[0], f"{settings.local_folder}/cache/stages"
-    mixture = files.read_json(files.join(folder, "mixture.json"))
+    mixture = checked_json.read(files.join(folder, "mixture.json"))
     shards = [shard["path"] for part in mixture["sources"] + mixture["heldout"] for shard in part["shards"]]
-    names = [mixture["tokenizer"], *shards, f"../{folder.rsplit('/', 1)[1]}/mixture.json"]
+    names = [mixture["tokenizer"]["path"], *shards, f"../{folder.rsplit('/', 1)[1]}/mixture.json"]
     for name in names:
         inner = name.removeprefix("../")
         files.copy(files.join(remote, inner), f"{local}/{inner}")

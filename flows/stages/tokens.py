@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from flows.context import RunContext
 from flows.recipe import Recipe
 from flows.stages.corpus import Corpus, CorpusPlaces
-from storage import files
+from storage.recorded_file import RecordedFile
 from tasks.documents.sampling import Heldout
 from tasks.documents.step import Settings
 from tasks.engine.make import StageResult
@@ -21,13 +21,16 @@ class Record(Settings):
 @dataclass(frozen=True)
 class TokensPlaces:
     corpus: CorpusPlaces
-    tokenizer: str
+    tokenizer: RecordedFile
 
 
 def tokens(context: RunContext, recipe: Recipe, corpus: Corpus, tokenizer: StageResult) -> StageResult:
     record = Record(heldout=Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction))
     inputs = corpus.inputs() | {"tokenizer": tokenizer.key}
-    places = TokensPlaces(corpus.places, files.join(tokenizer.folder, "tokenizer.model"))
+
+    def places() -> TokensPlaces:
+        return TokensPlaces(corpus.places, tokenizer.file("tokenizer.model"))
+
     return context.build(StageSpec("tokens", _encode, record, inputs, places, libraries=("sentencepiece",)))
 
 

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote, urlsplit
 
 from pydantic import BaseModel
 
@@ -46,6 +46,13 @@ def with_secrets(address: str) -> str:
     user = "" if user is None else _SECRET.sub(lambda name: quote(value(name), safe=""), user) + "@"
     query = "" if query is None else "?" + _SECRET.sub(value, query)
     return f"{scheme}{user}{place}{query}"
+
+
+def without_user(address: str) -> tuple[str, str, str]:
+    """An address without its user and password; these, empty if it has none."""
+    parts = urlsplit(address)
+    place = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=place).geturl(), unquote(parts.username or ""), unquote(parts.password or "")
 
 
 def check_no_secrets(value: Any, where: str = "") -> None:

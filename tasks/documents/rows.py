@@ -1,14 +1,12 @@
 """Single rows of a shard, by number. Only the row groups that have one of them are read."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from storage import files
+from storage.checked_parquet import open_checked
 
 
 def read_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:
@@ -21,25 +19,13 @@ def read_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:
 
 def read_groups(path: str, rows: np.ndarray, columns: list[str]) -> Iterator[pa.Table]:
     """What `read_rows` gives, row group by row group; at first a table without rows."""
-    with files.open_mapped(path) as f, _named(path):
-        shard = pq.ParquetFile(f)
-        sizes = [shard.metadata.row_group(group).num_rows for group in range(shard.num_row_groups)]
+    with open_checked(path) as shard:
+        sizes = [shard.metadata.row_group(group).num_rows for group in range(shard.metadata.num_row_groups)]
         ends = np.cumsum([0, *sizes])
         if (np.diff(rows, prepend=-1, append=ends[-1]) <= 0).any():
             raise ValueError(f"the rows asked of {path} do not ascend, each once, or are not all in it")
-        yield pa.schema([shard.schema_arrow.field(name) for name in columns]).empty_table()
+        yield pa.schema([shard.schema.field(name) for name in columns]).empty_table()
         begins = np.searchsorted(rows, ends)
         for group, (low, high) in enumerate(pairwise(begins.tolist())):
             if low < high:
-                table = shard.read_row_group(group, columns=columns, use_threads=False).select(columns)
-                yield table.take(pa.array(rows[low:high] - ends[group]))
-
-
-@contextmanager
-def _named(path: str) -> Iterator[None]:
-    """Errors of what is read name the file."""
-    try:
-        yield
-    except (OSError, pa.ArrowInvalid) as error:
-        error.add_note(f"in {path}; remove the stage's folder to compute it again")
-        raise
+                yield shard.read([group], columns).select(columns).take(pa.array(rows[low:high] - ends[group]))

@@ -6,6 +6,7 @@ from typing import Any
 
 from storage import layout, leftovers, shards, space
 from storage.layout import Part
+from storage.recorded_file import RecordedFile
 from tasks.engine.executors import Executor
 from tasks.engine.jobs import Code
 from tasks.engine.lease import lease
@@ -35,6 +36,10 @@ class StageResult:
     def step_counts(self) -> list[dict[str, Any]]:
         """What each step did, summed over the shards (`storage.ledger.count`); empty for a stage that drops nothing."""
         return self.manifest["counts"]["steps"]
+
+    def file(self, name: str) -> RecordedFile:
+        """A file that the stage's jobs wrote, with its digest. Reads the list of parts; raises LookupError."""
+        return layout.recorded_file(self.folder, self.manifest, name)
 
     def records(self, phase: str) -> list[dict[str, Any]]:
         """The records of a phase's jobs, in order. Reads the list of parts."""

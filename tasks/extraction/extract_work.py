@@ -48,14 +48,17 @@ def extract_shard(
     folder: str,
     number: int,
     source: str,
-    shard: Shard,
+    source_files: tuple[Shard, ...],
+    limit: int | None,
     before: tuple[Url, ...],
     extract: Extract,
     normalize: Normalize | None,
     steps: tuple[DocumentStep, ...],
 ) -> dict:
-    """Read one shard of a source, write its documents with their signals, and return the shard's record.
+    """Read the files of one shard of a source, write its documents with their signals, and return the shard's record.
 
+    With a `limit`, the first so many records are read that are pages, or were meant to be one; files behind them are
+    not opened.
     `before` are the URL steps that come ahead of the extraction: what they drop is neither extracted nor kept.
     Every record that is a page, or was meant to be one, is a row of the shard or of its ledger; the others are
     counted by kind. Holds a batch of 512 documents, or 16 million characters and one document, the ledger, and an id
@@ -67,7 +70,8 @@ def extract_shard(
     lost: dict[str, list[dict]] = {step.step: [] for step in before} | {"extract": [], "normalize": []}
     kinds: Counter[str] = Counter()
     characters = {"extract": 0, "normalize": 0}
-    records = read(shard, extract.max_bytes, extract.verify_digests, configured())
+    opened: list[Shard] = []
+    records = _records(source_files, limit, extract, opened)
     with (
         _guard(extract) as guard,
         parquet.create(layout.part(folder, number), columns) as out,
@@ -97,15 +101,32 @@ def extract_shard(
     read_kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     log.info(
         "%s: %s; %d documents, %d characters",
-        *(one_line(shard.name), read_kinds or "no record", rows_out, characters["normalize"]),
+        ", ".join(one_line(file.name) for file in opened),
+        read_kinds or "no record",
+        rows_out,
+        characters["normalize"],
     )
     return {
         "rows_in": rows_in,
         "rows_out": rows_out,
         "steps": counts,
         "records": dict(sorted(kinds.items())),
-        "shard": asdict(replace(shard, path=redact_url(shard.path), base=redact_url(shard.base))),
+        "files": [asdict(replace(file, path=redact_url(file.path), base=redact_url(file.base))) for file in opened],
     }
+
+
+def _records(
+    source_files: tuple[Shard, ...], limit: int | None, extract: Extract, opened: list[Shard]
+) -> Iterator[tuple[str, Record]]:
+    """The records of files, one after the other; each file is noted when it is opened."""
+    pages = 0
+    for file in source_files:
+        opened.append(file)
+        for name, record in read(file, extract.max_bytes, extract.verify_digests, configured()):
+            yield name, record
+            pages += record.kind in PAGES
+            if pages == limit:
+                return
 
 
 def _guard(extract: Extract) -> Guard:

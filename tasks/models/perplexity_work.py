@@ -13,10 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from storage import files, layout, leftovers, parquet
+from storage.recorded_file import RecordedFile
 from tasks.documents.sampling import Heldout
 from tasks.documents.selection import select
 from tasks.documents.step import Bound
 from tasks.models.lmplz import tool
+from tasks.models.model_files import check_kenlm
 from tasks.models.perplexity import LanguageModel, Percentiles, Scoring
 
 _WORDS = re.compile(r"\w+|[^\w\s]")
@@ -74,7 +76,7 @@ def _run(command: list[str]) -> None:
         raise RuntimeError(f"{' '.join(command)} ended with {result.returncode}: {result.stderr.strip()[-800:]}")
 
 
-def score_shard(folder: str, shard: int, documents: str, kept: str, model: str, settings: Scoring) -> dict:
+def score_shard(folder: str, shard: int, documents: str, kept: str, model: RecordedFile, settings: Scoring) -> dict:
     """Write `id` and `perplexity` of a selection's documents; the `model` is loaded once per process."""
     table = select(documents, kept, ["text"])
     values = [perplexity(load(model), text) for text in table["text"].to_pylist()]
@@ -84,8 +86,10 @@ def score_shard(folder: str, shard: int, documents: str, kept: str, model: str, 
 
 
 @cache
-def load(path: str) -> kenlm.Model:
-    return kenlm.Model(files.local_copy(path))
+def load(model: RecordedFile) -> kenlm.Model:
+    local = model.local()
+    check_kenlm(local)
+    return kenlm.Model(local)
 
 
 def perplexity(model: kenlm.Model, text: str) -> float:

@@ -14,9 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from storage import files, layout, leftovers, parquet
+from storage.recorded_file import RecordedFile
 from tasks.documents.sampling import Heldout, uniform
 from tasks.documents.selection import select
 from tasks.documents.step import Bound
+from tasks.models.model_files import check_fasttext
 from tasks.models.quality import Classifier, Scoring, Threshold
 
 if TYPE_CHECKING:
@@ -90,7 +92,7 @@ def _check_whole(path: Path, model: "fasttext.FastText._FastText") -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
-def score_shard(folder: str, shard: int, documents: str, kept: str, model: str, settings: Scoring) -> dict:
+def score_shard(folder: str, shard: int, documents: str, kept: str, model: RecordedFile, settings: Scoring) -> dict:
     """Write `id` and `quality` (probability of being a reference document) of a selection's documents."""
     table = select(documents, kept, ["text"])
     texts = [_line(text, settings.characters) for text in table["text"].to_pylist()]
@@ -100,10 +102,12 @@ def score_shard(folder: str, shard: int, documents: str, kept: str, model: str, 
 
 
 @cache
-def load(path: str) -> "fasttext.FastText._FastText":
+def load(model: RecordedFile) -> "fasttext.FastText._FastText":
     import fasttext
 
-    return fasttext.load_model(files.local_copy(path))
+    local = model.local()
+    check_fasttext(local)
+    return fasttext.load_model(local)
 
 
 def bounds(settings: Threshold, scores: Sequence[str]) -> list[Bound]:

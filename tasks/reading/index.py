@@ -49,7 +49,12 @@ def match(folder: str, shard: int, path: str, filters: IndexFilters) -> dict:
                 "older crawls lack some: leave out the filter by it, or take it from a newer one"
             )
         scanner = fragment.scanner(
-            columns=SELECTION.names, filter=wanted, batch_readahead=1, fragment_readahead=1, use_threads=False
+            columns=SELECTION.names,
+            filter=wanted,
+            batch_readahead=1,
+            fragment_readahead=1,
+            use_threads=False,
+            fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True),
         )
         found, pieces = SELECTION.empty_table(), []
         for batch in scanner.to_batches():

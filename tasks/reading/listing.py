@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from tasks.reading.sources import SNAPSHOT, Archives, Columns, Lines, Selection,
 _SEGMENT = re.compile(r"/segments/([^/]+)/")
 # the folders at the root of Common Crawl's bucket: a list's line that begins so begins there
 _AT_THE_ROOT = ("crawl-data/", "cc-index/")
+# a crawl's list of 90,000 files has 12 MB; one that unfolds to more than memory has no end
+LARGEST_LIST = 256 << 20
 _NO_COLUMNS = Columns()
 
 
@@ -159,10 +162,14 @@ def _places(found: list[str], places: tuple[int, int], what: str) -> list[str]:
 
 def _from_list(path: str) -> dict[str, str]:
     """The files of a list in its order, with their names."""
-    data = files.read_bytes(path)
     try:
-        text = (gzip.decompress(data) if redact_url(path).endswith(".gz") else data).decode()
-    except (OSError, EOFError, ValueError) as error:
+        with files.open_stream(path) as f:
+            packed = redact_url(path).endswith(".gz")
+            data = (gzip.GzipFile(fileobj=f) if packed else f).read(LARGEST_LIST + 1)
+        if len(data) > LARGEST_LIST:
+            raise ValueError(f"it has more than {LARGEST_LIST:,} bytes")
+        text = data.decode()
+    except (gzip.BadGzipFile, zlib.error, EOFError, ValueError) as error:
         raise ValueError(f"the list {redact_url(path)} is damaged: {error}; fetch it again") from error
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:

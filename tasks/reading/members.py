@@ -29,6 +29,8 @@ _PADDING = b"\0 \t\r\n"
 # Deflate notices damage late, often a block of its own after it, and text has no digest to compare: what so many bytes
 # of the file before it held is not trusted.
 _DOUBTFUL = 1 << 16
+# Of content that is not given yet: 65 kB of a zstd file may unfold to gigabytes, which no text does.
+MOST_HELD = 128 << 20
 # Bytes of a file that may be read a second time to learn what a damaged member held before the damage: so damage
 # planted everywhere costs no more than this.
 _SALVAGE = 256 << 20
@@ -118,20 +120,25 @@ class Content:
         """All content from here on, of whatever kind, without the zeros and blanks between and behind the members.
 
         Raises OSError where a member is damaged, the file ends inside it or none begins, once what came before is
-        given: before damage, but for what the last 64 KiB of the file and two blocks held. Holds these.
+        given: before damage, but for what the last 64 KiB of the file and two blocks held. Holds these, at most
+        MOST_HELD bytes.
         """
         if not self.open():
             self._begin("plain")
         self.salvage = 0
         held: deque[tuple[int, bytes]] = deque()
+        size = 0
         while True:
             while piece := self.pull():
                 held.append((self.stored.at, piece))
-                while held[0][0] <= self.stored.at - _DOUBTFUL:
+                size += len(piece)
+                while held and (held[0][0] <= self.stored.at - _DOUBTFUL or size > MOST_HELD):
+                    size -= len(held[0][1])
                     yield held.popleft()[1]
             if not self.fault or self.cut:
                 yield from (piece for _, piece in held)
             held.clear()
+            size = 0
             if self.fault:
                 raise OSError(self.fault)
             while self.peek(1) and not (rest := self.data.lstrip(_PADDING)):

@@ -92,7 +92,9 @@ def _parquet(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOCon
     with streams.open_ranges(path, remote_io) as f:
         try:
             # pages are read as they are needed: a file may be one group of rows
-            file = pq.ParquetFile(f, pre_buffer=False, buffer_size=remote_io.block_bytes)
+            file = pq.ParquetFile(
+                f, pre_buffer=False, buffer_size=remote_io.block_bytes, page_checksum_verification=True
+            )
         except _DAMAGE as error:
             yield _lost(0, "damaged_record", f"no Parquet file: {error}")
             return

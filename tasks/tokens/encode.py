@@ -2,6 +2,7 @@
 
 import pyarrow as pa
 
+from storage.recorded_file import RecordedFile
 from storage.token_shards import TokenShard, bin_path, write_tokens
 from tasks.documents.sampling import Heldout
 from tasks.documents.selection import select
@@ -10,7 +11,7 @@ from tasks.tokens.tokenizer_work import encode, load
 SPLITS = ("train", "heldout")
 
 
-def encode_shard(folder: str, shard: int, documents: str, kept: str, tokenizer: str, heldout: Heldout) -> dict:
+def encode_shard(folder: str, shard: int, documents: str, kept: str, tokenizer: RecordedFile, heldout: Heldout) -> dict:
     """Encode a selection's documents, those held out into a file of their own.
 
     Holds the texts and tokens of one shard. Raises RuntimeError if a document is in neither split.

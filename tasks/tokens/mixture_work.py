@@ -1,6 +1,9 @@
 """The shares of the sources, within their caps, and the file that training reads."""
 
-from storage import files
+import orjson
+
+from storage import checked_json, files
+from storage.recorded_file import RecordedFile
 from tasks.tokens.mixture import Mixture
 
 
@@ -28,21 +31,21 @@ def shares(weights: dict[str, float], tokens: dict[str, int], budget: int, max_e
 
 
 def write_mixture(
-    folder: str, shard: int, tokens: dict[str, list[dict]], heldout: dict[str, list[dict]], tokenizer: str,
-    token_bytes: str, budget: int, settings: Mixture,
+    folder: str, shard: int, tokens: dict[str, list[dict]], heldout: dict[str, list[dict]], tokenizer: RecordedFile,
+    token_bytes: RecordedFile, budget: int, settings: Mixture,
 ) -> dict:  # fmt: skip
     """Write `mixture.json`: what training reads, all paths relative to its folder.
 
-    `tokens` and `heldout` give the shards (`path`, `tokens`) by source, `budget` the tokens of the whole run.
+    `tokens` and `heldout` give the shards (`path`, `tokens`, `digest`) by source, `budget` the tokens of the whole run.
     """
     if empty := sorted(name for name, parts in tokens.items() if not parts):
         raise ValueError(f"the mixture names {', '.join(empty)}, but no document of these is left to train on")
     totals = {name: sum(s["tokens"] for s in parts) for name, parts in tokens.items()}
     given = shares(settings.weights, totals, budget, settings.max_epochs)
-    counts = files.read_json(token_bytes)
+    counts = orjson.loads(token_bytes.read())
     mixture = {
         "vocab_size": len(counts),
-        "tokenizer": tokenizer,
+        "tokenizer": {"path": tokenizer.path, "digest": tokenizer.digest},
         "token_bytes": counts,
         "sources": [
             {
@@ -58,5 +61,5 @@ def write_mixture(
     }
     if not mixture["heldout"]:
         raise ValueError(f"no document was held out: raise mixture.heldout_fraction ({settings.heldout_fraction})")
-    files.write_json(files.join(folder, "mixture.json"), mixture)
+    checked_json.write(files.join(folder, "mixture.json"), mixture)
     return {"sources": {s["name"]: {k: s[k] for k in ("share", "tokens", "epochs")} for s in mixture["sources"]}}

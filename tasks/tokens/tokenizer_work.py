@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import sentencepiece as spm
 
 from storage import files
+from storage.recorded_file import RecordedFile
 from tasks.documents.sampling import Heldout, uniform
 from tasks.documents.selection import select
 from tasks.tokens.tokenizer import Tokenizer
@@ -105,8 +106,8 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 @cache
-def load(path: str) -> spm.SentencePieceProcessor:
-    return spm.SentencePieceProcessor(model_file=files.local_copy(path))
+def load(model: RecordedFile) -> spm.SentencePieceProcessor:
+    return spm.SentencePieceProcessor(model_file=model.local())
 
 
 def encode(processor: spm.SentencePieceProcessor, text: str) -> np.ndarray:

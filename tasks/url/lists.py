@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _ARCHIVES = (".tar.gz", ".tgz", ".tar")
 _PIECE = 1 << 22
+LONGEST_LINE = 1 << 24
 # A file of these bytes only, with no dot at a line's end, has hosts in canonical form: most do.
 _PLAIN = b"abcdefghijklmnopqrstuvwxyz0123456789-_.\n"
 
@@ -52,7 +53,7 @@ def read_entries(address: str, categories: tuple[str, ...] = (), checksum: str |
                 folder, _, name = path.rpartition("/")
                 kind = name if name in KINDS else ""
                 label = f"{folder.rpartition('/')[2]}/{name}" if kind else name
-                yield Entries(label, kind, _lines(stream))
+                yield Entries(label, kind, _lines(path, stream))
                 return
             found = False
             with tarfile.open(fileobj=stream, mode="r|*") as archive:
@@ -64,7 +65,7 @@ def read_entries(address: str, categories: tuple[str, ...] = (), checksum: str |
                         found = True
                         content = archive.extractfile(member)
                         assert content is not None, "a regular file has content"
-                        yield Entries(f"{category}/{name}", name, _lines(content))
+                        yield Entries(f"{category}/{name}", name, _lines(path, content))
             if not found:
                 raise ListError(f"the archive {path} has none of the lists {', '.join(categories) or KINDS}")
     except (OSError, EOFError, tarfile.TarError) as error:
@@ -104,10 +105,12 @@ def _checked(address: str, checksum: str | None) -> Iterator[IO[bytes]]:
         )
 
 
-def _lines(stream: IO[bytes]) -> Iterator[list[bytes]]:
+def _lines(path: str, stream: IO[bytes]) -> Iterator[list[bytes]]:
     rest = b""
     while piece := stream.read(_PIECE):
         head, newline, tail = piece.rpartition(b"\n")
+        if len(rest) > LONGEST_LINE:
+            raise ListError(f"the list {path} cannot be read: a line of it has more than {LONGEST_LINE:,} bytes")
         if not newline:
             rest += piece
             continue

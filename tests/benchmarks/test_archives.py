@@ -80,7 +80,7 @@ def test_every_archive_goes_through_the_pass_and_the_counts_add_up(folder, tmp_p
     lines = []
     for number, path in enumerate(sorted(p for p in folder.rglob("*") if p.is_file())):
         shard = Shard("archive", str(path), path.name)
-        made = extract_shard(str(tmp_path), number, "odd", shard, (), Extract(), None, ())
+        made = extract_shard(str(tmp_path), number, "odd", (shard,), None, (), Extract(), None, ())
         dropped = parquet.read_table(layout.ledger_part(str(tmp_path), number))
         kept = parquet.rows(layout.part(str(tmp_path), number))
         ledger.balance(path.name, made["rows_in"], kept, made["steps"], dropped)

@@ -29,7 +29,7 @@ workers = int(sys.argv[3])
 def one(job):
     number, path = job
     shard = Shard("archive", path, os.path.basename(path))
-    return extract_shard(out, number, "web", shard, (), Extract(engine=engine), None, ())
+    return extract_shard(out, number, "web", (shard,), None, (), Extract(engine=engine), None, ())
 
 if workers:
     with executor("local", workers) as pool:

@@ -143,7 +143,7 @@ def test_open_pages(tmp_path, capsys):
     path = data() / "warc" / "open" / "OPEN-small.warc.gz"
     folder = str(tmp_path / "documents")
     shard = Shard("archive", str(path), path.name)
-    extract_shard(folder, 0, "planted", shard, (), Extract(), Normalize(), ())
+    extract_shard(folder, 0, "planted", (shard,), None, (), Extract(), Normalize(), ())
     built = planted_stage("documents", folder)
     rows = parquet.read_table(layout.part(folder, 0), ["id", "url", "text"]).to_pylist()
     texts = {row["id"]: row["text"] for row in rows}

@@ -158,7 +158,7 @@ class Refusing:
 @pytest.mark.parametrize("format", ["parquet", "jsonl"])
 def test_stopped_after_any_job_and_run_again_it_has_the_same_bytes(home, format):
     undisturbed, target = home / f"undisturbed_{format}", home / f"stopped_{format}"
-    run(home, recipe(home / "raw", str(undisturbed), format))
+    run(home, recipe(home / "raw", str(undisturbed), format), Threads(2, queue.SimpleQueue()))
     given = recipe(home / "raw", str(target), format)
     *_, last = curate(context(str(home)), given)
     for done in range(5):  # the first job, three shards, the card: each run does one and finds the others

@@ -21,7 +21,7 @@ def test_a_corpus_from_and_into_an_object_store_has_the_same_bytes(undisturbed, 
     home = runs.home("store_local")
     environment = runs.environment("store_local", local=str(home)) | s3.environment
     environment["GRISTMILL_HOME"] = "s3://crawl/home"
-    command = [sys.executable, "-c", "import sys, flows; flows.curation(sys.argv[1])", str(runs.write(fewer))]
+    command = [sys.executable, "-c", "import sys, gristmill; gristmill.corpus(sys.argv[1])", str(runs.write(fewer))]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     remote = {name.rsplit("-", 1)[0]: name for name in files.names("s3://crawl/home/stages")}

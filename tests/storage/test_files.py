@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pytest
 
-from storage import files, parquet
+from storage import checked_json, files, parquet
 from storage.remote import retry
 from storage.remote.config import RemoteIOConfig
 from storage.remote.streams import RemoteIOError
@@ -18,7 +18,7 @@ from tests.crawl_server import Fault
 
 WRITER = """
 import sys, time
-from storage import files, parquet
+from storage import checked_json, files, parquet
 with files.create(sys.argv[1]) as f:
     f.write(b"half")
     f.flush()
@@ -58,8 +58,8 @@ def test_an_error_publishes_nothing_in_an_object_store():
 def test_what_is_written_is_read(root, tmp_path, monkeypatch):
     root = root.format(tmp=tmp_path)
     path = files.join(root, "deep", "file.json")
-    files.write_json(path, {"b": 1, "a": [2, 3]})
-    assert files.read_json(path) == {"a": [2, 3], "b": 1}
+    checked_json.write(path, {"b": 1, "a": [2, 3]})
+    assert checked_json.read(path) == {"a": [2, 3], "b": 1}
     assert files.names(files.join(root, "deep")) == ["file.json"]
     assert files.names(files.join(root, "nowhere")) == []
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -48,7 +48,9 @@ def home(tmp_path) -> Home:
     written.stage("rules", "r1", [[count("ccnet", 3, 1)]], inputs=given)
     written.stage("model", "m0", inputs={"mixture": "gone"})
     for number in range(3):
-        layout.mark_done(layout.stage_folder(str(tmp_path), "tokens", "t0"), "encode", number, {})
+        layout.mark_done(
+            layout.stage_folder(str(tmp_path), "tokens", "t0"), "encode", number, {"record": {}, "files": {}}
+        )
     files.write_json(str(tmp_path / "stages/rules-old/manifest.json"), {"stage": "rules", "shards": []})
     files.write_bytes(str(tmp_path / "stages/tokenizer-torn/manifest.json"), b'{"format":')
     return Home(str(tmp_path))
@@ -81,10 +83,10 @@ def test_a_stage_of_another_version_does_not_hide_the_others(home):
     older, torn = home.unreadable()
     assert (older.label, torn.label) == ("rules-old", "tokenizer-torn")
     assert "another version of gristmill" in older.trouble and "rules-old/manifest.json" in older.trouble
-    assert "is torn" in torn.trouble
+    assert "is not what was written" in torn.trouble
     with pytest.raises(layout.ManifestError, match="another version"):
         home.stages("rules-old")
-    with pytest.raises(layout.ManifestError, match="is torn"):
+    with pytest.raises(layout.ManifestError, match="is not what was written; remove"):
         home.stages("tokenizer")
 
 

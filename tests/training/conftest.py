@@ -1,6 +1,5 @@
 """A small corpus with real structure: sentences of a Markov chain over words, in a real SentencePiece BPE."""
 
-import json
 import random
 
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 import sentencepiece
 import torch
 
+from storage import checked_json, files
 from training.config import ModelConfig, RunConfig, TrainingConfig
 
 torch.set_num_threads(1)  # for tensors this small a second thread only waits
@@ -63,11 +63,11 @@ def corpus(tmp_path_factory):
     def shard(name: str, seed: int, count: int) -> dict:
         ids = [np.array([*pieces.encode(text), pieces.eos_id()], "<u2") for text in documents(seed, count)]
         np.concatenate(ids).tofile(folder / name)
-        return {"path": name, "tokens": sum(map(len, ids))}
+        return {"path": name, "tokens": sum(map(len, ids)), "digest": files.checksum(str(folder / name))}
 
     mixture = {
         "vocab_size": pieces.vocab_size(),
-        "tokenizer": "tokenizer.model",
+        "tokenizer": {"path": "tokenizer.model", "digest": files.checksum(str(folder / "tokenizer.model"))},
         "token_bytes": token_bytes(pieces),
         "sources": [
             {
@@ -86,7 +86,7 @@ def corpus(tmp_path_factory):
     for source in mixture["sources"]:
         source["tokens"] = sum(part["tokens"] for part in source["shards"])
     path = folder / "mixture.json"
-    path.write_text(json.dumps(mixture))
+    checked_json.write(str(path), mixture)
     return path
 
 

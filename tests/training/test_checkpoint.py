@@ -7,6 +7,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from storage import checked_json, files
+from storage.damage import DamagedFileError
 from training import checkpoint
 from training.loop import train
 from training.tracking import METRICS
@@ -77,6 +79,11 @@ def test_other_data_is_refused(run_small, make_run, corpus, tmp_path):
     shutil.copytree(corpus.parent, data)
     shard = data / "web-0.bin"
     shard.write_bytes(b"\5\0" + shard.read_bytes()[2:])
+    with pytest.raises(DamagedFileError, match=f"{shard} is not what was written; remove"):
+        resumed(make_run, run_small.out, tmp_path / "damaged", 20, data=data / corpus.name)
+    mixture = checked_json.read(str(data / corpus.name))
+    mixture["sources"][0]["shards"][0]["digest"] = files.checksum(str(shard))
+    checked_json.write(str(data / corpus.name), mixture)
     with pytest.raises(ValueError, match=r"data: checkpoint [0-9a-f]{64}, this run [0-9a-f]{64}"):
         resumed(make_run, run_small.out, tmp_path / "out", 20, data=data / corpus.name)
 
@@ -87,15 +94,15 @@ def test_what_only_changes_rounding_may_change(run_small, make_run, tmp_path):
     assert result["train/loss"] == pytest.approx(before["train/loss"], abs=1e-4)
 
 
-@pytest.mark.parametrize("name", [".metadata", "__0_0.distcp"])
+@pytest.mark.parametrize("name", [".metadata", "__0_0.distcp", "COMMIT"])
 def test_a_damaged_checkpoint_is_refused(run_small, make_run, tmp_path, name):
     copy = tmp_path / "checkpoints" / "step-00000020"
     shutil.copytree(run_small.out / "checkpoints" / "step-00000020", copy)
     content = (copy / name).read_bytes()
-    # One flipped byte is found in what is read with pickle; a missing end in any file.
-    (copy / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]) if name == ".metadata" else content[:-1])
-    with pytest.raises(ValueError, match=f"{name}.*remove this checkpoint"):
-        train(make_run(tmp_path))
+    for damaged in (content[:-1], content[: len(content) // 2] + b"\xff" + content[len(content) // 2 + 1 :]):
+        (copy / name).write_bytes(damaged)
+        with pytest.raises(ValueError, match=f"{name} is not what was written; remove the checkpoint {copy}"):
+            train(make_run(tmp_path))
 
 
 def test_pruning_keeps_the_newest_and_the_middle(tmp_path):

@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from storage import checked_json
 from training import checkpoint
 from training.launch import STOPPED, launch
 from training.loop import train
@@ -23,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def started(run, processes: int, on_line=lambda line: None) -> int:
     run.out.mkdir(parents=True, exist_ok=True)
-    (run.out / "run.json").write_text(run.model_dump_json())
+    checked_json.write(str(run.out / "run.json"), run.model_dump(mode="json"))
     return launch(run.out / "run.json", processes, run.out / "log.txt", on_line=on_line)
 
 

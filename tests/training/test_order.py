@@ -1,12 +1,11 @@
 """The i-th sample is the same for everyone, comes in the right proportion, and once per epoch."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage import checked_json
 from storage.training_manifest import load_training_manifest
 from training.data import Tokens, fingerprint
 from training.order import Order, Schedule, permute
@@ -87,7 +86,7 @@ def test_windows_come_once_an_epoch_in_another_order(order):
 
 
 def test_a_window_spans_shards(order, corpus):
-    raw = json.loads(corpus.read_text())["sources"][0]["shards"]
+    raw = checked_json.read(str(corpus))["sources"][0]["shards"]
     tokens = np.concatenate([np.fromfile(corpus.parent / shard["path"], "<u2") for shard in raw])
     seam = raw[0]["tokens"]
     assert (order.tokens[0].read(seam - 5, seam + 5) == tokens[seam - 5 : seam + 5]).all()
@@ -126,15 +125,16 @@ def test_fingerprint_follows_the_data_and_not_the_place(corpus, tmp_path):
     for path in corpus.parent.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     assert fingerprint(load_training_manifest(tmp_path / corpus.name)) == fingerprint(load_training_manifest(corpus))
-    shard = tmp_path / "web-1.bin"
-    shard.write_bytes(shard.read_bytes()[:-2] + b"\1\0")
+    mixture = checked_json.read(str(tmp_path / corpus.name))
+    mixture["sources"][0]["shards"][1]["digest"] = "0" * 32
+    checked_json.write(str(tmp_path / corpus.name), mixture)
     assert fingerprint(load_training_manifest(tmp_path / corpus.name)) != fingerprint(load_training_manifest(corpus))
 
 
 def test_an_inconsistent_mixture_names_file_and_field(corpus, tmp_path):
-    raw = json.loads(corpus.read_text())
+    raw = checked_json.read(str(corpus))
     raw["sources"][0]["share"] = 0.9
     path = tmp_path / "wrong.json"
-    path.write_text(json.dumps(raw))
+    checked_json.write(str(path), raw)
     with pytest.raises(ValueError, match=r"wrong.json: .*\n?.*shares \[0.9, 0.3\] do not sum to 1"):
         load_training_manifest(path)

@@ -61,13 +61,13 @@ def test_mlflow_has_the_points_of_the_files(server, tracking, make_run, tmp_path
 
 
 def test_points_that_a_crash_kept_from_mlflow_are_sent_on_resume(server, tracking, tmp_path):
-    first = Tracker(tmp_path, -1, None)  # as if killed before the sender's first turn
+    first = Tracker(tmp_path, -1, None, {})  # as if killed before the sender's first turn
     for step in range(1, 8):
         first.log(step, {"a": step / 2}, {"b": step * 2.0})
     first.close()
     with (tmp_path / METRICS).open("a") as file:
         file.write('{"step": 8, "a"')
-    second = Tracker(tmp_path, 5, tracking)
+    second = Tracker(tmp_path, 5, tracking, {})
     second.log(6, {"a": 3.0}, {"b": 12.0})
     assert second.close() == 0
     assert [json.loads(line)["step"] for line in (tmp_path / METRICS).read_text().splitlines()] == [
@@ -106,7 +106,7 @@ def test_a_failed_request_is_neither_lost_nor_doubled(server, tracking, caplog):
 def test_no_server_is_a_warning_and_a_count(tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://user:secret@127.0.0.1:9")
-    tracker = Tracker(tmp_path, -1, TrackingConfig(run_id="none"))
+    tracker = Tracker(tmp_path, -1, TrackingConfig(run_id="none"), {})
     tracker.log(1, {"a": 1.0}, {"b": 2.0})
     assert tracker.close() == 2
     assert "2 metric points did not reach MLflow" in caplog.text

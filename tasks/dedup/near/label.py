@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from storage import files, sorted_files
+from storage.damage import damaged
 from tasks.dedup.near.documents import Location, row_of, shard_of, shard_range
 from tasks.kernels.union_find import label, mark, ranks, unite
 
@@ -30,7 +31,7 @@ def label_documents(
 
     Held: 2 bits for each document of all crawls and 4 bytes for each that has an edge; beside these one file of
     edges, or a file of labels, twice. Returns how many labels each shard has. Raises ValueError, which names `memory`,
-    where the documents need more; SortedFileError for an edge that is none.
+    where the documents need more; DamagedFileError for an edge that is none.
     """
     bits, begins = _marked(edges, shards)
     before = ranks(bits)
@@ -77,13 +78,13 @@ def _edges(path: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _positions(ids: np.ndarray, shards: list[Location], begins: np.ndarray, path: str) -> np.ndarray:
-    """The bits of documents. Raises SortedFileError for one that no shard has."""
+    """The bits of documents. Raises DamagedFileError for one that no shard has."""
     first = np.array([shard_range(shard.crawl, shard.shard)[0] for shard in shards], np.int64)
     of = np.searchsorted(first, ids, side="right") - 1
     rows = np.array([shard.rows for shard in shards], np.int64)
     wrong = (of < 0) | (shard_of(ids) != shard_of(first)[of]) | (row_of(ids) >= rows[of])
     if wrong.any():
-        raise sorted_files.SortedFileError(f"{path} has an edge of {ids[wrong.argmax()]}, which is no document")
+        raise damaged(path, f"has an edge of {ids[wrong.argmax()]}, which is no document")
     return begins[of] + row_of(ids)
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from storage import files, sorted_files
+from storage.damage import damaged
 from tasks.dedup.near.documents import crawl_of
 from tasks.dedup.near.gather import distinct
 from tasks.dedup.near.settings import Verifying
@@ -144,7 +145,7 @@ def _sets(
                 values[begin : begin + size] = stored[low : low + size]
             missing[here[rows]] = False
     if missing.any():
-        raise sorted_files.SortedFileError(f"{int(missing.sum())} sets are in none of {', '.join(gathered)}")
+        raise damaged(gathered[0], f"and those beside it lack {int(missing.sum())} sets of shingles")
     return values, offsets
 
 

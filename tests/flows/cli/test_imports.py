@@ -56,3 +56,18 @@ def test_status_reads_manifests_without_the_libraries_of_the_work(home):
     shown, packages = run("status", home=home)
     assert "rules-k0" in shown and "tokens-k1" in shown
     assert packages & WORK == set()
+
+
+def test_check_reads_a_recipe_and_looks_for_its_files_without_them(home):
+    shown, packages = run("check", "refinedweb", "--json", home=home)
+    assert '"findings": []' in shown
+    assert packages & WORK == set()
+
+
+def test_a_corpus_needs_no_library_of_training():
+    program = (
+        "import sys, gristmill, flows.cli.exporting, flows.cli.render_run, flows.first_recipe; gristmill.corpus; "
+        "print([name for name in ('torch', 'mlflow', 'pandas', 'matplotlib') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

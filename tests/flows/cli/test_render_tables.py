@@ -38,6 +38,9 @@ def test_the_funnel_estimates_tokens_and_counts_the_last():
         ["never", "0 → 0", "-", "~0k → ~0k", ""],
         ["tokens", "0", "100.0%", "10,990,123", ""],
     ]
+    assert lines(render.funnel_table("Funnel", rows[:1])) == [
+        ["extract", "1,200 → 1,100", "91.7%", "- → 44,000k", "empty_text 100"],
+    ]
 
 
 def test_the_rules_that_drop_most_come_first():

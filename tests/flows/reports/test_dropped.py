@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from flows.reports.dropped import dropped, matches
 from flows.reports.marking import offending, restored
-from storage import files, layout, ledger, parquet, shards
+from storage import checked_json, files, layout, ledger, parquet, shards
 from storage.home import Home
 from storage.schema import DOCUMENTS, EDITS
 from tasks.documents.measure import measured
@@ -131,9 +131,9 @@ def test_a_rule_by_language_is_marked_though_the_language_was_found_in_another_s
 def test_a_stage_of_older_code_is_shown_without_marks(home):
     [edited] = Home(home).stages("edited")
     path = files.join(edited.folder, "manifest.json")
-    manifest = files.read_json(path)
+    manifest = layout.manifest(edited.folder)
     manifest["record"]["steps"][0]["gone"] = 1
-    files.write_json(path, manifest)
+    checked_json.write(path, manifest)
     first, _ = dropped(home, "rules", "", 9)
     assert first.marks == () and "gone" in first.unmarked and first.text == "bread und butter"
 

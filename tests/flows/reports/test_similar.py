@@ -13,7 +13,7 @@ import pytest
 from flows import cli
 from flows.reports import similar
 from flows.stages import near_duplicates
-from storage import files, layout, parquet
+from storage import checked_json, files, layout, parquet
 from tasks.dedup.near.settings import MinHash
 from tests.corpora import Texts, context, plain_jaccard
 
@@ -44,7 +44,7 @@ class Home:
         corpus = texts.corpus(self.path)
         normalize = {"normalize": {"step": "normalize", "mojibake": False}}
         manifest = layout.manifest(corpus.documents.folder) | {"record": normalize}
-        files.write_json(files.join(corpus.documents.folder, "manifest.json"), manifest)
+        checked_json.write(files.join(corpus.documents.folder, "manifest.json"), manifest)
         self.context, self.recipe, self.corpus = context(self.path), texts.recipe, corpus
         self.kept = self.remove(step)
 
@@ -160,7 +160,7 @@ def test_signatures_of_another_version_are_passed_over(home):
     folder = f"{home.path}/stages/{here.stage}"
     older = f"{home.path}/stages/signatures-0123456789abcdef"
     shutil.copytree(folder, older)
-    files.write_json(f"{older}/manifest.json", layout.manifest(folder) | {"key": "0123456789abcdef"})
+    checked_json.write(f"{older}/manifest.json", layout.manifest(folder) | {"key": "0123456789abcdef"})
     try:
         both = list(similar.look_up(home.path, first(home)["id"], "", None, None, 0.5, 9, lambda *_: None))
         assert [looked.stage for looked in both] == ["signatures-0123456789abcdef", here.stage]

@@ -9,7 +9,7 @@ from flows.recipe import load
 from storage import fingerprint
 from storage.remote.redact import redact_url
 from storage.remote.streams import fetch_all
-from storage.remote.url_secrets import SecretError, check_no_secrets, with_secrets
+from storage.remote.url_secrets import SecretError, check_no_secrets, with_secrets, without_user
 from tasks.reading.listing import shards_of
 from tasks.reading.sources import Archives
 from tests.crawl_server import Fault
@@ -90,3 +90,8 @@ def test_a_list_cannot_ask_for_secrets(crawl_server, line):
     (crawl_server.folder / "a.paths").write_text(line)
     with pytest.raises(SecretError, match="a.paths names an address"):
         shards_of(Archives(name="web", warc=(f"{crawl_server.url}/a.paths",)))
+
+
+def test_user_and_password_come_apart_from_an_address():
+    assert without_user("http://m%40:p%2Fw@h:5000/a?b") == ("http://h:5000/a?b", "m@", "p/w")
+    assert without_user("http://h:5000/a") == ("http://h:5000/a", "", "")

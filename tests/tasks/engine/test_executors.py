@@ -271,6 +271,31 @@ def test_by_address(crew, tmp_path):
             assert client.submit(crew.square, 6).result() == 36
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_worker_without_our_code_is_an_error_at_once(tmp_path):
+    """Another package of the name stands before ours; the worker's nanny would start it again for ever."""
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "__init__.py").touch()
+    environment = os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": "1"}
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=None, silence_logs=logging.CRITICAL) as scheduler,
+        Client(scheduler) as client,
+    ):
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", scheduler.scheduler_address, "--no-dashboard"]
+        worker = subprocess.Popen(command, env=environment, cwd=tmp_path, stderr=subprocess.DEVNULL)
+        try:
+            client.wait_for_workers(1, timeout=60)
+            with pytest.raises(ImportError, match="cannot import what its jobs need .*install the same code there"):
+                with executor("dask", address=scheduler.scheduler_address):
+                    pass
+        finally:
+            worker.terminate()
+            worker.wait()
+
+
 @pytest.mark.parametrize(
     "kind,message", [("dask", "scheduler's address.*GRISTMILL_DASK_ADDRESS"), ("spark", "no executor 'spark'")]
 )

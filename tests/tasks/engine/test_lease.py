@@ -74,8 +74,7 @@ def folder(request, tmp_path) -> str:
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.02)
-    monkeypatch.setattr(leases, "SILENCE_SECONDS", 0.5)
+    monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.05)
     monkeypatch.setattr(leases, "POLL_SECONDS", 0.01)
 
 
@@ -162,6 +161,7 @@ def test_a_foreign_lease_is_taken_over_when_its_counter_stands_still_and_its_own
     with monkeypatch.context() as foreign:
         foreign.setattr(owner, "this_process", lambda: FOREIGN)
         theirs = their_block.__enter__()
+    monkeypatch.setattr(leases, "SILENCE_SECONDS", 2.0)
     messages: list[str] = []
     taken = threading.Event()
 
@@ -184,7 +184,7 @@ def test_a_foreign_lease_is_taken_over_when_its_counter_stands_still_and_its_own
     # as long as it is heard of, it is the maker
     assert not taken.is_set()
     theirs.confirm()
-    monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 1.0)  # longer than the silence that is allowed
+    monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 3.0)  # longer than the silence that is allowed
     assert taken.wait(60)
     thread.join(60)
     assert len(messages) == 1 and "waiting for the run that makes" in messages[0]

@@ -10,11 +10,13 @@ from pydantic import BaseModel, ConfigDict
 
 from storage import files, layout, ledger, parquet, shards
 from storage.schema import SELECTION
-from tasks.engine.executors import Threads
+from storage.space import DiskFullError, NotWritableError, check_writable
+from tasks.engine.executors import Deferred, Threads, deferred
 from tasks.engine.make import NotFinishedError, find, find_or_make
 from tasks.engine.phases import PhaseRunner, Silent
 from tasks.engine.spec import MOST_INPUTS, StageSpec, digest
 from tasks.engine.verify import verify
+from tests.limits import largest_file
 
 
 class Shouting(BaseModel):
@@ -61,6 +63,17 @@ def fail_once(folder, number, mark):
 def failing(phases: PhaseRunner, record: Shouting, places: str) -> dict:
     done = phases.map("work", fail_once, {number: {"mark": places} for number in range(4)})
     return {"seen": [record["seen"] for record in done.values()]}
+
+
+def grow(folder, number):
+    found = (Path(folder) / "part-00000.txt").exists()
+    files.write_bytes(f"{folder}/part-{number:05d}.txt", b"x" * (100 if number == 0 else 3 << 20))
+    return {"found": found}
+
+
+def growing(phases: PhaseRunner, record: Shouting, places: None) -> dict:
+    phases.map("grow", grow, {0: {}, 1: {}})
+    return {}
 
 
 def select(folder, number, dropped):
@@ -155,6 +168,43 @@ def test_what_was_begun_goes_on_where_it_was(tmp_path):
     assert made(tmp_path, one).result == {"seen": [False, False, True, True]}
 
 
+def test_a_full_disk_is_one_sentence_and_afterwards_it_goes_on(tmp_path):
+    one = spec(body=growing, places=None)
+    with (
+        largest_file(1 << 20),
+        pytest.raises(DiskFullError, match="room and run the same command again") as error,
+    ):
+        made(tmp_path, one)
+    assert one.folder(str(tmp_path)) in str(error.value) and "MB there" in str(error.value)
+    assert (Path(one.folder(str(tmp_path))) / "part-00000.txt").stat().st_size == 100
+    assert made(tmp_path, one).records("grow") == [{"found": False}, {"found": True}]
+    assert sorted(path.name for path in Path(one.folder(str(tmp_path))).glob("*")) == [
+        "done",
+        "manifest.json",
+        "part-00000.txt",
+        "part-00001.txt",
+        "parts.json",
+    ]
+
+
+def test_a_home_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(NotWritableError, match="file/home cannot be written .Not a directory.: set GRISTMILL_HOME"):
+        check_writable(str(tmp_path / "file" / "home"))
+    check_writable(str(tmp_path / "new" / "home"))
+    assert list((tmp_path / "new" / "home").iterdir()) == []
+
+
+def test_what_is_found_starts_no_workers(tmp_path):
+    with deferred("threads", 2) as workers:
+        first = find_or_make(str(tmp_path), spec(), workers, lambda: nullcontext(Silent()))
+    idle = Deferred(lambda: pytest.fail("workers were started"))
+    found = find_or_make(str(tmp_path), spec(), idle, lambda: nullcontext(Silent()))
+    assert found.reused and found.manifest == first.manifest
+    with pytest.raises(pytest.fail.Exception, match="workers were started"):
+        find_or_make(str(tmp_path), spec(places=["other"]), idle, lambda: nullcontext(Silent()))
+
+
 def test_counts_are_summed_and_must_come_out(tmp_path):
     stage = made(tmp_path, spec(body=selecting, places=[1, 0, 2]))
     [count] = stage.step_counts
@@ -176,7 +226,7 @@ def test_a_torn_manifest_names_file_and_remedy(tmp_path, torn):
     stage = made(tmp_path, spec())
     path = Path(stage.folder) / "manifest.json"
     path.write_bytes(torn)
-    with pytest.raises(layout.ManifestError, match="manifest.json is (torn|of format)"):
+    with pytest.raises(layout.ManifestError, match=f"manifest.json is not what was written; remove .*{stage.folder}"):
         made(tmp_path, spec())
 
 
@@ -184,7 +234,7 @@ def test_a_stage_of_another_format_is_refused_with_its_remedy(tmp_path):
     stage = made(tmp_path, spec())
     path = Path(stage.folder) / "manifest.json"
     path.write_bytes(orjson.dumps({"stage": "shouted", "key": stage.key, "shards": []}))
-    with pytest.raises(layout.ManifestError, match="format 1, this version reads 2.*run its recipe again"):
+    with pytest.raises(layout.ManifestError, match="format 1, this version reads 3.*run its recipe again"):
         find(str(tmp_path), spec())
 
 

@@ -68,7 +68,7 @@ def extracted(tmp_path):
     def extracted(shard, *, folder="out", source="web", before=(), normalize=None, steps=(), **settings):
         out = str(tmp_path / folder)
         settings = Extract(**({"engine": "resiliparse"} | settings))
-        record = extract_shard(out, 0, source, shard, tuple(before), settings, normalize, tuple(steps))
+        record = extract_shard(out, 0, source, (shard,), None, tuple(before), settings, normalize, tuple(steps))
         found = Extracted(tmp_path / folder, record)
         ledger.balance("test", record["rows_in"], len(found.documents), record["steps"], found.ledger)
         assert record["rows_in"] == sum(n for kind, n in record["records"].items() if kind in PAGES)

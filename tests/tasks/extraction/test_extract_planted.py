@@ -43,7 +43,7 @@ def extracted(folder: str, addresses: list[str], remote_io: RemoteIOConfig = FAS
     passed = {"before": (), "extract": EXTRACT, "normalize": Normalize(), "steps": ()} | given
     retry.configure(remote_io)
     try:
-        return [extract_shard(folder, i, "web", shard, **passed) for i, shard in enumerate(shards_of(source))]
+        return [extract_shard(folder, i, "web", (shard,), None, **passed) for i, shard in enumerate(shards_of(source))]
     finally:
         retry.configure(RemoteIOConfig())
 

@@ -353,3 +353,16 @@ def test_every_layout_of_a_string_column_has_the_same_documents():
         assert got == column.to_pylist()
     with pytest.raises(ValueError, match="holds 1 nulls"):
         utf8(pa.array(["a", None]))
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+@pytest.mark.parametrize("wrong", [b"\xf0\x9f", b"ab\xc3", b"\x80", b"\xed\xa0\x80", b"\xff" * 9, b"\xc0\x80"])
+def test_what_is_no_utf8_is_refused(wrong, kind):
+    """A lead byte at the end of the column would be followed beyond it."""
+    data = "words é".encode() + wrong
+    offsets = np.array([0, 8, len(data)], np.int64 if kind == pa.large_string() else np.int32)
+    texts = pa.Array.from_buffers(kind, 2, [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data)])
+    for column in (texts, pa.chunked_array([texts])):
+        with pytest.raises(ValueError, match="what is no text: .*[Ii]nvalid UTF8"):
+            utf8(column)
+    assert len(utf8(texts[:1])[0]) and utf8(texts[:1])[1].tolist() == [0, 8]

@@ -14,6 +14,7 @@ from tasks.documents.sampling import Heldout
 from tasks.documents.step import Bound
 from tasks.models.perplexity import LanguageModel, Perplexity, Scoring
 from tasks.models.perplexity_work import bounds, perplexity, score_shard, sentences, train_model
+from tests.recorded import recorded
 
 NAMES = sorted(topics.topics)
 PROSE = {name: topics.topics[name] for name in NAMES if len(topics.topics[name]) > 500}
@@ -117,7 +118,9 @@ def test_a_reference_without_words_is_an_error(tmp_path, shard, texts):
 def test_scores_are_joined_by_id(trained, model, tmp_path, shard):
     kept = list(UNSEEN)[:5]
     documents, selection = shard("web", UNSEEN, kept=kept)
-    assert score_shard(str(tmp_path), 2, documents, selection, str(trained[0] / "model.bin"), Scoring()) == {"rows": 5}
+    assert score_shard(str(tmp_path), 2, documents, selection, recorded(trained[0] / "model.bin"), Scoring()) == {
+        "rows": 5
+    }
     table = parquet.read_table(str(tmp_path / "part-00002.parquet"))
     assert table["id"].to_pylist() == kept
     assert table["perplexity"].to_pylist() == [perplexity(model, UNSEEN[i]) for i in kept]

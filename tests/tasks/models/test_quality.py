@@ -11,6 +11,8 @@ from storage import files, parquet
 from tasks.documents.sampling import Heldout
 from tasks.models.quality import Quality, Scoring
 from tasks.models.quality_work import bounds, score_shard, train_model
+from tests.limits import largest_file
+from tests.recorded import recorded
 
 GOOD = "river mill wheel stone grain flour miller morning water quiet bread oven village harvest season".split()
 RAW = "click offer cheap buy login cart free deal coupon subscribe banner price sale order shipping".split()
@@ -60,7 +62,9 @@ def test_scores_are_probabilities_joined_by_id(trained, tmp_path, shard):
     texts = documents(GOOD, 30, 99, "good") | documents(RAW, 30, 98, "raw") | odd
     kept = list(texts)[::-1][:50]
     parts = shard("web", texts, kept)
-    assert score_shard(str(tmp_path), 3, *parts, f"{folder}/model.bin", SETTINGS.scoring_settings()) == {"rows": 50}
+    assert score_shard(str(tmp_path), 3, *parts, recorded(f"{folder}/model.bin"), SETTINGS.scoring_settings()) == {
+        "rows": 50
+    }
     table = parquet.read_table(str(tmp_path / "part-00003.parquet"))
     assert table["id"].to_pylist() == [i for i in texts if i in kept]
     scores = dict(zip(table["id"].to_pylist(), table["quality"].to_pylist(), strict=True))
@@ -73,7 +77,7 @@ def test_the_score_is_fasttexts_own_probability(trained, tmp_path, shard):
     folder, _ = trained
     text = "River Mill\nCLICK  offer"
     parts = shard("web", {"a": text})
-    score_shard(str(tmp_path), 0, *parts, f"{folder}/model.bin", Scoring(characters=2000))
+    score_shard(str(tmp_path), 0, *parts, recorded(f"{folder}/model.bin"), Scoring(characters=2000))
     labels, probabilities = fasttext.load_model(f"{folder}/model.bin").predict(["river mill click offer"], k=2)
     expected = dict(zip(labels[0], probabilities[0], strict=True))["__label__hq"]
     assert parquet.read_table(str(tmp_path / "part-00000.parquet"))["quality"].to_pylist() == [pytest.approx(expected)]
@@ -83,10 +87,10 @@ def test_only_the_first_characters_are_read(trained, tmp_path, shard):
     folder, _ = trained
     start = " ".join(GOOD)
     parts = shard("web", {"a": start, "b": start + " " + " ".join(RAW * 5)})
-    score_shard(str(tmp_path), 0, *parts, f"{folder}/model.bin", Scoring(characters=len(start)))
+    score_shard(str(tmp_path), 0, *parts, recorded(f"{folder}/model.bin"), Scoring(characters=len(start)))
     a, b = parquet.read_table(str(tmp_path / "part-00000.parquet"))["quality"].to_pylist()
     assert a == b
-    score_shard(str(tmp_path), 1, *parts, f"{folder}/model.bin", Scoring(characters=10_000))
+    score_shard(str(tmp_path), 1, *parts, recorded(f"{folder}/model.bin"), Scoring(characters=10_000))
     assert parquet.read_table(str(tmp_path / "part-00001.parquet"))["quality"].to_pylist()[1] < a
 
 
@@ -99,6 +103,13 @@ def test_two_trainings_give_the_same_bytes(trained, tmp_path, inputs):
     assert files.checksum(str(other / "model.bin")) != files.checksum(str(tmp_path / "model.bin"))
 
 
+def test_a_model_that_found_no_space_is_refused(tmp_path, inputs):
+    """fastText writes what fits, and says nothing."""
+    with largest_file(100_000), pytest.raises(OSError, match="No space left|File too large"):
+        train_model(str(tmp_path), 0, *inputs, TRAINING.model_copy(update={"dimensions": 100}), NONE)
+    assert not (tmp_path / "model.bin").exists()
+
+
 def test_a_page_cannot_name_labels_or_end_its_line(tmp_path, shard):
     good = documents(GOOD, 60, 1, "good")
     raw = {i: f"__label__hq __label__spam {text} </s> river" for i, text in documents(RAW, 60, 2, "raw").items()}
@@ -106,7 +117,7 @@ def test_a_page_cannot_name_labels_or_end_its_line(tmp_path, shard):
     model = fasttext.load_model(str(tmp_path / "model.bin"))
     assert sorted(model.labels) == ["__label__hq", "__label__raw"]
     parts = shard("web", {"plain": "river mill " * 5, "tricky": "__label__raw </s> " + "river mill " * 5})
-    score_shard(str(tmp_path), 0, *parts, str(tmp_path / "model.bin"), Scoring(characters=2000))
+    score_shard(str(tmp_path), 0, *parts, recorded(tmp_path / "model.bin"), Scoring(characters=2000))
     plain, tricky = parquet.read_table(str(tmp_path / "part-00000.parquet"))["quality"].to_pylist()
     assert tricky == pytest.approx(plain, abs=1e-6) and plain > 0.6
 

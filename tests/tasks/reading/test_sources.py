@@ -14,7 +14,7 @@ from storage import files, parquet
 from storage.remote import retry
 from storage.remote.config import RemoteIOConfig
 from storage.remote.streams import RemoteIOError
-from tasks.reading import archives
+from tasks.reading import archives, listing
 from tasks.reading.listing import Shard, expand, shards_of, tables_of
 from tasks.reading.sources import Columns, Source
 from tests.crawl_server import Fault, seeded
@@ -283,3 +283,10 @@ def test_errors_name_no_password_and_no_signature(crawl_server):
         text = "".join(traceback.format_exception(error.value))
         assert crawl_server.url in str(error.value)
         assert "pa55word" not in text and "s3cret" not in text
+
+
+def test_a_list_that_unfolds_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(listing, "LARGEST_LIST", 1 << 20)
+    (tmp_path / "a.paths.gz").write_bytes(gzip.compress(b"a" * (2 << 20)))
+    with pytest.raises(ValueError, match=r"a.paths.gz is damaged: it has more than 1,048,576 bytes; fetch it again"):
+        expand([f"{tmp_path}/a.paths.gz"])

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import random
+import tracemalloc
 import zlib
 from dataclasses import replace
 from datetime import datetime
@@ -15,6 +16,7 @@ from fastwarc.stream_io import ZstdWriter
 
 from storage.remote.config import RemoteIOConfig
 from storage.remote.streams import RemoteIOError
+from tasks.reading.members import MOST_HELD
 from tasks.reading.sources import Columns
 from tasks.reading.tables import read_row, records
 from tests.crawl_server import Fault, seeded
@@ -238,3 +240,13 @@ def test_a_refusing_server_is_no_damage(crawl_server, format):
         list(records(f"{crawl_server.url}/a", format, Columns(), 10_000_000, impatient))
     with pytest.raises(FileNotFoundError):
         list(records(f"{crawl_server.url}/none", format, Columns(), LIMIT, FAST))
+
+
+def test_a_line_that_unfolds_without_end_takes_a_bounded_memory(tmp_path):
+    """256 MB of one line in 8 kB of zstd: of it no more is held than one record's bytes and what damage could undo."""
+    (tmp_path / "bomb.jsonl.zst").write_bytes(zstd(b"a" * (256 << 20)))
+    tracemalloc.start()
+    [record] = records(str(tmp_path / "bomb.jsonl.zst"), "jsonl", Columns(), 1 << 20)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert record.problem[0] == "too_large" and peak < MOST_HELD + (64 << 20)

@@ -21,7 +21,7 @@ def web_texts(folder: Path) -> list[str]:
     texts = []
     for number, path in enumerate(sorted(Path(data, "warc", "web").glob("*.warc.gz"))):
         shard = Shard("archive", str(path), path.name)
-        extract_shard(str(folder), number, "web", shard, (), Extract(), Normalize(), ())
+        extract_shard(str(folder), number, "web", (shard,), None, (), Extract(), Normalize(), ())
         texts += pq.read_table(layout.part(str(folder), number), columns=["text"])["text"].to_pylist()
     assert texts, f"{data}/warc/web has no page with a text"
     return texts

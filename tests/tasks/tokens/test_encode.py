@@ -8,24 +8,26 @@ import pyarrow as pa
 import pytest
 
 from storage import parquet
+from storage.recorded_file import RecordedFile
 from storage.token_shards import bin_path
 from tasks.documents.sampling import Heldout
 from tasks.tokens.encode import SPLITS, encode_shard
 from tasks.tokens.tokenizer import Tokenizer
 from tasks.tokens.tokenizer_work import EOS, load, train_tokenizer
+from tests.recorded import recorded
 
 TEXTS = {name: topics.topics[name] for name in sorted(topics.topics)} | {"odd": "▁ \0 <s> </s> \ud7ff🦀\r\n"}
 SEED = 3
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory) -> str:
+def model(tmp_path_factory) -> RecordedFile:
     folder = tmp_path_factory.mktemp("tokenizer")
     path = str(folder / "documents.parquet")
     parquet.write_table(path, pa.table({"id": list(TEXTS), "text": list(TEXTS.values())}))
     settings = Tokenizer(vocab_size=500, sample_bytes=100_000)
     train_tokenizer(str(folder), 0, {"a": [(path, path)]}, {"a": 1}, settings, SEED, Heldout(seed=SEED, fraction=0.1))
-    return str(folder / "tokenizer.model")
+    return recorded(folder / "tokenizer.model")
 
 
 def documents(folder, split: str, shard: int) -> dict[str, np.ndarray]:

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from storage import files
+from storage.recorded_file import RecordedFile
 from storage.training_manifest import load_training_manifest
 from tasks.tokens.mixture import Mixture
 from tasks.tokens.mixture_work import shares, write_mixture
+from tests.recorded import recorded
 from training.data import Tokens
 
 NAMES = "abcde"
@@ -89,14 +91,14 @@ def planned(tmp_path):
 
     def shard(name: str, n: int) -> dict:
         np.full(n, 7, "<u2").tofile(tmp_path / "tokens" / name)
-        return {"path": f"../tokens/{name}", "tokens": n}
+        return {"path": f"../tokens/{name}", "tokens": n, "digest": files.checksum(str(tmp_path / "tokens" / name))}
 
     (tmp_path / "token_bytes.json").write_text(json.dumps([0, 0, 0, *[1] * 7]))
     return {
         "tokens": {"web": [shard("w0.bin", 300), shard("w1.bin", 500)], "books": [shard("b0.bin", 100)]},
         "heldout": {"web": [shard("wh.bin", 40)], "books": []},
-        "tokenizer": "../tokens/tokenizer.model",
-        "token_bytes": str(tmp_path / "token_bytes.json"),
+        "tokenizer": RecordedFile("../tokens/tokenizer.model", "0" * 32),
+        "token_bytes": recorded(tmp_path / "token_bytes.json"),
         "budget": 1000,
         "settings": Mixture(weights={"web": 1, "books": 1}, max_epochs=3),
     }
@@ -106,7 +108,7 @@ def test_training_reads_what_was_planned(tmp_path, planned):
     record = write_mixture(str(tmp_path / "plan"), 0, **planned)
     mixture = load_training_manifest(tmp_path / "plan" / "mixture.json")
     assert mixture.vocab_size == 10 and mixture.token_bytes == (0, 0, 0, *[1] * 7)
-    assert mixture.tokenizer.resolve() == tmp_path / "tokens" / "tokenizer.model"
+    assert mixture.tokenizer.path == tmp_path / "tokens" / "tokenizer.model"
     found = {s.name: (s.share, s.tokens, s.epochs) for s in mixture.sources}
     assert found == {"books": (0.3, 100, 3.0), "web": (0.7, 800, 0.875)}
     assert {name: tuple(r.values()) for name, r in record["sources"].items()} == found

@@ -17,6 +17,7 @@ from storage.token_shards import DTYPE
 from tasks.documents.sampling import Heldout
 from tasks.tokens.tokenizer import LARGEST_VOCABULARY, Tokenizer
 from tasks.tokens.tokenizer_work import BOS, EOS, UNK, encode, load, sample, token_bytes, train_tokenizer
+from tests.recorded import recorded
 
 SEED, HELDOUT = 5, 0.2
 
@@ -67,7 +68,7 @@ def trained(tmp_path_factory, inputs):
 
 @pytest.fixture(scope="module")
 def processor(trained) -> spm.SentencePieceProcessor:
-    return load(str(trained[0] / "tokenizer.model"))
+    return load(recorded(trained[0] / "tokenizer.model"))
 
 
 PIECES = st.sampled_from(["<s>", "</s>", "<unk>", "<0x41>", "▁", "▁▁the", "the ", "  ", "\t", "\r\n", "\0", "０", "é"])
@@ -164,7 +165,7 @@ def test_a_sample_with_control_characters_trains(tmp_path):
     odd = {f"d{i}": f"nul \0 here {i} ▁ <s> </s> \x0b\x0c\x1c\u2028\ufeff\r\n\r end " * 40 for i in range(50)}
     inputs = {"odd": [write(tmp_path, "odd", odd), write(tmp_path, "prose", PROSE)]}
     train(tmp_path, inputs, {"odd": 1}, SETTINGS)
-    small = load(str(tmp_path / "tokenizer.model"))
+    small = load(recorded(tmp_path / "tokenizer.model"))
     for text in odd.values():
         assert small.decode(encode(small, text).tolist()) == text
 

@@ -11,6 +11,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from storage import sorted_files
+from storage.damage import DamagedFileError
 from tasks.dedup.near.documents import ROWS, SHARDS, Location, document_ids, hash_ids
 from tasks.dedup.near.label import label_documents, labels_file
 from tasks.kernels.shingles import mix
@@ -130,7 +131,7 @@ def test_labels_that_need_more_than_the_memory_are_an_error_that_names_it(tmp_pa
 @pytest.mark.parametrize("wrong", [5, 1 << 32, SHARDS * ROWS, (SHARDS - 1) * ROWS, -3])
 def test_an_edge_of_no_document_is_named(tmp_path, wrong):
     edges = np.sort(np.array([[0, 1], [2, wrong]]), axis=1)
-    with pytest.raises(sorted_files.SortedFileError, match=rf"00000.parquet has an edge of {wrong}, which"):
+    with pytest.raises(DamagedFileError, match=rf"00000.parquet has an edge of {wrong}, which"):
         label_documents(str(tmp_path), 0, write(tmp_path, edges, 1), locations([5]), 2, GIGABYTE)
 
 

@@ -1,0 +1,192 @@
+"""Parquet files with digests of all their bytes, which are compared before Arrow parses what it reads.
+
+    PAR1  column chunks  trailer  footer  length of the footer (uint32)  PAR1
+
+Other readers of Parquet follow the offsets of the footer and never see the trailer. All numbers are little-endian:
+
+    offset, length, xxh3-64 (uint64 each) of each column chunk with its page headers, row group by row group
+    number of chunks (uint64)
+    xxh3-128 of the above and of the footer with its length and mark, 16 bytes
+    GRISTSUM
+"""
+
+import io
+import mmap
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+
+from storage import files
+from storage.damage import damaged
+from storage.remote import streams
+from storage.remote.config import RemoteIOConfig
+from storage.remote.retry import configured
+
+_PARQUET, _MARK = b"PAR1", b"GRISTSUM"
+_CHUNK = np.dtype([("offset", "<u8"), ("length", "<u8"), ("digest", "<u8")])
+# What stands behind the chunks: their number, the digest, the mark.
+_END = 8 + 16 + len(_MARK)
+# The end of a remote file that is fetched at once: footers of shards have some 20 KB.
+_TAIL = 1 << 16
+
+
+@contextmanager
+def create(path: str, schema: pa.Schema, **options: Any) -> Iterator[pq.ParquetWriter]:
+    """A file that is written table by table; `options` are those of `pq.ParquetWriter`."""
+    written: list[pq.FileMetaData] = []
+    with files.create(path) as f:
+        with pq.ParquetWriter(f, schema, metadata_collector=written, **options) as out:
+            yield out
+        _add_trailer(f, written[0])
+
+
+def _add_trailer(f: IO[bytes], metadata: pq.FileMetaData) -> None:
+    f.flush()
+    with files.reopened(f) as written, mmap.mmap(written.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        chunks = np.array([(*_place(column), _digest(data, *_place(column))) for column in _columns(metadata)], _CHUNK)
+        footer = data[-8 - int.from_bytes(data[-8:-4], "little") :]
+        begin = len(data) - len(footer)
+    assert begin == len(_PARQUET) + chunks["length"].sum(), "column chunks are all that stands before the footer"
+    listed = chunks.tobytes() + len(chunks).to_bytes(8, "little")
+    f.seek(begin)
+    f.write(listed + xxhash.xxh3_128_digest(listed + footer) + _MARK + footer)
+
+
+def _columns(metadata: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        yield from map(group.column, range(metadata.num_columns))
+
+
+def _place(column: pq.ColumnChunkMetaData) -> tuple[int, int]:
+    """Offset and length of a column chunk."""
+    begin = column.dictionary_page_offset if column.has_dictionary_page else column.data_page_offset
+    return begin, column.total_compressed_size
+
+
+def _digest(data: Any, offset: int, length: int) -> int:
+    return xxhash.xxh3_64_intdigest(memoryview(data)[offset : offset + length])
+
+
+class _Mapped:
+    """A local file, mapped into memory."""
+
+    def __init__(self, path: str) -> None:
+        with open(path, "rb") as f:
+            self.size = f.seek(0, io.SEEK_END)
+        # an empty file cannot be mapped
+        self._all = pa.memory_map(path).read_buffer() if self.size else pa.py_buffer(b"")
+
+    def tail(self, length: int) -> pa.Buffer:
+        return self._all[max(0, self.size - length) :]
+
+    def having(self, ranges: Iterable[tuple[int, int]]) -> pa.Buffer:
+        return self._all
+
+
+class _Fetched:
+    """A remote file, of which ranges are fetched."""
+
+    def __init__(self, f: io.BufferedReader | io.RawIOBase) -> None:
+        self.size = f.seek(0, io.SEEK_END)
+        self._file = f
+
+    def tail(self, length: int) -> pa.Buffer:
+        begin = max(0, self.size - length)
+        data = bytearray(self.size - begin)
+        self._fill(memoryview(data), begin)
+        return pa.py_buffer(data)
+
+    def having(self, ranges: Iterable[tuple[int, int]]) -> pa.Buffer:
+        """A buffer of the file's length with these ranges (offset, length) in their places. What is between them takes
+        no memory, since nothing is written there."""
+        data = np.zeros(self.size, np.uint8)
+        for begin, end in _joined(ranges, configured()):
+            self._fill(data[begin:end].data, begin)
+        return pa.py_buffer(data)
+
+    def _fill(self, target: memoryview, begin: int) -> None:
+        self._file.seek(begin)
+        while target and (read := self._file.readinto(target)):
+            target = target[read:]
+
+
+def _joined(ranges: Iterable[tuple[int, int]], remote_io: RemoteIOConfig) -> Iterator[tuple[int, int]]:
+    """Begins and ends of the requests that fetch some ranges: near ones in one, none longer than a block."""
+    spans: list[list[int]] = []
+    for offset, length in sorted(ranges):
+        if spans and offset - spans[-1][1] <= remote_io.gap_bytes:
+            spans[-1][1] = max(spans[-1][1], offset + length)
+        else:
+            spans.append([offset, offset + length])
+    for begin, end in spans:
+        for start in range(begin, end, remote_io.block_bytes):
+            yield start, min(start + remote_io.block_bytes, end)
+
+
+class CheckedFile:
+    """An open file. `metadata`: its footer, parsed; `schema`: that of its tables."""
+
+    def __init__(self, path: str, data: _Mapped | _Fetched) -> None:
+        self._path, self._data = path, data
+        footer, chunks = self._end()
+        self.metadata = pq.read_metadata(pa.BufferReader(footer))
+        self.schema = self.metadata.schema.to_arrow_schema()
+        self._chunks = chunks.reshape(self.metadata.num_row_groups, self.metadata.num_columns)
+        leaves = self.metadata.schema
+        self._columns = np.array([leaves.column(i).path.partition(".")[0] for i in range(len(leaves))])
+
+    def read(self, groups: Sequence[int] | None = None, columns: list[str] | None = None) -> pa.Table:
+        """The table, or some of its row groups, or of its columns. Holds them, and of a remote file their bytes.
+
+        In the calling thread alone: shards are read side by side, one a core, where more threads cost half as much
+        again. Raises DamagedFileError where what is asked for is not what was written.
+        """
+        wanted = range(self.metadata.num_row_groups) if groups is None else groups
+        chosen = np.flatnonzero(np.isin(self._columns, columns)) if columns is not None else slice(None)
+        chunks = self._chunks[list(wanted)][:, chosen].reshape(-1)
+        data = self._data.having(zip(chunks["offset"].tolist(), chunks["length"].tolist(), strict=True))
+        for offset, length, digest in chunks.tolist():
+            if _digest(data, offset, length) != digest:
+                raise damaged(self._path, f"is damaged between bytes {offset} and {offset + length}")
+        file = pq.ParquetFile(pa.BufferReader(data), metadata=self.metadata)
+        return file.read_row_groups(list(wanted), columns=columns, use_threads=False)
+
+    def _end(self) -> tuple[pa.Buffer, np.ndarray]:
+        """The footer with its length and mark, and the list of column chunks."""
+        tail = self._data.tail(_TAIL)
+        footer = int.from_bytes(tail[-8:-4].to_pybytes(), "little") + 8
+        if footer + _END > self._data.size:
+            raise damaged(self._path, "is damaged at its end")
+        if footer + _END > len(tail):
+            tail = self._data.tail(footer + _END)
+        stop = len(tail) - footer
+        end = tail[stop - _END : stop].to_pybytes()
+        if not end.endswith(_MARK):
+            raise damaged(self._path, "is damaged at its end, or was not written by this version")
+        listed = int.from_bytes(end[:8], "little") * _CHUNK.itemsize + _END
+        if listed + footer > self._data.size:
+            raise damaged(self._path, "is damaged at its end")
+        if listed + footer > len(tail):
+            tail = self._data.tail(listed + footer)
+            stop = len(tail) - footer
+        found = xxhash.xxh3_128()
+        found.update(tail[stop - listed : stop - _END + 8])
+        found.update(tail[stop:])
+        if found.digest() != end[8:24]:
+            raise damaged(self._path, "is damaged at its end")
+        return tail[stop:], np.frombuffer(tail[stop - listed : stop - _END], _CHUNK)
+
+
+@contextmanager
+def open_checked(path: str) -> Iterator[CheckedFile]:
+    """A file that `create` has written. Raises FileNotFoundError, and DamagedFileError for any other file."""
+    if files.is_local(path):
+        yield CheckedFile(path, _Mapped(files.local_copy(path)))
+        return
+    with streams.open_ranges(path) as f:
+        yield CheckedFile(path, _Fetched(f))

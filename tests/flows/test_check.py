@@ -1,0 +1,151 @@
+"""What a check finds, and that it finds all of it, without running anything."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from flows.check.run import before_run, check
+from flows.machine import MachineSettings
+from flows.recipe import load
+from flows.recipe_errors import RecipeError
+from tasks.models.language import CODES
+from tests.flows.broken_recipes import BASE, BROKEN, Broken
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    for name in ("web", "books"):
+        (folder / f"{name}.jsonl").write_text('{"text": "A text."}\n' * 500)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory) -> MachineSettings:
+    return MachineSettings(home=str(tmp_path_factory.mktemp("home")))
+
+
+def written(folder: Path, text: str) -> str:
+    path = folder / "recipe.yaml"
+    path.write_text(text.replace("{files}", str(folder)))
+    return str(path)
+
+
+def lines(found) -> list[str]:
+    return [str(finding) for finding in found.findings]
+
+
+def test_the_whole_recipe_has_nothing_wrong_and_an_estimate(folder, machine):
+    found = check(written(folder, BASE), machine)
+    assert lines(found) == [] and found.unseen == ()
+    assert found.estimate is not None and found.estimate.input_bytes == 20_000
+    assert 0 < found.estimate.seconds[0] < found.estimate.seconds[1]
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.name)
+def test_a_broken_recipe_gives_one_line_with_key_value_and_remedy(broken: Broken, folder, machine):
+    assert BASE.count(broken.old) == 1
+    path = written(folder, BASE.replace(broken.old, broken.new))
+    found = check(path, machine)
+    [line] = lines(found)
+    assert "\n" not in line and "pydantic" not in line and "Input should" not in line
+    assert line.startswith(f"{path}:{broken.place}: ")
+    for part in (broken.key, broken.value, broken.remedy):
+        assert part in line, line
+    # the same line for those who load the recipe, or run it, from Python
+    with pytest.raises(RecipeError) as raised:
+        before_run(load(path), machine)
+    [finding] = raised.value.findings
+    assert (finding.key, finding.message) == (found.findings[0].key, found.findings[0].message)
+
+
+def test_all_that_is_wrong_is_found_at_once(folder, machine):
+    text = (
+        BASE.replace("seed: 3", "sed: 3")
+        .replace("keep: [en]", "keep: [eng]")
+        .replace("dim: 128", "dim: 100\n  heads: 8")
+    )
+    text = text.replace("web.jsonl", "wob.jsonl")
+    assert [finding.key for finding in check(written(folder, text), machine).findings] == [
+        *("steps.language.keep", "model", "sed", "sources.web.jsonl[0]"),
+    ]
+    text = BASE.replace("reference: [books]", "reference: [boks, web]").replace("{web: 0.7", "{wob: 0.7")
+    assert [finding.key for finding in check(written(folder, text), machine).findings] == [
+        *("mixture.weights.wob", "steps.perplexity.reference"),
+    ]
+
+
+def test_what_no_recipe_is_has_one_line(folder, machine):
+    for data, message in (
+        (b"", "is empty"),
+        (b"- 1\n", "is a list"),
+        (b"\x1f\x8b\x08\x00", "is no text in UTF-8"),
+        (b"a: " + b"[" * 5000, "nested"),
+        (b"#" * 2_000_000, "name a recipe"),
+        (b"seed: 2024-13-45", "put it in quotes"),
+    ):
+        (folder / "odd.yaml").write_bytes(data)
+        [line] = lines(check(str(folder / "odd.yaml"), machine))
+        assert message in line
+
+
+def test_remote_files_are_asked_for_by_a_deep_check_alone(folder, machine, crawl_server):
+    address = f"{crawl_server.url}/nothing.jsonl"
+    path = written(folder, BASE.replace("{files}/web.jsonl", address))
+    found = check(path, machine)
+    assert lines(found) == [] and found.unseen == ("remote files of web",)
+    assert found.estimate is not None and found.estimate.unknown == ("web",)
+    [line] = lines(check(path, machine, deep=True))
+    assert "sources.web.jsonl[0]" in line and "does not exist" in line
+
+
+def test_a_step_of_the_users_is_imported_by_a_deep_check_alone(folder, monkeypatch, machine):
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("GRISTMILL_STEPS", "planted_step_that_fails")
+    (folder / "planted_step_that_fails.py").write_text("raise RuntimeError('imported')")
+    own = "step: planted_step_that_fails:Mine\n  - step: minhash"
+    path = written(folder, BASE.replace("step: minhash", own).replace("bands: 16", "keep: [best]\n    best: of_mine"))
+    found = check(path, machine)
+    assert lines(found) == [] and "planted_step_that_fails:Mine" in found.unseen[0]
+    with pytest.raises(RuntimeError, match="imported"):
+        check(path, machine, deep=True)
+
+
+def test_a_home_that_cannot_be_written_or_has_no_room_is_found(folder, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    path = written(folder, BASE)
+    [line] = lines(check(path, MachineSettings(home=str(tmp_path / "file" / "home"))))
+    assert "GRISTMILL_HOME" in line and "is a file" in line
+    [line] = lines(check(path, MachineSettings(home="/proc/home")))
+    assert "cannot be written" in line
+    [line] = lines(
+        check(
+            written(folder, BASE.replace("bands: 16", "bands: 16").replace("dim: 128", "dim: 4000000")),
+            MachineSettings(home=str(tmp_path)),
+        )
+    )
+    assert "bytes free" in line and "larger disk" in line
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_that_cannot_be_read_is_found(folder, machine, tmp_path):
+    secret = tmp_path / "secret.jsonl"
+    secret.write_text("{}")
+    secret.chmod(0)
+    [line] = lines(check(written(folder, BASE.replace("{files}/web.jsonl", str(secret))), machine))
+    assert "permissions" in line
+
+
+def test_the_codes_are_those_of_the_model():
+    from tasks.models.language_work import model
+
+    assert {label.removeprefix("__label__") for label in model().get_labels()} == CODES
+
+
+def test_a_check_is_written_as_json(folder, machine):
+    from pydantic_core import to_json
+
+    found = json.loads(to_json(check(written(folder, BASE.replace("seed: 3", "sed: 3")), machine)))
+    assert found["findings"][0]["key"] == "sed" and found["estimate"] is None

@@ -1,0 +1,10 @@
+"""A file as a stage has recorded it."""
+
+from pathlib import Path
+
+from storage import files
+from storage.recorded_file import RecordedFile
+
+
+def recorded(path: str | Path) -> RecordedFile:
+    return RecordedFile(str(path), files.checksum(str(path)))
