@@ -8,25 +8,29 @@ from typing import Any
 
 import mlflow
 import orjson
-from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, ViewType
+from mlflow.entities import Dataset, DatasetInput, Experiment, InputTag, Metric, Param, ViewType
 
 from flows.databases import ensure_mlflow, private_folder
 from flows.machine import MachineSettings
+from flows.mlflow_moved import move_artifacts
 from flows.process_identity import has_ended, this_process
 from flows.recipe import Recipe
+from flows.reports.run import Report
 from flows.stages.data import Data
-from storage import files
 from storage.remote.url_secrets import without_user
 from tasks.engine.make import StageResult
 from training.tracking import METRICS, TIMING
 
 KEY_TAG = "gristmill.key"
+_ARTIFACTS_TAG = "gristmill.artifacts"
+# without it, MLflow shows the experiment as one of prompts and agents
+_KIND = {"mlflow.experimentKind": "custom_model_development"}
 PROCESS_TAG = "gristmill.process"
 _BATCH = 1000
 
 
 class ModelRun:
-    """The MLflow run of a model, named by the model's key in the experiment of the recipe.
+    """The MLflow run of a model, named by recipe and short key in the experiment of the recipe.
 
     Used as a block around a training, it makes the run, or finds the one of an earlier try, and sets its end
     status, so that none stays RUNNING.
@@ -34,6 +38,7 @@ class ModelRun:
 
     def __init__(self, settings: MachineSettings, recipe: Recipe, data: Data, key: str, folder: str) -> None:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
         uri = settings.tracking_uri
         self.embedded = uri.startswith("sqlite:///")
         if self.embedded:
@@ -48,7 +53,7 @@ class ModelRun:
 
     def find(self) -> str:
         """Id of the run that has this model, complete with its params; or an empty string."""
-        experiment = self.client.get_experiment_by_name(self.recipe.name)
+        experiment = self._known_experiment()
         if experiment is None:
             return ""
         tagged = f"tags.`{KEY_TAG}` = '{self.key}'"
@@ -70,33 +75,53 @@ class ModelRun:
     ) -> None:
         self.client.set_terminated(self.id, _end_status(kind))
 
-    def of_reused(self, model: StageResult) -> str:
-        """The run of a model that was found finished: made from the model's own files where this server has none."""
-        if found := self.find():
+    def finish(self, model: StageResult) -> str:
+        """The id of the finished model's run, which then has all that is to be seen of the model.
+
+        What is missing is logged: a run with the points of the model's own files where this server has none, artifacts
+        where they were not logged to their end.
+        """
+        if (found := self.find()) and _ARTIFACTS_TAG in self.client.get_run(found).data.tags:
             return found
         with self as run:
-            for name in (METRICS, TIMING):
-                lines = model.file(name).read().splitlines()
-                points = [
-                    Metric(metric, value, 0, line["step"])
-                    for line in map(orjson.loads, lines)
-                    for metric, value in line.items()
-                    if metric != "step"
-                ]
-                for start in range(0, len(points), _BATCH):
-                    self.client.log_batch(run, metrics=points[start : start + _BATCH])
+            if not found:
+                self._log_points(run, model)
+            # here, since these modules are of a model that is made, and take seconds
+            from flows.mlflow_artifacts import description, log_artifacts
+            from flows.stages.model import Trained
+
+            trained = Trained(model, model.result["result"], run)
+            report = Report(self.recipe, self.settings, self.data.corpus, self.data, trained)
+            log_artifacts(self.client, run, report)
+            # behind those of the training: MLflow shows metrics in the order in which it first got them
+            metrics = [Metric(name, value, 0, 0) for name, value in _funnel(self.data).items()]
+            self.client.log_batch(run, metrics=metrics)
+            self.client.set_tag(run, "mlflow.note.content", description(report))
+            # last: a run that has it is complete
+            self.client.set_tag(run, _ARTIFACTS_TAG, "complete")
         return run
 
+    def _log_points(self, run: str, model: StageResult) -> None:
+        for name in (METRICS, TIMING):
+            lines = model.file(name).read().splitlines()
+            points = [
+                Metric(metric, value, 0, line["step"])
+                for line in map(orjson.loads, lines)
+                for metric, value in line.items()
+                if metric != "step"
+            ]
+            for start in range(0, len(points), _BATCH):
+                self.client.log_batch(run, metrics=points[start : start + _BATCH])
+
     def _create(self) -> str:
-        name, tags = f"{self.recipe.name}-{self.key}", {PROCESS_TAG: this_process()}
+        name, tags = f"{self.recipe.name}-{self.key[:8]}", {PROCESS_TAG: this_process()}
         run = self.client.create_run(self._experiment(), tags=tags, run_name=name).info.run_id
         try:
             params = _flat(self.recipe.model_dump(mode="json"))
             self.client.log_batch(run, params=[Param(name, str(value)[:6000]) for name, value in params.items()])
-            metrics = [Metric(name, value, 0, 0) for name, value in _funnel(self.data).items()]
-            self.client.log_batch(run, metrics=metrics)
             self.client.log_inputs(run, [_input(stage, stage is self.data.mixture) for stage in self.data.stages])
-            self.client.set_tag(run, "gristmill.checkpoints", files.join(self.folder, "checkpoints"))
+            # as seen from the home, which may be moved
+            self.client.set_tag(run, "gristmill.model", f"stages/model-{self.key}")
             # last: a run that is found by its key is complete
             self.client.set_tag(run, KEY_TAG, self.key)
         except BaseException as error:
@@ -114,12 +139,23 @@ class ModelRun:
                 self.client.set_terminated(run.info.run_id, "KILLED")
 
     def _experiment(self) -> str:
-        experiment = self.client.get_experiment_by_name(self.recipe.name)
+        experiment = self._known_experiment()
         if experiment is not None:
             return experiment.experiment_id
         # a server knows where its artifacts go; without one they stay in the home
-        place = str(private_folder(f"{self.settings.local_folder}/mlflow-artifacts")) if self.embedded else None
-        return self.client.create_experiment(self.recipe.name, artifact_location=place)
+        place = str(private_folder(self._artifacts)) if self.embedded else None
+        return self.client.create_experiment(self.recipe.name, artifact_location=place, tags=_KIND)
+
+    def _known_experiment(self) -> Experiment | None:
+        experiment = self.client.get_experiment_by_name(self.recipe.name)
+        if self.embedded and experiment is not None and experiment.artifact_location != self._artifacts:
+            database = Path(self.settings.tracking_uri.removeprefix("sqlite:///"))
+            move_artifacts(database, experiment.artifact_location, self._artifacts)
+        return experiment
+
+    @property
+    def _artifacts(self) -> str:
+        return f"{self.settings.local_folder}/mlflow-artifacts"
 
 
 def _end_status(error: type[BaseException] | None) -> str:
@@ -136,7 +172,7 @@ def _input(stage: StageResult, trained_on: bool) -> DatasetInput:
             name=stage.name,
             digest=stage.key,
             source_type="gristmill",
-            source=orjson.dumps({"uri": stage.folder}).decode(),
+            source=orjson.dumps({"uri": f"stages/{stage.name}-{stage.key}"}).decode(),
             profile=orjson.dumps({"documents": steps[-1]["rows_out"]} if steps else {}).decode(),
         ),
         [InputTag("mlflow.data.context", "training" if trained_on else "lineage")],
@@ -154,12 +190,15 @@ def _flat(value: Any, name: str = "") -> dict[str, Any]:
 
 
 def _funnel(data: Data) -> dict[str, float]:
-    """Documents out of every step and tokens of every source, as metrics by which corpora can be compared."""
+    """Documents out of every step and tokens of every source, as metrics by which corpora can be compared.
+
+    Tables of runs are ordered by the alphabet: held-out metrics come before these.
+    """
     metrics: dict[str, float] = {}
     for stage in data.corpus.stages:
         for step in stage.step_counts:
-            metrics[f"documents/{step['step']}"] = float(step["rows_out"])
+            metrics[f"steps/{step['step']}/documents"] = float(step["rows_out"])
     for name, source in data.mixture.result["sources"].items():
-        metrics[f"tokens/{name}"] = float(source["tokens"])
-        metrics[f"epochs/{name}"] = float(source["epochs"])
+        metrics[f"sources/{name}/tokens"] = float(source["tokens"])
+        metrics[f"sources/{name}/epochs"] = float(source["epochs"])
     return {name: value for name, value in metrics.items() if math.isfinite(value)}

@@ -6,13 +6,14 @@ import flows.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 from dataclasses import replace
 from typing import Annotated
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from flows.context import RunContext
 from flows.curation import curate
 from flows.extras import require
 from flows.prefect_artifacts import publish
 from flows.prefect_flow import recorded_flow
+from flows.prefect_names import flow_run_name
 from flows.prefect_runner import run_context
 from flows.recipe import Recipe, load
 from flows.reports.run import Report
@@ -22,10 +23,14 @@ from flows.stages.mixture import mixture
 from flows.stages.tokenizer import tokenizer
 from flows.stages.tokens import tokens as token_shards
 
-RecipeLike = Annotated[Recipe, BeforeValidator(load)]
+RecipeName = Annotated[
+    str, Field(title="Name or path", description="of a recipe that ships (`demo`), or of a YAML file", min_length=1)
+]
+# Prefect holds parameters against the schema before they are loaded: a word, a path or the whole mapping
+RecipeLike = Annotated[Recipe, BeforeValidator(load, json_schema_input_type=RecipeName | Recipe)]
 
 
-@recorded_flow(name="corpus", flow_run_name="corpus-{recipe.name}", persist_result=False)
+@recorded_flow(name="corpus", flow_run_name=flow_run_name, persist_result=False)
 def corpus(recipe: RecipeLike) -> Report:
     """Curated documents: the recipe's steps in their order, consecutive document steps fused into one pass. Then their
     export, if the recipe names one."""
@@ -36,7 +41,7 @@ def corpus(recipe: RecipeLike) -> Report:
         return _finished(context, "corpus", Report(recipe, context.settings, last.left, exported=exported))
 
 
-@recorded_flow(name="tokens", flow_run_name="tokens-{recipe.name}", persist_result=False)
+@recorded_flow(name="tokens", flow_run_name=flow_run_name, persist_result=False)
 def tokens(recipe: RecipeLike) -> Report:
     """Token shards and the plan of their mixture, from the curated documents."""
     recipe.training_mixture()  # its error comes before any work
@@ -48,7 +53,7 @@ def tokens(recipe: RecipeLike) -> Report:
         return _finished(context, "tokens", replace(made, data=Data(made.corpus, model, shards, plan)))
 
 
-@recorded_flow(name="pretrain", flow_run_name="pretrain-{recipe.name}", persist_result=False)
+@recorded_flow(name="pretrain", flow_run_name=flow_run_name, persist_result=False)
 def pretrain(recipe: RecipeLike) -> Report:
     """A trained model, tracked in MLflow, from the token shards."""
     recipe.training_mixture()
@@ -62,7 +67,7 @@ def pretrain(recipe: RecipeLike) -> Report:
         return replace(made, trained=train(context, recipe, made.data))
 
 
-@recorded_flow(name="pipeline", flow_run_name="pipeline-{recipe.name}", persist_result=False)
+@recorded_flow(name="pipeline", flow_run_name=flow_run_name, persist_result=False)
 def pipeline(recipe: RecipeLike) -> Report:
     """Everything: raw crawls in, a trained and tracked model out."""
     recipe.training_mixture()

@@ -19,6 +19,7 @@ from flows.kernel_compilation import compile_kernels
 from flows.machine import MachineSettings
 from flows.prefect_artifacts import progress_artifact, publish_stage
 from flows.prefect_flow import cancellable, unless_cancelled
+from flows.prefect_names import stage_name
 from flows.progress import ProgressReporter, ended
 from flows.recipe import Recipe
 from flows.runs import LastRun
@@ -49,13 +50,14 @@ def run_context(recipe: Recipe) -> Iterator[RunContext]:
 
 
 def _build(home: str, executor: Executor, last_run: LastRun, spec: StageSpec) -> StageResult:
-    """Find or make a stage as a Prefect task that is named after it."""
+    """Find or make a stage as a Prefect task that is named after the recipe and the stage."""
     last_run.add(spec)
+    name = stage_name(spec)
 
     # a task without arguments, since Prefect would search all manifests in them for futures
     @task(
         name=spec.name,
-        task_run_name=f"{spec.name}-{spec.key}",
+        task_run_name=f"{name}-{spec.key}",
         tags=["gristmill", f"stage:{spec.name}"],
         persist_result=False,
         cache_policy=NO_CACHE,
@@ -69,10 +71,10 @@ def _build(home: str, executor: Executor, last_run: LastRun, spec: StageSpec) ->
             compile_kernels(log.info)
             return ProgressReporter(spec, executor, log, record)
 
-        record = progress_artifact(spec.name)
+        record = progress_artifact(name)
         stage = find_or_make(home, spec, executor, progress)
         log.info("%s", ended(stage, time.monotonic() - started))
-        publish_stage(stage)
+        publish_stage(name, stage)
         return stage
 
     return unless_cancelled(run())

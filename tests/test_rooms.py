@@ -38,6 +38,7 @@ PREFECT = (
     "flows.prefect_artifacts",
     "flows.prefect_env",
     "flows.prefect_flow",
+    "flows.prefect_names",
     "flows.prefect_runner",
     "flows.prefect_server",
 )

@@ -1,4 +1,4 @@
-"""Commands about rules and thresholds: whatif, thresholds, rules, new-step; and the dedup report."""
+"""Commands about rules and thresholds: whatif, thresholds, rules, new-step; and the pages report, dedup-report."""
 
 from pathlib import Path
 from typing import Annotated
@@ -57,6 +57,15 @@ def dedup_report(name: FinishedRecipe) -> None:
     from flows.reports import near_duplicates
 
     print_texts([near_duplicates.write(name)])
+
+
+@app.command()
+def report(name: FinishedRecipe) -> None:
+    """Write one HTML page about a finished run, and print its path: funnel, samples of what each rule dropped,
+    languages, lengths, clusters of near-duplicates, training."""
+    from flows.reports import run_page
+
+    print_texts([run_page.write(name)])
 
 
 @app.command()

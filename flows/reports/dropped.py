@@ -1,6 +1,6 @@
 """Dropped documents with the text that the rule met and the part of it that offended; and what was cut out of texts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple
@@ -41,22 +41,47 @@ class Edit(NamedTuple):
 
 
 def dropped(home: str, stage: str, rule: str, n: int) -> Iterator[Dropped]:
-    """Up to `n` documents of each stage that a rule dropped; `stage` `dropped` stands for all stages.
+    """As `dropped_by`, of the stages of a home; `stage`: a name or a label, `dropped` stands for all."""
+    return dropped_by(Home(home).stages(None if stage == "dropped" else stage), rule, n)
+
+
+def dropped_by(stages: Iterable[FinishedStage], rule: str, n: int) -> Iterator[Dropped]:
+    """Up to `n` documents of each stage that a rule dropped.
 
     `rule`: `step.rule`, or a step; of a step's name the beginning suffices (`gopher.stop_words`). "": any. Holds a
     ledger part, and of the documents' part the rows that are shown. Raises LookupError, naming what there is.
     """
     found = 0
     known: set[str] = set()
-    for each in Home(home).stages(None if stage == "dropped" else stage):
+    for each in stages:
         if each.counts_documents:
             for one in islice(_in_stage(each, rule, known), n):
                 found += 1
                 yield one
     if not found:
         there = ", ".join(sorted(known)) or "none"
-        by = rule or "any rule"
-        raise LookupError(f"no document in {home} was dropped by {by}; rules that dropped some: {there}")
+        raise LookupError(f"no document was dropped by {rule or 'any rule'}; rules that dropped some: {there}")
+
+
+def samples(stage: FinishedStage, each: int) -> dict[tuple[str, str], list[Dropped]]:
+    """The first `each` documents that every rule of a stage dropped, by (step, rule). Holds as `dropped_by`; reads the
+    ledgers up to the one in which the last of them is."""
+    texts = _texts_of(stage)
+    wanted = {
+        (count["step"], rule): min(dropped, each)
+        for count in stage.step_counts
+        for rule, dropped in count["drops"].items()
+    }
+    found: dict[tuple[str, str], list[Dropped]] = {which: [] for which in wanted}
+    for shard, record in enumerate(stage.part_records):
+        if all(len(found[which]) == count for which, count in wanted.items()):
+            break
+        if any(step["drops"] for step in record["steps"]):
+            for row in parquet.read_table(stage.ledger(shard)).to_pylist():
+                here = found[row["step"], row["rule"]]
+                if len(here) < each:
+                    here.append(_marked(stage, texts, shard, record, row))
+    return found
 
 
 def edits(home: str, rule: str, n: int) -> Iterator[Edit]:
@@ -97,12 +122,18 @@ def _in_stage(stage: FinishedStage, wanted: str, known: set[str]) -> Iterator[Dr
         pairs = list(zip(ledger["step"].to_pylist(), ledger["rule"].to_pylist(), strict=True))
         known |= {f"{step}.{rule}" for step, rule in pairs}
         chosen = [at for at, (step, rule) in enumerate(pairs) if matches(step, rule, wanted)]
-        cutting = [step["step"] for step in record["steps"] if "edits" in step]
         for row in ledger.take(pa.array(chosen, pa.int64())).to_pylist():
-            found = texts.dropped(stage.label, shard, row) if texts else Dropped(stage.label, row)
-            if row["step"] in cutting and found.text is not None:
-                found = replace(found, marks=spans(_cuts(stage, shard, row["id"]), found.text))
-            yield found
+            yield _marked(stage, texts, shard, record, row)
+
+
+def _marked(
+    stage: FinishedStage, texts: "_Texts | None", shard: int, record: dict[str, Any], row: dict[str, Any]
+) -> Dropped:
+    found = texts.dropped(stage.label, shard, row) if texts else Dropped(stage.label, row)
+    cutting = [step["step"] for step in record["steps"] if "edits" in step]
+    if row["step"] in cutting and found.text is not None:
+        found = replace(found, marks=spans(_cuts(stage, shard, row["id"]), found.text))
+    return found
 
 
 @dataclass(frozen=True)

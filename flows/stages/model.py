@@ -82,7 +82,7 @@ def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
             return TrainingPlaces(str(mixture), out, folder, processes, settings.tracking_uri, logged)
 
         model = context.build(model_spec(recipe, data, places))
-    tracked = run.of_reused(model) if model.reused else run.id
+    tracked = run.finish(model)
     note(settings, recipe.name, unplaced.key, tracked)
     return Trained(model, model.result["result"], tracked)
 

@@ -1,8 +1,10 @@
 """The whole pipeline as a user runs it: real Dask workers, a real Prefect server, a real MLflow database."""
 
 import copy
+import csv
 import shutil
 import sqlite3
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from typer.testing import CliRunner
 
 from flows.cli import app
 from flows.machine import MachineSettings
+from flows.mlflow_moved import move_artifacts
 from flows.mlflow_runs import KEY_TAG
 from flows.recipe import load
 from flows.reports.dropped import dropped
@@ -19,6 +22,8 @@ from flows.reports.kept import show
 from flows.reports.status import status
 from flows.reports.verification import verify_stages
 from storage import files, layout, parquet
+from training import export
+from training.sample import sample_text
 
 CORPUS = ["documents", "rules", "signatures", "candidates", "near_duplicates", "edited", "rules"]
 SCORED = ["perplexity_model", "perplexity", "perplexity_cut", "quality_model", "quality", "quality_cut"]
@@ -138,10 +143,13 @@ def test_prefect_has_every_run_and_its_logs(undisturbed):
         for flow, _, _ in flows
         for row in database.execute("select name, state_type from task_run where flow_run_id = ?", (flow,))
     ]
-    assert names(name for name, _ in recorded) == sorted(ALL)
+    first = {"documents": "-language", "edited": "-pii"}
+    named = [f"small-{name}{first.get(name, '')}" for name in ALL if name != "rules"]
+    assert names(name for name, _ in recorded) == sorted([*named, "small-rules-language", "small-rules-pii"])
     assert {state for _, state in recorded} == {"COMPLETED"}
     artifacts = {key for (key,) in database.execute("select key from artifact")}
-    assert {f"stage-{name.replace('_', '-')}" for name in ALL} | {"funnel", "progress-documents"} <= artifacts
+    assert {f"{name.replace('_', '-')}" for name in (*named, "small-rules-language", "small-rules-pii")} <= artifacts
+    assert {"small-funnel", "small-training", "progress-small-documents-language"} <= artifacts
     logged = [message for (message,) in database.execute("select message from log")]
     assert any("tasks.extraction.extract_work: web-00000.warc.gz" in message for message in logged)
     assert any(message.startswith("step 12/12") for message in logged)
@@ -164,7 +172,54 @@ def test_mlflow_knows_the_run_its_params_and_its_data(undisturbed, recipe):
     assert run.data.metrics["heldout/loss"] == pytest.approx(result["heldout/loss"])
     assert len(client.get_metric_history(run.info.run_id, "train/loss")) == 12
     survivors = undisturbed.stages("undisturbed")[f"near_duplicates-{digests['near_duplicates']}"]
-    assert run.data.metrics["documents/minhash"] == sum(parquet.rows(str(p)) for p in survivors.glob("part-*.parquet"))
+    assert run.data.metrics["steps/minhash/documents"] == sum(
+        parquet.rows(str(p)) for p in survivors.glob("part-*.parquet")
+    )
+
+
+def test_mlflow_shows_the_run_and_has_a_model_that_writes(undisturbed, recipe, tmp_path, monkeypatch):
+    """From a home that was moved, too."""
+    home = undisturbed.home("undisturbed")
+    shutil.copy(home / "mlflow.db", tmp_path / "mlflow.db")
+    shutil.copytree(home / "mlflow-artifacts", tmp_path / "mlflow-artifacts")
+    move_artifacts(tmp_path / "mlflow.db", f"{home}/mlflow-artifacts", f"{tmp_path}/mlflow-artifacts")
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    [run] = client.search_runs([client.get_experiment_by_name("small").experiment_id])
+    assert run.info.run_name == f"small-{run.data.tags[KEY_TAG][:8]}"
+    assert run.info.artifact_uri.startswith(str(tmp_path))
+    shown = Path(client.download_artifacts(run.info.run_id, ""))
+    assert load(shown / "recipe.yaml") == load(recipe)
+    funnel = {row["step"]: row for row in csv.DictReader((shown / "funnel.csv").open())}
+    for step, counts in steps(undisturbed, "undisturbed").items():
+        assert (int(funnel[step]["documents_in"]), int(funnel[step]["documents_out"])) == (counts["in"], counts["out"])
+    table = files.read_json(str(shown / "funnel.json"))
+    assert [row[table["columns"].index("step")] for row in table["data"]] == list(funnel)
+    for plot in ("funnel.png", "losses.png"):
+        assert (shown / plot).read_bytes().startswith(b"\x89PNG")
+    [folder] = [f for name, f in undisturbed.stages("undisturbed").items() if name.startswith("model-")]
+    result = files.read_json(str(folder / "result.json"))
+    assert (shown / "sample.txt").read_text() == result["sample"]
+    note = run.data.tags["mlflow.note.content"]
+    assert f"{result['heldout/bits_per_byte']:.4f} bits/byte" in note and "| minhash |" in note
+    assert min(run.data.metrics) == "heldout/bits_per_byte"
+
+    [output] = run.outputs.model_outputs
+    before = mlflow.get_tracking_uri()
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    try:
+        mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
+        model = mlflow.pyfunc.load_model(f"models:/{output.model_id}")
+        version = mlflow.register_model(f"models:/{output.model_id}", "small")
+    finally:
+        mlflow.set_tracking_uri(before)
+    assert version.version == "1"
+    tokenizer = next(f for name, f in undisturbed.stages("undisturbed").items() if name.startswith("tokenizer-"))
+    given = {"max_tokens": 12, "temperature": 0.7, "top_k": 20, "seed": 5}
+    wanted = sample_text(
+        export.load(folder), tokenizer / "tokenizer.model", 12, prompt="The ", temperature=0.7, top_k=20, seed=5
+    )
+    assert model.predict(["The "], params=given) == [wanted]
+    assert not [path for path in tmp_path.rglob("*") if path.suffix in (".pkl", ".pickle")]
 
 
 def test_the_same_model_under_another_name_is_tracked_there_too(undisturbed, again):

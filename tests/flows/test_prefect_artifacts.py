@@ -13,7 +13,7 @@ def test_the_funnel_has_numbers_and_the_tokens_that_were_counted():
         FunnelRow("pii", 1100, 1099, 44_000, 43_960, {"spans": 1}, {"email": 1046}),
         FunnelRow("never", 0, 0, 0, 0, {}),
     ]
-    extract, pii, never, tokens = funnel_table(SimpleNamespace(funnel=rows, characters_per_token=4.0, tokens=10_990))
+    extract, pii, never, tokens = funnel_table(SimpleNamespace(steps=rows, characters_per_token=4.0, tokens=10_990))
     assert extract == {
         "step": "extract",
         "documents in": 1200,

@@ -5,9 +5,9 @@ there was made by the code that the stage's key names, and does not change once 
 anew by other code.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
-import jinja2
 import numpy as np
 import pyarrow.compute as pc
 from markupsafe import Markup
@@ -16,7 +16,7 @@ from flows.context import job_options, lookup
 from flows.curation import curate
 from flows.machine import MachineSettings
 from flows.recipe import load
-from flows.reports import differences
+from flows.reports import differences, pages
 from flows.reports.near_duplicates import plots
 from flows.stages.earlier_crawls import crawl_of, earlier_crawls
 from storage import files, parquet
@@ -31,8 +31,6 @@ from tasks.engine.make import StageResult
 _LARGEST = 20  # clusters that are listed
 _EACH = 20  # pairs shown of a decile
 _CHARACTERS = 20_000  # of a text are read
-# Control characters have pictures of their own; HTML has no way to write most of them.
-_PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"} | {0x7F: 0x2421}
 
 
 def write(recipe: Any, settings: MachineSettings | None = None) -> str:
@@ -57,20 +55,37 @@ def write(recipe: Any, settings: MachineSettings | None = None) -> str:
     return path
 
 
+@dataclass(frozen=True)
+class Overview:
+    """`sizes`: a plot; `largest`: clusters with their sizes; `pairs`: as `tables.html` shows them, the least similar
+    first."""
+
+    clusters: summary.Clusters
+    sizes: Markup
+    largest: list[tuple[int, summary.Document]]
+    pairs: list[dict[str, Any]]
+
+
+def overview(step: MinHash, kept: StageResult, pairs: int) -> Overview:
+    """The clusters of a finished stage `near_duplicates`, and of each decile of similarity up to so many `pairs` that
+    were dropped."""
+    crawl, clusters = _clusters(step, kept, pairs)
+    none = recall.Pairs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+    examples = summary.examples(crawl, clusters.dropped, none, pairs, _CHARACTERS)
+    shown = [_compared(one) for some in examples for one in some]
+    return Overview(clusters, plots.sizes(clusters), _largest(crawl, clusters), shown)
+
+
 def page(name: str, step: MinHash, kept: StageResult) -> str:
     """The page for a finished stage `near_duplicates` of the recipe `name`."""
-    crawl = recall.Crawl(*_shards(step, kept), step, _taken_down(stage := open_stage(kept.folder)))
-    decided = [decided_file(kept.folder, p) for p in range(stage.result["partitions"])]
-
-    clusters = summary.clusters(decided, crawl.number, _LARGEST, _EACH)
+    stage = open_stage(kept.folder)
+    crawl, clusters = _clusters(step, kept, _EACH)
     held_out = recall.holdout_pairs(crawl)
     below, in_decile = summary.below_threshold(crawl, held_out.pairs, held_out.group, _EACH)
     examples = summary.examples(crawl, clusters.dropped, below, _EACH, _CHARACTERS)
     bins = recall.curve(held_out, step)
-    docs = clusters.largest["doc"].to_numpy()
-    largest = summary.documents(crawl, docs, 0)
     [counts] = stage.step_counts or [{"rows_in": 0, "rows_out": 0, "drops": {}}]
-    return _template().render(
+    return pages.template("near_duplicates/page.html").render(
         recipe=name,
         stage=stage.label,
         settings=step,
@@ -82,7 +97,7 @@ def page(name: str, step: MinHash, kept: StageResult) -> str:
         s_curve=[(at, s_curve(step.bands, step.rows, at)) for at in (np.arange(1, 20) / 20).tolist()],
         clusters=clusters,
         sizes=plots.sizes(clusters),
-        largest=list(zip(clusters.largest["cluster_size"].to_pylist(), map(largest.get, docs.tolist()), strict=True)),
+        largest=_largest(crawl, clusters),
         held_out=held_out,
         bins=bins,
         recall=plots.recall(bins, step),
@@ -93,13 +108,31 @@ def page(name: str, step: MinHash, kept: StageResult) -> str:
                 "label": f"{number / 10} to {(number + 1) / 10}" if number < summary.DECILES - 1 else "1 (equal sets)",
                 "dropped": int(clusters.in_decile[number]),
                 "below": int(in_decile[number]),
-                "pairs": [
-                    {"example": one, "sides": differences.side_by_side(one.first.text, one.second.text)} for one in some
-                ],
+                "pairs": [_compared(one) for one in some],
             }
             for number, some in enumerate(examples)
         ],
     )
+
+
+def _clusters(step: MinHash, kept: StageResult, each: int) -> tuple[recall.Crawl, summary.Clusters]:
+    stage = open_stage(kept.folder)
+    crawl = recall.Crawl(*_shards(step, kept), step, _taken_down(stage))
+    decided = [decided_file(kept.folder, p) for p in range(stage.result["partitions"])]
+    return crawl, summary.clusters(decided, crawl.number, _LARGEST, each)
+
+
+def _largest(crawl: recall.Crawl, clusters: summary.Clusters) -> list[tuple[int, summary.Document]]:
+    docs = clusters.largest["doc"].to_numpy()
+    found = summary.documents(crawl, docs, 0)
+    return [
+        (size, found[doc])
+        for size, doc in zip(clusters.largest["cluster_size"].to_pylist(), docs.tolist(), strict=True)
+    ]
+
+
+def _compared(one: summary.Example) -> dict[str, Any]:
+    return {"example": one, "sides": differences.side_by_side(one.first.text, one.second.text)}
 
 
 def _shards(step: MinHash, kept: StageResult) -> tuple[int, tuple[Location, ...]]:
@@ -112,25 +145,3 @@ def _taken_down(stage: FinishedStage) -> tuple[str, ...]:
     """The ids of the documents that a stage dropped for a takedown list."""
     ledgers = (parquet.read_table(stage.ledger(shard)) for shard in range(len(stage.part_records)))
     return tuple(name for rows in ledgers for name in rows.filter(pc.equal(rows["rule"], "takedown"))["id"].to_pylist())
-
-
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("flows.reports.near_duplicates", "."),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=_written,
-        trim_blocks=True,
-    )
-    environment.filters |= {
-        "count": lambda number: f"{number:,}",
-        "share": lambda part, whole: f"{part / whole:.2%}" if whole else "-",
-    }
-    return environment.get_template("page.html")
-
-
-def _written(value: Any) -> Any:
-    """A value as it is to be escaped, or the markup that needs no escaping."""
-    if value is None:
-        return ""
-    return value if isinstance(value, Markup) else str(value).translate(_PICTURES)

@@ -1,27 +1,22 @@
 """The page's two plots as SVG elements: the same numbers give the same bytes."""
 
-import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import matplotlib
 import numpy as np
-from lxml import etree
 from markupsafe import Markup
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from flows.reports.pages import BLUE, GREY, LIGHT, RED, svg
 from tasks.dedup.near.settings import MinHash, s_curve
 from tasks.dedup.near_reports.recall import Bin
 from tasks.dedup.near_reports.summary import Clusters
-
-_BLUE, _RED, _GREY = "#1f5fa8", "#b3261e", "#777777"
 
 
 def sizes(clusters: Clusters) -> Markup:
     """How many clusters have each size, on logarithmic axes."""
 
     def draw(axes: Axes) -> None:
-        axes.loglog(clusters.sizes, clusters.counts, "o", color=_BLUE, markersize=4)
+        axes.loglog(clusters.sizes, clusters.counts, "o", color=BLUE, markersize=4)
         axes.set_xlabel("documents of a cluster")
         axes.set_ylabel("clusters")
         axes.set_xlim(1, 2 * clusters.sizes.max(initial=5))
@@ -31,7 +26,7 @@ def sizes(clusters: Clusters) -> Markup:
             axis.set_minor_formatter("")
         axes.grid(color="#dddddd")
 
-    return _svg("sizes", "number of clusters by size", draw)
+    return svg("sizes", "number of clusters by size", draw)
 
 
 def recall(bins: Sequence[Bin], settings: MinHash) -> Markup:
@@ -40,15 +35,15 @@ def recall(bins: Sequence[Bin], settings: MinHash) -> Markup:
     def draw(axes: Axes, counts: Axes) -> None:
         at = np.linspace(0, 1, 401)
         label = f"1 - (1 - J^{settings.rows})^{settings.bands}"
-        axes.plot(at, s_curve(settings.bands, settings.rows, at), color=_GREY, linewidth=1, label=label)
+        axes.plot(at, s_curve(settings.bands, settings.rows, at), color=GREY, linewidth=1, label=label)
         middle = [one.jaccard for one in bins]
         ends = [[one.measured - one.least for one in bins], [one.most - one.measured for one in bins]]
         measured = [one.measured for one in bins]
         axes.errorbar(
-            middle, measured, ends, fmt="o", color=_BLUE, markersize=4, capsize=2, label="measured, 95% interval"
+            middle, measured, ends, fmt="o", color=BLUE, markersize=4, capsize=2, label="measured, 95% interval"
         )
-        axes.plot(middle, [one.expected for one in bins], "x", color=_RED, label="expected of the same pairs")
-        axes.axvline(settings.threshold, color=_GREY, linestyle=":", label="threshold")
+        axes.plot(middle, [one.expected for one in bins], "x", color=RED, label="expected of the same pairs")
+        axes.axvline(settings.threshold, color=GREY, linestyle=":", label="threshold")
         axes.set_xlim(0, 1)
         axes.set_ylim(-0.03, 1.03)
         axes.set_ylabel("pairs that share a band")
@@ -59,7 +54,7 @@ def recall(bins: Sequence[Bin], settings: MinHash) -> Markup:
             [one.pairs for one in bins],
             width=[one.high - one.low for one in bins],
             align="edge",
-            color="#9bb8d6",
+            color=LIGHT,
             edgecolor="white",
         )
         counts.set_yscale("log")
@@ -68,23 +63,4 @@ def recall(bins: Sequence[Bin], settings: MinHash) -> Markup:
         counts.set_ylabel("pairs")
         counts.set_xlabel("Jaccard similarity J")
 
-    return _svg("recall", "share of pairs that share a band, by similarity", draw, heights=(3, 1))
-
-
-def _svg(name: str, label: str, draw: Callable[..., None], heights: tuple[int, ...] = (3,)) -> Markup:
-    with matplotlib.rc_context():
-        # a user's own settings would change the bytes
-        matplotlib.rcdefaults()
-        # names of clip paths and markers are hashes of what they are and of the salt, so two plots share none
-        matplotlib.rcParams.update({"svg.hashsalt": name, "svg.fonttype": "none", "font.family": "sans-serif"})
-        figure = Figure(figsize=(8, 1.5 + sum(heights)))
-        figure.subplots_adjust(left=0.1, right=0.98, top=0.97, bottom=0.6 / (1.5 + sum(heights)), hspace=0.08)
-        draw(*np.ravel(figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)))
-        out = io.BytesIO()
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    root = etree.fromstring(out.getvalue())
-    for group in root.iter("{*}g"):
-        group.attrib.pop("id", None)  # nothing refers to groups, and the other plot names its own alike
-    root.set("role", "img")
-    root.set("aria-label", label)
-    return Markup(etree.tostring(root, encoding="unicode"))
+    return svg("recall", "share of pairs that share a band, by similarity", draw, heights=(3, 1))

@@ -1,0 +1,125 @@
+"""The report page: what a recipe made of its documents, on one HTML page that needs no server and no network.
+
+It is in the home beside the stages, `<home>/reports/<recipe>-<key>.html`, by the key of the last stage that it shows.
+It holds texts of the crawl as they reached the rules that dropped them, ahead of later edits such as those of `pii`.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from flows.context import lookup
+from flows.machine import MachineSettings
+from flows.recipe import dump
+from flows.reports import near_duplicates, pages
+from flows.reports.dropped import Dropped, samples
+from flows.reports.finished import finished
+from flows.reports.funnel import ranked
+from flows.reports.run import Report
+from flows.reports.run_page import plots
+from flows.reports.run_page.counts import count
+from flows.reports.run_page.excerpts import Piece, beginning, excerpt
+from storage import files, parquet
+from storage.home import open_stage
+from tasks.dedup.near.settings import MinHash
+from tasks.documents.selection import select
+
+_EACH = 3  # documents shown of a rule, and of what a source keeps
+_CHARACTERS = 1500  # shown of a text
+_PAIRS = 3  # of near-duplicates, of each decile of similarity
+_LANGUAGES = 15
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A document on the page: its id, where it comes from, facts about it, and pieces of its text, if there is one."""
+
+    id: str
+    url: str | None
+    facts: dict[str, Any]
+    pieces: list[Piece]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule of a step, how many documents reached the step, how many of them it dropped, and some of those."""
+
+    step: str
+    name: str
+    arrived: int
+    dropped: int
+    shown: list[Shown]
+
+
+def write(recipe: Any, settings: MachineSettings | None = None) -> str:
+    """Write the page of a recipe's finished corpus, with training if that is finished, and return its path.
+
+    The same stages give the same bytes. Reads every shard's columns of sources, languages and lengths, one shard at a
+    time, and few texts. Raises NotFinishedError, which names the remedy.
+    """
+    report = finished(recipe, settings)
+    last = report.trained.model if report.trained else report.corpus.kept
+    path = files.join(report.settings.home, "reports", f"{report.recipe.name}-{last.key}.html")
+    files.write_bytes(path, page(report).encode())
+    return path
+
+
+def page(report: Report) -> str:
+    """The page."""
+    counts = count(report.corpus)
+    languages = ranked({language: both.arrived for language, both in counts.languages.items()})
+    return pages.template("run_page/page.html").render(
+        report=report,
+        recipe=dump(report.recipe),
+        rules=rules(report),
+        kept=_kept(report),
+        counts=counts,
+        languages=list(languages)[:_LANGUAGES],
+        rarer=max(0, len(languages) - _LANGUAGES),
+        lengths=plots.lengths(counts),
+        duplicates=_duplicates(report),
+        losses=plots.losses_svg(report) if report.trained else None,
+    )
+
+
+def rules(report: Report) -> list[Rule]:
+    """The rules that dropped documents, in the order of the steps, those of a step by what they drop."""
+    found = []
+    for stage in report.corpus.stages:
+        shown = samples(open_stage(stage.folder), _EACH) if stage.step_counts else {}
+        for step in stage.step_counts:
+            for rule, dropped in ranked(step["drops"]).items():
+                # a page is handed around: what was taken down is not on it
+                some = [] if "takedown" in rule else shown[step["step"], rule]
+                found.append(Rule(step["step"], rule, step["rows_in"], dropped, [*map(_shown, some)]))
+    return found
+
+
+def _shown(one: Dropped) -> Shown:
+    left_out = ("id", "url", "step", "rule")
+    facts = {name: value for name, value in one.row.items() if name not in left_out and value is not None}
+    if one.unmarked:
+        facts["not marked"] = one.unmarked
+    pieces = [] if one.text is None else excerpt(one.text, one.marks, _CHARACTERS)
+    return Shown(one.row["id"], one.row.get("url"), facts, pieces)
+
+
+def _kept(report: Report) -> dict[str, list[Shown]]:
+    """The first documents that are kept of each source. Holds the texts of one shard."""
+    found: dict[str, list[Shown]] = {source: [] for source in report.corpus.sources}
+    places = report.corpus.places
+    for number, source in enumerate(places.sources):
+        here = found[source]
+        if len(here) < _EACH and parquet.rows(places.kept[number]):
+            rows = select(places.documents[number], places.kept[number], ["url", "characters", "text"])
+            for row in rows[: _EACH - len(here)].to_pylist():
+                facts = {"characters": row["characters"]}
+                here.append(Shown(row["id"], row["url"], facts, beginning(row["text"], _CHARACTERS)))
+    return found
+
+
+def _duplicates(report: Report) -> near_duplicates.Overview | None:
+    step = next((step for step in report.recipe.steps if isinstance(step, MinHash)), None)
+    kept = next((stage for stage in report.corpus.stages if stage.name == "near_duplicates"), None)
+    if step is None or kept is None:
+        return None
+    return near_duplicates.overview(lookup(report.settings, report.recipe.name).placed(step), kept, _PAIRS)
