@@ -9,7 +9,7 @@ import orjson
 
 from flows.machine import MachineSettings
 from flows.recipe import Recipe
-from flows.reports import pages
+from flows.reports import templates
 from flows.reports.dropped import dropped_by
 from flows.reports.frames import frame
 from flows.reports.funnel import FunnelRow, funnel
@@ -59,7 +59,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         """The summary and the funnel as HTML, every text escaped."""
-        return pages.template("notebook.html").render(report=self)
+        return templates.template("notebook.html").render(report=self)
 
     @cached_property
     def summary(self) -> list[str]:

@@ -1,8 +1,6 @@
 """What one page may cost."""
 
-from typing import Self
-
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from tasks.documents.step import Settings
 
@@ -26,12 +24,3 @@ class Limits(Settings):
     )
     page_memory: int = Field(2 << 30, gt=0, description="bytes that a page may add to the worker's memory")
     page_result: int = Field(64 << 20, gt=0, description="bytes of a page's result, which the parent has to hold")
-
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        if self.page_seconds > self.page_wall_seconds:
-            raise ValueError(
-                f"page_seconds {self.page_seconds:g} is above page_wall_seconds {self.page_wall_seconds:g}, which then "
-                "ends every page; raise page_wall_seconds"
-            )
-        return self

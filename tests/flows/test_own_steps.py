@@ -10,12 +10,12 @@ from zlib import crc32
 import pyarrow as pa
 import pytest
 import yaml
-from pydantic import ValidationError
 
 from flows import new_step, own_steps
 from flows.machine import MachineSettings
 from flows.own_steps import StepError
 from flows.recipe import Recipe, dump, load
+from flows.recipe_errors import RecipeError
 from flows.reports.rules import books
 from flows.reports.whatif import whatif
 from flows.steps import BUILT_IN, TABLE, builder_of, document_steps, modules_of, thresholds_of
@@ -138,9 +138,7 @@ def test_a_recipe_with_own_steps_comes_back_from_yaml_and_json(module, monkeypat
 def test_a_module_that_the_machine_does_not_allow_is_refused_unread(tmp_path, module, monkeypatch, allowed):
     (tmp_path / f"{module}.py").write_text("raise SystemExit('this module was read')")
     monkeypatch.setenv("GRISTMILL_STEPS", allowed)
-    with pytest.raises(
-        ValidationError, match=rf"the module {module}, which this machine does not allow.*GRISTMILL_STEPS="
-    ):
+    with pytest.raises(RecipeError, match=rf"the module {module}, which this machine does not allow.*GRISTMILL_STEPS="):
         load(recipe({"step": f"{module}:Profanity"}))
     assert module not in sys.modules
 
@@ -154,7 +152,7 @@ def test_a_package_allows_its_modules(tmp_path, module, monkeypatch):
     assert modules_of(loaded.steps[1]) == (f"{module}_package.deep.own",)
     # a name that only begins alike is another package
     monkeypatch.setenv("GRISTMILL_STEPS", f"{module}_pack")
-    with pytest.raises(ValidationError, match="does not allow"):
+    with pytest.raises(RecipeError, match="does not allow"):
         load(recipe({"step": f"{module}_package.deep.own:Shouting"}))
 
 
@@ -169,16 +167,16 @@ def test_what_is_no_step_is_refused_with_the_reason(tmp_path, module, monkeypatc
         f"{module}:Profanity.decisions": "write module:Class",
         f"{module}.inner:Profanity": f"there is no module {module}.inner",
     }.items():
-        with pytest.raises(ValidationError, match=message):
+        with pytest.raises(RecipeError, match=message):
             load(recipe({"step": name}))
-    with pytest.raises(ValidationError, match="no_heading|magic"):
+    with pytest.raises(RecipeError, match="no_heading|magic"):
         load(recipe({"step": "magic"}))
 
 
 def test_a_module_without_the_function_of_its_work_is_refused(tmp_path, module, monkeypatch):
     (tmp_path / f"{module}.py").write_text(STEPS.replace("def edit(", "def other("))
     monkeypatch.setenv("GRISTMILL_STEPS", module)
-    with pytest.raises(ValidationError, match=rf"{module} has no function edit\(step, documents\)"):
+    with pytest.raises(RecipeError, match=rf"{module} has no function edit\(step, documents\)"):
         load(recipe({"step": f"{module}:NoHeading"}))
 
 
@@ -187,7 +185,7 @@ def test_two_steps_with_a_signal_of_one_name_are_refused(tmp_path, module, monke
         name = f"{module}_{signal}"
         (tmp_path / f"{name}.py").write_text(STEPS.replace('"profanity_hits"', f'"{signal}"'))
         monkeypatch.setenv("GRISTMILL_STEPS", name)
-        with pytest.raises(ValidationError, match=f"`profanity` gives the signal {signal}, but there is a column"):
+        with pytest.raises(RecipeError, match=f"`profanity` gives the signal {signal}, but there is a column"):
             load(recipe({"step": "c4"}, {"step": f"{name}:Profanity"}))
 
 
@@ -201,13 +199,13 @@ def test_an_entry_point_needs_no_setting(module, monkeypatch):
     monkeypatch.setattr(own_steps, "entry_points", lambda group: points if group == "gristmill.steps" else [])
     loaded = load(recipe({"step": "profanity"}))
     assert load(yaml.safe_load(dump(loaded))) == loaded
-    with pytest.raises(ValidationError, match="does not allow"):
+    with pytest.raises(RecipeError, match="does not allow"):
         load(recipe({"step": f"{module}:Shouting"}))
     points.append(Entry("swearing", f"{module}:Profanity"))
-    with pytest.raises(ValidationError, match="the entry point swearing .* which is called profanity"):
+    with pytest.raises(RecipeError, match="the entry point swearing .* which is called profanity"):
         load(recipe({"step": "profanity"}))
     points[1] = Entry("profanity", "another:Step")
-    with pytest.raises(ValidationError, match="two entry points .* are called profanity"):
+    with pytest.raises(RecipeError, match="two entry points .* are called profanity"):
         load(recipe({"step": "profanity"}))
 
 

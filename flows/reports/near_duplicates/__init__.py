@@ -16,7 +16,7 @@ from flows.context import job_options, lookup
 from flows.curation import curate
 from flows.machine import MachineSettings
 from flows.recipe import load
-from flows.reports import differences, pages
+from flows.reports import differences, templates
 from flows.reports.near_duplicates import plots
 from flows.stages.earlier_crawls import crawl_of, earlier_crawls
 from storage import files, parquet
@@ -85,7 +85,7 @@ def page(name: str, step: MinHash, kept: StageResult) -> str:
     examples = summary.examples(crawl, clusters.dropped, below, _EACH, _CHARACTERS)
     bins = recall.curve(held_out, step)
     [counts] = stage.step_counts or [{"rows_in": 0, "rows_out": 0, "drops": {}}]
-    return pages.template("near_duplicates/page.html").render(
+    return templates.template("near_duplicates/page.html").render(
         recipe=name,
         stage=stage.label,
         settings=step,

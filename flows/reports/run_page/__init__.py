@@ -10,7 +10,7 @@ from typing import Any
 from flows.context import lookup
 from flows.machine import MachineSettings
 from flows.recipe import dump
-from flows.reports import near_duplicates, pages
+from flows.reports import near_duplicates, templates
 from flows.reports.dropped import Dropped, samples
 from flows.reports.finished import finished
 from flows.reports.funnel import ranked
@@ -67,7 +67,7 @@ def page(report: Report) -> str:
     """The page."""
     counts = count(report.corpus)
     languages = ranked({language: both.arrived for language, both in counts.languages.items()})
-    return pages.template("run_page/page.html").render(
+    return templates.template("run_page/page.html").render(
         report=report,
         recipe=dump(report.recipe),
         rules=rules(report),

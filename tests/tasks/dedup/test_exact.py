@@ -30,7 +30,6 @@ from tests.corpora import Texts, context, ledger, planted_stage, read
 from tests.planted.pages import page
 from tests.planted.plan import Plan
 
-NO_HELDOUT = SimpleNamespace(heldout_fraction=0.0)
 COPIES = ("exact", "recrawl")
 TRICKY = "aAbB .,\n-é\u0301ÉΣς\u023a\u0130İ١²🙂\u4e2d\u0e01\u0e34\U00010400\U0001d7ce"
 
@@ -177,7 +176,7 @@ def test_the_kept_document_is_the_first_by_the_criteria(tmp_path, keep):
 def test_the_score_of_a_model_decides_and_without_one_a_document_comes_last(tmp_path):
     prose = [f"The miller of {place} grinds {grain} for the bakers." for place in "ABCDE" for grain in ("rye", "oats")]
     documents = [[{"id": f"{shard}{i}", "text": text} for i, text in enumerate(prose)] for shard in range(2)]
-    recipe = SimpleNamespace(**vars(Texts(documents, ["good", "web"]).recipe), steps=(), seed=1, mixture=NO_HELDOUT)
+    recipe = SimpleNamespace(**vars(Texts(documents, ["good", "web"]).recipe), steps=(), seed=1, heldout_fraction=0.0)
     shop, corpus = context(str(tmp_path)), Texts(documents, ["good", "web"]).corpus(str(tmp_path))
     corpus = learned_filter(
         shop, recipe, corpus, Quality(reference=("good",), min_score=0.0, dimensions=4, buckets=100)

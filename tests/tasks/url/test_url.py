@@ -18,7 +18,7 @@ from tasks.documents.step import work_of
 from tasks.url import lists
 from tasks.url.canonical import TRACKING, Canonical
 from tasks.url.canonical_work import canonicalizer, registered_domain
-from tasks.url.list_files import ListError
+from tasks.url.list_files import ListError, list_files
 from tasks.url.matching import Words, squeezed, words_of
 from tasks.url.step import Url
 from tasks.url.step_work import lists as lists_of
@@ -487,10 +487,10 @@ def test_a_list_at_a_server_is_asked_for_as_a_file(crawl_server, tmp_path):
     (crawl_server.folder / "adult.txt").write_text("bad.example\n")
     address = f"{crawl_server.url}/domains"
     crawl_server.plan = lambda path, start, nth: Fault("status", 503, (("Retry-After", "0"),)) if nth < 1 else None
-    assert lists.list_files(address) == [address]
+    assert list_files(address) == [address]
     assert {(r.start, r.end) for r in crawl_server.requests} == {(0, 1)}
     with pytest.raises(ListError, match="nowhere does not exist"):
-        lists.list_files(f"{crawl_server.url}/nowhere")
+        list_files(f"{crawl_server.url}/nowhere")
     signed = f"{crawl_server.url}/adult.txt?sig=s3cret"
     Path(crawl_server.folder, "adult.txt?sig=s3cret").write_text("bad.example\n")
     assert measure(Url(blocklists=(signed,)), ["http://bad.example/"])["url_blocklist"] == ["adult.txt: bad.example"]

@@ -1,14 +1,9 @@
-"""What HTML reports have in common: templates that escape every text, and plots as SVG, or as PNG for other viewers.
-
-The same numbers give the same bytes of SVG.
-"""
+"""Plots for reports: as SVG, of which the same numbers give the same bytes, or as PNG for other viewers."""
 
 import io
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
-import jinja2
 import matplotlib
 import numpy as np
 from lxml import etree
@@ -17,47 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 BLUE, LIGHT, RED, GREY = "#1f5fa8", "#9bb8d6", "#b3261e", "#777777"
-# Control characters have pictures of their own; HTML has no way to write most of them.
-_PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"} | {0x7F: 0x2421}
-# Lone surrogates have no UTF-8; non-characters are errors in HTML.
-_PICTURES |= dict.fromkeys((*range(0xD800, 0xE000), 0xFFFE, 0xFFFF), 0xFFFD)
-
-
-def template(name: str) -> jinja2.Template:
-    """A template of this folder. What it is given is escaped, control characters are shown as their pictures."""
-    return _environment().get_template(name)
-
-
-@cache
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("flows.reports", "."),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=_written,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "count": lambda number: f"{number:,}",
-        "share": lambda part, whole: f"{part / whole:.2%}" if whole else "-",
-        "short": _short,
-    }
-    return environment
-
-
-def _written(value: Any) -> Any:
-    """A value as it is to be escaped, or the markup that needs no escaping."""
-    if value is None:
-        return ""
-    return value if isinstance(value, Markup) else str(value).translate(_PICTURES)
-
-
-def _short(value: str | None, characters: int = 300) -> str:
-    """The beginning of a title or an address, which a page may have made as long as it likes."""
-    if value is None:
-        return ""
-    return value if len(value) <= characters else f"{value[:characters]}…"
 
 
 def svg(name: str, label: str, draw: Callable[..., None], heights: tuple[float, ...] = (3,)) -> Markup:
