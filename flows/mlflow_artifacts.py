@@ -12,7 +12,7 @@ from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 
 import training
 from flows.recipe import dump
-from flows.reports import pages
+from flows.reports import plotting
 from flows.reports.run import Report
 from flows.reports.run_page import plots
 from storage import files
@@ -46,8 +46,8 @@ def log_artifacts(client: mlflow.MlflowClient, run: str, report: Report) -> None
         (shown / "recipe.yaml").write_text(dump(report.recipe), encoding="utf-8")
         report.funnel.to_csv(shown / "funnel.csv", index=False)
         rows = 1 + len(report.steps)
-        (shown / "funnel.png").write_bytes(pages.png(plots.funnel(report), (0.3 * rows,)))
-        (shown / "losses.png").write_bytes(pages.png(plots.losses(report), (3.5,)))
+        (shown / "funnel.png").write_bytes(plotting.png(plots.funnel(report), (0.3 * rows,)))
+        (shown / "losses.png").write_bytes(plotting.png(plots.losses(report), (3.5,)))
         if report.result["sample"]:
             (shown / "sample.txt").write_text(report.result["sample"], encoding="utf-8")
         client.log_artifacts(run, str(shown))

@@ -6,7 +6,7 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
-from flows.reports.pages import BLUE, GREY, LIGHT, RED, svg
+from flows.reports.plotting import BLUE, GREY, LIGHT, RED, svg
 from tasks.dedup.near.settings import MinHash, s_curve
 from tasks.dedup.near_reports.recall import Bin
 from tasks.dedup.near_reports.summary import Clusters

@@ -6,7 +6,7 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
-from flows.reports.pages import BLUE, GREY, LIGHT, RED, svg
+from flows.reports.plotting import BLUE, GREY, LIGHT, RED, svg
 from flows.reports.run import Report
 from flows.reports.run_page.counts import EDGES, Counts
 
