@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from flows.context import RunContext
 from flows.recipe import Recipe
+from flows.remaining import check_left, check_sources
 from flows.stages.corpus import Corpus
 from flows.stages.documents import documents
 from flows.stages.rules import decided
@@ -32,11 +33,14 @@ class Passed:
 
 def curate(context: RunContext, recipe: Recipe) -> Iterator[Passed]:
     """The recipe's way, each part of it made, or found, when it is asked for. The first has no steps behind the
-    extraction; the last one's `left` is the curated corpus."""
+    extraction; the last one's `left` is the curated corpus.
+
+    Raises NothingLeftError, when it is asked for more, behind the part that left no document."""
     groups = _groups(pinned(context, recipe.after))
     first = groups[0] if groups and isinstance(groups[0][0], DocumentStep) else ()
     corpus = documents(context, recipe, first)
     yield Passed((), corpus, corpus)
+    check_sources(corpus)
     for steps in groups:
         if not isinstance(steps[0], DocumentStep):
             arriving, left = corpus, builder_of(steps[0])(context, recipe, corpus, steps[0])
@@ -44,6 +48,7 @@ def curate(context: RunContext, recipe: Recipe) -> Iterator[Passed]:
             arriving = corpus if steps is first else measured(context, corpus, steps)
             left = decided(context, arriving, steps)
         yield Passed(steps, arriving, left)
+        check_left(left, steps)
         corpus = left
 
 

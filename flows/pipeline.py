@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field
 
 from flows.context import RunContext
 from flows.curation import curate
+from flows.extras import require
 from flows.prefect_artifacts import publish
 from flows.prefect_flow import recorded_flow
 from flows.prefect_names import flow_run_name
@@ -56,6 +57,7 @@ def tokens(recipe: RecipeLike) -> Report:
 def pretrain(recipe: RecipeLike) -> Report:
     """A trained model, tracked in MLflow, from the token shards."""
     recipe.training_mixture()
+    require("train", "training a model")
     # a corpus is made without the libraries of training
     from flows.stages.model import train
 
@@ -69,6 +71,7 @@ def pretrain(recipe: RecipeLike) -> Report:
 def pipeline(recipe: RecipeLike) -> Report:
     """Everything: raw crawls in, a trained and tracked model out."""
     recipe.training_mixture()
+    require("train", "training a model")
     with run_context(recipe):
         corpus(recipe)
         tokens(recipe)

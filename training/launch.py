@@ -10,6 +10,7 @@ after a checkpoint if training had begun: run it again to go on; anything else f
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 import shutil
@@ -72,7 +73,7 @@ def launch(
         "127.0.0.1",
     ]
     command += ["--nproc-per-node", str(processes), "--max-restarts", "0"]
-    command += ["--shutdown-timeout", str(GRACE_SECONDS), "-m", "training.launch", str(run_json)]
+    command += [*_grace(), "-m", "training.launch", str(run_json)]
     with open(log_path, "ab", opener=_private) as output, log_path.open("rb") as tail:
         tail.seek(0, os.SEEK_END)
         agent = subprocess.Popen(
@@ -106,6 +107,18 @@ def launch(
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
+
+
+def _grace() -> list[str]:
+    """The option of torchrun for GRACE_SECONDS, if this release of torch has it: those before kill after 30 seconds.
+
+    Read in its text, since an import takes seconds.
+    """
+    found = importlib.util.find_spec("torch")
+    assert found is not None and found.origin is not None, "torch is installed"
+    launcher = Path(found.origin).with_name("distributed") / "run.py"
+    known = '"--shutdown-timeout"' in launcher.read_text(encoding="utf-8")
+    return ["--shutdown-timeout", str(GRACE_SECONDS)] if known else []
 
 
 def _end(agent: subprocess.Popen) -> None:

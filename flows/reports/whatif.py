@@ -20,6 +20,7 @@ from flows.context import job_options, lookup
 from flows.curation import Passed, curate
 from flows.machine import MachineSettings
 from flows.recipe import load
+from flows.remaining import NothingLeftError
 from flows.reports.changes import changed
 from flows.reports.funnel import FunnelRow, funnel_row
 from flows.stages.steps_behind import pinned
@@ -176,7 +177,7 @@ def _counts(passed: Passed) -> list[dict]:
 
 def _after(passes: Iterator[Passed]) -> list[dict]:
     counts: list[dict] = []
-    with suppress(NotFinishedError):
+    with suppress(NotFinishedError, NothingLeftError):
         for passed in passes:
             counts += _counts(passed)
     return counts

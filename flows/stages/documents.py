@@ -3,6 +3,7 @@
 A shard is a file; with a limit it is all that is read of a source, whose files are then read one after the other.
 """
 
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
@@ -24,6 +25,7 @@ from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec, digest
 from tasks.extraction.extract import Extract
 from tasks.extraction.extract_work import extract_shard
+from tasks.reading.first_records import FILES, look
 from tasks.reading.listing import Shard, shards_of
 from tasks.reading.sources import Columns, Selection, Snapshot, Source
 
@@ -114,13 +116,32 @@ def _extract(phases: PhaseRunner, record: Record, places: tuple[SourceFile, ...]
         "steps": record.steps,
     }
     jobs = {}
+    by_source: dict[str, list[int]] = {}
+    first: dict[str, list[Shard]] = {}
     for number, together in groupby(places, attrgetter("shard")):
         read = tuple(together)
-        known = record.formats[read[0].source]
+        source, known = read[0].source, record.formats[read[0].source]
         source_files = tuple(Shard(known.format, file.path, file.name, known.columns, file.base) for file in read)
-        jobs[number] = {"source": read[0].source, "source_files": source_files, **common}
-    phases.map("extract", extract_shard, jobs)
-    return {}
+        jobs[number] = {"source": source, "source_files": source_files, **common}
+        by_source.setdefault(source, []).append(number)
+        first.setdefault(source, []).extend(source_files[:FILES])
+    looks = {
+        number: {"source": source, "shards": read[:FILES], "max_bytes": record.extract.max_bytes}
+        for number, (source, read) in enumerate(first.items())
+    }
+    phases.map("look", look, looks, temporary=True)
+    made = phases.map("extract", extract_shard, jobs)
+    return {"sources": {source: _counted([made[i] for i in of]) for source, of in by_source.items()}}
+
+
+def _counted(records: list[dict]) -> dict:
+    """Records and documents of a source, and how many were dropped by each rule."""
+    drops = Counter[str]()
+    for record in records:
+        for step in record["steps"]:
+            drops.update({f"{step['step']}.{rule}": n for rule, n in step["drops"].items()})
+    counts = {"records": sum(r["rows_in"] for r in records), "documents": sum(r["rows_out"] for r in records)}
+    return counts | {"drops": dict(sorted(drops.items()))}
 
 
 def _fingerprints(context: RunContext, source: Source, read: list[Shard], limit: int | None) -> list[str]:

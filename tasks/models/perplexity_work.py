@@ -59,7 +59,8 @@ def train_model(
                     f.writelines(line + "\n" for line in lines)
         if not words:
             raise ValueError(
-                f"the reference holds no words ({documents} documents): name another source as `reference`"
+                f"the step `perplexity` learns from words, but its `reference` has none ({documents} documents): name "
+                "another source in `reference`, or loosen the steps before it"
             )
         # small references lack the counts of counts that Kneser-Ney discounts need
         options = ["-o", str(settings.order), "-S", _MEMORY, "-T", scratch, "--discount_fallback", "--skip_symbols"]
@@ -108,6 +109,8 @@ def bounds(settings: Percentiles, scores: Sequence[str]) -> list[Bound]:
     parts = [np.empty(0), *(np.asarray(parquet.read_table(s, ["perplexity"])["perplexity"]) for s in scores)]
     values = np.concatenate(parts)
     if not len(values):
-        raise ValueError("no document was scored: every source of the recipe is a reference")
+        raise ValueError(
+            "the step `perplexity` has no document to score: leave a source out of its `reference`, or drop the step"
+        )
     low, high = np.percentile(values, [settings.min_percentile, settings.max_percentile]).tolist()
     return [Bound("min_percentile", "perplexity", low=low), Bound("max_percentile", "perplexity", high=high)]

@@ -49,8 +49,8 @@ def train_model(
     wanted = min(settings.documents, good_rows, raw_rows)
     if wanted < 2:
         raise ValueError(
-            f"the classifier needs reference and raw documents, but found {good_rows} and {raw_rows}: "
-            "check the step's `reference` and the recipe's sources"
+            f"the step `quality` learns from two documents of its `reference` and two of other sources at least, but "
+            f"{good_rows} and {raw_rows} are left: name other sources in `reference`, or loosen the steps before it"
         )
     with tempfile.TemporaryDirectory(prefix=leftovers.scratch_prefix()) as scratch:
         trained, tested, model_path = (Path(scratch) / name for name in ("trained", "tested", "model.bin"))

@@ -14,9 +14,11 @@ def shares(weights: dict[str, float], tokens: dict[str, int], budget: int, max_e
     """
     available = {name: tokens[name] * max_epochs for name in weights}
     if sum(available.values()) < budget:
+        given_by = ", ".join(f"{name} {tokens[name]:,}" for name in sorted(weights))
         raise ValueError(
-            f"the run trains on {budget:,} tokens, but the sources {tokens} give {sum(available.values()):,.0f} in "
-            f"max_epochs={max_epochs}: raise mixture.max_epochs, lower training.steps or add data"
+            f"training takes {budget:,} tokens (training.steps * training.batch * model.seq_len), but the sources have "
+            f"{given_by}, which mixture.max_epochs {max_epochs:g} makes {sum(available.values()):,.0f}: lower "
+            "training.steps or model.seq_len, raise mixture.max_epochs or give more data"
         )
     given: dict[str, float] = {}
     open_names = sorted(weights)

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import re
 from collections.abc import Iterator
 from functools import cache
 
@@ -39,37 +40,90 @@ def train_tokenizer(
 
     Each source gives documents worth its share of `sample_bytes`, drawn by a keyed hash, never a held-out one; a
     source that has less gives all. SentencePiece holds the sample in memory.
+    Raises ValueError for a source without text, if nothing is held out, and if the vocabulary does not fit the text.
     """
     total = sum(weights.values())
+    sizes = trainable(inputs, heldout)
     taken: dict[str, int] = {}
     model = io.BytesIO()
-    spm.SentencePieceTrainer.train(
-        sentence_iterator=sample(inputs, {n: w / total for n, w in weights.items()}, settings, seed, heldout, taken),
-        model_writer=model,
-        model_type="bpe",
-        vocab_size=settings.vocab_size,
-        character_coverage=settings.character_coverage,
-        byte_fallback=True,
-        split_digits=True,
-        normalization_rule_name="identity",
-        remove_extra_whitespaces=False,
-        add_dummy_prefix=False,
-        allow_whitespace_only_pieces=True,
-        max_sentence_length=1 << 20,
-        unk_id=UNK,
-        bos_id=BOS,
-        eos_id=EOS,
-        pad_id=-1,
-        minloglevel=2,
-    )
+    texts = sample(inputs, sizes, {n: w / total for n, w in weights.items()}, settings, seed, heldout, taken)
+    try:
+        spm.SentencePieceTrainer.train(
+            sentence_iterator=texts,
+            model_writer=model,
+            model_type="bpe",
+            vocab_size=settings.vocab_size,
+            character_coverage=settings.character_coverage,
+            byte_fallback=True,
+            split_digits=True,
+            normalization_rule_name="identity",
+            remove_extra_whitespaces=False,
+            add_dummy_prefix=False,
+            allow_whitespace_only_pieces=True,
+            max_sentence_length=1 << 20,
+            unk_id=UNK,
+            bos_id=BOS,
+            eos_id=EOS,
+            pad_id=-1,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise _explained(error, settings, sum(taken.values())) from None
     files.write_bytes(files.join(folder, "tokenizer.model"), model.getvalue())
     processor = spm.SentencePieceProcessor(model_proto=model.getvalue())
     files.write_bytes(files.join(folder, "token_bytes.json"), json.dumps(token_bytes(processor)).encode())
     return {"sample_bytes": taken, "vocab_size": processor.vocab_size()}
 
 
+def trainable(inputs: Inputs, heldout: Heldout) -> dict[str, int]:
+    """Bytes of text of each source that training may see.
+
+    Raises ValueError if a source has none, or if no document of all sources is held out.
+    """
+    sizes, documents, held_out = dict.fromkeys(inputs, 0), 0, 0
+    for name, parts in inputs.items():
+        before = documents
+        for part in parts:
+            table = select(*part, ["text"])
+            mask = heldout.mask(table)
+            documents, held_out = documents + len(table), held_out + int(mask.sum())
+            sizes[name] += int(pc.sum(_sizes(table.filter(pa.array(~mask)))).as_py() or 0)
+        if not sizes[name]:
+            given = documents - before
+            raise ValueError(
+                f"mixture.weights names {name}, but no text of it is left to train on: all of its {given:,} documents "
+                f"are held out; lower mixture.heldout_fraction ({heldout.fraction}) or give the source more documents"
+                if given
+                else f"mixture.weights names {name}, but no document of it is left: take it out of mixture.weights, or "
+                "loosen the steps that drop its documents"
+            )
+    if not held_out:
+        raise ValueError(
+            f"none of {documents:,} documents is held out: raise mixture.heldout_fraction ({heldout.fraction}), or "
+            "give the sources more documents"
+        )
+    return sizes
+
+
+def _explained(error: RuntimeError, settings: Tokenizer, sampled: int) -> Exception:
+    """What SentencePiece says of a vocabulary that does not fit its text, with the recipe's keys."""
+    words = str(error)
+    if found := re.search(r"value <= (\d+)", words):
+        return ValueError(
+            f"tokenizer.vocab_size is {settings.vocab_size}, but a text of {sampled:,} bytes gives {found[1]} tokens "
+            "at most: lower tokenizer.vocab_size to that, or give the sources more text"
+        )
+    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", words):
+        return ValueError(
+            f"tokenizer.vocab_size is {settings.vocab_size}, but the characters alone are {found[1]} tokens: "
+            f"raise it above that, or lower tokenizer.character_coverage ({settings.character_coverage})"
+        )
+    return error
+
+
 def sample(
     inputs: Inputs,
+    sizes: dict[str, int],
     shares: dict[str, float],
     settings: Tokenizer,
     seed: int,
@@ -77,14 +131,13 @@ def sample(
     taken: dict[str, int],
 ) -> Iterator[str]:
     for name in sorted(inputs):
-        sizes = sum(int(pc.sum(_sizes(_train(part, heldout))).as_py() or 0) for part in inputs[name])
         wanted = settings.sample_bytes * shares[name]
-        if sizes < wanted:
-            log.info("source %s has %d bytes, less than the %d of its share of the sample", name, sizes, wanted)
+        if sizes[name] < wanted:
+            log.info("source %s has %d bytes, less than the %d of its share of the sample", name, sizes[name], wanted)
         taken[name] = 0
         for part in inputs[name]:
             table = _train(part, heldout)
-            chosen = table.filter(pa.array(uniform(table["id"], seed, "tokenizer") < wanted / max(sizes, 1)))
+            chosen = table.filter(pa.array(uniform(table["id"], seed, "tokenizer") < wanted / sizes[name]))
             for text in chosen["text"].to_pylist():
                 taken[name] += len(text.encode())
                 yield from _sentences(text)

@@ -110,7 +110,7 @@ def test_text_that_means_something_to_the_trainer_is_only_text(tmp_path, shard, 
 
 @pytest.mark.parametrize("texts", [{}, {"1": "", "2": " \n"}])
 def test_a_reference_without_words_is_an_error(tmp_path, shard, texts):
-    with pytest.raises(ValueError, match=rf"no words \({len(texts)} documents\).*reference"):
+    with pytest.raises(ValueError, match=rf"has none \({len(texts)} documents\).*reference"):
         train_model(str(tmp_path), 0, [shard("a", texts)], [], LanguageModel(order=3), NONE)
     assert not (tmp_path / "model.bin").exists()
 
@@ -141,7 +141,7 @@ def test_percentiles_are_those_of_all_shards_together(tmp_path, low, high):
     for settings in (step, step.decision_settings()):
         assert bounds(settings, paths) == bounds(settings, paths[::-1]) == expected
     for parts in ([paths[1]], []):
-        with pytest.raises(ValueError, match="no document was scored"):
+        with pytest.raises(ValueError, match="has no document to score"):
             bounds(step, parts)
 
 

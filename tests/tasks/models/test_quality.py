@@ -125,7 +125,7 @@ def test_a_page_cannot_name_labels_or_end_its_line(tmp_path, shard):
 @pytest.mark.parametrize("good,raw", [(0, 10), (10, 0), (1, 10), (0, 0)])
 def test_too_few_documents_is_an_error_that_says_what_was_found(tmp_path, shard, good, raw):
     given = [shard("good", documents(GOOD, good, 1, "g"))], [shard("raw", documents(RAW, raw, 2, "r"))]
-    with pytest.raises(ValueError, match=f"found {good} and {raw}.*reference"):
+    with pytest.raises(ValueError, match=f"{good} and {raw} are left.*reference"):
         train_model(str(tmp_path), 0, *given, TRAINING, NONE)
 
 

@@ -73,7 +73,7 @@ def test_tokens_of_sources_without_a_weight_do_not_count():
 def test_a_budget_that_cannot_be_met_says_what_there_is_and_what_to_change():
     with pytest.raises(ValueError) as error:
         shares({"a": 1, "b": 1}, {"a": 1000, "b": 500}, 7000, 4)
-    for part in ("7,000", "6,000", "'a': 1000", "max_epochs", "training.steps"):
+    for part in ("7,000", "6,000", "a 1,000", "max_epochs", "training.steps"):
         assert part in str(error.value)
     assert shares({"a": 1, "b": 1}, {"a": 1000, "b": 500}, 6000, 4) == pytest.approx({"a": 2 / 3, "b": 1 / 3})
 

@@ -16,7 +16,7 @@ from storage import files, parquet
 from storage.token_shards import DTYPE
 from tasks.documents.sampling import Heldout
 from tasks.tokens.tokenizer import LARGEST_VOCABULARY, Tokenizer
-from tasks.tokens.tokenizer_work import BOS, EOS, UNK, encode, load, sample, token_bytes, train_tokenizer
+from tasks.tokens.tokenizer_work import BOS, EOS, UNK, encode, load, sample, token_bytes, train_tokenizer, trainable
 from tests.recorded import recorded
 
 SEED, HELDOUT = 5, 0.2
@@ -121,7 +121,8 @@ def drawn(inputs, weights, settings, seed=SEED) -> tuple[Counter, dict[str, int]
     taken: dict[str, int] = {}
     total = sum(weights.values())
     shares = {name: weight / total for name, weight in weights.items()}
-    return Counter(sample(inputs, shares, settings, seed, heldout(seed), taken)), taken
+    sizes = trainable(inputs, heldout(seed))
+    return Counter(sample(inputs, sizes, shares, settings, seed, heldout(seed), taken)), taken
 
 
 @pytest.mark.parametrize("weights", [{"prose": 1, "numbers": 1}, {"prose": 9, "numbers": 1}])
