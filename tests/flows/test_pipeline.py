@@ -211,6 +211,9 @@ def test_mlflow_shows_the_run_and_has_a_model_that_writes(undisturbed, recipe, t
     assert min(run.data.metrics) == "heldout/bits_per_byte"
 
     [output] = run.outputs.model_outputs
+    measured = {metric.key: metric.value for metric in client.get_logged_model(output.model_id).metrics}
+    assert measured == {name: value for name, value in result.items() if name.startswith(("heldout/", "unigram/"))}
+    assert len(client.get_metric_history(run.info.run_id, "heldout/loss")) == 2
     before = mlflow.get_tracking_uri()
     monkeypatch.setattr(sys, "path", list(sys.path))
     try:
