@@ -13,10 +13,10 @@ from mlflow.entities import Dataset, DatasetInput, Experiment, InputTag, Metric,
 from flows.databases import ensure_mlflow, private_folder
 from flows.machine import MachineSettings
 from flows.mlflow_moved import move_artifacts
-from flows.process_identity import has_ended, this_process
 from flows.recipe import Recipe
 from flows.reports.run import Report
 from flows.stages.data import Data
+from storage.owner import has_ended, this_process
 from storage.remote.url_secrets import without_user
 from tasks.engine.make import StageResult
 from training.tracking import METRICS, TIMING

@@ -21,7 +21,7 @@ from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_se
 from prefect.states import Cancelled, Crashed, State
 
 from flows import prefect_server
-from flows.process_identity import has_ended, this_process
+from storage.owner import has_ended, this_process
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -12,7 +12,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from storage import owner
 
-_OWNER = r"(?P<owner>[0-9a-f]{16}-\d+-\d+)"
+_OWNER = r"(?P<owner>[0-9a-f]{16}-\d+-[0-9a-f]{16})"
 _TEMPORARY = re.compile(rf"\..*\.{_OWNER}\.[0-9a-f]+\.tmp")
 _SCRATCH = re.compile(rf"gristmill-{_OWNER}-.*")
 

@@ -12,10 +12,7 @@ _DEAD = ("Z", "X")  # proc(5): a zombie, a dead process
 
 
 def this_process() -> str:
-    """`<host>-<process>-<start>`, 16 hexadecimal characters and two numbers. No other process ever has it.
-
-    The host is a start of a kernel and the process namespace in it, so that containers with one kernel differ.
-    """
+    """`<host>-<process>-<start>`: a number between two of 16 hexadecimal characters. No other process ever has it."""
     return f"{_host()}-{os.getpid()}-{_started(os.getpid())}"
 
 
@@ -27,19 +24,22 @@ def has_ended(owner: str) -> bool:
 
 @cache
 def _host() -> str:
+    """The installed system, and the process namespace in it, so that containers on one machine differ."""
     known = [socket.gethostname()]
     if sys.platform.startswith("linux"):
-        known += [Path("/proc/sys/kernel/random/boot_id").read_text(), os.readlink("/proc/self/ns/pid")]
+        known.append(os.readlink("/proc/self/ns/pid"))
+        if (machine := Path("/etc/machine-id")).is_file():
+            known.append(machine.read_text())
     return xxhash.xxh3_64_hexdigest("\n".join(known).encode())
 
 
 def _started(process: int) -> str:
-    """When a process started, in a unit of the system; empty if it does not run."""
+    """When a process started, by the system's boot and its clock since then; empty if it does not run."""
     if not sys.platform.startswith("linux"):
         import psutil  # where it is needed: files are read without it
 
         try:
-            return str(int(psutil.Process(process).create_time()))
+            return xxhash.xxh3_64_hexdigest(str(int(psutil.Process(process).create_time())).encode())
         except psutil.NoSuchProcess:
             return ""
     # psutil adds the time of boot, which changes when the clock is set
@@ -47,4 +47,7 @@ def _started(process: int) -> str:
         state, *fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return ""
-    return "" if state in _DEAD else fields[18]
+    if state in _DEAD:
+        return ""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+    return xxhash.xxh3_64_hexdigest(f"{boot}{fields[18]}".encode())

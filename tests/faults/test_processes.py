@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -16,7 +15,6 @@ import psutil
 import pytest
 
 from flows import databases
-from flows.process_identity import has_ended, this_process
 from tests.conftest import Runs
 
 COMMAND = "import sys; from flows.cli import main; sys.argv = ['gristmill', 'run', sys.argv[1]]; main()"
@@ -226,15 +224,3 @@ def test_a_database_that_was_begun_is_begun_anew(tmp_path):
         assert database.execute("select name from sqlite_master").fetchall() == [("whole",)]
     assert path.stat().st_mode & 0o777 == 0o600
     assert not list(tmp_path.glob("*.new*"))
-
-
-def test_a_process_is_known_by_its_start():
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    host, _, started = this_process().rsplit("/", 2)
-    running = f"{host}/{child.pid}/{psutil.Process(child.pid).create_time():.0f}"
-    assert host == socket.gethostname()
-    assert not has_ended(this_process()) and not has_ended(running)
-    assert has_ended(f"{host}/{child.pid}/{float(started) - 1000:.0f}"), "the number was given to another process"
-    child.communicate()
-    assert has_ended(running)
-    assert not has_ended(running.replace(host, "another-machine"))

@@ -14,7 +14,7 @@ from storage import exclusive, leftovers, owner
 from tasks.engine import lease as leases
 from tasks.engine.lease import LeaseLostError, lease
 
-FOREIGN = "0123456789abcdef-1-1"
+FOREIGN = "0123456789abcdef-1-0123456789abcdef"
 
 # Makes a stage of two jobs; the second one waits for a file, which a test that kills it never writes.
 MAKER = """
@@ -200,10 +200,11 @@ def test_only_leftovers_of_the_dead_are_removed(tmp_path, monkeypatch):
     alive = child.stdout.readline().strip()
     host = alive.split("-")[0]
     assert host == owner.this_process().split("-")[0]
+    reused = f"{host}-{child.pid}-{0:016x}"  # another process had the number
     names = {
         f".a.{alive}.ab.tmp": f"gristmill-{alive}-x",
         f".b.{FOREIGN}.ab.tmp": f"gristmill-{FOREIGN}-x",
-        f".c.{host}-{child.pid}-1.ab.tmp": f"gristmill-{host}-{child.pid}-1-x",  # another process had the number
+        f".c.{reused}.ab.tmp": f"gristmill-{reused}-x",
         ".d.tmp": "gristmill-y",
     }
     (tmp_path / "deep").mkdir()
