@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import mlflow
-from mlflow.entities import LoggedModelOutput
+from mlflow.entities import LoggedModelOutput, Metric
 from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 
@@ -104,6 +104,11 @@ def _log_model(client: mlflow.MlflowClient, run: str, report: Report, folder: Pa
         raise
     client.finalize_logged_model(made.model_id, "READY")
     client.log_outputs(run, [LoggedModelOutput(made.model_id, step=report.result["steps"])])
+    # as the run has them, point for point: MLflow keeps one of two that are equal
+    names = sorted(name for name in report.result if name.startswith(("heldout/", "unigram/")))
+    last = [client.get_metric_history(run, name)[-1] for name in names]
+    points = [Metric(one.key, one.value, one.timestamp, one.step, model_id=made.model_id, run_id=run) for one in last]
+    client.log_batch(run, metrics=points)
 
 
 def _save(path: Path, exported: Path, tokenizer: Path, described: Model) -> None:

@@ -23,8 +23,6 @@ from training.tracking import METRICS, TIMING
 
 KEY_TAG = "gristmill.key"
 _ARTIFACTS_TAG = "gristmill.artifacts"
-# without it, MLflow shows the experiment as one of prompts and agents
-_KIND = {"mlflow.experimentKind": "custom_model_development"}
 PROCESS_TAG = "gristmill.process"
 _BATCH = 1000
 
@@ -144,7 +142,7 @@ class ModelRun:
             return experiment.experiment_id
         # a server knows where its artifacts go; without one they stay in the home
         place = str(private_folder(self._artifacts)) if self.embedded else None
-        return self.client.create_experiment(self.recipe.name, artifact_location=place, tags=_KIND)
+        return self.client.create_experiment(self.recipe.name, artifact_location=place)
 
     def _known_experiment(self) -> Experiment | None:
         experiment = self.client.get_experiment_by_name(self.recipe.name)

@@ -4,12 +4,14 @@ import copy
 import csv
 import shutil
 import sqlite3
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
 import mlflow
 import pytest
+from lxml import html
 from typer.testing import CliRunner
 
 from flows.cli import app
@@ -190,8 +192,13 @@ def test_mlflow_shows_the_run_and_has_a_model_that_writes(undisturbed, recipe, t
     shown = Path(client.download_artifacts(run.info.run_id, ""))
     assert load(shown / "recipe.yaml") == load(recipe)
     funnel = {row["step"]: row for row in csv.DictReader((shown / "funnel.csv").open())}
-    for step, counts in steps(undisturbed, "undisturbed").items():
-        assert (int(funnel[step]["documents_in"]), int(funnel[step]["documents_out"])) == (counts["in"], counts["out"])
+    made = [f"{one.dataset.name}-{one.dataset.digest}" for one in run.inputs.dataset_inputs]
+    manifests = [files.read_json(str(undisturbed.stages("undisturbed")[name] / "manifest.json")) for name in made]
+    counted = [step for manifest in manifests for step in manifest["counts"]["steps"] if "edits" not in step]
+    assert len(counted) == len(recipe["steps"])
+    for step in counted:
+        row = funnel[step["step"]]
+        assert (int(row["documents_in"]), int(row["documents_out"])) == (step["rows_in"], step["rows_out"])
     table = files.read_json(str(shown / "funnel.json"))
     assert [row[table["columns"].index("step")] for row in table["data"]] == list(funnel)
     for plot in ("funnel.png", "losses.png"):
@@ -204,6 +211,9 @@ def test_mlflow_shows_the_run_and_has_a_model_that_writes(undisturbed, recipe, t
     assert min(run.data.metrics) == "heldout/bits_per_byte"
 
     [output] = run.outputs.model_outputs
+    measured = {metric.key: metric.value for metric in client.get_logged_model(output.model_id).metrics}
+    assert measured == {name: value for name, value in result.items() if name.startswith(("heldout/", "unigram/"))}
+    assert len(client.get_metric_history(run.info.run_id, "heldout/loss")) == 2
     before = mlflow.get_tracking_uri()
     monkeypatch.setattr(sys, "path", list(sys.path))
     try:
@@ -212,7 +222,7 @@ def test_mlflow_shows_the_run_and_has_a_model_that_writes(undisturbed, recipe, t
         version = mlflow.register_model(f"models:/{output.model_id}", "small")
     finally:
         mlflow.set_tracking_uri(before)
-    assert version.version == "1"
+    assert version.source == f"models:/{output.model_id}"
     tokenizer = next(f for name, f in undisturbed.stages("undisturbed").items() if name.startswith("tokenizer-"))
     given = {"max_tokens": 12, "temperature": 0.7, "top_k": 20, "seed": 5}
     wanted = sample_text(
@@ -220,6 +230,30 @@ def test_mlflow_shows_the_run_and_has_a_model_that_writes(undisturbed, recipe, t
     )
     assert model.predict(["The "], params=given) == [wanted]
     assert not [path for path in tmp_path.rglob("*") if path.suffix in (".pkl", ".pickle")]
+
+
+def test_the_report_page_has_the_figures_of_the_run(undisturbed, runs, recipe):
+    """Written by the command, which starts neither Prefect nor MLflow nor torch."""
+    shutil.copytree(undisturbed.home("undisturbed") / "stages", runs.home("report") / "stages")
+    program = (
+        "import sys; from flows.cli import app; app(sys.argv[1:], standalone_mode=False);"
+        "print([name for name in ('prefect', 'mlflow', 'torch', 'distributed') if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", program, "report", str(runs.write(recipe))]
+    environment = runs.environment("report")
+    finished = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+    path, loaded, _ = finished.stdout.split("\n")
+    assert loaded == "[]"
+    [folder] = [f for name, f in undisturbed.stages("undisturbed").items() if name.startswith("model-")]
+    assert Path(path) == runs.home("report") / "reports" / f"small-{folder.name.removeprefix('model-')}.html"
+    page = Path(path).read_text()
+    assert len(page) < 5_000_000
+    shown = "".join(html.fromstring(page).itertext())
+    result = files.read_json(str(folder / "result.json"))
+    assert f"{result['heldout/bits_per_byte']:.4f}" in shown and f"{result['parameters']:,} parameters" in shown
+    assert " ".join(result["sample"].split()) in " ".join(shown.split())
+    assert page.count("<svg") - page.count('<svg class="bar"') == 3  # lengths, clusters, losses
 
 
 def test_the_same_model_under_another_name_is_tracked_there_too(undisturbed, again):
