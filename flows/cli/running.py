@@ -1,5 +1,6 @@
 """Commands that run something: demo, run, corpus, tokens, pretrain, harvest."""
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,8 @@ from flows.cli.app import Limit, app, console, recipe_to_run, settings
 if TYPE_CHECKING:
     from flows.recipe import Recipe
 
+
+_LINE_SECONDS = 10.0  # between two lines where no bar is shown
 
 RecipeArgument = Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")]
 
@@ -69,7 +72,9 @@ def run_flow(flow: str, recipe: "Recipe") -> None:
 
     from flows.cli.render_run import print_report
     from flows.prefect_env import EMBEDDED
+    from storage.remote.redact import redact_url
 
+    typer.echo(f"{flow} of {recipe.name}, in {redact_url(settings().home)}", err=True)
     if EMBEDDED:  # the server starts while Prefect is imported here
         from flows import prefect_server
 
@@ -93,7 +98,17 @@ def _harvest(out: Path) -> None:
     from flows import demo as harvesting
     from flows.progress_bar import progress_bar
 
+    typer.echo(f"harvesting the installed documentation into {out}", err=True)
+    said = time.monotonic()
+
+    def progress(done: int, total: int) -> None:
+        nonlocal said
+        bar.update(task, completed=done, total=total)
+        if bar.disable and time.monotonic() - said > _LINE_SECONDS:
+            said = time.monotonic()
+            typer.echo(f"harvest: {done:,} of {total:,} modules", err=True)
+
     with progress_bar() as bar:
-        task = bar.add_task(f"harvesting the installed documentation into {out}", total=None)
-        report = harvesting.harvest(out, progress=lambda done, total: bar.update(task, completed=done, total=total))
+        task = bar.add_task("harvest", total=None)
+        report = harvesting.harvest(out, progress=progress)
     console().print(f"harvest: {report.pages:,} pages in {out}", highlight=False)
