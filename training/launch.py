@@ -72,7 +72,8 @@ def launch(
         "--local-addr",
         "127.0.0.1",
     ]
-    command += ["--nproc-per-node", str(processes), "--max-restarts", "0"]
+    # the folder for logs of the ranks, which have none, would stay among temporary files
+    command += ["--nproc-per-node", str(processes), "--max-restarts", "0", "--log-dir", f"{meeting}/logs"]
     command += [*_grace(), "-m", "training.launch", str(run_json)]
     with open(log_path, "ab", opener=_private) as output, log_path.open("rb") as tail:
         tail.seek(0, os.SEEK_END)
