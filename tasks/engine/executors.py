@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager, nullcontext
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from storage import leftovers
@@ -123,6 +124,7 @@ def deferred(kind: str, workers: int = 0, address: str = "") -> Iterator[Deferre
     Raises ValueError at once, as `executor` does.
     """
     _check(kind, address)
+    leftovers.remove_scratch()  # also where all is reused, and nothing is started
     with ExitStack() as stack:
         yield Deferred(lambda: stack.enter_context(executor(kind, workers, address)))
 
@@ -143,7 +145,6 @@ def executor(kind: str, workers: int = 0, address: str = "") -> Iterator[Threads
     """
     _check(kind, address)
     workers = workers or os.cpu_count() or 1
-    leftovers.remove_scratch()
     messages: queue.SimpleQueue = queue.SimpleQueue()
     if kind in ("serial", "threads"):
         with _listening(messages):
@@ -153,7 +154,11 @@ def executor(kind: str, workers: int = 0, address: str = "") -> Iterator[Threads
 
         # every connection and every worker that comes and goes would be a line of the flow's log
         logging.getLogger("distributed").setLevel(logging.WARNING)
-        with _bare_main(), _cluster(workers) if kind == "local" else nullcontext(address) as target:
+        with (
+            TemporaryDirectory(prefix=f"{leftovers.scratch_prefix()}dask-") as scratch,
+            _bare_main(),
+            _cluster(workers, scratch) if kind == "local" else nullcontext(address) as target,
+        ):
             with Client(target) as client:
                 _check_workers(client)
                 client.register_plugin(_plugin())
@@ -161,12 +166,12 @@ def executor(kind: str, workers: int = 0, address: str = "") -> Iterator[Threads
                 yield Dask(client, messages)
 
 
-def _cluster(workers: int) -> Any:
-    """Processes on this machine, one thread each."""
+def _cluster(workers: int, scratch: str) -> Any:
+    """Processes on this machine, one thread each; what they keep on disk is in `scratch`, as Dask's own folder stays."""
     import dask
     from distributed import LocalCluster
 
-    with dask.config.set(_UNWATCHED), _interrupts_held():
+    with dask.config.set({**_UNWATCHED, "temporary-directory": scratch}), _interrupts_held():
         return LocalCluster(
             n_workers=workers,
             threads_per_worker=1,

@@ -133,12 +133,10 @@ def contents(stages: dict[str, Path]) -> dict[str, str]:
 
 
 def left_behind(runs, home: str) -> list[Path]:
-    """Leases and temporary files in a home, and what lies among temporary files, but for the locks of Dask and what
-    torch keeps there for later runs."""
+    """Leases and temporary files in a home, and what lies among temporary files, but for what torch keeps there."""
     below, temporary = runs.home(home), runs.folder / f"{home}.tmp"
-    kept = {temporary / "dask-scratch-space" / f"{lock}.lock" for lock in ("global", "purge")}
-    kept |= {temporary / "dask-scratch-space", *temporary.glob("torchinductor_*")}
-    return [*below.rglob("lease"), *below.rglob(".*.tmp"), *(set(temporary.rglob("*")) - kept)]
+    there = set(temporary.rglob("*")) - set(temporary.glob("torchinductor_*"))
+    return [*below.rglob("lease"), *below.rglob(".*.tmp"), *there]
 
 
 @pytest.mark.slow
