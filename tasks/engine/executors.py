@@ -167,7 +167,7 @@ def executor(kind: str, workers: int = 0, address: str = "") -> Iterator[Threads
 
 
 def _cluster(workers: int, scratch: str) -> Any:
-    """Processes on this machine, one thread each; what they keep on disk is in `scratch`, as Dask's own folder stays."""
+    """Processes on this machine, one thread each, that keep in `scratch` what they keep on disk."""
     import dask
     from distributed import LocalCluster
 
