@@ -5,6 +5,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextvars import copy_context
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -91,7 +92,8 @@ class ProgressReporter:
         self._task: TaskID | None = None
         self._bar = progress_bar(TextColumn("{task.fields[rates]}"))
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="progress", daemon=True)
+        # in the context of the run, or Prefect would start a server of its own for what this thread logs
+        self._thread = threading.Thread(target=copy_context().run, args=(self._watch,), name="progress", daemon=True)
 
     def __enter__(self) -> "ProgressReporter":
         self._bar.start()

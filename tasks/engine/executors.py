@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager, nullcontext
+from multiprocessing import resource_tracker
 from typing import Any
 
 from storage import leftovers
@@ -183,6 +184,8 @@ def _interrupts_held() -> Iterator[None]:
 
     A Ctrl-C at the terminal goes to all processes; what it means is for the flow to say, which gets it afterwards.
     """
+    # it is started with the first process otherwise, and unblocks SIGINT then
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
