@@ -159,7 +159,11 @@ def executor(kind: str, workers: int = 0, address: str = "") -> Iterator[Threads
                 _check_workers(client)
                 client.register_plugin(_plugin())
                 client.subscribe_topic(LOG_TOPIC, lambda event: messages.put(tuple(event[1])))
-                yield Dask(client, messages)
+                try:
+                    yield Dask(client, messages)
+                finally:
+                    # workers still in a job, which nobody waits for any more, are killed with a warning
+                    logging.getLogger("distributed").setLevel(logging.ERROR)
 
 
 def _cluster(workers: int) -> Any:
