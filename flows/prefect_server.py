@@ -105,10 +105,11 @@ def _serve(number: int) -> None:
     from prefect.server.api.server import create_app
     from prefect.settings import get_current_settings
 
-    url = get_current_settings().server.database.connection_url
-    if url is None:
-        home = get_current_settings().home
-        ensure_database(home / "prefect.db", _migrate)
+    settings = get_current_settings()
+    database = settings.home / "prefect.db"
+    url = settings.server.database.connection_url
+    if url is None or url.get_secret_value() == _url(database):  # no other was set
+        ensure_database(database, _migrate)
     app = create_app(ephemeral=True, final=True)
     # a client that is ending keeps its connections open, and asks nothing more
     config = uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=1)
@@ -125,9 +126,13 @@ def _migrate(path: Path) -> None:
     from prefect.server.database.dependencies import temporary_database_interface
     from prefect.settings import PREFECT_SERVER_DATABASE_CONNECTION_URL, temporary_settings
 
-    url = f"sqlite+aiosqlite:///{path}"
-    with temporary_database_interface(), temporary_settings({PREFECT_SERVER_DATABASE_CONNECTION_URL: url}):
+    with temporary_database_interface(), temporary_settings({PREFECT_SERVER_DATABASE_CONNECTION_URL: _url(path)}):
         asyncio.run(provide_database_interface().create_db())
+
+
+def _url(path: Path) -> str:
+    """A database's address, as Prefect writes that of its home."""
+    return f"sqlite+aiosqlite:///{path}"
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """Commands that run something: demo, run, corpus, tokens, pretrain, harvest."""
 
+import signal
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -71,18 +73,21 @@ def run_flow(flow: str, recipe: "Recipe") -> None:
         check_target(lookup(settings(), recipe.name), recipe)
 
     from flows.cli.render_run import print_report
-    from flows.prefect_env import EMBEDDED
     from storage.remote.redact import redact_url
 
     typer.echo(f"{flow} of {recipe.name}, in {redact_url(settings().home)}", err=True)
-    if EMBEDDED:  # the server starts while Prefect is imported here
-        from flows import prefect_server
-
-        prefect_server.start(Path(settings().prefect_home))
-
-    from flows import pipeline
-
+    # until the flow sees to it itself
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
+        from flows.prefect_env import EMBEDDED
+
+        if EMBEDDED:  # the server starts while Prefect is imported here
+            from flows import prefect_server
+
+            prefect_server.start(Path(settings().prefect_home))
+
+        from flows import pipeline
+
         report = getattr(pipeline, flow)(recipe)
     except (KeyboardInterrupt, SystemExit):
         typer.echo("gristmill: stopped; what is finished is kept, and the same command goes on from there", err=True)

@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager, nullcontext
+from multiprocessing import resource_tracker
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -163,7 +164,11 @@ def executor(kind: str, workers: int = 0, address: str = "") -> Iterator[Threads
                 _check_workers(client)
                 client.register_plugin(_plugin())
                 client.subscribe_topic(LOG_TOPIC, lambda event: messages.put(tuple(event[1])))
-                yield Dask(client, messages)
+                try:
+                    yield Dask(client, messages)
+                finally:
+                    # workers still in a job, which nobody waits for any more, are killed with a warning
+                    logging.getLogger("distributed").setLevel(logging.ERROR)
 
 
 def _cluster(workers: int, scratch: str) -> Any:
@@ -188,6 +193,8 @@ def _interrupts_held() -> Iterator[None]:
 
     A Ctrl-C at the terminal goes to all processes; what it means is for the flow to say, which gets it afterwards.
     """
+    # it is started with the first process otherwise, and unblocks SIGINT then
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -48,7 +48,7 @@ def command(runs) -> Iterator[Callable[..., "Command"]]:
 
 
 class Command:
-    """`gristmill run`, and all processes that it has started."""
+    """`gristmill run`, and all processes that it has started, known by the home in their environment."""
 
     def __init__(self, runs: Runs, home: str, recipe: dict, **settings: str) -> None:
         self.home = runs.home(home)
@@ -61,36 +61,38 @@ class Command:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        self.children: dict[int, psutil.Process] = {}
 
-    def look(self) -> None:
-        try:
-            for child in psutil.Process(self.process.pid).children(recursive=True):
-                self.children[child.pid] = child
-        except psutil.NoSuchProcess:
-            pass
+    def processes(self) -> list[psutil.Process]:
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get("GRISTMILL_HOME") == str(self.home):
+                    found.append(process)
+        return found
 
     def wait_for(self, pattern: str) -> None:
-        """Until a file of the pattern is in the home."""
-        while not next(self.home.glob(pattern), None):
-            self.look()
+        """Until a file of the pattern is in the home, or a process has it in its command."""
+        while not next(self.home.glob(pattern), None) and not any(pattern in each for each in self._commands()):
             assert self.process.poll() is None, self.log.read_text()
-            time.sleep(0.05)
-        self.look()
+            time.sleep(0.02)
 
-    def wait_for_children(self, count: int) -> None:
-        while len(self.children) < count:
-            self.look()
-            assert self.process.poll() is None, self.log.read_text()
-            time.sleep(0.05)
+    def _commands(self) -> Iterator[str]:
+        for process in self.processes():
+            with contextlib.suppress(psutil.Error):
+                yield " ".join(process.cmdline())
+
+    def signal(self, number: int) -> None:
+        """SIGINT goes to the whole group, as from a terminal."""
+        if number == signal.SIGINT:
+            os.killpg(self.process.pid, number)
+        else:
+            self.process.send_signal(number)
 
     def end(self) -> int:
         """The exit code; all that the command started has ended soon after it."""
-        while self.process.poll() is None:
-            self.look()
-            time.sleep(0.05)
-        _, alive = psutil.wait_procs(list(self.children.values()), timeout=SECONDS)
-        assert self.children and not alive, alive
+        self.process.wait()
+        _, alive = psutil.wait_procs(self.processes(), timeout=SECONDS)
+        assert not alive, alive
         return self.process.returncode
 
     def query(self, database: str, sql: str) -> list[tuple]:
@@ -101,32 +103,80 @@ class Command:
         sql = "select state_type from flow_run union all select state_type from task_run"
         return {state for (state,) in self.query("prefect/prefect.db", sql)}
 
+    def assert_cancelled(self, number: int) -> None:
+        """It has ended by the signal with one line more in its log, and recorded so."""
+        assert self.end() == 128 + number, self.log.read_text()
+        _, *lines, last = self.log.read_text().splitlines()
+        assert last.startswith("gristmill: stopped"), lines
+        assert all("| INFO " in line for line in lines), lines
+        assert {"CANCELLED"} <= self.states() <= {"CANCELLED", "COMPLETED"}
+
 
 def listening_addresses(command: Command) -> set[str]:
     """Where the processes of a command listen, by TCP or UDP."""
     found = set()
-    for process in (psutil.Process(command.process.pid), *command.children.values()):
+    for process in command.processes():
         with contextlib.suppress(psutil.NoSuchProcess):
             found |= {each.laddr.ip for each in process.net_connections() if not each.raddr}
     return found
 
 
+@pytest.fixture(scope="session")
+def long(tiny) -> dict:
+    """A recipe that does not come to its end by itself while a test runs."""
+    training = tiny["training"] | {"steps": 100_000, "checkpoint_every": 100_000, "eval_every": 100_000}
+    return tiny | {
+        "steps": [{"step": "extract"}, {"step": "minhash"}],
+        "training": training,
+        "mixture": tiny["mixture"] | {"max_epochs": 10_000.0},
+    }
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-@pytest.mark.parametrize("when", ["prefect/server.log", "prefect/prefect.db", "stages/documents-*/done/*"])
-def test_a_killed_run_leaves_no_process(command, tiny, number, when):
-    run = command(f"killed-{number}-{when.replace('/', '-').replace('*', '')}", tiny)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("when", ["prefect/server.log", "prefect/prefect.db.new"])
+def test_a_signal_before_the_flow(command, long, number, when):
+    """Prefect and the flows are imported, or their database is made: there is no record yet."""
+    run = command(f"early-{number}-{when.replace('/', '-')}", long)
     run.wait_for(when)
-    run.wait_for_children(1)
-    run.process.send_signal(number)
-    assert run.end() in (-number, 128 + number)
+    run.signal(number)
+    assert run.end() == 128 + number
+    assert [line.split()[0] for line in run.log.read_text().splitlines()] == ["pipeline", "gristmill:"]
 
 
 @pytest.mark.slow
-def test_a_run_killed_at_its_end_leaves_no_process(command, tiny):
-    run = command("killed-at-the-end", tiny)
-    run.wait_for("stages/model-*/manifest.json")
-    run.process.kill()
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "when",
+    [
+        "flows.kernel_compilation",
+        "stages/documents-*/done/*",
+        "stages/near_duplicates-*",
+        "stages/model-*/metrics.jsonl",
+    ],
+)
+def test_a_signal_cancels_the_flow(command, long, tmp_path, monkeypatch, number, when):
+    if when == "flows.kernel_compilation":
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    run = command(f"signal-{number}-{when.replace('/', '-').replace('*', '')}", long)
+    run.wait_for(when)
+    assert listening_addresses(run) == {"127.0.0.1"}
+    run.signal(number)
+    run.assert_cancelled(number)
+    if "model" in when:
+        assert len(list(run.home.glob("stages/model-*/checkpoints/step-*"))) == 1
+        assert run.query("mlflow.db", "select status from runs") == [("KILLED",)]
+        assert not (run.home / "mlflow.db").stat().st_mode & 0o077
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "when", ["prefect/server.log", "prefect/prefect.db", "stages/documents-*/done/*", "stages/model-*/manifest.json"]
+)
+def test_a_killed_run_leaves_no_process(command, tiny, when):
+    run = command(f"killed-{when.replace('/', '-').replace('*', '')}", tiny)
+    run.wait_for(when)
+    run.signal(signal.SIGKILL)
     assert run.end() == -signal.SIGKILL
 
 
@@ -135,34 +185,17 @@ def test_an_interrupted_run_is_cancelled(command, tiny):
     run = command("interrupted", tiny, executor="serial")
     run.wait_for("stages/documents-*/done/*")
     assert listening_addresses(run) == {"127.0.0.1"}
-    os.killpg(run.process.pid, signal.SIGINT)
-    assert run.end() == 130
-    log = run.log.read_text()
-    assert "Traceback" not in log and log.splitlines()[-1].startswith("gristmill: stopped"), log
-    assert run.states() <= {"CANCELLED", "COMPLETED"} and "CANCELLED" in run.states()
+    run.signal(signal.SIGINT)
+    run.assert_cancelled(signal.SIGINT)
     private = [path for path in run.home.glob("prefect/*") if path.stat().st_mode & 0o077]
     assert not private and (run.home / "prefect").stat().st_mode & 0o777 == 0o700
-
-
-@pytest.mark.slow
-def test_an_interrupted_training_has_one_checkpoint_and_is_killed_in_mlflow(command, tiny):
-    long = tiny | {"training": tiny["training"] | {"steps": 10_000, "checkpoint_every": 10_000, "eval_every": 10_000}}
-    run = command("training", long | {"mixture": tiny["mixture"] | {"max_epochs": 1000.0}})
-    run.wait_for("stages/model-*/metrics.jsonl")
-    assert listening_addresses(run) == {"127.0.0.1"}
-    os.killpg(run.process.pid, signal.SIGINT)
-    assert run.end() == 130
-    assert len(list(run.home.glob("stages/model-*/checkpoints/step-*"))) == 1
-    assert run.query("mlflow.db", "select status from runs") == [("KILLED",)]
-    assert run.states() == {"CANCELLED", "COMPLETED"}
-    assert not (run.home / "mlflow.db").stat().st_mode & 0o077
 
 
 @pytest.mark.slow
 def test_the_next_run_ends_the_records_of_a_killed_one(command, tiny):
     killed = command("stale", tiny)
     killed.wait_for("stages/model-*/run.json")
-    killed.process.kill()
+    killed.signal(signal.SIGKILL)
     killed.end()
     assert "RUNNING" in killed.states()
     assert killed.query("mlflow.db", "select status from runs") == [("RUNNING",)]
@@ -193,7 +226,7 @@ def test_killed_in_the_first_migration(command, tiny, database):
     home = f"migration-{Path(database).stem}"
     killed = command(home, tiny)
     killed.wait_for(f"{database}.new")
-    killed.process.kill()
+    killed.signal(signal.SIGKILL)
     killed.end()
     assert not (killed.home / database).exists()
     again = command(home, tiny)
