@@ -1,5 +1,6 @@
 """How far a stage is: bars in a terminal, a line a minute where there is none, lines when it starts and ends."""
 
+import contextvars
 import logging
 import queue
 import threading
@@ -91,7 +92,9 @@ class ProgressReporter:
         self._task: TaskID | None = None
         self._bar = progress_bar(TextColumn("{task.fields[rates]}"))
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="progress", daemon=True)
+        # in this context, in which the log of a flow has its Prefect server: without one Prefect starts another
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(target=context.run, args=(self._watch,), name="progress", daemon=True)
 
     def __enter__(self) -> "ProgressReporter":
         self._bar.start()

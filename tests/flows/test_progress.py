@@ -1,5 +1,6 @@
 """What a stage says of itself: when it starts, while it runs, when it ends."""
 
+import contextvars
 import logging
 import time
 
@@ -14,6 +15,8 @@ from tasks.engine.jobs import JobResult
 from tasks.engine.make import find_or_make
 from tasks.engine.spec import StageSpec
 from tests.corpora import Name
+
+SERVER = contextvars.ContextVar("SERVER", default="another")
 
 
 def job(documents: int, written: int, found: bool = False) -> JobResult:
@@ -52,8 +55,10 @@ def body(phases, record, places):
 
 def test_a_stage_says_when_it_starts_and_what_it_is_at_without_a_terminal(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(progress, "LINE_SECONDS", 1.0)
-    log, recorded = logging.getLogger("tests.progress"), []
+    log, recorded, servers = logging.getLogger("tests.progress"), [], set()
     caplog.set_level(logging.INFO, "tests.progress")
+    log.addFilter(lambda line: servers.add(SERVER.get()) is None)  # Prefect looks its server up in the context
+    SERVER.set("the flow's")
     spec, workers = StageSpec("words", body, Name(corpus="x"), {}), Threads(1, None)
     with progress.ProgressReporter(spec, Listening(), log, recorded.append) as shown:
         shown.message("waiting")
@@ -64,6 +69,7 @@ def test_a_stage_says_when_it_starts_and_what_it_is_at_without_a_terminal(tmp_pa
     assert first == "words: count words (count: 2 jobs)"
     assert lines and all(line.startswith("words count: 1/2 jobs, ") and line.endswith(" left") for line in lines)
     assert "documents/s" in lines[0]
+    assert servers == {"the flow's"}
     assert recorded[0] == 0.0 and recorded[-1] == 100.0
     assert ended(made, 2.5) == f"words: made in 2.5 s: {made.folder}"
 
