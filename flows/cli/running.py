@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,11 +29,7 @@ def demo() -> None:
 
 @app.command()
 def run(name: RecipeArgument, limit: Limit = None) -> None:
-    """Run a recipe from its WARC files to a trained model. What is finished already is reused.
-
-    The files of a recipe's sources may be paths, globs, https:// or s3:// addresses, or lists such as Common
-    Crawl's warc.paths.gz.
-    """
+    """Run a recipe from its sources to a trained model. What is finished already is reused."""
     run_flow("pipeline", recipe_to_run(name, limit))
 
 
@@ -84,7 +81,10 @@ def run_flow(flow: str, recipe: "Recipe") -> None:
         if EMBEDDED:  # the server starts while Prefect is imported here
             from flows import prefect_server
 
-            prefect_server.start(Path(settings().prefect_home))
+            home = Path(settings().prefect_home)
+            if not (home / "prefect.db").exists():
+                typer.echo("prefect: making its database, once for this home", err=True)
+            prefect_server.start(home)
 
         from flows import pipeline
 
@@ -101,19 +101,31 @@ def _default_folder() -> Path:
 
 def _harvest(out: Path) -> None:
     from flows import demo as harvesting
+    from flows.progress import duration
     from flows.progress_bar import progress_bar
 
-    typer.echo(f"harvesting the installed documentation into {out}", err=True)
-    said = time.monotonic()
+    def say(line: str) -> None:
+        typer.echo(f"harvest: {line}", err=True)
+
+    say(f"the documentation of the installed packages as WARC files, into {out}")
+    begun, ended, count = time.monotonic(), threading.Event(), ""
+
+    def watch() -> None:
+        while not ended.wait(_LINE_SECONDS):
+            say(f"{duration(time.monotonic() - begun)} so far{count}")
 
     def progress(done: int, total: int) -> None:
-        nonlocal said
+        nonlocal count
+        count = f", {done:,} of {total:,} modules" if done < total else ", the pages of all modules, now those of files"
         bar.update(task, completed=done, total=total)
-        if bar.disable and time.monotonic() - said > _LINE_SECONDS:
-            said = time.monotonic()
-            typer.echo(f"harvest: {done:,} of {total:,} modules", err=True)
 
     with progress_bar() as bar:
-        task = bar.add_task("harvest", total=None)
-        report = harvesting.harvest(out, progress=progress)
-    console().print(f"harvest: {report.pages:,} pages in {out}", highlight=False)
+        task = bar.add_task("modules", total=None)
+        lines = threading.Thread(target=watch, name="harvest lines", daemon=True)
+        if bar.disable:
+            lines.start()
+        try:
+            report = harvesting.harvest(out, progress=progress)
+        finally:
+            ended.set()
+    console().print(f"harvest: {report.pages:,} pages in {out}", highlight=False, soft_wrap=True)
