@@ -8,6 +8,7 @@ import yaml
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Column, Table
+from rich.text import Text
 
 from flows.reports.funnel import FunnelRow
 from flows.reports.status import StageStatus
@@ -31,9 +32,10 @@ def status_table(rows: Iterable[StageStatus]) -> Table:
     for at, name in enumerate(("finished", "stage", "recipe", "documents")):
         widest = max((len(row[at]) for row in cells), default=0)
         table.add_column(name, no_wrap=True, min_width=widest, justify="right" if name == "documents" else "left")
-    table.add_column("most dropped by", no_wrap=True, overflow="ellipsis")
-    for row in cells:
-        table.add_row(*row)
+    # of columns that all may not wrap rich narrows each, down to nothing; of these only this one is narrowed
+    table.add_column(Text("most dropped by", no_wrap=True, overflow="ellipsis"))
+    for *row, drops in cells:
+        table.add_row(*row, Text(drops, no_wrap=True, overflow="ellipsis"))
     return table
 
 

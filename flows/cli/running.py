@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.cli.app import Limit, app, console, recipe_to_run, settings
+from flows.extras import require
 
 if TYPE_CHECKING:
     from flows.recipe import Recipe
@@ -63,6 +64,8 @@ def run_flow(flow: str, recipe: "Recipe") -> None:
     """Run one of the flows, and print what it made. A recipe that it cannot use is an error before Prefect starts."""
     if flow != "corpus":
         recipe.training_mixture()
+    if flow in ("pipeline", "pretrain"):
+        require("train", "training a model")
     if recipe.export is not None:
         from flows.context import lookup
         from flows.stages.export import check_target

@@ -48,7 +48,7 @@ def test_the_rules_that_drop_most_come_first():
 
 
 def test_status_has_a_line_for_each_stage_that_is_cut_off_in_a_terminal_only():
-    reasons = {"gopher_repetition.dup_5gram": 900, "textbook.symbol_word_ratio": 100}
+    reasons = {"gopher_repetition.dup_5gram": 900, "language.language_score": 500, "textbook.symbol_word_ratio": 100}
     rows = [
         StageStatus("content_duplicates-823519bdbed9dfa7", "finished", 1200, 200, reasons, recipes=("demo", "web")),
         StageStatus("model-0", "finished", recipes=("demo",), modified=0.0),
@@ -56,7 +56,7 @@ def test_status_has_a_line_for_each_stage_that_is_cut_off_in_a_terminal_only():
         StageStatus("rules-1", "unreadable", trouble="made by another version"),
     ]
     first, second, *others = [line.split("\t") for line in render.status_lines(rows)]
-    counted = "gopher_repetition.dup_5gram 900, textbook.symbol_word_ratio 100"
+    counted = "gopher_repetition.dup_5gram 900, language.language_score 500, textbook.symbol_word_ratio 100"
     assert first == ["", "content_duplicates-823519bdbed9dfa7", "demo, web", "1,200 → 200", counted]
     assert second[0].endswith((":00", ":30")) and second[1:] == ["model-0", "demo", "", ""]
     assert others == [["unfinished", "rules-0", "", "3 jobs done", ""], ["unreadable", "rules-1", "", "", ""]]
@@ -67,6 +67,7 @@ def test_status_has_a_line_for_each_stage_that_is_cut_off_in_a_terminal_only():
     assert max(map(len, shown)) <= 80
     named = [word for line in shown for word in line.split() if word in {row.stage for row in rows}]
     assert named == [row.stage for row in rows]
+    assert "demo, web" in "".join(shown) and "1,200 → 200" in "".join(shown) and "3 jobs done" in "".join(shown)
 
 
 def test_status_states_why_a_stage_cannot_be_read():
