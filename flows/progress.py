@@ -19,7 +19,7 @@ from tasks.engine.jobs import JobResult
 from tasks.engine.make import StageResult
 from tasks.engine.spec import StageSpec
 
-LINE_SECONDS = 60.0  # between two lines of a phase in a log
+FIRST_SECONDS, LINE_SECONDS = 10.0, 60.0  # between two lines in a log, in the first minute of a stage and later
 RECORD_SECONDS = 2.0  # between two records of the progress elsewhere
 _DRAIN_SECONDS = 1.0
 
@@ -166,8 +166,10 @@ class ProgressReporter:
             self.drain()
             if self._making.is_set():
                 self._begin("")
-            if self._bar.disable and time.monotonic() - self._lined > LINE_SECONDS:
-                self._lined = time.monotonic()
+            now = time.monotonic()
+            between = FIRST_SECONDS if now - self._started < LINE_SECONDS else LINE_SECONDS
+            if self._bar.disable and now - self._lined > between:
+                self._lined = now
                 self._log.info("%s", self._line())
 
     def _line(self) -> str:

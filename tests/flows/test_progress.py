@@ -54,7 +54,7 @@ def body(phases, record, places):
 
 
 def test_a_stage_says_when_it_starts_and_what_it_is_at_without_a_terminal(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(progress, "LINE_SECONDS", 1.0)
+    monkeypatch.setattr(progress, "FIRST_SECONDS", 1.0)
     log, recorded, servers = logging.getLogger("tests.progress"), [], set()
     caplog.set_level(logging.INFO, "tests.progress")
     log.addFilter(lambda line: servers.add(SERVER.get()) is None)  # Prefect looks its server up in the context
