@@ -4,6 +4,7 @@ A command imports what it needs when it runs: the flows alone, with Prefect, tak
 modules `render_*` write for a person.
 """
 
+import gc
 import sys
 
 from flows.cli.app import app
@@ -32,3 +33,5 @@ def main() -> None:
         message = Text.assemble(("gristmill: ", "bold red"), redact_urls(f"{error}{notes}"))
         console(stderr=True).print(message, highlight=False, soft_wrap=True)
         sys.exit(1)
+    finally:
+        gc.freeze()  # or Python looks for cycles in all that was imported before it ends, which takes a second

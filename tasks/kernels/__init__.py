@@ -2,7 +2,8 @@
 
 numba notices that the file of a kept kernel has changed, but not that a function from another file has, which it
 has compiled into it. So kernels are kept in a folder named by the sources of all packages that have kernels, and what
-goes into a kernel lies in one of these: none outlives a change.
+goes into a kernel lies in one of these: none outlives a change. numba keeps kernels apart by the folder of their file,
+too, which is in the name as well: or what is complete for one installation would seem so for another.
 """
 
 import hashlib
@@ -19,6 +20,7 @@ def _sources() -> str:
         path.parent for path in Path(__file__).parents[1].rglob("*.py") if b"\nimport numba" in path.read_bytes()
     }
     for path in sorted(path for package in packages for path in package.glob("*.py")):
+        digest.update(bytes(path))
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

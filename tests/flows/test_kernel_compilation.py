@@ -1,6 +1,7 @@
 """All kernels are compiled ahead, by one process, and a run finds each of them."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -71,3 +72,17 @@ def test_two_processes_compile_all_kernels_once_and_a_run_compiles_none(tmp_path
     assert done.returncode == 0, done.stdout
     anew = {f"compiled {name.rpartition('.')[2]}" for name in kernels()} & set(done.stdout.splitlines())
     assert anew == set()
+
+
+def test_kernels_of_another_installation_are_not_taken_for_ours(tmp_path):
+    """numba would not find them there, and each process would compile its own."""
+    folders = set()
+    for place in ("one", "two"):
+        package = tmp_path / place / "tasks" / "kernels"
+        package.mkdir(parents=True)
+        (package.parent / "__init__.py").touch()
+        shutil.copyfile(ROOT / "tasks" / "kernels" / "__init__.py", package / "__init__.py")
+        environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(tmp_path / place)}
+        command = [sys.executable, "-P", "-c", "import tasks.kernels; print(tasks.kernels.FOLDER)"]
+        folders.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    assert len(folders) == 2
