@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from flows.recipe import Recipe
-from tasks.reading.listing import expand
+from storage import files
 from tasks.reading.recognize import Look, languages, look
 from tasks.reading.sources import Columns
 
@@ -102,7 +102,10 @@ def _looked_at(paths: Sequence[str]) -> Iterator[tuple[str, Look, bool]]:
     """Each file with what it is, and whether that was seen in itself, or in others of its suffix."""
     by_suffix: dict[str, list[str]] = {}
     for path in paths:
-        by_suffix.setdefault(_suffix(path), []).append(path)
+        if os.path.isfile(path):
+            by_suffix.setdefault(_suffix(path), []).append(path)
+        else:  # to open a pipe waits for a writer
+            yield path, Look(None, trouble="a pipe, a device, or a link that leads nowhere"), True
     for same in by_suffix.values():
         step = max(1, len(same) // _LOOKS)
         seen = {path: look(path) for path in same[::step][:_LOOKS]}
@@ -159,7 +162,7 @@ def _patterns(root: str, paths: Sequence[str]) -> list[str]:
     for suffix, same in by_suffix.items():
         deep = any(os.path.dirname(path) != root for path in same)
         pattern = os.path.join(glob.escape(root), "**" if deep else "", f"*{glob.escape(suffix)}")
-        alike = suffix and len(same) > 1 and set(_absolute(expand([pattern]))) == set(_absolute(same))
+        alike = suffix and len(same) > 1 and set(_absolute(files.glob(pattern))) == set(_absolute(same))
         patterns += [pattern] if alike else [glob.escape(path) for path in same]
     return patterns
 

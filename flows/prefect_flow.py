@@ -21,6 +21,7 @@ from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_se
 from prefect.states import Cancelled, Crashed, State
 
 from flows import prefect_server
+from flows.recipe import load
 from storage.owner import has_ended, this_process
 
 P = ParamSpec("P")
@@ -34,7 +35,7 @@ _SAID_ELSEWHERE = ("Crash detected!", "Finished in state", "Encountered exceptio
 
 
 class RecordedFlow(Flow):
-    """A flow on the embedded server, if no other is set, whose runs do not stay RUNNING.
+    """A flow of a recipe on the embedded server, if no other is set, whose runs do not stay RUNNING.
 
     SIGINT and SIGTERM end it and its parts as Cancelled. The outermost one then raises KeyboardInterrupt, or SystemExit
     with 143. A second SIGINT ends the process at once. It also ends the records of flows whose process is dead.
@@ -59,6 +60,17 @@ class RecordedFlow(Flow):
             if _signal == signal.SIGTERM:
                 raise SystemExit(128 + _signal)
             raise KeyboardInterrupt
+
+    def validate_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        """The parameters with the recipe read. Raises what `flows.recipe.load` raises: Prefect's own error, and the log
+        of it, show every value of a wrong recipe."""
+        return super().validate_parameters(parameters | {"recipe": load(parameters["recipe"])})
+
+    def serialize_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        """What Prefect's database keeps of the parameters, of a recipe without an error alone: one that has a password
+        is not written down."""
+        load(parameters["recipe"])
+        return super().serialize_parameters(parameters)
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         try:

@@ -1,9 +1,10 @@
 """The files that a source stands for, each of them a shard."""
 
 import gzip
+import os
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -99,6 +100,8 @@ def _files(patterns: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for pattern in patterns:
         fs, inner = file_system(pattern)
+        if files.is_local(pattern):
+            _check_files([inner])
         if redact_url(pattern).endswith((".paths", ".paths.gz")):
             named = _from_list(pattern if "://" in pattern else inner)
         elif any(c in redact_url(pattern) for c in ("*[" if pattern.startswith("http") else "*?[")):
@@ -120,9 +123,21 @@ def _files(patterns: Sequence[str]) -> dict[str, str]:
                     f"the source's file {pattern} is a folder: name the files in it, as {files.join(pattern, '*')}"
                 ) from error
             named = {pattern if "://" in pattern else inner: _name(redact_url(inner).rsplit("/", 1)[-1])}
+        if files.is_local(pattern):
+            _check_files(named)
         for path, name in named.items():
             found[path] = min(found.get(path, name), name, key=lambda n: (len(n), n))
     return dict(sorted(found.items()))
+
+
+def _check_files(paths: Iterable[str]) -> None:
+    """Raise FileNotFoundError for local pipes and devices: to open one may wait for ever, or read without end."""
+    for path in paths:
+        local = path.removeprefix("file://")
+        if files.is_local(path) and os.path.exists(local) and not (os.path.isfile(local) or os.path.isdir(local)):
+            raise FileNotFoundError(
+                f"the source's file {path} is a pipe or a device: write its content to a file, and name that"
+            )
 
 
 def _as_named(fs: Any, pattern: str, inner: str, match: str) -> str:

@@ -90,12 +90,14 @@ def test_mixed_kinds_and_columns_are_several_sources_and_strange_files_are_named
     strange |= {"n.jsonl": b'{"n": 1}\n', "broken.parquet": b"PAR1 and no more", "s[1].html": b"<html>"}
     for name, content in strange.items():
         (data / name).write_bytes(content)
+    os.mkfifo(data / "pipe.txt")
+    (data / "gone.jsonl").symlink_to("nowhere")
     made = first_recipe(["My data"])
     found = {source["name"]: source for source in sources(made.text)}
     assert found["my-data"]["jsonl"] == ["My data/a.jsonl"]
     [texts] = [source["text"] for source in found.values() if "text" in source]
     assert texts == ["My data/deep/two.txt", "My data/one.txt"]  # a glob would find the empty file, too
-    assert {os.path.basename(path) for path, _ in made.passed_over} == set(strange)
+    assert {os.path.basename(path) for path, _ in made.passed_over} == {*strange, "pipe.txt", "gone.jsonl"}
     assert all(reason for _, reason in made.passed_over) and len(found) == 3
 
 

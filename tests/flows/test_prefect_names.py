@@ -14,6 +14,8 @@ from prefect.utilities.schema_tools.validation import ValidationError, validate
 
 from flows.prefect_names import flow_run_name
 from flows.recipe import dump, load
+from flows.recipe_errors import RecipeError
+from storage.remote.url_secrets import SecretError
 
 
 @pytest.mark.parametrize("name", ["corpus", "tokens", "pretrain", "pipeline"])
@@ -30,6 +32,19 @@ def test_a_recipe_is_a_word_a_path_or_the_whole_through_prefect(name, tmp_path):
         with pytest.raises(ValidationError):
             validate({"recipe": wrong}, schema, raise_on_error=True)
     assert "sources" in schema["definitions"]["Recipe"]["properties"]  # the form
+
+
+@pytest.mark.parametrize("name", ["corpus", "tokens", "pretrain", "pipeline"])
+def test_a_wrong_recipe_is_refused_by_its_own_error_before_prefect_writes_it_down(name, caplog):
+    asked = getattr(flows, name)
+    demo = load("demo").model_dump(mode="json")
+    address = {"sources": [{"name": "web", "warc": ["https://me:hunter2@crawl.example/a.warc.gz"]}]}
+    for wrong, error in ((demo | address, SecretError), (demo | {"sauces": "hunter2"}, RecipeError)):
+        # the first is what the engine keeps of a run before anything else, the second what a served flow begins with
+        for step in (asked.serialize_parameters, asked.validate_parameters):
+            with pytest.raises(error):
+                step({"recipe": wrong})
+    assert "hunter2" not in caplog.text
 
 
 def named(asked: FlowRun) -> str:

@@ -1,6 +1,7 @@
 """What a source names, and what its lists say."""
 
 import gzip
+import os
 import random
 import traceback
 from dataclasses import replace
@@ -271,6 +272,17 @@ def test_the_same_records_from_everywhere(tmp_path, crawl_server, s3, write_warc
 def test_a_folder_is_no_file(tmp_path):
     with pytest.raises(IsADirectoryError, match="is a folder: name the files in it"):
         expand([str(tmp_path)])
+
+
+@pytest.mark.parametrize("pattern", ["pipe.jsonl", "*.jsonl", "file://{}/pipe.jsonl", "pipe.paths", "zero.*"])
+def test_a_pipe_or_a_device_is_refused_without_being_opened(tmp_path, pattern):
+    for name in ("pipe.jsonl", "pipe.paths"):
+        os.mkfifo(tmp_path / name)  # no one writes: whoever opens it waits
+    (tmp_path / "zero.text").symlink_to("/dev/zero")
+    (tmp_path / "a.jsonl").write_text("{}")
+    named = pattern.format(tmp_path) if "://" in pattern else str(tmp_path / pattern)
+    with pytest.raises(FileNotFoundError, match=r"(pipe\.(jsonl|paths)|zero\.text) is a pipe or a device"):
+        expand([named])
 
 
 def test_errors_name_no_password_and_no_signature(crawl_server):
