@@ -2,6 +2,7 @@
 
 import logging
 import time
+from contextvars import ContextVar
 
 import pytest
 from hypothesis import given, settings
@@ -54,6 +55,9 @@ def test_a_stage_says_when_it_starts_and_what_it_is_at_without_a_terminal(tmp_pa
     monkeypatch.setattr(progress, "LINE_SECONDS", 1.0)
     log, recorded = logging.getLogger("tests.progress"), []
     caplog.set_level(logging.INFO, "tests.progress")
+    run: ContextVar[str] = ContextVar("run", default="none")
+    run.set("this")
+    log.addFilter(lambda record: run.get() == "this")  # the line of a minute, of another thread, is of the same run
     spec, workers = StageSpec("words", body, Name(corpus="x"), {}), Threads(1, None)
     with progress.ProgressReporter(spec, Listening(), log, recorded.append) as shown:
         shown.message("waiting")
