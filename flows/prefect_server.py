@@ -12,6 +12,7 @@ import flows.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 # isort: split
 import asyncio
 import atexit
+import gc
 import os
 import socket
 import subprocess
@@ -136,4 +137,6 @@ def _url(path: Path) -> str:
 
 
 if __name__ == "__main__":
+    gc.set_threshold(50_000)  # imports leave next to no garbage, and to look for it is a fifth of the start
     _serve(int(sys.argv[1]))
+    gc.freeze()  # or Python looks for cycles in all that was imported before it ends
