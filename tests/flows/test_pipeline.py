@@ -214,14 +214,10 @@ def test_mlflow_shows_the_run_and_has_a_model_that_writes(undisturbed, recipe, t
     measured = {metric.key: metric.value for metric in client.get_logged_model(output.model_id).metrics}
     assert measured == {name: value for name, value in result.items() if name.startswith(("heldout/", "unigram/"))}
     assert len(client.get_metric_history(run.info.run_id, "heldout/loss")) == 2
-    before = mlflow.get_tracking_uri()
     monkeypatch.setattr(sys, "path", list(sys.path))
-    try:
-        mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
-        model = mlflow.pyfunc.load_model(f"models:/{output.model_id}")
-        version = mlflow.register_model(f"models:/{output.model_id}", "small")
-    finally:
-        mlflow.set_tracking_uri(before)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    model = mlflow.pyfunc.load_model(f"models:/{output.model_id}")
+    version = mlflow.register_model(f"models:/{output.model_id}", "small")
     assert version.source == f"models:/{output.model_id}"
     tokenizer = next(f for name, f in undisturbed.stages("undisturbed").items() if name.startswith("tokenizer-"))
     given = {"max_tokens": 12, "temperature": 0.7, "top_k": 20, "seed": 5}
