@@ -3,7 +3,6 @@
 import errno
 import shutil
 import tempfile
-import uuid
 from pathlib import Path
 
 from storage import files
@@ -15,10 +14,6 @@ _WORDS = ("No space left on device", "Disk quota exceeded", "File too large", "d
 
 class DiskFullError(OSError):
     """There is no space left where a stage is made; the message names the folder, the free space and the remedy."""
-
-
-class NotWritableError(OSError):
-    """The home cannot be written."""
 
 
 def is_full(error: BaseException) -> bool:
@@ -47,20 +42,3 @@ def _free(path: str) -> str:
     """What is free where a path lies, or will lie."""
     there = next(folder for folder in (Path(path), *Path(path).parents) if folder.exists())
     return f"{shutil.disk_usage(there).free / 1e6:,.1f} MB"
-
-
-def check_writable(home: str) -> None:
-    """Raise NotWritableError for a local home in which no file can be made. Of a store nothing is asked."""
-    if not files.is_local(home):
-        return
-    probe = Path(home) / f".{uuid.uuid4().hex}"
-    try:
-        probe.parent.mkdir(parents=True, exist_ok=True)
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        if is_full(error):
-            raise disk_full(home) from error
-        raise NotWritableError(
-            f"the home {home} cannot be written ({error.strerror}): set GRISTMILL_HOME to a folder that can be"
-        ) from error

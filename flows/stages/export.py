@@ -62,15 +62,15 @@ class ExportPlaces:
 
 
 def check_target(context: RunContext, recipe: Recipe) -> None:
-    """Raise FileExistsError where the recipe's export would lie beside other files."""
+    """Raise FileExistsError where the recipe's export would be beside other files."""
     if recipe.export is not None:
         _key_at(_target(context, recipe.export))
 
 
 def export(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult | None:
-    """Export the corpus to where the recipe says, or find that it lies there; None if it says nothing.
+    """Export the corpus to where the recipe says, or find that it is there; None if the recipe has no `export`.
 
-    Raises FileExistsError where something else lies there.
+    Raises FileExistsError where other files are there.
     """
     if recipe.export is None:
         return None
@@ -111,7 +111,7 @@ def _target(context: RunContext, export: Export) -> str:
 
 
 def _key_at(target: str) -> str:
-    """The key of the export that lies at the target, finished or begun; empty for an empty folder. Raises
+    """The key of the export in the target, finished or begun; empty for an empty folder. Raises
     FileExistsError for other files."""
     if not set(files.names(target)) - {"lease"}:
         return ""
