@@ -6,7 +6,8 @@ from functools import cache
 import numba as nb
 import numpy as np
 
-from tasks.kernels.shingles import STEP, document_shingles, mix, scratch, set_hash, word_bytes
+from tasks.kernels.shingles import STEP, document_shingles, mix, scratch, set_hash
+from tasks.kernels.word_characters import written
 
 
 @cache
@@ -51,7 +52,8 @@ def signed(data: np.ndarray, offsets: np.ndarray, n: int, unit: str, count: int,
     """
     multipliers, increments = permutations(count, seed)
     by_character = {"words": False, "characters": True}[unit]
-    found = _signed(data, offsets, n, by_character, word_bytes(), multipliers, increments, np.uint64(seed))
+    characters = written(unspaced=not by_character)
+    found = _signed(data, offsets, n, by_character, characters, multipliers, increments, np.uint64(seed))
     return Signed(*found)
 
 

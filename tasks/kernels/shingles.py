@@ -1,8 +1,9 @@
 """Word and character n-grams of documents as sets of 64-bit hashes.
 
-A word is a maximal run of letters, marks and digits (`codepoints.classes`), lower-cased code point by code
-point; everything else separates. A shingle is `n` consecutive words, or `n` consecutive code points of the
-document's words joined by one space. A document of fewer, but one at least, has one shingle of all it has.
+A run is a maximal sequence of characters of words (`word_characters`), lower-cased code point by code point. A word is
+a run, or one character of a script without spaces, which ends the run before it. A shingle is `n` consecutive words, or
+`n` consecutive code points of the document's runs joined by one space. A document of fewer, but one at least, has one
+shingle of all it has.
 
 All arithmetic is modulo 2^64:
 
@@ -16,13 +17,12 @@ Before the last `mix`, a bijection, two unlike shingles meet only where a polyno
 happens to vanish modulo 2^64, so a set of 64-bit hashes stands for the set of shingles.
 """
 
-from functools import cache
-
 import numba as nb
 import numpy as np
 
 from tasks.kernels.buffers import block, byte, ones, put_block, trailing_zeros
-from tasks.kernels.codepoints import DIGIT, LETTER, MARK, classes, decode, lowercase
+from tasks.kernels.codepoints import decode
+from tasks.kernels.word_characters import written
 
 START = np.uint64(0x243F6A8885A308D3)  # the first 64 bits of the fraction of pi
 STEP = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / the golden ratio, odd
@@ -41,35 +41,18 @@ _GATHER = np.uint64(0x0102040810204080)  # times the lowest bits of the bytes: t
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
-@cache
-def word_characters() -> np.ndarray:
-    """Lower case of every code point that is part of words, 0 for all others: uint32, (0x110000,), 4.5 MB."""
-    return np.where(np.isin(classes(), (LETTER, MARK, DIGIT)), lowercase(), np.uint32(0)).astype(np.uint32)
-
-
-@cache
-def word_bytes() -> np.ndarray:
-    """The UTF-8 of `word_characters`, the first byte lowest: uint32, (0x110000,), 4.5 MB."""
-    c = word_characters()
-    last, third, second = (0x80 | c >> shift & 0x3F for shift in (0, 6, 12))
-    two = (0xC0 | c >> 6) | last << 8
-    three = (0xE0 | c >> 12) | third << 8 | last << 16
-    four = (0xF0 | c >> 18) | second << 8 | third << 16 | last << 24
-    return np.select([c < 0x80, c < 0x800, c < 0x10000], [c, two, three], four).astype(np.uint32)
-
-
 def word_shingle_sets(data: np.ndarray, offsets: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Sorted sets of the hashes (uint64) of all documents' word n-grams, and their n_documents+1 offsets (int64).
 
     `data` and `offsets` are UTF-8 bytes as `buffers.utf8` gives them. Held: 8 bytes a distinct shingle, up to
     twice that while the array grows, and `scratch` for the longest document.
     """
-    return _shingle_sets(data, offsets, n, False, word_bytes())
+    return _shingle_sets(data, offsets, n, False, written(unspaced=True))
 
 
 def character_shingle_sets(data: np.ndarray, offsets: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Sorted sets of the hashes (uint64) of all documents' character n-grams; else as `word_shingle_sets`."""
-    return _shingle_sets(data, offsets, n, True, word_bytes())
+    return _shingle_sets(data, offsets, n, True, written(unspaced=False))
 
 
 SHINGLES = {"words": word_shingle_sets, "characters": character_shingle_sets}
@@ -108,13 +91,14 @@ def mix(x):
 def scratch(offsets, by_character):
     """Arrays that `document_shingles` writes to.
 
-    Held: for a byte of the longest document 13 bytes of words of English, 25 of words of one letter, measured on
-    10 MB; of characters 54 at most. What is not written to takes no memory.
+    Held: for a byte of the longest document 13 bytes of words of English, 25 of words of one letter, less of words of
+    one character of three bytes, measured on 10 MB; of characters 54 at most. What is not written to takes no memory.
     """
     longest = 0
     for d in range(offsets.shape[0] - 1):
         longest = max(longest, offsets[d + 1] - offsets[d])
-    text = np.empty(longest + longest // 2 + 144, np.uint8)
+    # five bytes of three at most: a character that is a word, with a zero on either side
+    text = np.empty(longest + longest * 2 // 3 + 144, np.uint8)
     most = longest + 1 if by_character else longest // 2 + 2
     size = 2
     while size < 2 * most:
@@ -126,7 +110,7 @@ def scratch(offsets, by_character):
 def document_shingles(data, start, end, n, by_character, characters, room, out):
     """Hashes of the unlike shingles of `data[start:end]` in the order of the text. Returns how many there are.
 
-    `characters` are `word_bytes`, `room` is `scratch` for these documents, `out` is as long as its third.
+    `characters` are `word_characters.written`, `room` is `scratch` for these documents, `out` is as long as its third.
     """
     text, bounds, elements, table = room
     length = _lowercase(data, start, end, characters, text)
@@ -141,7 +125,8 @@ def document_shingles(data, start, end, n, by_character, characters, room, out):
 def _lowercase(data, start, end, characters, text):
     """Write a document's words in lower case, and zeros for what separates them. Returns the number of bytes.
 
-    Behind them 72 zeros are written. The lower case of a character of two bytes can have three (U+023A).
+    Behind them 72 zeros are written. The lower case of a character of two bytes can have three (U+023A). What is
+    written beyond the size of a character is written over by what follows.
     """
     i, o = start, 0
     while i < end:
@@ -164,8 +149,8 @@ def _lowercase(data, start, end, characters, text):
         while True:
             point, i = decode(data, i)
             c = characters[point]
-            put_block(text, o, np.uint64(c))
-            o += 1 + (c > 0xFF) + (c > 0xFFFF) + (c > 0xFFFFFF)
+            put_block(text, o, c)
+            o += np.int64(c >> np.uint64(56))
             if i == end or (i + 8 <= end and byte(data, i) < 0x80):
                 break
     for k in range(9):

@@ -1,7 +1,8 @@
 """Documents reduced to their words: the form in which texts are compared that differ in case, marks and layout only.
 
-Words are those of `kernels.shingles`: runs of letters, marks and digits, lower-cased code point by code point. One
-space stands between two of them, none at either end.
+Words are here the runs of `kernels.shingles`, also in scripts without spaces: letters, marks and digits, lower-cased
+code point by code point, among which invisible characters leave no trace. One space stands between two of them, none at
+either end.
 """
 
 import numba as nb
@@ -9,7 +10,7 @@ import numpy as np
 
 from tasks.kernels.buffers import byte
 from tasks.kernels.codepoints import decode
-from tasks.kernels.shingles import word_characters
+from tasks.kernels.word_characters import NO_TRACE, word_characters
 
 _SPACE = np.uint8(0x20)
 
@@ -47,6 +48,8 @@ def _write(data, offsets, characters, ascii, out, ends):
                 at += before | in_word
                 continue
             point, i = decode(data, i)
+            if characters[point] == NO_TRACE:
+                continue
             c = np.int64(characters[point])
             before, in_word = in_word, np.int64(c != 0)
             if c < 0x80:

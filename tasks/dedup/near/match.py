@@ -81,9 +81,9 @@ def _write_edges(path: str, edges: list[np.ndarray]) -> int:
 def found_again(
     shards: list[EarlierShard], index: Callable[[int, int], list[str]], shingling: Shingling, banding: Banding
 ) -> bool:
-    """Whether an earlier crawl's first document with a word, signed again, gives what is stored of it, and its first
-    band is in the index: else hashes were others then, and no document of that crawl would be found. `index` gives the
-    files that have hashes from the first of two numbers up to the second."""
+    """Whether an earlier crawl's first documents with a word, signed again, give what is stored of them, and the first
+    band of the first is in the index: else hashes were others then, and no document of that crawl would be found.
+    `index` gives the files that have hashes from the first of two numbers up to the second."""
     if not by_this_code([shard.signatures for shard in shards], [shard.documents for shard in shards], shingling):
         return False
     for shard in shards:

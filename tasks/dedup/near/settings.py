@@ -26,7 +26,9 @@ class Shingling(Settings):
     """What a document's set of shingles is, and its signature."""
 
     shingle: int = Field(5, ge=1, le=64, description="words, or characters, of a shingle")
-    unit: Literal["words", "characters"] = "words"
+    unit: Literal["words", "characters"] = Field(
+        "words", description="words; in scripts without spaces, as Chinese and Thai, each character is one"
+    )
     permutations: int = Field(128, ge=1, le=65536, description="values of a signature")
     seed: int = Field(1, ge=0, lt=2**32, description="seed of datasketch's permutations")
 

@@ -16,6 +16,8 @@ from tasks.documents.rows import read_rows
 from tasks.kernels import minhash, shingles
 from tasks.kernels.buffers import utf8
 
+_SIGNED_AGAIN = 1_000  # documents of an earlier stage
+
 SIGNED = pa.schema(
     [
         pa.field("id", pa.string()),
@@ -107,16 +109,20 @@ def unpacked(column: pa.ChunkedArray, kind: str) -> np.ndarray:
 
 
 def by_this_code(signatures: Sequence[str], documents: Sequence[str], shingling: Shingling) -> bool:
-    """Whether the first document with a word, signed again, gives what is stored of it in a stage's parts.
+    """Whether the first documents with a word, signed again, give what is stored of them in a stage's parts.
 
-    Where it does not, hashes were others then, and no document would be like it.
+    Where they do not, hashes were others then, and no document would be like them. Many are signed, since a change may
+    concern one script alone. Held: `_SIGNED_AGAIN` documents, or those of a row group.
     """
     for signed_part, part in zip(signatures, documents, strict=True):
         [rows] = np.nonzero(parquet.read_table(signed_part, ["size"])["size"].to_numpy())
         if len(rows):
             facts = ["size", "content", "signature"]
-            stored = read_rows(signed_part, rows[:1], ["id", "at", *facts])
-            text = read_rows(part, stored["at"].to_numpy(), ["text"])["text"]
+            stored = read_rows(signed_part, rows[:_SIGNED_AGAIN], ["id", "at", *facts])
+            at = stored["at"].to_numpy()
+            if at[-1] >= parquet.rows(part):
+                return False
+            text = read_rows(part, at, ["text"])["text"]
             again = signed(stored.select(["id", "at"]).append_column("text", text), shingling)
             return again.select(facts).cast(stored.select(facts).schema).equals(stored.select(facts))
     return True

@@ -1,6 +1,7 @@
 """Near-duplicate removal end to end, against its definition, computed over all pairs by brute force."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,13 @@ from flows.stages import near_duplicates
 from storage import layout, parquet, sorted_files
 from storage.damage import DamagedFileError
 from storage.schema import DOCUMENTS
-from tasks.dedup.near import gather, match
+from tasks.dedup.near import gather, match, sign
 from tasks.dedup.near.settings import MinHash, curve_message, s_curve
 from tasks.dedup.near.sign import band_hashes, signed
 from tasks.kernels.representatives import representatives
 from tests.corpora import Texts, context, job_memory, ledger, planted_stage, read
+from tests.scripts import EDITS, SCRIPTS, edited, text_of
+from tests.tasks.dedup.near.test_signatures import shingled
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +42,9 @@ def jaccard(one: frozenset, other: frozenset) -> float:
     return len(one & other) / len(one | other)
 
 
-def definition(documents: list[dict], settings: MinHash, order, given: tuple[dict, ...] = ()) -> dict[str, tuple]:
+def definition(
+    documents: list[dict], settings: MinHash, order, given: tuple[dict, ...] = (), set_of: Callable = plain_set
+) -> dict[str, tuple]:
     """Who is dropped for whom, and how like it is: the sentence in `MinHash`, all pairs by plain sets.
 
     Shared bands are those of the signatures, whose kernels have tests of their own.
@@ -49,7 +54,7 @@ def definition(documents: list[dict], settings: MinHash, order, given: tuple[dic
         {"id": [d["id"] for d in everyone], "at": range(len(everyone)), "text": [d["text"] for d in everyone]}
     )
     bands = band_hashes(signed(table, settings)["signature"], settings)
-    sets = [plain_set(d["text"]) for d in everyone]
+    sets = [set_of(d["text"]) for d in everyone]
     kept, dropped = [], {}
     for i, document in enumerate(everyone):
         for s in kept if i >= len(given) else ():
@@ -140,6 +145,25 @@ def test_a_chain_does_not_drop_what_is_unlike_its_representative(tmp_path):
         assert value == jaccard(plain_set(texts[document]), plain_set(texts[representative])) >= 0.8
     # Each is like the next; had likeness been handed on, one would be left of ten.
     assert sorted(set(texts) - set(found)) == ["c00", "c12", "c24", "c36", "c48"]
+
+
+def test_one_edit_in_400_characters_is_dropped_in_every_script(tmp_path):
+    """A letter replaced, inserted or deleted; two and three that are replaced only if the definition says so."""
+    draw = random.Random(4)
+    documents = []
+    for script in SCRIPTS:
+        for number in range(3):
+            base = text_of(script, 400, draw)
+            edits = [edited(base, kind, 1, script, draw) for kind in EDITS]
+            edits += [edited(base, "replaced", count, script, draw) for count in (2, 3)]
+            named = enumerate([base, *edits])
+            documents += [{"id": f"{script} {number} {version}", "text": text} for version, text in named]
+    # every pair shares one of so many bands: what is left is the comparison
+    settings = MinHash(keep=("oldest",), bands=128, rows=1, comparisons=10_000, partitions=2)
+    found = drops(deduplicate(tmp_path, Texts(dealt(documents, 2, 5)), settings))
+    assert found == definition(documents, settings, lambda d: d["id"], set_of=lambda text: shingled(text, 5))
+    assert {d["id"] for d in documents if d["id"].endswith(("1", "2", "3"))} <= set(found)
+    assert all(value > 0.9 for name, (_, value) in found.items() if name.startswith(("Han ", "Thai", "Khmer")))
 
 
 def test_documents_without_words_stay(tmp_path):
@@ -288,6 +312,17 @@ def test_earlier_crawls_must_fit(tmp_path):
         deduplicate(tmp_path, third, MinHash(partitions=1, earlier=(str(tmp_path),)), "c")
 
 
+def test_an_earlier_crawl_of_which_one_script_was_signed_otherwise_is_refused(tmp_path):
+    documents = [{"id": "a0", "text": "one two"}, {"id": "a1", "text": "磨坊主磨黑麦和燕麦"}]
+    made = deduplicate(tmp_path, Texts([documents]), MinHash(partitions=1), "a")
+    path = made.stages[-3].part(0)
+    table = parquet.read_table(path)
+    contents = pa.array(table["content"].to_numpy() + np.array([0, 1], np.uint64))
+    parquet.write_table(path, table.set_column(table.column_names.index("content"), "content", contents))
+    with pytest.raises(ValueError, match="not those that this version gives"):
+        deduplicate(tmp_path, Texts([planted(2)]), MinHash(partitions=1, earlier=(made.kept.folder,)), "b")
+
+
 def test_the_index_of_an_earlier_crawl_must_have_it(tmp_path):
     """The file that should have its first band may lack it, be damaged, or be no sorted file."""
     left = deduplicate(tmp_path, Texts([planted(1)]), MinHash(partitions=7), "a")
@@ -315,7 +350,8 @@ def test_the_index_of_an_earlier_crawl_must_have_it(tmp_path):
     assert later("b").kept.result["inputs_layout"]["earlier"]
 
 
-def test_texts_that_are_not_those_that_were_signed_are_an_error(tmp_path):
+def test_texts_that_are_not_those_that_were_signed_are_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(sign, "_SIGNED_AGAIN", 1)
     texts = [d["text"] for d in planted()[:4]]
     before = deduplicate(
         tmp_path, Texts([[{"id": f"a{i}", "text": text} for i, text in enumerate(texts)]]), MinHash(partitions=1), "a"

@@ -1,10 +1,13 @@
 """Shingle sets and signatures against plain Python and against datasketch."""
 
+import re
 import unicodedata
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
 import pytest
+import xxhash
 from datasketch import MinHash as Datasketch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,27 +16,89 @@ from pydantic import ValidationError
 from tasks.dedup.near.settings import MinHash, Shingling, s_curve
 from tasks.kernels import minhash, shingles
 from tasks.kernels.buffers import utf8
+from tasks.kernels.codepoints import CODE_POINTS
+from tasks.kernels.word_characters import INVISIBLE, UNSPACED, among
+from tasks.kernels.words import words_only
 
 WRAP = (1 << 64) - 1
 # Letters with and without a one-letter lower case, marks, digits of other scripts, separators of 1 to 4
 # bytes.
-LETTERS = st.sampled_from("aAbBzZ@[`{/09:ÄȺäßẞİıΣσς\u0301\u0903\u20dd٣Ⅷ½日本𝒳𞤀𞤢'-_ \n\t\u00a0\u2028。—$€😀\u200b\x00")
-LONG_WORDS = st.lists(st.text(st.sampled_from("aBzȺ日𝒳"), max_size=40), max_size=12).map(" ".join)
+LETTERS = st.sampled_from(
+    "aAbBzZ@[`{/09:ÄȺäßẞİıΣσς\u0301\u0903\u20dd٣Ⅷ½日本𝒳𞤀𞤢'-_ \n\t\u00a0\u2028。—$€😀\x00"
+    "かが゛ーｱ々〇ก\u0e34\u0e481๒ຂ\u17d2កမ\u1039ᦀꆈ𠀀\U000e0100\ufe00\u3099\u200b\u00ad\u200d\ufeff\u061c한བ་"
+)
+LONG_WORDS = st.lists(st.text(st.sampled_from("aBzȺ日ไ𝒳𠀀\u00ad"), max_size=40), max_size=12).map(" ".join)
 TEXTS = st.one_of(st.text(LETTERS, max_size=200), LONG_WORDS, st.text(max_size=80))
 
+# The beginnings of the names of characters of scripts without spaces. Python has no names of Tangut.
+UNSPACED_NAMES = re.compile(
+    r"(AHOM|BALINESE|BATAK|BOPOMOFO|BRAHMI|CHAM|CIRCLED IDEOGRAPH|CJK|(COMBINING )?GRANTHA|COMBINING KATAKANA|COUNTING"
+    r"|HALFWIDTH KATAKANA|HANGZHOU|HENTAIGANA|HIRAGANA|IDEOGRAPHIC(?! TALLY)|JAVANESE|KATAKANA|KAWI|KHMER|LAO|MAKASAR"
+    r"|MASU|MYANMAR|NEW TAI LUE|NUSHU|OLD CHINESE|PARENTHESIZED IDEOGRAPH|TAI LE|TAI THAM|TAI VIET|TANGUT|THAI"
+    r"|VERTICAL (KANA|IDEOGRAPHIC)|VIETNAMESE|YI)\b"
+)
+# Formats that are seen, or of a script of which only scholars write.
+SEEN = re.compile(r"ARABIC (?!LETTER MARK)|SYRIAC|KAITHI|INTERLINEAR|EGYPTIAN")
 
-def words(text: str) -> list[str]:
+# What a release before words in scripts without spaces were characters signed: of each text the hash of `facts`, for
+# words and for characters. Earlier crawls have such signatures.
+STORED = {
+    "The miller grinds rye, oats and wheat; then he sells the flour to bakers in 12 towns (since 1987).": (
+        "e1e09e64937330ec",
+        "0d4e939708b50aa0",
+    ),
+    "THE MILLER'S DAUGHTER Grinds RYE, McAdam & O'Neill: 3.14 USD/kg, ABCDEFGHIJKLMNOPQRSTUVWXYZ": (
+        "702e08d70e514edc",
+        "4a3c2bfc79dedf04",
+    ),
+    "Ünté Élève naïve façade — Žluťoučký kůň, Đorđe; e\u0301 a\u0308 o\u0303: ßẞ İı ŐŰ": (
+        "69a151cda2c18e98",
+        "af6b8e221c19fe71",
+    ),
+    "Мельник мелет рожь, овёс и пшеницу; потом продаёт муку пекарям в 12 городах. ЁЖИК": (
+        "71d323684fe14da0",
+        "fbbd52c12efbdfbe",
+    ),
+    "Ο μυλωνάς αλέθει σίκαλη, βρώμη και σιτάρι. ΣΊΣΥΦΟΣ σς Άνθρωπος": ("87d2a5ba7e99c0b8", "59311cf6a744ba13"),
+    "يطحن الطحان الشعير والقمح ثم يبيع الدقيق للخبازين في ١٢ مدينة، كُلَّ يَوْمٍ": ("8153ac52d5919160", "081862d6fc9aa5b6"),
+    "הטוחן טוחן שיפון ושיבולת שועל ומוכר את הקמח לאופים; בְּרֵאשִׁית בָּרָא": ("09f22ab50d9ecdbc", "ac5ceaec8b5dcd9f"),
+    "चक्कीवाला राई और गेहूँ पीसता है, फिर १२ शहरों में आटा बेचता है।": ("4f5818e3c892bd6c", "30a93213df51863a"),
+    "방앗간 주인은 호밀과 귀리를 빻아 12개 도시의 빵집에 판다. \u1112\u1161\u11ab": (
+        "854129d60800c54a",
+        "25e65666ab06af25",
+    ),
+    "བོད་ཡིག་གི་ཡི་གེ་བཞི་ཡོད། ༡༢": ("a86819893215b134", "cbeb5f446555c6fc"),
+    "1 22 333 ٣٤٥ १२३ Ⅷ ½ ² ① 0x7F 1,000,000 3e8": ("a12ac866e71ff227", "bd3f60a55a6918b1"),
+    "Ⱥ ȺȺȺ aȺb Ⱥé ȺȺ" + "Ⱥ" * 40: ("5d12751d4f493c71", "2e60d4d097f536e6"),
+    "𝒳 𝒳𝒴 𞤀𞤢 𐐀𐐨 a𝒳b 😀 a😀b ❤\ufe0f c 👩 d": ("ab50510bc7055fec", "8dee5ea0e3021ae3"),
+    "ab cd ef gh " * 40 + "Donaudampfschifffahrtsgesellschaftskapitän " * 7: ("11240098c3b07b7b", "6260a43494891158"),
+    "... — ! €": ("244f931f0ab208a3", "244f931f0ab208a3"),
+}
+
+
+@cache
+def kind(c: str) -> str:
+    """`alone`, `word`, `nothing` or `apart`."""
+    category = unicodedata.category(c)
+    name = unicodedata.name(c, "TANGUT")
+    if category == "Cf" and not SEEN.match(name) or 0xE0000 <= ord(c) < 0xE1000 or 0x2060 <= ord(c) < 0x2070:
+        return "nothing"
+    if c.isspace() or category[0] not in "LMN":
+        return "apart"
+    return "alone" if UNSPACED_NAMES.match(name) else "word"
+
+
+def words(text: str, unit: str = "words") -> list[str]:
     lower = ""
     for c in text:
-        if not c.isspace() and unicodedata.category(c)[0] in "LMN":
-            lower += c.lower() if len(c.lower()) == 1 else c
-        else:
-            lower += " "
+        small = c.lower() if len(c.lower()) == 1 else c
+        alone = f" {small} " if unit == "words" else small
+        lower += {"alone": alone, "word": small, "nothing": "", "apart": " "}[kind(c)]
     return [w for w in lower.split(" ") if w]
 
 
 def shingled(text: str, n: int, unit: str = "words") -> set[tuple[str, ...]]:
-    w = words(text) if unit == "words" else list(" ".join(words(text)))
+    w = words(text) if unit == "words" else list(" ".join(words(text, unit)))
     return {tuple(w[i : i + n]) for i in range(max(len(w) - n + 1, 1))} if w else set()
 
 
@@ -65,6 +130,63 @@ def test_shingle_sets_equal_the_plain_ones(texts, n, unit):
         plain = shingled(text, n, unit)
         assert found.tolist() == sorted(shingle_hash(s) for s in plain)
         assert len(found) == len(plain)
+
+
+@pytest.mark.parametrize("text", STORED)
+def test_signatures_of_scripts_with_spaces_are_those_of_earlier_crawls(text):
+    found = []
+    for unit in ("words", "characters"):
+        made = minhash.signed(*utf8(pa.array([text], pa.large_string())), 5, unit, 128, 1)
+        facts = [made.size.astype("<i8"), made.content.astype("<u8"), made.holdout.astype("<u8")]
+        facts.append(made.signature.astype("<u4"))
+        found.append(xxhash.xxh3_64_hexdigest(b"".join(fact.tobytes() for fact in facts)))
+    assert tuple(found) == STORED[text]
+
+
+def test_the_characters_without_spaces_and_without_trace_are_those_of_their_names():
+    unspaced, invisible = among(UNSPACED), among(INVISIBLE)
+    wrong = []
+    for c in range(CODE_POINTS):
+        character = chr(c)
+        expected = kind(character)
+        if (
+            (expected == "nothing") != invisible[c]
+            or expected in ("alone", "word")
+            and ((expected == "alone") != unspaced[c])
+        ):
+            wrong.append(f"{c:X} {unicodedata.name(character, '')}")
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("我们ABC在2024年", "我 们 abc 在 2024 年"),
+        ("「カー」と、ｶﾞ々", "カ ー と ｶ ﾞ 々"),
+        ("ไทย๑๒3 ไทย", "ไ ท ย ๑ ๒ 3 ไ ท ย"),
+        ("ខ្មែរ ລາວ မြန်", "ខ ្ ម ែ រ ລ າ ວ မ ြ န ်"),
+        ("한국어는 띄어", "한국어는 띄어"),
+        ("བོད་ཡིག", "བོད ཡིག"),
+        ("Donau­dampf می‌خواهم a​b c⁠d﻿ ‎", "donaudampf میخواهم ab cd"),
+        ("日​本­語", "日 本 語"),
+        ("葛󠄀城 葛︀城 が", "葛 城 葛 ︀ 城 か ゙"),
+    ],
+)
+def test_words_of_scripts_without_spaces_are_their_characters(text, expected):
+    assert words(text) == expected.split(" ")
+    [found] = kernel_sets([text], 1)
+    assert found.tolist() == sorted(shingle_hash((word,)) for word in set(expected.split(" ")))
+
+
+@settings(max_examples=100, deadline=None)
+@given(TEXTS)
+def test_what_is_not_seen_leaves_no_trace(text):
+    seen = "".join(c for c in text if kind(c) != "nothing")
+    for unit in shingles.SHINGLES:
+        with_it, without = kernel_sets([text, seen], 3, unit)
+        assert with_it.tolist() == without.tolist()
+    data, ends = words_only(*utf8(pa.array([text, seen], pa.large_string())))
+    assert data[: ends[1]].tobytes() == data[ends[1] :].tobytes()
 
 
 @pytest.mark.parametrize(
@@ -112,7 +234,7 @@ def test_every_character_parts_or_joins_words_where_eight_bytes_are_read_at_once
 
 
 def test_lower_case_that_is_longer_fits():
-    texts = ["Ⱥ" * 5000, "Ⱥ " * 5000, "a" + "Ⱥ" * 1001]
+    texts = ["Ⱥ" * 5000, "Ⱥ " * 5000, "a" + "Ⱥ" * 1001, "日" * 5000, "𠀀" * 5000, "Ⱥ日" * 3000, "é日" * 3000]
     for unit in shingles.SHINGLES:
         for text, found in zip(texts, kernel_sets(texts, 2, unit), strict=True):
             assert found.tolist() == sorted(shingle_hash(s) for s in shingled(text, 2, unit))

@@ -1,0 +1,81 @@
+"""Which code points words consist of.
+
+Letters, marks and digits (`codepoints.classes`) are parts of words, lower-cased code point by code point. What Unicode
+shows by nothing (INVISIBLE) leaves no trace: neither does it part words nor is it a part of them. Everything else
+separates.
+
+Scripts without spaces (UNSPACED) part no words. In them each letter, mark and digit is a word of its own. They are the
+scripts whose letters have the Line_Break classes SA, ID, CJ, AK and AS, so that a line may end between two of them
+(UAX #14): Ahom, Balinese, Batak, Bopomofo, Brahmi, Cham, Grantha, Han, Hiragana, Javanese, Katakana, Kawi, Khmer, Lao,
+Makasar, Myanmar, New Tai Lue, Nushu, Tai Le, Tai Tham, Tai Viet, Tangut, Thai, Yi; and of Common and Inherited what
+these alone use by Script_Extensions, as the prolonged sound mark. Not Tibetan, which parts syllables by a tsheg, nor
+Hangul, which has spaces.
+
+Other marks without a script are what they are elsewhere, letters of words: behind a character of these scripts, as a
+variation selector (U+FE00 to U+FE0F) or an accent, they are a word. Composed and decomposed forms are unlike, as in all
+scripts: the step `normalize` makes them one (NFC).
+"""
+
+from functools import cache
+
+import numpy as np
+
+from tasks.kernels.codepoints import CODE_POINTS, DIGIT, LETTER, MARK, classes, lowercase
+
+# Default_Ignorable_Code_Point (DerivedCoreProperties.txt) among formats (Cf) and in plane 14: soft hyphen, zero-width
+# space, joiner and non-joiner, word joiner, byte order mark, directional marks; tags, ideographic variation selectors.
+INVISIBLE = "AD 61C 180E 200B-200F 202A-202E 2060-206F FEFF 1BCA0-1BCA3 1D173-1D17A E0000-E0FFF"
+# Scripts.txt, ScriptExtensions.txt. Ranges end with blocks where nothing but symbols and punctuation lies between.
+UNSPACED = (
+    "E01-EDF 1000-109D 1780-17F9 1950-19DA 1A20-1AA7 1B00-1B73 1BC0-1BF3 3005-302D 3031-312F 3192-3229 3280-3289 "
+    "3400-A48C A980-AADD F900-FAD9 FF66-FF9F 11000-1107F 11300-11339 1133C-11374 116D0-116E3 11700-11746 11EE0-11EF6 "
+    "11F00-11F5A 16FE0-16FE3 16FF0-18AFF 18D00-1B2FB 1D360-1D371 20000-3FFFD"
+)
+NO_TRACE = np.uint32(0xFFFFFFFF)
+
+
+def among(ranges: str) -> np.ndarray:
+    """Whether each code point is in a list as the Unicode Character Database writes it: bool, (0x110000,)."""
+    found = np.zeros(CODE_POINTS, bool)
+    for span in ranges.split():
+        first, _, last = span.partition("-")
+        found[int(first, 16) : int(last or first, 16) + 1] = True
+    return found
+
+
+@cache
+def word_characters() -> np.ndarray:
+    """Lower case of every code point that is part of words, NO_TRACE, or 0 for all others: uint32, (0x110000,), 4.5 MB.
+
+    Made once per process.
+    """
+    lower = np.where(np.isin(classes(), (LETTER, MARK, DIGIT)), lowercase(), np.uint32(0)).astype(np.uint32)
+    lower[among(INVISIBLE)] = NO_TRACE
+    return lower
+
+
+@cache
+def written(unspaced: bool) -> np.ndarray:
+    """What of every code point is written between words: uint64, (0x110000,), 9 MB, made once per process.
+
+    The lowest six bytes are the UTF-8 of `word_characters`, or a zero for what separates; with `unspaced` a zero
+    stands before and behind each character of UNSPACED. The highest byte is how many bytes that are.
+    """
+    c = word_characters().astype(np.uint64)
+    nothing = c == NO_TRACE
+    last, third, second = (np.uint64(0x80) | c >> np.uint64(shift) & np.uint64(0x3F) for shift in (0, 6, 12))
+
+    def joined(*values: np.ndarray) -> np.ndarray:
+        return np.bitwise_or.reduce([value << np.uint64(8 * k) for k, value in enumerate(values)])
+
+    two = joined(np.uint64(0xC0) | c >> np.uint64(6), last)
+    three = joined(np.uint64(0xE0) | c >> np.uint64(12), third, last)
+    four = joined(np.uint64(0xF0) | c >> np.uint64(18), second, third, last)
+    bytes_ = np.select([c < 0x80, c < 0x800, c < 0x10000], [c, two, three], four)
+    size = np.select([c < 0x80, c < 0x800, c < 0x10000], [1, 2, 3], 4)
+    if unspaced:
+        alone = among(UNSPACED) & (c > 0)
+        bytes_ = np.where(alone, bytes_ << np.uint64(8), bytes_)
+        size = np.where(alone, size + 2, size)
+    bytes_[nothing], size[nothing] = 0, 0
+    return bytes_ | size.astype(np.uint64) << np.uint64(56)
