@@ -144,8 +144,9 @@ def duplicate_decision(made: "Decision") -> str:
     row = made.row
     if made.kept:
         return f"{made.stage}: kept, cluster of {row['cluster_size']:,}"
-    of = f" for {row['representative']}, Jaccard {row['value']:.4f}" if row["representative"] else ""
-    return f"{made.stage}: dropped by {row['step']}.{row['rule']}{of}"
+    of = f" for {row['representative']}" if row["representative"] else ""
+    by = ", connected with it by shared bands" if row["value"] is None else f", Jaccard {row['value']:.4f}"
+    return f"{made.stage}: dropped by {row['step']}.{row['rule']}{of}{by if of else ''}"
 
 
 def difference(sides: "tuple[Passage, Passage] | None") -> Text:

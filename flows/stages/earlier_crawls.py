@@ -94,7 +94,8 @@ def _check_settings(folder: str, record: Mapping[str, Any], step: MinHash) -> No
     for part, kind in kinds.items():
         for name, value in step.part(kind).model_dump(mode="json").items():
             if (theirs := record[part][name]) != value:
-                raise ValueError(f"`earlier` names {folder}, whose `{name}` is {theirs}; here it is {value}")
+                theirs, ours = ("null" if given is None else given for given in (theirs, value))
+                raise ValueError(f"`earlier` names {folder}, whose `{name}` is {theirs}; here it is {ours}")
 
 
 def _check_readable(crawl: EarlierCrawl, number: int, step: MinHash) -> None:

@@ -4,7 +4,7 @@ signatures        sign     every shard
 candidates        match    every partition of the band hashes
                   label    once
 near_duplicates   gather   every shard, of earlier crawls those that have candidates
-                  verify   every partition of the labels
+                  verify   every partition of the labels; with `threshold: null` choose
                   split    every shard
 """
 
@@ -18,6 +18,7 @@ from flows.stages.earlier_crawls import EarlierCrawl, earlier_crawls
 from flows.stages.steps_behind import libraries, modules
 from storage import files, sorted_files
 from tasks.dedup.near import gather, match
+from tasks.dedup.near.components import choose_partition, gather_members
 from tasks.dedup.near.documents import EarlierShard, OwnShard
 from tasks.dedup.near.gather import gather_shard, gathered_file, gathered_folder
 from tasks.dedup.near.label import label_documents, labels_file
@@ -162,39 +163,42 @@ def _decide(phases: PhaseRunner, record: Deciding, places: NearPlaces) -> dict:
     """Verify candidates and keep one document of each cluster."""
     shards = places.all_shards
     partitions = gather.partitions_of(places.edges, record.partitions)
-    given = {
-        "shingling": record.shingling,
-        "banding": record.banding,
-        "order": record.order,
-        "partitions": partitions,
-        "takedowns": record.takedowns,
-    }
+    given = {"order": record.order, "partitions": partitions}
     jobs = {
         n: given | {"shard": shard, "labels": labels_file(places.candidates, n, len(shards), record.partitions)}
         for n, (shard, labels) in enumerate(zip(shards, places.labels, strict=True))
         if labels or isinstance(shard, OwnShard)
     }
-    phases.map("gather", gather_shard, jobs, temporary=True)
+    among = given | {"gathered": [gathered_file(phases.folder, n) for n in jobs]}
+    if record.verifying.threshold is None:
+        phases.map("gather", gather_members, jobs, temporary=True)
+        decided = phases.map("choose", choose_partition, dict.fromkeys(range(partitions), among))
+    else:
+        compared = {"takedowns": record.takedowns, "shingling": record.shingling, "banding": record.banding}
+        phases.map("gather", gather_shard, {n: job | compared for n, job in jobs.items()}, temporary=True)
+        among |= {
+            "threshold": record.verifying.threshold,
+            "most_comparisons": record.verifying.comparisons,
+            "crawl": len(places.earlier),
+            "memory": options.current().memory,
+        }
+        decided = phases.map("verify", verify_partition, dict.fromkeys(range(partitions), among))
 
-    given = {"order": record.order, "verifying": record.verifying}
-    among = {
-        "partitions": partitions,
-        "gathered": [gathered_file(phases.folder, n) for n in jobs],
-        "crawl": len(places.earlier),
-        "memory": options.current().memory,
+    given = {
+        "order": record.order,
+        "verifying": record.verifying,
+        "decided": [decided_file(phases.folder, p) for p in decided],
+        "takedowns": record.takedowns,
     }
-    verified = phases.map("verify", verify_partition, dict.fromkeys(range(partitions), given | among))
-
-    given |= {"decided": [decided_file(phases.folder, p) for p in verified], "takedowns": record.takedowns}
     phases.map("split", split_shard, {shard.shard: given | {"shard": shard} for shard in places.own})
     files.remove(gathered_folder(phases.folder))
-    summed = ("candidates", "sets", "comparisons", "left_out", "clusters", "dropped")
+    summed = ("candidates", "comparisons", "left_out", "clusters", "dropped")
     largest = ("largest_component", "largest_cluster")
     return {
         "inputs_layout": places.layout,
         "partitions": partitions,
-        **{name: sum(counts[name] for counts in verified.values()) for name in summed},
-        **{name: max((counts[name] for counts in verified.values()), default=0) for name in largest},
+        **{name: sum(counts[name] for counts in decided.values()) for name in summed},
+        **{name: max((counts[name] for counts in decided.values()), default=0) for name in largest},
     }
 
 

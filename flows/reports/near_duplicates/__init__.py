@@ -101,8 +101,8 @@ def page(name: str, step: MinHash, kept: StageResult) -> str:
         held_out=held_out,
         bins=bins,
         recall=plots.recall(bins, step),
-        at_threshold=s_curve(step.bands, step.rows, step.threshold),
-        above=recall.share_banded(held_out, step, step.threshold),
+        at_threshold=None if step.threshold is None else s_curve(step.bands, step.rows, step.threshold),
+        above=None if step.threshold is None else recall.share_banded(held_out, step, step.threshold),
         deciles=[
             {
                 "label": f"{number / 10} to {(number + 1) / 10}" if number < summary.DECILES - 1 else "1 (equal sets)",

@@ -43,7 +43,8 @@ def recall(bins: Sequence[Bin], settings: MinHash) -> Markup:
             middle, measured, ends, fmt="o", color=BLUE, markersize=4, capsize=2, label="measured, 95% interval"
         )
         axes.plot(middle, [one.expected for one in bins], "x", color=RED, label="expected of the same pairs")
-        axes.axvline(settings.threshold, color=GREY, linestyle=":", label="threshold")
+        if settings.threshold is not None:
+            axes.axvline(settings.threshold, color=GREY, linestyle=":", label="threshold")
         axes.set_xlim(0, 1)
         axes.set_ylim(-0.03, 1.03)
         axes.set_ylabel("pairs that share a band")

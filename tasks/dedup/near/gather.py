@@ -55,14 +55,7 @@ def gather_shard(
     Held: 200 bytes for each document that is known, 300 and 8 a band for each candidate, their sets, 8 bytes a
     shingle; the texts and signatures of a row group. Raises RuntimeError where a text is not that which was signed.
     """
-    label = sorted_files.read(labels, *shard_range(shard.crawl, shard.shard))
-    known = known_documents(shard, order)
-    at = pc.index_in(label["doc"], known["doc"].combine_chunks())
-    candidates = known.take(at.drop_null())
-    candidates = candidates.append_column(
-        "group", pa.array(hash_ids(label["label"].filter(pc.is_valid(at)).to_numpy()))
-    )
-    candidates = _allowed(candidates, shard, takedowns)
+    candidates = _allowed(labelled(shard, labels, order), shard, takedowns)
 
     rows = row_of(candidates["doc"].to_numpy())
     hashes = [band_hashes(some["signature"], banding) for some in read_groups(shard.signatures, rows, ["signature"])]
@@ -71,6 +64,15 @@ def gather_shard(
     gathered = candidates.drop_columns(["at"]).append_column("set", _sets(candidates, shard, shingling))
     sorted_files.write(gathered_file(folder, number), gathered, "group", sorted_files.bounds(partitions))
     return {"candidates": len(candidates)}
+
+
+def labelled(shard: EarlierShard | OwnShard, labels: str, order: KeepOrder) -> pa.Table:
+    """`known_documents` of a shard that have a label, with its hash, `group`. `labels`: the file that has theirs."""
+    label = sorted_files.read(labels, *shard_range(shard.crawl, shard.shard))
+    known = known_documents(shard, order)
+    at = pc.index_in(label["doc"], known["doc"].combine_chunks())
+    groups = hash_ids(label["label"].filter(pc.is_valid(at)).to_numpy())
+    return known.take(at.drop_null()).append_column("group", pa.array(groups))
 
 
 def known_documents(shard: EarlierShard | OwnShard, order: KeepOrder) -> pa.Table:

@@ -43,7 +43,13 @@ class Banding(Settings):
 class Verifying(Settings):
     """Which candidates are near-duplicates, and how many of them are compared."""
 
-    threshold: float = Field(0.8, gt=0, le=1, description="least Jaccard similarity for which a document is dropped")
+    threshold: float | None = Field(
+        0.8,
+        gt=0,
+        le=1,
+        description="least Jaccard similarity for which a document is dropped; null: documents are not compared, and "
+        "of all that are connected by shared bands one is kept",
+    )
     comparisons: int = Field(
         128,
         ge=1,
@@ -65,6 +71,11 @@ class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
     a bucket of more kept documents, all unlike each other, is not compared in full.
 
     With `earlier`, kept documents of earlier crawls come before all others.
+
+    With `threshold: null` documents are not compared. All that are connected by shared bands, over however many others,
+    are one cluster, of which the first in the order of `keep` is kept (FineWeb, arXiv:2406.17557; datatrove, text-dedup
+    and NeMo Curator do so). `earlier` and `takedowns` need comparisons: which clusters there are depends on all
+    documents of all crawls, also on those that were dropped.
     """
 
     renamed: ClassVar[Mapping[str, str]] = {
@@ -87,6 +98,16 @@ class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
         "line: they are dropped, and what was dropped for them is judged anew",
     )
     partitions: int = Field(16, ge=1, le=65536, description="pieces of the exchanges, at most; no result depends on it")
+
+    @model_validator(mode="after")
+    def _compared(self) -> Self:
+        for key in ("earlier", "takedowns"):
+            if self.threshold is None and (value := getattr(self, key)):
+                raise ValueError(
+                    f"`{key}` is {', '.join(value)}, but `threshold` is null, which keeps one document of all that are "
+                    f"connected by shared bands: give a threshold, such as 0.8, or remove `{key}`"
+                )
+        return self
 
     @model_validator(mode="after")
     def _bands_fit(self) -> Self:

@@ -14,7 +14,6 @@ from storage import files, sorted_files
 from storage.damage import damaged
 from tasks.dedup.near.documents import crawl_of
 from tasks.dedup.near.gather import distinct
-from tasks.dedup.near.settings import Verifying
 from tasks.dedup.near.sign import unpacked
 from tasks.dedup.order import KeepOrder
 from tasks.dedup.order_work import order_names
@@ -26,7 +25,7 @@ DECIDED = pa.schema(
         pa.field("id", pa.string()),
         pa.field("kept_doc", pa.int64(), metadata={"what": "global id of its representative, its own if it is kept"}),
         pa.field("representative", pa.string(), metadata={"what": "id of that"}),
-        pa.field("jaccard", pa.float64(), metadata={"what": "exact similarity to the representative"}),
+        pa.field("jaccard", pa.float64(), metadata={"what": "exact similarity to the representative, if compared"}),
         pa.field("cluster_size", pa.int64(), metadata={"what": "the representative and all dropped for it"}),
     ]
 )
@@ -43,10 +42,12 @@ def verify_partition(
     gathered: list[str],
     crawl: int,
     order: KeepOrder,
-    verifying: Verifying,
+    threshold: float,
+    most_comparisons: int,
     memory: int,
 ) -> dict:
-    """Decide on the candidates of a partition of the labels; `crawl` is the number of this crawl.
+    """Decide on the candidates of a partition of the labels; `crawl` is the number of this crawl, `threshold` and
+    `most_comparisons` are those of `Verifying`.
 
     Held: 700 bytes a candidate and 60 for each band of a set; the sets of one shard's candidates; the sets of all, 8
     bytes a shingle, in a temporary file where they are more than `memory`. All candidates of a component are in one
@@ -56,7 +57,7 @@ def verify_partition(
     columns = ["group", "doc", "id", "size", "content", "bands", *order_names(order)]
     parts = [sorted_files.read(path, low, high, columns) for path in gathered]
     candidates = pa.concat_tables(parts)
-    _check_ids(candidates)
+    check_ids(candidates)
     by_order = _in_order(candidates, order)
     candidates = candidates.take(pa.array(by_order))
     first, of = distinct(candidates)
@@ -69,7 +70,7 @@ def verify_partition(
     values, offsets = _sets(gathered, (low, high), numbers, sizes, memory)
     earlier = int((crawl_of(sets["doc"].to_numpy()) < crawl).sum())
     kept, similarity, comparisons, left_out = representatives(
-        values, offsets, buckets, int(buckets.max(initial=-1)) + 1, earlier, verifying.threshold, verifying.comparisons
+        values, offsets, buckets, int(buckets.max(initial=-1)) + 1, earlier, threshold, most_comparisons
     )
     representative = first[kept[of]]
     cluster = np.bincount(representative, minlength=len(candidates))[representative]
@@ -98,7 +99,7 @@ def verify_partition(
     }
 
 
-def _check_ids(candidates: pa.Table) -> None:
+def check_ids(candidates: pa.Table) -> None:
     """Raise ValueError where two candidates of one crawl have the same id."""
     crawl = pa.array(crawl_of(candidates["doc"].to_numpy()))
     named = candidates.append_column("crawl", crawl).group_by(["crawl", "id"]).aggregate([([], "count_all")])

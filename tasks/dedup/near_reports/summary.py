@@ -25,7 +25,7 @@ class Clusters:
 
     `sizes`, `counts`: how many clusters have each size; `documents`: those of this crawl that are in one; `largest`:
     the largest clusters, `doc`, `representative`, `cluster_size`; `dropped`: of each decile some documents (first)
-    with their representatives (second), of so many as `in_decile` says.
+    with their representatives (second), of so many as `in_decile` says; none where documents were not compared.
     """
 
     sizes: np.ndarray
@@ -72,7 +72,7 @@ def clusters(decided: list[str], crawl: int, largest: int, each: int) -> Cluster
         order = [("cluster_size", "descending"), ("representative", "ascending")]
         tops = pa.concat_tables([tops, representatives.select(_LARGEST.names)]).sort_by(order)[:largest]
 
-        gone = table.filter(pc.invert(is_kept))
+        gone = table.filter(pc.and_not(pc.is_valid(table["jaccard"]), is_kept))
         of = gone["kept_doc"].to_numpy()
         pairs = Pairs(gone["doc"].to_numpy(), of, gone["jaccard"].to_numpy())
         in_decile += np.bincount(decile(pairs.jaccard), minlength=DECILES)
@@ -84,8 +84,10 @@ def clusters(decided: list[str], crawl: int, largest: int, each: int) -> Cluster
 
 
 def below_threshold(crawl: Crawl, pairs: Pairs, group: np.ndarray, each: int) -> tuple[Pairs, np.ndarray]:
-    """Some of the pairs that are below the threshold, of each decile, and how many there are of each."""
-    unlike = np.flatnonzero(pairs.jaccard < crawl.settings.threshold)
+    """Some of the pairs that are below the threshold, of each decile, and how many there are of each; none where there
+    is no threshold."""
+    threshold = crawl.settings.threshold
+    unlike = np.flatnonzero(pairs.jaccard < (0 if threshold is None else threshold))
     pairs = pairs.take(unlike)
     docs, position = np.unique(np.concatenate([pairs.first, pairs.second]), return_inverse=True)
     ids = [name for signed, _ in crawl.rows(docs, [], []) for name in signed["id"].to_pylist()]

@@ -86,6 +86,14 @@ def test_a_look_up_states_what_was_compared_and_what_became_of_it():
     )
 
 
+def test_a_decision_without_a_similarity_states_why_the_document_is_gone():
+    row = {"step": "minhash", "rule": "near_duplicate", "value": None, "representative": "a"}
+    line = "dropped by minhash.near_duplicate for a, connected with it by shared bands"
+    assert render.duplicate_decision(Decision("near_duplicates-0", False, row)) == f"near_duplicates-0: {line}"
+    row = row | {"rule": "takedown", "representative": None}
+    assert render.duplicate_decision(Decision("n-0", False, row)) == "n-0: dropped by minhash.takedown"
+
+
 def test_a_passage_from_the_middle_of_texts_begins_and_ends_with_dots():
     common = " ".join(f"c{i}" for i in range(100))
     shown = render.difference(first_difference(f"{common} red {common}", f"{common} blue {common}")).plain

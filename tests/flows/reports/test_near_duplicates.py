@@ -149,6 +149,26 @@ def test_the_numbers_are_those_of_the_stage(corpus, page):
     assert any("one was dropped" in caption for caption in (pair.findtext("caption") for pair in pairs))
 
 
+def test_without_a_threshold_the_page_states_what_is_not_known(tmp_path):
+    settings = SETTINGS.model_copy(update={"threshold": None})
+    left = removed(tmp_path, planted(), settings)
+    page = near_duplicates.page("components", settings, left.kept)
+    assert Parsed(page).open == []
+    rows, losses = cells(page), ledger(left.kept, left.places.shards())
+    assert rows["dropped as near-duplicates"][0] == f"{len(losses)}" and rows["threshold"] == ["null"]
+    assert "Documents were not compared." in page and "their similarity is not known" in page
+    assert not [name for name in rows if "left_out" in name] and not html.fromstring(page).xpath(
+        "//table[@class='pair']"
+    )
+    text = "".join(html.fromstring(page).itertext())
+    assert "At the threshold" not in text and "nan" not in text and "hold-outs" in text
+    shown = near_duplicates.overview(settings, left.kept, 3)
+    assert shown.pairs == [] and shown.clusters.in_decile.sum() == 0
+    kept_for = losses["representative"].to_pylist()
+    assert shown.clusters.counts.sum() == len(set(kept_for))
+    assert shown.clusters.documents == len(losses) + len(set(kept_for))
+
+
 @pytest.mark.parametrize(
     ("documents", "label"),
     [
