@@ -160,7 +160,7 @@ def _match(phases: PhaseRunner, record: Matching, places: NearPlaces) -> dict:
 
 
 def _decide(phases: PhaseRunner, record: Deciding, places: NearPlaces) -> dict:
-    """Verify candidates and keep one document of each cluster."""
+    """Keep one document of each cluster of near-duplicates."""
     shards = places.all_shards
     partitions = gather.partitions_of(places.edges, record.partitions)
     given = {"order": record.order, "partitions": partitions}

@@ -61,8 +61,9 @@ def written(unspaced: bool) -> np.ndarray:
     The lowest six bytes are the UTF-8 of `word_characters`, or a zero for what separates; with `unspaced` a zero
     stands before and behind each character of UNSPACED. The highest byte is how many bytes that are.
     """
-    c = word_characters().astype(np.uint64)
-    nothing = c == NO_TRACE
+    lower = word_characters()
+    points = np.flatnonzero((lower != 0) & (lower != NO_TRACE))
+    c = lower[points].astype(np.uint64)
     last, third, second = (np.uint64(0x80) | c >> np.uint64(shift) & np.uint64(0x3F) for shift in (0, 6, 12))
 
     def joined(*values: np.ndarray) -> np.ndarray:
@@ -71,11 +72,12 @@ def written(unspaced: bool) -> np.ndarray:
     two = joined(np.uint64(0xC0) | c >> np.uint64(6), last)
     three = joined(np.uint64(0xE0) | c >> np.uint64(12), third, last)
     four = joined(np.uint64(0xF0) | c >> np.uint64(18), second, third, last)
-    bytes_ = np.select([c < 0x80, c < 0x800, c < 0x10000], [c, two, three], four)
-    size = np.select([c < 0x80, c < 0x800, c < 0x10000], [1, 2, 3], 4)
+    text = np.select([c < 0x80, c < 0x800, c < 0x10000], [c, two, three], four)
+    size = np.select([c < 0x80, c < 0x800, c < 0x10000], [1, 2, 3], 4).astype(np.uint64)
     if unspaced:
-        alone = among(UNSPACED) & (c > 0)
-        bytes_ = np.where(alone, bytes_ << np.uint64(8), bytes_)
-        size = np.where(alone, size + 2, size)
-    bytes_[nothing], size[nothing] = 0, 0
-    return bytes_ | size.astype(np.uint64) << np.uint64(56)
+        alone = among(UNSPACED)[points]
+        text = np.where(alone, text << np.uint64(8), text)
+        size = np.where(alone, size + np.uint64(2), size)
+    table = np.where(lower == NO_TRACE, np.uint64(0), np.uint64(1 << 56))
+    table[points] = text | size << np.uint64(56)
+    return table
