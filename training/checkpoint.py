@@ -34,6 +34,8 @@ from storage.damage import DamagedFileError
 from storage.training_manifest import TrainingManifest
 from training.config import NEUTRAL, RunConfig
 from training.data import fingerprint
+from training.loss_scale import LossScale
+from training.optim import Optimizers
 from training.parallel import World, gathered, share
 
 COMMIT = "COMMIT"
@@ -46,6 +48,7 @@ class Progress(BaseModel):
     step: int = 0  # steps done
     tokens: int = 0  # targets learned from
     clipped: int = 0  # steps whose gradient was clipped
+    skipped: int = 0  # steps without an update, because their gradient was not finite
     last: dict[str, float] = {}  # newest value of each metric
     logs: dict[str, str] = {}  # digests of the files of metrics so far
 
@@ -65,12 +68,12 @@ def run_fingerprint(run: RunConfig, manifest: TrainingManifest) -> dict[str, str
     return {name: json.dumps(value) for name, value in settings.items()} | {"data": fingerprint(manifest)}
 
 
-def tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    """The live tensors of a model and its AdamW under the names they have in a checkpoint."""
-    state = {}
+def tensors(model: nn.Module, optimizers: Optimizers, scale: LossScale) -> dict[str, torch.Tensor]:
+    """The live tensors of a model, its optimizers and its loss scale under the names they have in a checkpoint."""
+    state = scale.tensors()
     for name, parameter in model.named_parameters():
         state[f"model.{name}"] = parameter.detach()
-        for key, value in optimizer.state[parameter].items():
+        for key, value in optimizers.state(parameter).items():
             state[f"optimizer.{name}.{key}"] = value
     return state
 

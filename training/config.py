@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -25,6 +26,10 @@ class ModelConfig(Settings):
     rope_theta: float = Field(default=10_000.0, gt=0)
     norm_eps: float = Field(default=1e-5, gt=0)
     tie_embeddings: bool = Field(default=True, description="one matrix for the input and the output")
+    qk_norm: bool = Field(default=False, description="RMSNorm of each head's queries and keys, as in Qwen3")
+    logit_softcap: float | None = Field(
+        default=None, gt=0, description="logits are c tanh(logits / c), as in Gemma 2; None: as they are"
+    )
 
     @model_validator(mode="after")
     def _divides(self) -> ModelConfig:
@@ -63,11 +68,35 @@ class TrainingConfig(Settings):
 
     learning_rate: float = Field(default=3e-3, gt=0, description="the peak, reached after the warm-up")
     warmup_steps: int = Field(default=20, ge=0)
+    schedule: Literal["cosine", "wsd", "linear"] = Field(
+        default="cosine", description="how the learning rate falls; wsd: it stays at the peak, and falls at the end"
+    )
+    decay_ratio: float = Field(default=0.2, gt=0, le=1, description="wsd: share of the run in which the rate falls")
     final_ratio: float = Field(default=0.1, ge=0, le=1, description="last learning rate over the peak")
+    optimizer: Literal["adamw", "muon"] = Field(
+        default="adamw", description="muon: Muon for the matrices of the blocks, AdamW for the rest"
+    )
     betas: tuple[float, float] = (0.9, 0.95)
     eps: float = Field(default=1e-8, gt=0)
     weight_decay: float = Field(default=0.1, ge=0, description="on the matrices of linear layers only")
     clip_norm: float = Field(default=1.0, gt=0, description="largest norm of the whole gradient")
+    z_loss: float = Field(default=0, ge=0, description="weight of the squared log of the softmax's sum; PaLM: 1e-4")
+    precision: Literal["auto", "bf16", "fp16", "fp32"] = Field(
+        default="auto",
+        description="of the products; weights, sums of gradients and optimizer are fp32. fp16 scales the loss; "
+        "auto: bf16 on a GPU that has it, else fp32",
+    )
+
+    compile: bool | None = Field(default=None, description="compile blocks and loss; None: on a GPU")
+    recompute: Literal["none", "selective", "full"] = Field(
+        default="none",
+        description="activations computed again in the backward pass, which saves memory: all of a block, or all but "
+        "products and attention",
+    )
+    loss_chunks: int = Field(default=1, gt=0, description="pieces of the logits in memory one after the other")
+    log_every: int | None = Field(
+        default=None, gt=0, description="steps between two looks at losses and stop requests; None: 10 on a GPU, else 1"
+    )
 
     eval_every: int = Field(default=60, gt=0, description="steps; the last step is always evaluated")
     eval_tokens: int = Field(default=16_384, gt=0, description="held-out target tokens of each source, at most")
@@ -84,6 +113,11 @@ class TrainingConfig(Settings):
             raise ValueError(
                 f"warmup_steps {self.warmup_steps} is not below steps {self.steps}; lower it or raise steps"
             )
+        if self.schedule == "wsd" and self.warmup_steps > (1 - self.decay_ratio) * self.steps:
+            raise ValueError(
+                f"warmup_steps {self.warmup_steps} and decay_ratio {self.decay_ratio:g} overlap in {self.steps} steps; "
+                "lower one of them"
+            )
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(
                 f"betas {list(self.betas)} are not from 0 to below 1; give two such numbers, as [0.9, 0.95]"
@@ -99,8 +133,8 @@ class TrainingConfig(Settings):
 # kept and shown.
 NEUTRAL = frozenset(
     {
-        "micro_batch", "eval_every", "eval_tokens", "checkpoint_every", "keep_checkpoints",
-        "sample_tokens", "sample_temperature", "sample_top_k",
+        "micro_batch", "compile", "recompute", "loss_chunks", "log_every", "eval_every", "eval_tokens",
+        "checkpoint_every", "keep_checkpoints", "sample_tokens", "sample_temperature", "sample_top_k",
     }
 )  # fmt: skip
 

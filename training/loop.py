@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import logging
+import math
 import os
 import signal
 import threading
@@ -20,16 +21,18 @@ from storage import files
 from storage.recorded_file import RecordedFile
 from storage.training_manifest import load_training_manifest
 from training import checkpoint, export
-from training.config import RunConfig
+from training.batches import batches
+from training.config import RunConfig, TrainingConfig
 from training.data import check_digests
 from training.evaluate import heldout_loss, heldout_windows, unigram_loss
+from training.loss_scale import LossScale
 from training.model import flops_per_token, parameter_count
-from training.optim import adamw
+from training.optim import optimizers
 from training.order import Order
-from training.parallel import World, processes, sharded_model, whole_weights
+from training.parallel import World, compute_dtype, processes, sharded_model, whole_weights
 from training.sample import sample_text
 from training.schedule import learning_rate
-from training.step import train_step
+from training.step import figures, train_step
 from training.tracking import Tracker
 
 log = logging.getLogger(__name__)
@@ -82,62 +85,123 @@ def _train(run: RunConfig, world: World, stop: threading.Event) -> dict:
     order.check_epochs(training.steps)
     windows = heldout_windows(manifest, run.model.seq_len, training.eval_tokens)
 
-    model = sharded_model(run.model, manifest.vocab_size, training.seed, world)
-    optimizer = adamw(model, training)
-    state = checkpoint.tensors(model, optimizer)
+    model = sharded_model(run.model, manifest.vocab_size, training, world)
+    optimizer = optimizers(model, training)
+    scale = LossScale(compute_dtype(training.precision, world.device) == torch.float16, world.device)
+    state = checkpoint.tensors(model, optimizer, scale)
     progress, saved = checkpoint.Progress(), checkpoint.latest(root) or run.resume_from
     if saved:
         progress = checkpoint.load(saved, state, names)
         if world.leads:
             log.info("resuming from %s", saved)
 
-    report = _Report(training.steps)
     tracker = Tracker(run.out, progress.step if saved else -1, run.tracking, progress.logs) if world.leads else None
+    every = training.log_every or (10 if world.device.type == "cuda" else 1)
+    record = _Record(progress, training, run.model.seq_len, tracker)
     try:
-        while progress.step < training.steps:
-            started = time.perf_counter()
+        with batches(order, training, world, progress.step) as coming:
             step = progress.step
-            rate = learning_rate(step, training)
-            rows = torch.from_numpy(order.batch(step, world.rank, world.size))
-            result = train_step(model, optimizer, rows, rate, training, world, stop.is_set())
-            seconds = time.perf_counter() - started
-
-            progress.step += 1
-            progress.tokens += result.tokens
-            progress.clipped += result.grad_norm > training.clip_norm
-            metrics = {
-                "train/loss": result.loss,
-                "train/grad_norm": result.grad_norm,
-                "train/learning_rate": rate,
-                "train/tokens": float(progress.tokens),
-                "train/clip_fraction": progress.clipped / progress.step,
-            }
-            finished = progress.step == training.steps
-            if finished or progress.step % training.eval_every == 0:
-                metrics |= heldout_loss(model, windows, training.micro_batch, world)
-            if finished:
-                metrics |= unigram_loss(manifest, windows, world)
-            progress.last |= metrics
-            if tracker:
-                tracker.log(progress.step, metrics, {"train/tokens_per_second": result.tokens / seconds})
-                report(progress.step, metrics, result.tokens / seconds)
-            if finished or result.stop or progress.step % training.checkpoint_every == 0:
-                if tracker:
-                    progress.logs = tracker.checkpoint()
-                saved = checkpoint.save(root, state, progress, names, world)
-                if world.leads:
-                    checkpoint.prune(root, training.keep_checkpoints, training.steps)
-            if result.stop and not finished:
-                raise Stopped(f"stopped after step {progress.step} of {training.steps}; saved in {saved}")
+            for inputs, targets in coming:
+                rate = record.rate(step)
+                record.add(
+                    rate,
+                    train_step(model, optimizer, inputs, targets, rate, training, world, scale, stop.is_set()),
+                )
+                step += 1
+                finished = step == training.steps
+                evaluates = finished or step % training.eval_every == 0
+                keeps = finished or step % training.checkpoint_every == 0
+                if not (evaluates or keeps or step % every == 0):
+                    continue
+                heldout = heldout_loss(model, windows, training.micro_batch, world) if evaluates else {}
+                if finished:
+                    heldout |= unigram_loss(manifest, windows, world)
+                stops = record.read(heldout, coming.waited)
+                if keeps or stops:
+                    if tracker:
+                        progress.logs = tracker.checkpoint()
+                    saved = checkpoint.save(root, state, progress, names, world)
+                    if world.leads:
+                        checkpoint.prune(root, training.keep_checkpoints, training.steps)
+                if stops and not finished:
+                    raise Stopped(f"stopped after step {progress.step} of {training.steps}; saved in {saved}")
+                record.go_on()
     finally:
         lost = tracker.close() if tracker else 0
 
     weights = whole_weights(model)
-    record: dict = {}
+    result: dict = {}
     if world.leads:
         assert saved is not None, "the last step has saved a checkpoint"
-        record = _result(run, weights, progress, saved, lost)
-    return _from_leader(record)
+        result = _result(run, weights, progress, saved, lost)
+    return _from_leader(result)
+
+
+class _Record:
+    """The figures of steps, kept on the device until they are read for several steps at once."""
+
+    def __init__(
+        self, progress: checkpoint.Progress, training: TrainingConfig, seq_len: int, tracker: Tracker | None
+    ) -> None:
+        self.progress, self.training, self.tracker = progress, training, tracker
+        self.step_tokens, self.total = training.batch * seq_len, training.token_budget(seq_len)
+        self.report = _Report(training.steps)
+        self.pending: list[tuple[float, torch.Tensor]] = []
+        self.began, self.waited = time.perf_counter(), 0.0
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step."""
+        return learning_rate((step + 1) * self.step_tokens, self.total, self.training)
+
+    def add(self, rate: float, values: torch.Tensor) -> None:
+        self.pending.append((rate, values))
+
+    def read(self, heldout: dict[str, float], waited: float) -> bool:
+        """Write down the steps since the last reading, `heldout` with the last of them; whether the run shall stop.
+
+        `waited`: seconds that were waited for data since the beginning. Raises FloatingPointError for a step that was
+        not finite, unless its loss scale had room to fall.
+        """
+        found = figures(torch.stack([values for _, values in self.pending]))
+        seconds, waiting = time.perf_counter() - self.began, waited - self.waited
+        speed = sum(step.tokens for step in found) / seconds
+        progress, training = self.progress, self.training
+        for number, ((rate, _), step) in enumerate(zip(self.pending, found, strict=True), 1):
+            if not step.finite and step.scale <= 1:
+                raise FloatingPointError(
+                    f"loss {step.loss}, gradient norm {step.grad_norm} at step {progress.step + 1}: not finite; lower "
+                    "learning_rate or look at the data of this step, then start again from the last checkpoint"
+                )
+            progress.step += 1
+            progress.tokens += step.tokens
+            progress.clipped += step.grad_norm > training.clip_norm
+            progress.skipped += not step.finite
+            metrics = {
+                "train/loss": step.loss,
+                "train/grad_norm": step.grad_norm,
+                "train/learning_rate": rate,
+                "train/tokens": float(progress.tokens),
+                "train/clip_fraction": progress.clipped / progress.step,
+            }
+            if training.z_loss:
+                metrics["train/z_loss"] = step.z_loss
+            if step.scale != 1 or progress.skipped:
+                metrics |= {"train/loss_scale": step.scale, "train/skipped_steps": float(progress.skipped)}
+            if number == len(found):
+                metrics |= heldout
+            metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
+            progress.last |= metrics
+            if self.tracker:
+                share = {"train/data_wait_fraction": waiting / seconds}
+                self.tracker.log(progress.step, metrics, {"train/tokens_per_second": speed, **share})
+                self.report(progress.step, metrics, speed)
+        self.pending.clear()
+        self.waited = waited
+        return any(step.stop for step in found)
+
+    def go_on(self) -> None:
+        """Called when the next step begins: what came before is no time of training."""
+        self.began = time.perf_counter()
 
 
 class _Report:
@@ -156,8 +220,8 @@ class _Report:
         if quiet and not evaluated:
             return
         self.said = now
-        line = f"step {step:{len(str(self.steps))}}/{self.steps}  loss {metrics['train/loss']:.4f}"
-        line += f"  grad {metrics['train/grad_norm']:.3f}  lr {metrics['train/learning_rate']:.2e}"
+        line = f"step {step:{len(str(self.steps))}}/{self.steps}  loss {metrics.get('train/loss', math.nan):.4f}"
+        line += f"  grad {metrics.get('train/grad_norm', math.nan):.3f}  lr {metrics['train/learning_rate']:.2e}"
         line += f"  {speed:,.0f} tokens/s"
         if self.first < step < self.steps:
             left = (self.steps - step) * (now - self.began) / (step - self.first + 1)

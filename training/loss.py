@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 IGNORE = -100
 
@@ -22,10 +24,47 @@ def inputs_and_targets(rows: torch.Tensor, count: int) -> tuple[torch.Tensor, to
     return inputs, targets
 
 
+def logits_of(x: torch.Tensor, weight: torch.Tensor, softcap: float | None) -> torch.Tensor:
+    """The output projection of (..., dim), with the cap of Gemma 2 (arXiv 2408.00118, section 2) if there is one."""
+    logits = F.linear(x, weight)
+    return logits if softcap is None else (softcap * torch.tanh(logits.float() / softcap)).type_as(logits)
+
+
 def token_losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Cross-entropy of each target in nats, float32 of targets' shape; 0 where the target is IGNORE."""
     flat = F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), reduction="none", ignore_index=IGNORE)
     return flat.view_as(targets)
+
+
+def loss_sums(
+    x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, softcap: float | None, z_loss: float
+) -> torch.Tensor:
+    """(cross-entropy in nats, z-loss with its weight) summed over the targets that are not IGNORE: float32 (2,).
+
+    x: (tokens, dim), the last norm's output; weight: (vocabulary, dim); targets: (tokens,). The z-loss is the squared
+    log of the softmax's sum, which keeps logits from drifting (PaLM, arXiv 2204.02311, section 5). Meant to be compiled
+    as one function: then the logits are read twice, and what lies between stays in registers.
+    """
+    logits = logits_of(x, weight, softcap).float()
+    nats = F.cross_entropy(logits, targets, reduction="sum", ignore_index=IGNORE)
+    if not z_loss:
+        return torch.stack([nats, torch.zeros_like(nats)])
+    squares = torch.logsumexp(logits, -1).square().masked_fill(targets == IGNORE, 0)
+    return torch.stack([nats, z_loss * squares.sum()])
+
+
+def chunked(sums: Callable[..., torch.Tensor], chunks: int) -> Callable[..., torch.Tensor]:
+    """`loss_sums` over `chunks` pieces of the tokens, of which one at a time has its logits in memory: they are
+    computed again in the backward pass."""
+    if chunks == 1:
+        return sums
+
+    def whole(x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, *settings: float | None) -> torch.Tensor:
+        pieces = zip(x.chunk(chunks), targets.chunk(chunks), strict=True)
+        found = [checkpoint(sums, a, weight, b, *settings, use_reentrant=False) for a, b in pieces]
+        return torch.stack(found).sum(0)
+
+    return whole
 
 
 def bits_per_byte(nats: float, size: int) -> float:

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import math
+from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from training.config import ModelConfig
+from training.loss import logits_of, loss_sums
 
 INIT_STD = 0.02
 
@@ -40,12 +44,16 @@ class Attention(nn.Module):
         self.k_proj = nn.Linear(config.dim, config.kv_head_count * config.head_dim, bias=False)
         self.v_proj = nn.Linear(config.dim, config.kv_head_count * config.head_dim, bias=False)
         self.o_proj = nn.Linear(config.heads * config.head_dim, config.dim, bias=False)
+        self.q_norm = nn.RMSNorm(config.head_dim, eps=config.norm_eps) if config.qk_norm else None
+        self.k_norm = nn.RMSNorm(config.head_dim, eps=config.norm_eps) if config.qk_norm else None
 
     def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
         q, k, v = (
             projection(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
             for projection in (self.q_proj, self.k_proj, self.v_proj)
         )
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.grouped)
         return self.o_proj(y.transpose(1, 2).flatten(2))
@@ -62,21 +70,44 @@ class MLP(nn.Module):
         return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
+# What `selective` keeps: the results of products and of attention, which cost the most to compute again.
+_KEPT = (
+    torch.ops.aten.mm.default,
+    torch.ops.aten._scaled_dot_product_flash_attention.default,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
+    torch.ops.aten._scaled_dot_product_efficient_attention.default,
+    torch.ops.aten._scaled_dot_product_cudnn_attention.default,
+)
+
+
+def _contexts() -> tuple[AbstractContextManager, AbstractContextManager]:
+    return create_selective_checkpoint_contexts(list(_KEPT))
+
+
 class Block(nn.Module):
+    """`recompute`: see TrainingConfig. Inside of the block, so that FSDP gathers its weights once for both."""
+
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
+        self.recompute = "none"
         self.input_layernorm = nn.RMSNorm(config.dim, eps=config.norm_eps)
         self.self_attn = Attention(config)
         self.post_attention_layernorm = nn.RMSNorm(config.dim, eps=config.norm_eps)
         self.mlp = MLP(config)
 
     def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        if self.recompute == "none" or not torch.is_grad_enabled():
+            return self._halves(x, cos, sin)
+        more: dict[str, Any] = {"context_fn": _contexts} if self.recompute == "selective" else {}
+        return checkpoint(self._halves, x, cos, sin, use_reentrant=False, **more)
+
+    def _halves(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
         x = x + self.self_attn(self.input_layernorm(x), cos, sin)
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
 class Decoder(nn.Module):
-    """Token ids (batch, length) to logits (batch, length, vocab_size).
+    """Token ids (batch, length) to logits (batch, length, vocab_size); with targets, to their `loss_sums`.
 
     With tied embeddings there is no second module that owns the matrix: the output multiplies by
     embed_tokens.weight itself. One owner means one FSDP group and one key in a checkpoint.
@@ -89,14 +120,18 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = nn.RMSNorm(config.dim, eps=config.norm_eps)
         self.lm_head = None if config.tie_embeddings else nn.Linear(config.dim, vocab_size, bias=False)
+        self.sums = loss_sums  # as one function with the output projection, so that it can be compiled with it
 
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+    def forward(self, tokens: torch.Tensor, targets: torch.Tensor | None = None, z_loss: float = 0.0) -> torch.Tensor:
         cos, sin = rotary(tokens.shape[1], self.config.head_dim, self.config.rope_theta, tokens.device)
         x = self.embed_tokens(tokens)
         for layer in self.layers:
             x = layer(x, cos, sin)
         x = self.norm(x)
-        return F.linear(x, self.embed_tokens.weight) if self.lm_head is None else self.lm_head(x)
+        weight = self.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
+        if targets is None:
+            return logits_of(x, weight, self.config.logit_softcap)
+        return self.sums(x.flatten(0, 1), weight, targets.flatten(), self.config.logit_softcap, z_loss)
 
 
 def initial(name: str, shape: torch.Size, config: ModelConfig, seed: int) -> torch.Tensor:

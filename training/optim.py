@@ -1,9 +1,12 @@
-"""AdamW with its state laid out from the start."""
+"""The optimizers of a run, their state laid out from the start, and the update as a function of tensors alone."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 
 from training.config import TrainingConfig
 
@@ -17,23 +20,91 @@ def decays(name: str, parameter: torch.Tensor) -> bool:
     return parameter.ndim >= 2 and not name.startswith("embed_tokens")
 
 
-def adamw(model: nn.Module, training: TrainingConfig) -> torch.optim.AdamW:
-    """Optimizer over the parameters of a model, sharded or not.
+@dataclass(frozen=True)
+class Optimizers:
+    """AdamW, and Muon for the matrices of the blocks if the run has it."""
 
-    The state (two float32 tensors of each parameter's size, and a count) is made here rather than at the
-    first step: a checkpoint is loaded into tensors that exist, and memory does not jump after the first
-    step.
+    adamw: torch.optim.AdamW
+    muon: torch.optim.Muon | None
+    weight_decay: float
+
+    def state(self, parameter: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The tensors that are kept for a parameter, by name."""
+        if self.muon and parameter in self.muon.state:
+            return self.muon.state[parameter]
+        return self.adamw.state[parameter]
+
+    def step(self, learning_rate: float, divisor: torch.Tensor, skip: torch.Tensor) -> None:
+        """Update with the gradients divided by `divisor`, and drop them; where `skip` is true nothing changes.
+
+        Both are tensors without dimensions on the device: the host does not wait for them. A skipped update leaves
+        weights and AdamW's state as they are, to the bit; Muon's momentum begins anew.
+        """
+        # what torch's own loss scaling hands to the fused kernel: AdamW's `step` reads these two names
+        self.adamw.grad_scale = divisor  # type: ignore[attr-defined]
+        self.adamw.found_inf = skip.float()  # type: ignore[attr-defined]
+        for group in self.adamw.param_groups:
+            group["lr"] = learning_rate
+        self.adamw.step()
+        self.adamw.zero_grad(set_to_none=True)
+        if self.muon:
+            self._step_muon(self.muon, learning_rate, divisor, skip)
+
+    def _step_muon(
+        self, muon: torch.optim.Muon, learning_rate: float, divisor: torch.Tensor, skip: torch.Tensor
+    ) -> None:
+        # Without momentum and gradient Muon's update is zero, and its decay is ours: so a skipped one does nothing.
+        kept = torch.where(skip, 1.0, 1 - learning_rate * self.weight_decay)
+        with torch.no_grad():
+            for group in muon.param_groups:
+                group["lr"] = learning_rate
+                for parameter in group["params"]:
+                    local(parameter.grad).div_(divisor).masked_fill_(skip, 0)
+                    local(muon.state[parameter]["momentum_buffer"]).masked_fill_(skip, 0)
+                    local(parameter).mul_(kept)
+        muon.step()
+        muon.zero_grad(set_to_none=True)
+
+
+def optimizers(model: nn.Module, training: TrainingConfig) -> Optimizers:
+    """Optimizers over the parameters of a model, sharded or not.
+
+    Muon (Jordan et al. 2024) orthogonalizes each matrix's momentum. Its updates are scaled to the size of AdamW's
+    (0.2 sqrt of the longer side: Moonshot, arXiv 2502.16982), so that one learning rate and decay serve both.
+
+    The state (AdamW: two float32 tensors of each parameter's size, and a count; Muon: one) is made here rather than at
+    the first step: a checkpoint is loaded into tensors that exist, and memory does not jump after the first step.
     """
     named = list(model.named_parameters())
+    matrices = [p for n, p in named if training.optimizer == "muon" and n.startswith("layers.") and p.ndim == 2]
+    ours = set(map(id, matrices))
+    rest = [(n, p) for n, p in named if id(p) not in ours]
     groups = [
-        {"params": [p for n, p in named if decays(n, p)], "weight_decay": training.weight_decay},
-        {"params": [p for n, p in named if not decays(n, p)], "weight_decay": 0.0},
+        {"params": [p for n, p in rest if decays(n, p)], "weight_decay": training.weight_decay},
+        {"params": [p for n, p in rest if not decays(n, p)], "weight_decay": 0.0},
     ]
-    optimizer = torch.optim.AdamW(groups, lr=training.learning_rate, betas=training.betas, eps=training.eps, fused=True)
-    for _, parameter in named:
-        optimizer.state[parameter] = {
+    adamw = torch.optim.AdamW(
+        [group for group in groups if group["params"]],
+        lr=training.learning_rate,
+        betas=training.betas,
+        eps=training.eps,
+        fused=True,
+    )
+    for _, parameter in rest:
+        adamw.state[parameter] = {
             "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
             "exp_avg": torch.zeros_like(parameter),
             "exp_avg_sq": torch.zeros_like(parameter),
         }
-    return optimizer
+    muon = None
+    if matrices:
+        muon = torch.optim.Muon(matrices, lr=training.learning_rate, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
+        for parameter in matrices:
+            muon.state[parameter] = {"momentum_buffer": torch.zeros_like(parameter)}
+    return Optimizers(adamw, muon, training.weight_decay)
+
+
+def local(tensor: torch.Tensor | None) -> torch.Tensor:
+    """This rank's part of a sharded tensor, which shares its memory."""
+    assert tensor is not None, "every parameter takes part in the loss"
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor

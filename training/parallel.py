@@ -15,8 +15,9 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from training.config import RENDEZVOUS, ModelConfig
-from training.model import Decoder, initial
+from training.config import RENDEZVOUS, ModelConfig, TrainingConfig
+from training.loss import chunked, loss_sums
+from training.model import Block, Decoder, initial
 
 T = TypeVar("T")
 
@@ -77,27 +78,44 @@ def processes(timeout_seconds: float) -> Iterator[World]:
         dist.destroy_process_group()
 
 
-def precision(device: torch.device) -> MixedPrecisionPolicy:
-    """bf16 compute with float32 master weights and gradient sums on GPUs that have it; float32 elsewhere.
+_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": None}
 
-    (On CPUs bf16 is emulated: 3.4 times slower than float32 where it was tried.) Inputs are not cast, so the
-    rotary angles stay float32.
+
+def compute_dtype(wanted: str, device: torch.device) -> torch.dtype | None:
+    """What products are computed in; None: float32. `wanted`: TrainingConfig.precision.
+
+    (On CPUs bf16 is emulated: 3.4 times slower than float32 where it was tried, so `auto` does not take it there.)
     """
-    if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
-        return MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
-    return MixedPrecisionPolicy(cast_forward_inputs=False)
+    if wanted == "auto":
+        has_it = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        wanted = "bf16" if has_it else "fp32"
+    return _DTYPES[wanted]
 
 
-def sharded_model(config: ModelConfig, vocab_size: int, seed: int, world: World) -> Decoder:
+def sharded_model(config: ModelConfig, vocab_size: int, training: TrainingConfig, world: World) -> Decoder:
     """A Decoder with FSDP2 applied and its first weights set, the same ones for every world size.
+
+    Weights and sums of gradients are float32 in every precision. Inputs of blocks are not cast, so the rotary angles
+    stay float32. Blocks are compiled before they are sharded, the loss with the output projection.
 
     Each rank holds 1/world of the parameters and, while a block runs, that block's parameters whole; while
     the weights are set, one whole parameter at a time in CPU memory.
     """
     with torch.device("meta"):
         model = Decoder(config, vocab_size)
-    policy = precision(world.device)
+    compiles = world.device.type == "cuda" if training.compile is None else training.compile
+    sums = torch.compile(loss_sums) if compiles else loss_sums
+    model.sums = chunked(sums, training.loss_chunks)
+    policy = MixedPrecisionPolicy(
+        param_dtype=compute_dtype(training.precision, world.device),
+        reduce_dtype=torch.float32,
+        cast_forward_inputs=False,
+    )
     for layer in model.layers:
+        assert isinstance(layer, Block), "layers are blocks"
+        layer.recompute = training.recompute
+        if compiles:
+            layer.compile()
         fully_shard(layer, mesh=world.mesh, mp_policy=policy)
     # Embedding, last norm and output stay together in the root's group, which a tied matrix needs.
     fully_shard(model, mesh=world.mesh, mp_policy=policy)
@@ -110,16 +128,19 @@ def sharded_model(config: ModelConfig, vocab_size: int, seed: int, world: World)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             assert isinstance(parameter, DTensor), "fully_shard has cut every parameter"
-            whole = initial(name, parameter.shape, config, seed).to(world.device)
+            whole = initial(name, parameter.shape, config, training.seed).to(world.device)
             # src_data_rank=None: every rank has computed the same tensor, nothing needs to be sent.
             parameter.copy_(distribute_tensor(whole, world.mesh, parameter.placements, src_data_rank=None))
     return model
 
 
 def whole_weights(model: Decoder) -> dict[str, torch.Tensor]:
-    """All parameters by name, unsharded, on the CPU. A collective: every rank calls it and gets all of them."""
+    """All parameters by name, unsharded, float32, on the CPU; a collective: every rank calls it and gets all of them."""
+    assert isinstance(model, FSDPModule), "the model is that of sharded_model"
+    # a forward pass without a backward leaves the root's group gathered, in the precision of the products
+    model.reshard()
     weights = {}
     for name, parameter in model.named_parameters():
-        value = parameter.detach()
-        weights[name] = (value.full_tensor() if isinstance(value, DTensor) else value).cpu()
+        assert isinstance(parameter, DTensor), "fully_shard has cut every parameter"
+        weights[name] = parameter.full_tensor().detach().cpu()
     return weights

@@ -1,26 +1,37 @@
-"""One training step: the same loss, gradient and update for any number of ranks and micro-batches."""
+"""One training step: the same loss, gradient and update for any number of ranks and micro-batches.
+
+Nothing of a step is read on the host: its figures stay on the device until the loop looks at them.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor
 
 from training.config import TrainingConfig
-from training.loss import IGNORE, inputs_and_targets, token_losses
+from training.loss import IGNORE
+from training.loss_scale import LossScale
 from training.model import Decoder
+from training.optim import Optimizers, local
 from training.parallel import World
 
 
-@dataclass(frozen=True)
-class StepResult:
-    loss: float  # nats per token over the whole batch: all micro-batches of all ranks
+class StepFigures(NamedTuple):
+    """What a step found out, over all micro-batches of all ranks."""
+
+    loss: float  # nats per token
+    z_loss: float  # per token, with its weight
     grad_norm: float  # of the whole gradient, before clipping
-    tokens: int  # targets of the whole batch
+    tokens: int  # targets
     stop: bool  # some rank was asked to stop
+    scale: float  # of the loss
+
+    @property
+    def finite(self) -> bool:
+        return math.isfinite(self.grad_norm) and math.isfinite(self.loss)
 
 
 def rows_per_rank(batch: int, world: int, micro_batch: int) -> int:
@@ -29,58 +40,58 @@ def rows_per_rank(batch: int, world: int, micro_batch: int) -> int:
     return -(-rows // micro_batch) * micro_batch
 
 
+def micro_batch(training: TrainingConfig, world: int) -> int:
+    """Rows of a micro-batch: one larger than a rank's part of the batch is cut to size."""
+    return min(training.micro_batch, -(-training.batch // world))
+
+
 def train_step(
     model: Decoder,
-    optimizer: torch.optim.Optimizer,
-    rows: torch.Tensor,
+    optimizers: Optimizers,
+    inputs: torch.Tensor,
+    targets: torch.Tensor,
     learning_rate: float,
     training: TrainingConfig,
     world: World,
+    scale: LossScale,
     stop: bool = False,
-) -> StepResult:
-    """Learn from this rank's rows, int64 of shape (n, seq_len + 1), of a batch; a collective.
+) -> torch.Tensor:
+    """Learn from this rank's inputs and targets, int64 of shape (rows, seq_len); a collective.
 
     The gradient is that of (sum of token losses) / (targets in the whole batch); dividing by the global
-    count before backward is what makes uneven ranks exact. Raises FloatingPointError, before the update,
-    when the gradient is not finite. `stop` asks all ranks to agree on stopping: it travels with the loss.
+    count before backward is what makes uneven ranks exact. Where the loss or the gradient is not finite, on whatever
+    rank, no rank updates. `stop` asks all ranks to agree on stopping: it travels with the loss.
+
+    Returns a tensor on the device for `figures`.
     """
     assert isinstance(model, FSDPModule), "the model is that of sharded_model"
-    # A rank's last rows may be padding; a micro-batch larger than its share of the batch is cut to size.
-    micro = min(training.micro_batch, -(-training.batch // world.size))
-    inputs, targets = inputs_and_targets(rows, rows_per_rank(training.batch, world.size, micro))
-    inputs, targets = inputs.to(world.device), targets.to(world.device)
     count = world.sum((targets != IGNORE).sum())
-
-    total = torch.zeros((), dtype=torch.float64, device=world.device)
+    total = torch.zeros(2, dtype=torch.float64, device=world.device)
+    micro = micro_batch(training, world.size)
     pieces = list(zip(inputs.split(micro), targets.split(micro), strict=True))
     for index, (x, y) in enumerate(pieces):
         model.set_requires_gradient_sync(index == len(pieces) - 1)
-        loss = token_losses(model(x), y).sum()
-        (loss / count).backward()
-        total += loss.detach()
+        sums = model(x, y, training.z_loss)
+        (sums.sum() * (scale.value / count)).backward()
+        total += sums.detach()
 
     # Each rank holds its own part of every gradient; squares add up in float64 for any way of cutting them.
-    gradients = [_local(parameter.grad) for parameter in model.parameters()]
-    square = torch.stack([torch.linalg.vector_norm(g, dtype=torch.float64) for g in gradients]).square().sum()
-    asked = torch.tensor(float(stop), dtype=torch.float64, device=world.device)
-    total, square, asked = world.sum(torch.stack([total, square, asked])).tolist()
-    grad_norm, loss = math.sqrt(square), total / count.item()
-    if not (math.isfinite(grad_norm) and math.isfinite(loss)):
-        raise FloatingPointError(
-            f"loss {loss}, gradient norm {grad_norm}: not finite; lower learning_rate or look at the data of "
-            "this step, then start again from the last checkpoint"
-        )
-    if grad_norm > training.clip_norm:
-        for gradient in gradients:
-            gradient.mul_(training.clip_norm / grad_norm)
-    for group in optimizer.param_groups:
-        group["lr"] = learning_rate
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-    return StepResult(loss, grad_norm, int(count.item()), asked > 0)
+    norms = torch._foreach_norm([local(parameter.grad) for parameter in model.parameters()])
+    square = torch.stack(norms).double().square().sum()
+    asked = square.new_full((), float(stop))
+    total, square, asked = world.sum(torch.cat([total, square[None], asked[None]])).split([2, 1, 1])
+    norm = square.sqrt().squeeze() / scale.value
+    overflowed = ~(norm.isfinite() & total.isfinite().all())
+    clip = torch.where(norm > training.clip_norm, training.clip_norm / norm, 1.0)
+    used = scale.value.double().clone()
+    optimizers.step(learning_rate, (scale.value / clip).float(), overflowed)
+    scale.update(overflowed)
+    return torch.cat([total / count, norm[None], count[None].double(), asked, used[None]])
 
 
-def _local(gradient: torch.Tensor | None) -> torch.Tensor:
-    """This rank's part of a gradient."""
-    assert isinstance(gradient, DTensor), "every parameter is sharded and takes part in the loss"
-    return gradient.to_local()
+def figures(values: torch.Tensor) -> list[StepFigures]:
+    """The figures of steps, one row each of (steps, 6): here the host waits for the device."""
+    return [
+        StepFigures(loss, z_loss, norm, int(tokens), stop > 0, scale)
+        for loss, z_loss, norm, tokens, stop, scale in values.tolist()
+    ]

@@ -36,7 +36,7 @@ def test_steps_equal_plain_training(run_small):
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, run.training)
+            group["lr"] = learning_rate((step + 1) * 7 * 32, 40 * 7 * 32, run.training)
         optimizer.step()
         optimizer.zero_grad()
         assert logged[step]["train/loss"] == pytest.approx(loss.item(), rel=1e-5)
