@@ -135,7 +135,7 @@ def sharded_model(config: ModelConfig, vocab_size: int, training: TrainingConfig
 
 
 def whole_weights(model: Decoder) -> dict[str, torch.Tensor]:
-    """All parameters by name, unsharded, float32, on the CPU; a collective: every rank calls it and gets all of them."""
+    """All parameters by name, whole, float32, on the CPU; a collective: every rank calls it and gets all of them."""
     assert isinstance(model, FSDPModule), "the model is that of sharded_model"
     # a forward pass without a backward leaves the root's group gathered, in the precision of the products
     model.reshard()
