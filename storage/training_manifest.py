@@ -2,6 +2,7 @@
 
     {"checksum": of the file, see `storage.checked_json`,
      "vocab_size": int, "dtype": "<u2", "tokenizer": {"path": of the SentencePiece .model, "digest"},
+     "end_of_text": id of the token that ends each document,
      "token_bytes": [UTF-8 bytes that each token id stands for; 0 for control tokens],
      "sources": [{"name", "share", "tokens", "epochs", "shards": [{"path", "tokens", "digest"}, ...]}, ...],
      "heldout": [{"name", "shards": [...]}, ...]}
@@ -53,12 +54,15 @@ class TrainingManifest(BaseModel, frozen=True):
     vocab_size: int = Field(gt=0, le=1 << 16)
     dtype: Literal["<u2"] = "<u2"
     tokenizer: TokenizerEntry
+    end_of_text: int = Field(ge=0)
     token_bytes: tuple[int, ...]
     sources: tuple[SourceShare, ...] = Field(min_length=1)
     heldout: tuple[SourceShards, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainingManifest:
+        if self.end_of_text >= self.vocab_size:
+            raise ValueError(f"end_of_text {self.end_of_text} is no id of a vocabulary of {self.vocab_size}")
         if len(self.token_bytes) != self.vocab_size:
             raise ValueError(f"token_bytes has {len(self.token_bytes)} entries, vocab_size is {self.vocab_size}")
         if abs(sum(source.share for source in self.sources) - 1) > 1e-6:

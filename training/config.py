@@ -80,6 +80,9 @@ class TrainingConfig(Settings):
     eps: float = Field(default=1e-8, gt=0)
     weight_decay: float = Field(default=0.1, ge=0, description="on the matrices of linear layers only")
     clip_norm: float = Field(default=1.0, gt=0, description="largest norm of the whole gradient")
+    document_mask: bool = Field(
+        default=False, description="tokens see those of their own document only; else all before them in the window"
+    )
     z_loss: float = Field(default=0, ge=0, description="weight of the squared log of the softmax's sum; PaLM: 1e-4")
     precision: Literal["auto", "bf16", "fp16", "fp32"] = Field(
         default="auto",

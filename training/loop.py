@@ -85,7 +85,7 @@ def _train(run: RunConfig, world: World, stop: threading.Event) -> dict:
     order.check_epochs(training.steps)
     windows = heldout_windows(manifest, run.model.seq_len, training.eval_tokens)
 
-    model = sharded_model(run.model, manifest.vocab_size, training, world)
+    model = sharded_model(run.model, training, manifest.vocab_size, manifest.end_of_text, world)
     optimizer = optimizers(model, training)
     scale = LossScale(compute_dtype(training.precision, world.device) == torch.float16, world.device)
     state = checkpoint.tensors(model, optimizer, scale)

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from training.config import ModelConfig
@@ -35,6 +38,47 @@ def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tenso
     return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1).type_as(x)
 
 
+def document_mask(tokens: torch.Tensor, end_of_text: int) -> torch.Tensor | BlockMask:
+    """Which earlier tokens each token sees: those of its own document, which an end-of-text token begins.
+
+    tokens: (batch, length). So a document is read as behind an empty context, as a text sample begins. Positions go on
+    through the window: rotary attention knows distances only. On a CPU bool (batch, 1, length, length), since flex
+    attention has no backward pass there; on a GPU blocks, of which those that nobody sees are not computed.
+    """
+    documents = (tokens == end_of_text).cumsum(1)
+    length = tokens.shape[1]
+    if tokens.device.type == "cuda":
+
+        def sees(batch: torch.Tensor, _: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+            return (query >= key) & (documents[batch, query] == documents[batch, key])
+
+        return create_block_mask(sees, len(tokens), None, length, length, tokens.device)
+    own = documents[:, None, :, None] == documents[:, None, None, :]
+    return own & torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()
+
+
+def attend(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | BlockMask | None, grouped: bool
+) -> torch.Tensor:
+    """Causal attention, (batch, heads, length, head_dim); `mask`: that of `document_mask`, None: all before."""
+    if isinstance(mask, BlockMask):
+        found = _flex(q, k, v, block_mask=mask, enable_gqa=grouped)
+        assert isinstance(found, torch.Tensor), "nothing else is asked for"
+        return found
+    return F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, enable_gqa=grouped)
+
+
+@cache
+def _compiled_flex() -> Callable[..., Any]:
+    return torch.compile(flex_attention)
+
+
+def _flex(*tensors: torch.Tensor, **settings: Any) -> Any:
+    # uncompiled it would hold all scores; within a compiled block it is compiled with that
+    function = cast(Callable[..., Any], flex_attention) if torch.compiler.is_compiling() else _compiled_flex()
+    return function(*tensors, **settings)
+
+
 class Attention(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -47,7 +91,9 @@ class Attention(nn.Module):
         self.q_norm = nn.RMSNorm(config.head_dim, eps=config.norm_eps) if config.qk_norm else None
         self.k_norm = nn.RMSNorm(config.head_dim, eps=config.norm_eps) if config.qk_norm else None
 
-    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: torch.Tensor | BlockMask | None
+    ) -> torch.Tensor:
         q, k, v = (
             projection(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
             for projection in (self.q_proj, self.k_proj, self.v_proj)
@@ -55,7 +101,7 @@ class Attention(nn.Module):
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.grouped)
+        y = attend(q, k, v, mask, self.grouped)
         return self.o_proj(y.transpose(1, 2).flatten(2))
 
 
@@ -95,27 +141,34 @@ class Block(nn.Module):
         self.post_attention_layernorm = nn.RMSNorm(config.dim, eps=config.norm_eps)
         self.mlp = MLP(config)
 
-    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: torch.Tensor | BlockMask | None
+    ) -> torch.Tensor:
         if self.recompute == "none" or not torch.is_grad_enabled():
-            return self._halves(x, cos, sin)
+            return self._halves(x, cos, sin, mask)
         more: dict[str, Any] = {"context_fn": _contexts} if self.recompute == "selective" else {}
-        return checkpoint(self._halves, x, cos, sin, use_reentrant=False, **more)
+        return checkpoint(self._halves, x, cos, sin, mask, use_reentrant=False, **more)
 
-    def _halves(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), cos, sin)
+    def _halves(
+        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: torch.Tensor | BlockMask | None
+    ) -> torch.Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin, mask)
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
 class Decoder(nn.Module):
     """Token ids (batch, length) to logits (batch, length, vocab_size); with targets, to their `loss_sums`.
 
+    `end_of_text`: its id, where documents are kept apart by `document_mask`.
+
     With tied embeddings there is no second module that owns the matrix: the output multiplies by
     embed_tokens.weight itself. One owner means one FSDP group and one key in a checkpoint.
     """
 
-    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
+    def __init__(self, config: ModelConfig, vocab_size: int, end_of_text: int | None = None) -> None:
         super().__init__()
         self.config = config
+        self.end_of_text = end_of_text
         self.embed_tokens = nn.Embedding(vocab_size, config.dim)
         self.layers = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = nn.RMSNorm(config.dim, eps=config.norm_eps)
@@ -124,9 +177,10 @@ class Decoder(nn.Module):
 
     def forward(self, tokens: torch.Tensor, targets: torch.Tensor | None = None, z_loss: float = 0.0) -> torch.Tensor:
         cos, sin = rotary(tokens.shape[1], self.config.head_dim, self.config.rope_theta, tokens.device)
+        mask = None if self.end_of_text is None else document_mask(tokens, self.end_of_text)
         x = self.embed_tokens(tokens)
         for layer in self.layers:
-            x = layer(x, cos, sin)
+            x = layer(x, cos, sin, mask)
         x = self.norm(x)
         weight = self.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
         if targets is None:

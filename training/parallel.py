@@ -92,7 +92,9 @@ def compute_dtype(wanted: str, device: torch.device) -> torch.dtype | None:
     return _DTYPES[wanted]
 
 
-def sharded_model(config: ModelConfig, vocab_size: int, training: TrainingConfig, world: World) -> Decoder:
+def sharded_model(
+    config: ModelConfig, training: TrainingConfig, vocab_size: int, end_of_text: int, world: World
+) -> Decoder:
     """A Decoder with FSDP2 applied and its first weights set, the same ones for every world size.
 
     Weights and sums of gradients are float32 in every precision. Inputs of blocks are not cast, so the rotary angles
@@ -102,7 +104,7 @@ def sharded_model(config: ModelConfig, vocab_size: int, training: TrainingConfig
     the weights are set, one whole parameter at a time in CPU memory.
     """
     with torch.device("meta"):
-        model = Decoder(config, vocab_size)
+        model = Decoder(config, vocab_size, end_of_text if training.document_mask else None)
     compiles = world.device.type == "cuda" if training.compile is None else training.compile
     sums = torch.compile(loss_sums) if compiles else loss_sums
     model.sums = chunked(sums, training.loss_chunks)

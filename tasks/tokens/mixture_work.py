@@ -5,6 +5,7 @@ import orjson
 from storage import checked_json, files
 from storage.recorded_file import RecordedFile
 from tasks.tokens.mixture import Mixture
+from tasks.tokens.tokenizer import END_OF_TEXT
 
 
 def shares(weights: dict[str, float], tokens: dict[str, int], budget: int, max_epochs: float) -> dict[str, float]:
@@ -48,6 +49,7 @@ def write_mixture(
     mixture = {
         "vocab_size": len(counts),
         "tokenizer": {"path": tokenizer.path, "digest": tokenizer.digest},
+        "end_of_text": END_OF_TEXT,
         "token_bytes": counts,
         "sources": [
             {

@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from tasks.documents.step import Settings
 
+END_OF_TEXT = 2  # id of the token that ends each document
 LARGEST_VOCABULARY = 1 << 16  # tokens are stored as uint16: `storage.token_shards.DTYPE`
 
 

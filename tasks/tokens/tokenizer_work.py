@@ -16,11 +16,11 @@ from storage import files
 from storage.recorded_file import RecordedFile
 from tasks.documents.sampling import Heldout, uniform
 from tasks.documents.selection import select
-from tasks.tokens.tokenizer import Tokenizer
+from tasks.tokens.tokenizer import END_OF_TEXT, Tokenizer
 
 log = logging.getLogger(__name__)
 
-UNK, BOS, EOS = 0, 1, 2
+UNK, BOS = 0, 1
 _SENTENCE = 4000
 _SPACE = "▁"  # what SentencePiece writes for a space
 
@@ -63,7 +63,7 @@ def train_tokenizer(
             max_sentence_length=1 << 20,
             unk_id=UNK,
             bos_id=BOS,
-            eos_id=EOS,
+            eos_id=END_OF_TEXT,
             pad_id=-1,
             minloglevel=2,
         )
@@ -170,7 +170,7 @@ def encode(processor: spm.SentencePieceProcessor, text: str) -> np.ndarray:
     """
     first, *others = processor.encode(text.split(_SPACE))
     literal = [processor.piece_to_id(f"<0x{byte:02X}>") for byte in _SPACE.encode()] if others else []
-    return np.array([*first, *(i for ids in others for i in (*literal, *ids)), EOS], np.uint16)
+    return np.array([*first, *(i for ids in others for i in (*literal, *ids)), END_OF_TEXT], np.uint16)
 
 
 def token_bytes(processor: spm.SentencePieceProcessor) -> list[int]:

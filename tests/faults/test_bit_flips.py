@@ -133,7 +133,8 @@ def planned(folder: Path) -> Path:
     entry = {"path": "train-00000.bin", "tokens": 3000, "digest": files.checksum(str(folder / "train-00000.bin"))}
     source = {"name": "web", "share": 1.0, "tokens": 3000, "epochs": 2.0, "shards": [entry]}
     model = {"path": "tokenizer.model", "digest": "0" * 32}
-    given = {"vocab_size": 1 << 16, "tokenizer": model, "token_bytes": [1] * (1 << 16), "sources": [source]}
+    given = {"vocab_size": 1 << 16, "end_of_text": 2, "tokenizer": model, "token_bytes": [1] * (1 << 16)}
+    given["sources"] = [source]
     checked_json.write(str(folder / "mixture.json"), {**given, "heldout": [{"name": "web", "shards": [entry]}]})
     return folder / "mixture.json"
 

@@ -68,6 +68,7 @@ def corpus(tmp_path_factory):
     mixture = {
         "vocab_size": pieces.vocab_size(),
         "tokenizer": {"path": "tokenizer.model", "digest": files.checksum(str(folder / "tokenizer.model"))},
+        "end_of_text": pieces.eos_id(),
         "token_bytes": token_bytes(pieces),
         "sources": [
             {

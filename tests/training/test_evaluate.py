@@ -66,7 +66,7 @@ def test_unigram_against_a_counter(corpus, world):
 
 def test_heldout_loss_against_one_window_at_a_time(corpus, make_run, tmp_path, world):
     run, mixture = make_run(tmp_path), load_training_manifest(corpus)
-    model = sharded_model(run.model, mixture.vocab_size, run.training, world)
+    model = sharded_model(run.model, run.training, mixture.vocab_size, mixture.end_of_text, world)
     windows = heldout_windows(mixture, 32, 900)
     metrics = heldout_loss(model, windows, 5, world)
     sums = {name: [0.0, 0, 0] for name in windows.names}

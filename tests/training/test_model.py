@@ -1,5 +1,6 @@
 """The decoder, its schedule and its optimizer against formulas written out by hand."""
 
+import itertools
 import math
 
 import numpy as np
@@ -95,6 +96,22 @@ def test_no_token_sees_the_future(shape):
         before, after = model(tokens), model(changed)
     torch.testing.assert_close(before[0, :10], after[0, :10])
     assert not torch.allclose(before[0, 10:], after[0, 10:])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_documents_apart_are_documents_one_by_one(shape):
+    config, end = SHAPES[shape], 2
+    whole = decoder(config)
+    apart = Decoder(config, VOCABULARY, end)
+    apart.load_state_dict(whole.state_dict())
+    tokens = torch.randint(3, VOCABULARY, (3, 16), generator=torch.Generator().manual_seed(6))
+    for row, places in enumerate([(0, 4, 5, 11), (7,), ()]):
+        tokens[row, list(places)] = end
+        with torch.no_grad():
+            ours = apart(tokens[row : row + 1])[0]
+            bounds = sorted({0, *places, 16})
+            alone = [whole(tokens[row : row + 1, a:b])[0] for a, b in itertools.pairwise(bounds)]
+        torch.testing.assert_close(ours, torch.cat(alone), rtol=1e-3, atol=1e-3)
 
 
 def test_rotary_scores_depend_on_the_distance_only():

@@ -107,7 +107,7 @@ def planned(tmp_path):
 def test_training_reads_what_was_planned(tmp_path, planned):
     record = write_mixture(str(tmp_path / "plan"), 0, **planned)
     mixture = load_training_manifest(tmp_path / "plan" / "mixture.json")
-    assert mixture.vocab_size == 10 and mixture.token_bytes == (0, 0, 0, *[1] * 7)
+    assert mixture.vocab_size == 10 and mixture.end_of_text == 2 and mixture.token_bytes == (0, 0, 0, *[1] * 7)
     assert mixture.tokenizer.path == tmp_path / "tokens" / "tokenizer.model"
     found = {s.name: (s.share, s.tokens, s.epochs) for s in mixture.sources}
     assert found == {"books": (0.3, 100, 3.0), "web": (0.7, 800, 0.875)}
