@@ -16,7 +16,7 @@ from storage import files, parquet
 from storage.token_shards import DTYPE
 from tasks.documents.sampling import Heldout
 from tasks.tokens.tokenizer import LARGEST_VOCABULARY, Tokenizer
-from tasks.tokens.tokenizer_work import BOS, EOS, UNK, encode, load, sample, token_bytes, train_tokenizer, trainable
+from tasks.tokens.tokenizer_work import BOS, UNK, encode, load, sample, token_bytes, train_tokenizer, trainable
 from tests.recorded import recorded
 
 SEED, HELDOUT = 5, 0.2
@@ -85,7 +85,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 def test_any_text_comes_back_and_its_bytes_add_up(processor, text):
     tokens = encode(processor, text)
     assert tokens.dtype == np.uint16
-    assert tokens[-1] == EOS and EOS not in tokens[:-1]
+    assert tokens[-1] == END_OF_TEXT and END_OF_TEXT not in tokens[:-1]
     assert UNK not in tokens and BOS not in tokens
     assert processor.decode(tokens.tolist()) == text
     assert sum(np.array(token_bytes(processor))[tokens]) == len(text.encode())
@@ -105,7 +105,7 @@ def test_the_record_and_the_byte_counts(trained, processor):
     assert record["vocab_size"] == processor.vocab_size() == SETTINGS.vocab_size
     counts = files.read_json(str(folder / "token_bytes.json"))
     assert counts == token_bytes(processor)
-    assert [i for i, n in enumerate(counts) if n == 0] == [UNK, BOS, EOS]
+    assert [i for i, n in enumerate(counts) if n == 0] == [UNK, BOS, END_OF_TEXT]
     assert sum(n == 1 for n in counts) > 256
 
 
