@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from storage import files, parquet
 from storage.token_shards import DTYPE
 from tasks.documents.sampling import Heldout
-from tasks.tokens.tokenizer import LARGEST_VOCABULARY, Tokenizer
+from tasks.tokens.tokenizer import END_OF_TEXT, LARGEST_VOCABULARY, Tokenizer
 from tasks.tokens.tokenizer_work import BOS, UNK, encode, load, sample, token_bytes, train_tokenizer, trainable
 from tests.recorded import recorded
 
