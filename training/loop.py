@@ -32,7 +32,7 @@ from training.order import Order
 from training.parallel import World, compute_dtype, processes, sharded_model, whole_weights
 from training.sample import sample_text
 from training.schedule import learning_rate
-from training.step import figures, train_step
+from training.step import StepFigures, figures, train_step
 from training.tracking import Tracker
 
 log = logging.getLogger(__name__)
@@ -113,10 +113,11 @@ def _train(run: RunConfig, world: World, stop: threading.Event) -> dict:
                 keeps = finished or step % training.checkpoint_every == 0
                 if not (evaluates or keeps or step % every == 0):
                     continue
+                record.read(coming.waited)
                 heldout = heldout_loss(model, windows, training.micro_batch, world) if evaluates else {}
                 if finished:
                     heldout |= unigram_loss(manifest, windows, world)
-                stops = record.read(heldout, coming.waited)
+                stops = record.write(heldout)
                 if keeps or stops:
                     if tracker:
                         progress.logs = tracker.checkpoint()
@@ -147,7 +148,9 @@ class _Record:
         self.step_tokens, self.total = training.batch * seq_len, training.token_budget(seq_len)
         self.report = _Report(training.steps)
         self.pending: list[tuple[float, torch.Tensor]] = []
+        self.steps: list[StepFigures] = []
         self.began, self.waited = time.perf_counter(), 0.0
+        self.timing: dict[str, float] = {}
 
     def rate(self, step: int) -> float:
         """The learning rate of a step."""
@@ -156,17 +159,23 @@ class _Record:
     def add(self, rate: float, values: torch.Tensor) -> None:
         self.pending.append((rate, values))
 
-    def read(self, heldout: dict[str, float], waited: float) -> bool:
-        """Write down the steps since the last reading, `heldout` with the last of them; whether the run shall stop.
+    def read(self, waited: float) -> None:
+        """Wait for the steps since the last reading. `waited`: seconds of waiting for data since the beginning."""
+        self.steps = figures(torch.stack([values for _, values in self.pending]))
+        seconds = time.perf_counter() - self.began
+        self.timing = {
+            "train/tokens_per_second": sum(step.tokens for step in self.steps) / seconds,
+            "train/data_wait_fraction": (waited - self.waited) / seconds,
+        }
+        self.waited = waited
 
-        `waited`: seconds that were waited for data since the beginning. Raises FloatingPointError for a step that was
-        not finite, unless its loss scale had room to fall.
+    def write(self, heldout: dict[str, float]) -> bool:
+        """Write down the steps that were read, `heldout` with the last of them; whether the run shall stop.
+
+        Raises FloatingPointError for a step that was not finite, unless its loss scale had room to fall.
         """
-        found = figures(torch.stack([values for _, values in self.pending]))
-        seconds, waiting = time.perf_counter() - self.began, waited - self.waited
-        speed = sum(step.tokens for step in found) / seconds
         progress, training = self.progress, self.training
-        for number, ((rate, _), step) in enumerate(zip(self.pending, found, strict=True), 1):
+        for number, ((rate, _), step) in enumerate(zip(self.pending, self.steps, strict=True), 1):
             if not step.finite and step.scale <= 1:
                 raise FloatingPointError(
                     f"loss {step.loss}, gradient norm {step.grad_norm} at step {progress.step + 1}: not finite; lower "
@@ -187,17 +196,15 @@ class _Record:
                 metrics["train/z_loss"] = step.z_loss
             if step.scale != 1 or progress.skipped:
                 metrics |= {"train/loss_scale": step.scale, "train/skipped_steps": float(progress.skipped)}
-            if number == len(found):
+            if number == len(self.steps):
                 metrics |= heldout
             metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
             progress.last |= metrics
             if self.tracker:
-                share = {"train/data_wait_fraction": waiting / seconds}
-                self.tracker.log(progress.step, metrics, {"train/tokens_per_second": speed, **share})
-                self.report(progress.step, metrics, speed)
+                self.tracker.log(progress.step, metrics, self.timing)
+                self.report(progress.step, metrics, self.timing["train/tokens_per_second"])
         self.pending.clear()
-        self.waited = waited
-        return any(step.stop for step in found)
+        return any(step.stop for step in self.steps)
 
     def go_on(self) -> None:
         """Called when the next step begins: what came before is no time of training."""
