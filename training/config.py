@@ -89,6 +89,11 @@ class TrainingConfig(Settings):
         description="of the products; weights, sums of gradients and optimizer are fp32. fp16 scales the loss; "
         "auto: bf16 on a GPU that has it, else fp32",
     )
+    fp8_min_dim: int | None = Field(
+        default=None,
+        gt=0,
+        description="matrices of blocks with sides of at least this multiply in fp8, on GPUs that can; None: none",
+    )
 
     compile: bool | None = Field(default=None, description="compile blocks and loss; None: on a GPU")
     recompute: Literal["none", "selective", "full"] = Field(

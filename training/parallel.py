@@ -16,6 +16,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from training.config import RENDEZVOUS, ModelConfig, TrainingConfig
+from training.fp8 import multiply_in_fp8
 from training.loss import chunked, loss_sums
 from training.model import Block, Decoder, initial
 
@@ -105,6 +106,8 @@ def sharded_model(
     """
     with torch.device("meta"):
         model = Decoder(config, vocab_size, end_of_text if training.document_mask else None)
+    if training.fp8_min_dim:
+        multiply_in_fp8(model.layers, training.fp8_min_dim, world.device)
     compiles = world.device.type == "cuda" if training.compile is None else training.compile
     sums = torch.compile(loss_sums) if compiles else loss_sums
     model.sums = chunked(sums, training.loss_chunks)

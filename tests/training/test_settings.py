@@ -45,6 +45,20 @@ def test_half_precision_learns_the_same(precision, tolerance, make_run, run_smal
     assert result["heldout/loss"] != expected["heldout/loss"]
 
 
+def test_fp8_rounds_the_blocks_and_learns(make_run, run_small, tmp_path):
+    pytest.importorskip("torchao", reason="fp8 needs torchao: pip install 'gristmill[fp8]'")
+    result = train(make_run(tmp_path, training={"fp8_min_dim": 32}))
+    expected = json.loads((run_small.out / "result.json").read_text())
+    assert result["heldout/loss"] == pytest.approx(expected["heldout/loss"], rel=0.05)
+    assert result["heldout/loss"] != expected["heldout/loss"]
+
+
+def test_fp8_for_no_matrix_is_an_error(make_run, tmp_path):
+    pytest.importorskip("torchao", reason="fp8 needs torchao: pip install 'gristmill[fp8]'")
+    with pytest.raises(ValueError, match="fp8_min_dim is 64, but no matrix"):
+        train(make_run(tmp_path, training={"fp8_min_dim": 64}))
+
+
 def test_the_loss_scale_falls_at_once_and_rises_slowly():
     scale = LossScale(True, torch.device("cpu"))
     values = []

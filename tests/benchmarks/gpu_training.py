@@ -1,0 +1,267 @@
+"""What only a GPU shows of training: speed beside nanoGPT, fp8, waits of the host, and Muon beside AdamW.
+
+    python -m tests.benchmarks.gpu_training TEXT [--nanogpt FOLDER] [--sizes 124M 350M 1.3B] [--blocks 3] [--no-muon]
+
+TEXT: a file of some 64 MB of plain text. `--nanogpt`: a checkout of github.com/karpathy/nanoGPT; without one there is
+no ratio. Every block is a process of its own, in turns, so that no variant has the cooler card. Tables are printed at
+the end. Without a GPU `--sizes tiny` tries the script.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sentencepiece
+import torch
+
+from storage import checked_json, files
+from storage.training_manifest import load_training_manifest
+from training.batches import batches
+from training.config import ModelConfig, RunConfig, TrainingConfig
+from training.loss_scale import LossScale
+from training.model import flops_per_token
+from training.optim import optimizers
+from training.order import Order
+from training.parallel import processes, sharded_model
+from training.step import figures, train_step
+
+VOCABULARY = 32_768
+# Dense bf16 products a second of the data sheets (nvidia.com), by what torch calls the device.
+PEAKS = {"H100 80GB": 989.5e12, "H100": 989.5e12, "H200": 989.5e12, "A100": 312e12, "B200": 2250e12, "L40S": 362e12}
+# Width, layers, heads, window, rows of a micro-batch; four of these make a step.
+SIZES = {
+    "124M": (768, 12, 12, 1024, 32),
+    "350M": (1024, 24, 16, 1024, 16),
+    "1.3B": (2048, 24, 16, 2048, 8),
+    "tiny": (64, 2, 2, 64, 2),  # to try the script on a machine without a GPU
+}
+SETTLING, STEPS = 10, 20
+RATES = {"adamw": (1e-3, 2e-3, 4e-3), "muon": (1e-3, 2e-3, 4e-3)}
+
+
+def shape(size: str) -> tuple[ModelConfig, TrainingConfig]:
+    dim, layers, heads, seq_len, micro = SIZES[size]
+    model = ModelConfig(dim=dim, layers=layers, heads=heads, seq_len=seq_len)
+    training = TrainingConfig(
+        steps=SETTLING + STEPS, batch=4 * micro, micro_batch=micro, warmup_steps=5, learning_rate=3e-4
+    )
+    return model, training
+
+
+def ours(size: str, data: Path, fp8: bool) -> dict[str, Any]:
+    model_config, training = shape(size)
+    if fp8:
+        training = training.model_copy(update={"fp8_min_dim": 64 if size == "tiny" else 1024})
+    manifest = load_training_manifest(data)
+    order = Order(manifest, seq_len=model_config.seq_len, batch=training.batch, seed=0)
+    with processes(600) as world:
+        model = sharded_model(model_config, training, VOCABULARY, manifest.end_of_text, world)
+        optimizer = optimizers(model, training)
+        scale = LossScale(False, world.device)
+        kept, began = [], 0.0
+        with batches(order, training, world, 0) as coming:
+            for number, (inputs, targets) in enumerate(coming, 1):
+                kept.append(train_step(model, optimizer, inputs, targets, 3e-4, training, world, scale))
+                if number == SETTLING:
+                    found = figures(torch.stack(kept))
+                    if world.device.type == "cuda":
+                        torch.cuda.set_sync_debug_mode("warn")
+                    began = time.perf_counter()
+            if world.device.type == "cuda":
+                torch.cuda.set_sync_debug_mode("default")
+            found = figures(torch.stack(kept))
+        return _measured(time.perf_counter() - began, size, found[-1].loss)
+
+
+def nanogpt(size: str, data: Path, folder: Path) -> dict[str, Any]:
+    """nanoGPT's own model as its train.py runs it: compiled, autocast, fused AdamW, clipping."""
+    spec = importlib.util.spec_from_file_location("nanogpt_model", folder / "model.py")
+    assert spec is not None and spec.loader is not None, "model.py is there"
+    peer = importlib.util.module_from_spec(spec)
+    sys.modules["nanogpt_model"] = peer
+    spec.loader.exec_module(peer)
+    (dim, layers, heads, seq_len, micro), device = SIZES[size], "cuda" if torch.cuda.is_available() else "cpu"
+    tokens = np.memmap(data.parent / "train.bin", "<u2", "r")
+    torch.set_float32_matmul_precision("high")
+    model = peer.GPT(peer.GPTConfig(seq_len, VOCABULARY, layers, heads, dim, 0.0, False)).to(device)
+    optimizer = model.configure_optimizers(0.1, 3e-4, (0.9, 0.95), device)
+    compiled = torch.compile(model) if device == "cuda" else model
+    began, loss = 0.0, torch.zeros(())
+
+    def batch() -> tuple[torch.Tensor, torch.Tensor]:
+        places = torch.randint(len(tokens) - seq_len - 1, (micro,)).tolist()
+        rows = torch.stack([torch.from_numpy(tokens[i : i + seq_len + 1].astype(np.int64)) for i in places])
+        if device == "cuda":
+            rows = rows.pin_memory().to(device, non_blocking=True)
+        return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
+
+    x, y = batch()
+    for number in range(1, SETTLING + STEPS + 1):
+        for _ in range(4):
+            with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+                _, loss = compiled(x, y)
+            x, y = batch()
+            (loss / 4).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        if number == SETTLING:
+            loss.item()
+            began = time.perf_counter()
+    last = loss.item()
+    return _measured(time.perf_counter() - began, size, last)
+
+
+def _measured(seconds: float, size: str, loss: float) -> dict[str, Any]:
+    model, training = shape(size)
+    speed = STEPS * training.batch * model.seq_len / seconds
+    peak = next(
+        (p for name, p in PEAKS.items() if torch.cuda.is_available() and name in torch.cuda.get_device_name()), 0
+    )
+    used = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else 0.0
+    mfu = speed * flops_per_token(model, VOCABULARY) / peak if peak else 0.0
+    return {"tokens_per_second": speed, "mfu": mfu, "gigabytes": used, "loss": loss}
+
+
+def prepared(text: Path, folder: Path) -> Path:
+    """Tokens of the text as training reads them; the last fiftieth is held out."""
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(text), model_prefix=str(folder / "tokenizer"), vocab_size=VOCABULARY, model_type="bpe",
+        byte_fallback=True, input_sentence_size=200_000, shuffle_input_sentence=True, hard_vocab_limit=False,
+        normalization_rule_name="identity", add_dummy_prefix=False, remove_extra_whitespaces=False, minloglevel=2,
+    )  # fmt: skip
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+    documents = text.read_text(errors="replace").split("\n\n")
+    ids = np.concatenate([np.array([*some, pieces.eos_id()], "<u2") for some in pieces.encode(documents)])
+    cut = len(ids) * 49 // 50
+    entries = {}
+    for name, part in (("train.bin", ids[:cut]), ("heldout.bin", ids[cut:])):
+        part.tofile(folder / name)
+        entries[name] = {"path": name, "tokens": len(part), "digest": files.checksum(str(folder / name))}
+    counted = [len(pieces.id_to_piece(i).replace("▁", " ").encode()) for i in range(pieces.vocab_size())]
+    source = {"name": "text", "share": 1, "tokens": cut, "epochs": 1000, "shards": [entries["train.bin"]]}
+    checked_json.write(
+        str(folder / "mixture.json"),
+        {
+            "vocab_size": VOCABULARY, "end_of_text": pieces.eos_id(),
+            "tokenizer": {"path": "tokenizer.model", "digest": files.checksum(str(folder / "tokenizer.model"))},
+            "token_bytes": (counted + [0] * VOCABULARY)[:VOCABULARY],
+            "sources": [source], "heldout": [{"name": "text", "shards": [entries["heldout.bin"]]}],
+        },
+    )  # fmt: skip
+    return folder / "mixture.json"
+
+
+def speed(arguments: argparse.Namespace, data: Path) -> None:
+    variants = ["bf16", "fp8", *(["nanoGPT"] if arguments.nanogpt else [])]
+    rows = []
+    for size in arguments.sizes:
+        found: dict[str, list[dict]] = {name: [] for name in variants}
+        for block in range(arguments.blocks):
+            for name in variants if block % 2 else reversed(variants):
+                command = [sys.executable, "-m", "tests.benchmarks.gpu_training", str(data), "--one", name, size]
+                command += ["--nanogpt", str(arguments.nanogpt)] if arguments.nanogpt else []
+                done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
+                if done.returncode:
+                    print(f"{size} {name}: {done.stderr.strip().splitlines()[-1:]}", flush=True)
+                    continue
+                waits = done.stderr.count("called a synchronizing CUDA operation")
+                found[name].append(json.loads(done.stdout.splitlines()[-1]) | {"waits": waits})
+                print(f"{size} {name} block {block}: {found[name][-1]}", flush=True)
+        middle = {
+            name: {key: statistics.median(block[key] for block in blocks) for key in blocks[0]}
+            for name, blocks in found.items()
+            if blocks
+        }
+        peer = middle.get("nanoGPT", {}).get("tokens_per_second")
+        for name, one in middle.items():
+            ratio = f"{one['tokens_per_second'] / peer:.3f}" if peer else "-"
+            rows.append(
+                f"| {size} | {name} | {one['tokens_per_second']:,.0f} | {one['mfu']:.3f} | {one['gigabytes']:.1f} | "
+                f"{ratio} | {one['waits']:.0f} | {one['loss']:.3f} |"
+            )
+    print("\n| size | variant | tokens/s | MFU | GB | over nanoGPT | waits of the host | loss |")
+    print("|---|---|---|---|---|---|---|---|", *rows, sep="\n")
+
+
+def time_to_loss(data: Path, folder: Path, tiny: bool) -> None:
+    """Six runs of one small model: when each optimizer reaches the better of AdamW's last losses."""
+    model = (
+        ModelConfig(dim=64, layers=2, heads=2, seq_len=64)
+        if tiny
+        else ModelConfig(dim=512, layers=8, heads=8, seq_len=512)
+    )
+    steps, batch, micro = (20, 4, 4) if tiny else (1500, 128, 64)  # 98 million tokens
+    curves: dict[tuple[str, float], list[tuple[float, float]]] = {}
+    for optimizer, rates in RATES.items():
+        for rate in rates:
+            out = folder / f"{optimizer}-{rate}"
+            training = TrainingConfig(
+                steps=steps, batch=batch, micro_batch=micro, warmup_steps=steps // 10, learning_rate=rate,
+                schedule="wsd", optimizer=optimizer, eval_every=max(1, steps // 60), eval_tokens=2_000_000 if not tiny else 1000,
+                checkpoint_every=steps, sample_tokens=0,
+            )  # fmt: skip
+            run = RunConfig(model=model, training=training, data=data, out=out)
+            out.mkdir()
+            checked_json.write(str(out / "run.json"), run.model_dump(mode="json"))
+            began = time.perf_counter()
+            subprocess.run([sys.executable, "-m", "training.launch", str(out / "run.json")], check=True)
+            seconds = (time.perf_counter() - began) / steps
+            lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+            curves[optimizer, rate] = [
+                (line["step"] * seconds, line["heldout/loss"]) for line in lines if "heldout/loss" in line
+            ]
+    goal = min(curve[-1][1] for (name, _), curve in curves.items() if name == "adamw")
+    first = {
+        name: min(
+            (s for (n, _), c in curves.items() if n == name for s, loss in c if loss <= goal), default=float("nan")
+        )
+        for name in RATES
+    }
+    print("\n| optimizer | learning rate | last held-out loss |\n|---|---|---|")
+    for (name, rate), curve in curves.items():
+        print(f"| {name} | {rate:g} | {curve[-1][1]:.4f} |")
+    print(f"held-out loss {goal:.4f}: {first} seconds; adamw over muon {first['adamw'] / first['muon']:.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("text", type=Path, help="a file of plain text")
+    parser.add_argument("--nanogpt", type=Path, metavar="FOLDER", help="a checkout of nanoGPT")
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["124M", "350M", "1.3B"])
+    parser.add_argument("--blocks", type=int, default=3, help="turns of each variant")
+    parser.add_argument("--no-muon", action="store_true", help="leave out the runs to the same loss")
+    parser.add_argument("--one", nargs=2, metavar=("VARIANT", "SIZE"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        name, size = arguments.one
+        one = (
+            nanogpt(size, arguments.text, arguments.nanogpt)
+            if name == "nanoGPT"
+            else ours(size, arguments.text, name == "fp8")
+        )
+        print(json.dumps(one))
+        return
+    if torch.cuda.is_available():
+        print(torch.cuda.get_device_name(), torch.__version__, flush=True)
+    else:
+        print("no GPU: this only tries the script", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        data = prepared(arguments.text, Path(folder))
+        speed(arguments, data)
+        if not arguments.no_muon:
+            time_to_loss(data, Path(folder), "tiny" in arguments.sizes)
+
+
+if __name__ == "__main__":
+    main()
