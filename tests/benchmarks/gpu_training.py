@@ -208,8 +208,8 @@ def time_to_loss(data: Path, folder: Path, tiny: bool) -> None:
             out = folder / f"{optimizer}-{rate}"
             training = TrainingConfig(
                 steps=steps, batch=batch, micro_batch=micro, warmup_steps=steps // 10, learning_rate=rate,
-                schedule="wsd", optimizer=optimizer, eval_every=max(1, steps // 60), eval_tokens=2_000_000 if not tiny else 1000,
-                checkpoint_every=steps, sample_tokens=0,
+                schedule="wsd", optimizer=optimizer, eval_every=max(1, steps // 60),
+                eval_tokens=1000 if tiny else 2_000_000, checkpoint_every=steps, sample_tokens=0,
             )  # fmt: skip
             run = RunConfig(model=model, training=training, data=data, out=out)
             out.mkdir()
