@@ -37,6 +37,11 @@ def folded(data: np.ndarray, start: np.ndarray, stop: np.ndarray) -> tuple[np.nd
     return _folded(data, start, stop, foldings())
 
 
+def lowered(data: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+    """Hashes (uint64) of the pieces `data[start[i]:stop[i]]` of UTF-8 in lower case, code point by code point."""
+    return _folded(data, start, stop, lowercase())[0]
+
+
 @cache
 def foldings() -> np.ndarray:
     """What every code point becomes, 0 where it is left out: uint32, (0x110000,), 4.5 MB, made once per process."""
