@@ -74,17 +74,18 @@ class Lists:
         self.sites = Hashes(sites)  # those that an entry with a path is on
         self.alternations = alternations([expression for _, expression in self.expressions])
 
-    def find(self, canonical: list[str], hosts: list[str]) -> list[str]:
+    def find(self, canonical: list[str], hosts: list[str], subdomains: bool = True) -> list[str]:
         """`<list>: <entry>` for each URL, "" where none hits or the URL is "".
 
-        A host of a list hits itself and all hosts below it; the longest that hits counts. After the hosts come the
-        paths, each of which hits itself and all below it; the shortest counts. Then come the regular expressions, on
-        `host/path?query`; the first counts.
+        A host of a list hits itself and all hosts below it; the longest that hits counts. Without `subdomains` it hits
+        itself, with and without `www.`. After the hosts come the paths, each of which hits itself and all below it; the
+        shortest counts. Then come the regular expressions, on `host/path?query`; the first counts.
         """
         if not self.labels:
             return [""] * len(canonical)
         unique = list(dict.fromkeys(hosts))
-        by_host = dict(zip(unique, self._first([_suffixes(host) for host in unique]), strict=True))
+        candidates = _suffixes if subdomains else _itself
+        by_host = dict(zip(unique, self._first(list(map(candidates, unique))), strict=True))
         found = [by_host[host] for host in hosts]
         if len(self.sites):
             hit = self.sites.find([without_www(host).encode() for host in unique]) >= 0
@@ -228,6 +229,10 @@ def _suffixes(host: str) -> list[bytes]:
         suffixes.append(name[at + 1 :])
         at = name.find(b".", at + 1)
     return suffixes
+
+
+def _itself(host: str) -> list[bytes]:
+    return [name.encode() for name in dict.fromkeys((host, without_www(host))) if name]
 
 
 def _folders(of: str) -> list[bytes]:

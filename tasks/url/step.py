@@ -39,6 +39,11 @@ class Url(DocumentStep):
         description="of the blocklists' folders and archives; none means all. RefinedWeb takes adult, phishing, "
         "dating, gambling, filehosting, ddos, agressif, chat, mixed_adult, arjel",
     )
+    subdomains: bool = Field(
+        True,
+        description="whether a host of the blocklists stands for all hosts below it; false: for itself, with and "
+        "without `www.`, as in DCLM",
+    )
     takedowns: tuple[str, ...] = Field((), description="addresses of takedown or robots lists")
     strict_substrings: tuple[str, ...] = Field((), description="addresses of word lists: dropped wherever one stands")
     hard_words: tuple[str, ...] = Field((), description="addresses of word lists: dropped for one of these as a word")
@@ -49,7 +54,7 @@ class Url(DocumentStep):
     )
 
     signal_fields: ClassVar = (
-        *("canonical", "private_suffixes", "blocklists", "categories", "takedowns"),
+        *("canonical", "private_suffixes", "blocklists", "categories", "subdomains", "takedowns"),
         *("strict_substrings", "hard_words", "soft_words", "checksums"),
     )
     signals: ClassVar = (

@@ -52,7 +52,7 @@ def measure(step: Url, documents: Batch) -> dict[str, pa.Array]:
         "host": pa.array(hosts, pa.string()),
         "registered_domain": pa.array([registered_domain(h, step.private_suffixes) for h in hosts], pa.string()),
         "url_takedown": pa.array(loaded.takedowns.find(canonical, hosts), pa.string()),
-        "url_blocklist": pa.array(loaded.blocklists.find(canonical, hosts), pa.string()),
+        "url_blocklist": pa.array(loaded.blocklists.find(canonical, hosts, step.subdomains), pa.string()),
         "url_strict_substring": pa.array([found[0] if found else "" for found in strict], pa.string()),
         "url_hard_word": pa.array([found[0].strip() if found else "" for found in hard], pa.string()),
         "url_soft_words": pa.array(list(map(len, soft)), pa.int32()),

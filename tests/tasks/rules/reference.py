@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from tests.tasks.rules import segmentation
+from tests.tasks.rules import dclm_reference, segmentation
 
 
 class Document:
@@ -143,6 +143,12 @@ def hash_ratio(text: Document) -> float:
 def ellipsis_ratio(text: Document) -> float:
     """As above; an ellipsis is three dots or the character for it (datatrove)."""
     return ratio(text.text.count("...") + text.text.count("…"), len(text.words))
+
+
+@rule("gopher_quality")
+def symbol_ratio(text: Document) -> float:
+    """Both together (DCLM), by the words of the two before."""
+    return ratio(text.text.count("#") + text.text.count("...") + text.text.count("…"), len(text.words))
 
 
 @rule("gopher_quality")
@@ -381,9 +387,10 @@ def refinedweb(text: str) -> list[str]:
     return kept
 
 
-def removed_words(text: str) -> float:
-    """ "more than 5% of the words in the document": those with a letter, mark or number."""
-    before, after = (len(Document(t).real_words) for t in (text, "\n".join(refinedweb(text))))
+def removed_words(text: str, left: str) -> float:
+    """ "more than 5% of the words in the document": fastText's that begin with a letter or number (DCLM's
+    `word_removal_ratio_filter`)."""
+    before, after = dclm_reference.words(Document(text)), dclm_reference.words(Document(left))
     return ratio(before - after, before)
 
 

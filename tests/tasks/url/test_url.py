@@ -374,16 +374,18 @@ def bare(address: str) -> str:
     domains=st.lists(hosts, min_size=1, max_size=5),
     listed=st.lists(st.tuples(hosts, paths.filter(lambda p: p.strip("/"))).map("".join), max_size=5),
     wanted=st.lists(addresses, min_size=1, max_size=8),
+    subdomains=st.booleans(),
 )
-def test_lists_against_naive_loops(tmp_path_factory, domains, listed, wanted):
+def test_lists_against_naive_loops(tmp_path_factory, domains, listed, wanted, subdomains):
     folder = tmp_path_factory.mktemp("lists")
     write(folder / "c" / "domains", *domains)
     write(folder / "c" / "urls", *listed)
     pages = write(folder / "pages", *listed, *(f"{domain}/x/*" for domain in domains))
-    found = measure(Url(blocklists=(str(folder),), takedowns=(pages,)), [f"http://{address}" for address in wanted])
+    step = Url(blocklists=(str(folder),), takedowns=(pages,), subdomains=subdomains)
+    found = measure(step, [f"http://{address}" for address in wanted])
     for address, blocked, taken in zip(wanted, found["url_blocklist"], found["url_takedown"], strict=True):
         host, seen = address.split("/")[0], bare(address)
-        by_host = [d for d in domains if host == d or host.endswith("." + d)]
+        by_host = [d for d in domains if d in (host, bare(host)) or (subdomains and host.endswith("." + d))]
         by_path = [bare(x) for x in listed if seen == bare(x) or seen.startswith((bare(x) + "/", bare(x) + "?"))]
         expected = f"c/domains: {max(by_host, key=len)}" if by_host else ""
         if by_path and not by_host:
