@@ -22,6 +22,11 @@ from tests.planted.text import pydoc_paragraphs
 if TYPE_CHECKING:
     from tests import redis_server as redis_servers
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--dclm", metavar="FOLDER", help="a checkout of github.com/mlfoundations/dclm, for its own code")
+
+
 FRENCH = (
     "Le moulin tourne au bord de la rivière et le grain arrive chaque matin dans de grands sacs de toile.",
     "La meunière pèse la farine, note le poids dans un cahier et range les sacs près de la porte ouverte.",

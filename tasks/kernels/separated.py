@@ -81,28 +81,35 @@ def words_between(data, documents, table):
     return bounds, start[:n], stop[:n], chars[:n], bits[:n]
 
 
-@nb.njit(nogil=True, cache=True)
-def between_line_feeds(data, documents, feeds, table):
+def between_line_feeds(
+    data: np.ndarray, documents: np.ndarray, feeds: int, table: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(bounds, start, stop, code points, hashes) of what stands between so many line feeds in a row, stripped of white
     space, where something is left.
 
     Of three feeds in a row the first two part, as in `re.split`. Arrays as of `words_between`; hashes are uint64.
     """
-    most = len(documents)
-    for i in range(documents[0], documents[-1]):
-        most += byte(data, i) == 0x0A
+    places = np.flatnonzero(data[documents[0] : documents[-1]] == 0x0A) + documents[0]
+    return _between(data, documents, places, feeds, table)
+
+
+@nb.njit(nogil=True, cache=True)
+def _between(data, documents, places, feeds, table):
+    most = len(places) + len(documents)
     bounds = np.zeros(len(documents), np.int64)
     start, stop = np.empty((2, most), np.int64)
     chars, hashes = np.empty(most, np.int32), np.empty(most, np.uint64)
-    n = 0
+    n, at = 0, 0
     for d in range(len(documents) - 1):
         begin, end = documents[d], documents[d + 1]
-        run = 0
-        for i in range(begin, end + 1):
-            if i < end and byte(data, i) != 0x0A:
-                run = 0
-                continue
-            run += 1
+        run, i = 0, begin - 1
+        while i < end:
+            before = i
+            i = end
+            if at < len(places) and places[at] < end:
+                i = places[at]
+                at += 1
+            run = run + 1 if i == before + 1 else 1
             if run < feeds and i < end:
                 continue
             first, last = _stripped(data, begin, i, table)

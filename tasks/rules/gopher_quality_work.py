@@ -159,11 +159,11 @@ def _ellipses(text: Scan, settings: GopherQuality) -> np.ndarray:
 
 def _per_word(text: Scan, settings: GopherQuality, symbols: np.ndarray) -> Parts:
     """How many symbols there are for a word, given the bytes where they begin; marked are the words where they do."""
+    unit: Unit | Spans = "words"
+    start, words = text.word_start, np.diff(text.words)
     if settings.definition == "dclm":
-        unit, _ = dclm.fields(text)
-        start, words = unit.start, unit.count
-    else:
-        unit, start, words = "words", text.word_start, np.diff(text.words)
+        unit = fields = dclm.fields(text)[0]
+        start, words = fields.start, fields.count
     where = np.zeros(len(start), bool)
     where[np.searchsorted(start, symbols, side="right") - 1] = True
     count = np.diff(np.searchsorted(np.sort(symbols), text.documents))

@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-
 STOP_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")
 ELLIPSES = ("...", ". . .", "\u2026")
 
