@@ -3,7 +3,7 @@
 import numpy as np
 
 from tasks.kernels.scan import Scan
-from tasks.kernels.separated import LEADING, between_line_feeds, by_fasttext, by_white_space, leading, words_between
+from tasks.kernels.separated import between_line_feeds, by_fasttext, by_white_space, leading, words_between
 from tasks.rules.rule_work import Spans
 from tasks.rules.shared import once
 
@@ -21,12 +21,6 @@ def tokens(text: Scan) -> tuple[Spans, np.ndarray]:
     Its words for line ends are left out: they are punctuation, which is not counted.
     """
     return _words(text, by_fasttext())
-
-
-def counted_words(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """How many of `tokens` begin with a letter or number, for each document of some UTF-8 bytes: int64."""
-    bounds, *_, bits = words_between(data, offsets, by_fasttext())
-    return np.diff(np.append(0, np.cumsum((bits & LEADING) != 0))[bounds])
 
 
 @once

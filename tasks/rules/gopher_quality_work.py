@@ -46,15 +46,17 @@ def mean_word_length(text: Scan, settings: GopherQuality) -> Parts:
 
 
 def hash_ratio(text: Scan, settings: GopherQuality) -> Parts:
-    return _per_word(text, settings, _hash_signs(text))
+    signs = _hash_signs(text)
+    return _per_word(text, settings, signs, signs)
 
 
 def ellipsis_ratio(text: Scan, settings: GopherQuality) -> Parts:
-    return _per_word(text, settings, _ellipses(text, settings))
+    return _per_word(text, settings, *_ellipses(text, settings))
 
 
 def symbol_ratio(text: Scan, settings: GopherQuality) -> Parts:
-    return _per_word(text, settings, np.concatenate([_hash_signs(text), _ellipses(text, settings)]))
+    signs, both = _hash_signs(text), _ellipses(text, settings)
+    return _per_word(text, settings, *(np.concatenate([signs, places]) for places in both))
 
 
 def bullet_lines(text: Scan, settings: GopherQuality) -> Parts:
@@ -151,20 +153,23 @@ def _hash_signs(text: Scan) -> np.ndarray:
     return places(text, ord("#"))
 
 
-def _ellipses(text: Scan, settings: GopherQuality) -> np.ndarray:
-    if settings.definition == "dclm":
-        return np.concatenate([ellipses(text), spaced_ellipses(text)])
-    return ellipses(text)
+def _ellipses(text: Scan, settings: GopherQuality) -> tuple[np.ndarray, np.ndarray]:
+    """Where ellipses begin, and where all parts of them stand that white space parts."""
+    begin = ellipses(text)
+    if settings.definition == "datatrove":
+        return begin, begin
+    spaced = spaced_ellipses(text)
+    return np.concatenate([begin, spaced]), np.concatenate([begin, spaced, spaced + 2, spaced + 4])
 
 
-def _per_word(text: Scan, settings: GopherQuality, symbols: np.ndarray) -> Parts:
-    """How many symbols there are for a word, given the bytes where they begin; marked are the words where they do."""
+def _per_word(text: Scan, settings: GopherQuality, symbols: np.ndarray, shown: np.ndarray) -> Parts:
+    """How many symbols there are for a word, given the bytes where they begin; marked are the words at `shown`."""
     unit: Unit | Spans = "words"
     start, words = text.word_start, np.diff(text.words)
     if settings.definition == "dclm":
         unit = fields = dclm.fields(text)[0]
         start, words = fields.start, fields.count
     where = np.zeros(len(start), bool)
-    where[np.searchsorted(start, symbols, side="right") - 1] = True
+    where[np.searchsorted(start, shown, side="right") - 1] = True
     count = np.diff(np.searchsorted(np.sort(symbols), text.documents))
     return Parts(unit, where, value=ratio(count, words))

@@ -10,7 +10,7 @@ from tasks.documents.edits import Edits, applied, line_removals
 from tasks.kernels import phrases
 from tasks.kernels.buffers import utf8
 from tasks.kernels.scan import FIELD, LETTER, Scan
-from tasks.rules.dclm_units import counted_words
+from tasks.kernels.separated import by_fasttext, leading_words
 from tasks.rules.refinedweb import RefinedWebLines
 from tasks.rules.rule_work import ratio
 
@@ -106,5 +106,6 @@ def _spare(text: Scan, stays: np.ndarray, blank: np.ndarray) -> np.ndarray:
 
 def _removed_words(documents: Batch, edits: Edits) -> np.ndarray:
     """The fraction of a document's words that the edits remove, float64."""
-    before = counted_words(*utf8(documents["text"]))
-    return ratio(before - counted_words(*utf8(applied(documents["text"], edits))), before)
+    left = applied(documents["text"], edits)
+    before, after = (leading_words(*utf8(texts), by_fasttext()) for texts in (documents["text"], left))
+    return ratio(before - after, before)

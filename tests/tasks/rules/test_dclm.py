@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flows.reports.marking import offending
 from tasks.documents.batch import Batch
 from tasks.documents.step import work_of
 from tasks.rules.gopher_quality import GopherQuality
@@ -85,9 +86,25 @@ def test_words_are_what_white_space_parts():
     assert marked(QUALITY, "words", text) == [["two", "3%"]]
     assert marked(QUALITY, "alpha_words", text) == [["(one)", "two", "*four"]]
     assert marked(QUALITY, "stop_words", "The mill, the. OF", "be") == [["The", "OF"], ["be"]]
-    assert marked(QUALITY, "symbol_ratio", "a# b . . . c…", "#") == [["a#", ".", "c…"], ["#"]]
+    assert marked(QUALITY, "symbol_ratio", "a# b . . . c…", "#") == [["a#", ".", ".", ".", "c…"], ["#"]]
     assert marked(QUALITY, "bullet_lines", " ● a\nb\n\n*c") == [["● a", "*c"]]
     assert marked(QUALITY, "ellipsis_lines", "a . . . \n... b") == [["a . . ."]]
+
+
+@pytest.mark.parametrize(
+    ("step", "rule", "text", "shown"),
+    [
+        (REPETITION, "dup_lines", "é ü\n\tsame …  \nonly\nsame …", ["same …", "same …"]),
+        (REPETITION, "dup_paragraphs", "x y\n\né\n\n\n x\ty\n\nx y", ["x y", "x y"]),
+        (REPETITION, "top_2gram", "漢 a bb, a bb – c", ["a bb", "a bb"]),
+        (QUALITY, "symbol_ratio", "é . . . x ## y", [". . .", "##"]),
+        (QUALITY, "bullet_lines", "  ● ü\né\n* a", ["● ü", "* a"]),
+    ],
+)
+def test_a_dropped_document_shows_what_the_definition_counts(step, rule, text, shown):
+    row = {"rule": rule, "value": 1.0, "threshold": 0.1}
+    marks = offending(step, row, pa.table({"text": [text]}), text)
+    assert [text[start:stop] for start, stop in marks] == shown
 
 
 def test_stop_words_by_language_in_any_case():
