@@ -15,7 +15,7 @@ RULES = (
         "words",
         """Words that have a letter, mark or number.
 
-        DCLM: runs without white space of ASCII that begin with a letter or number.
+        DCLM: what stands between white space of ASCII, if it begins with a letter or number.
         """,
         low=50,
         high=100_000,

@@ -45,7 +45,11 @@ class Url(DocumentStep):
         "without `www.`, as in DCLM",
     )
     takedowns: tuple[str, ...] = Field((), description="addresses of takedown or robots lists")
-    strict_substrings: tuple[str, ...] = Field((), description="addresses of word lists: dropped wherever one stands")
+    strict_substrings: tuple[str, ...] = Field(
+        (),
+        description="addresses of word lists: dropped wherever one stands in the URL without its `-` and `.`, so that "
+        "an entry that has one is never found, as in DCLM",
+    )
     hard_words: tuple[str, ...] = Field((), description="addresses of word lists: dropped for one of these as a word")
     soft_words: tuple[str, ...] = Field((), description="addresses of word lists: dropped for several different ones")
     max_soft_words: int = Field(1, ge=0, description="so many different soft words may stay; RefinedWeb: 1")

@@ -6,6 +6,7 @@ from functools import lru_cache
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from storage import files
 from tasks.documents.batch import Batch
@@ -90,7 +91,8 @@ def load(step: Url) -> _Loaded:
     return _Loaded(
         takedowns=Lists(read(step.takedowns), lambda line: taken_down(line, step.canonical)),
         blocklists=blocklists,
-        strict=Words(prepared(words(step.strict_substrings), squeezed)),
+        # not squeezed, as in DCLM: of its entry `g-spot` else every page of blogspot.com would be a hit
+        strict=Words(prepared(words(step.strict_substrings), pc.utf8_lower)),
         hard=Words(prepared(words(step.hard_words), words_of)),
         soft=Words(prepared(words(step.soft_words), words_of)),
     )

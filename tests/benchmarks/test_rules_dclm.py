@@ -6,6 +6,7 @@ with `definition: datatrove` and with `definition: dclm`, and the causes of the 
 verdict is explained by words if ours, in plain Python with uniseg's words in place of ours, is DCLM's.
 """
 
+import os
 import re
 import sys
 from collections import Counter
@@ -14,10 +15,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
 import yaml
+from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 from flows.recipe import load
 from tasks.documents.batch import Batch
@@ -50,6 +53,7 @@ LINES = ("word_counter_enricher", "word_removal_ratio_filter")  # the first and 
 class Dclm:
     """DCLM's mappers by name, and the steps of its configuration."""
 
+    root: Path
     mappers: dict[str, Callable]
     steps: list[dict]
     split_words: Callable[..., list[str]]
@@ -87,13 +91,12 @@ def dclm(request) -> Iterator[Dclm]:
         package = ModuleType(name)
         package.__path__ = [str(root / "baselines" / "core" if name == "core" else root / name.replace(".", "/"))]
         sys.modules[name] = package
-    modules = ("filters.content_filters", "modifiers", "enrichers.enrichers")
     mappers: dict[str, Callable] = {}
-    for name in modules:
+    for name in ("filters.content_filters", "filters.metadata_filters", "modifiers", "enrichers.enrichers"):
         mappers |= vars(import_module(f"baselines.mappers.{name}"))
     config = root / "baselines" / "baselines_configs" / "dclm_baseline_refinedweb.yaml"
     (pipeline,) = yaml.safe_load(config.read_text(encoding="utf-8"))
-    yield Dclm(mappers, pipeline["steps"], import_module("baselines.mappers.core_utils").split_words)
+    yield Dclm(root, mappers, pipeline["steps"], import_module("baselines.mappers.core_utils").split_words)
     for name in [name for name in sys.modules if name.partition(".")[0] in ("core", "baselines")]:
         del sys.modules[name]
 
@@ -196,3 +199,59 @@ def test_lines_are_those_of_dclm(dclm, pages, capsys):
         print(f"  {texts} texts differ in more than blank lines")
     assert verdicts <= MOST * len(pages) and "UNKNOWN" not in causes
     assert texts == 0
+
+
+@pytest.fixture(scope="module")
+def urls() -> list[str]:
+    if not (data := os.environ.get("GRISTMILL_DATA")):
+        pytest.skip("set GRISTMILL_DATA to a folder with warc/web/*.warc.gz")
+    found = []
+    for path in sorted(Path(data, "warc", "web").glob("*.warc.gz")):
+        with open(path, "rb") as stream:
+            records = ArchiveIterator(stream, record_types=WarcRecordType.response, parse_http=False)
+            found += [record.headers["WARC-Target-URI"] for record in records]
+    return found
+
+
+def url_cause(url: str) -> str:
+    place = urlsplit(url).netloc
+    if "www" in place:
+        return "DCLM takes `www` out of a host and leaves its dot"
+    if ":" in place:
+        return "DCLM compares the port, too"
+    return "no canonical form, so on no list" if place.startswith(".") else "UNKNOWN"
+
+
+def test_urls_are_those_of_dclm(dclm, urls, tmp_path, capsys):
+    """DCLM's list of hosts is not in its repository: in its place stands every tenth of the pages', with parents."""
+    hosts = sorted({(urlsplit(url).hostname or "").removeprefix("www.") for url in urls})[::10]
+    hosts += [parent for host in hosts[::2] if "." in (parent := host.partition(".")[2])]
+    given = [step for step in dclm.steps if step["func"] == "url_substring_filter"]
+    by_host, *by_words = (step["banlist_from_fname"] for step in given)
+    settings = ("blocklists", "strict_substrings", "hard_words", "soft_words")
+    names = dict(zip((by_host, *by_words), settings, strict=True))
+    addresses = {path: dclm.root / path for path in by_words} | {by_host: tmp_path / "hosts"}
+    addresses[by_host].write_text("\n".join(hosts), encoding="utf-8")
+    judges = [dclm.mapper(step | {"banlist_from_fname": str(addresses[step["banlist_from_fname"]])}) for step in given]
+    theirs = [[bool(judge({"url": url})) for judge in judges] for url in urls]
+    step = next(step for step in load("dclm").steps if step.step == "url")
+    step = step.model_copy(update={name: (str(addresses[path]),) for path, name in names.items()})
+    with capsys.disabled():
+        dropped = [column.count(False) for column in zip(*theirs, strict=True)]
+        print(f"\nurl: of {len(urls)} URLs DCLM's four filters drop {dropped}")
+    for subdomains in (True, False):
+        chosen = step.model_copy(update={"subdomains": subdomains})
+        found = work_of(chosen).measure(chosen, Batch(pa.table({"id": urls, "url": urls})))
+        own = [
+            found["url_blocklist"].to_pylist(),
+            found["url_strict_substring"].to_pylist(),
+            found["url_hard_word"].to_pylist(),
+            [count > chosen.max_soft_words for count in found["url_soft_words"].to_pylist()],
+        ]
+        table: Counter[tuple[str, str]] = Counter()
+        for url, drops, keeps in zip(urls, zip(*own, strict=True), theirs, strict=True):
+            unlike = [name for name, a, b in zip(names.values(), drops, keeps, strict=True) if bool(a) == b]
+            table.update((name, url_cause(url)) for name in unlike)
+        with capsys.disabled():
+            print(f"  verdicts that differ with `subdomains: {str(subdomains).lower()}`: {dict(table)}")
+    assert "UNKNOWN" not in [why for _, why in table]

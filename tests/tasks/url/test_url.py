@@ -395,7 +395,7 @@ def test_lists_against_naive_loops(tmp_path_factory, domains, listed, wanted, su
 
 
 def test_words_as_in_refinedweb(tmp_path):
-    strict = write(tmp_path / "strict", "vilestuff")
+    strict = write(tmp_path / "strict", "VileStuff", "g-spot")
     hard = write(tmp_path / "hard", "vile", "very bad", "böse")
     soft = write(tmp_path / "soft", "cam", "Chat", "live")
     step = Url(strict_substrings=(strict,), hard_words=(hard,), soft_words=(soft,))
@@ -408,6 +408,7 @@ def test_words_as_in_refinedweb(tmp_path):
         "http://cam.example/cam/cam": ("", "", 1),
         "http://cam.example/live_chat?chat": ("", "", 3),
         "http://camera.example/chats": ("", "", 0),
+        "http://a.blogspot.example/": ("", "", 0),
         "not a url: vile": ("", "vile", 0),
     }
     found = measure(step, list(cases))
@@ -445,9 +446,8 @@ def test_words_against_naive_loops(entries, found_texts):
     def squeeze(text: str) -> str:
         return "".join(text.lower().replace("-", "").replace(".", "").split())
 
-    parts = {squeeze(e) for e in entries} - {""}
-    prepared = squeezed(pa.array(entries, pa.large_string())).to_pylist()
-    assert Words(prepared).find(squeezed(texts)) == [sorted(p for p in parts if p in squeeze(t)) for t in found_texts]
+    parts = {e.lower() for e in entries if e.strip()}
+    assert Words(parts).find(squeezed(texts)) == [sorted(p for p in parts if p in squeeze(t)) for t in found_texts]
 
 
 def test_a_pinned_step_knows_the_content_of_its_lists(ut1):
