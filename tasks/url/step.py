@@ -42,7 +42,7 @@ class Url(DocumentStep):
     subdomains: bool = Field(
         True,
         description="whether a host of the blocklists stands for all hosts below it; false: for itself, with and "
-        "without `www.`, as in DCLM",
+        "without `www.`",
     )
     takedowns: tuple[str, ...] = Field((), description="addresses of takedown or robots lists")
     strict_substrings: tuple[str, ...] = Field(
