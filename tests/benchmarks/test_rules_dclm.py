@@ -31,6 +31,7 @@ from tests.tasks.rules.web import web_texts
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(3600)]
 
+PACKAGES = "nltk uniseg retrie transformers Unidecode beautifulsoup4"
 MOST = 0.01
 BATCH = 256
 DATATROVE = {"definition": "datatrove", "max_hash_ratio": 0.1, "max_ellipsis_ratio": 0.1, "max_symbol_ratio": None}
@@ -79,7 +80,7 @@ def dclm(request) -> Iterator[Dclm]:
     if not (folder := request.config.getoption("--dclm")):
         pytest.skip("give --dclm FOLDER, a checkout of github.com/mlfoundations/dclm")
     for needed in ("nltk", "uniseg", "retrie", "transformers", "unidecode", "bs4"):
-        pytest.importorskip(needed, reason=f"DCLM's code needs {needed}: see the head of this file")
+        pytest.importorskip(needed, reason=f"pip install {PACKAGES}")
     root = Path(folder)
     # packages without their `__init__`, which import all mappers and what every one of them needs
     for name in (
@@ -213,13 +214,15 @@ def urls() -> list[str]:
     return found
 
 
-def url_cause(url: str) -> str:
+def url_cause(url: str, subdomains: bool) -> str:
     place = urlsplit(url).netloc
     if "www" in place:
         return "DCLM takes `www` out of a host and leaves its dot"
     if ":" in place:
         return "DCLM compares the port, too"
-    return "no canonical form, so on no list" if place.startswith(".") else "UNKNOWN"
+    if place.startswith("."):
+        return "no canonical form, so on no list"
+    return "a host below one of the list" if subdomains else "UNKNOWN"
 
 
 def test_urls_are_those_of_dclm(dclm, urls, tmp_path, capsys):
@@ -251,7 +254,7 @@ def test_urls_are_those_of_dclm(dclm, urls, tmp_path, capsys):
         table: Counter[tuple[str, str]] = Counter()
         for url, drops, keeps in zip(urls, zip(*own, strict=True), theirs, strict=True):
             unlike = [name for name, a, b in zip(names.values(), drops, keeps, strict=True) if bool(a) == b]
-            table.update((name, url_cause(url)) for name in unlike)
+            table.update((name, url_cause(url, subdomains)) for name in unlike)
         with capsys.disabled():
             print(f"  verdicts that differ with `subdomains: {str(subdomains).lower()}`: {dict(table)}")
     assert "UNKNOWN" not in [why for _, why in table]
