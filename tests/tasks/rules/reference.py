@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+import punkt
+
 from tests.tasks.rules import dclm_reference, segmentation
 
 
@@ -322,17 +324,24 @@ class C4:
 POLICY = ("terms of use", "privacy policy", "cookie policy", "uses cookies", "use of cookies", "use cookies")
 
 
+def c4_sentences(line: str) -> list[str]:
+    if any(set(word) <= set(segmentation.TERMINAL) and not word.isascii() for word in segmentation.words(line)):
+        return segmentation.sentences(line)
+    return punkt.sent_tokenize(line)
+
+
 def c4(
     text: str,
     ends: tuple[str, ...],
     fewest_words: int,
     citations_are_words: bool,
-    split: Callable[[str], list[str]] = segmentation.sentences,
+    split: Callable[[str], list[str]] | None = None,
 ) -> C4:
     """Paper: lines end in a terminal punctuation mark, have 5 words, do not name Javascript nor a phrase of the policy;
     citation markers go; pages with "lorem ipsum" or a curly bracket go. Code: no word above 1000 characters, no
     ellipsis at the end; in this order, and pages are judged by the lines that came so far. mC4 counts the lines of 200
-    characters (Xue et al. 2021, 3.1)."""
+    characters (Xue et al. 2021, 3.1). Sentences are Punkt's, but for a line with a terminal mark beyond ASCII."""
+    split = split or c4_sentences
     kept = []
     lorem_ipsum = curly_bracket = sentences = 0
     for line in segmentation.lines(text):
