@@ -27,9 +27,9 @@ class C4(EditStep):
     stayed until then. Both drop a line that ends with a citation behind a space, because a space is left at its end.
 
     Sentences are those of Punkt with NLTK's English model, by which C4 was made, and FineWeb too; datatrove has since
-    then taken spaCy's sentencizer in its place. In a line with a mark such as a Chinese or a Devanagari full stop, which
-    Punkt does not know, they are those of `tasks.kernels.scan`. Not here: the bad words (`bad_words`), the language, and
-    the removal of duplicate three-sentence spans, which needs all documents.
+    taken spaCy's sentencizer in its place. In a line with a mark such as a Chinese or a Devanagari full stop, which
+    Punkt does not know, they are those of `tasks.kernels.scan`. Not here: the bad words (`bad_words`), the language,
+    and the removal of duplicate three-sentence spans, which needs all documents.
     """
 
     work: ClassVar = "tasks.rules.c4_work"
