@@ -24,6 +24,7 @@ _BOUNDARY = re.compile(rb"[/?&;]")
 # Characters of one alternation: RE2 refuses programs over 8 MB, and scans slowly once its automaton is over 8 MB.
 _ALTERNATION = 20_000
 _NO_WORD = r"[^\p{L}\p{M}\p{N}]+"
+_NOT_ALPHANUMERIC = "[^A-Za-z0-9]+"
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 
 
@@ -115,7 +116,7 @@ class Lists:
 
 
 class Words:
-    """Words or phrases of some lists, looked for in texts that `words_of` or `squeezed` made."""
+    """Words or phrases of some lists, looked for in texts that one of the functions below made."""
 
     def __init__(self, entries: Iterable[str]) -> None:
         self.entries = sorted({entry for entry in entries if entry.strip()})
@@ -132,14 +133,30 @@ class Words:
 
 def words_of(texts: pa.Array) -> pa.Array:
     """Each text as its words in lower case with one space before, between and after them."""
-    words = pc.utf8_trim_whitespace(pc.replace_substring_regex(pc.utf8_lower(texts), _NO_WORD, " "))
-    nothing, space = pa.scalar("", pa.large_string()), pa.scalar(" ", pa.large_string())
-    return pc.binary_join_element_wise(nothing, words, nothing, space)
+    return _spaced(pc.replace_substring_regex(pc.utf8_lower(texts), _NO_WORD, " "))
 
 
 def squeezed(texts: pa.Array) -> pa.Array:
     """Each text in lower case without `-` and `.`, with which words are hidden (as DCLM does for RefinedWeb)."""
     return pc.replace_substring_regex(pc.utf8_lower(texts), r"[-.\s]+", "")
+
+
+def ascii_words_of(texts: pa.Array) -> pa.Array:
+    """Each text cut at all but letters and digits of ASCII, with one space before, between and after what is left.
+
+    Capitals stay, as in datatrove's `url_words`: a word of a list does not hit one in capitals.
+    """
+    return _spaced(pc.replace_substring_regex(texts, _NOT_ALPHANUMERIC, " "))
+
+
+def alphanumeric(texts: pa.Array) -> pa.Array:
+    """The letters and digits of ASCII of each text, in lower case (datatrove's `normalize`)."""
+    return pc.utf8_lower(pc.replace_substring_regex(texts, _NOT_ALPHANUMERIC, ""))
+
+
+def _spaced(words: pa.Array) -> pa.Array:
+    nothing, space = pa.scalar("", pa.large_string()), pa.scalar(" ", pa.large_string())
+    return pc.binary_join_element_wise(nothing, pc.utf8_trim_whitespace(words), nothing, space)
 
 
 def alternations(expressions: list[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import io
 import logging
+import re
 import tarfile
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -71,6 +72,7 @@ EQUIVALENT = [
     ("https://EXAMPLE。com", "https://ｅｘａｍｐｌｅ.com", "https://example.com/"),
     ("http://☃.net/☃?☃", "http://xn--n3h.net/%E2%98%83?%E2%98%83"),
     ("http://example.org/a b\"<>`{}|^[]'%%3g%", "http://example.org/a%20b%22%3C%3E%60%7B%7D%7C%5E%5B%5D'%25%253g%25"),
+    ("http://example.org/it's?it's=\"'\"#it's", "http://example.org/it's?it%27s=%22%27%22"),
     # fragments, empty queries, tracking, sessions, order
     ("http://e.org/a#b?c", "http://e.org/a?#", "http://e.org/a?&", "http://e.org/a"),
     ("http://e.org/?b=2&a=1&b=1", "http://e.org/?a=1&b=2&b=1"),
@@ -394,6 +396,26 @@ def test_lists_against_naive_loops(tmp_path_factory, domains, listed, wanted, su
         assert bool(taken) == (seen in map(bare, listed) or any(seen == bare(d) + "/x" for d in domains))
 
 
+keys = st.tuples(st.sampled_from(["", ".", "www."]), hosts).map("".join)
+lists_of_keys = st.lists(st.lists(keys, max_size=4).map(lambda keys: ["none.example", *keys]), min_size=2, max_size=4)
+
+
+@settings(max_examples=150, deadline=None)
+@given(listed=lists_of_keys, wanted=st.lists(addresses, min_size=1, max_size=8))
+def test_of_several_lists_the_longest_host_counts_and_the_first_list_that_has_it(tmp_path_factory, listed, wanted):
+    folder = tmp_path_factory.mktemp("lists")
+    files = tuple(write(folder / f"{n}.txt", *entries) for n, entries in enumerate(listed))
+    step = Url(blocklists=files, takedowns=files)
+    found = measure(step, [f"http://{address}" for address in wanted])
+    for address, blocked, taken in zip(wanted, found["url_blocklist"], found["url_takedown"], strict=True):
+        host = address.split("/")[0]
+        above = [".".join(host.split(".")[n:]) for n in range(host.count(".") + 1)]
+        first = {n: [entry.removeprefix(".") for entry in entries] for n, entries in enumerate(listed)}
+        hits = [(name, n) for name in above for n in sorted(first) if name in first[n]]
+        expected = f"{hits[0][1]}.txt: {hits[0][0]}" if hits else ""
+        assert (blocked, taken) == (expected, expected)
+
+
 def test_words_as_in_refinedweb(tmp_path):
     strict = write(tmp_path / "strict", "VileStuff", "g-spot")
     hard = write(tmp_path / "hard", "vile", "very bad", "böse")
@@ -421,6 +443,25 @@ def test_words_as_in_refinedweb(tmp_path):
     assert rules["http://cam.example/live_chat?chat"] == ("soft_words", None, 3, 1)
     assert len(rules) == 7
     assert Url(max_soft_words=3).measuring() == Url().measuring()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.text("ab.é-_#", min_size=1, max_size=3).filter(lambda entry: entry[0] != "#"), max_size=6),
+    st.lists(st.text("abA.-_/é%", max_size=10).map("https://A.example/".__add__), min_size=1, max_size=4),
+)
+def test_words_as_in_datatrove(tmp_path_factory, entries, urls):
+    """datatrove's `URLFilter`: its `normalize`, its `url_words`, its sets of words."""
+    listed = write(tmp_path_factory.mktemp("words") / "words", *entries)
+    step = Url(strict_substrings=(listed,), hard_words=(listed,), soft_words=(listed,), definition="datatrove")
+    found = measure(step, urls)
+    words = {re.sub("[^a-zA-Z0-9]+", "", entry).lower() for entry in entries} - {""}
+    for i, url in enumerate(urls):
+        url_words = set(re.split("[^a-zA-Z0-9]+", url))
+        joined = re.sub("[^a-zA-Z0-9]+", "", url).lower()
+        assert (found["url_strict_substring"][i] != "") == any(word in joined for word in words)
+        assert (found["url_hard_word"][i] != "") == bool(words & url_words)
+        assert found["url_soft_words"][i] == len(words & url_words)
 
 
 @settings(max_examples=200, deadline=None)
