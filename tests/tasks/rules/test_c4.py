@@ -154,7 +154,7 @@ PARTS = st.sampled_from(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=600, deadline=None)
 @given(st.lists(st.lists(PARTS, max_size=14).map("".join), min_size=1, max_size=6))
 def test_sentences_are_those_of_the_library(lines):
     encoded = [line.encode() for line in lines]
