@@ -92,7 +92,7 @@ PRINTED = {
             "max_char_dup_lines": 0.01,
             "max_newlines": 0.3,
         },
-        "minhash": {"shingle": 5, "permutations": 112, "bands": 14, "rows": 8, "threshold": 0.75},
+        "minhash": {"shingle": 5, "permutations": 112, "bands": 14, "rows": 8, "threshold": None},
         "pii": {"kinds": ("email", "ip")},
     },
     # arXiv 2306.01116, sections 3.1 to 3.3, appendix G
