@@ -50,9 +50,10 @@ class Url(DocumentStep):
     soft_words: tuple[str, ...] = Field((), description="addresses of word lists: dropped for several different ones")
     definition: Literal["dclm", "datatrove"] = Field(
         "dclm",
-        description="how the words are looked for. dclm: in the canonical URL behind `://`, decoded, in lower case, "
-        "for strict_substrings without - and . in it. datatrove, as for FineWeb: in the URL as it stands, cut at all "
-        "but ASCII letters and digits, entries without them; for strict_substrings in lower case and without them",
+        description="how the words are looked for. dclm: in the canonical URL behind `://`, decoded, in lower case; "
+        "for strict_substrings without its - and ., so that an entry that has one is never found. datatrove, as for "
+        "FineWeb: in the URL as it stands, cut at all but ASCII letters and digits, entries without them; for "
+        "strict_substrings in lower case and without them",
     )
     max_soft_words: int = Field(1, ge=0, description="so many different soft words may stay; RefinedWeb: 1")
     checksums: tuple[tuple[str, str], ...] = Field(
