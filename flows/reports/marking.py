@@ -44,7 +44,7 @@ def offending(step: RuleStep, row: dict[str, Any], document: pa.Table, text: str
     if parts.where.all():
         return ()
     where = ~parts.where if row["value"] < row["threshold"] else parts.where
-    start, stop = (bounds[where] for bounds in batch.scan.spans(parts.unit))
+    start, stop = (bounds[where] for bounds in parts.spans(batch.scan))
     data = batch.scan.data
     merged: list[tuple[int, int]] = []
     for begin, end in zip(_characters(data, start), _characters(data, stop), strict=True):

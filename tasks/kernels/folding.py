@@ -19,7 +19,7 @@ import numba as nb
 import numpy as np
 
 from tasks.kernels.buffers import byte
-from tasks.kernels.codepoints import DIGIT, MARK, OTHER, PUNCTUATION, SPACE, classes, decode, lowercase
+from tasks.kernels.codepoints import CODE_POINTS, DIGIT, MARK, OTHER, PUNCTUATION, SPACE, classes, decode, lowercase
 from tasks.kernels.shingles import START, STEP, mix
 
 # Combining Diacritical Marks Extended, Supplement, for Symbols; Cyrillic Extended-A, -B; Half Marks (Blocks.txt)
@@ -35,6 +35,18 @@ def folded(data: np.ndarray, start: np.ndarray, stop: np.ndarray) -> tuple[np.nd
     Unlike pieces share a hash with a probability of 2^-64.
     """
     return _folded(data, start, stop, foldings())
+
+
+def lowered(data: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+    """Hashes (uint64) of the pieces `data[start[i]:stop[i]]` of UTF-8 in lower case, code point by code point."""
+    return _folded(data, start, stop, _lower())[0]
+
+
+@cache
+def _lower() -> np.ndarray:
+    table = lowercase().copy()
+    table[0] = CODE_POINTS  # U+0000 is not left out
+    return table
 
 
 @cache

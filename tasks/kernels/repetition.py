@@ -133,6 +133,20 @@ def equal_to_earlier(bounds, hashes):
 
 
 @nb.njit(nogil=True, cache=True)
+def equal_to_another(bounds, hashes):
+    """Which spans are equal to an earlier or a later one of their document, arguments as of `equal_to_earlier`."""
+    out = np.zeros(len(hashes), np.bool_)
+    table, late, parted, origin, found, first = _scratch(bounds)
+    for d in range(len(bounds) - 1):
+        begin, end = bounds[d], bounds[d + 1]
+        _first_equal(hashes[begin:end], end - begin, table, late, parted, origin, found, first)
+        for i in range(end - begin):
+            if first[i] != i:
+                out[begin + i] = out[begin + first[i]] = True
+    return out
+
+
+@nb.njit(nogil=True, cache=True)
 def equal_in_a_row(data, bounds, start, stop):
     """For each span how many before it, and itself, are the same bytes in a row: int64; 0 for an empty span.
 
@@ -201,17 +215,95 @@ def _narrow(keys, place, first, tally, n, onward, late_first, waiting, table, la
 
 
 @nb.njit(nogil=True, cache=True)
-def repeated_grams(bounds, hashes, chars):
+def _first_most_frequent(place, first, tally, n, marks, chars, begin, k, bit):
+    """Code points of the most frequent k-gram, be it there once, of several the first, joined by spaces, times its
+    count."""
+    times, best = np.uint32(1), -1
+    for i in range(n):
+        if tally[i] // _ONE > times:
+            times, best = tally[i] // _ONE, i
+    total = 0
+    if best < 0:
+        total = _mark(marks, chars, begin, k, bit)
+    else:
+        for i in range(best, n):
+            if first[i] == best:
+                total = _mark(marks, chars, begin + place[i], k, bit)
+    return (total + k - 1) * np.int64(times)
+
+
+@nb.njit(nogil=True, cache=True)
+def _longest_most_frequent(place, first, tally, n, marks, chars, begin, k, bit):
+    """Code points of the most frequent k-gram, of several the longest, times its count; 0 if all are there once."""
+    times = np.uint32(1)
+    for i in range(n):
+        times = max(times, tally[i] // _ONE)
+    if times == 1:
+        return 0
+    most, best = -1, 0
+    for i in range(n):
+        if tally[i] // _ONE == times:
+            at = begin + place[i]
+            size = 0
+            for w in range(at, at + k):
+                size += chars[w]
+            if size > most:
+                most, best = size, i
+    for i in range(best, n):
+        if first[i] == best:
+            _mark(marks, chars, begin + place[i], k, bit)
+    return most * np.int64(times)
+
+
+@nb.njit(nogil=True, cache=True)
+def _in_later_copies(place, first, tally, n, marks, chars, begin, k, bit):
+    """Code points of the k-grams that have appeared before; behind one the count goes on at its end, and what was
+    passed over has not appeared."""
+    total = 0
+    free = np.uint32(0)
+    for i in range(n):
+        if tally[i] & _REPEATED and place[i] >= free:
+            if tally[first[i]] & _APPEARED:
+                total += _mark(marks, chars, begin + place[i], k, bit)
+                free = place[i] + k
+            else:
+                tally[first[i]] |= _APPEARED
+    return total
+
+
+@nb.njit(nogil=True, cache=True)
+def _in_copies(place, tally, n, marks, chars, begin, k, bit):
+    """Code points of the words in k-grams that are there twice, in each copy, no word counted twice."""
+    total = 0
+    free = 0
+    for i in range(n):
+        if tally[i] & _REPEATED:
+            at = np.int64(place[i])
+            new = max(free, at)
+            free = at + k
+            total += _mark(marks, chars, begin + new, free - new, bit)
+    return total
+
+
+@nb.njit(nogil=True, cache=True)
+def repeated_grams(bounds, hashes, chars, all_copies):
     """(code points, marks) of the repeated n-grams of words, for each n of `GRAMS`.
 
     bounds, hashes, chars: the words of document d are those from bounds[d] to bounds[d + 1], their hashes (uint64) and
     code points (int32). Code points: int64, shape (documents, 9); marks: uint16, one entry a word, bit n is set
-    if the word is in one of the n-grams that count. By datatrove's definitions (gopher_repetition_filter.py):
+    if the word is in one of the n-grams that count. Without `all_copies` by datatrove's definitions
+    (gopher_repetition_filter.py):
 
     - n = 2, 3, 4, `find_top_duplicate`: the most frequent n-gram, of several the one that appears first, its words
       joined by single spaces, times its count, be it 1;
     - n = 5 to 10, `find_all_duplicate`: from left to right the n-grams that have appeared before; after one the
       count goes on behind it, so no word counts twice, and the n-grams passed over have not appeared.
+
+    With `all_copies` by DCLM's (`repetition_filter`, baselines/mappers/filters/content_filters.py), where an n-gram
+    that occurs once does not count:
+
+    - n = 2, 3, 4: the most frequent n-gram, of several the one with the most code points, times its count;
+    - n = 5 to 10: all words in n-grams that occur twice, those of the first copy too, each word once.
 
     An n-gram occurs twice only if the two (n-1)-grams in it do, so for each n only the places where these are found
     repeated are looked at: few beyond n = 4 where little repeats. Held besides what is returned: about 60 bytes for a
@@ -244,27 +336,14 @@ def repeated_grams(bounds, hashes, chars):
                 tally[i] |= again
                 tally[like] = (tally[like] | again) + _ONE
             if k < 5:
-                times, best = np.uint32(1), -1
-                for i in range(left):
-                    if tally[i] // _ONE > times:
-                        times, best = tally[i] // _ONE, i
-                total = 0
-                if best < 0:
-                    total = _mark(marks, chars, begin, k, bit)
+                if all_copies:
+                    out[d, k - 2] = _longest_most_frequent(place, first, tally, left, marks, chars, begin, k, bit)
                 else:
-                    for i in range(best, left):
-                        if first[i] == best:
-                            total = _mark(marks, chars, begin + place[i], k, bit)
-                out[d, k - 2] = (total + k - 1) * np.int64(times)
+                    out[d, k - 2] = _first_most_frequent(place, first, tally, left, marks, chars, begin, k, bit)
+            elif all_copies:
+                out[d, k - 2] = _in_copies(place, tally, left, marks, chars, begin, k, bit)
             else:
-                free = np.uint32(0)
-                for i in range(left):
-                    if tally[i] & _REPEATED and place[i] >= free:
-                        if tally[first[i]] & _APPEARED:
-                            out[d, k - 2] += _mark(marks, chars, begin + place[i], k, bit)
-                            free = place[i] + k
-                        else:
-                            tally[first[i]] |= _APPEARED
+                out[d, k - 2] = _in_later_copies(place, first, tally, left, marks, chars, begin, k, bit)
             left = _narrow(
                 keys, place, first, tally, left, onward, late_first, waiting, table, late, parted, origin, found
             )

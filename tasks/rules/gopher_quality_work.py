@@ -7,55 +7,86 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from storage import files
+from tasks.kernels import separated
+from tasks.kernels.buffers import utf8
+from tasks.kernels.folding import lowered
 from tasks.kernels.members import different_members
 from tasks.kernels.scan import LETTER, REAL, Scan, scan
 from tasks.kernels.tokens import lettered_tokens
+from tasks.rules import dclm_units as dclm
 from tasks.rules.gopher_quality import GopherQuality
-from tasks.rules.rule_work import Parts, ratio
+from tasks.rules.rule_work import Parts, Spans, Unit, ratio
 from tasks.rules.rule_work import measure as measure
 from tasks.rules.shared import filled, once, real, real_words
+from tasks.rules.signs import (
+    DCLM_ELLIPSES,
+    ELLIPSES,
+    apostrophes,
+    begins,
+    ellipses,
+    ends_with_one,
+    places,
+    spaced_ellipses,
+)
 from tasks.url.list_files import ListError, list_files
 
 
-def words(text: Scan) -> Parts:
+def words(text: Scan, settings: GopherQuality) -> Parts:
+    if settings.definition == "dclm":
+        tokens, bits = dclm.tokens(text)
+        return Parts(tokens, (bits & separated.LEADING) != 0)
     return Parts("words", real(text), value=real_words(text))
 
 
-def mean_word_length(text: Scan) -> Parts:
+def mean_word_length(text: Scan, settings: GopherQuality) -> Parts:
+    if settings.definition == "dclm":
+        fields, _ = dclm.fields(text)
+        return Parts(fields, np.ones(len(fields.start), bool), fields.chars, of=fields.count)
     return Parts("words", real(text), text.word_chars, of=real_words(text))
 
 
-def hash_ratio(text: Scan) -> Parts:
-    return _symbols(text, _places(text, ord("#")))
+def hash_ratio(text: Scan, settings: GopherQuality) -> Parts:
+    signs = _hash_signs(text)
+    return _per_word(text, settings, signs, signs)
 
 
-def ellipsis_ratio(text: Scan) -> Parts:
-    return _symbols(text, _ellipses(text))
+def ellipsis_ratio(text: Scan, settings: GopherQuality) -> Parts:
+    return _per_word(text, settings, *_ellipses(text, settings))
 
 
-def bullet_lines(text: Scan) -> Parts:
+def symbol_ratio(text: Scan, settings: GopherQuality) -> Parts:
+    signs, both = _hash_signs(text), _ellipses(text, settings)
+    return _per_word(text, settings, *(np.concatenate([signs, places]) for places in both))
+
+
+def bullet_lines(text: Scan, settings: GopherQuality) -> Parts:
+    if settings.definition == "dclm":
+        lines, _ = dclm.lines(text)
+        where = np.logical_or.reduce([begins(text, lines.start, bullet) for bullet in "\u25cf\u2022*-"])
+        return Parts(lines, where, of=lines.count)
     where = filled(text).copy()
     first = text.word_start[text.line_words[:-1][where]]
-    where[where] = _begins(text, first, "-") | _begins(text, first, "\u2022")
+    where[where] = begins(text, first, "-") | begins(text, first, "\u2022")
     return Parts("lines", where, of=np.diff(text.lines))
 
 
-def ellipsis_lines(text: Scan) -> Parts:
+def ellipsis_lines(text: Scan, settings: GopherQuality) -> Parts:
+    if settings.definition == "dclm":
+        lines, _ = dclm.lines(text)
+        return Parts(lines, ends_with_one(text, lines.start, lines.stop, DCLM_ELLIPSES), of=lines.count)
     where = filled(text).copy()
-    # both ellipses have three bytes, and a line may begin within three bytes of the end of its last word
-    end = text.word_stop[text.line_words[1:][where] - 1] - 3
-    room = end >= text.line_start[where]
-    where[where] = room & (_begins(text, end, "...") | _begins(text, end, "\u2026"))
+    end = text.word_stop[text.line_words[1:][where] - 1]
+    where[where] = ends_with_one(text, text.line_start[where], end, ELLIPSES)
     return Parts("lines", where, of=np.diff(text.lines))
 
 
-def alpha_words(text: Scan) -> Parts:
-    one = _places(text, ord("'"))
-    curly = _general_punctuation(text)
-    apostrophes = np.sort(np.concatenate([one, curly[_begins(text, curly, "\u2019")]]))
+def alpha_words(text: Scan, settings: GopherQuality) -> Parts:
+    if settings.definition == "dclm":
+        fields, bits = dclm.fields(text)
+        return Parts(fields, (bits & separated.LETTER) != 0, of=fields.count)
     size = text.word_stop - text.word_start
     tokens, lettered = lettered_tokens(
-        text.data, text.documents, text.words, text.word_start, text.word_bits, size, apostrophes
+        text.data, text.documents, text.words, text.word_start, text.word_bits, size, apostrophes(text)
     )
     return Parts("words", lambda: (text.word_bits & LETTER) != 0, value=ratio(lettered, tokens))
 
@@ -68,8 +99,13 @@ def stop_words(text: Scan, settings: GopherQuality, language: pa.ChunkedArray | 
         at = pc.index_in(language.cast(pa.string()), codes)
         which = np.asarray(pc.fill_null(at, -1), np.int64) + 1
     bounds = np.append(0, np.cumsum([len(words) for words in lists]))
-    hashes = np.concatenate([_hashes(words) for words in lists])
-    count, where = different_members(text.words, text.word_hash, which, bounds, hashes)
+    if settings.definition == "dclm":
+        fields, _ = dclm.fields(text)
+        listed = np.concatenate([_lowered_hashes(words) for words in lists])
+        hashes = lowered(text.data, fields.start, fields.stop)
+        return Parts(fields, different_members(fields.bounds, hashes, which, bounds, listed)[1])
+    listed = np.concatenate([_hashes(words) for words in lists])
+    count, where = different_members(text.words, text.word_hash, which, bounds, listed)
     return Parts("words", where, value=count)
 
 
@@ -91,6 +127,12 @@ def _hashes(words: tuple[str, ...]) -> np.ndarray:
     return scan(pa.array(words, pa.large_string())).word_hash
 
 
+@lru_cache(256)
+def _lowered_hashes(words: tuple[str, ...]) -> np.ndarray:
+    data, offsets = utf8(pa.array(words, pa.large_string()))
+    return lowered(data, offsets[:-1], offsets[1:])
+
+
 def _read(words: tuple[str, ...] | str) -> tuple[str, ...]:
     """The words, if need be of a file, in which comments (`#`) and what is not one word are passed over."""
     if not isinstance(words, str):
@@ -106,44 +148,28 @@ def _read(words: tuple[str, ...] | str) -> tuple[str, ...]:
 _read_once = cache(_read)
 
 
-def _places(text: Scan, byte: int) -> np.ndarray:
-    """Where the byte stands in the texts of the batch, which may be a part of `data`."""
-    begin, end = text.documents[0], text.documents[-1]
-    return np.flatnonzero(text.data[begin:end] == byte) + begin
-
-
 @once
-def _general_punctuation(text: Scan) -> np.ndarray:
-    """Where a character of U+2000 to U+2FFF begins: among them are the curly apostrophe and the ellipsis."""
-    return _places(text, 0xE2)
+def _hash_signs(text: Scan) -> np.ndarray:
+    return places(text, ord("#"))
 
 
-def _begins(text: Scan, places: np.ndarray, sign: str) -> np.ndarray:
-    """Whether the sign stands at each place: bool."""
-    found = np.ones(len(places), bool)
-    for k, byte in enumerate(sign.encode()):
-        found &= text.data.take(places + k, mode="clip") == byte
-    return found
+def _ellipses(text: Scan, settings: GopherQuality) -> tuple[np.ndarray, np.ndarray]:
+    """Where ellipses begin, and where all parts of them stand that white space parts."""
+    begin = ellipses(text)
+    if settings.definition == "datatrove":
+        return begin, begin
+    spaced = spaced_ellipses(text)
+    return np.concatenate([begin, spaced]), np.concatenate([begin, spaced, spaced + 2, spaced + 4])
 
 
-def _ellipses(text: Scan) -> np.ndarray:
-    """Where ellipses begin, in no order."""
-    one = _general_punctuation(text)
-    one = one[_begins(text, one, "\u2026")]
-    dots = _places(text, ord("."))
-    three = dots[:-2][dots[2:] - dots[:-2] == 2]
-    # not from one document into the next
-    three = three[
-        np.searchsorted(text.documents, three, "right") == np.searchsorted(text.documents, three + 2, "right")
-    ]
-    first = np.append(True, np.diff(three) > 1)[: len(three)]
-    begin = np.maximum.accumulate(np.where(first, three, 0))
-    return np.concatenate([one, three[(three - begin) % 3 == 0]])
-
-
-def _symbols(text: Scan, places: np.ndarray) -> Parts:
-    """How many symbols there are for a word, given the bytes where they stand; marked are the words with one."""
-    where = np.zeros(len(text.word_start), bool)
-    where[np.searchsorted(text.word_start, places, side="right") - 1] = True
-    count = np.diff(np.searchsorted(np.sort(places), text.documents))
-    return Parts("words", where, value=ratio(count, np.diff(text.words)))
+def _per_word(text: Scan, settings: GopherQuality, symbols: np.ndarray, shown: np.ndarray) -> Parts:
+    """How many symbols there are for a word, given the bytes where they begin; marked are the words at `shown`."""
+    unit: Unit | Spans = "words"
+    start, words = text.word_start, np.diff(text.words)
+    if settings.definition == "dclm":
+        unit = fields = dclm.fields(text)[0]
+        start, words = fields.start, fields.count
+    where = np.zeros(len(start), bool)
+    where[np.searchsorted(start, shown, side="right") - 1] = True
+    count = np.diff(np.searchsorted(np.sort(symbols), text.documents))
+    return Parts(unit, where, value=ratio(count, words))

@@ -12,9 +12,13 @@ _SOURCE = "Penedo et al. 2023 (arXiv 2306.01116), G.2; definition: DCLM modifier
 class RefinedWebLines(EditStep):
     """Lines that RefinedWeb removes or shortens, as DCLM codes it; documents that lose too many words drop.
 
-    Words of a line are what `str.split` gives; those whose loss counts are words with a letter, mark or number. What
-    is left is tidied: of several blank lines between the lines that stay one stays, at the ends none (DCLM strips the
-    ends, Dolma 3 does both).
+    Words of a line are what `str.split` gives; those whose loss counts are fastText's that begin with a letter or
+    number, as in `word_counter_enricher`. Differences from DCLM's code:
+
+    - what is left is tidied: of several blank lines between the lines that stay one stays, at the ends none (DCLM
+      strips all white space at the ends of the text, Dolma 3 does both);
+    - a line ends at any line break, and one of white space alone is blank (DCLM: at line feeds; such a line goes);
+    - uppercase letters are the categories Lu and Lt, numbers N (DCLM: `str.isupper`, `str.isdigit`).
 
     A counter is a line like "3 likes" or "1.2K followers". From lines of at most 10 words go "items in cart", "Read
     more..." at the end and "Sign-in" at the beginning, in either case, with a white space beside them; the paper's

@@ -6,9 +6,11 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.documents.batch import Batch
-from tasks.documents.edits import Edits, line_removals
+from tasks.documents.edits import Edits, applied, line_removals
 from tasks.kernels import phrases
-from tasks.kernels.scan import FIELD, LETTER, REAL, Scan
+from tasks.kernels.buffers import utf8
+from tasks.kernels.scan import FIELD, LETTER, Scan
+from tasks.kernels.separated import by_fasttext, leading_words
 from tasks.rules.refinedweb import RefinedWebLines
 from tasks.rules.rule_work import ratio
 
@@ -52,7 +54,7 @@ def edit(step: RefinedWebLines, documents: Batch) -> tuple[Edits, dict[str, pa.A
     rule[_spare(text, rule < 0, blank)] = _BLANK
 
     edits = line_removals(text, rule, line, start, stop, _PHRASE, _RULES)
-    return edits, {"refinedweb_lines_removed_words": pa.array(_removed_words(text, edits))}
+    return edits, {"refinedweb_lines_removed_words": pa.array(_removed_words(documents, edits))}
 
 
 def _counters(text: Scan) -> np.ndarray:
@@ -102,10 +104,8 @@ def _spare(text: Scan, stays: np.ndarray, blank: np.ndarray) -> np.ndarray:
     return line[blank[line] & (first | behind_blank | (line > last_full[document]))]
 
 
-def _removed_words(text: Scan, edits: Edits) -> np.ndarray:
-    """The fraction of a document's words that the edits remove, float64; one that is cut in two counts as staying."""
-    real = (text.word_bits & REAL) != 0
-    start = np.append(-1, text.documents[edits.document] + edits.start)
-    stop = np.append(-1, text.documents[edits.document] + edits.stop)
-    cut = np.searchsorted(start, text.word_start, side="right") - 1
-    return ratio(text.sum(text.words, real & (text.word_stop <= stop[cut])), text.sum(text.words, real))
+def _removed_words(documents: Batch, edits: Edits) -> np.ndarray:
+    """The fraction of a document's words that the edits remove, float64."""
+    left = applied(documents["text"], edits)
+    before, after = (leading_words(*utf8(texts), by_fasttext()) for texts in (documents["text"], left))
+    return ratio(before - after, before)

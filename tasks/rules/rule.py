@@ -9,11 +9,15 @@ for each document of a batch (`tasks.rules.rule_work`).
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, create_model, field_validator, model_validator
 
 from tasks.documents.step import Bound, DocumentStep, Signal
+
+# Whose code decides what a rule counts, where the papers leave it open.
+Definition = Literal["datatrove", "dclm"]
+DEFINITION = "whose code decides what is counted; dclm: DCLM's, and RefinedWeb's as DCLM rebuilt it"
 
 
 @dataclass(frozen=True)

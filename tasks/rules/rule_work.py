@@ -22,17 +22,35 @@ from tasks.rules.rule import Rule, RuleStep
 Unit = Literal["words", "lines", "paragraphs", "sentences"]
 
 
+@dataclass(frozen=True, eq=False)
+class Spans:
+    """Pieces of the texts of a batch: those of document d are bounds[d]:bounds[d + 1], at `data[start[i]:stop[i]]`.
+
+    bounds, start, stop: int64; chars: int32, code points.
+    """
+
+    bounds: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+    chars: np.ndarray
+
+    @cached_property
+    def count(self) -> np.ndarray:
+        """How many each document has."""
+        return np.diff(self.bounds)
+
+
 @dataclass(frozen=True)
 class Parts:
     """The units of the documents that a rule counts.
 
-    counted: bool, one entry for each unit of the batch, read as `where`; weights: integers, what one counts for
-    (default 1); of: one number a document, by which the sum is divided, 0/0 being 0 (default: it is not divided);
-    value: one number a document, where the published value is another, and `where` is only what to mark: `counted`
-    may then be a function, which is called if something is marked.
+    unit: a unit of the scan, or pieces that a definition cuts otherwise; counted: bool, one entry for each unit of the
+    batch, read as `where`; weights: integers, what one counts for (default 1); of: one number a document, by which the
+    sum is divided, 0/0 being 0 (default: it is not divided); value: one number a document, where the published value is
+    another, and `where` is only what to mark: `counted` may then be a function, which is called if something is marked.
     """
 
-    unit: Unit
+    unit: Unit | Spans
     counted: np.ndarray | Callable[[], np.ndarray]
     weights: np.ndarray | None = None
     of: np.ndarray | None = None
@@ -47,8 +65,16 @@ class Parts:
         if self.value is not None:
             return self.value
         counted = self.where if self.weights is None else np.where(self.where, self.weights, 0)
-        total = text.sum(getattr(text, self.unit), counted)
+        total = text.sum(self.bounds(text), counted)
         return total if self.of is None else ratio(total, self.of)
+
+    def bounds(self, text: Scan) -> np.ndarray:
+        """The units of document d are bounds[d]:bounds[d + 1]."""
+        return self.unit.bounds if isinstance(self.unit, Spans) else getattr(text, self.unit)
+
+    def spans(self, text: Scan) -> tuple[np.ndarray, np.ndarray]:
+        """Where the units begin and stop in the data of the batch."""
+        return (self.unit.start, self.unit.stop) if isinstance(self.unit, Spans) else text.spans(self.unit)
 
 
 def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:

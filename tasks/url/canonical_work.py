@@ -53,7 +53,8 @@ def canonicalizer(options: Canonical) -> Callable[[str], str]:
         return not (name in names or name.startswith(stems) or _SESSION.fullmatch(parameter))
 
     def kept(query: str) -> str:
-        parameters = [p for p in _ESCAPE.sub(_escape, query).split("&") if p and keeps(p)]
+        escaped = _ESCAPE.sub(_escape, query).replace("'", "%27")  # the special-query percent-encode set of WHATWG
+        parameters = [p for p in escaped.split("&") if p and keeps(p)]
         parameters.sort(key=lambda parameter: parameter.partition("=")[0])  # stable: repeated names keep their order
         return f"?{'&'.join(parameters)}" if parameters else ""
 

@@ -24,6 +24,7 @@ _BOUNDARY = re.compile(rb"[/?&;]")
 # Characters of one alternation: RE2 refuses programs over 8 MB, and scans slowly once its automaton is over 8 MB.
 _ALTERNATION = 20_000
 _NO_WORD = r"[^\p{L}\p{M}\p{N}]+"
+_NOT_ALPHANUMERIC = "[^A-Za-z0-9]+"
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 
 
@@ -74,17 +75,18 @@ class Lists:
         self.sites = Hashes(sites)  # those that an entry with a path is on
         self.alternations = alternations([expression for _, expression in self.expressions])
 
-    def find(self, canonical: list[str], hosts: list[str]) -> list[str]:
+    def find(self, canonical: list[str], hosts: list[str], subdomains: bool = True) -> list[str]:
         """`<list>: <entry>` for each URL, "" where none hits or the URL is "".
 
-        A host of a list hits itself and all hosts below it; the longest that hits counts. After the hosts come the
-        paths, each of which hits itself and all below it; the shortest counts. Then come the regular expressions, on
-        `host/path?query`; the first counts.
+        A host of a list hits itself and all hosts below it; the longest that hits counts. Without `subdomains` it hits
+        itself, with and without `www.`. After the hosts come the paths, each of which hits itself and all below it; the
+        shortest counts. Then come the regular expressions, on `host/path?query`; the first counts.
         """
         if not self.labels:
             return [""] * len(canonical)
         unique = list(dict.fromkeys(hosts))
-        by_host = dict(zip(unique, self._first([_suffixes(host) for host in unique]), strict=True))
+        candidates = _suffixes if subdomains else _itself
+        by_host = dict(zip(unique, self._first(list(map(candidates, unique))), strict=True))
         found = [by_host[host] for host in hosts]
         if len(self.sites):
             hit = self.sites.find([without_www(host).encode() for host in unique]) >= 0
@@ -114,7 +116,7 @@ class Lists:
 
 
 class Words:
-    """Words or phrases of some lists, looked for in texts that `words_of` or `squeezed` made."""
+    """Words or phrases of some lists, looked for in texts that one of the functions below made."""
 
     def __init__(self, entries: Iterable[str]) -> None:
         self.entries = sorted({entry for entry in entries if entry.strip()})
@@ -131,14 +133,30 @@ class Words:
 
 def words_of(texts: pa.Array) -> pa.Array:
     """Each text as its words in lower case with one space before, between and after them."""
-    words = pc.utf8_trim_whitespace(pc.replace_substring_regex(pc.utf8_lower(texts), _NO_WORD, " "))
-    nothing, space = pa.scalar("", pa.large_string()), pa.scalar(" ", pa.large_string())
-    return pc.binary_join_element_wise(nothing, words, nothing, space)
+    return _spaced(pc.replace_substring_regex(pc.utf8_lower(texts), _NO_WORD, " "))
 
 
 def squeezed(texts: pa.Array) -> pa.Array:
     """Each text in lower case without `-` and `.`, with which words are hidden (as DCLM does for RefinedWeb)."""
     return pc.replace_substring_regex(pc.utf8_lower(texts), r"[-.\s]+", "")
+
+
+def ascii_words_of(texts: pa.Array) -> pa.Array:
+    """Each text cut at all but letters and digits of ASCII, with one space before, between and after what is left.
+
+    Capitals stay, as in datatrove's `url_words`: a word of a list does not hit one in capitals.
+    """
+    return _spaced(pc.replace_substring_regex(texts, _NOT_ALPHANUMERIC, " "))
+
+
+def alphanumeric(texts: pa.Array) -> pa.Array:
+    """The letters and digits of ASCII of each text, in lower case (datatrove's `normalize`)."""
+    return pc.utf8_lower(pc.replace_substring_regex(texts, _NOT_ALPHANUMERIC, ""))
+
+
+def _spaced(words: pa.Array) -> pa.Array:
+    nothing, space = pa.scalar("", pa.large_string()), pa.scalar(" ", pa.large_string())
+    return pc.binary_join_element_wise(nothing, pc.utf8_trim_whitespace(words), nothing, space)
 
 
 def alternations(expressions: list[str]) -> list[str]:
@@ -228,6 +246,10 @@ def _suffixes(host: str) -> list[bytes]:
         suffixes.append(name[at + 1 :])
         at = name.find(b".", at + 1)
     return suffixes
+
+
+def _itself(host: str) -> list[bytes]:
+    return [name.encode() for name in dict.fromkeys((host, without_www(host))) if name]
 
 
 def _folders(of: str) -> list[bytes]:

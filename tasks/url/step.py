@@ -9,7 +9,7 @@ from tasks.documents.step import Bound, DocumentStep, Member, Signal
 from tasks.url.canonical import Canonical
 
 _LISTED = "squidGuard's rules for UT1's domains, urls and expressions"
-_REFINEDWEB = "RefinedWeb (Penedo et al. 2023), appendix G.1, as coded by DCLM"
+_REFINEDWEB = "RefinedWeb (Penedo et al. 2023), appendix G.1, as coded by DCLM or datatrove (url_filter.py)"
 
 
 class Url(DocumentStep):
@@ -39,18 +39,30 @@ class Url(DocumentStep):
         description="of the blocklists' folders and archives; none means all. RefinedWeb takes adult, phishing, "
         "dating, gambling, filehosting, ddos, agressif, chat, mixed_adult, arjel",
     )
+    subdomains: bool = Field(
+        True,
+        description="whether a host of the blocklists stands for all hosts below it; false: for itself, with and "
+        "without `www.`",
+    )
     takedowns: tuple[str, ...] = Field((), description="addresses of takedown or robots lists")
     strict_substrings: tuple[str, ...] = Field((), description="addresses of word lists: dropped wherever one stands")
     hard_words: tuple[str, ...] = Field((), description="addresses of word lists: dropped for one of these as a word")
     soft_words: tuple[str, ...] = Field((), description="addresses of word lists: dropped for several different ones")
+    definition: Literal["dclm", "datatrove"] = Field(
+        "dclm",
+        description="how the words are looked for. dclm: in the canonical URL behind `://`, decoded, in lower case; "
+        "for strict_substrings without its - and ., so that an entry that has one is never found. datatrove, as for "
+        "FineWeb: in the URL as it stands, cut at all but ASCII letters and digits, entries without them; for "
+        "strict_substrings in lower case and without them",
+    )
     max_soft_words: int = Field(1, ge=0, description="so many different soft words may stay; RefinedWeb: 1")
     checksums: tuple[tuple[str, str], ...] = Field(
         (), description="(address, xxh3-128) of each file of the lists, which must then have this content; see `pinned`"
     )
 
     signal_fields: ClassVar = (
-        *("canonical", "private_suffixes", "blocklists", "categories", "takedowns"),
-        *("strict_substrings", "hard_words", "soft_words", "checksums"),
+        *("canonical", "private_suffixes", "blocklists", "categories", "subdomains", "takedowns"),
+        *("strict_substrings", "hard_words", "soft_words", "definition", "checksums"),
     )
     signals: ClassVar = (
         Signal("url_canonical", "string", "URL, empty if there is none", "RFC 3986, section 6; WHATWG URL"),

@@ -6,13 +6,14 @@ from functools import lru_cache
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from storage import files
 from tasks.documents.batch import Batch
 from tasks.url.canonical_work import canonicalizer, host_of, registered_domain
 from tasks.url.list_files import ListError, list_files
 from tasks.url.lists import Entries, blocked, read_entries, taken_down
-from tasks.url.matching import Lists, Words, squeezed, words_of
+from tasks.url.matching import Lists, Words, alphanumeric, ascii_words_of, squeezed, words_of
 from tasks.url.step import Url
 
 
@@ -42,17 +43,20 @@ def measure(step: Url, documents: Batch) -> dict[str, pa.Array]:
     nothing: list[list[str]] = [[]] * len(given)
     strict = hard = soft = nothing
     if loaded.strict.entries or loaded.hard.entries or loaded.soft.entries:
-        readable = [unquote(c.partition("://")[2] or url) for c, url in zip(canonical, given, strict=True)]
-        texts = pa.array(readable, pa.large_string())
-        words = words_of(texts)
-        strict = loaded.strict.find(squeezed(texts))
-        hard, soft = loaded.hard.find(words), loaded.soft.find(words)
+        if step.definition == "datatrove":
+            texts = pa.array(given, pa.large_string())
+            joined, words = alphanumeric(texts), ascii_words_of(texts)
+        else:
+            readable = [unquote(c.partition("://")[2] or url) for c, url in zip(canonical, given, strict=True)]
+            texts = pa.array(readable, pa.large_string())
+            joined, words = squeezed(texts), words_of(texts)
+        strict, hard, soft = loaded.strict.find(joined), loaded.hard.find(words), loaded.soft.find(words)
     return {
         "url_canonical": pa.array(canonical, pa.string()),
         "host": pa.array(hosts, pa.string()),
         "registered_domain": pa.array([registered_domain(h, step.private_suffixes) for h in hosts], pa.string()),
         "url_takedown": pa.array(loaded.takedowns.find(canonical, hosts), pa.string()),
-        "url_blocklist": pa.array(loaded.blocklists.find(canonical, hosts), pa.string()),
+        "url_blocklist": pa.array(loaded.blocklists.find(canonical, hosts, step.subdomains), pa.string()),
         "url_strict_substring": pa.array([found[0] if found else "" for found in strict], pa.string()),
         "url_hard_word": pa.array([found[0].strip() if found else "" for found in hard], pa.string()),
         "url_soft_words": pa.array(list(map(len, soft)), pa.int32()),
@@ -81,8 +85,14 @@ def load(step: Url) -> _Loaded:
     def words(addresses: tuple[str, ...]) -> list[str]:
         return [line.decode("utf-8", "replace") for e in read(addresses) for lines in e.lines for line in lines]
 
-    def prepared(entries: list[str], prepare: Callable[[pa.Array], pa.Array]) -> list[str]:
-        return prepare(pa.array(entries, pa.large_string())).to_pylist()
+    def prepared(addresses: tuple[str, ...], prepare: Callable[[pa.Array], pa.Array]) -> Words:
+        return Words(prepare(pa.array(words(addresses), pa.large_string())).to_pylist())
+
+    def one_word(entries: pa.Array) -> pa.Array:
+        return ascii_words_of(alphanumeric(entries))
+
+    # substrings are not squeezed by DCLM: of its entry `g-spot` else every page of blogspot.com would be a hit
+    substring, word = (alphanumeric, one_word) if step.definition == "datatrove" else (pc.utf8_lower, words_of)
 
     blocklists = Lists(read(step.blocklists, step.categories), lambda line: blocked(line, step.canonical))
     if missing := set(step.categories) - {label.partition("/")[0] for label in blocklists.labels}:
@@ -90,7 +100,7 @@ def load(step: Url) -> _Loaded:
     return _Loaded(
         takedowns=Lists(read(step.takedowns), lambda line: taken_down(line, step.canonical)),
         blocklists=blocklists,
-        strict=Words(prepared(words(step.strict_substrings), squeezed)),
-        hard=Words(prepared(words(step.hard_words), words_of)),
-        soft=Words(prepared(words(step.soft_words), words_of)),
+        strict=prepared(step.strict_substrings, substring),
+        hard=prepared(step.hard_words, word),
+        soft=prepared(step.soft_words, word),
     )

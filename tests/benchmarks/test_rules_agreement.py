@@ -135,7 +135,7 @@ def sentence_cause(step: C4, text: str, verdict: str) -> str:
         return "NOT THE SENTENCES"
     causes: Counter[str] = Counter()
     for line in found.kept:
-        own, other = starts(line, segmentation.sentences(line)), starts(line, split_into_sentences(line))
+        own, other = starts(line, reference.c4_sentences(line)), starts(line, split_into_sentences(line))
         causes.update(boundary(line, place) for place in own ^ other)
     return causes.most_common(1)[0][0]
 

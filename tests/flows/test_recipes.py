@@ -67,7 +67,17 @@ C4 = {
     "max_lorem_ipsum": 0,
     "max_curly_bracket": 0,
 }
-GOPHER = {"gopher_quality": GOPHER_QUALITY, "gopher_repetition": GOPHER_REPETITION}
+GOPHER = {
+    "gopher_quality": GOPHER_QUALITY | {"definition": "datatrove", "max_symbol_ratio": None},
+    "gopher_repetition": GOPHER_REPETITION | {"definition": "datatrove"},
+}
+# mlfoundations/dclm, dclm_baseline_refinedweb.yaml: symbol_ratio_filter in place of two ratios.
+_SYMBOLS = {"max_hash_ratio": None, "max_ellipsis_ratio": None, "max_symbol_ratio": 0.1}
+DCLM = {
+    "url": {"subdomains": False, "max_soft_words": 1},
+    "gopher_quality": GOPHER_QUALITY | _SYMBOLS | {"definition": "dclm"},
+    "gopher_repetition": GOPHER_REPETITION | {"definition": "dclm"},
+}
 ENGLISH = {"keep": ("en",), "min_score": 0.65}
 
 PRINTED = {
@@ -82,12 +92,12 @@ PRINTED = {
             "max_char_dup_lines": 0.01,
             "max_newlines": 0.3,
         },
-        "minhash": {"shingle": 5, "permutations": 112, "bands": 14, "rows": 8, "threshold": 0.75},
+        "minhash": {"shingle": 5, "permutations": 112, "bands": 14, "rows": 8, "threshold": None},
         "pii": {"kinds": ("email", "ip")},
     },
     # arXiv 2306.01116, sections 3.1 to 3.3, appendix G
     "refinedweb": {
-        **GOPHER,
+        **DCLM,
         "language": ENGLISH,
         "refinedweb_lines": REFINEDWEB_LINES,
         "minhash": {"shingle": 5, "permutations": 9000, "bands": 450, "rows": 20},
@@ -95,7 +105,7 @@ PRINTED = {
     },
     # dclm_baseline_refinedweb.yaml, fasttext_filter.yaml, baselines/README.md; arXiv 2406.11794
     "dclm": {
-        **GOPHER,
+        **DCLM,
         "extract": {"engine": "resiliparse"},
         "language": ENGLISH,
         "refinedweb_lines": REFINEDWEB_LINES,

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from tests.tasks.rules import segmentation
+import punkt
+
+from tests.tasks.rules import dclm_reference, segmentation
 
 
 class Document:
@@ -143,6 +145,12 @@ def hash_ratio(text: Document) -> float:
 def ellipsis_ratio(text: Document) -> float:
     """As above; an ellipsis is three dots or the character for it (datatrove)."""
     return ratio(text.text.count("...") + text.text.count("…"), len(text.words))
+
+
+@rule("gopher_quality")
+def symbol_ratio(text: Document) -> float:
+    """Both together (DCLM), by the words of the two before."""
+    return ratio(text.text.count("#") + text.text.count("...") + text.text.count("…"), len(text.words))
 
 
 @rule("gopher_quality")
@@ -316,17 +324,24 @@ class C4:
 POLICY = ("terms of use", "privacy policy", "cookie policy", "uses cookies", "use of cookies", "use cookies")
 
 
+def c4_sentences(line: str) -> list[str]:
+    if any(set(word) <= set(segmentation.TERMINAL) and not word.isascii() for word in segmentation.words(line)):
+        return segmentation.sentences(line)
+    return punkt.sent_tokenize(line)
+
+
 def c4(
     text: str,
     ends: tuple[str, ...],
     fewest_words: int,
     citations_are_words: bool,
-    split: Callable[[str], list[str]] = segmentation.sentences,
+    split: Callable[[str], list[str]] | None = None,
 ) -> C4:
     """Paper: lines end in a terminal punctuation mark, have 5 words, do not name Javascript nor a phrase of the policy;
     citation markers go; pages with "lorem ipsum" or a curly bracket go. Code: no word above 1000 characters, no
     ellipsis at the end; in this order, and pages are judged by the lines that came so far. mC4 counts the lines of 200
-    characters (Xue et al. 2021, 3.1)."""
+    characters (Xue et al. 2021, 3.1). Sentences are Punkt's, but for a line with a terminal mark beyond ASCII."""
+    split = split or c4_sentences
     kept = []
     lorem_ipsum = curly_bracket = sentences = 0
     for line in segmentation.lines(text):
@@ -381,9 +396,10 @@ def refinedweb(text: str) -> list[str]:
     return kept
 
 
-def removed_words(text: str) -> float:
-    """ "more than 5% of the words in the document": those with a letter, mark or number."""
-    before, after = (len(Document(t).real_words) for t in (text, "\n".join(refinedweb(text))))
+def removed_words(text: str, left: str) -> float:
+    """ "more than 5% of the words in the document": fastText's that begin with a letter or number (DCLM's
+    `word_removal_ratio_filter`)."""
+    before, after = dclm_reference.words(Document(text)), dclm_reference.words(Document(left))
     return ratio(before - after, before)
 
 

@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import punkt
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from tasks.documents.edits import applied, merged, rows
 from tasks.documents.step import work_of
 from tasks.rules import c4_work
 from tasks.rules.c4 import C4
+from tasks.rules.c4_sentences import sentences
 
 GOOD = "This is a line."
 
@@ -123,6 +125,42 @@ def test_sentences_are_those_of_the_lines_that_stay_without_citations():
     text = "One is here. Two is here.[1]\nThis line goes. Yes\nThree is here.[2] Four is here.[3][4]\n\nFive is[5] here"
     assert through([text])[2]["c4_sentences"] == [4]
     assert through([text], C4(terminal_punctuation=()))[2]["c4_sentences"] == [4 + 2 + 1]
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        ("Mr. Smith of the U.S. Army met Dr. Jones at 5 p.m. on Friday.", 1),
+        ("He came to fig 3.14 of the list at example.com. She did not.", 2),
+        ("J. S. Bach wrote it. It was in 1723. Then he left.", 3),
+        ('He asked "Why?" She said (so it is told.) No more!!!', 3),
+        ("He paused... and went on. Nothing.", 2),
+        ("One ends. two ends? three ends! four", 4),
+        ("这是一支笔。那是一本书。 And so on.", 3),
+        ("यह एक है। यह दो है।", 2),
+    ],
+)
+def test_sentences_know_abbreviations(line, count):
+    assert through([line], C4(terminal_punctuation=()))[2]["c4_sentences"] == [count]
+
+
+PARTS = st.sampled_from(
+    [
+        *("word", "Word", "Dr", "dr", "mr", "U.S", "p.m", "e.g", "J", "i", "é", "ß", "мг", "слово", "messrs", "x-co"),
+        *("co", "12", "3.1", "-5", "٣", "\u212a", "don't", "www.a.org", "'", '"', "(", ")", "”", "“", "«", "»", "["),
+        *("]", "{", "}", ".", "..", "...", ". .", "?", "!", "?!", "!!", ",", ":", ";", "-", "--", "…", "*", "@", "#"),
+        *(" ", " ", " ", " ", "  ", "\t", "\u00a0", "\u2003", "\u200b", "\u0301", "\u1680", "\x1f", "The", "I", "ͺ"),
+    ]
+)
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.lists(st.lists(PARTS, max_size=14).map("".join), min_size=1, max_size=6))
+def test_sentences_are_those_of_the_library(lines):
+    encoded = [line.encode() for line in lines]
+    data = np.frombuffer(b"".join(encoded), np.uint8)
+    bounds = np.cumsum([0, *map(len, encoded)])
+    assert sentences(data, bounds[:-1], bounds[1:]).tolist() == [len(punkt.sent_tokenize(line)) for line in lines]
 
 
 def test_documents_are_judged_by_the_lines_that_came_so_far():

@@ -110,7 +110,7 @@ def test_blank_lines_are_tidied():
 
 def test_documents_that_lose_too_many_words_drop():
     nineteen = "\n".join(["one two three"] * 5 + ["one two three four"])
-    texts = [nineteen + "\n[word]", nineteen + "\nMore words\nword", nineteen + "\n2 likes", "...", "W", ""]
+    texts = [nineteen + "\nword] ", nineteen + "\nMore words\nword", nineteen + "\n2 likes", "...", "W", ""]
     left, _, share = through(texts)
     assert share == [1 / 20, 1 / 22, 2 / 21, 0, 1, 0]
     assert left[0] == nineteen

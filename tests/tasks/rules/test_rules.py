@@ -17,7 +17,9 @@ from tasks.rules.gopher_repetition import GopherRepetition
 from tasks.rules.rule_work import Parts, counted
 from tasks.rules.textbook import Textbook
 
+DCLM = [GopherQuality(definition="dclm"), GopherRepetition(definition="dclm")]
 STEPS = [GopherQuality(), GopherRepetition(), FineWebQuality(), Textbook(), CCNet()]
+each_step = pytest.mark.parametrize("step", STEPS + DCLM, ids=lambda step: f"{step.step}-{step in DCLM}")
 
 
 def batch(*texts, **columns):
@@ -44,8 +46,8 @@ def marked(step, name, *texts):
     (rule,) = [rule for rule in step.rules if rule.name == name]
     found, scan = counted(step, rule, documents), documents.scan
     assert isinstance(found, Parts)
-    start, stop = scan.spans(found.unit)
-    bounds = getattr(scan, found.unit)
+    start, stop = found.spans(scan)
+    bounds = found.bounds(scan)
     pieces = [bytes(scan.data[a:b]).decode() for a, b in zip(start, stop, strict=True)]
     return [[pieces[i] for i in range(a, b) if found.where[i]] for a, b in pairwise(bounds)]
 
@@ -77,6 +79,12 @@ def test_ellipsis_ratio():
     assert [row["ellipsis_ratio"] for row in measured(GopherQuality(), "a..", ".b", "", ". c", "....", ".d")] == [
         *(0, 0, 0, 0, 1, 0),
     ]
+
+
+def test_symbol_ratio():
+    text = "#one... two…"  # # one ... two …
+    assert value(GopherQuality(), "symbol_ratio", text) == 3 / 5
+    assert marked(GopherQuality(), "symbol_ratio", text) == [["#", "...", "…"]]
 
 
 def test_bullet_lines():
@@ -310,6 +318,7 @@ def test_the_thresholds_are_the_published_ones():
         "gopher_quality.mean_word_length": (3, 10),
         "gopher_quality.hash_ratio": (None, 0.1),
         "gopher_quality.ellipsis_ratio": (None, 0.1),
+        "gopher_quality.symbol_ratio": (None, None),
         "gopher_quality.bullet_lines": (None, 0.9),
         "gopher_quality.ellipsis_lines": (None, 0.3),
         "gopher_quality.alpha_words": (0.8, None),
@@ -354,14 +363,14 @@ def test_thresholds_by_language():
         FineWebQuality(languages={"fr": {"max_shortlines": 0.9}})
 
 
-@pytest.mark.parametrize("step", STEPS, ids=lambda s: s.step)
+@each_step
 def test_a_text_without_words_has_no_undefined_value(step):
     empty, blank, _ = measured(step, "", " \n\t\n", "a")
     assert set(empty.values()) == {0}
     assert all(v == v for v in blank.values())
 
 
-@pytest.mark.parametrize("step", STEPS, ids=lambda s: s.step)
+@each_step
 def test_a_document_has_its_values_in_any_company(step):
     texts = [
         "- a ...\n- a ...\n",
@@ -421,7 +430,7 @@ FRACTIONS = {
 def test_fractions_are_fractions_and_repeating_a_document_repeats(text):
     twice = text + "\n\n" + text
     some_word = batch(text).scan.words[-1] > 0
-    for step in STEPS:
+    for step in STEPS + DCLM:
         once, again = measured(step, text, twice)
         for name in FRACTIONS & once.keys():
             assert 0 <= once[name] <= 1
@@ -430,4 +439,4 @@ def test_fractions_are_fractions_and_repeating_a_document_repeats(text):
                 assert again[name] >= max(0.5, once[name])
         if "words" in once:
             assert again["words"] == 2 * once["words"]
-            assert again["stop_words"] == once["stop_words"]
+            assert again["stop_words"] == once["stop_words"] * (2 if step in DCLM else 1)

@@ -2,6 +2,7 @@
 
 import io
 import logging
+import re
 import tarfile
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -71,6 +72,7 @@ EQUIVALENT = [
     ("https://EXAMPLE。com", "https://ｅｘａｍｐｌｅ.com", "https://example.com/"),
     ("http://☃.net/☃?☃", "http://xn--n3h.net/%E2%98%83?%E2%98%83"),
     ("http://example.org/a b\"<>`{}|^[]'%%3g%", "http://example.org/a%20b%22%3C%3E%60%7B%7D%7C%5E%5B%5D'%25%253g%25"),
+    ("http://example.org/it's?it's=\"'\"#it's", "http://example.org/it's?it%27s=%22%27%22"),
     # fragments, empty queries, tracking, sessions, order
     ("http://e.org/a#b?c", "http://e.org/a?#", "http://e.org/a?&", "http://e.org/a"),
     ("http://e.org/?b=2&a=1&b=1", "http://e.org/?a=1&b=2&b=1"),
@@ -374,16 +376,18 @@ def bare(address: str) -> str:
     domains=st.lists(hosts, min_size=1, max_size=5),
     listed=st.lists(st.tuples(hosts, paths.filter(lambda p: p.strip("/"))).map("".join), max_size=5),
     wanted=st.lists(addresses, min_size=1, max_size=8),
+    subdomains=st.booleans(),
 )
-def test_lists_against_naive_loops(tmp_path_factory, domains, listed, wanted):
+def test_lists_against_naive_loops(tmp_path_factory, domains, listed, wanted, subdomains):
     folder = tmp_path_factory.mktemp("lists")
     write(folder / "c" / "domains", *domains)
     write(folder / "c" / "urls", *listed)
     pages = write(folder / "pages", *listed, *(f"{domain}/x/*" for domain in domains))
-    found = measure(Url(blocklists=(str(folder),), takedowns=(pages,)), [f"http://{address}" for address in wanted])
+    step = Url(blocklists=(str(folder),), takedowns=(pages,), subdomains=subdomains)
+    found = measure(step, [f"http://{address}" for address in wanted])
     for address, blocked, taken in zip(wanted, found["url_blocklist"], found["url_takedown"], strict=True):
         host, seen = address.split("/")[0], bare(address)
-        by_host = [d for d in domains if host == d or host.endswith("." + d)]
+        by_host = [d for d in domains if d in (host, bare(host)) or (subdomains and host.endswith("." + d))]
         by_path = [bare(x) for x in listed if seen == bare(x) or seen.startswith((bare(x) + "/", bare(x) + "?"))]
         expected = f"c/domains: {max(by_host, key=len)}" if by_host else ""
         if by_path and not by_host:
@@ -392,8 +396,28 @@ def test_lists_against_naive_loops(tmp_path_factory, domains, listed, wanted):
         assert bool(taken) == (seen in map(bare, listed) or any(seen == bare(d) + "/x" for d in domains))
 
 
+keys = st.tuples(st.sampled_from(["", ".", "www."]), hosts).map("".join)
+lists_of_keys = st.lists(st.lists(keys, max_size=4).map(lambda keys: ["none.example", *keys]), min_size=2, max_size=4)
+
+
+@settings(max_examples=150, deadline=None)
+@given(listed=lists_of_keys, wanted=st.lists(addresses, min_size=1, max_size=8))
+def test_of_several_lists_the_longest_host_counts_and_the_first_list_that_has_it(tmp_path_factory, listed, wanted):
+    folder = tmp_path_factory.mktemp("lists")
+    files = tuple(write(folder / f"{n}.txt", *entries) for n, entries in enumerate(listed))
+    step = Url(blocklists=files, takedowns=files)
+    found = measure(step, [f"http://{address}" for address in wanted])
+    for address, blocked, taken in zip(wanted, found["url_blocklist"], found["url_takedown"], strict=True):
+        host = address.split("/")[0]
+        above = [".".join(host.split(".")[n:]) for n in range(host.count(".") + 1)]
+        first = {n: [entry.removeprefix(".") for entry in entries] for n, entries in enumerate(listed)}
+        hits = [(name, n) for name in above for n in sorted(first) if name in first[n]]
+        expected = f"{hits[0][1]}.txt: {hits[0][0]}" if hits else ""
+        assert (blocked, taken) == (expected, expected)
+
+
 def test_words_as_in_refinedweb(tmp_path):
-    strict = write(tmp_path / "strict", "vilestuff")
+    strict = write(tmp_path / "strict", "VileStuff", "g-spot")
     hard = write(tmp_path / "hard", "vile", "very bad", "böse")
     soft = write(tmp_path / "soft", "cam", "Chat", "live")
     step = Url(strict_substrings=(strict,), hard_words=(hard,), soft_words=(soft,))
@@ -406,6 +430,7 @@ def test_words_as_in_refinedweb(tmp_path):
         "http://cam.example/cam/cam": ("", "", 1),
         "http://cam.example/live_chat?chat": ("", "", 3),
         "http://camera.example/chats": ("", "", 0),
+        "http://a.blogspot.example/": ("", "", 0),
         "not a url: vile": ("", "vile", 0),
     }
     found = measure(step, list(cases))
@@ -418,6 +443,25 @@ def test_words_as_in_refinedweb(tmp_path):
     assert rules["http://cam.example/live_chat?chat"] == ("soft_words", None, 3, 1)
     assert len(rules) == 7
     assert Url(max_soft_words=3).measuring() == Url().measuring()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.text("ab.é-_#", min_size=1, max_size=3).filter(lambda entry: entry[0] != "#"), max_size=6),
+    st.lists(st.text("abA.-_/é%", max_size=10).map("https://A.example/".__add__), min_size=1, max_size=4),
+)
+def test_words_as_in_datatrove(tmp_path_factory, entries, urls):
+    """datatrove's `URLFilter`: its `normalize`, its `url_words`, its sets of words."""
+    listed = write(tmp_path_factory.mktemp("words") / "words", *entries)
+    step = Url(strict_substrings=(listed,), hard_words=(listed,), soft_words=(listed,), definition="datatrove")
+    found = measure(step, urls)
+    words = {re.sub("[^a-zA-Z0-9]+", "", entry).lower() for entry in entries} - {""}
+    for i, url in enumerate(urls):
+        url_words = set(re.split("[^a-zA-Z0-9]+", url))
+        joined = re.sub("[^a-zA-Z0-9]+", "", url).lower()
+        assert (found["url_strict_substring"][i] != "") == any(word in joined for word in words)
+        assert (found["url_hard_word"][i] != "") == bool(words & url_words)
+        assert found["url_soft_words"][i] == len(words & url_words)
 
 
 @settings(max_examples=200, deadline=None)
@@ -443,9 +487,8 @@ def test_words_against_naive_loops(entries, found_texts):
     def squeeze(text: str) -> str:
         return "".join(text.lower().replace("-", "").replace(".", "").split())
 
-    parts = {squeeze(e) for e in entries} - {""}
-    prepared = squeezed(pa.array(entries, pa.large_string())).to_pylist()
-    assert Words(prepared).find(squeezed(texts)) == [sorted(p for p in parts if p in squeeze(t)) for t in found_texts]
+    parts = {e.lower() for e in entries if e.strip()}
+    assert Words(parts).find(squeezed(texts)) == [sorted(p for p in parts if p in squeeze(t)) for t in found_texts]
 
 
 def test_a_pinned_step_knows_the_content_of_its_lists(ut1):
