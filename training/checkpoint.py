@@ -34,8 +34,10 @@ from storage.damage import DamagedFileError
 from storage.training_manifest import TrainingManifest
 from training.config import NEUTRAL, RunConfig
 from training.data import fingerprint
+from training.events import Event
 from training.loss_scale import LossScale
 from training.optim import Optimizers
+from training.outliers import Outliers
 from training.parallel import World, gathered, share
 
 COMMIT = "COMMIT"
@@ -48,7 +50,10 @@ class Progress(BaseModel):
     step: int = 0  # steps done
     tokens: int = 0  # targets learned from
     clipped: int = 0  # steps whose gradient was clipped
-    skipped: int = 0  # steps without an update, because their gradient was not finite
+    skipped: int = 0  # steps without an update, by the verdict of `training.outliers`
+    losses: list[float] = []  # the newest, which the guard measures the next ones against
+    attention_logits: list[float] = []  # the largest of each of the newest looks
+    events: list[Event] = []  # decisions so far
     last: dict[str, float] = {}  # newest value of each metric
     logs: dict[str, str] = {}  # digests of the files of metrics so far
 
@@ -68,9 +73,9 @@ def run_fingerprint(run: RunConfig, manifest: TrainingManifest) -> dict[str, str
     return {name: json.dumps(value) for name, value in settings.items()} | {"data": fingerprint(manifest)}
 
 
-def tensors(model: nn.Module, optimizers: Optimizers, scale: LossScale) -> dict[str, torch.Tensor]:
-    """The live tensors of a model, its optimizers and its loss scale under the names they have in a checkpoint."""
-    state = scale.tensors()
+def tensors(model: nn.Module, optimizers: Optimizers, scale: LossScale, outliers: Outliers) -> dict[str, torch.Tensor]:
+    """The live tensors of a run under the names that they have in a checkpoint."""
+    state = scale.tensors() | outliers.tensors()
     for name, parameter in model.named_parameters():
         state[f"model.{name}"] = parameter.detach()
         for key, value in optimizers.state(parameter).items():
@@ -148,6 +153,11 @@ def load(path: Path, state: dict[str, torch.Tensor], names: dict[str, str]) -> P
     return commit.progress
 
 
+def progress(path: Path) -> Progress:
+    """How far a committed checkpoint is. Raises ValueError when it was damaged."""
+    return _commit(Path(path)).progress
+
+
 def _commit(path: Path) -> Commit:
     try:
         return Commit.model_validate(checked_json.read(str(path / COMMIT)))
@@ -169,6 +179,18 @@ def _digests(folder: Path) -> dict[str, str]:
     return {name: digest for some in gathered(mine) for name, digest in some.items()}
 
 
+def remove_after(root: Path, step: int) -> None:
+    """Remove the committed checkpoints of later steps."""
+    for later, path in committed(root).items():
+        if later > step:
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    (path / COMMIT).unlink()
+    shutil.rmtree(path)
+
+
 def prune(root: Path, keep: int, steps: int) -> list[Path]:
     """Remove all committed checkpoints but the newest `keep` and the middle one; returns what was removed.
 
@@ -179,6 +201,5 @@ def prune(root: Path, keep: int, steps: int) -> list[Path]:
     kept = set(list(checkpoints)[-keep:]) | {max((s for s in checkpoints if s <= steps // 2), default=0)}
     removed = [path for step, path in checkpoints.items() if step not in kept]
     for path in removed:
-        (path / COMMIT).unlink()
-        shutil.rmtree(path)
+        _remove(path)
     return removed

@@ -58,6 +58,26 @@ class ModelConfig(Settings):
         return self.ffn or -(-8 * self.dim // (3 * 32)) * 32
 
 
+class GuardConfig(Settings):
+    """What is done when a step or a stretch of training goes wrong."""
+
+    enabled: bool = Field(default=True, description="false: the run ends at the first loss that is not finite")
+    window: int = Field(
+        default=128, ge=8, description="updates whose losses and gradient norms the next one is compared with"
+    )
+    deviations: float = Field(
+        default=6, gt=0, description="standard deviations above their mean from which on an update is skipped"
+    )
+    max_rollbacks: int = Field(
+        default=3, ge=0, description="times that a run goes back to a checkpoint after a rise of the loss; then it ends"
+    )
+    rollback_skip_steps: int | None = Field(
+        default=None,
+        gt=0,
+        description="batches that are left out after going back; None: a twentieth of the run's, from 8 to 200",
+    )
+
+
 class TrainingConfig(Settings):
     """How long, how fast and from which seed. Everything here but the fields in NEUTRAL decides the weights."""
 
@@ -106,6 +126,10 @@ class TrainingConfig(Settings):
         default=None, gt=0, description="steps between two looks at losses and stop requests; None: 10 on a GPU, else 1"
     )
 
+    guard: GuardConfig = GuardConfig()
+    monitor_every: int = Field(
+        default=50, gt=0, description="steps between two looks at activations, attention logits and sizes of updates"
+    )
     eval_every: int = Field(default=60, gt=0, description="steps; the last step is always evaluated")
     eval_tokens: int = Field(default=16_384, gt=0, description="held-out target tokens of each source, at most")
     checkpoint_every: int = Field(default=60, gt=0, description="steps; the last step is always kept")
@@ -141,7 +165,7 @@ class TrainingConfig(Settings):
 # kept and shown.
 NEUTRAL = frozenset(
     {
-        "micro_batch", "compile", "recompute", "loss_chunks", "log_every", "eval_every", "eval_tokens",
+        "micro_batch", "compile", "recompute", "loss_chunks", "log_every", "monitor_every", "eval_every", "eval_tokens",
         "checkpoint_every", "keep_checkpoints", "sample_tokens", "sample_temperature", "sample_top_k",
     }
 )  # fmt: skip
@@ -166,5 +190,8 @@ class RunConfig(Settings):
     tracking: TrackingConfig | None = None
     resume_from: Path | None = Field(
         default=None, description="a committed checkpoint to start from when `out` has none of its own"
+    )
+    replay: Path | None = Field(
+        default=None, description="events.jsonl of a run whose decisions are taken again, without judging"
     )
     timeout_seconds: float = Field(default=600, gt=0, description="longest wait for another rank")

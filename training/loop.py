@@ -25,11 +25,15 @@ from training.batches import batches
 from training.config import RunConfig, TrainingConfig
 from training.data import check_digests
 from training.evaluate import heldout_loss, heldout_windows, unigram_loss
+from training.events import windows as windows_left_out
 from training.loss_scale import LossScale
 from training.model import flops_per_token, parameter_count
+from training.monitor import Machine, Monitor
 from training.optim import optimizers
 from training.order import Order
+from training.outliers import APPLIED, NOT_FINITE, Outliers
 from training.parallel import World, compute_dtype, processes, sharded_model, whole_weights
+from training.recovery import REPORT, Live, Recovery
 from training.sample import sample_text
 from training.schedule import learning_rate
 from training.step import StepFigures, figures, train_step
@@ -38,6 +42,7 @@ from training.tracking import Tracker
 log = logging.getLogger(__name__)
 
 LINE_SECONDS = 60.0  # between two lines of the log
+LOOKS = 6  # of the monitor, of which the guard knows the largest attention logit
 CHECKPOINTS, RESULT = "checkpoints", "result.json"
 
 
@@ -63,16 +68,18 @@ def train(run: RunConfig) -> dict:
     """Train as run says, from its newest checkpoint if it has one, and return what result.json holds.
 
     Every rank calls it: under torchrun, or alone in plain Python. Files below run.out: checkpoints/,
-    metrics.jsonl, timing.jsonl, model.safetensors and config.json, and result.json last of all. Running a
-    finished run again trains nothing and writes the same result.
+    metrics.jsonl, timing.jsonl, events.jsonl, model.safetensors and config.json, and result.json last of all. Running
+    a finished run again trains nothing and writes the same result.
 
     Raises Stopped after SIGTERM, when the step in progress and a checkpoint are done; ValueError when the
-    data is inconsistent or the checkpoint is of another run; FloatingPointError when training diverged.
+    data is inconsistent or the checkpoint is of another run; FloatingPointError when training diverged and the guard's
+    budget is spent: guard.json has the likely cause.
     """
     (run.out / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
     with stop_requests() as stop, processes(run.timeout_seconds) as world:
         if world.leads:
-            (run.out / RESULT).unlink(missing_ok=True)
+            for name in (RESULT, REPORT):
+                (run.out / name).unlink(missing_ok=True)
         return _train(run, world, stop)
 
 
@@ -88,37 +95,60 @@ def _train(run: RunConfig, world: World, stop: threading.Event) -> dict:
     model = sharded_model(run.model, training, manifest.vocab_size, manifest.end_of_text, world)
     optimizer = optimizers(model, training)
     scale = LossScale(compute_dtype(training.precision, world.device) == torch.float16, world.device)
-    state = checkpoint.tensors(model, optimizer, scale)
-    progress, saved = checkpoint.Progress(), checkpoint.latest(root) or run.resume_from
-    if saved:
-        progress = checkpoint.load(saved, state, names)
-        if world.leads:
-            log.info("resuming from %s", saved)
+    outliers = Outliers(training.guard, world.device)
+    state = checkpoint.tensors(model, optimizer, scale, outliers)
+    recovery = Recovery(run, root, names, order, Live(model, scale, state), world)
+    progress, saved = recovery.resume()
+    if saved and world.leads:
+        log.info("resuming from %s", saved)
 
     tracker = Tracker(run.out, progress.step if saved else -1, run.tracking, progress.logs) if world.leads else None
     every = training.log_every or (10 if world.device.type == "cuda" else 1)
-    record = _Record(progress, training, run.model.seq_len, tracker)
+    monitor = Monitor(model, world)
+    machine = Machine(run.model, manifest.vocab_size, world, compute_dtype(training.precision, world.device))
+    record = _Record(progress, training, run.model.seq_len, tracker, monitor.names, machine)
     try:
-        with batches(order, training, world, progress.step) as coming:
+        with batches(order, training, world, progress.step, windows_left_out(progress.events)) as coming:
             step = progress.step
             for inputs, targets in coming:
                 rate = record.rate(step)
-                record.add(
-                    rate,
-                    train_step(model, optimizer, inputs, targets, rate, training, world, scale, stop.is_set()),
-                )
                 step += 1
+                looks = step % training.monitor_every == 0
+                values = train_step(
+                    model,
+                    optimizer,
+                    inputs,
+                    targets,
+                    rate,
+                    training,
+                    world,
+                    scale,
+                    outliers,
+                    recovery.forced(step),
+                    monitor.updates if looks else None,
+                    stop.is_set(),
+                )
+                record.add(rate, values, monitor.look(inputs[:1]) if looks else None)
                 finished = step == training.steps
                 evaluates = finished or step % training.eval_every == 0
                 keeps = finished or step % training.checkpoint_every == 0
                 if not (evaluates or keeps or step % every == 0):
                     continue
                 record.read(coming.waited)
+                if spike := recovery.judge(progress, record.steps):
+                    last = spike.seen - progress.step - 1
+                    progress = recovery.go_back(
+                        progress, spike, record.rate(spike.seen - 1), record.steps[last].grad_norm
+                    )
+                    step = progress.step
+                    record.go_back(progress)
+                    coming.go_to(step, windows_left_out(progress.events))
+                    continue
                 heldout = heldout_loss(model, windows, training.micro_batch, world) if evaluates else {}
                 if finished:
                     heldout |= unigram_loss(manifest, windows, world)
                 stops = record.write(heldout)
-                if keeps or stops:
+                if stops or finished or (keeps and not recovery.suspicious(progress)):
                     if tracker:
                         progress.logs = tracker.checkpoint()
                     saved = checkpoint.save(root, state, progress, names, world)
@@ -142,12 +172,19 @@ class _Record:
     """The figures of steps, kept on the device until they are read for several steps at once."""
 
     def __init__(
-        self, progress: checkpoint.Progress, training: TrainingConfig, seq_len: int, tracker: Tracker | None
+        self,
+        progress: checkpoint.Progress,
+        training: TrainingConfig,
+        seq_len: int,
+        tracker: Tracker | None,
+        inside: list[str],
+        machine: Machine,
     ) -> None:
         self.progress, self.training, self.tracker = progress, training, tracker
+        self.inside, self.machine = inside, machine
         self.step_tokens, self.total = training.batch * seq_len, training.token_budget(seq_len)
         self.report = _Report(training.steps)
-        self.pending: list[tuple[float, torch.Tensor]] = []
+        self.pending: list[tuple[float, torch.Tensor, torch.Tensor | None]] = []
         self.steps: list[StepFigures] = []
         self.began, self.waited = time.perf_counter(), 0.0
         self.timing: dict[str, float] = {}
@@ -156,27 +193,30 @@ class _Record:
         """The learning rate of a step."""
         return learning_rate((step + 1) * self.step_tokens, self.total, self.training)
 
-    def add(self, rate: float, values: torch.Tensor) -> None:
-        self.pending.append((rate, values))
+    def add(self, rate: float, values: torch.Tensor, look: torch.Tensor | None) -> None:
+        """`values`: those of train_step; `look`: that of the monitor, if it had one."""
+        self.pending.append((rate, values, look))
 
     def read(self, waited: float) -> None:
         """Wait for the steps since the last reading. `waited`: seconds of waiting for data since the beginning."""
-        self.steps = figures(torch.stack([values for _, values in self.pending]))
+        self.steps = figures(torch.stack([values for _, values, _ in self.pending]))
         seconds = time.perf_counter() - self.began
+        speed = sum(step.tokens for step in self.steps) / seconds
         self.timing = {
-            "train/tokens_per_second": sum(step.tokens for step in self.steps) / seconds,
+            "train/tokens_per_second": speed,
             "train/data_wait_fraction": (waited - self.waited) / seconds,
-        }
+        } | self.machine(speed)
         self.waited = waited
 
     def write(self, heldout: dict[str, float]) -> bool:
         """Write down the steps that were read, `heldout` with the last of them; whether the run shall stop.
 
-        Raises FloatingPointError for a step that was not finite, unless its loss scale had room to fall.
+        Raises FloatingPointError for a step that was not finite, unless the guard is on or the loss scale had room to
+        fall.
         """
         progress, training = self.progress, self.training
-        for number, ((rate, _), step) in enumerate(zip(self.pending, self.steps, strict=True), 1):
-            if not step.finite and step.scale <= 1:
+        for number, ((rate, _, look), step) in enumerate(zip(self.pending, self.steps, strict=True), 1):
+            if step.verdict == NOT_FINITE and step.scale <= 1 and not training.guard.enabled:
                 raise FloatingPointError(
                     f"loss {step.loss}, gradient norm {step.grad_norm} at step {progress.step + 1}: not finite; lower "
                     "learning_rate or look at the data of this step, then start again from the last checkpoint"
@@ -184,7 +224,7 @@ class _Record:
             progress.step += 1
             progress.tokens += step.tokens
             progress.clipped += step.grad_norm > training.clip_norm
-            progress.skipped += not step.finite
+            progress.skipped += step.verdict != APPLIED
             metrics = {
                 "train/loss": step.loss,
                 "train/grad_norm": step.grad_norm,
@@ -196,6 +236,13 @@ class _Record:
                 metrics["train/z_loss"] = step.z_loss
             if step.scale != 1 or progress.skipped:
                 metrics |= {"train/loss_scale": step.scale, "train/skipped_steps": float(progress.skipped)}
+            if rollbacks := sum(event.what == "rollback" for event in progress.events):
+                metrics["train/rollbacks"] = float(rollbacks)
+            if look is not None:
+                inside = dict(zip(self.inside, look.tolist(), strict=True))
+                metrics |= inside
+                largest = max(value for name, value in inside.items() if "attention_logit" in name)
+                progress.attention_logits = [*progress.attention_logits[1 - LOOKS :], largest]
             if number == len(self.steps):
                 metrics |= heldout
             metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
@@ -205,6 +252,14 @@ class _Record:
                 self.report(progress.step, metrics, self.timing["train/tokens_per_second"])
         self.pending.clear()
         return any(step.stop for step in self.steps)
+
+    def go_back(self, progress: checkpoint.Progress) -> None:
+        """Forget the steps after those of `progress`."""
+        self.progress = progress
+        self.pending.clear()
+        if self.tracker:
+            self.tracker.go_back(progress.step)
+        self.go_on()
 
     def go_on(self) -> None:
         """Called when the next step begins: what came before is no time of training."""

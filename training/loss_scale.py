@@ -13,8 +13,13 @@ class LossScale:
 
     def __init__(self, adapts: bool, device: torch.device) -> None:
         self.adapts = adapts
-        self.value = torch.tensor(FIRST if adapts else 1.0, device=device)
+        self.value = torch.ones((), device=device)
         self.streak = torch.zeros((), device=device)  # updates in a row that were finite
+        self.begin()
+
+    def begin(self) -> None:
+        self.value.fill_(FIRST if self.adapts else 1.0)
+        self.streak.zero_()
 
     def tensors(self) -> dict[str, torch.Tensor]:
         return {"loss_scale.value": self.value, "loss_scale.streak": self.streak} if self.adapts else {}

@@ -94,15 +94,21 @@ class Attention(nn.Module):
     def forward(
         self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: torch.Tensor | BlockMask | None
     ) -> torch.Tensor:
+        q, k, v = self.heads(x, cos, sin)
+        y = attend(q, k, v, mask, self.grouped)
+        return self.o_proj(y.transpose(1, 2).flatten(2))
+
+    def heads(
+        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Queries, keys and values, (batch, heads, length, head_dim); keys and values have kv_heads heads."""
         q, k, v = (
             projection(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
             for projection in (self.q_proj, self.k_proj, self.v_proj)
         )
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
-        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-        y = attend(q, k, v, mask, self.grouped)
-        return self.o_proj(y.transpose(1, 2).flatten(2))
+        return rotate(q, cos, sin), rotate(k, cos, sin), v
 
 
 class MLP(nn.Module):
@@ -145,11 +151,11 @@ class Block(nn.Module):
         self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: torch.Tensor | BlockMask | None
     ) -> torch.Tensor:
         if self.recompute == "none" or not torch.is_grad_enabled():
-            return self._halves(x, cos, sin, mask)
+            return self.halves(x, cos, sin, mask)
         more: dict[str, Any] = {"context_fn": _contexts} if self.recompute == "selective" else {}
-        return checkpoint(self._halves, x, cos, sin, mask, use_reentrant=False, **more)
+        return checkpoint(self.halves, x, cos, sin, mask, use_reentrant=False, **more)
 
-    def _halves(
+    def halves(
         self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: torch.Tensor | BlockMask | None
     ) -> torch.Tensor:
         x = x + self.self_attn(self.input_layernorm(x), cos, sin, mask)

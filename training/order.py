@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -111,6 +112,18 @@ def permute(index: np.ndarray, size: int, key: bytes) -> np.ndarray:
     return out.astype(np.int64)
 
 
+def batch_number(step: int, windows: Sequence[tuple[int, int]]) -> int:
+    """The batch of a step, both counted from 0: the step-th of those outside of all windows (first, end)."""
+    number, passed = step, 0
+    for first, end in sorted(windows):
+        first = max(first, passed)
+        if number < first:
+            break
+        number += max(0, end - first)
+        passed = max(passed, end)
+    return number
+
+
 class Order:
     """The training samples of a manifest, by step.
 
@@ -144,7 +157,7 @@ class Order:
                     f"{source.epochs} epochs; make the mixture for this budget, train less or raise the cap"
                 )
 
-    def windows_of(self, samples: np.ndarray) -> list[tuple[int, int, int]]:
+    def windows_of(self, samples: Iterable[int]) -> list[tuple[int, int, int]]:
         """(source, epoch, window) of each sample."""
         draws = [self.schedule.draw(int(sample)) for sample in samples]
         places = [(source, *divmod(k, self.windows[source])) for source, k in draws]

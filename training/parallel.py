@@ -130,13 +130,18 @@ def sharded_model(
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)  # gloo has no PREMUL_SUM
     model.to_empty(device=world.device)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            assert isinstance(parameter, DTensor), "fully_shard has cut every parameter"
-            whole = initial(name, parameter.shape, config, training.seed).to(world.device)
-            # src_data_rank=None: every rank has computed the same tensor, nothing needs to be sent.
-            parameter.copy_(distribute_tensor(whole, world.mesh, parameter.placements, src_data_rank=None))
+    set_first_weights(model, training.seed, world)
     return model
+
+
+@torch.no_grad()
+def set_first_weights(model: Decoder, seed: int, world: World) -> None:
+    """The weights that training begins with, in place."""
+    for name, parameter in model.named_parameters():
+        assert isinstance(parameter, DTensor), "fully_shard has cut every parameter"
+        whole = initial(name, parameter.shape, model.config, seed).to(world.device)
+        # src_data_rank=None: every rank has computed the same tensor, nothing needs to be sent.
+        parameter.copy_(distribute_tensor(whole, world.mesh, parameter.placements, src_data_rank=None))
 
 
 def whole_weights(model: Decoder) -> dict[str, torch.Tensor]:

@@ -15,7 +15,9 @@ from training.config import TrainingConfig
 from training.loss import IGNORE
 from training.loss_scale import LossScale
 from training.model import Decoder
+from training.monitor import Updates
 from training.optim import Optimizers, local
+from training.outliers import APPLIED, NOT_FINITE, OUTLIER, Outliers
 from training.parallel import World
 
 
@@ -28,10 +30,15 @@ class StepFigures(NamedTuple):
     tokens: int  # targets
     stop: bool  # some rank was asked to stop
     scale: float  # of the loss
+    verdict: int  # of `training.outliers`: whether the update was applied
 
     @property
-    def finite(self) -> bool:
-        return math.isfinite(self.grad_norm) and math.isfinite(self.loss)
+    def judged_loss(self) -> float | None:
+        """What the guard shall see: not finite if the gradient is not, None for a loss of which nothing was learned."""
+        if self.verdict == OUTLIER:
+            return None
+        overflow = self.verdict == NOT_FINITE and self.scale <= 1
+        return math.nan if overflow else self.loss
 
 
 def rows_per_rank(batch: int, world: int, micro_batch: int) -> int:
@@ -54,13 +61,17 @@ def train_step(
     training: TrainingConfig,
     world: World,
     scale: LossScale,
+    outliers: Outliers,
+    forced: int | None = None,
+    updates: Updates | None = None,
     stop: bool = False,
 ) -> torch.Tensor:
     """Learn from this rank's inputs and targets, int64 of shape (rows, seq_len); a collective.
 
     The gradient is that of (sum of token losses) / (targets in the whole batch); dividing by the global
     count before backward is what makes uneven ranks exact. Where the loss or the gradient is not finite, on whatever
-    rank, no rank updates. `stop` asks all ranks to agree on stopping: it travels with the loss.
+    rank, or is an outlier, no rank updates; `forced` is the verdict of `outliers` where it was taken before. `updates`
+    is to measure this one. `stop` asks all ranks to agree on stopping: it travels with the loss.
 
     Returns a tensor on the device for `figures`.
     """
@@ -81,17 +92,19 @@ def train_step(
     asked = square.new_full((), float(stop))
     total, square, asked = world.sum(torch.cat([total, square[None], asked[None]])).split([2, 1, 1])
     norm = square.sqrt().squeeze() / scale.value
-    overflowed = ~(norm.isfinite() & total.isfinite().all())
+    verdict = outliers.judge(total.sum() / count, norm, forced)
     clip = torch.where(norm > training.clip_norm, training.clip_norm / norm, 1.0)
     used = scale.value.double().clone()
-    optimizers.step(learning_rate, (scale.value / clip).float(), overflowed)
-    scale.update(overflowed)
-    return torch.cat([total / count, norm[None], count[None].double(), asked, used[None]])
+    if updates:
+        updates.begin()
+    optimizers.step(learning_rate, (scale.value / clip).float(), verdict != APPLIED)
+    scale.update(verdict == NOT_FINITE)
+    return torch.cat([total / count, norm[None], count[None].double(), asked, used[None], verdict[None].double()])
 
 
 def figures(values: torch.Tensor) -> list[StepFigures]:
-    """The figures of steps, one row each of (steps, 6): here the host waits for the device."""
+    """The figures of steps, one row each of (steps, 7): here the host waits for the device."""
     return [
-        StepFigures(loss, z_loss, norm, int(tokens), stop > 0, scale)
-        for loss, z_loss, norm, tokens, stop, scale in values.tolist()
+        StepFigures(loss, z_loss, norm, int(tokens), stop > 0, scale, int(verdict))
+        for loss, z_loss, norm, tokens, stop, scale, verdict in values.tolist()
     ]

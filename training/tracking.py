@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 METRICS, TIMING = "metrics.jsonl", "timing.jsonl"
+GO_BACK = ""  # no name of a metric
 BATCH = 1000  # the most metrics that MLflow's REST API takes in one log_batch
 
 
@@ -110,6 +111,11 @@ class MlflowSender:
                 self.lost += len(self.waiting) == self.waiting.maxlen
                 self.waiting.append((key, value, now, step))
 
+    def go_back(self, step: int) -> None:
+        """Points of steps after `step` that are added from now on are new ones, and sent beside the old ones."""
+        with self.lock:
+            self.waiting.append((GO_BACK, 0.0, 0, step))
+
     def flush(self) -> None:
         """Ask for the waiting points to be sent now; does not wait for it."""
         self.wake.set()
@@ -161,7 +167,11 @@ class MlflowSender:
                 batch = [self.waiting[i] for i in range(min(BATCH, len(self.waiting)))]
             if not batch:
                 return
-            fresh = [point for point in batch if point[3] > self.newest.get(point[0], -1)]
+            back = next((i for i, point in enumerate(batch) if point[0] == GO_BACK), len(batch))
+            if back == 0:
+                self.newest = {key: min(newest, batch[0][3]) for key, newest in self.newest.items()}
+            batch = batch[: max(1, back)]
+            fresh = [point for point in batch if point[0] != GO_BACK and point[3] > self.newest.get(point[0], -1)]
             if fresh:
                 self.client.log_batch(run_id, metrics=[Metric(*point) for point in fresh])
             # Only now: a point leaves the queue when the server has it.
@@ -177,12 +187,24 @@ class Tracker:
     `written` is what `checkpoint` gave for it."""
 
     def __init__(self, out: Path, step: int, tracking: TrackingConfig | None, written: Mapping[str, str]) -> None:
-        self.metrics = JsonLines(out / METRICS, step, written.get(METRICS))
-        self.timing = JsonLines(out / TIMING, step, written.get(TIMING))
+        self.out = out
+        self._open(step, written)
         self.sender = MlflowSender(tracking) if tracking else None
         if self.sender:
             for line in (*self.metrics.history, *self.timing.history):
                 self.sender.add(line["step"], {key: value for key, value in line.items() if key != "step"})
+
+    def _open(self, step: int, written: Mapping[str, str]) -> None:
+        self.metrics = JsonLines(self.out / METRICS, step, written.get(METRICS))
+        self.timing = JsonLines(self.out / TIMING, step, written.get(TIMING))
+
+    def go_back(self, step: int) -> None:
+        """Forget the steps after `step` in the files. MLflow keeps what it has, and gets the new points beside it."""
+        self.metrics.file.close()
+        self.timing.file.close()
+        self._open(step, {})
+        if self.sender:
+            self.sender.go_back(step)
 
     def log(self, step: int, metrics: dict[str, float], timing: dict[str, float]) -> None:
         self.metrics.append(step, metrics)

@@ -104,6 +104,9 @@ def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
         raise RuntimeError(
             f"training was stopped and has saved a checkpoint in {places.out}: run the same command to go on"
         )
+    report = Path(places.out) / "guard.json"
+    if code and report.exists():
+        raise RuntimeError(f"training ended: {files.read_json(str(report))['error']}")
     if code:
         last = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise RuntimeError(f"training ended with code {code}; the end of {log}:\n{last}")

@@ -1,0 +1,74 @@
+"""Decisions of the guard, in the order in which they were taken: events.jsonl, which is enough to take them again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from storage import files
+from storage.damage import DamagedFileError
+
+EVENTS = "events.jsonl"
+NOT_FINITE, OUTLIER = "not finite", "outlier"  # why an update is skipped
+
+
+class Event(BaseModel):
+    """`skip`: the update of `step` was left out. `rollback`: after `step` the run went back to the weights after step
+    `to`, and leaves out the batches `window` (first, end). `stop`: after `step` the run gave up. Steps count from 1,
+    batches from 0."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    step: int
+    what: Literal["skip", "rollback", "stop"]
+    why: str
+    began: int | None = None  # step that the spike began with
+    to: int | None = None
+    window: tuple[int, int] | None = None
+    samples: tuple[int, int] | None = None  # (first, end) of the spike
+    sources: dict[str, int] = {}  # how many of them each source has
+    figures: dict[str, float] = {}
+
+
+def read(path: Path) -> list[Event]:
+    """The events of a file; none when there is no file. A last line that a crash cut off is left out."""
+    if not path.exists():
+        return []
+    lines = path.read_text().splitlines(True)
+    try:
+        return [Event.model_validate_json(line) for line in lines if line.endswith("\n")]
+    except ValidationError:
+        raise DamagedFileError(
+            f"{path} is not what was written; remove {path.parent} to train anew, or put the file back"
+        ) from None
+
+
+def write(path: Path, events: Sequence[Event]) -> None:
+    """Replace the file by these events; when it returns, they outlast a crash of the machine."""
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("w") as file:
+        file.writelines(event.model_dump_json(exclude_defaults=True) + "\n" for event in events)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    files.sync(path.parent)
+
+
+def windows(events: Sequence[Event]) -> list[tuple[int, int]]:
+    """The batches (first, end) that are left out."""
+    return [event.window for event in events if event.window]
+
+
+def skips(events: Sequence[Event]) -> dict[int, str]:
+    """Why updates are left out, by step, in what remains of a run after its rollbacks."""
+    found: dict[int, str] = {}
+    for event in events:
+        if event.what == "skip":
+            found[event.step] = event.why
+        elif event.to is not None:
+            found = {step: why for step, why in found.items() if step <= event.to}
+    return found

@@ -1,0 +1,242 @@
+"""Carries out what the guard decides: goes back to a checkpoint, leaves batches out, or ends the run with a report."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FSDPModule
+
+from storage import files
+from training import checkpoint, events, guard
+from training.checkpoint import Progress
+from training.config import RunConfig
+from training.events import EVENTS, Event
+from training.guard import Losses, Spike
+from training.loss import IGNORE, inputs_and_targets
+from training.loss_scale import LossScale
+from training.model import Decoder
+from training.order import Order, batch_number
+from training.outliers import APPLIED, NOT_FINITE, OUTLIER
+from training.parallel import World, set_first_weights
+from training.step import StepFigures, micro_batch, rows_per_rank
+
+log = logging.getLogger(__name__)
+
+REPORT = "guard.json"
+REASONS = {NOT_FINITE: events.NOT_FINITE, OUTLIER: events.OUTLIER}
+CHECKED = 8  # batches of a spike that the restored weights are tried on
+
+
+class Live(NamedTuple):
+    """What a run changes while it learns."""
+
+    model: Decoder
+    scale: LossScale
+    state: dict[str, torch.Tensor]  # under the names of a checkpoint
+
+
+class Recovery:
+    """One for a run; every rank has one, and all of them take the same decisions from the same figures."""
+
+    def __init__(
+        self, run: RunConfig, root: Path, names: dict[str, str], order: Order, live: Live, world: World
+    ) -> None:
+        self.run, self.root, self.names = run, root, names
+        self.order, self.live, self.world = order, live, world
+        self.replayed = events.skips(self._replay()) if run.replay else None
+
+    def _replay(self) -> list[Event]:
+        assert self.run.replay is not None, "asked for by those who have one"
+        found = events.read(self.run.replay)
+        if any(event.what == "stop" for event in found):
+            raise ValueError(f"{self.run.replay}: that run was stopped by its guard, so there is no end to reproduce")
+        return found
+
+    def forced(self, step: int) -> int | None:
+        """The verdict on the update of a step (from 1) that a replayed run has taken; None: it is to be judged."""
+        if self.replayed is None:
+            return None
+        return next((code for code, why in REASONS.items() if why == self.replayed.get(step)), APPLIED)
+
+    def resume(self) -> tuple[Progress, Path | None]:
+        """Load the newest checkpoint that no rollback has left behind; without one the weights are the first.
+
+        The file of events is brought to what that checkpoint knows, and to the rollbacks after it: those hold, even if
+        the run was killed while it went back.
+        """
+        path = self.run.out / EVENTS
+        box = [[event.model_dump(mode="json") for event in events.read(path)] if self.world.leads else []]
+        dist.broadcast_object_list(box, src=0)
+        known = [Event.model_validate(event) for event in box[0]]
+        saved = checkpoint.latest(self.root) or self.run.resume_from
+        seen = len(checkpoint.progress(saved).events) if saved else 0
+        back = max((i for i, event in enumerate(known) if i >= seen and event.to is not None), default=None)
+        if back is None:
+            progress, saved = self._load(saved)
+        else:
+            to = known[back].to
+            assert to is not None, "chosen for it"
+            self._remove_after(to)
+            progress, saved = self._load(self._newest(to))
+            progress.events = known[: back + 1]
+        if self.run.replay:
+            progress.events = self._replay()
+        self._write(progress.events)
+        return progress, saved
+
+    def judge(self, progress: Progress, steps: Sequence[StepFigures]) -> Spike | None:
+        """Look at the steps after those of progress, note those without an update; a spike, if they end in one."""
+        losses, decided = Losses(progress.losses), len(progress.events)
+        spike = None
+        for number, step in enumerate(steps, progress.step + 1):
+            if self.replayed is not None:
+                if step.verdict != self.forced(number):
+                    raise FloatingPointError(
+                        f"step {number} is not finite (loss {step.loss}, gradient norm {step.grad_norm}), which was no "
+                        f"event of {self.run.replay}; look at the machine, or train without replay"
+                    )
+            elif step.verdict and self.run.training.guard.enabled:
+                progress.events.append(_skip(number, step))
+            loss = step.judged_loss
+            if loss is not None:
+                spike = losses.see(number, loss)
+            if spike and self.replayed is None and self.run.training.guard.enabled:
+                break
+            spike = None
+        if len(progress.events) > decided:
+            self._write(progress.events)
+            for event in progress.events[decided:]:
+                self._say("step %d: update skipped, %s: %s", event.step, event.why, event.figures)
+        return spike
+
+    def suspicious(self, progress: Progress) -> bool:
+        """Whether the newest loss is too high for a checkpoint to go back to."""
+        return self.run.training.guard.enabled and Losses(progress.losses).suspicious()
+
+    def go_back(self, progress: Progress, spike: Spike, rate: float, norm: float) -> Progress:
+        """Load the newest checkpoint before a spike; a collective. `rate`, `norm`: learning rate and gradient norm of
+        the last step of the spike.
+
+        Lost are the steps since that checkpoint. Raises FloatingPointError when max_rollbacks are spent.
+        """
+        training = self.run.training
+        left_out = events.windows(progress.events)
+        skip = guard.skip_steps(training, batch_number(spike.began - 1, left_out), left_out)
+        margin = self._newest(spike.began - 1 - skip // 2)
+        restored, path = self._load(margin or self._newest(spike.began - 1))
+        batches = [batch_number(step - 1, left_out) for step in range(spike.began, spike.seen + 1)]
+        earlier = [batch_number(step - 1, left_out) for step in range(max(1, spike.began - CHECKED), spike.began)]
+        excess = self._loss(batches[:CHECKED]) - self._loss(earlier) if earlier else 0.0
+        spent = sum(event.what == "rollback" for event in progress.events) >= training.guard.max_rollbacks
+        samples = (batches[0] * training.batch, (batches[-1] + 1) * training.batch)
+        first = batch_number(restored.step, left_out)
+        event = Event(
+            step=spike.seen,
+            what="stop" if spent else "rollback",
+            why=guard.cause(spike, excess, restored.attention_logits + progress.attention_logits),
+            began=spike.began,
+            to=None if spent else restored.step,
+            window=None if spent else guard.window(batches[0], batches[-1], first, skip),
+            samples=samples,
+            sources=self._sources(samples),
+            figures={
+                "loss_before": spike.level,
+                "loss": spike.loss,
+                "data_excess": excess,
+                "learning_rate": rate,
+                "grad_norm": norm,
+            },
+        )
+        decisions = [*progress.events, event]
+        self._write(decisions)
+        if spent:
+            self._stop(event, decisions)
+        self._say(
+            "step %d: the loss rose from %.4g to %.4g at step %d (%s); back to %s, without batches %d to %d",
+            *(spike.seen, spike.level, spike.loss, spike.began, event.why, path or "the first weights"),
+            *(event.window[0], event.window[1] - 1) if event.window else (),
+        )
+        self._remove_after(restored.step)
+        restored.events = decisions
+        return restored
+
+    def _stop(self, event: Event, decisions: list[Event]) -> None:
+        path = self.run.out / REPORT
+        said = guard.sentence(event, decisions, self.run.training.steps, str(path))
+        if self.world.leads:
+            report = {
+                "error": said,
+                "cause": guard.likeliest(decisions),
+                "events": [event.model_dump(mode="json", exclude_defaults=True) for event in decisions],
+            }
+            files.write_bytes(str(path), json.dumps(report, indent=1).encode() + b"\n")
+        raise FloatingPointError(said)
+
+    def _newest(self, step: int) -> Path | None:
+        """The newest checkpoint of a step up to `step`."""
+        upto = [path for found, path in checkpoint.committed(self.root).items() if found <= step]
+        start = self.run.resume_from
+        if not upto and start and checkpoint.progress(start).step <= step:
+            return start
+        return upto[-1] if upto else None
+
+    def _load(self, path: Path | None) -> tuple[Progress, Path | None]:
+        model, scale, state = self.live
+        assert isinstance(model, FSDPModule), "the model is that of sharded_model"
+        model.reshard()  # or the next forward pass would use what is still gathered
+        if path:
+            return checkpoint.load(path, state, self.names), path
+        set_first_weights(model, self.run.training.seed, self.world)
+        for name, tensor in state.items():
+            if not name.startswith("model."):
+                tensor.zero_()
+        scale.begin()
+        return Progress(), None
+
+    def _remove_after(self, step: int) -> None:
+        if self.world.leads:
+            checkpoint.remove_after(self.root, step)
+        dist.barrier()
+
+    @torch.no_grad()
+    def _loss(self, numbers: Sequence[int]) -> float:
+        """Nats per token of the live weights on batches; a collective."""
+        training, world = self.run.training, self.world
+        micro = micro_batch(training, world.size)
+        rows = rows_per_rank(training.batch, world.size, micro)
+        total = torch.zeros(2, dtype=torch.float64, device=world.device)
+        for number in numbers:
+            read = torch.from_numpy(self.order.batch(number, world.rank, world.size))
+            inputs, targets = (part.to(world.device) for part in inputs_and_targets(read, rows))
+            for x, y in zip(inputs.split(micro), targets.split(micro), strict=True):
+                total += torch.stack([self.live.model(x, y)[0].double(), (y != IGNORE).sum().double()])
+        model = self.live.model
+        assert isinstance(model, FSDPModule), "the model is that of sharded_model"
+        model.reshard()
+        nats, count = world.sum(total).tolist()
+        return min(nats / count, guard.NOT_FINITE) if nats == nats else guard.NOT_FINITE
+
+    def _sources(self, samples: tuple[int, int]) -> dict[str, int]:
+        places = self.order.windows_of(range(*samples))
+        return dict(Counter(self.order.sources[source].name for source, _, _ in places).most_common())
+
+    def _write(self, decisions: Sequence[Event]) -> None:
+        if self.world.leads:
+            events.write(self.run.out / EVENTS, decisions)
+
+    def _say(self, message: str, *figures: object) -> None:
+        if self.world.leads:
+            log.warning(message, *figures)
+
+
+def _skip(number: int, step: StepFigures) -> Event:
+    found = {"loss": step.loss, "grad_norm": step.grad_norm, "loss_scale": step.scale}
+    figures = {name: value for name, value in found.items() if abs(value) < float("inf")}
+    return Event(step=number, what="skip", why=REASONS[step.verdict], figures=figures)
