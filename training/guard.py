@@ -122,15 +122,21 @@ def likeliest(events: list[Event]) -> str:
     return Counter(causes).most_common(1)[0][0]
 
 
+def described(event: Event) -> str:
+    """What the loss of a spike did, to go before "from step ... on"."""
+    figures = event.figures
+    if figures["loss"] >= NOT_FINITE:
+        return "loss or gradient was not finite"
+    return f"the loss rose from {figures['loss_before']:.3g} to {figures['loss']:.3g}"
+
+
 def sentence(stop: Event, events: list[Event], steps: int, report: str) -> str:
     """Why the run was stopped, for the error: one sentence."""
     why = likeliest(events)
     rollbacks = sum(event.what == "rollback" for event in events)
-    figures = stop.figures
-    loss = "is not finite" if figures["loss"] >= NOT_FINITE else f"rose to {figures['loss']:.3g}"
     return (
-        f"the loss {loss} from step {stop.began} of {steps} on, after {rollbacks} rollbacks (max_rollbacks); the "
-        f"likely cause is the {why} (learning rate {figures['learning_rate']:.3g}, gradient norm "
-        f"{figures['grad_norm']:.3g}): "
-        f"{REMEDIES[why].format(report=report)}; figures are in {report}"
+        f"{described(stop)} from step {stop.began} of {steps} on, after {rollbacks} rollbacks (max_rollbacks); the "
+        f"likely cause is the {why} (learning rate {stop.figures['learning_rate']:.3g}, gradient norm "
+        f"{stop.figures.get('grad_norm', math.nan):.3g}): {REMEDIES[why].format(report=report)}; figures are in "
+        f"{report}"
     )

@@ -206,6 +206,8 @@ class _Record:
             "train/tokens_per_second": speed,
             "train/data_wait_fraction": (waited - self.waited) / seconds,
         } | self.machine(speed)
+        if rollbacks := sum(event.what == "rollback" for event in self.progress.events):
+            self.timing["train/rollbacks"] = float(rollbacks)
         self.waited = waited
 
     def write(self, heldout: dict[str, float]) -> bool:
@@ -236,8 +238,6 @@ class _Record:
                 metrics["train/z_loss"] = step.z_loss
             if step.scale != 1 or progress.skipped:
                 metrics |= {"train/loss_scale": step.scale, "train/skipped_steps": float(progress.skipped)}
-            if rollbacks := sum(event.what == "rollback" for event in progress.events):
-                metrics["train/rollbacks"] = float(rollbacks)
             if look is not None:
                 inside = dict(zip(self.inside, look.tolist(), strict=True))
                 metrics |= inside

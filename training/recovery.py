@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -146,22 +147,24 @@ class Recovery:
             window=None if spent else guard.window(batches[0], batches[-1], first, skip),
             samples=samples,
             sources=self._sources(samples),
-            figures={
-                "loss_before": spike.level,
-                "loss": spike.loss,
-                "data_excess": excess,
-                "learning_rate": rate,
-                "grad_norm": norm,
-            },
+            figures=_finite(
+                loss_before=spike.level, loss=spike.loss, data_excess=excess, learning_rate=rate, grad_norm=norm
+            ),
         )
         decisions = [*progress.events, event]
         self._write(decisions)
         if spent:
             self._stop(event, decisions)
+        assert event.window, "a rollback has one"
         self._say(
-            "step %d: the loss rose from %.4g to %.4g at step %d (%s); back to %s, without batches %d to %d",
-            *(spike.seen, spike.level, spike.loss, spike.began, event.why, path or "the first weights"),
-            *(event.window[0], event.window[1] - 1) if event.window else (),
+            "step %d: %s from step %d on (%s); back to %s, without batches %d to %d",
+            event.step,
+            guard.described(event),
+            spike.began,
+            event.why,
+            path or "the first weights",
+            event.window[0],
+            event.window[1] - 1,
         )
         self._remove_after(restored.step)
         restored.events = decisions
@@ -221,7 +224,7 @@ class Recovery:
         assert isinstance(model, FSDPModule), "the model is that of sharded_model"
         model.reshard()
         nats, count = world.sum(total).tolist()
-        return min(nats / count, guard.NOT_FINITE) if nats == nats else guard.NOT_FINITE
+        return min(nats / count, guard.NOT_FINITE) if math.isfinite(nats) else guard.NOT_FINITE
 
     def _sources(self, samples: tuple[int, int]) -> dict[str, int]:
         places = self.order.windows_of(range(*samples))
@@ -237,6 +240,10 @@ class Recovery:
 
 
 def _skip(number: int, step: StepFigures) -> Event:
-    found = {"loss": step.loss, "grad_norm": step.grad_norm, "loss_scale": step.scale}
-    figures = {name: value for name, value in found.items() if abs(value) < float("inf")}
+    figures = _finite(loss=step.loss, grad_norm=step.grad_norm, loss_scale=step.scale)
     return Event(step=number, what="skip", why=REASONS[step.verdict], figures=figures)
+
+
+def _finite(**figures: float) -> dict[str, float]:
+    """JSON has no other numbers."""
+    return {name: value for name, value in figures.items() if math.isfinite(value)}

@@ -18,7 +18,11 @@ from training.parallel import processes
 @pytest.mark.parametrize("documents", [False, True])
 def test_looks_equal_plain_attention(documents, make_run, tmp_path):
     shape = {"qk_norm": True, "seq_len": 32}
-    run = make_run(tmp_path, shape, {"steps": 5, "warmup_steps": 2, "monitor_every": 1, "document_mask": documents})
+    run = make_run(
+        tmp_path,
+        shape,
+        {"steps": 5, "warmup_steps": 2, "monitor_every": 1, "document_mask": documents, "sample_tokens": 0},
+    )
     train(run)
     first = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[0])
     later = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[4])
