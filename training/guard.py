@@ -71,7 +71,7 @@ class Losses:
         return bool(self.kept) and self.kept[-1] > self.threshold()[1]
 
 
-def skip_steps(training: TrainingConfig, began: int, windows: Sequence[tuple[int, int]]) -> int:
+def skip_steps(training: TrainingConfig, began: int = 0, windows: Sequence[tuple[int, int]] = ()) -> int:
     """How many batches to leave out for a spike that began with the batch `began`.
 
     PaLM left out 200 to 500 (arXiv 2204.02311, section 5.1); in runs of fewer than 4,000 steps a twentieth of them,

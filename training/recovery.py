@@ -130,8 +130,8 @@ class Recovery:
         training = self.run.training
         left_out = events.windows(progress.events)
         skip = guard.skip_steps(training, batch_number(spike.began - 1, left_out), left_out)
-        margin = self._newest(spike.began - 1 - skip // 2)
-        restored, path = self._load(margin or self._newest(spike.began - 1))
+        early = self._newest(spike.began - 1 - guard.skip_steps(training) // 2)
+        restored, path = self._load(early or self._newest(spike.began - 1))
         batches = [batch_number(step - 1, left_out) for step in range(spike.began, spike.seen + 1)]
         earlier = [batch_number(step - 1, left_out) for step in range(max(1, spike.began - CHECKED), spike.began)]
         excess = self._loss(batches[:CHECKED]) - self._loss(earlier) if earlier else 0.0

@@ -26,6 +26,7 @@ from training.outliers import APPLIED, NOT_FINITE, OUTLIER, Outliers
 
 ROOT = Path(__file__).resolve().parents[2]
 BAD = range(62, 72)  # batches
+LATE = range(130, 150)
 SHORT = {"steps": 100, "eval_every": 100, "checkpoint_every": 20, "sample_tokens": 0, "keep_checkpoints": 3}
 
 
@@ -127,14 +128,13 @@ def test_skips_of_steps_that_were_left_behind_are_no_more():
     assert events.windows(found) == [(6, 9)]
 
 
-@pytest.fixture
-def bad_window(monkeypatch):
+def plant(monkeypatch, bad: range) -> None:
     """Batches of one token alone, as a broken shard gives them."""
     read = Order.batch
 
     def batch(self, step, rank=0, world=1):
         rows = read(self, step, rank, world)
-        return np.full_like(rows, 7) if step in BAD else rows
+        return np.full_like(rows, 7) if step in bad else rows
 
     monkeypatch.setattr(Order, "batch", batch)
 
@@ -150,7 +150,8 @@ def assert_same_end(ours: Path, expected: Path) -> None:
     assert decisions(ours) == decisions(expected)
 
 
-def test_a_rollback_is_replayed_and_outlasts_a_crash(make_run, bad_window, tmp_path, monkeypatch):
+def test_a_rollback_is_replayed_and_outlasts_a_crash(make_run, tmp_path, monkeypatch):
+    plant(monkeypatch, BAD)
     run = make_run(tmp_path / "run", training=SHORT)
     train(run)
     first = decisions(run.out)[0]
@@ -191,31 +192,47 @@ def test_the_outcome_of_a_run_without_a_checkpoint_to_go_back_to(make_run, tmp_p
         train(make_run(tmp_path / "replay", replay=tmp_path / EVENTS))
 
 
-LONG = {**SHORT, "steps": 200, "eval_every": 200, "eval_tokens": 4000}
+# A run that ends where the loss is flat: before that, any two runs differ by more than 0.02.
+UNTIED = {"tie_embeddings": False}
+LONG = {
+    **SHORT,
+    "steps": 160,
+    "batch": 28,
+    "micro_batch": 14,
+    "learning_rate": 0.03,
+    "warmup_steps": 20,
+    "eval_every": 160,
+    "eval_tokens": 4000,
+}
 
 
 @pytest.mark.slow
-def test_a_bad_data_window_is_recovered_from(make_run, tmp_path, request):
-    clean = train(make_run(tmp_path / "clean", training=LONG))["heldout/loss"]
-    request.getfixturevalue("bad_window")
-    guarded = train(make_run(tmp_path / "guarded", training=LONG))["heldout/loss"]
-    without = train(make_run(tmp_path / "without", training={**LONG, "guard": {"enabled": False}}))["heldout/loss"]
-    print(f"held-out loss: clean {clean:.4f}, guarded {guarded:.4f}, without guard {without:.4f}")
-    assert abs(guarded - clean) < 0.02 < without - clean
+def test_a_bad_data_window_is_recovered_from(make_run, tmp_path, monkeypatch):
+    clean = train(make_run(tmp_path / "clean", UNTIED, LONG))["heldout/loss"]
+    assert decisions(tmp_path / "clean") == []
+    plant(monkeypatch, LATE)
+    found = {
+        name: train(make_run(tmp_path / name, UNTIED, {**LONG, "guard": given}))["heldout/loss"]
+        for name, given in [("without", {"enabled": False}), ("rolled_back", {"window": 1000}), ("skipping", {})]
+    }
+    print("held-out loss: clean", clean, found)
+    assert {event.what for event in decisions(tmp_path / "rolled_back")} == {"rollback"}
+    assert {event.what for event in decisions(tmp_path / "skipping")} == {"skip"}
+    assert abs(found["rolled_back"] - clean) < 0.02
+    assert found["without"] - clean > 0.02
+    assert found["skipping"] < found["without"]  # it lacks 20 of 160 updates
 
 
 @pytest.mark.slow
 def test_a_learning_rate_eight_times_too_high_ends_the_run_and_is_named(make_run, tmp_path, monkeypatch):
+    """From the middle on: from the start, a model of this size learns with it."""
     rate = loop.learning_rate
-    training = {**LONG, "learning_rate": 0.03}
-    train(make_run(tmp_path / "clean", {"tie_embeddings": False}, training))
-    assert decisions(tmp_path / "clean") == []
     monkeypatch.setattr(
-        loop, "learning_rate", lambda tokens, *rest: rate(tokens, *rest) * (8 if tokens > 80 * 7 * 32 else 1)
+        loop, "learning_rate", lambda tokens, *rest: rate(tokens, *rest) * (8 if tokens > 80 * 28 * 32 else 1)
     )
     with pytest.raises(FloatingPointError, match="likely cause is the learning rate"):
-        train(make_run(tmp_path / "high", {"tie_embeddings": False}, training))
-    assert sum(event.what == "rollback" for event in decisions(tmp_path / "high")) == 3
+        train(make_run(tmp_path, UNTIED, LONG))
+    assert [event.what for event in decisions(tmp_path)] == ["rollback"] * 3 + ["stop"]
 
 
 def launched(run, *arguments: str) -> subprocess.CompletedProcess:
@@ -231,7 +248,7 @@ def launched(run, *arguments: str) -> subprocess.CompletedProcess:
 @pytest.mark.slow
 def test_nan_on_one_rank_is_recovered_from(make_run, tmp_path):
     clean, guarded, without = (
-        make_run(tmp_path / name, training={**LONG, "guard": {"enabled": name != "without"}})
+        make_run(tmp_path / name, UNTIED, {**LONG, "guard": {"enabled": name != "without"}})
         for name in ("clean", "guarded", "without")
     )
     assert launched(clean).returncode == 0
@@ -243,7 +260,7 @@ def test_nan_on_one_rank_is_recovered_from(make_run, tmp_path):
     ends = [json.loads((run.out / "result.json").read_text())["heldout/loss"] for run in (clean, guarded)]
     print(f"held-out loss: clean {ends[0]:.4f}, with NaN on one rank {ends[1]:.4f}")
     assert abs(ends[1] - ends[0]) < 0.02
-    replayed = make_run(tmp_path / "replayed", training=LONG, replay=guarded.out / EVENTS)
+    replayed = make_run(tmp_path / "replayed", UNTIED, LONG, replay=guarded.out / EVENTS)
     assert launched(replayed).returncode == 0  # the machine is well again: the same updates are left out all the same
     weights, wanted = (load_file(run.out / "model.safetensors") for run in (replayed, guarded))
     assert all(torch.equal(weights[name], wanted[name]) for name in wanted)
