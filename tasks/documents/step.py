@@ -135,6 +135,11 @@ class DocumentStep(Step):
         """The signals of earlier steps that the work needs."""
         return ()
 
+    @property
+    def considers(self) -> tuple[str, ...]:
+        """The signals of earlier steps that the work takes into account where a recipe measures them."""
+        return ()
+
     def pinned(self) -> Self:
         """The step tied to the content that the files it names have now, so that its key changes with them."""
         return work_of(self).pinned(self) if self.pins_files else self
@@ -155,7 +160,7 @@ class EditStep(DocumentStep):
     `signals` but the last: `<step>_characters`, what is left, is measured by the pass. Its fields in `signal_fields`
     decide what is cut; `decisions` end with `not_empty`. `keeps_removed`: whether the ledger of edits may hold what it
     removed, and what a step before it in the same pass did. `sought`: what a rule drops documents for, in either case,
-    where that is a phrase.
+    where that is a phrase. `rewrites`: the columns beside the text that `edit` gives anew, together with the signals.
     """
 
     keeps_removed: ClassVar[bool] = True
@@ -169,6 +174,10 @@ class EditStep(DocumentStep):
         left = f"{cls.model_fields['step'].default}_characters"
         if left not in [signal.name for signal in cls.signals]:
             raise TypeError(f"{cls.__name__}.signals needs {left}, an int64: the characters that the step leaves")
+
+    @property
+    def rewrites(self) -> tuple[str, ...]:
+        return ()
 
     @property
     def left(self) -> str:
