@@ -14,6 +14,7 @@ from tasks.kernels.buffers import byte
 from tasks.pii.digits import (
     FEWEST_DIGITS,
     LONGEST_NUMBER,
+    MOST_GROUPS,
     SHORTEST_CARD,
     announced,
     card,
@@ -61,7 +62,6 @@ _SHORTEST_KEY = 20
 _SECRET, _HOOK = 60, 200
 _SHORTEST_CODE, _LONGEST_CODE = 6, 32
 _FEWEST_OF_TRUNK = 9  # digits of a number with a trunk prefix, in groups that are not the region's
-_MOST_GROUPS = 8
 
 
 @nb.njit(nogil=True, cache=True)
@@ -118,11 +118,16 @@ def _numbers(data, document, begin, first, stop, end, classes, groupings, codes,
     """(stop, candidates so far) behind the number whose first group goes from `first` to `stop`.
 
     It is a candidate if it may be a phone number: behind a plus sign or a letter, with a prefix of international calls
-    or a parenthesis, or if a piece of it without a space, or what begins with 0, is grouped as the regions do.
+    or a parenthesis, or if a piece of it without a space, or what begins with 0, is grouped as the regions do. Two
+    groups with a point between them are a decimal.
     """
     signed = first > begin and byte(data, first - 1) == 0x2B
     zero = byte(data, first) == 0x30 and stop - first > 1
-    kept = signed or (zero and byte(data, first + 1) == 0x30) or (zero and stop - first == 3 and byte(data, first + 1) == 0x31)
+    abroad = zero and (
+        byte(data, first + 1) == 0x30
+        or (stop - first == 3 and byte(data, first + 1) == 0x31 and byte(data, first + 2) == 0x31)
+    )
+    kept = signed or abroad
     total = groups = grouping = 0  # of the number
     digits = parts = piece = 0  # of the piece without a space
     trunk = False
@@ -133,16 +138,17 @@ def _numbers(data, document, begin, first, stop, end, classes, groupings, codes,
         if not parts:
             trunk = byte(data, group) == 0x30
             kept |= group > begin and byte(data, group - 1) == 0x28
-        if groups < _MOST_GROUPS:
+        if groups < MOST_GROUPS:
             grouping |= min(size, 15) << 4 * groups
-        if parts < _MOST_GROUPS:
+        if parts < MOST_GROUPS:
             piece |= min(size, 15) << 4 * parts
         total, digits = total + size, digits + size
         groups, parts = groups + 1, parts + 1
-        if parts > 1 and not kept:
-            kept = grouped(piece, digits, groupings) or (trunk and digits >= _FEWEST_OF_TRUNK and piece & 15 > 1)
-        if zero and groups > 1 and not kept:
-            kept = grouped(grouping, total, groupings)
+        if parts > 1 and not kept and (parts > 2 or byte(data, group - 1) != 0x2E):
+            kept = digits >= FEWEST_DIGITS and grouped(piece, trunk, groupings)
+            kept |= trunk and digits >= _FEWEST_OF_TRUNK and piece & 15 > 1
+        if zero and total >= _FEWEST_OF_TRUNK and not kept:
+            kept = grouped(grouping, zero, groupings)
         if (size == 4 or size >= SHORTEST_CARD) and group >= card_stop:
             after = card(data, group, end, classes)
             if after:

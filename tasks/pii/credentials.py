@@ -29,7 +29,9 @@ _SECRET_NAME = re.compile(rb"secret[_-]?access[_-]?key\Z", re.IGNORECASE)
 _SECRET = re.compile(rb"[\"']?\s{0,2}[:=]?\s{0,2}[\"']?([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])")
 _FEWEST_DIFFERENT = 8
 _SCHEME = re.compile(rb"https://(?:\w+\.)?(?:discord(?:app)?\.com/api/)?\Z")
-_HOOK = re.compile(rb"hooks\.slack\.com/(?:services|workflows|triggers)/[TE]\w{7,12}/[\w/-]{20,80}|webhooks/\d{17,20}/[\w-]{60,80}")
+_HOOK = re.compile(
+    rb"hooks\.slack\.com/(?:services|workflows|triggers)/[TE]\w{7,12}/[\w/-]{20,80}|webhooks/\d{17,20}/[\w-]{60,80}"
+)
 _PASSWORD = re.compile(rb"[\w.%+~-]*:(?P<password>[\w.~!*,;=&'()%+-]{8,64})", re.ASCII)
 
 

@@ -11,6 +11,8 @@ from tasks.kernels.buffers import byte
 from tasks.pii.shapes import DIGIT, WORD, has, run
 
 FEWEST_DIGITS = 7
+MOST_GROUPS = 8  # of four bits each in a grouping
+TRUNK = 1 << 4 * MOST_GROUPS
 LONGEST_NUMBER = 64  # a longer one is a row of a table or a matrix
 SHORTEST_CARD, _LONGEST_CARD = 13, 19  # ISO/IEC 7812-1, without those that nobody issues
 _ANNOUNCED = 8  # bytes between a number and the word that says what it is
@@ -76,12 +78,15 @@ def announced(data, begin, first):
 
 
 @nb.njit(nogil=True, cache=True)
-def grouped(grouping, digits, groupings):
-    """Whether a number of that many digits is grouped as one of `groupings`, int64 and ascending."""
-    if digits < FEWEST_DIGITS:
-        return False
+def grouped(grouping, zero, groupings):
+    """Whether a number is grouped as one of `groupings` (see `plans.groupings`); `zero`: whether it begins with one."""
     at = np.searchsorted(groupings, grouping)
-    return at < len(groupings) and groupings[at] == grouping
+    if at < len(groupings) and groupings[at] == grouping:
+        return True
+    if not zero:
+        return False
+    at = np.searchsorted(groupings, grouping | TRUNK)
+    return at < len(groupings) and groupings[at] == grouping | TRUNK
 
 
 @nb.njit(nogil=True, cache=True)

@@ -32,7 +32,7 @@ _QUOTED = re.compile(r'"[\w.+-]+(?: [\w.+-]+)*"')
 _MARKS = ".%+-_"
 _NUMBERED = re.compile(rb"\d{1,2}\.(?=[A-Za-z])")
 # What an URL begins with, a path, another address, an escape, a variable. Behind a masked address stands `|`.
-_BEFORE = re.compile(rb"(?:://\S*|(?<!\|)/|[@\\$]|[\w/]#)\Z")
+_BEFORE = re.compile(rb"(?:://[^\s/?#]*|(?<!\|)/|[@\\$]|[\w/]#)\Z")
 _COPYING = re.compile(rb"\b(?:scp|rsync|s?ftp|ssh|clone)\b[^\n]*\Z")
 _IRISH = re.compile(rb"(?<!\w)[oO]'\Z")
 # A path to copy to, another address, more of a name.
@@ -77,7 +77,8 @@ def _deliverable(domain: bytes) -> bool:
 
 
 def _in_a_word(character: str) -> bool:
-    return unicodedata.category(character)[0] in "LMN"
+    category = unicodedata.category(character)
+    return category[0] in "LM" or category == "Nd"
 
 
 def _is_latin(character: str) -> bool:
@@ -105,10 +106,9 @@ def _beyond_ascii(text: str) -> tuple[int, int]:
     ascii_ = at + 1
     while ascii_ < stop and text[ascii_].isascii():
         ascii_ += 1
-    if ascii_ < stop and not _is_latin(text[ascii_]):
-        shorter = at + 1 + len(text[at + 1 : ascii_].rstrip(".-"))
-        if _deliverable(text[at + 1 : shorter].lower().encode()):
-            return start, shorter
+    shorter = at + 1 + len(text[at + 1 : ascii_].rstrip(".-"))
+    if _deliverable(text[at + 1 : shorter].lower().encode()):
+        return start, shorter
     last = text.rfind(".", at, stop) + 1
     if last and not text[last : last + 1].isascii():
         for shorter in range(stop - 1, last, -1):
@@ -123,6 +123,8 @@ def emails(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
     The start is negative where an `O'` before the candidate is part of it.
     """
     begin, end = 0, len(value)
+    if b"@" not in value[1:]:
+        return []
     if not value.isascii():
         text = value.decode()
         first, last = _beyond_ascii(text)

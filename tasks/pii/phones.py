@@ -22,7 +22,8 @@ import re
 import unicodedata
 from functools import lru_cache
 
-from tasks.pii.plans import MOST_GROUPS, country_code, is_international, national_groups, trunk_prefix
+from tasks.pii.digits import MOST_GROUPS
+from tasks.pii.plans import country_code, is_international, national_groups, trunk_prefix
 
 # In the languages that the web has most of; whole words, or the end of one (`Mobiltelefon`, `cellphone`).
 _PHONE_WORD = re.compile(
@@ -38,15 +39,18 @@ _PHONE_WORD = re.compile(
     re.IGNORECASE,
 )
 _WORD_BEFORE = 48  # bytes that may hold the word
+_NO_WORD = b" \t\r\n.:=\"'>()[#|/,-"  # may stand between it and the number
+_OTHER_SEPARATOR = re.compile(rb"[^\d \xc2\xa0]")
 _DIGITS = re.compile(rb"\d+")
 _FIELD = re.compile(rb"(?:[^ \xc2]|\xc2(?!\xa0))+")
 # More of a word, a number, a path, a variable or an expression; an amount of money.
 _BEFORE = re.compile(rb"(?:[\w./\\=+$#%@&^*~<>-]|\d[:]|[$#=<>+*^/]\s|\xc2\xa3\s?|\xe2\x82\xac\s?)\Z", re.ASCII)
 _BEFORE_SAID = re.compile(rb"(?:[\w\\+$%@&^*~<-]|\w/)\Z", re.ASCII)
 _BEFORE_PLUS = re.compile(rb"[\w.\\)\]+^*/=-]\Z", re.ASCII)
-_AFTER = re.compile(rb"[\w@%^*=+\\]|[.:/-]\w|\s?[*=^]\s?\d|\s[+/]\s\d", re.ASCII)
+_AFTER = re.compile(rb"[\w@%^*=+\\]|[.:/-]\w|\s?[*=^]\s?\d|\s\+\s\d", re.ASCII)
+_DIVIDED = re.compile(rb"\s/\s\d")  # by a number, if the dividend is not grouped as only phone numbers are
 _LISTED_BEFORE, _LISTED_AFTER = re.compile(rb"\d,\s?\Z"), re.compile(rb"(?:,\s?| |\xc2\xa0)\d")
-_CLAUSE = re.compile(rb"\d\.\d+-\d|\d-\d+\.\d")  # as in `DFARS 252.227-7013`
+_CLAUSE = re.compile(rb"\d\.\d+-\d|\d-\d+\.\d|^\d+\.\d+\Z")  # as in `DFARS 252.227-7013`; a decimal
 _MADE_UP = re.compile(r"(\d)\1{6}|12345678|23456789|98765432|87654321")
 _FEWEST, _MOST = 7, 15  # digits; E.164
 _FEWEST_WITH_TRUNK = 9
@@ -116,13 +120,14 @@ def phones(value: bytes, before: bytes, after: bytes, regions: tuple[str, ...]) 
     return found
 
 
-@lru_cache(1 << 10)
+@lru_cache(1 << 14)
 def _says(text: bytes) -> bool:
     return _PHONE_WORD.search(unicodedata.normalize("NFKC", text.decode("utf-8", "ignore"))) is not None
 
 
 def _says_phone(before: bytes) -> bool:
-    return _says(before[-_WORD_BEFORE:])
+    last = before.rstrip(_NO_WORD)[-1:]
+    return (last.isalpha() or last > b"\x7f") and _says(before[-_WORD_BEFORE:])
 
 
 def _number(
@@ -140,8 +145,12 @@ def _number(
         return (-1 - (opened and closed), stop) if len(digits) <= _MOST and is_international(digits) else None
     if opened < closed or (len(groups) == 1 and not said) or (not said and _CLAUSE.search(part)):
         return None
-    spaced = re.search(rb"[^\d \xc2\xa0]", part) is None and not (opened and closed)
-    if spaced and not said and ((not start and _LISTED_BEFORE.search(before)) or _LISTED_AFTER.match(after)):
+    spaced = not _OTHER_SEPARATOR.search(part) and not (opened and closed)
+    if (
+        spaced
+        and not said
+        and ((not start and _LISTED_BEFORE.search(before)) or _LISTED_AFTER.match(after) or _DIVIDED.match(after))
+    ):
         return None
     if not _is_abroad(groups, said):
         if len(groups) > MOST_GROUPS - 2 or not any(_is_national(groups, region, said, spaced) for region in regions):
@@ -154,7 +163,9 @@ def foreign_phones(value: bytes, before: bytes, after: bytes, regions: tuple[str
     text = value.decode()
     folded = "".join(map(_folded, text)).encode()
     lead = before.decode("utf-8", "ignore")[-2:]
-    spans = phones(folded, before[: len(before) - len(lead.encode())] + "".join(map(_folded, lead)).encode(), after, regions)
+    spans = phones(
+        folded, before[: len(before) - len(lead.encode())] + "".join(map(_folded, lead)).encode(), after, regions
+    )
     ends = [0]
     for character in text:
         ends.append(ends[-1] + len(character.encode()))

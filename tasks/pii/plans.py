@@ -7,7 +7,15 @@ from itertools import product
 
 import numpy as np
 import phonenumbers
-from phonenumbers import COUNTRY_CODE_TO_REGION_CODE, NumberParseException, PhoneMetadata, PhoneNumberFormat
+from phonenumbers import (
+    COUNTRY_CODE_TO_REGION_CODE,
+    NumberParseException,
+    PhoneMetadata,
+    PhoneNumber,
+    PhoneNumberFormat,
+)
+
+from tasks.pii.digits import MOST_GROUPS, TRUNK
 
 _TYPES = (
     *("fixed_line", "mobile", "toll_free", "premium_rate", "shared_cost", "personal_number", "voip", "pager", "uan"),
@@ -15,7 +23,6 @@ _TYPES = (
 )
 _WORLD = "001"  # the region of codes that are no country's, such as 800
 _LONGEST_CODE = 3  # E.164
-MOST_GROUPS = 8  # of four bits each in a grouping
 
 
 @cache
@@ -38,7 +45,9 @@ def _valid(code: int, region: str) -> re.Pattern[str]:
     """What the valid numbers of a region match, and no others, without what a caller dials first."""
     metadata = _metadata(code, region)
     descriptions = (getattr(metadata, name) for name in _TYPES)
-    kinds = "|".join(f"(?:{one.national_number_pattern})" for one in descriptions if one and one.national_number_pattern)
+    kinds = "|".join(
+        f"(?:{one.national_number_pattern})" for one in descriptions if one and one.national_number_pattern
+    )
     return re.compile(f"(?=(?:{metadata.general_desc.national_number_pattern})$)(?:{kinds})")
 
 
@@ -76,7 +85,10 @@ def _dialled(region: str) -> tuple[re.Pattern[str] | None, frozenset[int]]:
     lengths |= {length + len(metadata.national_prefix or "") for length in lengths}
     if metadata.national_prefix_transform_rule:
         return None, lengths
-    return re.compile(f"(?:{metadata.national_prefix_for_parsing or ''})?(?:{_valid(0, region).pattern})"), lengths
+    # a number of another region with the same country code is dialled like one of this
+    regions = COUNTRY_CODE_TO_REGION_CODE[phonenumbers.country_code_for_region(region)]
+    valid = "|".join(f"(?:{_valid(0, one).pattern})" for one in regions)
+    return re.compile(f"(?:{metadata.national_prefix_for_parsing or ''})?(?:{valid})"), lengths
 
 
 @lru_cache(1 << 14)
@@ -85,12 +97,17 @@ def national_groups(digits: str, region: str) -> tuple[str, ...]:
     pattern, lengths = _dialled(region)
     if len(digits) not in lengths or (pattern and not pattern.fullmatch(digits)):
         return ()
-    try:
-        number = phonenumbers.parse(digits, region)
-    except NumberParseException:
-        return ()
-    if not phonenumbers.is_valid_number(number):
-        return ()
+    if _valid(0, region).fullmatch(digits):
+        zeros = len(digits) - len(digits.lstrip("0"))
+        code = phonenumbers.country_code_for_region(region)
+        number = PhoneNumber(code, int(digits), italian_leading_zero=zeros > 0, number_of_leading_zeros=zeros or None)
+    else:
+        try:
+            number = phonenumbers.parse(digits, region)
+        except NumberParseException:
+            return ()
+        if not phonenumbers.is_valid_number(number):
+            return ()
     return tuple(re.findall(r"\d+", phonenumbers.format_number(number, PhoneNumberFormat.NATIONAL)))
 
 
@@ -106,28 +123,31 @@ def _widths(pattern: str) -> list[list[int]]:
     return [[n for n in range(1, 18) if re.fullmatch(group, "0" * n)] for group in groups]
 
 
-def _groupings(region: str) -> Iterator[tuple[int, ...]]:
+def _groupings(region: str) -> Iterator[tuple[bool, tuple[int, ...]]]:
+    """Whether a number begins with a trunk prefix 0, and the sizes of its groups, for all in which the region writes."""
     # regions that share a country code write numbers as the first of them does
     metadata = _of(COUNTRY_CODE_TO_REGION_CODE[phonenumbers.country_code_for_region(region)][0])
     prefix = metadata.national_prefix or ""
-    longest = max(_of(region).general_desc.possible_length) + len(prefix)
+    lengths = set(_of(region).general_desc.possible_length)
     for one in metadata.number_format:
         form = one.format
         if one.national_prefix_formatting_rule:
             form = re.sub(r"(\\\d)", one.national_prefix_formatting_rule, form, count=1)
         for widths in product(*_widths(one.pattern)):
-            if sum(widths) <= longest:
+            if sum(widths) in lengths:
                 written = re.sub(r"\\(\d)", lambda at, widths=widths: "x" * widths[int(at[1]) - 1], form)
                 sizes = tuple(map(len, re.findall(r"[x\d]+", written)))
-                yield sizes
-                yield (len(prefix), *sizes)
+                yield re.match(r"\D*0", written) is not None, sizes
+                if prefix:
+                    yield prefix.startswith("0"), (len(prefix), *sizes)
 
 
 @cache
 def groupings(regions: tuple[str, ...]) -> np.ndarray:
     """How many digits stand in the groups of national numbers, as the regions write them: int64, ascending.
 
-    Four bits a group, the first group lowest.
+    Four bits a group, the first group lowest, and `TRUNK` where the first one begins with a trunk prefix 0.
     """
-    found = {sizes for region in regions for sizes in _groupings(region) if 0 < len(sizes) <= MOST_GROUPS and all(sizes)}
-    return np.array(sorted(sum(size << 4 * n for n, size in enumerate(sizes)) for sizes in found if max(sizes) < 16), np.int64)
+    found = {one for region in regions for one in _groupings(region) if 0 < len(one[1]) <= MOST_GROUPS}
+    coded = (TRUNK * trunk + sum(size << 4 * n for n, size in enumerate(sizes)) for trunk, sizes in found)
+    return np.array(sorted(coded), np.int64)

@@ -71,11 +71,20 @@ def _inside(data, i, end):
 
 
 @nb.njit(nogil=True, cache=True)
+def _is_ascii(data, start, stop):
+    for i in range(start, stop):
+        if byte(data, i) >= 0x80:
+            return False
+    return True
+
+
+@nb.njit(nogil=True, cache=True)
 def mailbox(data, begin, at, end, classes):
     """(start, stop) of what may be an address around the @ at `at`; the stop is 0 if there is none.
 
     Both sides are cut at the lengths of RFC 5321, between characters; an ASCII local part that is longer is none. A
-    local part in double quotes goes from quote to quote, on one line. Beside another @ is none.
+    local part in double quotes goes from quote to quote, on one line. With another @ right
+    behind an ASCII domain, or before an ASCII local part, there is none.
     """
     left = at
     if at > begin and byte(data, at - 1) == 0x22:
@@ -101,8 +110,9 @@ def mailbox(data, begin, at, end, classes):
     point = False
     for i in range(at + 2, right):
         point |= byte(data, i) == 0x2E
-    alone = (left == begin or byte(data, left - 1) != 0x40) and (right == end or byte(data, right) != 0x40)
-    return left, right if point and left < at and alone else 0
+    beside = left > begin and byte(data, left - 1) == 0x40 and _is_ascii(data, left, at)
+    beside |= right < end and byte(data, right) == 0x40 and _is_ascii(data, at, right)
+    return left, right if point and left < at and not beside else 0
 
 
 @nb.njit(nogil=True, cache=True)

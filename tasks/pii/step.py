@@ -21,6 +21,7 @@ NATIONAL_IDS = tuple(
 _SOURCE = "tasks/pii"
 _DOLMA = "tasks/pii; the count by which Dolma masks or drops (Soldaini et al. 2024, arXiv 2402.00159)"
 
+
 class Replacements(Settings):
     """What stands in the text instead. The defaults are Dolma's, and of the same form where Dolma has no such kind.
 

@@ -85,6 +85,8 @@ def _spans(step: Pii, data: np.ndarray, offsets: np.ndarray, regions: list[tuple
     ):
         if start < block:
             continue
+        if shape == shapes.MAILBOX and start < edge:  # beside characters without a space, of an address that is masked
+            start = edge
         value = bytes(text[start:stop])
         after = bytes(text[stop : min(end, stop + _AFTER)])
         if masked and masked.match(after):
