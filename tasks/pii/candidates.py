@@ -98,7 +98,7 @@ _OKEN, _ARER, _OOKS, _EGIN, _SKEY, _UNDERSCORE_KEY = (
 
 @nb.njit(nogil=True, cache=True)
 def _announced(data, begin, first, stop, end, classes):
-    """(shape, start, stop) of what the word from `first` to `stop` says follows it; a shape of -1 if it says nothing."""
+    """(shape, start, stop) of what the word from `first` to `stop` announces; a shape of -1 if it announces nothing."""
     ending = _ending(data, stop)
     if ending == _ARER or ending == _OKEN:
         start, after = token(data, stop, end, classes)

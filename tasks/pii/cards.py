@@ -26,8 +26,8 @@ _ISSUED_IF_SAID = re.compile(
     rb"4\d{12}(?:\d{6})?|62\d{15,17}|(?:50|5[6-9]|6[37]|60|69)\d{11,17}|220[0-4]\d{12,15}|(?:508|60|65|81|82)\d{13,14}"
 )
 _CARD_WORD = re.compile(
-    r"(?:\b(?:visa|master ?card|maestro|amex|american express|discover|diners(?: club)?|jcb|mir|мир|rupay|unionpay|ccn?|"
-    r"credit|debit|kredit)|cards?|karten?|cartes?|tarjetas?|cart[aã]o|cartao|carta|kaart|kort|kart[aıy]?|карт[аыу]|カード|"
+    r"(?:\b(?:visa|master ?card|maestro|amex|american express|discover|diners(?: club)?|jcb|mir|мир|rupay|unionpay|"
+    r"ccn?|credit|debit|kredit)|cards?|karten?|cartes?|tarjetas?|cart[aã]o|carta|kaart|kort|kart[aıy]?|карт[аыу]|カード|"
     r"卡号?|카드)\b[^\d\n]{0,24}\Z",
     re.IGNORECASE,
 )

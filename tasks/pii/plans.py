@@ -27,13 +27,20 @@ _LONGEST_CODE = 3  # E.164
 
 @cache
 def _metadata(code: int, region: str) -> PhoneMetadata:
+    """What libphonenumber knows of a region; `code` says which, where the region is the world."""
     found = (
         PhoneMetadata.metadata_for_nongeo_region(code)
         if region == _WORLD
         else PhoneMetadata.metadata_for_region(region)
     )
-    assert found is not None and found.general_desc is not None, f"{region} is a region with a numbering plan"
+    assert found is not None, f"{region} is a region with a numbering plan"
     return found
+
+
+def _numbers(metadata: PhoneMetadata) -> tuple[str, frozenset[int]]:
+    """What all numbers of a region match, and how many digits they have."""
+    assert metadata.general_desc is not None, f"{metadata.id} is a region with a numbering plan"
+    return metadata.general_desc.national_number_pattern or "", frozenset(metadata.general_desc.possible_length)
 
 
 def _of(region: str) -> PhoneMetadata:
@@ -48,13 +55,26 @@ def _valid(code: int, region: str) -> re.Pattern[str]:
     kinds = "|".join(
         f"(?:{one.national_number_pattern})" for one in descriptions if one and one.national_number_pattern
     )
-    return re.compile(f"(?=(?:{metadata.general_desc.national_number_pattern})$)(?:{kinds})")
+    return re.compile(f"(?=(?:{_numbers(metadata)[0]})$)(?:{kinds})")
+
+
+@cache
+def _of_code(code: int) -> tuple[re.Pattern[str], re.Pattern[str] | None]:
+    """What the valid numbers behind a country code match, and what callers inside its regions dial first."""
+    regions = COUNTRY_CODE_TO_REGION_CODE[code]
+    prefixes = {_metadata(code, region).national_prefix_for_parsing for region in regions} - {None}
+    valid = "|".join(f"(?:{_valid(code, region).pattern})" for region in regions)
+    return re.compile(valid), re.compile(
+        "|".join(f"(?:{one})" for one in sorted(map(str, prefixes)))
+    ) if prefixes else None
 
 
 def country_code(digits: str) -> int:
     """The country code that the digits begin with; 0 if they begin with none."""
-    codes = (int(digits[:n]) for n in range(1, _LONGEST_CODE + 1))
-    return next((code for code in codes if code in COUNTRY_CODE_TO_REGION_CODE), 0)
+    for n in range(1, _LONGEST_CODE + 1):
+        if (code := int(digits[:n])) in COUNTRY_CODE_TO_REGION_CODE:
+            return code
+    return 0
 
 
 @lru_cache(1 << 14)  # a site has its numbers on each of its pages
@@ -63,12 +83,11 @@ def is_international(digits: str) -> bool:
     code = country_code(digits)
     if not code:
         return False
-    regions = COUNTRY_CODE_TO_REGION_CODE[code]
     rest = digits[len(str(code)) :]
-    if any(_valid(code, region).fullmatch(rest) for region in regions):
+    valid, prefix = _of_code(code)
+    if valid.fullmatch(rest):
         return True
-    prefixes = {_metadata(code, region).national_prefix_for_parsing for region in regions} - {None}
-    if not any(re.match(f"(?:{prefix})", rest) for prefix in prefixes):
+    if prefix is None or not prefix.match(rest):
         return False
     try:
         return phonenumbers.is_valid_number(phonenumbers.parse(f"+{digits}"))
@@ -81,7 +100,7 @@ def _dialled(region: str) -> tuple[re.Pattern[str] | None, frozenset[int]]:
     """What all that is dialled inside the region for a valid number matches, None if no pattern says so; and how many
     digits that has."""
     metadata = _of(region)
-    lengths = frozenset(metadata.general_desc.possible_length)
+    lengths = _numbers(metadata)[1]
     lengths |= {length + len(metadata.national_prefix or "") for length in lengths}
     if metadata.national_prefix_transform_rule:
         return None, lengths
@@ -124,18 +143,20 @@ def _widths(pattern: str) -> list[list[int]]:
 
 
 def _groupings(region: str) -> Iterator[tuple[bool, tuple[int, ...]]]:
-    """Whether a number begins with a trunk prefix 0, and the sizes of its groups, for all in which the region writes."""
+    """Whether a number begins with a trunk prefix 0, and the sizes of its groups, for each way that the region has."""
     # regions that share a country code write numbers as the first of them does
     metadata = _of(COUNTRY_CODE_TO_REGION_CODE[phonenumbers.country_code_for_region(region)][0])
     prefix = metadata.national_prefix or ""
-    lengths = set(_of(region).general_desc.possible_length)
+    lengths = _numbers(_of(region))[1]
     for one in metadata.number_format:
-        form = one.format
+        form = one.format or ""
         if one.national_prefix_formatting_rule:
             form = re.sub(r"(\\\d)", one.national_prefix_formatting_rule, form, count=1)
-        for widths in product(*_widths(one.pattern)):
+        for widths in product(*_widths(one.pattern or "")):
             if sum(widths) in lengths:
-                written = re.sub(r"\\(\d)", lambda at, widths=widths: "x" * widths[int(at[1]) - 1], form)
+                written = form
+                for n, width in enumerate(widths, 1):
+                    written = written.replace(f"\\{n}", "x" * width)
                 sizes = tuple(map(len, re.findall(r"[x\d]+", written)))
                 yield re.match(r"\D*0", written) is not None, sizes
                 if prefix:

@@ -60,7 +60,7 @@ class Pii(EditStep):
     )
     regions_by_language: Mapping[str, tuple[str, ...]] = Field(
         BY_LANGUAGE,
-        description="the regions whose phone numbers are found, too, in documents of a language, where a step `language` "
+        description="the regions whose phone numbers are found, too, in documents of a language, if a step `language` "
         "stands before this one; {} switches it off",
     )
     national_ids: tuple[str, ...] = Field(

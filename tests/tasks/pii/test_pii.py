@@ -47,9 +47,9 @@ from tasks.pii.national_ids import COUNTRIES
 from tasks.pii.plans import groupings, is_international, national_groups
 from tasks.pii.regions import BY_LANGUAGE, REGIONS
 from tasks.pii.step import KINDS, NATIONAL_IDS, Pii
-from tests.tasks.pii.truth import cases
 from tests.planted import Plan, texts
 from tests.planted.text import joined
+from tests.tasks.pii.truth import cases
 
 STEP = Pii()
 
