@@ -61,7 +61,8 @@ CODE = 14  # a word or number that holds a digit, 6 characters or more; only if 
 _SHORTEST_KEY = 20
 _SECRET, _HOOK = 60, 200
 _SHORTEST_CODE, _LONGEST_CODE = 6, 32
-_FEWEST_OF_TRUNK = 9  # digits of a number with a trunk prefix, in groups that are not the region's
+# digits of a number with a trunk prefix 0, by spaces in the region's groups, and in others
+_FEWEST_OF_TRUNK, _FEWEST_REGROUPED = 9, 10
 
 
 @nb.njit(nogil=True, cache=True)
@@ -146,7 +147,7 @@ def _numbers(data, document, begin, first, stop, end, classes, groupings, codes,
         groups, parts = groups + 1, parts + 1
         if parts > 1 and not kept and (parts > 2 or byte(data, group - 1) != 0x2E):
             kept = digits >= FEWEST_DIGITS and grouped(piece, trunk, groupings)
-            kept |= trunk and digits >= _FEWEST_OF_TRUNK and piece & 15 > 1
+            kept |= trunk and digits >= _FEWEST_REGROUPED and piece & 15 > 1
         if zero and total >= _FEWEST_OF_TRUNK and not kept:
             kept = grouped(grouping, zero, groupings)
         if (size == 4 or size >= SHORTEST_CARD) and group >= card_stop:

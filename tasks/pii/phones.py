@@ -53,7 +53,7 @@ _LISTED_BEFORE, _LISTED_AFTER = re.compile(rb"\d,\s?\Z"), re.compile(rb"(?:,\s?|
 _CLAUSE = re.compile(rb"\d\.\d+-\d|\d-\d+\.\d|^\d+\.\d+\Z")  # as in `DFARS 252.227-7013`; a decimal
 _MADE_UP = re.compile(r"(\d)\1{6}|12345678|23456789|98765432|87654321")
 _FEWEST, _MOST = 7, 15  # digits; E.164
-_FEWEST_WITH_TRUNK = 9
+_FEWEST_WITH_TRUNK, _FEWEST_REGROUPED = 9, 10
 _FEWEST_GROUPS_ABROAD = 3
 _ABROAD = re.compile(r"00(?:11)?|011")
 
@@ -75,7 +75,7 @@ def _is_national(groups: tuple[str, ...], region: str, said: bool, spaced: bool)
         return digits in (whole, trunk_prefix(region) + whole) or len(digits) >= _FEWEST_WITH_TRUNK
     if groups in (usual, (trunk_prefix(region), *usual)):
         return True
-    return zero and not spaced and groups[0] == usual[0] and digits == whole and len(digits) >= _FEWEST_WITH_TRUNK
+    return zero and not spaced and groups[0] == usual[0] and digits == whole and len(digits) >= _FEWEST_REGROUPED
 
 
 def _is_abroad(groups: tuple[str, ...], said: bool) -> bool:

@@ -156,6 +156,19 @@ def test_a_step_reads_signals_that_were_measured_before_by_id_not_by_position(tm
     assert made["twice"].to_pylist() == [2 * text.count("7") for text in TEXTS[3:]]
 
 
+def test_a_step_considers_a_signal_where_a_step_before_it_measured_it(tmp_path):
+    before, kept, first = (str(tmp_path / name) for name in ("before", "kept", "first"))
+    given = documents(["Ruf an: 030 23125123", "Ruf an: 030 23125123"])
+    parquet.write_table(before, given)
+    parquet.write_table(kept, given.select(["id", "characters"]))
+    parquet.write_table(first, pa.table({"id": given["id"], "language": ["de", "en"]}))
+    for measured_before, phones in (((first,), [1, 0]), ((), [0, 0])):
+        folder = str(tmp_path / f"edited{len(measured_before)}")
+        measure_shards.edit_shard(folder, 0, before, kept, measured_before, (Pii(),))
+        made = parquet.read_table(layout.part(folder, 0))
+        assert made["pii_phones"].to_pylist() == phones and "language" not in made.column_names
+
+
 def test_a_text_that_an_edit_empties_is_dropped_for_it():
     assert NoSevens().decisions() == [Bound("empty_text", "no_sevens_characters", low=1)]
 

@@ -403,7 +403,7 @@ def may_be_phone(text: bytes, groups: list[tuple[int, int]]) -> bool:
         for n in range(2, len(piece) + 1):
             if n == 2 and text[piece[1][0] - 1 : piece[1][0]] == b".":
                 continue
-            trunk = text[start : start + 1] == b"0" and stop - start > 1 and sum(b - a for a, b in piece[:n]) >= 9
+            trunk = text[start : start + 1] == b"0" and stop - start > 1 and sum(b - a for a, b in piece[:n]) >= 10
             if trunk or is_usual(text, piece[:n]):
                 return True
     return False
