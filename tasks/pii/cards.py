@@ -61,14 +61,21 @@ def _is_card(written: bytes, said: bool) -> bool:
 
 def cards(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
     """Whether the candidate is a card's number, given the bytes around it: all of it, or nothing."""
-    if _BEFORE.search(before) or _AFTER.match(after):
+    if _BEFORE.search(before) or _AFTER.match(after) or not _is_card(value, said=True):
         return []
-    said = _CARD_WORD.search(before.decode("utf-8", "ignore")) is not None
-    if not _is_card(value, said) or (_ASSIGNED.search(before) and not said):
-        return []
+    return [(0, len(value))] if _stands_alone(value, before, after) or _is_said(before) else []
+
+
+def _is_said(before: bytes) -> bool:
+    letters = re.search(rb"[^\d\n]*\Z", before)
+    return letters is not None and _CARD_WORD.search(letters[0].decode("utf-8", "ignore")) is not None
+
+
+def _stands_alone(value: bytes, before: bytes, after: bytes) -> bool:
+    """Whether the number is a card's by itself, and what stands in a list beside it is another, or belongs to it."""
+    if not _is_card(value, said=False) or _ASSIGNED.search(before):
+        return False
     ahead, behind = _NUMBER_BEFORE.search(before), _NUMBER_AFTER.match(after)
-    if ahead and not said and not _is_card(ahead[1], said):
-        return []
-    if behind and not said and not _BESIDE.fullmatch(behind[1]) and not _is_card(behind[1], said):
-        return []
-    return [(0, len(value))]
+    if ahead and not _is_card(ahead[1], said=False):
+        return False
+    return not behind or _BESIDE.fullmatch(behind[1]) is not None or _is_card(behind[1], said=False)
