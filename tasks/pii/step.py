@@ -4,7 +4,7 @@ from typing import ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator
 
-from tasks.documents.step import Bound, EditStep, Settings, Signal
+from tasks.documents.step import Bound, Cut, EditStep, Settings, Signal
 
 Kind = Literal["email", "api_key", "iban", "credit_card", "ip", "phone"]
 # Of two that overlap, the earlier kind is masked: the one whose form leaves less to chance.
@@ -64,10 +64,18 @@ class Pii(EditStep):
     )
     replacements: Replacements = Replacements()
 
+    cuts: ClassVar = tuple(
+        Cut(kind, (), description=f"Spans of the kind `{kind}`, if `kinds` has it.") for kind in KINDS
+    )
     signals: ClassVar = (
-        Signal("pii_spans", "int64", "spans", _DOLMA),
-        *(Signal(f"pii_{kind}s", "int64", "spans", _SOURCE) for kind in KINDS),
-        Signal("pii_characters", "int64", "code points that are left", _SOURCE),
+        Signal("pii_spans", "int64", "spans", _DOLMA, description="Spans of all kinds that are masked."),
+        *(
+            Signal(
+                f"pii_{kind}s", "int64", "spans", _SOURCE, description=f"Spans of the kind `{kind}` that are masked."
+            )
+            for kind in KINDS
+        ),
+        Signal("pii_characters", "int64", "characters", _SOURCE, description="Characters that the step leaves."),
     )
     signal_fields: ClassVar[tuple[str, ...]] = ("kinds", "regions", "replacements")
 
