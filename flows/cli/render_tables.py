@@ -160,6 +160,8 @@ def thresholds_remarks(found: "Proposals", least: int) -> list[str]:
         remarks.append(f"Left out, with fewer than {least:,} documents: {few}.")
     if found.idle:
         remarks.append(f"Without a proposal, since they drop nothing of the reference: {', '.join(found.idle)}.")
+    if found.without:
+        remarks.append(f"Without a proposal, since they have no thresholds for languages: {', '.join(found.without)}.")
     return remarks + [f"Without a proposal: {reason}." for reason in found.unmatched]
 
 

@@ -78,7 +78,7 @@ def _cuts(kind: type[DocumentStep]) -> Iterator[CutRow]:
 
 
 def _rows(kind: type[DocumentStep]) -> Iterator[Row]:
-    step = kind.model_construct()
+    step = kind.model_construct(step=kind.model_fields["step"].default)
     decisions = _decisions(step)
     settings = _settings(step, decisions)
     by_name = {signal.name: signal for signal in kind.signals}
