@@ -5,7 +5,7 @@ from typing import ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator
 
-from tasks.documents.step import Bound, EditStep, Settings, Signal
+from tasks.documents.step import Bound, Cut, EditStep, Settings, Signal
 from tasks.pii.regions import BY_LANGUAGE, REGIONS
 
 Kind = Literal["email", "api_key", "iban", "credit_card", "national_id", "ip", "phone"]
@@ -71,10 +71,18 @@ class Pii(EditStep):
     )
     replacements: Replacements = Replacements()
 
+    cuts: ClassVar = tuple(
+        Cut(kind, (), description=f"Spans of the kind `{kind}`, if `kinds` has it.") for kind in KINDS
+    )
     signals: ClassVar = (
-        Signal("pii_spans", "int64", "spans", _DOLMA),
-        *(Signal(f"pii_{kind}s", "int64", "spans", _SOURCE) for kind in KINDS),
-        Signal("pii_characters", "int64", "code points that are left", _SOURCE),
+        Signal("pii_spans", "int64", "spans", _DOLMA, description="Spans of all kinds that are masked."),
+        *(
+            Signal(
+                f"pii_{kind}s", "int64", "spans", _SOURCE, description=f"Spans of the kind `{kind}` that are masked."
+            )
+            for kind in KINDS
+        ),
+        Signal("pii_characters", "int64", "characters", _SOURCE, description="Characters that the step leaves."),
     )
     signal_fields: ClassVar[tuple[str, ...]] = (
         *("kinds", "regions", "regions_by_language", "national_ids", "columns", "replacements"),

@@ -22,7 +22,7 @@ from tests.corpora import check_balance
 
 class Sevens(DocumentStep):
     step: Literal["sevens"] = "sevens"
-    signals: ClassVar = (Signal("sevens", "int64", "sevens", "this test"),)
+    signals: ClassVar = (Signal("sevens", "int64", "sevens", "this test", description="Of a test."),)
 
 
 @singledispatch
@@ -36,7 +36,7 @@ class NoSevens(EditStep):
     step: Literal["no_sevens"] = "no_sevens"
     what: str = ""
     signal_fields: ClassVar = ("what",)
-    signals: ClassVar = (Signal("no_sevens_characters", "int64", "code points", "this test"),)
+    signals: ClassVar = (Signal("no_sevens_characters", "int64", "code points", "this test", description="Of a test."),)
 
     def decisions(self):
         return [self.not_empty()]
@@ -55,7 +55,7 @@ def edit(step, documents):
 
 class Seen(Sevens):
     step: Literal["seen"] = "seen"
-    signals: ClassVar = (Signal("seen", "int64", "sevens", "this test"),)
+    signals: ClassVar = (Signal("seen", "int64", "sevens", "this test", description="Of a test."),)
 
 
 TEXTS = ["7 dwarfs", "é77é\n7\nend", "", "none", "777", "7"] * 5
@@ -131,7 +131,7 @@ def test_a_pass_behind_a_corpus_step_writes_the_documents_again_and_its_edits_ba
 
 class NeedsSevens(Sevens):
     step: Literal["needs"] = "needs"
-    signals: ClassVar = (Signal("twice", "int64", "sevens", "this test"),)
+    signals: ClassVar = (Signal("twice", "int64", "sevens", "this test", description="Of a test."),)
 
     @property
     def reads(self):
@@ -176,7 +176,7 @@ def test_a_text_that_an_edit_empties_is_dropped_for_it():
 def test_counts_follow_each_other():
     class Fewer(NoSevens):
         step: Literal["fewer"] = "fewer"
-        signals: ClassVar = (Signal("fewer_characters", "int64", "code points", "this test"),)
+        signals: ClassVar = (Signal("fewer_characters", "int64", "code points", "this test", description="Of a test."),)
 
     steps = [NoSevens(what="VII"), Fewer()]
     counts = EditCounts(steps)
