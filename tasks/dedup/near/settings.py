@@ -132,7 +132,7 @@ def curve_message(settings: Banding) -> str:
     bands, rows = settings.bands, settings.rows
     shares = [f"{s_curve(bands, rows, j):.1%} at {j}" for j in (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)]
     return (
-        f"of pairs of documents with Jaccard similarity 0.8, {s_curve(bands, rows, 0.8):.1%} are compared: {bands} "
+        f"of pairs of documents with Jaccard similarity 0.8, {s_curve(bands, rows, 0.8):.1%} share a band: {bands} "
         f"bands of {rows} rows find {', '.join(shares)}"
     )
 
