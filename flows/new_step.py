@@ -30,7 +30,9 @@ class $Class(DocumentStep):
     max_hits: int | None = Field(3, ge=0, description="most hits of a document that is kept; null: not bound")
 
     # the columns that `measure` gives
-    signals: ClassVar = (Signal("${name}_hits", "int64", "words", "$module.py"),)
+    signals: ClassVar = (
+        Signal("${name}_hits", "int64", "words", "$module.py", description="How often the words stand in the text."),
+    )
     # the settings that change what is measured; all others are thresholds, which `gristmill whatif` can replay
     signal_fields: ClassVar = ("words",)
 

@@ -1,13 +1,17 @@
 """Which stages the last run of a recipe had: `<home>/runs/<recipe>.json`. For readers alone, no key knows of it."""
 
+import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from storage import checked_json, files
+from storage.damage import DamagedFileError
 
 if TYPE_CHECKING:
     from tasks.engine.spec import StageSpec
+
+log = logging.getLogger(__name__)
 
 
 class LastRun:
@@ -26,13 +30,24 @@ class LastRun:
 
 
 def recipes_by_stage(home: str) -> Mapping[str, list[str]]:
-    """The names of the recipes whose last run had a stage, by its label. Reads a small file for each recipe."""
+    """The names of the recipes whose last run had a stage, by its label. Reads a small file for each recipe.
+
+    One that is damaged is passed over with a warning, since no stage needs it.
+    """
     folder = files.join(home, "runs")
     names = [name for name in files.names(folder) if name.endswith(".json")]
     found: dict[str, list[str]] = {}
     with ThreadPoolExecutor(16) as pool:
-        runs = pool.map(lambda name: checked_json.read(files.join(folder, name)), names)
-        for name, run in zip(names, runs, strict=True):
-            for label in run["stages"]:
+        runs = pool.map(lambda name: _stages(files.join(folder, name)), names)
+        for name, labels in zip(names, runs, strict=True):
+            for label in labels:
                 found.setdefault(label, []).append(name.removesuffix(".json"))
     return found
+
+
+def _stages(path: str) -> list[str]:
+    try:
+        return checked_json.read(path)["stages"]
+    except DamagedFileError as error:
+        log.warning("%s", error)
+        return []

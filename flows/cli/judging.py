@@ -73,16 +73,15 @@ def rules(
     step: Annotated[str, typer.Argument(help="of this step alone; default: of all")] = "",
     as_json: Json = False,
 ) -> None:
-    """The rules of all document steps: the signal that each measures, with unit and source, and its thresholds."""
-    from flows.cli.render_tables import rules_table
+    """The rules of all document steps in the order in which they are asked, of which the first that a document fails is
+    the reason of its drop: thresholds and the recipe's keys for them, and what each measures, with unit and source."""
+    from flows.cli import render_rules as render
     from flows.reports.rules import books
 
     if as_json:
         print_json(list(books(step)))
         return
-    out = console()
-    for book in books(step):
-        out.print(rules_table(book))
+    print_texts(render.rules(list(books(step)), console().width))
 
 
 @app.command(name="new-step")

@@ -46,6 +46,8 @@ def dropped(found: "Dropped", characters: int) -> Text:
     shown.append("".join(_field(name, value) + "\n" for name, value in found.row.items() if value is not None))
     if found.unmarked:
         shown.append(f"not marked: {found.unmarked}\n")
+    if found.remark:
+        shown.append(f"{found.remark}\n")
     if found.text is None:
         return shown
     left = characters

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import yaml
 from rich.box import SIMPLE_HEAD
-from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -14,7 +13,6 @@ from flows.reports.funnel import FunnelRow
 from flows.reports.status import StageStatus
 
 if TYPE_CHECKING:
-    from flows.reports.rules import Book
     from flows.reports.thresholds import Proposals
     from flows.reports.whatif import ComparedStep, Replay
     from tasks.engine.verify import Verified
@@ -162,18 +160,11 @@ def thresholds_remarks(found: "Proposals", least: int) -> list[str]:
         remarks.append(f"Left out, with fewer than {least:,} documents: {few}.")
     if found.idle:
         remarks.append(f"Without a proposal, since they drop nothing of the reference: {', '.join(found.idle)}.")
+    if found.without:
+        remarks.append(f"Without a proposal, since they have no thresholds for languages: {', '.join(found.without)}.")
     return remarks + [f"Without a proposal: {reason}." for reason in found.unmatched]
 
 
 def recipe_part(found: "Proposals") -> str:
     """The proposals as YAML, to be pasted into a recipe."""
     return yaml.safe_dump(found.recipe_part(), sort_keys=False, allow_unicode=True)
-
-
-def rules_table(book: "Book") -> Table:
-    """The rules of a step."""
-    columns = (Column("signal", overflow="fold"), "unit", "thresholds", "what it counts")
-    table = Table(*columns, title=book.title, title_justify="left")
-    for row in book.rows:
-        table.add_row(*map(escape, row))
-    return table

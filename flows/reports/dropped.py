@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
-from flows.reports.marking import Marks, before_edits, marks, spans
+from flows.reports.marking import Marked, Marks, before_edits, marks, spans
 from flows.steps import AnyStep
 from storage import parquet
 from storage.home import FinishedStage, Home
@@ -23,7 +23,8 @@ class Dropped:
     """A document that a stage dropped.
 
     `row`: of the stage's ledger, with source and URL of the document; `text`: as it reached the step, None if there was
-    none; `marks`: its offending parts; `unmarked`: why the step could not look at the text again, else empty.
+    none; `marks`: its offending parts; `unmarked`: why the step could not look at the text again, else empty; `remark`:
+    what the marks are, or why there is none, where they are not what the rule counts.
     """
 
     stage: str
@@ -31,6 +32,7 @@ class Dropped:
     text: str | None = None
     marks: Marks = ()
     unmarked: str = ""
+    remark: str = ""
 
 
 class Edit(NamedTuple):
@@ -159,9 +161,11 @@ class _Texts:
         except (ValueError, LookupError, OSError) as error:
             # homes keep the stages of older code, and lists that a step reads may have moved
             return Dropped(stage, shown, text, own, f"{row['step']} cannot look at the text again: {error}")
-        return Dropped(stage, shown, text, own if found is None else found)
+        if found is None:
+            return Dropped(stage, shown, text, own)
+        return Dropped(stage, shown, text, found.marks, remark=found.remark)
 
-    def _marks(self, shard: int, row: dict[str, Any], document: pa.Table, text: str) -> Marks | None:
+    def _marks(self, shard: int, row: dict[str, Any], document: pa.Table, text: str) -> Marked | None:
         for settings in (*self.steps, *self.others):
             if settings["step"] == row["step"]:
                 step = _STEP.validate_python(settings)

@@ -1,6 +1,7 @@
 """What a rule met: the text as it reached the step that dropped it, and the parts of it that offended."""
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,15 @@ from tasks.rules.rule_work import Parts, counted
 Marks = tuple[tuple[int, int], ...]  # (start, stop) in code points, in order, not overlapping
 
 
-def marks(step: Step, row: dict[str, Any], document: pa.Table, text: str) -> Marks | None:
+@dataclass(frozen=True)
+class Marked:
+    """Parts of a text; `remark`: what they are, where they are not all that a rule counts."""
+
+    marks: Marks = ()
+    remark: str = ""
+
+
+def marks(step: Step, row: dict[str, Any], document: pa.Table, text: str) -> Marked | None:
     """What offended a rule of a step, by the ledger's row; None for a step that has no rules of that kind.
 
     `document`: its one row, with the signals that the step reads.
@@ -23,14 +32,16 @@ def marks(step: Step, row: dict[str, Any], document: pa.Table, text: str) -> Mar
     if isinstance(step, RuleStep):
         return offending(step, row, document, text)
     if isinstance(step, EditStep) and (phrase := step.sought.get(row["rule"])):
-        return tuple(match.span() for match in re.finditer(re.escape(phrase), text, re.IGNORECASE))
+        return Marked(tuple(match.span() for match in re.finditer(re.escape(phrase), text, re.IGNORECASE)))
     return None
 
 
-def offending(step: RuleStep, row: dict[str, Any], document: pa.Table, text: str) -> Marks:
-    """The words, lines, ... of the text that a rule counts; or those it misses, where too few were counted.
+def offending(step: RuleStep, row: dict[str, Any], document: pa.Table, text: str) -> Marked:
+    """The words, lines, ... of the text that a rule counts.
 
-    Empty where it counts all, as a mean does. Raises LookupError for a rule that the step does not have.
+    Where too small a part counted, the others; or again those that count, where the others are most of the text. Of a
+    number that is too small nothing: what is missing cannot be marked. Empty, too, where a rule counts all, as a mean
+    does. Raises LookupError for a rule that the step does not have.
     """
     found = [rule for rule in step.rules if rule.name == row["rule"]]
     if not found:
@@ -39,15 +50,29 @@ def offending(step: RuleStep, row: dict[str, Any], document: pa.Table, text: str
     document = document.set_column(document.schema.get_field_index("text"), "text", pa.array([text], pa.large_string()))
     batch = Batch(document)
     parts = counted(step, rule, batch)
-    if not isinstance(parts, Parts):
-        return ()
-    if parts.where.all():
-        return ()
-    where = ~parts.where if row["value"] < row["threshold"] else parts.where
+    few = row["value"] < row["threshold"]
+    if few and not rule.unit.startswith("fraction"):
+        return Marked(remark=f"nothing is marked: {rule.name} asks for more {rule.unit} than the text has")
+    if not isinstance(parts, Parts) or parts.where.all():
+        return Marked()
+    if not few:
+        return Marked(_merged(batch, parts, parts.where, text))
+    others = _merged(batch, parts, ~parts.where, text)
+    if 2 * sum(stop - start for start, stop in others) <= len(text):
+        return Marked(others, f"marked is what {rule.name} does not count, in {rule.unit}")
+    return Marked(
+        _merged(batch, parts, parts.where, text), f"marked is what {rule.name} counts, too small a {rule.unit}"
+    )
+
+
+def _merged(batch: Batch, parts: Parts, where: np.ndarray, text: str) -> Marks:
+    """Units of the text, those next to each other as one, without blank ones."""
     start, stop = (bounds[where] for bounds in parts.spans(batch.scan))
     data = batch.scan.data
     merged: list[tuple[int, int]] = []
     for begin, end in zip(_characters(data, start), _characters(data, stop), strict=True):
+        if not text[begin:end].strip():
+            continue
         if merged and not text[merged[-1][1] : begin].strip():
             merged[-1] = (merged[-1][0], end)
         else:

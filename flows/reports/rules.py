@@ -1,20 +1,57 @@
-"""The rules there are: what each document step measures, where the definition comes from, and its thresholds."""
+"""The rules there are: by what each document step decides, with which thresholds, and what else it measures."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from flows import own_steps
-from flows.steps import BUILT_IN, document_steps
-from tasks.documents.step import DocumentStep
-from tasks.rules.rule import RuleStep
+from flows.own_steps import StepError
+from flows.steps import BUILT_IN, document_steps, thresholds_of
+from tasks.documents.step import Bound, DocumentStep, EditStep, Member
+
+Decision = Bound | Member
+End = Literal["low", "high", "allowed"]
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """An end of a decision: the least or the most that stays, or the values that do; `value`: the default, None where
+    it does not bind; `setting`: the key of the recipe that sets it, None where the step fixes it."""
+
+    end: End
+    value: float | tuple[str, ...] | None
+    setting: str | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A signal, and the rule that decides by it; None where none does."""
+
+    rule: str | None
+    signal: str
+    unit: str
+    source: str
+    description: str
+    thresholds: tuple[Threshold, ...] = ()
+
+
+@dataclass(frozen=True)
+class CutRow:
+    """A rule by which a step cuts something out of texts, and the defaults of the settings that decide it."""
+
+    rule: str
+    settings: dict[str, Any]
+    description: str
 
 
 @dataclass(frozen=True)
 class Book:
-    """A step: (signal, unit, thresholds, what it counts) for each of its signals."""
+    """A step: what it cuts out of texts, and by what it drops documents, both in the order in which its rules are
+    asked; behind the rules the signals that decide nothing."""
 
-    title: str
-    rows: tuple[tuple[str, str, str, str], ...]
+    step: str
+    cuts: tuple[CutRow, ...]
+    rows: tuple[Row, ...]
 
 
 def books(wanted: str) -> Iterator[Book]:
@@ -31,15 +68,58 @@ def books(wanted: str) -> Iterator[Book]:
         raise LookupError(f"no document step is called {wanted}; there are {', '.join(steps)}")
     for name, step in steps.items():
         if wanted in ("", name):
-            sources = dict.fromkeys(signal.source for signal in step.signals)
-            title = step.model_fields["step"].default
-            yield Book(f"{title}: {'; '.join(sources)}", tuple(_rows(step)))
+            yield Book(step.model_fields["step"].default, tuple(_cuts(step)), tuple(_rows(step)))
 
 
-def _rows(step: type[DocumentStep]) -> Iterator[tuple[str, str, str, str]]:
-    rules = step.rules if issubclass(step, RuleStep) else ()
-    by_signal = {f"{step.model_fields['step'].default}_{rule.name}": rule for rule in rules}
-    for signal in step.signals:
-        rule = by_signal.get(signal.name)
-        thresholds = ", ".join(f"{end} {value}" for end, value in rule.ends.items()) if rule else ""
-        yield signal.name, signal.unit, thresholds, rule.description if rule else ""
+def _cuts(kind: type[DocumentStep]) -> Iterator[CutRow]:
+    for cut in kind.cuts if issubclass(kind, EditStep) else ():
+        settings = {name: kind.model_fields[name].default for name in cut.settings}
+        yield CutRow(cut.rule, settings, cut.description)
+
+
+def _rows(kind: type[DocumentStep]) -> Iterator[Row]:
+    step = kind.model_construct(step=kind.model_fields["step"].default)
+    decisions = _decisions(step)
+    settings = _settings(step, decisions)
+    by_name = {signal.name: signal for signal in kind.signals}
+    for decision in decisions:
+        signal = by_name.pop(decision.signal)
+        thresholds = tuple(
+            Threshold(end, value, setting)
+            for end, value in _ends(decision).items()
+            if (setting := settings.get((decision.rule, end))) or value is not None
+        )
+        yield Row(decision.rule, signal.name, signal.unit, signal.source, signal.description, thresholds)
+    for signal in by_name.values():
+        yield Row(None, signal.name, signal.unit, signal.source, signal.description)
+
+
+def _settings(step: DocumentStep, decisions: Sequence[Decision]) -> Mapping[tuple[str, End], str]:
+    """Which setting gives each end of each rule: the one with whose value it changes."""
+    found: dict[tuple[str, End], str] = {}
+    for name in thresholds_of(step):
+        changed = _decisions(step.model_copy(update={name: _another(getattr(step, name))}))
+        for old, new in zip(decisions, changed, strict=True):
+            ends = _ends(new)
+            found |= {(old.rule, end): name for end, value in _ends(old).items() if ends[end] != value}
+    return found
+
+
+def _another(value: Any) -> Any:
+    """A value that differs, of the same kind; the same for what is no threshold, as a mapping of them."""
+    if value is None or isinstance(value, (int, float)):
+        return (value or 0) + 1
+    return (*value, "another") if isinstance(value, tuple) else value
+
+
+def _ends(decision: Decision) -> dict[End, Any]:
+    if isinstance(decision, Member):
+        return {"allowed": decision.allowed}
+    return {"low": decision.low, "high": decision.high}
+
+
+def _decisions(step: DocumentStep) -> Sequence[Decision]:
+    try:
+        return step.decisions()
+    except AttributeError as error:
+        raise StepError(f"the decisions of {step.step} read a setting that has no default ({error})") from error

@@ -48,13 +48,14 @@ class Proposal:
 @dataclass(frozen=True)
 class Proposals:
     """`idle`: settings whose threshold drops nothing of the reference, from which nothing follows for others;
-    `few`: languages with too few documents, and how many they have; `unmatched`: why steps behind a corpus step have no
-    proposal, where too few documents of the reference are left."""
+    `few`: languages with too few documents, and how many they have; `unmatched`: other settings without a proposal, or
+    steps, each with the reason; `without`: steps that have no thresholds for languages."""
 
     rows: list[Proposal]
     idle: list[str]
     few: dict[str, int]
     unmatched: list[str]
+    without: list[str]
 
     def recipe_part(self) -> dict[str, list[dict[str, Any]]]:
         """The `steps` of a recipe, of each its `languages` alone."""
@@ -90,9 +91,12 @@ def propose(recipe: Any, reference: str, least: int = 1000, settings: MachineSet
     recipe = load(recipe)
     settings = settings or MachineSettings()
     options.configure(job_options(settings))
-    found = Proposals([], [], {}, [])
+    found = Proposals([], [], {}, [], [])
     for passed in curate(lookup(settings, recipe.name), recipe):
-        if thresholds := _thresholds(passed.steps):
+        thresholds = _thresholds(passed.steps)
+        by_language = {threshold.step for threshold in thresholds}
+        found.without.extend(step.step for step in passed.steps if step.step not in by_language)
+        if thresholds:
             try:
                 _propose(found, passed, recipe, thresholds, reference, least)
             except _TooFewError as error:
@@ -142,6 +146,7 @@ def _propose(
 def _match(found: Proposals, threshold: _Threshold, values: np.ndarray, places: dict, reference: str) -> None:
     own = threshold.of(reference)
     if own is None:
+        found.unmatched.append(f"{threshold.step}.{threshold.setting}: it is null for {reference}, so it drops nothing")
         return
     drops = share(values[places[reference]], own, threshold.end)
     if not drops:
@@ -150,6 +155,12 @@ def _match(found: Proposals, threshold: _Threshold, values: np.ndarray, places: 
     for language, at in places.items():
         if language != reference:
             here, now = values[at], threshold.of(language)
+            if (here == here[0]).all():
+                found.unmatched.append(
+                    f"{threshold.step}.{threshold.setting}, {language}: all {len(here):,} documents have the value "
+                    f"{here[0]:g}, so no threshold drops a share of them"
+                )
+                continue
             matched = match(here, drops, threshold.end)
             proposed = int(matched.threshold) if np.issubdtype(values.dtype, np.integer) else matched.threshold
             lost = 0.0 if now is None else share(here, now, threshold.end)

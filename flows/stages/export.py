@@ -148,7 +148,7 @@ def _columns(recipe: Recipe) -> tuple[Column, ...]:
                 kind=signal.kind,
                 unit=signal.unit,
                 source=signal.source,
-                description=" ".join(described.get(signal.name, "").split()),
+                description=" ".join(described.get(signal.name, signal.description).split()),
             )
     return tuple(found.values())
 

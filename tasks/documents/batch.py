@@ -56,6 +56,12 @@ class Batch:
         added = [columns[name] for name in signals.names]
         self.table = pa.Table.from_arrays([*self.table.columns, *added], schema=schema)
 
+    def replace(self, columns: Mapping[str, pa.Array]) -> None:
+        """Put other values into columns that there are; not into `text`, which has a scan."""
+        for name, values in columns.items():
+            at = self.table.schema.get_field_index(name)
+            self.table = self.table.set_column(at, self.table.schema.field(at), values)
+
     @cached_property
     def scan(self) -> Scan:
         """The words, lines, ... of the texts: found once, read by all rules."""

@@ -57,6 +57,9 @@ class Card(Settings):
     releases: tuple[tuple[str, str], ...]
 
 
+_ZSTANDARD = {"jsonl": ("`datasets` reads these files if the package `zstandard` is installed.", "")}
+
+
 def write_card(folder: str, number: int, card: Card, written: Sequence[tuple[str, str | None, int, int]]) -> dict:
     """Write README.md. `written`: (source, language, documents, characters)."""
     documents, characters = sum(row[2] for row in written), sum(row[3] for row in written)
@@ -80,6 +83,7 @@ def write_card(folder: str, number: int, card: Card, written: Sequence[tuple[str
         'documents = load_dataset("PATH OF THIS FOLDER", split="train")',
         "```",
         "",
+        *_ZSTANDARD.get(card.format, ()),
         "## Documents by source",
         "",
         *_by("source", ((row[0], row[2], row[3]) for row in written), documents),

@@ -22,12 +22,12 @@ class Column(Settings):
     kind: Kind
     unit: str
     source: str
-    description: str = ""
+    description: str
     measured: bool = True
 
     @property
     def field(self) -> pa.Field:
-        return batch.field(Signal(self.name, self.kind, self.unit, self.source))
+        return batch.field(Signal(self.name, self.kind, self.unit, self.source, description=self.description))
 
 
 def begin(folder: str, number: int, key: str) -> dict:

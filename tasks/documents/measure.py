@@ -58,6 +58,7 @@ def _through(documents: pa.Table, steps: Sequence[DocumentStep]) -> tuple[pa.Tab
                 spans = merged(edits)
                 cut.append(rows(batch["id"].combine_chunks(), step.step, batch.scan, spans, keeps))
                 batch = _edited(batch, edits, applied(batch["text"], spans))
+            batch.replace({name: columns[name] for name in step.rewrites})
             columns = columns | {step.left: pc.utf8_length(batch["text"]).cast(pa.int64())}
         else:
             columns = work_of(step).measure(step, batch)

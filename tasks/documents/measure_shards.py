@@ -47,9 +47,11 @@ def edit_shard(
 def _with_signals(
     documents: pa.Table, measured: tuple[str, ...], kept: str, steps: tuple[DocumentStep, ...]
 ) -> pa.Table:
-    """The documents with the columns that the steps read of what was measured before."""
+    """The documents with the columns that the steps read, or consider, of what was measured before."""
     own = set(names(steps))
-    reads = [name for step in steps for name in step.reads if name not in own]
+    there = {name for part in measured for name in parquet.columns(part)}
+    considered = [name for step in steps for name in step.considers if name in there]
+    reads = [name for name in (*(name for step in steps for name in step.reads), *considered) if name not in own]
     signals = gather(measured, kept, reads)
     signals = signals.take(pc.index_in(documents["id"], signals["id"].combine_chunks()))
     for name in dict.fromkeys(reads):

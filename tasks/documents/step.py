@@ -50,16 +50,30 @@ class Settings(BaseModel):
 
 @dataclass(frozen=True)
 class Signal:
-    """A column that a step gives: its name and type, the unit of its values, the source of their definition."""
+    """A column that a step gives: its name and type, the unit of its values, the source of their definition, and in
+    one line what it is."""
 
     name: str
     kind: Kind
     unit: str
     source: str
+    description: str
 
     def __post_init__(self) -> None:
+        if not self.description.strip() or "\n" in self.description:
+            raise ValueError(f"the signal {self.name} is described by {self.description!r}; write one line")
         if self.kind not in get_args(Kind):
             raise ValueError(f"the signal {self.name} is of kind {self.kind!r}; there are {', '.join(get_args(Kind))}")
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What an edit step cuts out of texts by one of its rules: the rule, as the ledger of edits names it, the settings
+    that decide, and in one line what goes."""
+
+    rule: str
+    settings: tuple[str, ...]
+    description: str
 
 
 @dataclass(frozen=True)
@@ -135,6 +149,11 @@ class DocumentStep(Step):
         """The signals of earlier steps that the work needs."""
         return ()
 
+    @property
+    def considers(self) -> tuple[str, ...]:
+        """The signals of earlier steps that the work takes into account where a recipe measures them."""
+        return ()
+
     def pinned(self) -> Self:
         """The step tied to the content that the files it names have now, so that its key changes with them."""
         return work_of(self).pinned(self) if self.pins_files else self
@@ -153,11 +172,14 @@ class EditStep(DocumentStep):
 
     Its work module has `edit(step, batch)`, which gives what to cut (`tasks.documents.edits.Edits`) and the columns of
     `signals` but the last: `<step>_characters`, what is left, is measured by the pass. Its fields in `signal_fields`
-    decide what is cut; `decisions` end with `not_empty`. `keeps_removed`: whether the ledger of edits may hold what it
-    removed, and what a step before it in the same pass did. `sought`: what a rule drops documents for, in either case,
-    where that is a phrase.
+    decide what is cut; `decisions` end with `not_empty`. `cuts`: its rules, in the order in which they are asked about
+    a piece of text; the work module takes their names from there. `keeps_removed`: whether the ledger of edits may hold
+    what it removed, and what a step before it in the same pass did. `sought`: what a rule drops documents for, in
+    either case, where that is a phrase. `rewrites`: the columns beside the text that `edit` gives anew, together with
+    the signals.
     """
 
+    cuts: ClassVar[tuple[Cut, ...]] = ()
     keeps_removed: ClassVar[bool] = True
     sought: ClassVar[Mapping[str, str]] = {}
 
@@ -169,6 +191,10 @@ class EditStep(DocumentStep):
         left = f"{cls.model_fields['step'].default}_characters"
         if left not in [signal.name for signal in cls.signals]:
             raise TypeError(f"{cls.__name__}.signals needs {left}, an int64: the characters that the step leaves")
+
+    @property
+    def rewrites(self) -> tuple[str, ...]:
+        return ()
 
     @property
     def left(self) -> str:

@@ -33,9 +33,9 @@ _LOG_METHODS = frozenset({"debug", "info", "warning", "error", "exception", "log
 def code_version(modules: tuple[str, ...]) -> str:
     """Digest of modules and of all modules of the same packages, or of FOLLOWED, that these import, directly or not.
 
-    Comments, layout, docstrings, log messages and the descriptions of settings do not count; any other change to the
-    code does, and so does Python's version of Unicode, on which letters and cases depend. So nobody has to remember to
-    raise a number, and a stage is never reused after the code behind it has changed.
+    Comments, layout, docstrings, log messages and the descriptions of settings, signals and cuts do not count; any
+    other change to the code does, and so does Python's version of Unicode, on which letters and cases depend. So nobody
+    has to remember to raise a number, and a stage is never reused after the code behind it has changed.
     16 hexadecimal characters. Raises ModuleNotFoundError for a module without source.
     """
     return _code_version(tuple(sorted(set(modules))), FOLLOWED, NEUTRAL)
@@ -111,7 +111,7 @@ def _is_module(package: str, name: str) -> bool:
 
 
 class _Deciding(ast.NodeTransformer):
-    """Takes out of a module what decides nothing: docstrings, log messages, descriptions of settings."""
+    """Takes out of a module what decides nothing: docstrings, log messages, descriptions of settings, signals, cuts."""
 
     def _without_docstring(self, node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
         self.generic_visit(node)
@@ -130,6 +130,6 @@ class _Deciding(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        if isinstance(node.func, ast.Name) and node.func.id == "Field":
+        if isinstance(node.func, ast.Name) and node.func.id in ("Field", "Signal", "Cut"):
             node.keywords = [keyword for keyword in node.keywords if keyword.arg != "description"]
         return node

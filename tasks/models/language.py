@@ -36,8 +36,20 @@ class Language(DocumentStep):
 
     signal_fields: ClassVar = ("characters",)
     signals: ClassVar = (
-        Signal("language", "string", "ISO 639 code", "lid.176, most probable label"),
-        Signal("language_score", "float32", "probability", "lid.176, clipped to [0, 1]"),
+        Signal(
+            "language",
+            "string",
+            "ISO 639 code",
+            "lid.176, most probable label",
+            description="The most probable language of the document's first `characters`.",
+        ),
+        Signal(
+            "language_score",
+            "float32",
+            "probability",
+            "lid.176, clipped to [0, 1]",
+            description="How probable the model takes that language to be.",
+        ),
     )
 
     @field_validator("keep")

@@ -46,7 +46,15 @@ class Perplexity(Percentiles, LanguageModel, LearnedFilter):
 
     work: ClassVar = "tasks.models.perplexity_work"
     libraries: ClassVar = ("kenlm",)
-    signals: ClassVar = (Signal("perplexity", "float64", "perplexity per word", "Wenzek et al. 2020, perplexity.py"),)
+    signals: ClassVar = (
+        Signal(
+            "perplexity",
+            "float64",
+            "perplexity per word",
+            "Wenzek et al. 2020, perplexity.py",
+            description="Perplexity under the model of the reference: lower is more like it.",
+        ),
+    )
     decision_fields: ClassVar = ("min_percentile", "max_percentile")
 
     step: Literal["perplexity"] = "perplexity"

@@ -41,7 +41,15 @@ class Quality(Classifier, Threshold, LearnedFilter):
 
     work: ClassVar = "tasks.models.quality_work"
     libraries: ClassVar = ("fasttext-ng",)
-    signals: ClassVar = (Signal("quality", "float64", "probability", "Li et al. 2024, fasttext_filter.yaml"),)
+    signals: ClassVar = (
+        Signal(
+            "quality",
+            "float64",
+            "probability",
+            "Li et al. 2024, fasttext_filter.yaml",
+            description="How probable the classifier takes it to be that the document is a reference document.",
+        ),
+    )
     decision_fields: ClassVar = ("min_score",)
 
     step: Literal["quality"] = "quality"

@@ -28,17 +28,17 @@ _KNOWN_6 = frozenset(
 _SMALL, _SMALLEST = 31, 9
 _ADDRESS_WORD = re.compile(
     rb"\b(?:ip|ipv4|ip[ -]?address(?:es)?|address|addr|host|hostname|server|gateway|router|dns|nameserver|ping|proxy|"
-    rb"peer|client|inet|traceroute)\b[ \t:=\"'`(\[<]{0,4}(?:(?:is|was|of|at|to|from|by)\b[ \t:\"'`]{0,3})?$"
-    rb"|https?://(?:\S*@)?$|@$",
+    rb"peer|client|inet|traceroute)\b[ \t:=\"'`(\[<]{0,4}(?:(?:is|was|of|at|to|from|by)\b[ \t:\"'`]{0,3})?\Z"
+    rb"|https?://(?:\S*@)?\Z|@\Z",
     re.IGNORECASE,
 )
 _VERSION_WORD = re.compile(
     rb"(?:\b|_)(?:v|ver|vers|version|versions|release|releases|rel|build|firmware|fw|update|driver|drivers|revision|rev|"
     rb"sections?|sect?|chapters?|clauses?|paragraphs?|para|appendix|tables?|figures?|fig|rules?|parts?|articles?|"
-    rb"items?|steps?|oid|asn|patch|sdk|kernel|bios|spec|schema|assembly)\b\W{0,4}$",
+    rb"items?|steps?|oid|asn|patch|sdk|kernel|bios|spec|schema|assembly)\b\W{0,4}\Z",
     re.IGNORECASE,
 )
-_QUAD_BEFORE = re.compile(rb"(?:[.,\d][.,]?|[-+\\~^#$&*%]|[^/]/|^/|[<>=~!]=\s?|[<>]\s|\xe2\x80[\x90-\x95])$")
+_QUAD_BEFORE = re.compile(rb"(?:[.,\d][.,]?|[-+\\~^#$&*%]|[^/]/|^/|[<>=~!]=\s?|[<>]\s|\xe2\x80[\x90-\x95])\Z")
 _QUAD_AFTER = re.compile(rb"\.?[A-Za-z0-9_]|/\d{1,2}(?!\d)|[-+*~%]|,\d|\xe2\x80[\x90-\x95]")
 _HEXTETS_AFTER = re.compile(rb"[A-Za-z0-9_:]|\.\w|/\d")
 # The first and the last that IANA has given to a registry, and room for its next blocks.

@@ -6,167 +6,63 @@ that the pass is linear in the text whatever stands in it.
 """
 
 from dataclasses import dataclass
-from functools import cache
 
 import numba as nb
 import numpy as np
 
 from tasks.kernels.buffers import byte
+from tasks.pii.digits import (
+    FEWEST_DIGITS,
+    LONGEST_NUMBER,
+    MOST_GROUPS,
+    SHORTEST_CARD,
+    announced,
+    card,
+    foreign_number,
+    grouped,
+    next_group,
+    spaced,
+)
+from tasks.pii.shapes import (
+    DIGIT,
+    HEX,
+    KEY_PART,
+    WORD,
+    account,
+    block,
+    classes,
+    has,
+    hextets,
+    login,
+    mailbox,
+    quad,
+    run,
+    spelled,
+    token,
+)
 
 # The shapes.
 MAILBOX = 0  # local part, @, domain with a point in it
-QUAD = 1  # four groups of one to three digits with points between them
+QUAD = 1  # four groups of one to three digits with points between them, that may be a host's address
 HEXTETS = 2  # four hexadecimal digits, the first 2 or 3, not behind a colon; then more of them and two colons
-NUMBER = 3  # 7 or more digits in groups, in which only a phone or card number's separators stand
-ACCOUNT = 4  # two capital letters, two digits, then capital letters and digits, 15 or more in all
+NUMBER = 3  # 7 or more digits in groups, with a phone number's separators, that may be one: see `_numbers`
+ACCOUNT = 4  # two capital letters, two digits, then capital letters and digits, with right check digits
 KEY = 5  # 20 or more characters of a key, the first three of them like a known key's
+CARD = 6  # 13 to 19 digits, in one group or as cards have them, with a right check digit
+FOREIGN = 7  # like NUMBER, of digits that are none of ASCII's
+SPELLED = 8  # `(at)` with what stands around it
+TOKEN = 9  # 20 or more characters of a token behind the word `bearer` or `token` and a space
+SECRET = 10  # what follows a word that ends in `access_key`
+HOOK = 11  # what follows the words `hooks` or `webhooks`
+BLOCK = 12  # from -----BEGIN to the end of -----END, with no BEGIN between them
+LOGIN = 13  # user and password of an URL
+CODE = 14  # a word or number that holds a digit, 6 characters or more; only if asked for
 
-# Bits of a byte's class.
-_WORD = np.uint8(1)  # ASCII letter, digit, underscore
-_DIGIT = np.uint8(2)
-_LOCAL = np.uint8(4)  # may stand in the local part of an address
-_DOMAIN = np.uint8(8)  # may stand in its domain
-_HEX = np.uint8(16)
-_UPPER = np.uint8(32)
-_KEY = np.uint8(64)  # may stand in a key
-
-_LONGEST_LOCAL = 64  # RFC 5321, 4.5.3.1
-_LONGEST_DOMAIN = 255
-_SHORTEST_ACCOUNT, _LONGEST_ACCOUNT = 15, 34  # ISO 13616
-_LONGEST_HEXTETS = 45  # RFC 4291 with an IPv4 address at the end
-_SHORTEST_KEY, _LONGEST_KEY = 20, 400
-_LONGEST_NUMBER = 64  # a longer one is a row of a table or a matrix
-_FEWEST_DIGITS = 7
-
-
-@cache
-def _classes() -> np.ndarray:
-    table = np.zeros(256, np.uint8)
-    letters = b"abcdefghijklmnopqrstuvwxyz"
-    digits = b"0123456789"
-    alphanumeric = letters + letters.upper() + digits
-    for bit, members in (
-        (_WORD, alphanumeric + b"_"),
-        (_DIGIT, digits),
-        (_LOCAL, alphanumeric + b"._%+-"),
-        (_DOMAIN, alphanumeric + b".-"),
-        (_HEX, digits + b"abcdefABCDEF"),
-        (_UPPER, letters.upper()),
-        (_KEY, alphanumeric + b"_-."),
-    ):
-        table[list(members)] |= bit
-    return table
-
-
-@nb.njit(nogil=True, cache=True)
-def _has(data, i, classes, bit):
-    """Whether the byte at `i` is of the class `bit`; `i` may be beside the text."""
-    return 0 <= i < len(data) and (byte(classes, np.int64(byte(data, i))) & bit) != 0
-
-
-@nb.njit(nogil=True, cache=True)
-def _run(data, i, end, classes, bit):
-    """The end of the run of bytes of the class `bit` that begins at `i`."""
-    while i < end and byte(classes, np.int64(byte(data, i))) & bit:
-        i += 1
-    return i
-
-
-@nb.njit(nogil=True, cache=True)
-def _mailbox(data, begin, at, end, classes):
-    """(start, stop) of the address around the @ at `at`; the stop is 0 if there is none."""
-    left = at
-    while left > begin and at - left <= _LONGEST_LOCAL and _has(data, left - 1, classes, _LOCAL):
-        left -= 1
-    right = _run(data, at + 1, min(end, at + 2 + _LONGEST_DOMAIN), classes, _DOMAIN)
-    point = False
-    for i in range(at + 2, right):
-        point |= byte(data, i) == 0x2E
-    fits = point and 0 < at - left <= _LONGEST_LOCAL and right - at - 1 <= _LONGEST_DOMAIN
-    return left, right if fits else 0
-
-
-@nb.njit(nogil=True, cache=True)
-def _account(data, start, end, classes):
-    """The stop of the account number at `start`, with single spaces in it; 0 if there is none."""
-    for k in range(4):
-        if not _has(data, start + k, classes, _UPPER if k < 2 else _DIGIT):
-            return 0
-    size = 0
-    stop = i = start
-    while i < end and size < _LONGEST_ACCOUNT:
-        if _has(data, i, classes, _UPPER | _DIGIT):
-            size += 1
-            stop = i + 1
-        elif byte(data, i) != 0x20 or stop != i:
-            break
-        i += 1
-    return stop if size >= _SHORTEST_ACCOUNT else 0
-
-
-@nb.njit(nogil=True, cache=True)
-def _hextets(data, begin, start, end, classes):
-    """The stop of the hexadecimal groups from `start` on; 0 if they are none."""
-    b = byte(data, start)
-    if (b != 0x32 and b != 0x33) or (start > begin and byte(data, start - 1) == 0x3A):
-        return 0
-    colons = 0
-    i = start
-    while i < end and i - start < _LONGEST_HEXTETS and (_has(data, i, classes, _HEX) or byte(data, i) == 0x3A):
-        colons += byte(data, i) == 0x3A
-        i += 1
-    return i if colons >= 2 else 0
-
-
-@nb.njit(nogil=True, cache=True)
-def _quad(data, start, end, classes):
-    """The stop of the four groups of digits from `start` on; 0 if they are none."""
-    i = start
-    for k in range(4):
-        stop = _run(data, i, min(end, i + 4), classes, _DIGIT)
-        if not 1 <= stop - i <= 3:
-            return 0
-        if k == 3:
-            return stop
-        if stop >= end or byte(data, stop) != 0x2E:
-            return 0
-        i = stop + 1
-    return 0
-
-
-@nb.njit(nogil=True, cache=True)
-def _separator(data, i, end):
-    """Length of the separator of a number at `i`, or 0: space - . / ( ), no-break space, U+2010 to U+2015."""
-    if i >= end:
-        return 0
-    b = byte(data, i)
-    if b == 0x20 or b == 0x2D or b == 0x2E or b == 0x2F or b == 0x28 or b == 0x29:
-        return 1
-    if b == 0xC2 and i + 1 < end and byte(data, i + 1) == 0xA0:
-        return 2
-    if b == 0xE2 and i + 2 < end and byte(data, i + 1) == 0x80:
-        return 3 if 0x90 <= byte(data, i + 2) <= 0x95 else 0
-    return 0
-
-
-@nb.njit(nogil=True, cache=True)
-def _next_group(data, i, end, classes, signed):
-    """Where the next group of digits of a number begins, whose last one ends at `i`; -1 if that was its last.
-
-    Between two stand one to four separators. A parenthesis behind a space opens another number, unless this one has
-    had its country code only.
-    """
-    for _ in range(4):
-        size = _separator(data, i, end)
-        if not size:
-            return -1
-        i += size
-        if i < end and _has(data, i, classes, _DIGIT):
-            if byte(data, i - 1) == 0x28 and byte(data, i - 2) == 0x20 and not signed:
-                return -1
-            stop = _run(data, i, end, classes, _DIGIT)
-            return -1 if stop < end and _has(data, stop, classes, _WORD) else i
-    return -1
+_SHORTEST_KEY = 20
+_SECRET, _HOOK = 60, 200
+_SHORTEST_CODE, _LONGEST_CODE = 6, 32
+# digits of a number with a trunk prefix 0, by spaces in the region's groups, and in others
+_FEWEST_OF_TRUNK, _FEWEST_REGROUPED = 9, 10
 
 
 @nb.njit(nogil=True, cache=True)
@@ -188,7 +84,100 @@ def _put(columns, found, document, start, stop, shape):
 
 
 @nb.njit(nogil=True, cache=True)
-def _find(data, documents, classes, pairs, columns):
+def _ending(data, stop):
+    """The four bytes before `stop` as a number, letters in lower case."""
+    ending = np.uint32(0)
+    for k in range(4):
+        ending = np.uint32(ending << np.uint32(8)) | np.uint32(byte(data, stop - 4 + k) | 0x20)
+    return ending
+
+
+_OKEN, _ARER, _OOKS, _EGIN, _SKEY, _UNDERSCORE_KEY = (
+    np.uint32(int.from_bytes(ending, "big")) for ending in (b"oken", b"arer", b"ooks", b"egin", b"skey", b"\x7fkey")
+)  # as `_ending` gives them, which makes \x7f of an underscore
+
+
+@nb.njit(nogil=True, cache=True)
+def _announced(data, begin, first, stop, end, classes):
+    """(shape, start, stop) of what the word from `first` to `stop` announces; a shape of -1 if it announces nothing."""
+    ending = _ending(data, stop)
+    if ending == _ARER or ending == _OKEN:
+        start, after = token(data, stop, end, classes)
+        return TOKEN if after else -1, start, after
+    if ending == _SKEY or ending == _UNDERSCORE_KEY:
+        return (SECRET, stop, min(end, stop + _SECRET)) if stop - first >= 9 else (-1, stop, stop)
+    if ending == _OOKS:
+        return HOOK, first, min(end, stop + _HOOK)
+    if ending == _EGIN and stop - first == 5:
+        start, after = block(data, begin, first, end)
+        return BLOCK if after else -1, start, after
+    return -1, stop, stop
+
+
+@nb.njit(nogil=True, cache=True)
+def _numbers(data, document, begin, first, stop, end, classes, groupings, codes, columns, found):
+    """(stop, candidates so far) behind the number whose first group goes from `first` to `stop`.
+
+    It is a candidate if it may be a phone number: behind a plus sign or a letter, with a prefix of international calls
+    or a parenthesis, or if a piece of it without a space, or what begins with 0, is grouped as the regions do. Two
+    groups with a point between them are a decimal.
+    """
+    signed = first > begin and byte(data, first - 1) == 0x2B
+    zero = byte(data, first) == 0x30 and stop - first > 1
+    abroad = zero and (
+        byte(data, first + 1) == 0x30
+        or (stop - first == 3 and byte(data, first + 1) == 0x31 and byte(data, first + 2) == 0x31)
+    )
+    kept = signed or abroad
+    total = groups = grouping = 0  # of the number
+    digits = parts = piece = 0  # of the piece without a space
+    trunk = False
+    card_stop = first
+    group = first
+    while True:
+        size = stop - group
+        if not parts:
+            trunk = byte(data, group) == 0x30
+            kept |= group > begin and byte(data, group - 1) == 0x28
+        if groups < MOST_GROUPS:
+            grouping |= min(size, 15) << 4 * groups
+        if parts < MOST_GROUPS:
+            piece |= min(size, 15) << 4 * parts
+        total, digits = total + size, digits + size
+        groups, parts = groups + 1, parts + 1
+        if parts > 1 and not kept and (parts > 2 or byte(data, group - 1) != 0x2E):
+            kept = digits >= FEWEST_DIGITS and grouped(piece, trunk, groupings)
+            kept |= trunk and digits >= _FEWEST_REGROUPED and piece & 15 > 1
+        if zero and total >= _FEWEST_OF_TRUNK and not kept:
+            kept = grouped(grouping, zero, groupings)
+        if (size == 4 or size >= SHORTEST_CARD) and group >= card_stop:
+            after = card(data, group, end, classes)
+            if after:
+                found = _put(columns, found, document, group, after, CARD)
+                card_stop = after
+        if stop < end:
+            b = byte(data, stop)
+            after = hextets(data, begin, group, end, classes) if b == 0x3A and size == 4 else 0
+            if after:
+                found = _put(columns, found, document, group, after, HEXTETS)
+            after = quad(data, begin, group, end, classes) if b == 0x2E and size <= 3 else 0
+            if after and (group == begin or byte(data, group - 1) != 0x2E):
+                found = _put(columns, found, document, group, after, QUAD)
+        last = stop
+        group, stop = next_group(data, last, end, classes, groups == 1 and (signed or size == 1))
+        if group < 0:
+            break
+        if spaced(data, last, group):
+            digits = parts = piece = 0
+    if total >= FEWEST_DIGITS and last - first <= LONGEST_NUMBER and (kept or announced(data, begin, first)):
+        found = _put(columns, found, document, first, last, NUMBER)
+    if codes and last - first >= _SHORTEST_CODE:
+        found = _put(columns, found, document, first, last, CODE)
+    return last, found
+
+
+@nb.njit(nogil=True, cache=True)
+def _find(data, documents, classes, pairs, lengths, groupings, codes, columns):
     """Fill `columns`, int64 of shape (4, room): documents, starts, stops, shapes; returns how many there are."""
     found = 0
     for d in range(len(documents) - 1):
@@ -196,11 +185,23 @@ def _find(data, documents, classes, pairs, columns):
         i = begin
         while i < end:
             b = byte(data, i)
-            if not byte(classes, np.int64(b)) & _WORD:
+            if not byte(classes, np.int64(b)) & WORD:
                 if b == 0x40:
-                    start, stop = _mailbox(data, begin, i, end, classes)
+                    start, stop = mailbox(data, begin, i, end, classes)
                     if stop:
                         found = _put(columns, found, d, start, stop, MAILBOX)
+                    start = login(data, begin, i, end)
+                    if start >= 0:
+                        found = _put(columns, found, d, start, i, LOGIN)
+                elif b >= 0xD9:
+                    stop, kept = foreign_number(data, i, end)
+                    if kept:
+                        found = _put(columns, found, d, i, stop, FOREIGN)
+                    i = max(i, stop - 1)
+                elif b == 0x28 or b == 0x5B or b == 0x7B:
+                    start, stop = spelled(data, begin, i, end, classes)
+                    if stop:
+                        found = _put(columns, found, d, start, stop, SPELLED)
                 i += 1
                 continue
             first = i
@@ -208,42 +209,34 @@ def _find(data, documents, classes, pairs, columns):
             every = np.uint8(255)
             while i < end:
                 c = byte(classes, np.int64(byte(data, i)))
-                if not c & _WORD:
+                if not c & WORD:
                     break
                 some |= c
                 every &= c
                 i += 1
             if first + _SHORTEST_KEY <= end and _begins(data, first, pairs):
                 # it must begin a run of a key's characters: so no byte is looked at for two keys
-                if first == begin or not _has(data, first - 1, classes, _KEY):
-                    stop = _run(data, first, min(end, first + _LONGEST_KEY), classes, _KEY)
+                if first == begin or not has(data, first - 1, classes, KEY_PART):
+                    stop = run(data, first, end, classes, KEY_PART)
                     if stop - first >= _SHORTEST_KEY:
                         found = _put(columns, found, d, first, stop, KEY)
-            if not some & _DIGIT:
+            if i - first >= 5 and not every & DIGIT:
+                shape, start, stop = _announced(data, begin, first, i, end, classes)
+                if shape >= 0:
+                    found = _put(columns, found, d, start, stop, shape)
+            if not some & DIGIT:
                 continue
-            if not every & _DIGIT:
-                stop = _hextets(data, begin, first, end, classes) if i - first == 4 and every & _HEX else 0
+            if not every & DIGIT:
+                if codes and _SHORTEST_CODE <= i - first <= _LONGEST_CODE:
+                    found = _put(columns, found, d, first, i, CODE)
+                stop = hextets(data, begin, first, end, classes) if i - first == 4 and every & HEX else 0
                 if stop:
                     found = _put(columns, found, d, first, stop, HEXTETS)
-                stop = _account(data, first, end, classes) if i - first >= 4 else 0
+                stop = account(data, first, end, classes, lengths) if i - first >= 4 else 0
                 if stop:
                     found = _put(columns, found, d, first, stop, ACCOUNT)
                 continue
-            signed = first > begin and byte(data, first - 1) == 0x2B
-            group = first
-            digits = 0
-            while group >= 0:
-                i = _run(data, group, end, classes, _DIGIT)
-                digits += i - group
-                stop = _hextets(data, begin, group, end, classes) if i - group == 4 else 0
-                if stop:
-                    found = _put(columns, found, d, group, stop, HEXTETS)
-                stop = _quad(data, group, end, classes)
-                if stop and (group == begin or byte(data, group - 1) != 0x2E):
-                    found = _put(columns, found, d, group, stop, QUAD)
-                group = _next_group(data, i, end, classes, signed and group == first)
-            if digits >= _FEWEST_DIGITS and i - first <= _LONGEST_NUMBER:
-                found = _put(columns, found, d, first, i, NUMBER)
+            i, found = _numbers(data, d, begin, first, i, end, classes, groupings, codes, columns, found)
     return found
 
 
@@ -257,19 +250,35 @@ class Candidates:
     shape: np.ndarray
 
 
-def candidates(data: np.ndarray, documents: np.ndarray, key_beginnings: tuple[bytes, ...]) -> Candidates:
-    """The candidates in the texts `data[documents[d]:documents[d + 1]]`; `key_beginnings`: of all known keys.
+@dataclass(frozen=True)
+class Sought:
+    """What decides which candidates there are beside their bytes.
+
+    key_beginnings: of all known keys, three bytes each at least; account_lengths: int64, shape (26, 26), by the letters
+    of a country; groupings: of phone numbers, int64 and ascending, see `plans.groupings`; codes: whether those of shape
+    CODE are found.
+    """
+
+    key_beginnings: tuple[bytes, ...]
+    account_lengths: np.ndarray
+    groupings: np.ndarray
+    codes: bool = False
+
+
+def candidates(data: np.ndarray, documents: np.ndarray, sought: Sought) -> Candidates:
+    """The candidates in the texts `data[documents[d]:documents[d + 1]]`.
 
     Holds 32 bytes for every candidate or every 64 bytes of text, whichever are more.
     """
     pairs = np.zeros(1 << 16, np.uint8)
-    for beginning in key_beginnings:
+    for beginning in sought.key_beginnings:
         pairs[int.from_bytes(beginning[:2], "big")] |= 1
         pairs[int.from_bytes(beginning[1:3], "big")] |= 2
     room = len(data) // 64 + 256
     while True:
         columns = np.empty((4, room), np.int64)
-        found = _find(data, documents, _classes(), pairs, columns)
+        tables = classes(), pairs, sought.account_lengths, sought.groupings
+        found = _find(data, documents, *tables, sought.codes, columns)
         if found <= room:
             return Candidates(*columns[:, :found])
         room = found

@@ -2,10 +2,12 @@
 
 import re
 from functools import cache
+from string import ascii_uppercase
 
+import numpy as np
 from stdnum import iban, numdb
 
-_BEFORE = re.compile(rb"[\w./\\=+%@-]$", re.ASCII)
+_BEFORE = re.compile(rb"(?:[\w./\\+%@-]|(?<![A-Za-z])=)\Z", re.ASCII)
 _AFTER = re.compile(rb"[\w/\\=+%@-]| ?\d", re.ASCII)
 _GROUPS = re.compile(rb"[A-Z0-9]{4}(?: [A-Z0-9]{4})+(?: [A-Z0-9]{1,3})?|[A-Z0-9]+")
 
@@ -15,6 +17,13 @@ def _length(country: str) -> int:
     """Characters of a country's numbers, 0 if it has none: those of its parts, such as `8!n10!n`, and four."""
     ((_, found), *_) = numdb.get("iban").info(f"{country}00")
     return 4 + sum(map(int, re.findall(r"(\d+)!", found["bban"]))) if "bban" in found else 0
+
+
+@cache
+def lengths() -> np.ndarray:
+    """The lengths of the numbers by the two letters of a country, int64, shape (26, 26); 0 where there are none."""
+    letters = ascii_uppercase
+    return np.array([[_length(a + b) for b in letters] for a in letters], np.int64)
 
 
 def ibans(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:

@@ -2,92 +2,93 @@
 
 Masked is a number that exists by its country's numbering plan (`is_valid_number`):
 
-- one with a country code: `+44 20 7946 0123`, whatever its grouping;
+- one with a country code behind a plus sign (`+44 20 7946 0123`), whatever its grouping; or behind a prefix of
+  international calls, 00, 011 or 0011, in groups (`0044 20 7946 0123`);
 - a national number of one of the given regions, if it is grouped as that region writes it, by hyphens, points or
   parentheses (`(212) 555-0123`, `212.555.0123`);
-- a national number grouped by spaces only, or not at all, if a word just before it says what it is (`Tel. 2125550123`).
+- a national number that begins with a trunk prefix 0: by spaces in the region's groups (`020 7946 0123`), or by
+  hyphens or slashes with the region's area code first (`030/23125-123`);
+- a national number in any groups, or in one, if a word just before it says what it is (`Tel. 2125550123`).
+
+Digits may be those of any script, also full-width. Given regions are those of the setting `regions` and those of the
+document's language. Not masked are decimals, dates, quads and digits in a longer row of numbers, extensions, numbers
+with letters, and short numbers of services (`112`).
 
 Numbers kept for fiction (555-01xx, Ofcom's, Arcep's) are valid by their plans and masked like all others: they read
 as numbers, and are too rare in real text for a rule of their own.
 """
 
 import re
-from collections.abc import Iterator
-from functools import cache, lru_cache
+import unicodedata
+from functools import lru_cache
 
-import phonenumbers
-from phonenumbers import NumberParseException, PhoneMetadata, PhoneNumberFormat
+from tasks.pii.digits import MOST_GROUPS
+from tasks.pii.plans import country_code, is_international, national_groups, trunk_prefix
 
 # In the languages that the web has most of; whole words, or the end of one (`Mobiltelefon`, `cellphone`).
 _PHONE_WORD = re.compile(
-    r"(?:\b(?:tel|telf|ph|call|text|fax|facsimile|telefax|mobile|mob|cell|cellular|handy|whatsapp|sms|hotline|helpline|"
-    r"toll[- ]free|fon|t[ée]l|tel[ée]fono|telefoon|móvil|movil|celular|cellulare|gsm|телефон|тел|電話|电话)"
-    r"|phones?|telefon|t[ée]l[ée]phone)"
-    r"(?:\s+(?:no|nr|number|num))?[\s.:#☎📞-]{0,4}$",
+    r"(?:\b(?:tel|telf|telp|tlf|tlph|tfno|ph|call|text|dial|ring|fax|facsimile|faks|telefax|mobile|mobiel|mobil|mob|cell|"
+    r"cellular|cel|handy|whatsapp|wa|viber|sms|hotline|helpline|toll[- ]free|fon|t[ée]l|tel[eé]fon[oae]?|telefoon|puh|"
+    r"puhelin|m[óo]vil|celular|cellulare|portable|gsm|kom|kom[óo]rka|cep|bel|hp|anruf|ruf|appelez|ligue|ll[aá]me(?:nos)?|"
+    r"điện thoại|đt|sđt|τηλ[έε]?φ?ω?ν?ο?|κιν|телефон[ыу]?|тел|моб|факс|звоните|звонить|טלפון|טל|נייד|פקס|"
+    r"هاتف|تلفون|الهاتف|جوال|الجوال|موبايل|فاكس|تلفن|موبایل|تماس|اتصل(?: على)?|फ़ोन|फोन|फ़ोन|मोबाइल|"
+    r"दूरभाष|ফোন|மொபைல்|தொலைபேசி)"
+    r"|phones?|telefon|t[ée]l[ée]phone|電話(?:番号)?|携帯(?:電話)?|お?問い?合わ?せ(?:は|先)?|连絡先|電傳|電傳|电话|手机号?码?|手機|热线|熱線|"
+    r"联系方式|传真|傳真|전화(?:번호)?|휴대(?:폰|전화)|핸드폰|팩스|연락처|โทร(?:ศัพท์)?|มือถือ)"
+    r"(?:\s+(?:no|nr|number|num|n[º°]))?[\s.:=\"'>()\[#|☎📞✆🕾/,-]{0,6}\Z",
     re.IGNORECASE,
 )
+_WORD_BEFORE = 48  # bytes that may hold the word
+_NO_WORD = b" \t\r\n.:=\"'>()[#|/,-"  # may stand between it and the number
+_OTHER_SEPARATOR = re.compile(rb"[^\d \xc2\xa0]")
 _DIGITS = re.compile(rb"\d+")
 _FIELD = re.compile(rb"(?:[^ \xc2]|\xc2(?!\xa0))+")
 # More of a word, a number, a path, a variable or an expression; an amount of money.
-_BEFORE = re.compile(rb"(?:[\w./\\=+$#%@&^*~<>-]|\d[,:]|[$#=<>+*^/]\s|\xc2\xa3\s?|\xe2\x82\xac\s?)$", re.ASCII)
-_BEFORE_PLUS = re.compile(rb"[\w.\\)\]+^*/=-]$", re.ASCII)
-_AFTER = re.compile(rb"[\w@%^*=+\\]|[.,:/-]\w|\s?[*=^]\s?\d|\s[+/]\s\d", re.ASCII)
-_CLAUSE = re.compile(rb"\d\.\d+-\d|\d-\d+\.\d")  # as in `DFARS 252.227-7013`
+_BEFORE = re.compile(rb"(?:[\w./\\=+$#%@&^*~<>-]|\d[:]|[$#=<>+*^/]\s|\xc2\xa3\s?|\xe2\x82\xac\s?)\Z", re.ASCII)
+_BEFORE_SAID = re.compile(rb"(?:[\w\\+$%@&^*~<-]|\w/)\Z", re.ASCII)
+_BEFORE_PLUS = re.compile(rb"[\w.\\)\]+^*/=-]\Z", re.ASCII)
+_AFTER = re.compile(rb"[\w@%^*=+\\]|[.:/-]\w|\s?[*=^]\s?\d|\s\+\s\d", re.ASCII)
+_DIVIDED = re.compile(rb"\s/\s\d")  # by a number, if the dividend is not grouped as only phone numbers are
+_LISTED_BEFORE, _LISTED_AFTER = re.compile(rb"\d,\s?\Z"), re.compile(rb"(?:,\s?| |\xc2\xa0)\d")
+_CLAUSE = re.compile(rb"\d\.\d+-\d|\d-\d+\.\d|^\d+\.\d+\Z")  # as in `DFARS 252.227-7013`; a decimal
 _MADE_UP = re.compile(r"(\d)\1{6}|12345678|23456789|98765432|87654321")
+_FEWEST, _MOST = 7, 15  # digits; E.164
+_FEWEST_WITH_TRUNK, _FEWEST_REGROUPED = 9, 10
+_FEWEST_GROUPS_ABROAD = 3
+_ABROAD = re.compile(r"00(?:11)?|011")
 
 
-def _fields(value: bytes, announced: bool) -> Iterator[tuple[int, int]]:
-    """Spans of the fields, between spaces, that a number may consist of; for each first field the longest first.
+def _is_national(groups: tuple[str, ...], region: str, said: bool, spaced: bool) -> bool:
+    """Whether the digits are a number of the region, in one group or grouped as it writes them; in any, if `said`.
 
-    A number has several only if its first is an area code in parentheses, or if it begins where the candidate does
-    and a plus sign or a word has `announced` it.
+    spaced: nothing but spaces stands between the groups.
     """
-    spans = [match.span() for match in _FIELD.finditer(value)]
-    for first, (start, stop) in enumerate(spans):
-        several = len(spans) if announced and not first else first + 1 + (b")" in value[start:stop])
-        for _, stop in reversed(spans[first:several]):
-            yield start, stop
-
-
-@lru_cache(1 << 14)  # a site has its numbers on each of its pages
-def _international(digits: str) -> bool:
-    try:
-        return phonenumbers.is_valid_number(phonenumbers.parse(f"+{digits}"))
-    except NumberParseException:
-        return False
-
-
-# with the prefix; French numbers have six
-_MOST_GROUPS = 6
-
-
-@cache
-def _plan(region: str) -> tuple[str, frozenset[int]]:
-    """What a caller inside the region dials first, and how many digits a number can then have, with and without it."""
-    metadata = PhoneMetadata.metadata_for_region(region)
-    assert metadata is not None and metadata.general_desc is not None, f"{region} is a region with a numbering plan"
-    prefix = metadata.national_prefix or ""
-    lengths = metadata.general_desc.possible_length
-    return prefix, frozenset(lengths) | {length + len(prefix) for length in lengths}
-
-
-@lru_cache(1 << 14)
-def _national(groups: tuple[str, ...], region: str) -> bool:
-    """Whether the digits are a number of the region, in one group or grouped as it writes them."""
-    if len(groups) > _MOST_GROUPS:
-        return False
-    prefix, lengths = _plan(region)
     digits = "".join(groups)
-    if len(digits) not in lengths:
+    zero = digits.startswith("0")
+    if not said and spaced and (not zero or len(digits) < _FEWEST_WITH_TRUNK):
         return False
-    try:
-        number = phonenumbers.parse(digits, region)
-    except NumberParseException:
+    usual = national_groups(digits, region)
+    if not usual:
         return False
-    if not phonenumbers.is_valid_number(number):
+    whole = "".join(usual)
+    if said:
+        return digits in (whole, trunk_prefix(region) + whole) or len(digits) >= _FEWEST_WITH_TRUNK
+    if groups in (usual, (trunk_prefix(region), *usual)):
+        return True
+    return zero and not spaced and groups[0] == usual[0] and digits == whole and len(digits) >= _FEWEST_REGROUPED
+
+
+def _is_abroad(groups: tuple[str, ...], said: bool) -> bool:
+    """Whether the groups are a number with a prefix of international calls; its country code a group, if not `said`."""
+    prefix = _ABROAD.match(groups[0])
+    if not prefix or (len(groups) < _FEWEST_GROUPS_ABROAD and not said):
         return False
-    usual = tuple(re.findall(r"\d+", phonenumbers.format_number(number, PhoneNumberFormat.NATIONAL)))
-    return len(groups) == 1 or groups == usual or groups == (prefix, *usual)
+    rest = groups[0][prefix.end() :], *groups[1:]
+    digits = "".join(rest)
+    code = rest[0] or rest[1]
+    if not said and str(country_code(code)) != code:
+        return False
+    return _FEWEST < len(digits) <= _MOST and is_international(digits)
 
 
 def phones(value: bytes, before: bytes, after: bytes, regions: tuple[str, ...]) -> list[tuple[int, int]]:
@@ -97,25 +98,86 @@ def phones(value: bytes, before: bytes, after: bytes, regions: tuple[str, ...]) 
     """
     signed = before.endswith(b"+")
     outside = before.removesuffix(b"+").removesuffix(b"(")
-    if (_BEFORE_PLUS if signed else _BEFORE).search(outside):
+    said = not signed and _says_phone(outside)
+    called = said and outside != before  # the word, and the number in parentheses
+    if not called and (_BEFORE_PLUS if signed else _BEFORE_SAID if said else _BEFORE).search(outside):
         return []
-    named = not signed and _PHONE_WORD.search(outside.decode("utf-8", "ignore")) is not None
-    found = []
-    end = 0
-    for start, stop in _fields(value, signed or named):
-        part = value[start:stop]
-        groups = tuple(group.decode("ascii") for group in _DIGITS.findall(part))
-        digits = "".join(groups)
-        if start < end or not 7 <= len(digits) <= 15 or _MADE_UP.search(digits) or _AFTER.match(value[stop:] + after):
-            continue
-        opened = not start and len(before) - len(outside) > signed
-        closed = b")" in part.partition(b"(")[0]
-        if signed and not start:
-            if _international(digits):
-                found.append((-1 - (opened and closed), stop))
-                end = stop
-        elif (len(groups) > 1 or (named and not start)) and opened >= closed and (named or not _CLAUSE.search(part)):
-            if any(_national(groups, region) for region in regions):
-                found.append((start - (opened and closed), stop))
-                end = stop
+    fields = [match.span() for match in _FIELD.finditer(value) if _DIGITS.search(value, *match.span())]
+    found: list[tuple[int, int]] = []
+    first = 0
+    while first < len(fields):
+        start = fields[first][0]
+        announced = not first or (said and bool(found) and found[-1][1] == fields[first - 1][1])
+        several = announced and (signed or said or value[start : start + 1] == b"0")
+        most = first + (MOST_GROUPS if several else 1 + (b")" in value[start : fields[first][1]]))
+        for last in range(min(len(fields), most) - 1, first - 1, -1):
+            stop = fields[last][1]
+            if span := _number(value, start, stop, before, value[stop:] + after, signed, said and announced, regions):
+                found.append(span)
+                first = last
+                break
+        first += 1
     return found
+
+
+@lru_cache(1 << 14)
+def _says(text: bytes) -> bool:
+    return _PHONE_WORD.search(unicodedata.normalize("NFKC", text.decode("utf-8", "ignore"))) is not None
+
+
+def _says_phone(before: bytes) -> bool:
+    last = before.rstrip(_NO_WORD)[-1:]
+    return (last.isalpha() or last > b"\x7f") and _says(before[-_WORD_BEFORE:])
+
+
+def _number(
+    value: bytes, start: int, stop: int, before: bytes, after: bytes, signed: bool, said: bool, regions: tuple[str, ...]
+) -> tuple[int, int] | None:
+    """The span of the number that goes from `start` to `stop`, with what belongs to it before the candidate."""
+    part = value[start:stop]
+    groups = tuple(group.decode("ascii") for group in _DIGITS.findall(part))
+    digits = "".join(groups)
+    if not _FEWEST <= len(digits) <= _MOST + 4 or _AFTER.match(after) or _MADE_UP.search(digits):
+        return None
+    opened = not start and before.removesuffix(b"+").endswith(b"(")
+    closed = b")" in part.partition(b"(")[0]
+    if signed and not start:
+        return (-1 - (opened and closed), stop) if len(digits) <= _MOST and is_international(digits) else None
+    if opened < closed or (len(groups) == 1 and not said) or (not said and _CLAUSE.search(part)):
+        return None
+    spaced = not _OTHER_SEPARATOR.search(part) and not (opened and closed)
+    if (
+        spaced
+        and not said
+        and ((not start and _LISTED_BEFORE.search(before)) or _LISTED_AFTER.match(after) or _DIVIDED.match(after))
+    ):
+        return None
+    if not _is_abroad(groups, said):
+        if len(groups) > MOST_GROUPS - 2 or not any(_is_national(groups, region, said, spaced) for region in regions):
+            return None
+    return start - (opened and closed), stop
+
+
+def foreign_phones(value: bytes, before: bytes, after: bytes, regions: tuple[str, ...]) -> list[tuple[int, int]]:
+    """`phones` of a candidate with digits beyond ASCII."""
+    text = value.decode()
+    folded = "".join(map(_folded, text)).encode()
+    lead = before.decode("utf-8", "ignore")[-2:]
+    spans = phones(
+        folded, before[: len(before) - len(lead.encode())] + "".join(map(_folded, lead)).encode(), after, regions
+    )
+    ends = [0]
+    for character in text:
+        ends.append(ends[-1] + len(character.encode()))
+    return [(ends[start] if start >= 0 else -len(lead[start:].encode()), ends[stop]) for start, stop in spans]
+
+
+def _folded(character: str) -> str:
+    """One character of ASCII for one that may stand in a number, or near it; itself if there is none."""
+    digit = unicodedata.digit(character, None)
+    if digit is not None:
+        return str(digit)
+    plain = unicodedata.normalize("NFKC", character)
+    if len(plain) == 1 and plain.isascii():
+        return plain
+    return "-" if unicodedata.category(character) == "Pd" else " " if character.isspace() else character

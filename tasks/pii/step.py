@@ -1,30 +1,25 @@
 """The step `pii`: personal data and keys are masked, documents with much of them dropped."""
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator
 
-from tasks.documents.step import Bound, EditStep, Settings, Signal
+from tasks.documents.step import Bound, Cut, EditStep, Settings, Signal
+from tasks.pii.regions import BY_LANGUAGE, REGIONS
 
-Kind = Literal["email", "api_key", "iban", "credit_card", "ip", "phone"]
+Kind = Literal["email", "api_key", "iban", "credit_card", "national_id", "ip", "phone"]
 # Of two that overlap, the earlier kind is masked: the one whose form leaves less to chance.
 KINDS: tuple[Kind, ...] = get_args(Kind)
+# The countries whose identity numbers `tasks.pii.national_ids` knows.
+NATIONAL_IDS = tuple(
+    (
+        "AR AU BE BG BR CA CH CL CN CZ DE DK EE ES FI FR GB GR HR IE IL IN IT JP KR LT MX NL NO PL PT RO SE TH TR US ZA"
+    ).split()
+)
 
 _SOURCE = "tasks/pii"
 _DOLMA = "tasks/pii; the count by which Dolma masks or drops (Soldaini et al. 2024, arXiv 2402.00159)"
-# The regions with a numbering plan, as `phonenumbers.SUPPORTED_REGIONS` has them.
-REGIONS = tuple(
-    (
-        "AC AD AE AF AG AI AL AM AO AR AS AT AU AW AX AZ BA BB BD BE BF BG BH BI BJ BL BM BN BO BQ BR BS BT "
-        "BW BY BZ CA CC CD CF CG CH CI CK CL CM CN CO CR CU CV CW CX CY CZ DE DJ DK DM DO DZ EC EE EG EH ER "
-        "ES ET FI FJ FK FM FO FR GA GB GD GE GF GG GH GI GL GM GN GP GQ GR GT GU GW GY HK HN HR HT HU ID IE "
-        "IL IM IN IO IQ IR IS IT JE JM JO JP KE KG KH KI KM KN KP KR KW KY KZ LA LB LC LI LK LR LS LT LU LV "
-        "LY MA MC MD ME MF MG MH MK ML MM MN MO MP MQ MR MS MT MU MV MW MX MY MZ NA NC NE NF NG NI NL NO NP "
-        "NR NU NZ OM PA PE PF PG PH PK PL PM PR PS PT PW PY QA RE RO RS RU RW SA SB SC SD SE SG SH SI SJ SK "
-        "SL SM SN SO SR SS ST SV SX SY SZ TA TC TD TG TH TJ TK TL TM TN TO TR TT TV TW TZ UA UG US UY UZ VA "
-        "VC VE VG VI VN VU WF WS XK YE YT ZA ZM ZW "
-    ).split()
-)
 
 
 class Replacements(Settings):
@@ -37,21 +32,22 @@ class Replacements(Settings):
     api_key: str = "|||API_KEY|||"
     iban: str = "|||IBAN|||"
     credit_card: str = "|||CREDIT_CARD|||"
+    national_id: str = "|||NATIONAL_ID|||"
     ip: str = "|||IP_ADDRESS|||"
     phone: str = "|||PHONE_NUMBER|||"
 
 
 class Pii(EditStep):
-    """Masks e-mail and IP addresses, phone, account and card numbers and keys; drops documents with many of them.
+    """Masks e-mail and IP addresses, phone, account, card and identity numbers and keys; drops documents with many.
 
     What counts as one of them, and what does not, stands in `tasks/pii/emails.py` and its neighbours: where a kind
-    cannot be known from what looks like it, the text stays as it is. Only the text is masked: the title and the
-    URLs stay, and so do the texts in stages made before this step. A kind that is not looked for counts 0. `edit`
-    holds 32 bytes for every 64 of the batch, and a tuple for each span that it finds.
+    cannot be known from what looks like it, the text stays as it is. The texts in stages made before this step stay,
+    and so do titles and URLs unless `columns` names them; what is masked there is counted nowhere. A kind that is not
+    looked for counts 0. `edit` holds 32 bytes for every 64 of the batch, and a tuple for each span that it finds.
     """
 
     work: ClassVar = "tasks.pii.step_work"
-    libraries: ClassVar = ("phonenumbers", "publicsuffixlist", "python-stdnum")
+    libraries: ClassVar = ("idna", "phonenumbers", "publicsuffixlist", "python-stdnum")
 
     step: Literal["pii"] = "pii"
     keeps_removed: ClassVar[bool] = False
@@ -62,16 +58,37 @@ class Pii(EditStep):
     regions: tuple[str, ...] = Field(
         ("US",), description="whose phone numbers are found without a country code: ISO 3166 codes of countries"
     )
+    regions_by_language: Mapping[str, tuple[str, ...]] = Field(
+        BY_LANGUAGE,
+        description="the regions whose phone numbers are found, too, in documents of a language, if a step `language` "
+        "stands before this one; {} switches it off",
+    )
+    national_ids: tuple[str, ...] = Field(
+        (), description="the countries whose identity numbers are found: ISO 3166 codes, see tasks/pii/national_ids.py"
+    )
+    columns: tuple[Literal["title", "url", "canonical_url"], ...] = Field(
+        (), description="what is masked in the same way as the text"
+    )
     replacements: Replacements = Replacements()
 
-    signals: ClassVar = (
-        Signal("pii_spans", "int64", "spans", _DOLMA),
-        *(Signal(f"pii_{kind}s", "int64", "spans", _SOURCE) for kind in KINDS),
-        Signal("pii_characters", "int64", "code points that are left", _SOURCE),
+    cuts: ClassVar = tuple(
+        Cut(kind, (), description=f"Spans of the kind `{kind}`, if `kinds` has it.") for kind in KINDS
     )
-    signal_fields: ClassVar[tuple[str, ...]] = ("kinds", "regions", "replacements")
+    signals: ClassVar = (
+        Signal("pii_spans", "int64", "spans", _DOLMA, description="Spans of all kinds that are masked."),
+        *(
+            Signal(
+                f"pii_{kind}s", "int64", "spans", _SOURCE, description=f"Spans of the kind `{kind}` that are masked."
+            )
+            for kind in KINDS
+        ),
+        Signal("pii_characters", "int64", "characters", _SOURCE, description="Characters that the step leaves."),
+    )
+    signal_fields: ClassVar[tuple[str, ...]] = (
+        *("kinds", "regions", "regions_by_language", "national_ids", "columns", "replacements"),
+    )
 
-    @field_validator("kinds", "regions")
+    @field_validator("kinds", "regions", "national_ids", "columns")
     @classmethod
     def _as_a_set(cls, values: tuple[str, ...]) -> tuple[str, ...]:
         """In one order, each once: the order has no meaning, and must not make another stage of the same settings."""
@@ -85,6 +102,26 @@ class Pii(EditStep):
                 f"has {', '.join(unknown)}, without a numbering plan in phonenumbers; give codes like US, GB, DE"
             )
         return regions
+
+    @field_validator("regions_by_language")
+    @classmethod
+    def _all_known(cls, by_language: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
+        return {language: cls._known(tuple(sorted(set(by_language[language])))) for language in sorted(by_language)}
+
+    @field_validator("national_ids")
+    @classmethod
+    def _with_a_form(cls, countries: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := [country for country in countries if country not in NATIONAL_IDS]:
+            raise ValueError(f"has {', '.join(unknown)}; there are {', '.join(NATIONAL_IDS)}")
+        return countries
+
+    @property
+    def considers(self) -> tuple[str, ...]:
+        return ("language",) if self.regions_by_language and "phone" in self.kinds else ()
+
+    @property
+    def rewrites(self) -> tuple[str, ...]:
+        return self.columns
 
     def decisions(self) -> list[Bound]:
         return [Bound("spans", "pii_spans", high=self.max_spans), self.not_empty()]

@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from tasks.documents.step import Bound, EditStep, Signal
+from tasks.documents.step import Bound, Cut, EditStep, Signal
 
 _SOURCE = "Raffel et al. 2020 (arXiv 1910.10683), 2.2; definition: datatrove c4_filters.py"
 _MC4 = "Xue et al. 2021 (arXiv 2010.11934), 3.1; definition: datatrove c4_filters.py"
@@ -60,17 +60,52 @@ class C4(EditStep):
         None, ge=0, description=f"fewest lines of {LONG_LINE} characters before any go; mC4: 3; null: not bound"
     )
 
+    cuts: ClassVar = (
+        Cut(
+            "long_word",
+            ("max_word_characters",),
+            description="Lines with a word of more characters.",
+        ),
+        Cut(
+            "no_terminal_punctuation",
+            ("terminal_punctuation",),
+            description="Lines that end with none of these, or with an ellipsis.",
+        ),
+        Cut("few_words", ("min_words_per_line", "citation_words"), description="Lines of fewer words."),
+        Cut("javascript", ("javascript",), description="Lines that name javascript."),
+        Cut("policy", ("policy",), description="Lines with one of these phrases."),
+        Cut("blank_line", (), description="Blank lines that one of the rules above fails."),
+        Cut("citation", ("citations",), description="[12], [], [edit] and [citation needed], in lines that stay."),
+    )
     sought: ClassVar = {"lorem_ipsum": "lorem ipsum", "curly_bracket": "{"}
     signal_fields: ClassVar = (
         *("citations", "max_word_characters", "terminal_punctuation", "min_words_per_line", "citation_words"),
         *("javascript", "policy"),
     )
     signals: ClassVar = (
-        Signal("c4_lorem_ipsum", "int64", 'lines with "lorem ipsum"', _SOURCE),
-        Signal("c4_curly_bracket", "int64", "lines with {", _SOURCE),
-        Signal("c4_sentences", "int64", "sentences in the lines that stay", _SOURCE),
-        Signal("c4_long_lines", "int64", f"lines of at least {LONG_LINE} code points, before any go", _MC4),
-        Signal("c4_characters", "int64", "code points that are left", _SOURCE),
+        Signal(
+            "c4_lorem_ipsum",
+            "int64",
+            "lines",
+            _SOURCE,
+            description='Lines with "lorem ipsum", in either case, that no rule ahead of `javascript` has removed.',
+        ),
+        Signal(
+            "c4_curly_bracket",
+            "int64",
+            "lines",
+            _SOURCE,
+            description="Lines with a `{` that no rule ahead of `policy` has removed.",
+        ),
+        Signal("c4_sentences", "int64", "sentences", _SOURCE, description="Sentences of the lines that stay."),
+        Signal(
+            "c4_long_lines",
+            "int64",
+            "lines",
+            _MC4,
+            description=f"Lines of at least {LONG_LINE} characters, before any line goes.",
+        ),
+        Signal("c4_characters", "int64", "characters", _SOURCE, description="Characters that the step leaves."),
     )
 
     @field_validator("policy")

@@ -14,8 +14,8 @@ from tasks.kernels.scan import FIELD, TERMINAL, Scan, scan
 from tasks.rules.c4 import C4, LONG_LINE
 from tasks.rules.c4_sentences import sentences
 
-# In a document's order of rules, which is datatrove's; the last two do not drop a line for its text.
-_RULES = ("long_word", "no_terminal_punctuation", "few_words", "javascript", "policy", "blank_line", "citation")
+# The order is datatrove's; the last two do not drop a line for its text.
+_RULES = tuple(cut.rule for cut in C4.cuts)
 _LONG_WORD, _NO_TERMINAL, _FEW_WORDS, _JAVASCRIPT, _POLICY, _BLANK, _CITATION = range(len(_RULES))
 
 _FIXED = ("lorem ipsum", "{", "javascript")

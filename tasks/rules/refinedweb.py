@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from tasks.documents.step import Bound, EditStep, Signal
+from tasks.documents.step import Bound, Cut, EditStep, Signal
 
 _SOURCE = "Penedo et al. 2023 (arXiv 2306.01116), G.2; definition: DCLM modifiers.py, dclm_baseline_refinedweb.yaml"
 
@@ -46,10 +46,30 @@ class RefinedWebLines(EditStep):
         0.05, ge=0, description="most words of a document that go, as a fraction; null: not bound"
     )
 
+    cuts: ClassVar = (
+        Cut("uppercase", ("max_uppercase",), description="Lines with a larger part of uppercase letters."),
+        Cut("numeric", ("max_numeric",), description="Lines with a larger part of numbers."),
+        Cut("counter", ("counters",), description="Lines like `3 likes`."),
+        Cut("few_words", ("min_words_per_line",), description="Lines of fewer words."),
+        Cut("blank_line", (), description="Blank lines at the ends of what is left, and of several all but one."),
+        Cut("phrase", ("phrases",), description="`items in cart`, `Read more...` and `Sign-in`, in short lines."),
+    )
     signal_fields: ClassVar = ("max_uppercase", "max_numeric", "counters", "min_words_per_line", "phrases")
     signals: ClassVar = (
-        Signal("refinedweb_lines_removed_words", "float64", "fraction of words", _SOURCE),
-        Signal("refinedweb_lines_characters", "int64", "code points that are left", _SOURCE),
+        Signal(
+            "refinedweb_lines_removed_words",
+            "float64",
+            "fraction of words",
+            _SOURCE,
+            description="Words in the lines and phrases that go, of all words of the document.",
+        ),
+        Signal(
+            "refinedweb_lines_characters",
+            "int64",
+            "characters",
+            _SOURCE,
+            description="Characters that the step leaves.",
+        ),
     )
 
     def decisions(self) -> list[Bound]:

@@ -15,7 +15,7 @@ from tasks.rules.refinedweb import RefinedWebLines
 from tasks.rules.rule_work import ratio
 
 # In DCLM's order.
-_RULES = ("uppercase", "numeric", "counter", "few_words", "blank_line", "phrase")
+_RULES = tuple(cut.rule for cut in RefinedWebLines.cuts)
 _UPPERCASE, _NUMERIC, _COUNTER, _FEW_WORDS, _BLANK, _PHRASE = range(len(_RULES))
 
 _COUNTED = (

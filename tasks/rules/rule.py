@@ -117,7 +117,13 @@ def rule_set(source: str, rules: Sequence[Rule]) -> Callable[[type[RuleStep]], t
         made = create_model(base.__name__, __base__=base, __module__=base.__module__, __doc__=base.__doc__, **fields)
         made.rules = tuple(rules)
         made.signals = tuple(
-            Signal(f"{name}_{each.name}", "int64" if each.kind is int else "float64", each.unit, source)
+            Signal(
+                f"{name}_{each.name}",
+                "int64" if each.kind is int else "float64",
+                each.unit,
+                source,
+                description=each.description.splitlines()[0],
+            )
             for each in rules
         )
         return made

@@ -65,14 +65,62 @@ class Url(DocumentStep):
         *("strict_substrings", "hard_words", "soft_words", "definition", "checksums"),
     )
     signals: ClassVar = (
-        Signal("url_canonical", "string", "URL, empty if there is none", "RFC 3986, section 6; WHATWG URL"),
-        Signal("host", "string", "host of url_canonical", "RFC 3986, section 3.2.2; UTS #46 for other alphabets"),
-        Signal("registered_domain", "string", "domain, empty for an IP address", "public suffix list"),
-        Signal("url_takedown", "string", "list: entry, empty if none", "takedown lists"),
-        Signal("url_blocklist", "string", "list: entry, empty if none", _LISTED),
-        Signal("url_strict_substring", "string", "entry, empty if none", _REFINEDWEB),
-        Signal("url_hard_word", "string", "entry, empty if none", _REFINEDWEB),
-        Signal("url_soft_words", "int32", "different words", _REFINEDWEB),
+        Signal(
+            "url_canonical",
+            "string",
+            "URL",
+            "RFC 3986, section 6; WHATWG URL",
+            description="The URL in canonical form, by the setting `canonical`; empty if there is none.",
+        ),
+        Signal(
+            "host",
+            "string",
+            "host",
+            "RFC 3986, section 3.2.2; UTS #46 for other alphabets",
+            description="The host of `url_canonical`.",
+        ),
+        Signal(
+            "registered_domain",
+            "string",
+            "domain",
+            "public suffix list",
+            description="The domain that was registered, of which the host is a part; empty for an IP address.",
+        ),
+        Signal(
+            "url_takedown",
+            "string",
+            "list: entry",
+            "takedown lists",
+            description="The entry of `takedowns` that holds the URL; empty if none does.",
+        ),
+        Signal(
+            "url_blocklist",
+            "string",
+            "list: entry",
+            _LISTED,
+            description="The entry of `blocklists`, in their `categories`, that holds the URL; empty if none does.",
+        ),
+        Signal(
+            "url_strict_substring",
+            "string",
+            "entry",
+            _REFINEDWEB,
+            description="The entry of `strict_substrings` that stands anywhere in the URL; empty if none does.",
+        ),
+        Signal(
+            "url_hard_word",
+            "string",
+            "entry",
+            _REFINEDWEB,
+            description="The entry of `hard_words` that is a word of the URL; empty if none is.",
+        ),
+        Signal(
+            "url_soft_words",
+            "int32",
+            "different words",
+            _REFINEDWEB,
+            description="Different entries of `soft_words` that are words of the URL.",
+        ),
     )
 
     @model_validator(mode="after")

@@ -40,6 +40,14 @@ HOSTILE = {
     "beginnings of account numbers": "DE89 ",
     "card numbers": "4539578763621486\n",
     "beginnings of keys": "sk-",
+    "beginnings of tokens": "eyJ",
+    "beginnings of private keys": "-----BEGIN PRIVATE KEY-----\n",
+    "names of secrets": "access_key=",
+    "logins": "://a:b@",
+    "integers": "31415 9265 358979 ",
+    "decimals": "3.141592,653.58979,0.5\n",
+    "digits and hyphens": "3141-59265-",
+    "digits beyond ASCII": "٠١٢٣ ",
 }
 
 

@@ -105,6 +105,7 @@ def test_its_card_has_the_figures_and_no_secret(home):
     }
     _, made = run(home, raw)
     card = (target / "README.md").read_text()
+    assert ("the package `zstandard` is installed" in card) == (format == "jsonl")
     header = yaml.safe_load(card.split("---\n")[1])
     assert header["configs"] == [{"config_name": "default", "data_files": "data/*.parquet"}]
     assert header["language"] == ["en"] and header["size_categories"] == ["n<1K"] and "license" not in header

@@ -16,7 +16,7 @@ from flows.machine import MachineSettings
 from flows.own_steps import StepError
 from flows.recipe import Recipe, dump, load
 from flows.recipe_errors import RecipeError
-from flows.reports.rules import books
+from flows.reports.rules import Book, Row, Threshold, books
 from flows.reports.whatif import whatif
 from flows.steps import BUILT_IN, TABLE, builder_of, document_steps, modules_of, thresholds_of
 from tasks.documents.decisions import decide
@@ -45,7 +45,7 @@ class Profanity(DocumentStep):
     step: Literal["profanity"] = "profanity"
     words: tuple[str, ...] = ("damn",)
     max_hits: int | None = 3
-    signals: ClassVar = (Signal("profanity_hits", "int64", "words", "own"),)
+    signals: ClassVar = (Signal("profanity_hits", "int64", "words", "own", description="Bad words."),)
     signal_fields: ClassVar = ("words",)
 
     def decisions(self):
@@ -56,7 +56,7 @@ class NoHeading(EditStep):
     """Cut the first character."""
 
     step: Literal["no_heading"] = "no_heading"
-    signals: ClassVar = (Signal("no_heading_characters", "int64", "code points", "own"),)
+    signals: ClassVar = (Signal("no_heading_characters", "int64", "code points", "own", description="What is left."),)
 
     def decisions(self):
         return [self.not_empty()]
@@ -236,10 +236,13 @@ def test_they_measure_edit_and_decide_as_the_own_ones_do(module, monkeypatch):
 def test_their_rules_are_shown(module, monkeypatch):
     monkeypatch.setenv("GRISTMILL_STEPS", module)
     [book] = books("shouting")
-    assert book.title == "shouting: own"
-    assert book.rows == (("shouting_exclamations", "exclamation marks", "max_exclamations 2", "Exclamation marks."),)
-    assert [book.title for book in books(f"{module}:Profanity")] == ["profanity: own"]
-    assert {"profanity: own", "shouting: own"} < {book.title for book in books("")}
+    most = Threshold("high", 2, "max_exclamations")
+    named = ("exclamations", "shouting_exclamations", "exclamation marks", "own", "Exclamation marks.")
+    assert book == Book("shouting", (), (Row(*named, (most,)),))
+    [book] = books(f"{module}:Profanity")
+    most = Threshold("high", 3, "max_hits")
+    assert book.rows == (Row("hits", "profanity_hits", "words", "own", "Bad words.", (most,)),)
+    assert {"profanity", "shouting"} < {book.step for book in books("")}
     monkeypatch.delenv("GRISTMILL_STEPS")
     with pytest.raises(LookupError, match="no document step is called shouting; there are url"):
         list(books("shouting"))

@@ -99,6 +99,8 @@ def _shown(one: Dropped) -> Shown:
     facts = {name: value for name, value in one.row.items() if name not in left_out and value is not None}
     if one.unmarked:
         facts["not marked"] = one.unmarked
+    if one.remark:
+        facts["marks"] = one.remark
     pieces = [] if one.text is None else excerpt(one.text, one.marks, _CHARACTERS)
     return Shown(one.row["id"], one.row.get("url"), facts, pieces)
 

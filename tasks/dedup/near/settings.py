@@ -83,7 +83,15 @@ class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
         "memory": "the machine setting GRISTMILL_MEMORY",
     }
 
-    signals: ClassVar = (Signal("cluster_size", "int64", "documents", "tasks/dedup/near"),)
+    signals: ClassVar = (
+        Signal(
+            "cluster_size",
+            "int64",
+            "documents",
+            "tasks/dedup/near",
+            description="The kept document and all that were dropped for it.",
+        ),
+    )
 
     step: Literal["minhash"] = "minhash"
     keep: tuple[Criterion, ...] = Field(("longest",), description=KeepOrder.model_fields["keep"].description)
@@ -120,10 +128,13 @@ class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
 
 
 def curve_message(settings: Banding) -> str:
-    """The S-curve of bands and rows, in a line."""
+    """The S-curve of bands and rows, in a line: which pairs become candidates."""
     bands, rows = settings.bands, settings.rows
     shares = [f"{s_curve(bands, rows, j):.1%} at {j}" for j in (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)]
-    return f"of pairs of a Jaccard similarity share one of {bands} bands of {rows} rows: {', '.join(shares)}"
+    return (
+        f"of pairs of documents with Jaccard similarity 0.8, {s_curve(bands, rows, 0.8):.1%} share a band: {bands} "
+        f"bands of {rows} rows find {', '.join(shares)}"
+    )
 
 
 def s_curve(bands: int, rows: int, jaccard: Numbers) -> Numbers:

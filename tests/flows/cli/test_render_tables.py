@@ -105,12 +105,13 @@ def test_whatif_states_what_was_not_replayed():
 
 def test_proposed_thresholds_are_a_table_sentences_and_yaml():
     proposal = Proposal("gopher_quality", "min_words", "de", 50, 25, 0.05, 0.11, 0.0501)
-    found = Proposals([proposal], ["c4.min_sentences"], {"fo": 1036}, ["ccnet: 0 documents in en"])
+    found = Proposals([proposal], ["c4.min_sentences"], {"fo": 1036}, ["ccnet: 0 documents in en"], ["pii"])
     [cells] = lines(render.thresholds_table(found))
     assert cells == ["gopher_quality.min_words", "de", "50", "5.00%", "11.00%", "25", "5.01%"]
     assert render.thresholds_remarks(found, 2000) == [
         "Left out, with fewer than 2,000 documents: fo 1,036.",
         "Without a proposal, since they drop nothing of the reference: c4.min_sentences.",
+        "Without a proposal, since they have no thresholds for languages: pii.",
         "Without a proposal: ccnet: 0 documents in en.",
     ]
     written = yaml.safe_load(render.recipe_part(found))

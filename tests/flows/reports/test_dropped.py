@@ -13,6 +13,7 @@ from storage.schema import DOCUMENTS, EDITS
 from tasks.documents.measure import measured
 from tasks.pii.step import Pii
 from tasks.rules.c4 import C4
+from tasks.rules.fineweb_quality import FineWebQuality
 from tasks.rules.gopher_quality import GopherQuality
 from tasks.rules.gopher_repetition import GopherRepetition
 
@@ -48,7 +49,7 @@ def test_what_was_not_kept_is_shown_as_blocks_of_its_length():
 
 def marked(step, rule, text, value, threshold):
     row = {"rule": rule, "value": value, "threshold": threshold}
-    return [text[a:b] for a, b in offending(step, row, table(text), text)]
+    return [text[a:b] for a, b in offending(step, row, table(text), text).marks]
 
 
 def test_marks_are_what_a_rule_counts_or_what_it_misses():
@@ -58,6 +59,26 @@ def test_marks_are_what_a_rule_counts_or_what_it_misses():
     assert marked(GopherQuality(), "bullet_lines", text, 0.95, 0.9) == ["- b\u00fcllet\n\u2022 dot"]
     text = "same line\nother\nsame line\nsame line"
     assert marked(GopherRepetition(), "dup_lines", text, 0.5, 0.3) == ["same line\nsame line"]
+
+
+@pytest.mark.parametrize("rule", ["words", "stop_words"])
+def test_of_too_small_a_number_nothing_is_marked(rule):
+    text = "Plain words - and 123 %% more."
+    found = offending(GopherQuality(), {"rule": rule, "value": 1, "threshold": 2}, table(text), text)
+    assert found.marks == () and found.remark.startswith(f"nothing is marked: {rule} asks for more ")
+
+
+def test_lines_that_lack_punctuation_are_marked_until_they_are_most_of_the_page():
+    step, line = FineWebQuality(), "A line that ends as it should, and is long.\n"
+    row = {"rule": "line_punctuation", "value": 0.05, "threshold": 0.12}
+    text = f"{line * 3}\nmenu\n\nhome\n"
+    found = offending(step, row, table(text), text)
+    assert [text[a:b] for a, b in found.marks] == ["menu\n\nhome"]
+    assert found.remark == "marked is what line_punctuation does not count, in fraction of lines"
+    text = "A line of a menu without an end\n" * 9 + "One ends.\n" + "And more of the menu\n" * 9
+    found = offending(step, row, table(text), text)
+    assert [text[a:b] for a, b in found.marks] == ["One ends."]
+    assert found.remark == "marked is what line_punctuation counts, too small a fraction of lines"
 
 
 def test_a_mean_marks_nothing():
@@ -114,7 +135,7 @@ def home(tmp_path):
     edited = stage(tmp_path, "edited", settings, inputs, 2, {"": found.table.select(names), "edits": found.edits})
     inputs = {"documents": edited, "measured 0": key, "measured 1": edited}
     drops = [
-        {"id": one, "step": "gopher_quality", "rule": "stop_words", "value": 1.0, "threshold": 2.0} for one in "ab"
+        {"id": one, "step": "gopher_quality", "rule": "stop_words", "value": 3.0, "threshold": 2.0} for one in "ab"
     ]
     stage(tmp_path, "rules", {"decisions": []}, inputs, 2, {}, drops)
     return str(tmp_path)
@@ -123,7 +144,7 @@ def home(tmp_path):
 def test_a_rule_by_language_is_marked_though_the_language_was_found_in_another_stage(home):
     german, english = dropped(home, "dropped", "gopher.stop_words", 9)
     assert german.row["url"] == "https://a.example/"
-    assert [german.text[a:b] for a, b in german.marks] == ["bread", "butter"]
+    assert [german.text[a:b] for a, b in german.marks] == ["und"]
     assert english.text == "bread and butter: write to " + "\u2588" * len("a.b@gmail.com")
     assert english.unmarked == ""
 

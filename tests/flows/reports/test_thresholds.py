@@ -1,5 +1,7 @@
 """Proposed thresholds, from stored signals whose distributions are known."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -57,6 +59,8 @@ def place(tmp_path_factory):
     columns = {name: np.concatenate([some[name] for some in every]) for name in every[0]}
     order = draw.permutation(sum(SIZES.values()))
     table = pa.table({"id": [f"d{i}" for i in order], **{name: values[order] for name, values in columns.items()}})
+    columns |= {"gopher_quality_hash_ratio": np.where(columns["language"] == "en", draw.random(len(order)), 0.25)}
+    table = table.append_column("gopher_quality_hash_ratio", pa.array(columns["gopher_quality_hash_ratio"][order]))
     others = [f.name for step in load(path).after[:2] for f in step.signals if f.name not in columns]
     for name in others:
         table = table.append_column(name, pa.repeat(0.0, len(table)))
@@ -88,6 +92,11 @@ def test_the_planted_shift_and_scale_are_found(place):
     assert words.now > 2 * words.reference > 0
     assert found.few == {"fo": pytest.approx(36, abs=4)}
     assert {language for _, language in proposed} == {"de", "is"}
+    same = "all 2,7.. documents have the value 0.25, so no threshold drops a share of them"
+    [reason] = [reason for reason in found.unmatched if reason.startswith("gopher_quality.max_hash_ratio, de: ")]
+    assert re.search(same, reason)
+    assert "gopher_quality.max_symbol_ratio: it is null for en, so it drops nothing" in found.unmatched
+    assert found.without == ["language"]
 
 
 def test_the_proposals_are_part_of_a_recipe(place):

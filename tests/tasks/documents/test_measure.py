@@ -22,7 +22,7 @@ from tests.corpora import check_balance
 
 class Sevens(DocumentStep):
     step: Literal["sevens"] = "sevens"
-    signals: ClassVar = (Signal("sevens", "int64", "sevens", "this test"),)
+    signals: ClassVar = (Signal("sevens", "int64", "sevens", "this test", description="Of a test."),)
 
 
 @singledispatch
@@ -36,7 +36,7 @@ class NoSevens(EditStep):
     step: Literal["no_sevens"] = "no_sevens"
     what: str = ""
     signal_fields: ClassVar = ("what",)
-    signals: ClassVar = (Signal("no_sevens_characters", "int64", "code points", "this test"),)
+    signals: ClassVar = (Signal("no_sevens_characters", "int64", "code points", "this test", description="Of a test."),)
 
     def decisions(self):
         return [self.not_empty()]
@@ -55,7 +55,7 @@ def edit(step, documents):
 
 class Seen(Sevens):
     step: Literal["seen"] = "seen"
-    signals: ClassVar = (Signal("seen", "int64", "sevens", "this test"),)
+    signals: ClassVar = (Signal("seen", "int64", "sevens", "this test", description="Of a test."),)
 
 
 TEXTS = ["7 dwarfs", "é77é\n7\nend", "", "none", "777", "7"] * 5
@@ -131,7 +131,7 @@ def test_a_pass_behind_a_corpus_step_writes_the_documents_again_and_its_edits_ba
 
 class NeedsSevens(Sevens):
     step: Literal["needs"] = "needs"
-    signals: ClassVar = (Signal("twice", "int64", "sevens", "this test"),)
+    signals: ClassVar = (Signal("twice", "int64", "sevens", "this test", description="Of a test."),)
 
     @property
     def reads(self):
@@ -156,6 +156,19 @@ def test_a_step_reads_signals_that_were_measured_before_by_id_not_by_position(tm
     assert made["twice"].to_pylist() == [2 * text.count("7") for text in TEXTS[3:]]
 
 
+def test_a_step_considers_a_signal_where_a_step_before_it_measured_it(tmp_path):
+    before, kept, first = (str(tmp_path / name) for name in ("before", "kept", "first"))
+    given = documents(["Ruf an: 030 23125123", "Ruf an: 030 23125123"])
+    parquet.write_table(before, given)
+    parquet.write_table(kept, given.select(["id", "characters"]))
+    parquet.write_table(first, pa.table({"id": given["id"], "language": ["de", "en"]}))
+    for measured_before, phones in (((first,), [1, 0]), ((), [0, 0])):
+        folder = str(tmp_path / f"edited{len(measured_before)}")
+        measure_shards.edit_shard(folder, 0, before, kept, measured_before, (Pii(),))
+        made = parquet.read_table(layout.part(folder, 0))
+        assert made["pii_phones"].to_pylist() == phones and "language" not in made.column_names
+
+
 def test_a_text_that_an_edit_empties_is_dropped_for_it():
     assert NoSevens().decisions() == [Bound("empty_text", "no_sevens_characters", low=1)]
 
@@ -163,7 +176,7 @@ def test_a_text_that_an_edit_empties_is_dropped_for_it():
 def test_counts_follow_each_other():
     class Fewer(NoSevens):
         step: Literal["fewer"] = "fewer"
-        signals: ClassVar = (Signal("fewer_characters", "int64", "code points", "this test"),)
+        signals: ClassVar = (Signal("fewer_characters", "int64", "code points", "this test", description="Of a test."),)
 
     steps = [NoSevens(what="VII"), Fewer()]
     counts = EditCounts(steps)

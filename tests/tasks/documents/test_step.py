@@ -25,7 +25,7 @@ class Long(DocumentStep):
     step: Literal["long"] = "long"
     unit: str = "characters"
     min_size: int = 10
-    signals: ClassVar = (Signal("long_size", "int32", "characters", "this test"),)
+    signals: ClassVar = (Signal("long_size", "int32", "characters", "this test", description="Of a test."),)
     signal_fields: ClassVar = ("unit",)
 
     def decisions(self):
@@ -67,13 +67,13 @@ def test_the_columns_that_documents_have_are_those_of_the_schema():
     ],
 )
 def test_a_signal_is_a_column_with_its_unit_and_source(kind, type):
-    column = field(Signal("size", kind, "words", "a paper"))
+    column = field(Signal("size", kind, "words", "a paper", description="Of a test."))
     assert (column.name, column.type, column.metadata) == ("size", type, {b"unit": b"words", b"source": b"a paper"})
 
 
 def test_a_signal_of_an_unknown_kind_is_refused():
     with pytest.raises(ValueError, match="of kind 'int'; there are string, bool"):
-        Signal("size", "int", "words", "a paper")
+        Signal("size", "int", "words", "a paper", description="Of a test.")
 
 
 def test_the_work_of_a_class_is_the_module_that_it_names_or_its_own():

@@ -26,7 +26,13 @@ def work(x):
     return help_with(x) + LIMIT
 '''
 HELPER = "def help_with(x):\n    return x\n"
-SETTINGS = "from pydantic import Field\n\nLIMIT = 3\nSIZE = Field(1, description='of a page')\n"
+SETTINGS = """from pydantic import Field
+from tasks.documents.step import Signal
+
+LIMIT = 3
+SIZE = Field(1, description='of a page')
+SIGNAL = Signal('size', 'int64', 'pages', 'own', description='Size.')
+"""
 _numbers = itertools.count()
 
 
@@ -77,7 +83,7 @@ def test_comments_layout_docstrings_and_messages_do_not_count(version):
     quiet = WORK.replace("# a remark", "# another").replace('"""Work."""', '"""Labour."""').replace("About", "On")
     assert version(work=quiet + "\n\n")
     assert version(work=WORK.replace("working on %s", "at %s now"))
-    assert version(settings=SETTINGS.replace("of a page", "of one page"))
+    assert version(settings=SETTINGS.replace("of a page", "of one page").replace("'Size.'", "'How large.'"))
 
 
 @pytest.mark.parametrize(
@@ -87,6 +93,7 @@ def test_comments_layout_docstrings_and_messages_do_not_count(version):
         {"helper": HELPER.replace("return x", "return -x")},
         {"settings": SETTINGS.replace("LIMIT = 3", "LIMIT = 4")},
         {"settings": SETTINGS.replace("Field(1", "Field(2")},
+        {"settings": SETTINGS.replace("'pages'", "'sheets'")},
         {"work": WORK.replace("from planted{n}.helper", "from .helper"), "helper": "def help_with(x):\n    return 1\n"},
     ],
 )

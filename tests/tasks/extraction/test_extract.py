@@ -341,8 +341,8 @@ class Shout(DocumentStep):
 
     step: str = "shout"
     signals: ClassVar = (
-        Signal("capitals", "int32", "characters", "test"),
-        Signal("address", "int64", "characters", "test"),
+        Signal("capitals", "int32", "characters", "test", description="Of a test."),
+        Signal("address", "int64", "characters", "test", description="Of a test."),
     )
 
 

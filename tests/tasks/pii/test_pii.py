@@ -2,6 +2,8 @@
 
 import re
 from collections import Counter
+from itertools import pairwise
+from random import Random
 
 import numpy as np
 import phonenumbers
@@ -10,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from stdnum import luhn
+from stdnum.iso7064 import mod_97_10
 
 from tasks.documents.batch import Batch
 from tasks.documents.decisions import decide
@@ -17,11 +21,35 @@ from tasks.documents.edits import applied
 from tasks.documents.measure import measured
 from tasks.documents.step import work_of
 from tasks.kernels.buffers import utf8
-from tasks.pii.candidates import ACCOUNT, HEXTETS, KEY, MAILBOX, NUMBER, QUAD, candidates
+from tasks.pii.candidates import (
+    ACCOUNT,
+    BLOCK,
+    CARD,
+    CODE,
+    FOREIGN,
+    HEXTETS,
+    HOOK,
+    KEY,
+    LOGIN,
+    MAILBOX,
+    NUMBER,
+    QUAD,
+    SECRET,
+    SPELLED,
+    TOKEN,
+    Sought,
+    candidates,
+)
+from tasks.pii.digits import TRUNK
+from tasks.pii.ibans import lengths
 from tasks.pii.keys import BEGINNINGS
-from tasks.pii.step import KINDS, REGIONS, Pii
+from tasks.pii.national_ids import COUNTRIES
+from tasks.pii.plans import groupings, is_international, national_groups
+from tasks.pii.regions import BY_LANGUAGE, REGIONS
+from tasks.pii.step import KINDS, NATIONAL_IDS, Pii
 from tests.planted import Plan, texts
 from tests.planted.text import joined
+from tests.tasks.pii.truth import cases
 
 STEP = Pii()
 
@@ -54,11 +82,57 @@ def test_planted_data_is_found_and_what_looks_like_it_is_not():
             truth[number, span["kind"].replace("ipv4", "ip").replace("ipv6", "ip"), span["value"]] += 1
     claims = Counter((d, kind, value) for d, spans in enumerate(found(documents)) for kind, value in spans)
     right = truth & claims
-    for kind in KINDS:
+    for kind in set(KINDS) - {"national_id"}:
         planted, claimed, hits = (sum(n for (_, k, _), n in c.items() if k == kind) for c in (truth, claims, right))
         assert planted >= 200, kind
         assert hits / planted >= 0.98, (kind, sorted(k for k in (truth - claims) if k[1] == kind)[:5])
         assert hits / claimed >= 0.95, (kind, sorted(k for k in (claims - truth) if k[1] == kind)[:5])
+
+
+def of_truth() -> tuple[pa.Table, list]:
+    """The texts written by hand, as documents, and what they are about."""
+    truth = cases()
+    columns = {"id": [f"{n:04}" for n in range(len(truth))], "language": [case.language for case in truth]}
+    return pa.table(columns | {"text": pa.array([case.text for case in truth], pa.large_string())}), truth
+
+
+def test_the_truth_by_hand():
+    """Recall and precision of each kind, and texts of which nothing may be masked; the misses are in the truth."""
+    table, truth = of_truth()
+    step = Pii(national_ids=NATIONAL_IDS)
+    edits, _ = work_of(step).edit(step, Batch(table))
+    spans = zip(edits.document, edits.start, edits.stop, edits.rule, strict=True)
+    claims = {(int(d), edits.rules[rule], int(start), int(stop)) for d, start, stop, rule in spans}
+    right = {(d, case.kind, *span) for d, case in enumerate(truth) for span in case.spans}
+    assert sum(bool(case.spans) for case in truth) >= 200 and sum(not case.spans for case in truth) >= 200
+    for kind in KINDS:
+        wanted, claimed = ({span for span in found if span[1] == kind} for found in (right, claims))
+        assert len(wanted & claimed) >= 0.98 * len(wanted), (kind, sorted(wanted - claimed))
+        assert len(wanted & claimed) >= 0.98 * len(claimed), (kind, sorted(claimed - wanted))
+
+
+def test_numbers_of_the_documents_language_where_there_is_one():
+    text = "Ruf an: 030 23125123, puis 04 67 00 12 34"
+    table = pa.table({"id": ["0", "1"], "language": ["de", "fr"], "text": pa.array([text] * 2, pa.large_string())})
+    spans = [Pii(), Pii(regions_by_language={}), Pii(regions_by_language={"de": ("FR",)})]
+    counts = [measured(table, [step]).table["pii_phones"].to_pylist() for step in spans]
+    assert counts == [[1, 1], [0, 0], [1, 0]]
+    assert measured(table.drop_columns("language"), [Pii()]).table["pii_phones"].to_pylist() == [0, 0]
+
+
+def test_titles_and_urls_if_asked():
+    columns = {
+        "id": ["0", "1"],
+        "title": ["Write to jane@planted.org", None],
+        "url": ["https://planted.org/?to=jane@planted.org", "https://planted.org/"],
+        "text": pa.array(["jane@planted.org", ""], pa.large_string()),
+    }
+    table = pa.table(columns)
+    assert measured(table, [STEP]).table.select(["title", "url"]).equals(table.select(["title", "url"]))
+    done = measured(table, [Pii(columns=("title", "url"))]).table
+    assert done["title"].to_pylist() == ["Write to |||EMAIL_ADDRESS|||", None]
+    assert done["url"].to_pylist() == ["https://planted.org/?to=|||EMAIL_ADDRESS|||", "https://planted.org/"]
+    assert done["pii_spans"].to_pylist() == [1, 0] and done.schema.field("title") == table.schema.field("title")
 
 
 POSITIVE = [
@@ -186,11 +260,16 @@ def test_what_is_masked_is_nowhere_in_what_is_kept_of_it():
 def test_settings():
     assert Pii(kinds=("phone", "email", "email")).measuring() == Pii(kinds=("email", "phone")).measuring()
     assert Pii(max_spans=None).measuring() == STEP.measuring()
-    text = "a@planted.org, 020 7946 0123 and 020-7946-0123"
+    text = "a@planted.org, 020 7946 0123 and 020-7946-0123, or 0117 4960 123"
     assert found([text], Pii(kinds=("phone",))) == [[]]
-    assert found([text], Pii(kinds=("phone",), regions=("GB", "US"))) == [[("phone", "020-7946-0123")]]
+    assert found([text], Pii(kinds=("phone",), regions=("GB", "US"))) == [
+        [("phone", "020 7946 0123"), ("phone", "020-7946-0123")]
+    ]
     assert masked([text], Pii(replacements={"email": "email@example.com"}))[0].startswith("email@example.com, 020 ")
-    for wrong in ({"regions": ("UK",)}, {"kinds": ()}, {"kinds": ("name",)}, {"max_spans": -1}):
+    for wrong in (
+        *({"regions": ("UK",)}, {"kinds": ()}, {"kinds": ("name",)}, {"max_spans": -1}),
+        *({"regions_by_language": {"en": ("UK",)}}, {"national_ids": ("XX",)}, {"columns": ("text",)}),
+    ):
         with pytest.raises(ValidationError):
             Pii(**wrong)
 
@@ -216,6 +295,25 @@ FRAGMENTS = st.sampled_from(
         ":",
         "::",
         "/",
+        "(at)",
+        " [AT] ",
+        "Bearer ",
+        "secret_access_key=",
+        "hooks",
+        "-----BEGIN PRIVATE KEY-----",
+        "-----END PRIVATE KEY-----",
+        "://",
+        '"',
+        "Tel. ",
+        "49",
+        "00",
+        "4539 5787 ",
+        "0123456",
+        "٠١٢٣",
+        "０３",
+        "－",
+        "电话",
+        "例子.公司",
         " ",
         "\n",
         "1",
@@ -247,16 +345,19 @@ def test_edits_are_in_order_and_masking_again_finds_nothing_more(documents):
 
 
 SEPARATOR = re.compile(rb"[ \-./()]|\xc2\xa0|\xe2\x80[\x90-\x95]")
+WIDE = re.compile(SEPARATOR.pattern + rb"|\xef\xbc[\x88\x89\x8d\x8e]|\xe3\x80\x80")
+GROUPINGS = groupings(("DE", "FR", "US"))
+SOUGHT = Sought(BEGINNINGS, lengths(), GROUPINGS, codes=True)
 
 
-def numbers(text: bytes):
-    """Spans of NUMBER by the words of its definition."""
+def runs(text: bytes):
+    """The groups of digits of each number, as (start, stop)."""
     at = 0
     while word := re.compile(rb"\w+", re.ASCII).search(text, at):
         at = word.end()
         if not word[0].isdigit():
             continue
-        total, groups, i = len(word[0]), 1, at
+        groups, i = [word.span()], at
         while True:
             for _ in range(4):
                 separator = SEPARATOR.match(text, i)
@@ -264,30 +365,171 @@ def numbers(text: bytes):
                 if not separator or text[i : i + 1].isdigit():
                     break
             group = re.compile(rb"\d+(?!\w)", re.ASCII).match(text, i) if separator else None
-            signed = groups == 1 and text[word.start() - 1 : word.start()] == b"+"
-            if not group or (text[i - 2 : i] == b" (" and not signed):
+            leads = len(groups) == 1 and (text[word.start() - 1 : word.start()] == b"+" or len(word[0]) == 1)
+            if not group or (text[i - 2 : i] == b" (" and not leads):
                 break
-            total, groups, i = total + len(group[0]), groups + 1, group.end()
-            at = i
-        if total >= 7 and at - word.start() <= 64:
-            yield word.start(), at, NUMBER
+            groups.append(group.span())
+            at = i = group.end()
+        yield groups
+
+
+def is_usual(text: bytes, groups: list[tuple[int, int]]) -> bool:
+    sizes = [stop - start for start, stop in groups]
+    coded = sum(min(n, 15) << 4 * i for i, n in enumerate(sizes[:8]))
+    zero = text[groups[0][0] : groups[0][0] + 1] == b"0"
+    return sum(sizes) >= 7 and bool({coded, coded | TRUNK if zero else coded} & set(GROUPINGS.tolist()))
+
+
+def may_be_phone(text: bytes, groups: list[tuple[int, int]]) -> bool:
+    """Whether a number is a candidate by the words of `_numbers`."""
+    first, stop = groups[0]
+    number = text[first:stop]
+    before = re.split(rb"[0-9]", text[max(0, first - 8) : first])[-1]
+    if re.search(rb"[A-Za-z\x80-\xff]", before) or text[first - 1 : first] == b"+" or re.match(rb"00|011$", number):
+        return True
+    if re.match(rb"0\d", number) and any(
+        sum(b - a for a, b in groups[:n]) >= 9 and is_usual(text, groups[:n]) for n in range(1, len(groups) + 1)
+    ):
+        return True
+    pieces = [[groups[0]]]
+    for last, group in pairwise(groups):
+        if re.search(rb"[ \xc2]", text[last[1] : group[0]]):
+            pieces.append([])
+        pieces[-1].append(group)
+    for piece in pieces:
+        start, stop = piece[0]
+        if start and text[start - 1 : start] == b"(":
+            return True
+        for n in range(2, len(piece) + 1):
+            if n == 2 and text[piece[1][0] - 1 : piece[1][0]] == b".":
+                continue
+            trunk = text[start : start + 1] == b"0" and stop - start > 1 and sum(b - a for a, b in piece[:n]) >= 10
+            if trunk or is_usual(text, piece[:n]):
+                return True
+    return False
+
+
+def cards(text: bytes, groups: list[tuple[int, int]]):
+    last = 0
+    for start, _ in groups:
+        if start < last:
+            continue
+        for form in (
+            rb"\d{13,19}",
+            rb"(\d{4})([ -])\d{4}\2\d{4}\2\d{4}",
+            rb"(\d{4})([ -])\d{4}\2\d{4}\2\d{4}\2\d{1,3}",
+            rb"(\d{4})([ -])\d{4}\2\d{4}\2\d{1,3}",
+            rb"(\d{4})([ -])\d{6}\2\d{4,5}",
+        ):
+            match = re.compile(rb"(?=[2-6])(?:" + form + rb")(?!\d)").match(text, start)
+            if match and luhn.is_valid(re.sub(rb"\D", b"", match[0]).decode()):
+                if not re.compile(rb"\w", re.ASCII).match(text, match.end()):
+                    last = match.end()
+                    yield start, last, CARD
+                break
+
+
+def is_host(text: bytes, start: int, stop: int) -> bool:
+    parts = text[start:stop].split(b".")
+    if any(len(part) > 1 and part[:1] == b"0" for part in parts) or max(map(int, parts)) > 255:
+        return False
+    first, *others = map(int, parts)
+    if first in (0, 10, 127) or first > 223 or others[-1] in (0, 255):
+        return False
+    opened = re.search(rb"[A-Za-z/@\x80-\xff][\0-\x20:=\"'`(\[<]{0,8}\Z", text[:start])
+    return first > 9 or not any(n <= 31 for n in others) or opened is not None
+
+
+def has_right_digits(text: bytes) -> bool:
+    number = text.replace(b" ", b"").decode()
+    return mod_97_10.is_valid(number[4:] + number[:4])
+
+
+def numbers(text: bytes):
+    """Candidates that begin with a digit, but for those of other shapes than numbers' and addresses'."""
+    for groups in runs(text):
+        start, stop = groups[0][0], groups[-1][1]
+        if sum(b - a for a, b in groups) >= 7 and stop - start <= 64 and may_be_phone(text, groups):
+            yield start, stop, NUMBER
+        if stop - start >= 6:
+            yield start, stop, CODE
+        yield from cards(text, groups)
+
+
+DIGIT = rb"\xd9[\xa0-\xa9]|\xdb[\xb0-\xb9]|\xe0[\xa5\xa7\xa9\xab\xad\xaf\xb1\xb3\xb5][\xa6-\xaf]"
+DIGIT += rb"|\xe0[\xb9\xbb][\x90-\x99]|\xe1\x81[\x80-\x89]|\xef\xbc[\x90-\x99]"
+
+
+def foreign(text: bytes):
+    group, gap = rb"(?:" + DIGIT + rb")+", rb"(?:" + WIDE.pattern + rb"){1,4}?"
+    for match in re.finditer(group + rb"(?:" + gap + group + rb")*", text):
+        if len(re.findall(DIGIT, match[0])) >= 7 and len(match[0]) <= 192:
+            yield *match.span(), FOREIGN
+
+
+def mailboxes(text: bytes):
+    for at in re.finditer(b"@", text):
+        end = at.start()
+        if text[end - 1 : end] == b'"' and end:
+            quoted = re.search(rb'"[^"\n]{0,63}"\Z', text[:end])
+            left = end - quoted.start() if quoted else 0
+        else:
+            local = re.search(rb"[\w.%+\-\x80-\xff]*\Z", text[:end], re.ASCII)[0]
+            left = (
+                0 if len(local) > 64 and local[-65:].isascii() else len(local[-64:].decode("utf-8", "ignore").encode())
+            )
+        right = re.match(rb"[A-Za-z0-9.\-\x80-\xff]{0,255}", text[at.end() :])[0].decode("utf-8", "ignore").encode()
+        start, stop = end - left, at.end() + len(right)
+        beside = text[stop : stop + 1] == b"@" and right.isascii()
+        beside |= start > 0 and text[start - 1 : start] == b"@" and text[start:end].isascii()
+        if left and b"." in right[1:] and not beside:
+            yield start, stop, MAILBOX
+
+
+def framed(text: bytes):
+    """Candidates that a word or a frame around them makes."""
+    word = rb"(?<!\w)\w*"
+    for match in re.finditer(word + rb"(?:bearer|token)[ \t]{1,3}(?P<token>[\w.~+/=-]{20,})", text, re.ASCII | re.I):
+        yield *match.span("token"), TOKEN
+    for match in re.finditer(word + rb"(?:access_key|accesskey|s_key)(?!\w)", text, re.ASCII | re.I):
+        if len(match[0]) >= 9:
+            yield match.end(), min(len(text), match.end() + 60), SECRET
+    for match in re.finditer(word + rb"ooks(?!\w)", text, re.ASCII | re.I):
+        if len(match[0]) >= 5:
+            yield match.start(), min(len(text), match.start() + 200), HOOK
+    for match in re.finditer(rb"://([^\0-\x20@\"'/]*)@", text):
+        if b":" in match[1]:
+            yield *match.span(1), LOGIN
 
 
 def reference(text: bytes) -> list[tuple[int, int, int]]:
-    spans = list(numbers(text))
-    for at in re.finditer(b"@", text):
-        left = re.search(rb"[\w.%+-]*$", text[: at.start()], re.ASCII)[0]
-        right = re.match(rb"[A-Za-z0-9.-]*", text[at.end() :])[0]
-        if 1 <= len(left) <= 64 and len(right) <= 255 and b"." in right[1:]:
-            spans.append((at.start() - len(left), at.end() + len(right), MAILBOX))
+    spans = [*numbers(text), *foreign(text), *mailboxes(text), *framed(text)]
     first, second = (b"|".join({re.escape(b[at : at + 2]) for b in BEGINNINGS}) for at in (0, 1))
     for shape, form in (
         (QUAD, rb"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\d)"),
         (HEXTETS, rb"(?<![\w:])(?=[23][0-9A-Fa-f]{3}(?!\w))(?=[0-9A-Fa-f]*:[0-9A-Fa-f]*:)[0-9A-Fa-f:]{1,45}"),
-        (ACCOUNT, rb"(?<!\w)[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,30}"),
-        (KEY, rb"(?<![\w.-])(?=(?:" + first + rb"))(?=.(?:" + second + rb"))[\w.-]{20,400}"),
+        (KEY, rb"(?<![\w.-])(?=(?:" + first + rb"))(?=.(?:" + second + rb"))[\w.-]{20,}"),
+        (CODE, rb"(?<!\w)(?=\w*\d)(?=\d*[A-Za-z_])\w{6,32}(?!\w)"),
+        (SPELLED, rb"[\w.%+-]{1,64} ?(?:\([aA][tT]\)|\[[aA][tT]\]|\{[aA][tT]\}) ?(?=\w)"),
     ):
-        spans += [(*match.span(), shape) for match in re.finditer(form, text, re.ASCII)]
+        for match in re.finditer(form, text, re.ASCII):
+            start, stop = match.span()
+            if shape == QUAD and not is_host(text, start, stop):
+                continue
+            spans.append((start, min(stop + 120, len(text)) if shape == SPELLED else stop, shape))
+    for match in re.finditer(rb"(?<!\w)[A-Z]{2}\d{2}", text, re.ASCII):
+        size = int(lengths()[match[0][0] - 65, match[0][1] - 65])
+        number = re.compile(rb"[A-Z]{2}\d{2}(?: ?[A-Z0-9]){%d}" % (size - 4) if size else rb"(?!)").match(
+            text, match.start()
+        )
+        if number and has_right_digits(number[0]):
+            spans.append((*number.span(), ACCOUNT))
+    for match in re.finditer(rb"-----(?=BEGIN(?!\w))", text, re.ASCII):
+        block = re.compile(rb"-----BEGIN(?:(?!-----B).)*?-----END[^\n]{0,60}?-----", re.DOTALL).match(
+            text, match.start()
+        )
+        if block:
+            spans.append((*block.span(), BLOCK))
     return sorted(spans)
 
 
@@ -295,7 +537,7 @@ def reference(text: bytes) -> list[tuple[int, int, int]]:
 @given(st.lists(MIXED, min_size=1, max_size=3))
 def test_candidates_are_those_of_plain_python(documents):
     data, offsets = utf8(pa.array(documents, pa.large_string()))
-    places = candidates(data, offsets, BEGINNINGS)
+    places = candidates(data, offsets, SOUGHT)
     for d, text in enumerate(documents):
         mine = places.document == d
         columns = (places.start[mine] - offsets[d], places.stop[mine] - offsets[d], places.shape[mine])
@@ -305,7 +547,7 @@ def test_candidates_are_those_of_plain_python(documents):
 def test_more_candidates_than_there_was_room_for():
     text = "a@b.c " * 5000
     data, offsets = utf8(pa.array([text], pa.large_string()))
-    places = candidates(data, offsets, BEGINNINGS)
+    places = candidates(data, offsets, SOUGHT)
     assert places.start.tolist() == list(range(0, len(text), 6))
 
 
@@ -313,3 +555,62 @@ def test_the_regions_are_those_with_a_numbering_plan():
     assert set(REGIONS) == phonenumbers.SUPPORTED_REGIONS and list(REGIONS) == sorted(REGIONS)
     with pytest.raises(ValidationError, match="XX, without a numbering plan"):
         Pii(regions=("US", "XX"))
+
+
+def test_languages_and_countries_are_known():
+    assert all(set(regions) <= set(REGIONS) for regions in BY_LANGUAGE.values())
+    assert NATIONAL_IDS == COUNTRIES
+
+
+NUMBERS = {
+    "integers": lambda n: f"{n * 7919 % 10**8} ",
+    "decimals in commas": lambda n: f"{n % 97}.{n * 7919 % 10**6:06},{n * 104729 % 10**4 / 7:.4f}\n",
+    "hyphens": lambda n: f"{n * 7919 % 10**4}-{n * 104729 % 10**5}-",
+    "hyphens, a line each": lambda n: f"{n * 7919 % 9000 + 1000}-{n * 104729 % 10**5:05}\n",
+    "dates": lambda n: f"20{n % 30:02}-{n % 12 + 1:02}-{n % 28 + 1:02} {n % 24:02}:{n % 60:02}\n",
+    "one number": lambda n: f"{n * 7919}",
+    "versions": lambda n: f"{n % 9}.{n % 7}.{n % 5}.{n % 30}\n",
+    "accounts": lambda n: f"DE00{n * 104729:018} ",
+    "at signs": lambda n: "a@a.",
+    "signs": lambda n: f"+{n % 10} ",
+    "beginnings of tokens": lambda n: "eyJ",
+    "beginnings of keys": lambda n: "-----BEGIN PRIVATE KEY-----\n",
+    "digits beyond ASCII": lambda n: "٠١٢٣ ",
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_lists_of_numbers_are_left_before_anything_is_judged(name):
+    """What is judged costs time; so the kernel leaves all but one number of a thousand bytes."""
+    text = "".join(map(NUMBERS[name], range(10_000)))
+    data, offsets = utf8(pa.array([text], pa.large_string()))
+    sought = Sought(BEGINNINGS, lengths(), groupings(("US", *BY_LANGUAGE["en"])))
+    assert len(candidates(data, offsets, sought).start) <= 1 + len(data) / 1000
+
+
+def test_validity_and_groups_are_libphonenumbers():
+    def groups_of(digits: str, region: str | None) -> tuple[str, ...]:
+        try:
+            number = phonenumbers.parse(digits, region)
+        except phonenumbers.NumberParseException:
+            return ()
+        written = phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.NATIONAL)
+        return tuple(re.findall(r"\d+", written)) if phonenumbers.is_valid_number(number) else ()
+
+    random = Random(5)
+    for region in ("US", "GB", "DE", "FR", "IT", "JP", "CN", "RU", "BR", "AR", "MX", "IN", "AU", "HU"):
+        example = phonenumbers.example_number_for_type(region, random.randrange(2))
+        whole = str(example.national_number)
+        usual = set(groupings((region,)).tolist())
+        for _ in range(60):
+            kept = random.randrange(len(whole))
+            national = whole[:kept] + "".join(random.choice("0123456789") for _ in whole[kept:])
+            international = f"{example.country_code}{national}"
+            assert is_international(international) == bool(groups_of(f"+{international}", None)), international
+            dialled = random.choice(("", "", "0", "1", "8", "06")) + national
+            if dialled.startswith("00") or len(dialled) < 7:
+                continue  # a number of another country, for `parse`
+            groups = groups_of(dialled, region)
+            assert national_groups(dialled, region) == groups, (region, dialled)
+            coded = sum(len(group) << 4 * n for n, group in enumerate(groups))
+            assert len(groups) < 2 or {coded, coded | TRUNK} & usual, groups
