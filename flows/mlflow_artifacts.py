@@ -121,7 +121,7 @@ def _save(path: Path, exported: Path, tokenizer: Path, described: Model) -> None
         mlflow.pyfunc.save_model(
             path=str(path),
             python_model=str(package / "mlflow_model.py"),
-            code_paths=[str(package)],
+            code_paths=[str(package), str(package.with_name("storage"))],
             artifacts={"model": str(exported), "tokenizer": str(tokenizer)},
             signature=_SIGNATURE,
             pip_requirements=[f"{name}=={version(name).partition('+')[0]}" for name in _LIBRARIES],

@@ -77,8 +77,8 @@ def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
             """Asked for by the process that makes the stage: it alone has a run to log to."""
             logged = stack.enter_context(run)
             processes = settings.training_processes or launch.default_processes()
-            mixture = _mixture(settings, data)
-            out = _local(settings, folder)
+            mixture = local_mixture(settings, data)
+            out = local_folder(settings, folder)
             return TrainingPlaces(str(mixture), out, folder, processes, settings.tracking_uri, logged)
 
         model = context.build(model_spec(recipe, data, places))
@@ -114,12 +114,12 @@ def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
     return {"result": files.read_json(files.join(places.folder, RESULT))}
 
 
-def _local(settings: MachineSettings, folder: str) -> str:
+def local_folder(settings: MachineSettings, folder: str) -> str:
     """Checkpoints and logs are appended to while they grow, which needs a real file system."""
     return folder if files.is_local(folder) else f"{settings.local_folder}/{folder.split('://')[-1]}"
 
 
-def _mixture(settings: MachineSettings, data: Data) -> Path:
+def local_mixture(settings: MachineSettings, data: Data) -> Path:
     """The mixture's file on a local path, with all that it names beside it: token shards are mapped into memory."""
     folder = data.mixture.folder
     if files.is_local(folder):

@@ -14,6 +14,7 @@ import sentencepiece as spm
 
 from storage import files
 from storage.recorded_file import RecordedFile
+from storage.text_tokens import SPACE, encode_text
 from tasks.documents.sampling import Heldout, uniform
 from tasks.documents.selection import select
 from tasks.tokens.tokenizer import END_OF_TEXT, Tokenizer
@@ -22,7 +23,6 @@ log = logging.getLogger(__name__)
 
 UNK, BOS = 0, 1
 _SENTENCE = 4000
-_SPACE = "▁"  # what SentencePiece writes for a space
 
 Inputs = dict[str, list[tuple[str, str]]]
 
@@ -164,13 +164,8 @@ def load(model: RecordedFile) -> spm.SentencePieceProcessor:
 
 
 def encode(processor: spm.SentencePieceProcessor, text: str) -> np.ndarray:
-    """Tokens of a document with the end-of-sequence token, uint16.
-
-    A literal `▁` is given as its bytes, which are decoded as they are: SentencePiece itself would read a space.
-    """
-    first, *others = processor.encode(text.split(_SPACE))
-    literal = [processor.piece_to_id(f"<0x{byte:02X}>") for byte in _SPACE.encode()] if others else []
-    return np.array([*first, *(i for ids in others for i in (*literal, *ids)), END_OF_TEXT], np.uint16)
+    """Tokens of a document with the end-of-text token, uint16."""
+    return np.array([*encode_text(processor, text), END_OF_TEXT], np.uint16)
 
 
 def token_bytes(processor: spm.SentencePieceProcessor) -> list[int]:
@@ -180,6 +175,6 @@ def token_bytes(processor: spm.SentencePieceProcessor) -> list[int]:
         if processor.is_control(i) or processor.is_unknown(i)
         else 1
         if processor.is_byte(i)
-        else len(processor.id_to_piece(i).replace(_SPACE, " ").encode())
+        else len(processor.id_to_piece(i).replace(SPACE, " ").encode())
         for i in range(processor.vocab_size())
     ]
