@@ -16,9 +16,11 @@ from training.saved_model import RESULT, RUN, SavedModel, open_model
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """`name`: for a person; `report`: what was made of the recipe, None for a folder."""
+    """`name`: for a person; `folder`: where its report is written, perhaps an address; `report`: what was made of the
+    recipe, None for a folder."""
 
     name: str
+    folder: str
     saved: SavedModel
     report: Report | None = None
 
@@ -34,7 +36,7 @@ def trained_model(target: str, settings: MachineSettings | None = None) -> Train
     """
     if Path(target).is_dir():
         saved = open_model(Path(target))
-        return TrainedModel(saved.folder.name, saved)
+        return TrainedModel(saved.folder.name, str(saved.out), saved)
     settings = settings or MachineSettings()
     recipe = load(target)
     recipe.training_mixture()
@@ -42,7 +44,8 @@ def trained_model(target: str, settings: MachineSettings | None = None) -> Train
     if report.data is None or report.trained is None:
         raise NotFinishedError(f"the training of {recipe.name} is not finished: `gristmill run {target}` first")
     folder = _local(settings, report.trained.model)
-    return TrainedModel(recipe.name, open_model(folder, local_mixture(settings, report.data)), report)
+    saved = open_model(folder, local_mixture(settings, report.data))
+    return TrainedModel(recipe.name, report.trained.model.folder, saved, report)
 
 
 def _local(settings: MachineSettings, model: StageResult) -> Path:

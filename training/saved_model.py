@@ -8,6 +8,7 @@ an exported folder              see `training.model_folder`
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,12 +29,13 @@ MANIFEST, TOKENIZER = "gristmill.json", "tokenizer.model"  # of an exported fold
 
 @dataclass(frozen=True)
 class SavedModel:
-    """`folder`: the weights'; `run`, `data`: what it was trained as and on, None for an exported folder; `report`:
-    where an evaluation of it is written."""
+    """`folder`: the weights'; `out`: that of the run of which they are a checkpoint, or their own; `report`: how an
+    evaluation of it is called there; `run`, `data`: what it was trained as and on, None for an exported folder."""
 
     folder: Path
+    out: Path
+    report: str
     tokenizer: RecordedFile
-    report: Path
     run: RunConfig | None = None
     data: TrainingManifest | None = None
 
@@ -54,7 +56,9 @@ class SavedModel:
                 raise damaged(str(self.folder / name), "is not what was written")
         model = export.empty(self.run.model, self.data.vocab_size).to_empty(device="cpu")
         state = {f"model.{name}": parameter.detach() for name, parameter in model.named_parameters()}
-        dcp.load(state, storage_reader=dcp.FileSystemReader(self.folder), no_dist=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that one process reads it
+            dcp.load(state, storage_reader=dcp.FileSystemReader(self.folder), no_dist=True)
         return model.eval()
 
 
@@ -78,10 +82,10 @@ def open_model(folder: Path, data: Path | None = None) -> SavedModel:
             )
         manifest = load_training_manifest(path)
         tokenizer = RecordedFile(str(manifest.tokenizer.path), manifest.tokenizer.digest)
-        return SavedModel(folder, tokenizer, out / report, run, manifest)
+        return SavedModel(folder, out, report, tokenizer, run, manifest)
     if (folder / MANIFEST).exists():
         digest = checked_json.read(str(folder / MANIFEST))["files"][TOKENIZER]
-        return SavedModel(folder, RecordedFile(str(folder / TOKENIZER), digest), folder / report)
+        return SavedModel(folder, out, report, RecordedFile(str(folder / TOKENIZER), digest))
     raise ValueError(
         f"{folder} holds no trained model: name a recipe, the folder of a finished training run ({RUN}, {RESULT}), one "
         f"of its checkpoints ({COMMIT}), or a folder that `gristmill export model` wrote ({MANIFEST})"
