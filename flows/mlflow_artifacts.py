@@ -16,7 +16,7 @@ from flows.reports import figures
 from flows.reports.run import Report
 from flows.reports.run_page import plots
 from storage import files
-from training.export import CONFIG, WEIGHTS
+from training.weight_files import CONFIG, WEIGHTS
 
 # What the files of the room `training` that a model is loaded by import.
 _LIBRARIES = ("mlflow", "numpy", "pydantic", "safetensors", "sentencepiece", "torch")

@@ -10,8 +10,8 @@ from flows.reports.run import Report
 from flows.stages.model import local_folder, local_mixture
 from storage import files
 from tasks.engine.make import NotFinishedError, StageResult
-from training.export import CONFIG, WEIGHTS
 from training.saved_model import RESULT, RUN, SavedModel, open_model
+from training.weight_files import CONFIG, WEIGHTS
 
 
 @dataclass(frozen=True)

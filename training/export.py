@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 
 from training.config import ModelConfig
 from training.model import Decoder
+from training.weight_files import CONFIG, WEIGHTS
 
-WEIGHTS, CONFIG = "model.safetensors", "config.json"
 # Keys of ours in the config of a model that has one of these settings.
 _OWN = ("qk_norm", "logit_softcap")
 

@@ -25,6 +25,7 @@ from training.batches import batches
 from training.config import RunConfig, TrainingConfig
 from training.data import check_digests
 from training.evaluate import heldout_loss, heldout_windows, unigram_loss
+from training.initial_weights import load_initial_weights
 from training.loss_scale import LossScale
 from training.model import flops_per_token, parameter_count
 from training.optim import optimizers
@@ -94,6 +95,8 @@ def _train(run: RunConfig, world: World, stop: threading.Event) -> dict:
         progress = checkpoint.load(saved, state, names)
         if world.leads:
             log.info("resuming from %s", saved)
+    elif training.init_from:
+        load_initial_weights(model, run, manifest, world)
 
     tracker = Tracker(run.out, progress.step if saved else -1, run.tracking, progress.logs) if world.leads else None
     every = training.log_every or (10 if world.device.type == "cuda" else 1)

@@ -29,7 +29,8 @@ from training import export
 from training.data import Tokens
 from training.hf_tokenizer import check_same_ids, tokenizer_config, tokenizer_json
 from training.model_card import model_card
-from training.saved_model import MANIFEST, TOKENIZER, SavedModel, result
+from training.saved_model import MANIFEST, SavedModel, result
+from training.weight_files import CONFIG, TOKENIZER, WEIGHTS
 
 Dtype = Literal["float32", "bfloat16"]
 COMPARED = 20_000  # tokens of each held-out source whose text both tokenizers encode
@@ -42,7 +43,7 @@ def write_model_folder(saved: SavedModel, to: Path, name: str, recipe: str = "",
     computes, for a checkpoint, and where tokenizer.json would give other ids than training had.
     """
     to = Path(to).absolute()
-    if saved.run is None or saved.data is None or not (saved.folder / export.WEIGHTS).exists():
+    if saved.run is None or saved.data is None or not (saved.folder / WEIGHTS).exists():
         raise ValueError(
             f"{saved.folder} is no finished training run: export a recipe, or the folder that its training wrote"
         )
@@ -51,7 +52,7 @@ def write_model_folder(saved: SavedModel, to: Path, name: str, recipe: str = "",
             f"model.logit_softcap is {saved.run.model.logit_softcap:g}, which neither LlamaForCausalLM nor "
             "Qwen3ForCausalLM computes: train without it to export the model"
         )
-    weights, tokenizer = saved.folder / export.WEIGHTS, Path(saved.tokenizer.local())
+    weights, tokenizer = saved.folder / WEIGHTS, Path(saved.tokenizer.local())
     identity = {"weights": files.checksum(str(weights)), "tokenizer": saved.tokenizer.digest, "dtype": dtype}
     if _is_there(to, identity):
         return False
@@ -90,13 +91,13 @@ def _write_weights(folder: Path, weights: Path, saved: SavedModel, dtype: Dtype)
     assert saved.run is not None and saved.data is not None, "of a finished run"
     end = {"bos_token_id": saved.data.end_of_text, "eos_token_id": saved.data.end_of_text}
     described = export.hugging_face_config(saved.run.model, saved.data.vocab_size)
-    export.write_json(folder / export.CONFIG, {**described, **end, "torch_dtype": dtype})
+    export.write_json(folder / CONFIG, {**described, **end, "torch_dtype": dtype})
     export.write_json(folder / "generation_config.json", end)
     if dtype == "float32":
-        shutil.copyfile(weights, folder / export.WEIGHTS)
+        shutil.copyfile(weights, folder / WEIGHTS)
         return
     tensors = {name: tensor.to(getattr(torch, dtype)) for name, tensor in load_file(weights).items()}
-    export.save_weights(tensors, folder / export.WEIGHTS)
+    export.save_weights(tensors, folder / WEIGHTS)
 
 
 def _write_tokenizer(folder: Path, tokenizer: Path, seq_len: int, data: TrainingManifest) -> None:

@@ -22,9 +22,10 @@ from training import export
 from training.checkpoint import COMMIT, Commit
 from training.config import RunConfig
 from training.model import Decoder
+from training.weight_files import TOKENIZER
 
 RUN, RESULT = "run.json", "result.json"
-MANIFEST, TOKENIZER = "gristmill.json", "tokenizer.model"  # of an exported folder
+MANIFEST = "gristmill.json"  # of an exported folder
 
 
 @dataclass(frozen=True)
