@@ -173,7 +173,7 @@ def training(recipe: Recipe, settings: MachineSettings) -> Iterator[Trouble]:
         if folder is not None:
             check_fits(folder, recipe.model)
     except (OSError, ValueError, KeyError) as error:
-        yield ("training", "init_from"), f"{error}"
+        yield ("training", "init_from"), f"{error}".removeprefix("training.init_from ")
 
 
 def home(settings: MachineSettings) -> Iterator[str]:

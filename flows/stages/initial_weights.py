@@ -5,7 +5,6 @@ from pathlib import Path
 from flows.machine import MachineSettings
 from flows.recipe import Recipe
 from storage import files
-from storage.fingerprint import fingerprint
 from training.weight_files import TOKENIZER, weight_files
 
 
@@ -20,6 +19,8 @@ def initial_folder(settings: MachineSettings, recipe: Recipe) -> Path | None:
     if not files.is_local(given):
         raise ValueError(f"training.init_from is {given}, which is no local folder; copy it to one")
     folder = Path(given).expanduser().resolve()
+    if not folder.is_dir():
+        raise FileNotFoundError(f"training.init_from is {folder}, which is no folder; correct it")
     if not (folder / TOKENIZER).is_file():
         raise FileNotFoundError(
             f"training.init_from is {folder}, which has no {TOKENIZER} (SentencePiece), by which texts become its "
@@ -39,4 +40,6 @@ def tokenizer_digest(settings: MachineSettings, folder: Path) -> str:
 
 
 def _digest(settings: MachineSettings, path: Path) -> str:
+    from storage.fingerprint import fingerprint  # here, since a check does without a network library
+
     return fingerprint(str(path), f"{settings.local_folder}/fingerprints").rpartition(" ")[2]
