@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from flows.initial_weights import initial_folder
 from flows.machine import MachineSettings
 from flows.recipe import Recipe
 from flows.recipe_errors import Path
-from flows.stages.initial_weights import initial_folder
 from storage import files, layout
 from storage.remote.redact import redact_url
 from tasks.reading.listing import shards_of, tables_of

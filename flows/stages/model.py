@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from flows.context import RunContext
+from flows.initial_weights import init_digests, initial_folder
 from flows.machine import MachineSettings
 from flows.mlflow_notes import note, noted
 from flows.recipe import Recipe
 from flows.stages.data import Data
-from flows.stages.initial_weights import init_digests, initial_folder
 from storage import checked_json, files, layout
 from tasks.documents.step import Settings
 from tasks.engine.make import StageResult

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from flows.context import RunContext
+from flows.initial_weights import TOKENIZER, initial_folder, tokenizer_digest
 from flows.recipe import Recipe
 from flows.stages.corpus import Corpus, CorpusPlaces
-from flows.stages.initial_weights import initial_folder, tokenizer_digest
 from storage.recorded_file import RecordedFile
 from tasks.documents.sampling import Heldout
 from tasks.documents.step import Settings
@@ -14,7 +14,6 @@ from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
 from tasks.tokens.tokenizer import Tokenizer
 from tasks.tokens.tokenizer_work import take_tokenizer, train_tokenizer
-from training.weight_files import TOKENIZER
 
 
 class Record(Settings):

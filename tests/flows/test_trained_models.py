@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from flows.check.run import check
 from flows.cli import app
 from flows.evaluation import evaluate
+from flows.initial_weights import init_digests, initial_folder
 from flows.machine import MachineSettings
 from flows.recipe import load
-from flows.stages.initial_weights import init_digests, initial_folder
 from flows.trained_models import trained_model
 from storage import files
 from tasks.engine.make import NotFinishedError

@@ -7,6 +7,8 @@ from flows.recipe import Recipe
 from storage import files
 from training.weight_files import TOKENIZER, weight_files
 
+__all__ = ["TOKENIZER", "init_digests", "initial_folder", "tokenizer_digest"]
+
 
 def initial_folder(settings: MachineSettings, recipe: Recipe) -> Path | None:
     """The folder that `training.init_from` names, absolute; None for a recipe without it. Raises ValueError for an
