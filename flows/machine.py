@@ -54,9 +54,13 @@ class MachineSettings(BaseSettings):
             return self.local
         return str(Path(".gristmill").resolve()) if "://" in self.home else self.home
 
+    @property
+    def places(self) -> dict[str, str]:
+        """What placeholders in addresses stand for."""
+        return {"{home}": self.home, "{local}": self.local_folder}
+
     def placed(self, given: Settings) -> Any:
         """A source or a step with `{home}` and `{local}` in its addresses filled in."""
-        places = {"{home}": self.home, "{local}": self.local_folder}
 
         def fill(value: Any) -> Any:
             if isinstance(value, tuple):
@@ -64,7 +68,7 @@ class MachineSettings(BaseSettings):
             if isinstance(value, dict):
                 return {key: fill(each) for key, each in value.items()}
             if isinstance(value, str):
-                for name, place in places.items():
+                for name, place in self.places.items():
                     value = value.replace(name, place)
             return value
 

@@ -16,7 +16,7 @@ from flows.reports import figures
 from flows.reports.run import Report
 from flows.reports.run_page import plots
 from storage import files
-from training.export import CONFIG, WEIGHTS
+from training.weight_files import CONFIG, WEIGHTS
 
 # What the files of the room `training` that a model is loaded by import.
 _LIBRARIES = ("mlflow", "numpy", "pydantic", "safetensors", "sentencepiece", "torch")
@@ -121,7 +121,7 @@ def _save(path: Path, exported: Path, tokenizer: Path, described: Model) -> None
         mlflow.pyfunc.save_model(
             path=str(path),
             python_model=str(package / "mlflow_model.py"),
-            code_paths=[str(package)],
+            code_paths=[str(package), str(package.with_name("storage"))],
             artifacts={"model": str(exported), "tokenizer": str(tokenizer)},
             signature=_SIGNATURE,
             pip_requirements=[f"{name}=={version(name).partition('+')[0]}" for name in _LIBRARIES],

@@ -70,6 +70,7 @@ def run_fingerprint(run: RunConfig, manifest: TrainingManifest) -> dict[str, str
     """What must be the same in a checkpoint and in the run that resumes it, setting by setting."""
     settings = {f"model.{k}": v for k, v in run.model.model_dump(mode="json").items()}
     settings |= {f"training.{k}": v for k, v in run.training.model_dump(mode="json", exclude=set(NEUTRAL)).items()}
+    settings["init_digests"] = dict(sorted(run.init_digests.items()))
     return {name: json.dumps(value) for name, value in settings.items()} | {"data": fingerprint(manifest)}
 
 

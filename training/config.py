@@ -82,6 +82,11 @@ class TrainingConfig(Settings):
     """How long, how fast and from which seed. Everything here but the fields in NEUTRAL decides the weights."""
 
     seed: int = Field(default=0, ge=0, description="keys the initial weights, the data order and the sample")
+    init_from: str | None = Field(
+        default=None,
+        description="local folder of the first weights, with their tokenizer, as `gristmill export model` writes it; "
+        "None: drawn by the seed",
+    )
     steps: int = Field(default=240, gt=0)
     batch: int = Field(default=8, gt=0, description="sequences in one step, over all processes")
     micro_batch: int = Field(default=4, gt=0, description="sequences in one forward pass of one process")
@@ -165,7 +170,8 @@ class TrainingConfig(Settings):
 # kept and shown.
 NEUTRAL = frozenset(
     {
-        "micro_batch", "compile", "recompute", "loss_chunks", "log_every", "monitor_every", "eval_every", "eval_tokens",
+        "init_from", "micro_batch", "compile", "recompute", "loss_chunks", "log_every", "monitor_every", "eval_every",
+        "eval_tokens",
         "checkpoint_every", "keep_checkpoints", "sample_tokens", "sample_temperature", "sample_top_k",
     }
 )  # fmt: skip
@@ -187,6 +193,9 @@ class RunConfig(Settings):
     training: TrainingConfig
     data: Path = Field(description="the mixture's JSON file, see storage.training_manifest")
     out: Path = Field(description="directory of checkpoints, metrics, weights and result.json")
+    init_digests: dict[str, str] = Field(
+        default={}, description="xxh3-128 of each file of weights in training.init_from, by name"
+    )
     tracking: TrackingConfig | None = None
     resume_from: Path | None = Field(
         default=None, description="a committed checkpoint to start from when `out` has none of its own"
@@ -195,3 +204,12 @@ class RunConfig(Settings):
         default=None, description="events.jsonl of a run whose decisions are taken again, without judging"
     )
     timeout_seconds: float = Field(default=600, gt=0, description="longest wait for another rank")
+
+    @model_validator(mode="after")
+    def _pinned(self) -> RunConfig:
+        if (self.training.init_from is None) != (not self.init_digests):
+            raise ValueError(
+                f"training.init_from is {self.training.init_from}, and init_digests has {len(self.init_digests)} "
+                "files; give both or neither"
+            )
+        return self

@@ -1,34 +1,49 @@
-"""Final weights as safetensors with a Hugging Face Llama config beside them, and back."""
+"""Final weights as safetensors with a Hugging Face config beside them, and back.
+
+The names are those of LlamaForCausalLM, or with qk-norm of Qwen3ForCausalLM. A model that neither of them computes has
+a model type of our own, which `transformers` refuses.
+"""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
 
 from training.config import ModelConfig
 from training.model import Decoder
+from training.weight_files import CONFIG, WEIGHTS
 
-WEIGHTS, CONFIG = "model.safetensors", "config.json"
+# Keys of ours in the config of a model that has one of these settings.
+_OWN = ("qk_norm", "logit_softcap")
 
 
-def _public(name: str) -> str:
+def public_name(name: str) -> str:
+    """A parameter's name in the file of weights."""
     return name if name.startswith("lm_head.") else f"model.{name}"
 
 
-def export(weights: dict[str, torch.Tensor], config: ModelConfig, vocab_size: int, out: Path) -> Path:
-    """Write weights (whole, by the Decoder's names, float32) and config into `out`; returns the weights'
-    path.
+def own_name(name: str) -> str:
+    """The Decoder's name of a parameter in the file of weights."""
+    return name.removeprefix("model.")
 
-    Tied embeddings are one tensor here: LlamaForCausalLM with tie_word_embeddings needs no lm_head.
+
+def hugging_face_config(config: ModelConfig, vocab_size: int) -> dict[str, Any]:
+    """The content of config.json.
+
+    Keys: https://huggingface.co/docs/transformers/model_doc/llama and .../qwen3.
     """
-    out = Path(out)
-    out.mkdir(parents=True, exist_ok=True)
-    described = {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
+    if config.logit_softcap is not None:
+        kind = {"model_type": "gristmill", **{name: getattr(config, name) for name in _OWN}}
+    elif config.qk_norm:
+        kind = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "use_sliding_window": False}
+    else:
+        kind = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "mlp_bias": False}
+    return {
+        **kind,
         "vocab_size": vocab_size,
         "hidden_size": config.dim,
         "intermediate_size": config.ffn_dim,
@@ -42,21 +57,15 @@ def export(weights: dict[str, torch.Tensor], config: ModelConfig, vocab_size: in
         "tie_word_embeddings": config.tie_embeddings,
         "hidden_act": "silu",
         "attention_bias": False,
-        "mlp_bias": False,
         "initializer_range": 0.02,
         "torch_dtype": "float32",
     }
-    (out / CONFIG).write_text(json.dumps(described, indent=1) + "\n")
-    temporary = out / f"{WEIGHTS}.tmp"
-    public = {_public(name): tensor.contiguous() for name, tensor in weights.items()}
-    save_file(public, temporary, metadata={"format": "pt"})
-    return temporary.replace(out / WEIGHTS)
 
 
-def load(out: Path) -> Decoder:
-    """The exported model, unsharded, float32, on the CPU, in evaluation mode."""
-    described = json.loads((Path(out) / CONFIG).read_text())
-    config = ModelConfig(
+def model_config(described: dict[str, Any]) -> ModelConfig:
+    """The shape that `hugging_face_config` has written down."""
+    own = {name: described[name] for name in _OWN if name in described}
+    return ModelConfig(
         dim=described["hidden_size"],
         layers=described["num_hidden_layers"],
         heads=described["num_attention_heads"],
@@ -66,9 +75,43 @@ def load(out: Path) -> Decoder:
         rope_theta=described["rope_theta"],
         norm_eps=described["rms_norm_eps"],
         tie_embeddings=described["tie_word_embeddings"],
+        **{"qk_norm": described["model_type"] == "qwen3", **own},
     )
-    with torch.device("meta"):
-        model = Decoder(config, described["vocab_size"])
+
+
+def export(weights: dict[str, torch.Tensor], config: ModelConfig, vocab_size: int, out: Path) -> Path:
+    """Write weights (whole, by the Decoder's names, float32) and config into `out`; returns the weights'
+    path.
+
+    Tied embeddings are one tensor here: a model with tie_word_embeddings needs no lm_head.
+    """
+    out = Path(out)
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(out / CONFIG, hugging_face_config(config, vocab_size))
+    temporary = out / f"{WEIGHTS}.tmp"
+    save_weights({public_name(name): tensor for name, tensor in weights.items()}, temporary)
+    return temporary.replace(out / WEIGHTS)
+
+
+def save_weights(weights: dict[str, torch.Tensor], path: Path) -> None:
+    """Write tensors by their public names."""
+    save_file({name: tensor.contiguous() for name, tensor in weights.items()}, path, metadata={"format": "pt"})
+
+
+def write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def load(out: Path) -> Decoder:
+    """The exported model, unsharded, float32, on the CPU, in evaluation mode."""
+    described = json.loads((Path(out) / CONFIG).read_text(encoding="utf-8"))
+    model = empty(model_config(described), described["vocab_size"])
     weights = load_file(Path(out) / WEIGHTS)
-    model.load_state_dict({name.removeprefix("model."): tensor for name, tensor in weights.items()}, assign=True)
+    model.load_state_dict({own_name(name): tensor.float() for name, tensor in weights.items()}, assign=True)
     return model.eval()
+
+
+def empty(config: ModelConfig, vocab_size: int) -> Decoder:
+    """A Decoder without memory, to load weights into."""
+    with torch.device("meta"):
+        return Decoder(config, vocab_size)

@@ -26,13 +26,14 @@ from training.config import RunConfig, TrainingConfig
 from training.data import check_digests
 from training.evaluate import heldout_loss, heldout_windows, unigram_loss
 from training.events import windows as windows_left_out
+from training.initial_weights import load_initial_weights
 from training.loss_scale import LossScale
 from training.model import flops_per_token, parameter_count
 from training.monitor import Machine, Monitor
 from training.optim import optimizers
 from training.order import Order
 from training.outliers import APPLIED, NOT_FINITE, Outliers
-from training.parallel import World, compute_dtype, processes, sharded_model, whole_weights
+from training.parallel import World, compute_dtype, processes, set_first_weights, sharded_model, whole_weights
 from training.recovery import REPORT, Live, Recovery
 from training.sample import sample_text
 from training.schedule import learning_rate
@@ -97,7 +98,14 @@ def _train(run: RunConfig, world: World, stop: threading.Event) -> dict:
     scale = LossScale(compute_dtype(training.precision, world.device) == torch.float16, world.device)
     outliers = Outliers(training.guard, world.device)
     state = checkpoint.tensors(model, optimizer, scale, outliers)
-    recovery = Recovery(run, root, names, order, Live(model, scale, state), world)
+
+    def begin() -> None:
+        if training.init_from:
+            load_initial_weights(model, run, manifest, world)
+        else:
+            set_first_weights(model, training.seed, world)
+
+    recovery = Recovery(run, root, names, order, Live(model, scale, state, begin), world)
     progress, saved = recovery.resume()
     if saved and world.leads:
         log.info("resuming from %s", saved)

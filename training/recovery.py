@@ -6,7 +6,7 @@ import json
 import logging
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from training.loss_scale import LossScale
 from training.model import Decoder
 from training.order import Order, batch_number
 from training.outliers import APPLIED, NOT_FINITE, OUTLIER
-from training.parallel import World, set_first_weights
+from training.parallel import World
 from training.step import StepFigures, micro_batch, rows_per_rank
 
 log = logging.getLogger(__name__)
@@ -41,6 +41,7 @@ class Live(NamedTuple):
     model: Decoder
     scale: LossScale
     state: dict[str, torch.Tensor]  # under the names of a checkpoint
+    begin: Callable[[], None]  # gives the model its first weights; a collective
 
 
 class Recovery:
@@ -191,12 +192,12 @@ class Recovery:
         return upto[-1] if upto else None
 
     def _load(self, path: Path | None) -> tuple[Progress, Path | None]:
-        model, scale, state = self.live
+        model, scale, state, begin = self.live
         assert isinstance(model, FSDPModule), "the model is that of sharded_model"
         model.reshard()  # or the next forward pass would use what is still gathered
         if path:
             return checkpoint.load(path, state, self.names), path
-        set_first_weights(model, self.run.training.seed, self.world)
+        begin()
         for name, tensor in state.items():
             if not name.startswith("model."):
                 tensor.zero_()

@@ -7,6 +7,7 @@ from pathlib import Path
 import sentencepiece
 import torch
 
+from storage.text_tokens import encode_text
 from training.model import Decoder
 
 
@@ -57,6 +58,6 @@ def sample_text(
             "sample with the tokenizer that made the training shards"
         )
     # Documents end with the end-of-text token, so after one the model is at the start of the next.
-    start = [pieces.eos_id(), *pieces.encode(prompt)]
+    start = [pieces.eos_id(), *encode_text(pieces, prompt)]
     new = generate(model, start, count, temperature=temperature, top_k=top_k, seed=seed, end=pieces.eos_id())
     return prompt + pieces.decode(new)

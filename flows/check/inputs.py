@@ -7,13 +7,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from flows.initial_weights import initial_folder
 from flows.machine import MachineSettings
+from flows.recipe import Recipe
 from flows.recipe_errors import Path
 from storage import files, layout
 from storage.remote.redact import redact_url
 from tasks.reading.listing import shards_of, tables_of
 from tasks.reading.sources import SNAPSHOT, Archives, Lines, Selection, Snapshot, Source, Tables, Texts
 from tasks.url.list_files import list_files
+from training.weight_files import check_fits
 
 # Settings that hold addresses of lists.
 _LISTS = ("takedowns", "strict_substrings", "hard_words", "soft_words")
@@ -161,6 +164,16 @@ def _earlier(folder: str, path: Path) -> Iterator[Trouble]:
         return
     if manifest is None or "inputs_layout" not in manifest["result"]:
         yield path, f"{folder} is no finished stage `near_duplicates`; give its folder in the home of an earlier crawl"
+
+
+def training(recipe: Recipe, settings: MachineSettings) -> Iterator[Trouble]:
+    """What is wrong with the weights that a training begins with."""
+    try:
+        folder = initial_folder(settings, recipe)
+        if folder is not None:
+            check_fits(folder, recipe.model)
+    except (OSError, ValueError, KeyError) as error:
+        yield ("training", "init_from"), f"{error}".removeprefix("training.init_from ")
 
 
 def home(settings: MachineSettings) -> Iterator[str]:

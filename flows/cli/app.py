@@ -46,6 +46,13 @@ Limit = Annotated[
 FinishedRecipe = Annotated[
     str, typer.Argument(metavar="RECIPE", help="as for `run`, which must have finished what is asked for")
 ]
+ModelArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="RECIPE|FOLDER",
+        help="a recipe whose training is finished; or the local folder of a training run, a checkpoint, an export",
+    ),
+]
 
 
 def settings() -> "MachineSettings":

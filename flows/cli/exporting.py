@@ -1,11 +1,13 @@
-"""Commands that write what was made for others to read: export documents."""
+"""Commands that write what was made for others to read: export documents, export model."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from flows.cli.app import Limit, app, recipe_to_run
+from flows.cli.app import Limit, ModelArgument, app, print_texts, recipe_to_run
 from flows.cli.running import RecipeArgument, run_flow
+from flows.extras import require
 
 export = typer.Typer(no_args_is_help=True, help="Write what was made for others to read.")
 app.add_typer(export, name="export")
@@ -37,3 +39,22 @@ def documents(
     from tasks.documents.export import Export
 
     run_flow("corpus", recipe.model_copy(update={"export": Export.model_validate(settings)}))
+
+
+@export.command()
+def model(
+    name: ModelArgument,
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="an empty local folder")],
+    dtype: Annotated[Literal["float32", "bfloat16"], typer.Option(help="type of the weights")] = "float32",
+) -> None:
+    """Write a trained model as one folder that Hugging Face's tools load: config, weights, tokenizer, model card."""
+    require("train", "exporting a model")
+
+    from flows.stages.export import recipe_of_card
+    from flows.trained_models import trained_model
+    from training.model_folder import write_model_folder
+
+    found = trained_model(name)
+    recipe = recipe_of_card(found.recipe) if found.recipe else ""
+    written = write_model_folder(found.saved, to, found.name, recipe, dtype)
+    print_texts([f"{'exported' if written else 'is exported already'}: {found.name} in {to}"])

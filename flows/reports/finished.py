@@ -32,7 +32,7 @@ def finished(recipe: Any, settings: MachineSettings | None = None) -> Report:
         return Report(recipe, settings, corpus)
     from flows.stages.model import Trained, model_spec
 
-    model = context.find(model_spec(recipe, data))
+    model = context.find(model_spec(settings, recipe, data))
     trained = None if model is None else Trained(model, model.result["result"], mlflow_run="")
     return Report(recipe, settings, corpus, data, trained)
 

@@ -59,4 +59,4 @@ def _finished(recipe: Recipe, settings: MachineSettings) -> Iterator[StageResult
     yield shards
     plan = mixture(context, recipe, corpus.sources, model, shards)
     yield plan
-    yield context.build(model_spec(recipe, Data(corpus, model, shards, plan)))
+    yield context.build(model_spec(settings, recipe, Data(corpus, model, shards, plan)))

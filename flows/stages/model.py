@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.context import RunContext
+from flows.initial_weights import init_digests, initial_folder
 from flows.machine import MachineSettings
 from flows.mlflow_notes import note, noted
 from flows.recipe import Recipe
@@ -31,7 +32,7 @@ class Record(Settings):
 class TrainingPlaces:
     """`mixture`: its file on a local path; `out`: a local folder for what grows, checkpoints and logs; `folder`: the
     stage's; `processes`: how many train, which changes rounding and not the samples; `tracking_uri`, `run_id`: those of
-    MLflow."""
+    MLflow; `init_from`, `init_digests`: the folder of the first weights, or empty, and their digests."""
 
     mixture: str
     out: str
@@ -39,6 +40,8 @@ class TrainingPlaces:
     processes: int
     tracking_uri: str
     run_id: str
+    init_from: str
+    init_digests: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -50,10 +53,15 @@ class Trained:
     mlflow_run: str
 
 
-def model_spec(recipe: Recipe, data: Data, places: Callable[[], TrainingPlaces] | None = None) -> StageSpec:
-    """The stage; without places it can be looked up, but not made."""
-    record = Record(model=recipe.model, training=recipe.training)
+def model_spec(
+    settings: MachineSettings, recipe: Recipe, data: Data, places: Callable[[], TrainingPlaces] | None = None
+) -> StageSpec:
+    """The stage; without places it can be looked up, but not made. First weights are known by their content, wherever
+    they are."""
+    record = Record(model=recipe.model, training=recipe.training.model_copy(update={"init_from": None}))
     inputs = {"mixture": data.mixture.key, "tokens": data.tokens.key, "tokenizer": data.tokenizer.key}
+    if (folder := initial_folder(settings, recipe)) is not None:
+        inputs |= {f"init_from {name}": digest for name, digest in init_digests(settings, folder).items()}
     return StageSpec("model", _train, record, inputs, places, ("training.launch",), ("torch",))
 
 
@@ -63,7 +71,7 @@ def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
     With a home that is not on a local disk, checkpoints stay in the local folder until training is done.
     """
     settings = context.settings
-    unplaced = model_spec(recipe, data)
+    unplaced = model_spec(settings, recipe, data)
     if (found := context.find(unplaced)) and (known := noted(settings, recipe.name, unplaced.key)):
         return Trained(context.build(unplaced), found.result["result"], known)
 
@@ -77,11 +85,15 @@ def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
             """Asked for by the process that makes the stage: it alone has a run to log to."""
             logged = stack.enter_context(run)
             processes = settings.training_processes or launch.default_processes()
-            mixture = _mixture(settings, data)
-            out = _local(settings, folder)
-            return TrainingPlaces(str(mixture), out, folder, processes, settings.tracking_uri, logged)
+            mixture = local_mixture(settings, data)
+            out = local_folder(settings, folder)
+            initial = initial_folder(settings, recipe)
+            digests = init_digests(settings, initial) if initial else {}
+            return TrainingPlaces(
+                str(mixture), out, folder, processes, settings.tracking_uri, logged, str(initial or ""), digests
+            )
 
-        model = context.build(model_spec(recipe, data, places))
+        model = context.build(model_spec(settings, recipe, data, places))
     tracked = run.finish(model)
     note(settings, recipe.name, unplaced.key, tracked)
     return Trained(model, model.result["result"], tracked)
@@ -92,7 +104,8 @@ def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
     run_json, log = Path(places.out) / "run.json", Path(places.out) / "training.log"
     run = RunConfig(
         model=record.model,
-        training=record.training,
+        training=record.training.model_copy(update={"init_from": places.init_from or None}),
+        init_digests=places.init_digests,
         data=Path(places.mixture),
         out=Path(places.out),
         tracking=TrackingConfig(run_id=places.run_id),
@@ -117,12 +130,12 @@ def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
     return {"result": files.read_json(files.join(places.folder, RESULT))}
 
 
-def _local(settings: MachineSettings, folder: str) -> str:
+def local_folder(settings: MachineSettings, folder: str) -> str:
     """Checkpoints and logs are appended to while they grow, which needs a real file system."""
     return folder if files.is_local(folder) else f"{settings.local_folder}/{folder.split('://')[-1]}"
 
 
-def _mixture(settings: MachineSettings, data: Data) -> Path:
+def local_mixture(settings: MachineSettings, data: Data) -> Path:
     """The mixture's file on a local path, with all that it names beside it: token shards are mapped into memory."""
     folder = data.mixture.folder
     if files.is_local(folder):

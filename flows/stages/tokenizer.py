@@ -1,15 +1,19 @@
-"""`tokenizer`: SentencePiece, trained on a sample that follows the mixture."""
+"""`tokenizer`: SentencePiece, trained on a sample that follows the mixture, or the one of the first weights."""
+
+from dataclasses import dataclass
 
 from flows.context import RunContext
+from flows.initial_weights import TOKENIZER, initial_folder, tokenizer_digest
 from flows.recipe import Recipe
 from flows.stages.corpus import Corpus, CorpusPlaces
+from storage.recorded_file import RecordedFile
 from tasks.documents.sampling import Heldout
 from tasks.documents.step import Settings
 from tasks.engine.make import StageResult
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
 from tasks.tokens.tokenizer import Tokenizer
-from tasks.tokens.tokenizer_work import train_tokenizer
+from tasks.tokens.tokenizer_work import take_tokenizer, train_tokenizer
 
 
 class Record(Settings):
@@ -19,7 +23,23 @@ class Record(Settings):
     heldout: Heldout
 
 
+class TakenRecord(Settings):
+    """Nothing of the recipe: the tokenizer's digest is an input."""
+
+
+@dataclass(frozen=True)
+class TakenPlaces:
+    tokenizer: RecordedFile
+
+
 def tokenizer(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult:
+    """Weights that were trained go on with their own tokenizer: then the recipe's `tokenizer` is not used."""
+    if (folder := initial_folder(context.settings, recipe)) is not None:
+        digest = tokenizer_digest(context.settings, folder)
+        places = TakenPlaces(RecordedFile(str(folder / TOKENIZER), digest))
+        return context.build(
+            StageSpec("tokenizer", _take, TakenRecord(), {TOKENIZER: digest}, places, libraries=("sentencepiece",))
+        )
     record = Record(
         tokenizer=recipe.tokenizer,
         weights=dict(sorted(recipe.training_mixture().weights.items())),
@@ -41,3 +61,8 @@ def _train(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
         "heldout": record.heldout,
     }
     return {"tokenizer": phases.once("train", train_tokenizer, given)}
+
+
+def _take(phases: PhaseRunner, record: TakenRecord, places: TakenPlaces) -> dict:
+    """Take the tokenizer of the first weights."""
+    return {"tokenizer": phases.once("train", take_tokenizer, {"tokenizer": places.tokenizer})}

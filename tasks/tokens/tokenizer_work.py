@@ -14,15 +14,15 @@ import sentencepiece as spm
 
 from storage import files
 from storage.recorded_file import RecordedFile
+from storage.text_tokens import SPACE, encode_text
 from tasks.documents.sampling import Heldout, uniform
 from tasks.documents.selection import select
-from tasks.tokens.tokenizer import END_OF_TEXT, Tokenizer
+from tasks.tokens.tokenizer import END_OF_TEXT, LARGEST_VOCABULARY, Tokenizer
 
 log = logging.getLogger(__name__)
 
 UNK, BOS = 0, 1
 _SENTENCE = 4000
-_SPACE = "▁"  # what SentencePiece writes for a space
 
 Inputs = dict[str, list[tuple[str, str]]]
 
@@ -73,6 +73,25 @@ def train_tokenizer(
     processor = spm.SentencePieceProcessor(model_proto=model.getvalue())
     files.write_bytes(files.join(folder, "token_bytes.json"), json.dumps(token_bytes(processor)).encode())
     return {"sample_bytes": taken, "vocab_size": processor.vocab_size()}
+
+
+def take_tokenizer(folder: str, shard: int, tokenizer: RecordedFile) -> dict:
+    """Write `tokenizer.model` and `token_bytes.json` of a tokenizer that is there. Raises ValueError for one whose
+    end-of-text token has another id, or that knows no bytes."""
+    processor = spm.SentencePieceProcessor(model_file=tokenizer.local())
+    if processor.eos_id() != END_OF_TEXT or not processor.is_byte(processor.piece_to_id("<0x00>")):
+        raise ValueError(
+            f"{tokenizer.path} ends a text by the token {processor.eos_id()}, not {END_OF_TEXT}, or has no bytes for "
+            "what it does not know; give a folder that `gristmill export model` wrote as training.init_from"
+        )
+    if processor.vocab_size() > LARGEST_VOCABULARY:
+        raise ValueError(
+            f"{tokenizer.path} has {processor.vocab_size()} tokens, and token shards hold {LARGEST_VOCABULARY} at "
+            "most; name weights of a smaller vocabulary as training.init_from"
+        )
+    files.write_bytes(files.join(folder, "tokenizer.model"), tokenizer.read())
+    files.write_bytes(files.join(folder, "token_bytes.json"), json.dumps(token_bytes(processor)).encode())
+    return {"sample_bytes": {}, "vocab_size": processor.vocab_size()}
 
 
 def trainable(inputs: Inputs, heldout: Heldout) -> dict[str, int]:
@@ -164,13 +183,8 @@ def load(model: RecordedFile) -> spm.SentencePieceProcessor:
 
 
 def encode(processor: spm.SentencePieceProcessor, text: str) -> np.ndarray:
-    """Tokens of a document with the end-of-sequence token, uint16.
-
-    A literal `▁` is given as its bytes, which are decoded as they are: SentencePiece itself would read a space.
-    """
-    first, *others = processor.encode(text.split(_SPACE))
-    literal = [processor.piece_to_id(f"<0x{byte:02X}>") for byte in _SPACE.encode()] if others else []
-    return np.array([*first, *(i for ids in others for i in (*literal, *ids)), END_OF_TEXT], np.uint16)
+    """Tokens of a document with the end-of-text token, uint16."""
+    return np.array([*encode_text(processor, text), END_OF_TEXT], np.uint16)
 
 
 def token_bytes(processor: spm.SentencePieceProcessor) -> list[int]:
@@ -180,6 +194,6 @@ def token_bytes(processor: spm.SentencePieceProcessor) -> list[int]:
         if processor.is_control(i) or processor.is_unknown(i)
         else 1
         if processor.is_byte(i)
-        else len(processor.id_to_piece(i).replace(_SPACE, " ").encode())
+        else len(processor.id_to_piece(i).replace(SPACE, " ").encode())
         for i in range(processor.vocab_size())
     ]

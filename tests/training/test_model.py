@@ -8,7 +8,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from training import export
 from training.config import ModelConfig, TrainingConfig
 from training.model import Decoder, flops_per_token, initial, parameter_count, rotary, rotate
 from training.optim import decays, optimizers
@@ -21,7 +20,6 @@ SHAPES = {
     "untied, grouped": ModelConfig(dim=32, layers=2, heads=4, kv_heads=2, seq_len=16, tie_embeddings=False),
     "normed, capped": ModelConfig(dim=32, layers=2, heads=4, seq_len=16, qk_norm=True, logit_softcap=2.0),
 }
-EXPORTED = [shape for shape, config in SHAPES.items() if config.logit_softcap is None]
 
 
 def decoder(config: ModelConfig, seed: int = 1) -> Decoder:
@@ -244,27 +242,6 @@ def test_a_skipped_update_changes_nothing(kind):
     assert all(torch.equal(v, optimizer.adamw.state[p][k]) for p, kept in adam.items() for k, v in kept.items())
     step(0.5, False)
     assert all(p.isfinite().all() and not torch.equal(before[n], p) for n, p in model.named_parameters())
-
-
-@pytest.mark.parametrize("shape", EXPORTED)
-def test_export_and_back(shape, tmp_path):
-    config, model = SHAPES[shape], decoder(SHAPES[shape])
-    export.export({n: p.detach() for n, p in model.named_parameters()}, config, VOCABULARY, tmp_path)
-    again = export.load(tmp_path)
-    tokens = torch.arange(12)[None]
-    with torch.no_grad():
-        assert torch.equal(again(tokens), model(tokens))
-
-
-@pytest.mark.parametrize("shape", EXPORTED)
-def test_transformers_reads_the_export(shape, tmp_path):
-    transformers = pytest.importorskip("transformers")
-    config, model = SHAPES[shape], decoder(SHAPES[shape])
-    export.export({n: p.detach() for n, p in model.named_parameters()}, config, VOCABULARY, tmp_path)
-    peer = transformers.LlamaForCausalLM.from_pretrained(tmp_path).eval()
-    tokens = torch.randint(0, VOCABULARY, (2, 16), generator=torch.Generator().manual_seed(5))
-    with torch.no_grad():
-        torch.testing.assert_close(model(tokens), peer(tokens).logits, rtol=1e-4, atol=1e-4)
 
 
 def test_sampling_follows_the_model():

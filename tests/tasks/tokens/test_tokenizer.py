@@ -16,7 +16,17 @@ from storage import files, parquet
 from storage.token_shards import DTYPE
 from tasks.documents.sampling import Heldout
 from tasks.tokens.tokenizer import END_OF_TEXT, LARGEST_VOCABULARY, Tokenizer
-from tasks.tokens.tokenizer_work import BOS, UNK, encode, load, sample, token_bytes, train_tokenizer, trainable
+from tasks.tokens.tokenizer_work import (
+    BOS,
+    UNK,
+    encode,
+    load,
+    sample,
+    take_tokenizer,
+    token_bytes,
+    train_tokenizer,
+    trainable,
+)
 from tests.recorded import recorded
 
 SEED, HELDOUT = 5, 0.2
@@ -176,3 +186,27 @@ def test_a_vocabulary_that_does_not_fit_is_refused(size):
     assert np.iinfo(DTYPE).max + 1 == LARGEST_VOCABULARY == 1 << 16
     with pytest.raises(ValidationError):
         Tokenizer(vocab_size=size)
+
+
+def test_a_tokenizer_is_taken_as_it_is(trained, tmp_path):
+    folder, record = trained
+    taken = take_tokenizer(str(tmp_path), 0, recorded(folder / "tokenizer.model"))
+    assert taken["vocab_size"] == record["vocab_size"]
+    for name in ("tokenizer.model", "token_bytes.json"):
+        assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_a_tokenizer_with_other_control_tokens_is_refused(tmp_path):
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=iter(["one two three four"] * 9),
+        model_prefix=str(tmp_path / "other"),
+        model_type="bpe",
+        vocab_size=290,
+        byte_fallback=True,
+        hard_vocab_limit=False,
+        bos_id=2,
+        eos_id=1,
+        minloglevel=2,
+    )
+    with pytest.raises(ValueError, match="ends a text by the token 1, not 2"):
+        take_tokenizer(str(tmp_path / "taken"), 0, recorded(tmp_path / "other.model"))

@@ -1,0 +1,89 @@
+"""What a trained model is worth: bits per byte of the held-out text of each source, and scores on tasks."""
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+
+from flows.machine import MachineSettings
+from flows.mlflow_notes import noted
+from flows.trained_models import TrainedModel, trained_model
+from storage import files
+from training.evaluate import heldout_loss, heldout_windows
+from training.evaluation_tasks import read_tasks
+from training.parallel import processes
+from training.task_scores import task_scores
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """`heldout`: metrics as training names them, empty for a model without its data; `tasks`: figures by task, see
+    `training.task_scores`; `unknown`: a sentence for each file that is no task; `path`: the report that was written;
+    `mlflow_run`: where the tasks' figures were logged, or empty."""
+
+    model: str
+    heldout: dict[str, float]
+    tasks: dict[str, dict[str, Any]]
+    unknown: list[str]
+    path: str
+    mlflow_run: str = ""
+
+
+def evaluate(
+    target: str,
+    tasks: Path | None,
+    settings: MachineSettings | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Evaluation:
+    """Evaluate the model that `flows.trained_models` finds, on a GPU if there is one. A report of an earlier evaluation
+    is replaced. The figures of a recipe's model are logged to its MLflow run.
+
+    Raises ValueError where there is nothing to evaluate on, and what `trained_model` and `read_tasks` raise.
+    """
+    settings = settings or MachineSettings()
+    given, unknown = read_tasks(tasks) if tasks else ([], [])
+    found = trained_model(target, settings)
+    saved = found.saved
+    if not given and saved.data is None:
+        raise ValueError(f"{target} is an exported folder, which has no held-out text: name tasks by --tasks FOLDER")
+    processor = sentencepiece.SentencePieceProcessor(model_file=saved.tokenizer.local())
+    heldout, scores = {}, {}
+    with processes(timeout_seconds=600) as world:
+        model = saved.load().to(world.device)
+        if saved.run is not None and saved.data is not None:
+            windows = heldout_windows(saved.data, saved.run.model.seq_len, saved.run.training.eval_tokens)
+            heldout = heldout_loss(model, windows, saved.run.training.micro_batch, world)
+        if given:
+            scores = task_scores(model, given, processor, world, progress)
+    path = files.join(found.folder, saved.report)
+    files.write_json(path, {"model": found.name, "heldout": heldout, "tasks": scores, "unknown": unknown})
+    return Evaluation(found.name, heldout, scores, unknown, path, _log(found, scores, settings))
+
+
+def _log(found: TrainedModel, scores: dict[str, dict[str, Any]], settings: MachineSettings) -> str:
+    """Log the figures of tasks to the recipe's MLflow run; returns its id, or an empty string where there is none."""
+    report = found.report
+    if report is None or report.trained is None or report.data is None or not scores:
+        return ""
+    from mlflow.entities import Metric  # here, since MLflow takes seconds
+
+    from flows.mlflow_runs import ModelRun
+
+    model = report.trained.model
+    run = ModelRun(settings, report.recipe, report.data, model.key, model.folder)
+    run_id = noted(settings, report.recipe.name, model.key) or run.find()
+    if run_id:
+        now, step = time.time_ns() // 1_000_000, report.result["steps"]
+        points = [
+            Metric(re.sub(r"[^\w. :/-]", "_", f"tasks/{task}/{name}"), value, now, step)
+            for task, figures in scores.items()
+            for name, value in figures.items()
+            if value is not None
+        ]
+        for start in range(0, len(points), 1000):
+            run.client.log_batch(run_id, metrics=points[start : start + 1000])
+    return run_id

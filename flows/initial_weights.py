@@ -1,0 +1,47 @@
+"""The weights that a training begins with, if its recipe names some: where they are, and their digests."""
+
+from pathlib import Path
+
+from flows.machine import MachineSettings
+from flows.recipe import Recipe
+from storage import files
+from training.weight_files import TOKENIZER, weight_files
+
+__all__ = ["TOKENIZER", "init_digests", "initial_folder", "tokenizer_digest"]
+
+
+def initial_folder(settings: MachineSettings, recipe: Recipe) -> Path | None:
+    """The folder that `training.init_from` names, absolute; None for a recipe without it. Raises ValueError for an
+    address, FileNotFoundError for a folder without a tokenizer."""
+    given = recipe.training.init_from
+    if given is None:
+        return None
+    for name, place in settings.places.items():
+        given = given.replace(name, place)
+    if not files.is_local(given):
+        raise ValueError(f"training.init_from is {given}, which is no local folder; copy it to one")
+    folder = Path(given).expanduser().resolve()
+    if not folder.is_dir():
+        raise FileNotFoundError(f"training.init_from is {folder}, which is no folder; correct it")
+    if not (folder / TOKENIZER).is_file():
+        raise FileNotFoundError(
+            f"training.init_from is {folder}, which has no {TOKENIZER} (SentencePiece), by which texts become its "
+            "tokens; give a folder that `gristmill export model` wrote"
+        )
+    return folder
+
+
+def init_digests(settings: MachineSettings, folder: Path) -> dict[str, str]:
+    """xxh3-128 of each file of weights, by name."""
+    return {path.name: _digest(settings, path) for path in weight_files(folder)}
+
+
+def tokenizer_digest(settings: MachineSettings, folder: Path) -> str:
+    """xxh3-128 of the folder's tokenizer."""
+    return _digest(settings, folder / TOKENIZER)
+
+
+def _digest(settings: MachineSettings, path: Path) -> str:
+    from storage.fingerprint import fingerprint  # here, since a check does without a network library
+
+    return fingerprint(str(path), f"{settings.local_folder}/fingerprints").rpartition(" ")[2]

@@ -1,0 +1,187 @@
+"""Tasks that a model is scored on: files of JSON Lines, ours or as benchmarks publish them.
+
+Each example is a few pairs of context and continuation, one of which is right (multiple choice), or one pair whose
+continuation the model must write (cloze, as LAMBADA). A layout is known by its fields, not by the name of a file.
+
+Formats of prompts: of our own and MosaicML's files as they stand; of the others those of EleutherAI's
+lm-evaluation-harness (lm_eval/tasks/{arc,piqa,hellaswag,winogrande,super_glue/boolq}), without examples in the prompt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+
+
+@dataclass(frozen=True)
+class Example:
+    """`pairs`: (context, continuation); `answer`: the index of the right one."""
+
+    pairs: tuple[tuple[str, str], ...]
+    answer: int = 0
+
+
+@dataclass(frozen=True)
+class Task:
+    """`name`: the file's, without its suffix."""
+
+    name: str
+    kind: Literal["choice", "cloze"]
+    examples: tuple[Example, ...]
+
+
+class UnknownLayoutError(ValueError):
+    """A file of JSON Lines whose fields are those of no known task."""
+
+
+def read_tasks(folder: Path) -> tuple[list[Task], list[str]]:
+    """The tasks of all `*.jsonl` files of a folder by name, and a sentence for each file that is no known task.
+
+    Raises FileNotFoundError for a folder without such files, ValueError where none of them is a task, or a line of a
+    task cannot be used.
+    """
+    paths = sorted(Path(folder).glob("*.jsonl"))
+    if not paths:
+        raise FileNotFoundError(f"{folder} has no *.jsonl file: name a folder with tasks, one file each")
+    tasks, others = [], []
+    for path in paths:
+        try:
+            tasks.append(read_task(path))
+        except UnknownLayoutError as error:
+            others.append(str(error))
+    if not tasks:
+        raise ValueError(f"{folder} has no known task: {'; '.join(others)}")
+    return tasks, others
+
+
+def read_task(path: Path) -> Task:
+    """The task in a file. Raises UnknownLayoutError by its first line, ValueError for a line that cannot be used."""
+    examples: list[Example] = []
+    found: _Layout | None = None
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                row = orjson.loads(line)
+            except orjson.JSONDecodeError as error:
+                raise ValueError(f"{path}:{number}: is no JSON ({error}); mend or remove the line") from None
+            if found is None:
+                found = _layout(path, row)
+            examples.append(_example(found, row, f"{path}:{number}"))
+    if found is None:
+        raise UnknownLayoutError(f"{path.name} is empty")
+    return Task(path.stem, found.kind, tuple(examples))
+
+
+def _example(layout: _Layout, row: Any, where: str) -> Example:
+    try:
+        example = layout.read(row)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise ValueError(
+            f"{where}: cannot be read as {layout.fields} ({type(error).__name__}: {error}); mend or remove the line"
+        ) from None
+    if not 0 <= example.answer < len(example.pairs):
+        raise ValueError(
+            f"{where}: the right answer is number {example.answer} of {len(example.pairs)}, from 0; give one of them, "
+            "or a set whose answers are published"
+        )
+    if any(not continuation.strip() for _, continuation in example.pairs):
+        raise ValueError(f"{where}: a choice is empty; mend or remove the line")
+    return example
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """`fields`: those that a row has, by which the layout is known."""
+
+    fields: tuple[str, ...]
+    kind: Literal["choice", "cloze"]
+    read: Callable[[dict[str, Any]], Example]
+
+
+def _choices(context: str, choices: list[str], answer: int) -> Example:
+    if isinstance(answer, bool) or not isinstance(answer, int):
+        raise ValueError(f"the answer is {answer!r}, which is no number of a choice")
+    return Example(tuple((context, choice) for choice in choices), answer)
+
+
+def _ours(row: dict[str, Any]) -> Example:
+    return _choices(row["context"], row["choices"], row["answer"])
+
+
+def _mosaic(row: dict[str, Any]) -> Example:
+    """A question gets the line `Answer:`, as their settings of ARC, PIQA and BoolQ add it; other queries end as they
+    are (llm-foundry, scripts/eval/yamls/tasks.yaml)."""
+    query = row["query"].strip()
+    asks = re.search(r"^(Question|Passage):", query, re.MULTILINE) and not query.endswith("Answer:")
+    return _choices(f"{query}\nAnswer:" if asks else query, row["choices"], row["gold"])
+
+
+def _mosaic_schema(row: dict[str, Any]) -> Example:
+    return Example(tuple((context, row["continuation"]) for context in row["context_options"]), row["gold"])
+
+
+def _arc(row: dict[str, Any]) -> Example:
+    labels = row["choices"]["label"]
+    return _choices(f"Question: {row['question']}\nAnswer:", row["choices"]["text"], labels.index(row["answerKey"]))
+
+
+def _piqa(row: dict[str, Any]) -> Example:
+    return _choices(f"Question: {row['goal']}\nAnswer:", [row["sol1"], row["sol2"]], row["label"])
+
+
+def _hellaswag(row: dict[str, Any]) -> Example:
+    def plain(text: str) -> str:
+        text = text.strip().replace(" [title]", ". ")
+        return re.sub(r"\[.*?\]", "", text).replace("  ", " ")
+
+    context = f"{row['activity_label']}: {row['ctx_a']} {row['ctx_b'].capitalize()}"
+    return _choices(plain(context), [plain(ending) for ending in row["endings"]], int(row["label"]))
+
+
+def _winogrande(row: dict[str, Any]) -> Example:
+    before, after = row["sentence"].split("_")
+    return Example(
+        tuple((before + row[name], after.strip()) for name in ("option1", "option2")), int(row["answer"]) - 1
+    )
+
+
+def _boolq(row: dict[str, Any]) -> Example:
+    if not isinstance(row["answer"], bool):
+        raise ValueError(f"the answer is {row['answer']!r}, neither true nor false")
+    return _choices(f"{row['passage']}\nQuestion: {row['question']}?\nAnswer:", ["no", "yes"], int(row["answer"]))
+
+
+def _cloze(field: str) -> Callable[[dict[str, Any]], Example]:
+    return lambda row: Example(((row["context"], row[field]),))
+
+
+_LAYOUTS = (
+    _Layout(("context", "choices", "answer"), "choice", _ours),
+    _Layout(("context", "target"), "cloze", _cloze("target")),
+    _Layout(("query", "choices", "gold"), "choice", _mosaic),
+    _Layout(("context_options", "continuation", "gold"), "choice", _mosaic_schema),
+    _Layout(("context", "continuation"), "cloze", _cloze("continuation")),
+    _Layout(("question", "choices", "answerKey"), "choice", _arc),
+    _Layout(("goal", "sol1", "sol2", "label"), "choice", _piqa),
+    _Layout(("activity_label", "ctx_a", "ctx_b", "endings", "label"), "choice", _hellaswag),
+    _Layout(("sentence", "option1", "option2", "answer"), "choice", _winogrande),
+    _Layout(("question", "passage", "answer"), "choice", _boolq),
+)
+
+
+def _layout(path: Path, row: Any) -> _Layout:
+    names = set(row) if isinstance(row, dict) else set()
+    for layout in _LAYOUTS:
+        if names.issuperset(layout.fields):
+            return layout
+    raise UnknownLayoutError(
+        f"{path.name} is no known task: its fields are {', '.join(sorted(names)) or 'none'}; give `context`, `choices` "
+        "and `answer`, or `context` and `target`"
+    )

@@ -1,0 +1,46 @@
+"""First weights from files in place of drawn ones: continued pretraining."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from storage import files
+from storage.training_manifest import TrainingManifest
+from training.config import RunConfig
+from training.export import own_name
+from training.model import Decoder
+from training.parallel import World, gathered, share
+from training.weight_files import TOKENIZER, check_fits, weight_files
+
+
+def load_initial_weights(model: Decoder, run: RunConfig, manifest: TrainingManifest, world: World) -> None:
+    """Give a sharded model the weights in training.init_from; a collective. Held: one whole parameter on each rank.
+
+    Raises ValueError, on all ranks, where the files are not those that the run was planned with, do not fit the model,
+    or have another tokenizer.
+    """
+    folder = Path(run.training.init_from or "")
+    check_fits(folder, run.model, manifest.vocab_size)
+    found = {path.name: path for path in (*weight_files(folder), folder / TOKENIZER)}
+    wanted = {**run.init_digests, TOKENIZER: manifest.tokenizer.digest}
+    mine = [name for name in share(sorted(found)) if files.checksum(str(found[name])) != wanted.get(name)]
+    if wrong := sorted(name for some in gathered(mine) for name in some):
+        raise ValueError(
+            f"training.init_from is {folder}, whose {wrong[0]} is another than when the run was planned; put it back, "
+            "or run the recipe again"
+        )
+    parameters = dict(model.named_parameters())
+    with torch.no_grad():
+        for path in weight_files(folder):
+            with safe_open(path, framework="pt") as tensors:
+                for name in tensors.keys():
+                    parameter = parameters.get(own_name(name))
+                    if parameter is None:  # the copy of a tied matrix, or positions
+                        continue
+                    assert isinstance(parameter, DTensor), "fully_shard has cut every parameter"
+                    whole = tensors.get_tensor(name).float().to(world.device)
+                    parameter.copy_(distribute_tensor(whole, world.mesh, parameter.placements, src_data_rank=None))

@@ -1,0 +1,135 @@
+"""The files of weights in a folder as Hugging Face lays it out, and whether a model of ours has their shapes.
+
+Imports no torch: a recipe is checked before anything is trained.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+
+from training.config import ModelConfig
+
+CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+TOKENIZER = "tokenizer.model"  # of SentencePiece
+_UNUSED = ("rotary_emb.inv_freq",)  # which old exports of Llama have, and which follows from rope_theta
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files of weights: those that model.safetensors.index.json lists, or model.safetensors.
+
+    Raises FileNotFoundError where there are none, ValueError for an index that names other places.
+    """
+    folder = Path(folder)
+    names = {WEIGHTS}
+    if (folder / INDEX).is_file():
+        names = set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values())
+        if strange := sorted(name for name in names if Path(name).name != name or not name.endswith(".safetensors")):
+            raise ValueError(f"{folder / INDEX} names {strange[0]}, which is no *.safetensors file beside it; mend it")
+    if missing := sorted(name for name in (*names, CONFIG) if not (folder / name).is_file()):
+        raise FileNotFoundError(
+            f"training.init_from is {folder}, which has no {missing[0]}; give a folder with {CONFIG}, {WEIGHTS} and "
+            "{TOKENIZER}, as `gristmill export model` writes it"
+        )
+    return [folder / name for name in sorted(names)]
+
+
+def check_fits(folder: Path, config: ModelConfig, vocab_size: int | None = None) -> None:
+    """Raise ValueError, which names key, value and remedy, where the weights in a folder are no model of this shape.
+
+    `vocab_size`: None before the tokenizer is known. The length of the context is free. Not checked: whether the
+    weights were trained on the tokens of the tokenizer.model beside them.
+    """
+    files = weight_files(folder)
+    described = json.loads((Path(folder) / CONFIG).read_text(encoding="utf-8"))
+    for key, ours, theirs in _settings(config, described):
+        if ours != theirs:
+            raise ValueError(
+                f"training.init_from is {folder}, whose {CONFIG} gives {theirs} for {key}, and the recipe has {ours}; "
+                f"set {key}: {json.dumps(theirs)}, or name other weights"
+            )
+    for key, wanted in (("hidden_act", "silu"), ("attention_bias", False), ("mlp_bias", False), ("rope_scaling", None)):
+        if described.get(key, wanted) != wanted:
+            raise ValueError(
+                f"training.init_from is {folder}, whose {CONFIG} has {key} {described[key]}, which the decoder here "
+                "does not compute; name other weights"
+            )
+    found = _shapes(files)
+    vocab_size = vocab_size or described["vocab_size"]
+    expected = dict(shapes(config, vocab_size))
+    if config.tie_embeddings:
+        found.pop("lm_head.weight", None)
+    if other := sorted(found.keys() ^ expected.keys()):
+        what = "lack" if other[0] in expected else "have"
+        raise ValueError(
+            f"training.init_from is {folder}, whose weights {what} {other[0]}, against the recipe's `model`; change "
+            "the recipe's `model`, or name other weights"
+        )
+    for name, shape in expected.items():
+        if found[name] != shape:
+            raise ValueError(
+                f"training.init_from is {folder}, whose {name} is {list(found[name])}, where `model` and the "
+                f"vocabulary of {vocab_size} ask for {list(shape)}; change `model`, or name other weights"
+            )
+
+
+def _settings(config: ModelConfig, described: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Keys of the recipe with its value and that of config.json, whose defaults are those of LlamaConfig."""
+    kind = described.get("model_type")
+    if kind not in ("llama", "qwen3", "gristmill"):
+        raise ValueError(f"training.init_from has weights of a model of the type {kind}; give ones of llama or qwen3")
+    heads = described["num_attention_heads"]
+    rope = described.get("rope_parameters") or {}
+    if rope.get("rope_type", "default") != "default":
+        raise ValueError(
+            f"training.init_from has weights with rope_type {rope['rope_type']}, which the decoder here does not "
+            "compute; name other weights"
+        )
+    yield "model.dim", config.dim, described["hidden_size"]
+    yield "model.layers", config.layers, described["num_hidden_layers"]
+    yield "model.heads", config.heads, heads
+    yield "model.kv_heads", config.kv_head_count, described.get("num_key_value_heads", heads)
+    yield "model.ffn", config.ffn_dim, described["intermediate_size"]
+    yield "model.rope_theta", config.rope_theta, rope.get("rope_theta", described.get("rope_theta", 10_000.0))
+    yield "model.norm_eps", config.norm_eps, described.get("rms_norm_eps", 1e-6)
+    yield "model.tie_embeddings", config.tie_embeddings, described.get("tie_word_embeddings", False)
+    yield "model.qk_norm", config.qk_norm, described.get("qk_norm", kind == "qwen3")
+    yield "model.logit_softcap", config.logit_softcap, described.get("logit_softcap")
+
+
+def _shapes(files: list[Path]) -> dict[str, tuple[int, ...]]:
+    """Shapes of all tensors by their public names; reads the files' headers alone."""
+    found: dict[str, tuple[int, ...]] = {}
+    for path in files:
+        with safe_open(path, framework="numpy") as tensors:
+            found |= {n: tuple(tensors.get_slice(n).get_shape()) for n in tensors.keys() if not n.endswith(_UNUSED)}
+    return found
+
+
+def shapes(config: ModelConfig, vocab_size: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Public names and shapes of a Decoder's parameters."""
+    d, ffn, head = config.dim, config.ffn_dim, config.head_dim
+    wide, narrow = config.heads * head, config.kv_head_count * head
+    inside = {
+        "input_layernorm": (d,),
+        "self_attn.q_proj": (wide, d),
+        "self_attn.k_proj": (narrow, d),
+        "self_attn.v_proj": (narrow, d),
+        "self_attn.o_proj": (d, wide),
+        **({"self_attn.q_norm": (head,), "self_attn.k_norm": (head,)} if config.qk_norm else {}),
+        "post_attention_layernorm": (d,),
+        "mlp.gate_proj": (ffn, d),
+        "mlp.up_proj": (ffn, d),
+        "mlp.down_proj": (d, ffn),
+    }
+    yield "model.embed_tokens.weight", (vocab_size, d)
+    for layer in range(config.layers):
+        for name, shape in inside.items():
+            yield f"model.layers.{layer}.{name}.weight", shape
+    yield "model.norm.weight", (d,)
+    if not config.tie_embeddings:
+        yield "lm_head.weight", (vocab_size, d)
