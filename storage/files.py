@@ -297,6 +297,12 @@ def upload(folder: str, target: str) -> None:
     _call(fs, lambda: fs.put(folder.rstrip("/") + "/", inner, recursive=True), f"writing {redact_url(target)}")
 
 
+def upload_file(path: str, target: str) -> None:
+    """Copy a local file to an object store, where it appears when all of it is there."""
+    fs, inner = file_system(target)
+    _call(fs, lambda: fs.put_file(path, inner), f"writing {redact_url(target)}")
+
+
 def sync(path: str | Path) -> None:
     """Make a local file, or the names in a local folder, outlast a crash of the machine."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -1,6 +1,6 @@
 """Checkpoints that exist completely or not at all, and that any number of ranks can load.
 
-    step-00000100.tmp/   written by all ranks (torch.distributed.checkpoint), every file synced
+    step-00000100.tmp/   written by all ranks (torch.distributed.checkpoint), every file synced; see training.saving
     step-00000100/       renamed when all ranks are done
     step-00000100/COMMIT written last: progress, fingerprint, digests of the files, checksum of itself
 
@@ -20,11 +20,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from pydantic import BaseModel
 from torch import nn
@@ -32,13 +30,13 @@ from torch import nn
 from storage import checked_json, files
 from storage.damage import DamagedFileError
 from storage.training_manifest import TrainingManifest
+from training.committed import COMMIT
 from training.config import NEUTRAL, RunConfig
 from training.data import fingerprint
 from training.loss_scale import LossScale
 from training.optim import Optimizers
-from training.parallel import World, gathered, share
+from training.parallel import gathered, share
 
-COMMIT = "COMMIT"
 METADATA = ".metadata"
 
 
@@ -76,46 +74,6 @@ def tensors(model: nn.Module, optimizers: Optimizers, scale: LossScale) -> dict[
         for key, value in optimizers.state(parameter).items():
             state[f"optimizer.{name}.{key}"] = value
     return state
-
-
-def committed(root: Path) -> dict[int, Path]:
-    """Committed checkpoints below root by step, oldest first. Reads names only."""
-    found = [path.parent for path in Path(root).glob(f"step-*/{COMMIT}") if path.parent.suffix != ".tmp"]
-    return {int(path.name.removeprefix("step-")): path for path in sorted(found)}
-
-
-def latest(root: Path) -> Path | None:
-    """The committed checkpoint with the most steps, or None."""
-    return next(reversed(committed(root).values()), None)
-
-
-def save(root: Path, state: dict[str, torch.Tensor], progress: Progress, names: dict[str, str], world: World) -> Path:
-    """Write a checkpoint; a collective that returns when it is committed. An uncommitted one is replaced."""
-    final = Path(root) / f"step-{progress.step:08d}"
-    temporary = final.with_suffix(".tmp")
-    if world.leads:
-        for leftover in (temporary, final):
-            shutil.rmtree(leftover, ignore_errors=True)
-        temporary.mkdir(parents=True)
-    dist.barrier()
-    dcp.save(state, storage_writer=dcp.FileSystemWriter(temporary, sync_files=True))
-    digests = _digests(temporary)
-    if world.leads:
-        for path in temporary.iterdir():
-            files.sync(path)
-        files.sync(temporary)
-        temporary.rename(final)
-        files.sync(final.parent)
-        commit = Commit(
-            fingerprint=names,
-            progress=progress,
-            world=world.size,
-            files=digests,
-            metadata_sha256=hashlib.sha256((final / METADATA).read_bytes()).hexdigest(),
-        )
-        checked_json.write(str(final / COMMIT), commit.model_dump(mode="json"))
-    dist.barrier()
-    return final
 
 
 def load(path: Path, state: dict[str, torch.Tensor], names: dict[str, str]) -> Progress:
@@ -167,18 +125,3 @@ def _digests(folder: Path) -> dict[str, str]:
     names = sorted(path.name for path in folder.iterdir() if path.name != COMMIT)
     mine = {name: files.checksum(str(folder / name)) for name in share(names)}
     return {name: digest for some in gathered(mine) for name, digest in some.items()}
-
-
-def prune(root: Path, keep: int, steps: int) -> list[Path]:
-    """Remove all committed checkpoints but the newest `keep` and the middle one; returns what was removed.
-
-    The middle one is the newest at or before half of the run's steps: to go back to when the end went wrong,
-    and to test resuming with. COMMIT goes first, so a half-removed directory is no checkpoint.
-    """
-    checkpoints = committed(root)
-    kept = set(list(checkpoints)[-keep:]) | {max((s for s in checkpoints if s <= steps // 2), default=0)}
-    removed = [path for step, path in checkpoints.items() if step not in kept]
-    for path in removed:
-        (path / COMMIT).unlink()
-        shutil.rmtree(path)
-    return removed

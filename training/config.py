@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+CHECKPOINTS = "checkpoints"  # the folder of them in that of a run
 RENDEZVOUS = "TRAINING_RENDEZVOUS"  # environment variable: where ranks find each other, as a URL of torch.distributed
 
 
@@ -110,6 +111,7 @@ class TrainingConfig(Settings):
     eval_tokens: int = Field(default=16_384, gt=0, description="held-out target tokens of each source, at most")
     checkpoint_every: int = Field(default=60, gt=0, description="steps; the last step is always kept")
     keep_checkpoints: int = Field(default=1, gt=0, description="newest ones kept, besides the middle one")
+    keep_every: int | None = Field(default=None, gt=0, description="checkpoints at multiples of it are kept for good")
 
     sample_tokens: int = Field(default=120, ge=0, description="length of the text sample at the end; 0: none")
     sample_temperature: float = Field(default=0.8, ge=0)
@@ -142,7 +144,7 @@ class TrainingConfig(Settings):
 NEUTRAL = frozenset(
     {
         "micro_batch", "compile", "recompute", "loss_chunks", "log_every", "eval_every", "eval_tokens",
-        "checkpoint_every", "keep_checkpoints", "sample_tokens", "sample_temperature", "sample_top_k",
+        "checkpoint_every", "keep_checkpoints", "keep_every", "sample_tokens", "sample_temperature", "sample_top_k",
     }
 )  # fmt: skip
 
@@ -167,4 +169,5 @@ class RunConfig(Settings):
     resume_from: Path | None = Field(
         default=None, description="a committed checkpoint to start from when `out` has none of its own"
     )
+    store: str | None = Field(default=None, description="address that checkpoints are copied to while training runs")
     timeout_seconds: float = Field(default=600, gt=0, description="longest wait for another rank")

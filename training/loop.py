@@ -20,17 +20,19 @@ import torch.distributed as dist
 from storage import files
 from storage.recorded_file import RecordedFile
 from storage.training_manifest import load_training_manifest
-from training import checkpoint, export
+from training import checkpoint, committed, export
 from training.batches import batches
-from training.config import RunConfig, TrainingConfig
+from training.config import CHECKPOINTS, RunConfig, TrainingConfig
 from training.data import check_digests
 from training.evaluate import heldout_loss, heldout_windows, unigram_loss
+from training.keeping import Keeper
 from training.loss_scale import LossScale
 from training.model import flops_per_token, parameter_count
 from training.optim import optimizers
 from training.order import Order
 from training.parallel import World, compute_dtype, processes, sharded_model, whole_weights
 from training.sample import sample_text
+from training.saving import Saver
 from training.schedule import learning_rate
 from training.step import StepFigures, figures, train_step
 from training.tracking import Tracker
@@ -38,7 +40,7 @@ from training.tracking import Tracker
 log = logging.getLogger(__name__)
 
 LINE_SECONDS = 60.0  # between two lines of the log
-CHECKPOINTS, RESULT = "checkpoints", "result.json"
+RESULT = "result.json"
 
 
 class Stopped(Exception):
@@ -70,13 +72,13 @@ def train(run: RunConfig) -> dict:
     data is inconsistent or the checkpoint is of another run; FloatingPointError when training diverged.
     """
     (run.out / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
-    with stop_requests() as stop, processes(run.timeout_seconds) as world:
+    with stop_requests() as stop, Keeper(run) as keeper, processes(run.timeout_seconds) as world:
         if world.leads:
             (run.out / RESULT).unlink(missing_ok=True)
-        return _train(run, world, stop)
+        return _train(run, world, stop, keeper)
 
 
-def _train(run: RunConfig, world: World, stop: threading.Event) -> dict:
+def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) -> dict:
     training, root = run.training, run.out / CHECKPOINTS
     manifest = load_training_manifest(run.data)
     check_digests(manifest)
@@ -89,7 +91,7 @@ def _train(run: RunConfig, world: World, stop: threading.Event) -> dict:
     optimizer = optimizers(model, training)
     scale = LossScale(compute_dtype(training.precision, world.device) == torch.float16, world.device)
     state = checkpoint.tensors(model, optimizer, scale)
-    progress, saved = checkpoint.Progress(), checkpoint.latest(root) or run.resume_from
+    progress, saved = checkpoint.Progress(), committed.latest(root) or run.resume_from
     if saved:
         progress = checkpoint.load(saved, state, names)
         if world.leads:
@@ -98,8 +100,9 @@ def _train(run: RunConfig, world: World, stop: threading.Event) -> dict:
     tracker = Tracker(run.out, progress.step if saved else -1, run.tracking, progress.logs) if world.leads else None
     every = training.log_every or (10 if world.device.type == "cuda" else 1)
     record = _Record(progress, training, run.model.seq_len, tracker)
+    saver = Saver(root, names, world, run.timeout_seconds, keeper.committed)
     try:
-        with batches(order, training, world, progress.step) as coming:
+        with saver, batches(order, training, world, progress.step) as coming:
             step = progress.step
             for inputs, targets in coming:
                 rate = record.rate(step)
@@ -121,10 +124,10 @@ def _train(run: RunConfig, world: World, stop: threading.Event) -> dict:
                 if keeps or stops:
                     if tracker:
                         progress.logs = tracker.checkpoint()
-                    saved = checkpoint.save(root, state, progress, names, world)
-                    if world.leads:
-                        checkpoint.prune(root, training.keep_checkpoints, training.steps)
+                    saved = saver.save(state, progress)
+                saver.check()
                 if stops and not finished:
+                    saver.wait()
                     raise Stopped(f"stopped after step {progress.step} of {training.steps}; saved in {saved}")
                 record.go_on()
     finally:
