@@ -53,14 +53,14 @@ class MachineSettings(BaseSettings):
     def _nodes_meet(self) -> Self:
         if self.training_node >= self.training_nodes:
             raise ValueError(
-                f"GRISTMILL_TRAINING_NODE {self.training_node} is not below GRISTMILL_TRAINING_NODES {self.training_nodes}; "
-                "nodes are numbered from 0"
+                f"GRISTMILL_TRAINING_NODE {self.training_node} is not below GRISTMILL_TRAINING_NODES "
+                f"{self.training_nodes}; nodes are numbered from 0"
             )
         host, _, port = self.training_rendezvous.rpartition(":")
         if self.training_nodes > 1 and not (host and port.isdecimal()):
             raise ValueError(
-                f"GRISTMILL_TRAINING_RENDEZVOUS {self.training_rendezvous!r} is no HOST:PORT, which several nodes need; "
-                "give the address of node 0"
+                f"GRISTMILL_TRAINING_RENDEZVOUS {self.training_rendezvous!r} is no HOST:PORT, which several nodes "
+                "need; give the address of node 0"
             )
         return self
 

@@ -83,9 +83,21 @@ def load(path: Path, state: dict[str, torch.Tensor], names: dict[str, str]) -> P
     then the message has both values of each setting that differs.
     """
     path = Path(path)
+    commit = commit_of(path, names)
+    check_files(path, commit, _digests(path))
+    dcp.load(state, storage_reader=dcp.FileSystemReader(path))
+    return commit.progress
+
+
+def commit_of(path: Path, names: dict[str, str] | None = None) -> Commit:
+    """What a checkpoint's COMMIT says, of a run with the fingerprint `names` if it is given. Raises as `load` does."""
     if not (path / COMMIT).exists():
         raise ValueError(f"{path}: no {COMMIT} file, so it was not finished; resume from another checkpoint")
-    commit = _commit(path)
+    try:
+        commit = Commit.model_validate(checked_json.read(str(path / COMMIT)))
+    except DamagedFileError:
+        raise _damaged(path / COMMIT) from None
+    names = commit.fingerprint if names is None else names
     different = [
         f"{name}: checkpoint {commit.fingerprint.get(name)}, this run {names.get(name)}"
         for name in sorted(commit.fingerprint.keys() | names.keys())
@@ -96,21 +108,16 @@ def load(path: Path, state: dict[str, torch.Tensor], names: dict[str, str]) -> P
             f"{path} is of another run: {'; '.join(different)}. Give this run an output directory of its "
             "own, or its old settings and data"
         )
-    found = _digests(path)
+    return commit
+
+
+def check_files(path: Path, commit: Commit, found: dict[str, str]) -> None:
+    """Raises ValueError where the digests `found` in a checkpoint's files are not those of its COMMIT."""
     for name, digest in commit.files.items():
         if found.get(name) != digest:
             raise _damaged(path / name)
     if hashlib.sha256((path / METADATA).read_bytes()).hexdigest() != commit.metadata_sha256:
         raise _damaged(path / METADATA)
-    dcp.load(state, storage_reader=dcp.FileSystemReader(path))
-    return commit.progress
-
-
-def _commit(path: Path) -> Commit:
-    try:
-        return Commit.model_validate(checked_json.read(str(path / COMMIT)))
-    except DamagedFileError:
-        raise _damaged(path / COMMIT) from None
 
 
 def _damaged(path: Path) -> ValueError:

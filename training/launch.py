@@ -1,8 +1,7 @@
 """Start a training run in processes of its own, and be such a process.
 
-launch() is for the flow: it runs torchrun's agent (`training.agent`), which starts the ranks as `python -m training.launch
-RUN.json`, RUN.json being a RunConfig
-(`storage.checked_json`).
+launch() is for the flow: it runs torchrun's agent (`training.agent`), which starts the ranks as
+`python -m training.launch RUN.json`, RUN.json being a RunConfig (`storage.checked_json`).
 
 Exit codes: 0 done (result.json is there); STOPPED (75, EX_TEMPFAIL of sysexits.h) the ranks got SIGTERM,
 after a checkpoint if training had begun: run it again to go on; KILLED (137) or a negative one, a rank or the agent

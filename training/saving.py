@@ -69,9 +69,7 @@ class Saver:
             for leftover in (temporary, self.path):
                 shutil.rmtree(leftover, ignore_errors=True)
         # No rank writes before rank 0 has sent its plan, which it does after this removal.
-        written = dcp.async_save(
-            state, checkpoint_id=temporary, storage_writer=self.writer, process_group=self.group
-        )
+        written = dcp.async_save(state, checkpoint_id=temporary, storage_writer=self.writer, process_group=self.group)
         assert isinstance(written, Future), "the writer copies before it returns"
         copy = progress.model_copy(deep=True)
         self.saving = self.thread.submit(self._commit, written, temporary, self.path, copy)
@@ -88,7 +86,9 @@ class Saver:
         if self.world.leads:
             digests = {name: digest for some in found for name, digest in some.items()}
             if missing := sorted(digests.keys() - {path.name for path in temporary.iterdir()}):
-                raise FileNotFoundError(f"{temporary / missing[0]}: another rank wrote it on a disk that is not this one")
+                raise FileNotFoundError(
+                    f"{temporary / missing[0]}: another rank wrote it on a disk that is not this one"
+                )
             for path in temporary.iterdir():
                 files.sync(path)
             files.sync(temporary)
@@ -118,8 +118,8 @@ class Saver:
         self.saving = None
         if error:
             raise RuntimeError(
-                f"the checkpoint {self.path} could not be saved: {_reason(error)}; mend that and run again, which goes on "
-                "from the checkpoint before it"
+                f"the checkpoint {self.path} could not be saved: {_reason(error)}; mend that and run again, which goes "
+                "on from the checkpoint before it"
             ) from error
 
     def __enter__(self) -> Self:

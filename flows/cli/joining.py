@@ -9,7 +9,9 @@ from flows.cli.app import app, settings
 
 
 @app.command()
-def join(run: Annotated[Path, typer.Argument(help="run.json in the folder of the model, which node 0 has written")]) -> None:
+def join(
+    run: Annotated[Path, typer.Argument(help="run.json in the folder of the model, which node 0 has written")],
+) -> None:
     """Train as one of several machines: on each but the first, whose `run` has begun to train."""
     from training.launch import default_processes, launch
 

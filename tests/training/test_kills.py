@@ -1,4 +1,4 @@
-"""Training killed by SIGKILL at random moments, and gone on with by another number of ranks: nothing is lost or repeated.
+"""Training killed by SIGKILL at random moments, gone on with by other numbers of ranks: nothing is lost or repeated.
 
 GRISTMILL_TRAINING_KILLS: how many kills; GRISTMILL_TRAINING_KILLS_SEED: which processes and moments are drawn.
 """
@@ -26,7 +26,9 @@ ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("rank", "agent", "launcher", "saving")
 STEPS, EVERY = 100, 5
 TOLERANCE = 1e-4
-LAUNCHER = "import sys; from training.launch import launch; sys.exit(launch(sys.argv[1], int(sys.argv[2]), sys.argv[3]))"
+LAUNCHER = (
+    "import sys; from training.launch import launch; sys.exit(launch(sys.argv[1], int(sys.argv[2]), sys.argv[3]))"
+)
 
 
 def started(out: Path, size: int) -> subprocess.Popen:
@@ -131,7 +133,8 @@ def test_kills_at_random_moments(make_run, tmp_path):
             half = writing(out)
             draw.choice(chosen).kill()
             seen[kind] += 1
-            print(f"{time.monotonic() - began:.0f} s, {seen.total()}: {kind} of {size} ranks at step {lines(out)}, half written: {half}", flush=True)
+            seconds, step = time.monotonic() - began, lines(out)
+            print(f"{seconds:.0f} s: {seen.total()}, {kind} of {size} at step {step}, half written: {half}", flush=True)
         code = launcher.wait(120)
         assert not psutil.wait_procs(everyone, timeout=30)[1], "a process is left"
         there = committed(out / "checkpoints")

@@ -156,7 +156,11 @@ def test_a_killed_rank_is_started_again(two, make_run, tmp_path):
 
     def kill(line: str) -> None:
         lines.append(line)
-        if line.startswith("step") and int(line[4:].split("/")[0]) > 12 and not any("restart" in each for each in lines):
+        if (
+            line.startswith("step")
+            and int(line[4:].split("/")[0]) > 12
+            and not any("restart" in each for each in lines)
+        ):
             for pid in processes_of(run.out / "run.json"):
                 command = Path(f"/proc/{pid}/cmdline").read_bytes()
                 if b"training.launch" in command and b"training.agent" not in command:
