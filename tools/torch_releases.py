@@ -1,8 +1,9 @@
 """The tests of training with other releases of torch: python -m tools.torch_releases RELEASE ... [-- OPTION ...]
 
-The options are for pytest. Each release is installed with what it asks for into an environment of its own below `.venv-torch`, from the package
-index of pip; all else is taken from the environment that runs this. A release that the index does not have is passed
-over with a line that says so. Ends with 1 if tests failed, or if no release could be tested.
+The options are for pytest. Each release is installed with what it asks for into an environment of its own below
+`.venv-torch`, from the package index of pip; all else is taken from the environment that runs this. A release that the
+index does not have is passed over with a line that says so. Ends with 1 if tests failed, or if no release could be
+tested.
 """
 
 import os

@@ -66,6 +66,41 @@ def test_three_processes_train_like_one(make_run, run_small, tmp_path):
     assert_close(metrics(tmp_path), metrics(run_small.out), 1e-4)
 
 
+FEW = {"steps": 20, "batch": 3, "learning_rate": 1e-3, "checkpoint_every": 10, "eval_every": 20, "sample_tokens": 0}
+
+
+@pytest.fixture(scope="module")
+def few(make_run, tmp_path_factory):
+    """Three sequences a step, of one process: with four, one has padding alone."""
+    run = make_run(tmp_path_factory.mktemp("few"), training=FEW)
+    train(run)
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_any_number_of_processes_trains_like_one(few, make_run, tmp_path, size):
+    """Ragged rows on two, one row each on three, none on the fourth of four: each step, and from a checkpoint of two."""
+    run = make_run(tmp_path / "all", training=FEW)
+    assert started(run, size) == 0
+    assert_close(metrics(run.out), metrics(few.out), 1e-6)
+    again = make_run(tmp_path / "again", training=FEW)
+    assert started(again, size) == 0
+    assert (again.out / METRICS).read_bytes() == (run.out / METRICS).read_bytes()
+    ours, expected = (load_file(each.out / "model.safetensors") for each in (again, run))
+    assert all(torch.equal(ours[name], expected[name]) for name in expected)
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_two_goes_on_with_one_three_and_four(few, make_run, tmp_path):
+    two = make_run(tmp_path / "two", training=FEW)
+    assert started(two, 2) == 0
+    for size in (1, 3, 4):
+        run = make_run(tmp_path / str(size), training=FEW, resume_from=two.out / "checkpoints" / "step-00000010")
+        assert started(run, size) == 0
+        assert_close(metrics(run.out), metrics(two.out)[10:], 1e-6)
+
+
 def test_a_checkpoint_moves_from_two_processes_to_one(two, make_run, tmp_path):
     name = "step-00000020"
     shutil.copytree(two.out / "checkpoints" / name, tmp_path / "checkpoints" / name)
