@@ -1,5 +1,6 @@
 """torchrun's agent with an exit code for ranks that were killed: python -m training.agent [OPTION OF TORCHRUN ...]"""
 
+import signal
 import sys
 import traceback
 
@@ -7,6 +8,8 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.run import main
 
 KILLED = 137  # 128 + SIGKILL, as a shell has it
+# Not SIGTERM, which the agent sends to the ranks beside a failed one, and not SIGABRT, which is torch's own for errors.
+SIGNALS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS)
 
 
 def run(arguments: list[str]) -> int:
@@ -15,7 +18,7 @@ def run(arguments: list[str]) -> int:
         main(arguments)
     except ChildFailedError as error:
         traceback.print_exc()
-        return KILLED if any(failure.exitcode < 0 for failure in error.failures.values()) else 1
+        return KILLED if any(-failure.exitcode in SIGNALS for failure in error.failures.values()) else 1
     return 0
 
 
