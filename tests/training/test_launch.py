@@ -80,7 +80,7 @@ def few(make_run, tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_any_number_of_processes_trains_like_one(few, make_run, tmp_path, size):
-    """Ragged rows on two, one row each on three, none on the fourth of four: each step, and from a checkpoint of two."""
+    """Ragged rows on two, one row each on three, none on the fourth of four; and again, to the same bits."""
     run = make_run(tmp_path / "all", training=FEW)
     assert started(run, size) == 0
     assert_close(metrics(run.out), metrics(few.out), 1e-6)
