@@ -1,13 +1,16 @@
 """Settings of the machine: addresses, numbers of workers, where things are kept. They never enter a key."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from storage.remote.config import RemoteIOConfig
 from tasks.documents.step import Settings
+
+if TYPE_CHECKING:
+    from training.launch import Nodes
 
 
 class MachineSettings(BaseSettings):
@@ -30,6 +33,10 @@ class MachineSettings(BaseSettings):
         SecretStr(""), description="redis://user:password@host:port/db of the Redis where `similar` keeps its indexes"
     )
     training_processes: int = Field(0, ge=0, description="0: one a GPU, or 2 on a machine without one")
+    training_nodes: int = Field(1, ge=1, description="machines that train one model together")
+    training_node: int = Field(0, ge=0, description="number of this one among them; `join` is for all but 0")
+    training_rendezvous: str = Field("", description="HOST:PORT where number 0 listens for the others")
+    training_interface: str = Field("", description="network device of training, such as eth0; default: loopback")
     steps: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="modules and packages, separated by commas, whose steps a recipe may name"
     )
@@ -41,6 +48,21 @@ class MachineSettings(BaseSettings):
     @classmethod
     def _separated(cls, value: Any) -> Any:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _nodes_meet(self) -> Self:
+        if self.training_node >= self.training_nodes:
+            raise ValueError(
+                f"GRISTMILL_TRAINING_NODE {self.training_node} is not below GRISTMILL_TRAINING_NODES "
+                f"{self.training_nodes}; nodes are numbered from 0"
+            )
+        host, _, port = self.training_rendezvous.rpartition(":")
+        if self.training_nodes > 1 and not (host and port.isdecimal()):
+            raise ValueError(
+                f"GRISTMILL_TRAINING_RENDEZVOUS {self.training_rendezvous!r} is no HOST:PORT, which several nodes "
+                "need; give the address of node 0"
+            )
+        return self
 
     @field_validator("home", "local")
     @classmethod
@@ -81,3 +103,9 @@ class MachineSettings(BaseSettings):
     @property
     def tracking_uri(self) -> str:
         return self.mlflow_uri or f"sqlite:///{self.local_folder}/mlflow.db"
+
+    @property
+    def nodes(self) -> "Nodes":
+        from training.launch import Nodes
+
+        return Nodes(self.training_nodes, self.training_node, self.training_rendezvous, self.training_interface)

@@ -291,10 +291,10 @@ def copy(source: str, target: str) -> None:
             shutil.copyfileobj(data, f, CHUNK)
 
 
-def upload(folder: str, target: str) -> None:
-    """Copy a local folder with all that is in it."""
+def upload_file(path: str, target: str) -> None:
+    """Copy a local file to an object store, where it appears when all of it is there."""
     fs, inner = file_system(target)
-    _call(fs, lambda: fs.put(folder.rstrip("/") + "/", inner, recursive=True), f"writing {redact_url(target)}")
+    _call(fs, lambda: fs.put_file(path, inner), f"writing {redact_url(target)}")
 
 
 def sync(path: str | Path) -> None:

@@ -1,6 +1,6 @@
 """Checkpoints that exist completely or not at all, and that any number of ranks can load.
 
-    step-00000100.tmp/   written by all ranks (torch.distributed.checkpoint), every file synced
+    step-00000100.tmp/   written by all ranks (torch.distributed.checkpoint), every file synced; see training.saving
     step-00000100/       renamed when all ranks are done
     step-00000100/COMMIT written last: progress, fingerprint, digests of the files, checksum of itself
 
@@ -20,11 +20,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from pydantic import BaseModel
 from torch import nn
@@ -32,15 +30,15 @@ from torch import nn
 from storage import checked_json, files
 from storage.damage import DamagedFileError
 from storage.training_manifest import TrainingManifest
+from training.committed import COMMIT
 from training.config import NEUTRAL, RunConfig
 from training.data import fingerprint
 from training.events import Event
 from training.loss_scale import LossScale
 from training.optim import Optimizers
 from training.outliers import Outliers
-from training.parallel import World, gathered, share
+from training.parallel import gathered, share
 
-COMMIT = "COMMIT"
 METADATA = ".metadata"
 
 
@@ -84,46 +82,6 @@ def tensors(model: nn.Module, optimizers: Optimizers, scale: LossScale, outliers
     return state
 
 
-def committed(root: Path) -> dict[int, Path]:
-    """Committed checkpoints below root by step, oldest first. Reads names only."""
-    found = [path.parent for path in Path(root).glob(f"step-*/{COMMIT}") if path.parent.suffix != ".tmp"]
-    return {int(path.name.removeprefix("step-")): path for path in sorted(found)}
-
-
-def latest(root: Path) -> Path | None:
-    """The committed checkpoint with the most steps, or None."""
-    return next(reversed(committed(root).values()), None)
-
-
-def save(root: Path, state: dict[str, torch.Tensor], progress: Progress, names: dict[str, str], world: World) -> Path:
-    """Write a checkpoint; a collective that returns when it is committed. An uncommitted one is replaced."""
-    final = Path(root) / f"step-{progress.step:08d}"
-    temporary = final.with_suffix(".tmp")
-    if world.leads:
-        for leftover in (temporary, final):
-            shutil.rmtree(leftover, ignore_errors=True)
-        temporary.mkdir(parents=True)
-    dist.barrier()
-    dcp.save(state, storage_writer=dcp.FileSystemWriter(temporary, sync_files=True))
-    digests = _digests(temporary)
-    if world.leads:
-        for path in temporary.iterdir():
-            files.sync(path)
-        files.sync(temporary)
-        temporary.rename(final)
-        files.sync(final.parent)
-        commit = Commit(
-            fingerprint=names,
-            progress=progress,
-            world=world.size,
-            files=digests,
-            metadata_sha256=hashlib.sha256((final / METADATA).read_bytes()).hexdigest(),
-        )
-        checked_json.write(str(final / COMMIT), commit.model_dump(mode="json"))
-    dist.barrier()
-    return final
-
-
 def load(path: Path, state: dict[str, torch.Tensor], names: dict[str, str]) -> Progress:
     """Load a committed checkpoint into live tensors, in place; a collective.
 
@@ -131,9 +89,21 @@ def load(path: Path, state: dict[str, torch.Tensor], names: dict[str, str]) -> P
     then the message has both values of each setting that differs.
     """
     path = Path(path)
+    commit = commit_of(path, names)
+    check_files(path, commit, _digests(path))
+    dcp.load(state, storage_reader=dcp.FileSystemReader(path))
+    return commit.progress
+
+
+def commit_of(path: Path, names: dict[str, str] | None = None) -> Commit:
+    """What a checkpoint's COMMIT says, of a run with the fingerprint `names` if it is given. Raises as `load` does."""
     if not (path / COMMIT).exists():
         raise ValueError(f"{path}: no {COMMIT} file, so it was not finished; resume from another checkpoint")
-    commit = _commit(path)
+    try:
+        commit = Commit.model_validate(checked_json.read(str(path / COMMIT)))
+    except DamagedFileError:
+        raise _damaged(path / COMMIT) from None
+    names = commit.fingerprint if names is None else names
     different = [
         f"{name}: checkpoint {commit.fingerprint.get(name)}, this run {names.get(name)}"
         for name in sorted(commit.fingerprint.keys() | names.keys())
@@ -144,26 +114,16 @@ def load(path: Path, state: dict[str, torch.Tensor], names: dict[str, str]) -> P
             f"{path} is of another run: {'; '.join(different)}. Give this run an output directory of its "
             "own, or its old settings and data"
         )
-    found = _digests(path)
+    return commit
+
+
+def check_files(path: Path, commit: Commit, found: dict[str, str]) -> None:
+    """Raises ValueError where the digests `found` in a checkpoint's files are not those of its COMMIT."""
     for name, digest in commit.files.items():
         if found.get(name) != digest:
             raise _damaged(path / name)
     if hashlib.sha256((path / METADATA).read_bytes()).hexdigest() != commit.metadata_sha256:
         raise _damaged(path / METADATA)
-    dcp.load(state, storage_reader=dcp.FileSystemReader(path))
-    return commit.progress
-
-
-def progress(path: Path) -> Progress:
-    """How far a committed checkpoint is. Raises ValueError when it was damaged."""
-    return _commit(Path(path)).progress
-
-
-def _commit(path: Path) -> Commit:
-    try:
-        return Commit.model_validate(checked_json.read(str(path / COMMIT)))
-    except DamagedFileError:
-        raise _damaged(path / COMMIT) from None
 
 
 def _damaged(path: Path) -> ValueError:
@@ -178,29 +138,3 @@ def _digests(folder: Path) -> dict[str, str]:
     names = sorted(path.name for path in folder.iterdir() if path.name != COMMIT)
     mine = {name: files.checksum(str(folder / name)) for name in share(names)}
     return {name: digest for some in gathered(mine) for name, digest in some.items()}
-
-
-def remove_after(root: Path, step: int) -> None:
-    """Remove the committed checkpoints of later steps."""
-    for later, path in committed(root).items():
-        if later > step:
-            _remove(path)
-
-
-def _remove(path: Path) -> None:
-    (path / COMMIT).unlink()
-    shutil.rmtree(path)
-
-
-def prune(root: Path, keep: int, steps: int) -> list[Path]:
-    """Remove all committed checkpoints but the newest `keep` and the middle one; returns what was removed.
-
-    The middle one is the newest at or before half of the run's steps: to go back to when the end went wrong,
-    and to test resuming with. COMMIT goes first, so a half-removed directory is no checkpoint.
-    """
-    checkpoints = committed(root)
-    kept = set(list(checkpoints)[-keep:]) | {max((s for s in checkpoints if s <= steps // 2), default=0)}
-    removed = [path for step, path in checkpoints.items() if step not in kept]
-    for path in removed:
-        _remove(path)
-    return removed

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+CHECKPOINTS = "checkpoints"  # the folder of them in that of a run
 RENDEZVOUS = "TRAINING_RENDEZVOUS"  # environment variable: where ranks find each other, as a URL of torch.distributed
 
 
@@ -139,6 +140,7 @@ class TrainingConfig(Settings):
     eval_tokens: int = Field(default=16_384, gt=0, description="held-out target tokens of each source, at most")
     checkpoint_every: int = Field(default=60, gt=0, description="steps; the last step is always kept")
     keep_checkpoints: int = Field(default=1, gt=0, description="newest ones kept, besides the middle one")
+    keep_every: int | None = Field(default=None, gt=0, description="checkpoints at multiples of it are kept for good")
 
     sample_tokens: int = Field(default=120, ge=0, description="length of the text sample at the end; 0: none")
     sample_temperature: float = Field(default=0.8, ge=0)
@@ -171,8 +173,8 @@ class TrainingConfig(Settings):
 NEUTRAL = frozenset(
     {
         "init_from", "micro_batch", "compile", "recompute", "loss_chunks", "log_every", "monitor_every", "eval_every",
-        "eval_tokens",
-        "checkpoint_every", "keep_checkpoints", "sample_tokens", "sample_temperature", "sample_top_k",
+        "eval_tokens", "checkpoint_every", "keep_checkpoints", "keep_every", "sample_tokens", "sample_temperature",
+        "sample_top_k",
     }
 )  # fmt: skip
 
@@ -203,6 +205,7 @@ class RunConfig(Settings):
     replay: Path | None = Field(
         default=None, description="events.jsonl of a run whose decisions are taken again, without judging"
     )
+    store: str | None = Field(default=None, description="address that checkpoints are copied to while training runs")
     timeout_seconds: float = Field(default=600, gt=0, description="longest wait for another rank")
 
     @model_validator(mode="after")

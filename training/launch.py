@@ -1,11 +1,11 @@
 """Start a training run in processes of its own, and be such a process.
 
-launch() is for the flow: it runs torchrun's agent, which starts the ranks as `python -m training.launch
-RUN.json`, RUN.json being a RunConfig
-(`storage.checked_json`).
+launch() is for the flow: it runs torchrun's agent (`training.agent`), which starts the ranks as
+`python -m training.launch RUN.json`, RUN.json being a RunConfig (`storage.checked_json`).
 
 Exit codes: 0 done (result.json is there); STOPPED (75, EX_TEMPFAIL of sysexits.h) the ranks got SIGTERM,
-after a checkpoint if training had begun: run it again to go on; anything else failed, and the log says why.
+after a checkpoint if training had begun: run it again to go on; KILLED (137) or a negative one, a rank or the agent
+was ended by a signal; anything else failed, and the log says why.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from storage import checked_json
@@ -25,9 +26,27 @@ from training.config import RENDEZVOUS, RunConfig
 from training.deathsig import PARENT, die_with_parent
 
 STOPPED = 75
+KILLED = 137
 STOP_MARKER = "stopped"
 GRACE_SECONDS = 300  # for a step and a checkpoint after SIGTERM, before the agent kills its ranks
 POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The machines of a run, of which this is number `rank`. Their `out` is one folder, which all of them see.
+
+    `rendezvous`: HOST:PORT at which number 0 listens for the others, on all of its interfaces. `interface`: the network
+    device that ranks talk through, such as eth0; loopback if it is empty.
+    """
+
+    count: int = 1
+    rank: int = 0
+    rendezvous: str = ""
+    interface: str = ""
+
+
+ALONE = Nodes()
 
 
 def default_processes() -> int:
@@ -44,34 +63,61 @@ def launch(
     *,
     env: Mapping[str, str] | None = None,
     on_line: Callable[[str], None] = lambda line: None,
+    nodes: Nodes = ALONE,
+    restarts: int = 0,
 ) -> int:
-    """Run the training that run_json describes on this machine and return its exit code (see above).
+    """Run the training that run_json describes and return its exit code (see above). `processes`: on each machine.
 
     The output of all ranks is appended to log_path, and given line by line to on_line while it grows. `env`
     is added to the environment. An exception here or in on_line, such as KeyboardInterrupt, stops the ranks
     after a checkpoint. The agent and its ranks die with the thread that calls this, however it ends, kill -9
-    included (on Linux). They find each other through a file and talk through the loopback device only.
+    included (on Linux). On one machine they find each other through a file and talk through the loopback device only.
+
+    A run that a signal has ended is started again, at most `restarts` times, from its newest checkpoint. One on several
+    machines is not: all of them would have to be.
     """
     run_json, log_path = Path(run_json).resolve(), Path(log_path)
-    out = RunConfig.model_validate(checked_json.read(str(run_json))).out
-    (out / STOP_MARKER).unlink(missing_ok=True)
+    out = RunConfig.model_validate(checked_json.read(str(run_json))).out.resolve()
     log_path.parent.mkdir(parents=True, exist_ok=True)
-    meeting = out.resolve() / "rendezvous"
+    for restart in range(1, restarts + 2):
+        (out / STOP_MARKER).unlink(missing_ok=True)
+        code = _attempt(run_json, out, processes, log_path, env or {}, on_line, nodes)
+        if code and (out / STOP_MARKER).exists():
+            return STOPPED  # torchrun's own code would be 1, as for any failure
+        if (code >= 0 and code != KILLED) or restart > restarts or nodes.count > 1:
+            break
+        line = f"a process of training was killed: going on from the newest checkpoint, restart {restart} of {restarts}"
+        with open(log_path, "a", opener=_private) as output:
+            output.write(line + "\n")
+        on_line(line)
+    return code
+
+
+def _attempt(
+    run_json: Path,
+    out: Path,
+    processes: int,
+    log_path: Path,
+    env: Mapping[str, str],
+    on_line: Callable[[str], None],
+    nodes: Nodes,
+) -> int:
+    """Run the agent to its end and return its exit code."""
+    meeting = out / (f"rendezvous-{nodes.rank}" if nodes.count > 1 else "rendezvous")
     shutil.rmtree(meeting, ignore_errors=True)  # of a launch that was killed
     meeting.mkdir()
     command = [sys.executable, "-u", "-m", "training.deathsig", str(os.getpid())]
-    command += [
-        sys.executable,
-        "-u",
-        "-m",
-        "torch.distributed.run",
+    command += [sys.executable, "-u", "-m", "training.agent"]
+    environment = _environment(processes, nodes.interface)
+    if nodes.count > 1:
+        command += ["--nnodes", str(nodes.count), "--node-rank", str(nodes.rank)]
+        command += ["--rdzv-backend=static", f"--rdzv-endpoint={nodes.rendezvous}"]
+    else:
         # a TCP store, which is the default, would listen on all interfaces
-        "--rdzv-backend=c10d",
-        "--rdzv-conf=store_type=file",
-        f"--rdzv-endpoint={meeting}/agent",
-        "--local-addr",
-        "127.0.0.1",
-    ]
+        command += ["--rdzv-backend=c10d", "--rdzv-conf=store_type=file", f"--rdzv-endpoint={meeting}/agent"]
+        command += ["--local-addr", "127.0.0.1"]
+        environment[RENDEZVOUS] = f"file://{meeting}/ranks"
+        environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # it would listen on all interfaces; no rank asks it
     # the folder for logs of the ranks, which have none, would stay among temporary files
     command += ["--nproc-per-node", str(processes), "--max-restarts", "0", "--log-dir", f"{meeting}/logs"]
     command += [*_grace(), "-m", "training.launch", str(run_json)]
@@ -82,7 +128,7 @@ def launch(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=_environment(processes, {RENDEZVOUS: f"file://{meeting}/ranks", **(env or {})}),
+            env={**environment, **env},
             start_new_session=True,  # a Ctrl-C at the terminal is for the caller, who then stops the agent
         )
         try:
@@ -101,8 +147,6 @@ def launch(
         finally:
             _end(agent)
             shutil.rmtree(meeting, ignore_errors=True)
-    if agent.returncode and (out / STOP_MARKER).exists():
-        return STOPPED  # torchrun's own code would be 1, as for any failure
     return agent.returncode
 
 
@@ -133,9 +177,9 @@ def _end(agent: subprocess.Popen) -> None:
             agent.wait()
 
 
-def _environment(processes: int, extra: Mapping[str, str]) -> dict[str, str]:
+def _environment(processes: int, interface: str) -> dict[str, str]:
     here = str(Path(__file__).resolve().parents[1])
-    loopback = "lo0" if sys.platform == "darwin" else "lo"
+    device = interface or ("lo0" if sys.platform == "darwin" else "lo")
     path = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), here]
     return {
         **os.environ,
@@ -143,10 +187,8 @@ def _environment(processes: int, extra: Mapping[str, str]) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
         "PYTHONUNBUFFERED": "1",
         "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // processes)),
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # it would listen on all interfaces, and no rank asks it
-        "GLOO_SOCKET_IFNAME": loopback,  # no name lookup, so no network
-        "NCCL_SOCKET_IFNAME": loopback,
-        **extra,
+        "GLOO_SOCKET_IFNAME": device,  # no name lookup, so no network
+        "NCCL_SOCKET_IFNAME": device,
     }
 
 

@@ -22,11 +22,12 @@ from storage.recorded_file import RecordedFile
 from storage.training_manifest import load_training_manifest
 from training import checkpoint, export
 from training.batches import batches
-from training.config import RunConfig, TrainingConfig
+from training.config import CHECKPOINTS, RunConfig, TrainingConfig
 from training.data import check_digests
 from training.evaluate import heldout_loss, heldout_windows, unigram_loss
 from training.events import windows as windows_left_out
 from training.initial_weights import load_initial_weights
+from training.keeping import Keeper
 from training.loss_scale import LossScale
 from training.model import flops_per_token, parameter_count
 from training.monitor import Machine, Monitor
@@ -36,6 +37,7 @@ from training.outliers import APPLIED, NOT_FINITE, Outliers
 from training.parallel import World, compute_dtype, processes, set_first_weights, sharded_model, whole_weights
 from training.recovery import REPORT, Live, Recovery
 from training.sample import sample_text
+from training.saving import Saver
 from training.schedule import learning_rate
 from training.step import StepFigures, figures, train_step
 from training.tracking import Tracker
@@ -44,7 +46,7 @@ log = logging.getLogger(__name__)
 
 LINE_SECONDS = 60.0  # between two lines of the log
 LOOKS = 6  # of the monitor, of which the guard knows the largest attention logit
-CHECKPOINTS, RESULT = "checkpoints", "result.json"
+RESULT = "result.json"
 
 
 class Stopped(Exception):
@@ -77,14 +79,14 @@ def train(run: RunConfig) -> dict:
     budget is spent: guard.json has the likely cause.
     """
     (run.out / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
-    with stop_requests() as stop, processes(run.timeout_seconds) as world:
+    with stop_requests() as stop, Keeper(run) as keeper, processes(run.timeout_seconds) as world:
         if world.leads:
             for name in (RESULT, REPORT):
                 (run.out / name).unlink(missing_ok=True)
-        return _train(run, world, stop)
+        return _train(run, world, stop, keeper)
 
 
-def _train(run: RunConfig, world: World, stop: threading.Event) -> dict:
+def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) -> dict:
     training, root = run.training, run.out / CHECKPOINTS
     manifest = load_training_manifest(run.data)
     check_digests(manifest)
@@ -105,7 +107,8 @@ def _train(run: RunConfig, world: World, stop: threading.Event) -> dict:
         else:
             set_first_weights(model, training.seed, world)
 
-    recovery = Recovery(run, root, names, order, Live(model, scale, state, begin), world)
+    saver = Saver(root, names, world, run.timeout_seconds, keeper.committed)
+    recovery = Recovery(run, names, order, Live(model, scale, state, begin), world, saver, keeper)
     progress, saved = recovery.resume()
     if saved and world.leads:
         log.info("resuming from %s", saved)
@@ -116,7 +119,7 @@ def _train(run: RunConfig, world: World, stop: threading.Event) -> dict:
     machine = Machine(run.model, manifest.vocab_size, world, compute_dtype(training.precision, world.device))
     record = _Record(progress, training, run.model.seq_len, tracker, monitor.names, machine)
     try:
-        with batches(order, training, world, progress.step, windows_left_out(progress.events)) as coming:
+        with saver, batches(order, training, world, progress.step, windows_left_out(progress.events)) as coming:
             step = progress.step
             for inputs, targets in coming:
                 rate = record.rate(step)
@@ -159,10 +162,10 @@ def _train(run: RunConfig, world: World, stop: threading.Event) -> dict:
                 if stops or finished or (keeps and not recovery.suspicious(progress)):
                     if tracker:
                         progress.logs = tracker.checkpoint()
-                    saved = checkpoint.save(root, state, progress, names, world)
-                    if world.leads:
-                        checkpoint.prune(root, training.keep_checkpoints, training.steps)
+                    saved = saver.save(state, progress)
+                saver.check()
                 if stops and not finished:
+                    saver.wait()
                     raise Stopped(f"stopped after step {progress.step} of {training.steps}; saved in {saved}")
                 record.go_on()
     finally:

@@ -17,15 +17,18 @@ from torch.distributed.fsdp import FSDPModule
 from storage import files
 from training import checkpoint, events, guard
 from training.checkpoint import Progress
+from training.committed import committed, latest
 from training.config import RunConfig
 from training.events import EVENTS, Event
 from training.guard import Losses, Spike
+from training.keeping import Keeper
 from training.loss import IGNORE, inputs_and_targets
 from training.loss_scale import LossScale
 from training.model import Decoder
 from training.order import Order, batch_number
 from training.outliers import APPLIED, NOT_FINITE, OUTLIER
 from training.parallel import World
+from training.saving import Saver
 from training.step import StepFigures, micro_batch, rows_per_rank
 
 log = logging.getLogger(__name__)
@@ -48,10 +51,18 @@ class Recovery:
     """One for a run; every rank has one, and all of them take the same decisions from the same figures."""
 
     def __init__(
-        self, run: RunConfig, root: Path, names: dict[str, str], order: Order, live: Live, world: World
+        self,
+        run: RunConfig,
+        names: dict[str, str],
+        order: Order,
+        live: Live,
+        world: World,
+        saver: Saver,
+        keeper: Keeper,
     ) -> None:
-        self.run, self.root, self.names = run, root, names
+        self.run, self.root, self.names = run, saver.root, names
         self.order, self.live, self.world = order, live, world
+        self.saver, self.keeper = saver, keeper
         self.replayed = events.skips(self._replay()) if run.replay else None
 
     def _replay(self) -> list[Event]:
@@ -77,8 +88,8 @@ class Recovery:
         box = [[event.model_dump(mode="json") for event in events.read(path)] if self.world.leads else []]
         dist.broadcast_object_list(box, src=0)
         known = [Event.model_validate(event) for event in box[0]]
-        saved = checkpoint.latest(self.root) or self.run.resume_from
-        seen = len(checkpoint.progress(saved).events) if saved else 0
+        saved = latest(self.root) or self.run.resume_from
+        seen = len(checkpoint.commit_of(saved).progress.events) if saved else 0
         back = max((i for i, event in enumerate(known) if i >= seen and event.to is not None), default=None)
         if back is None:
             progress, saved = self._load(saved)
@@ -128,6 +139,7 @@ class Recovery:
 
         Lost are the steps since that checkpoint. Raises FloatingPointError when max_rollbacks are spent.
         """
+        self.saver.wait()
         training = self.run.training
         left_out = events.windows(progress.events)
         skip = guard.skip_steps(training, batch_number(spike.began - 1, left_out), left_out)
@@ -185,9 +197,9 @@ class Recovery:
 
     def _newest(self, step: int) -> Path | None:
         """The newest checkpoint of a step up to `step`."""
-        upto = [path for found, path in checkpoint.committed(self.root).items() if found <= step]
+        upto = [path for found, path in committed(self.root).items() if found <= step]
         start = self.run.resume_from
-        if not upto and start and checkpoint.progress(start).step <= step:
+        if not upto and start and checkpoint.commit_of(start).progress.step <= step:
             return start
         return upto[-1] if upto else None
 
@@ -206,7 +218,7 @@ class Recovery:
 
     def _remove_after(self, step: int) -> None:
         if self.world.leads:
-            checkpoint.remove_after(self.root, step)
+            self.keeper.remove_after(self.root, step)
         dist.barrier()
 
     @torch.no_grad()

@@ -18,7 +18,7 @@ app = typer.Typer(
     "Where things are kept and how many workers there are is set in the environment: GRISTMILL_HOME (default "
     ".gristmill), GRISTMILL_EXECUTOR (serial, threads, local, dask), GRISTMILL_WORKERS, GRISTMILL_DASK_ADDRESS, "
     "GRISTMILL_MEMORY, GRISTMILL_LOCAL, GRISTMILL_REMOTE_IO__..., GRISTMILL_STEPS, GRISTMILL_MLFLOW_URI, "
-    "GRISTMILL_REDIS, GRISTMILL_TRAINING_PROCESSES; PREFECT_API_URL names a Prefect server.",
+    "GRISTMILL_REDIS, GRISTMILL_TRAINING_...; PREFECT_API_URL names a Prefect server.",
 )
 
 

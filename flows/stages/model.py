@@ -18,9 +18,11 @@ from tasks.engine.make import StageResult
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
 from training import launch
-from training.config import ModelConfig, RunConfig, TrackingConfig, TrainingConfig
+from training.config import CHECKPOINTS, ModelConfig, RunConfig, TrackingConfig, TrainingConfig
+from training.keeping import restore
 
 RESULT = "result.json"
+RESTARTS = 3  # of a training whose processes were killed, within one run of the flow
 
 
 class Record(Settings):
@@ -31,13 +33,15 @@ class Record(Settings):
 @dataclass(frozen=True)
 class TrainingPlaces:
     """`mixture`: its file on a local path; `out`: a local folder for what grows, checkpoints and logs; `folder`: the
-    stage's; `processes`: how many train, which changes rounding and not the samples; `tracking_uri`, `run_id`: those of
-    MLflow; `init_from`, `init_digests`: the folder of the first weights, or empty, and their digests."""
+    stage's; `processes`: how many train on each of the `nodes`, which changes rounding and not the samples;
+    `tracking_uri`, `run_id`: those of MLflow; `init_from`, `init_digests`: the folder of the first weights, or empty,
+    and their digests."""
 
     mixture: str
     out: str
     folder: str
     processes: int
+    nodes: launch.Nodes
     tracking_uri: str
     run_id: str
     init_from: str
@@ -68,7 +72,8 @@ def model_spec(
 def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
     """Train on the mixture, resuming from the newest checkpoint if there is one.
 
-    With a home that is not on a local disk, checkpoints stay in the local folder until training is done.
+    With a home that is not on a local disk, each checkpoint is written to the local folder and copied to the home while
+    training goes on; on another machine it goes on from the newest one that is there.
     """
     settings = context.settings
     unplaced = model_spec(settings, recipe, data)
@@ -88,9 +93,16 @@ def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
             mixture = local_mixture(settings, data)
             out = local_folder(settings, folder)
             initial = initial_folder(settings, recipe)
-            digests = init_digests(settings, initial) if initial else {}
             return TrainingPlaces(
-                str(mixture), out, folder, processes, settings.tracking_uri, logged, str(initial or ""), digests
+                mixture=str(mixture),
+                out=out,
+                folder=folder,
+                processes=processes,
+                nodes=settings.nodes,
+                tracking_uri=settings.tracking_uri,
+                run_id=logged,
+                init_from=str(initial or ""),
+                init_digests=init_digests(settings, initial) if initial else {},
             )
 
         model = context.build(model_spec(settings, recipe, data, places))
@@ -101,18 +113,31 @@ def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
 
 def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
     """Train the model."""
-    run_json, log = Path(places.out) / "run.json", Path(places.out) / "training.log"
+    out = Path(places.out)
+    run_json, log = out / "run.json", out / "training.log"
+    store = files.join(places.folder, CHECKPOINTS) if places.out != places.folder else None
+    if store and (found := restore(store, out, out / CHECKPOINTS)):
+        phases.message(f"{found.name} is from {store}")
     run = RunConfig(
         model=record.model,
         training=record.training.model_copy(update={"init_from": places.init_from or None}),
         init_digests=places.init_digests,
         data=Path(places.mixture),
-        out=Path(places.out),
+        out=out,
+        store=store,
         tracking=TrackingConfig(run_id=places.run_id),
     )
     checked_json.write(str(run_json), run.model_dump(mode="json"))
     environment = {"MLFLOW_TRACKING_URI": places.tracking_uri}
-    code = launch.launch(run_json, places.processes, log, env=environment, on_line=phases.message)
+    code = launch.launch(
+        run_json,
+        places.processes,
+        log,
+        env=environment,
+        on_line=phases.message,
+        nodes=places.nodes,
+        restarts=RESTARTS,
+    )
     if code == launch.STOPPED:
         raise RuntimeError(
             f"training was stopped and has saved a checkpoint in {places.out}: run the same command to go on"
@@ -123,8 +148,10 @@ def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
     if code:
         last = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise RuntimeError(f"training ended with code {code}; the end of {log}:\n{last}")
-    if places.out != places.folder:
-        files.upload(places.out, places.folder)
+    if store:
+        for path in sorted(out.iterdir()):
+            if path.is_file():
+                files.upload_file(str(path), files.join(places.folder, path.name))
     kept = [name for name in files.names(places.folder) if name.endswith((".json", ".jsonl", ".safetensors"))]
     phases.once("record", layout.record_files, {"names": kept})
     return {"result": files.read_json(files.join(places.folder, RESULT))}

@@ -31,6 +31,7 @@ from training import checkpoint
 from training.config import ModelConfig, RunConfig, TrainingConfig
 from training.data import Tokens, check_digests
 from training.parallel import processes
+from training.saving import Saver
 from training.tracking import METRICS, Tracker
 
 LABEL = "rules-0123456789abcdef"
@@ -198,9 +199,8 @@ def checkpoint_file(name: str) -> Callable[[Path], Kind]:
     def made(folder: Path) -> Kind:
         state = {"model.w": torch.arange(3000, dtype=torch.float32)}
         with processes(60) as world:
-            saved = checkpoint.save(
-                folder / "checkpoints", state, checkpoint.Progress(step=1, last={"loss": 0.5}), {"seed": "1"}, world
-            )
+            with Saver(folder / "checkpoints", {"seed": "1"}, world, 60) as saver:
+                saved = saver.save(state, checkpoint.Progress(step=1, last={"loss": 0.5}))
 
         def read() -> tuple[list[float], Any]:
             into = {"model.w": torch.zeros(3000)}

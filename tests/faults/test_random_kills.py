@@ -23,7 +23,7 @@ VICTIMS = {
     "flow": "",
     "worker": "spawn_main",
     "guard child": "tasks.guard.child",
-    "agent": "torch.distributed.run",
+    "agent": "training.agent",
     "rank": "training.launch",
 }
 COMMAND = "import sys; from flows.cli import main; sys.argv[0] = 'gristmill'; main()"

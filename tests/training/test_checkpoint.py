@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from storage import checked_json, files
 from storage.damage import DamagedFileError
-from training import checkpoint
+from training import checkpoint, committed
 from training.loop import train
 from training.tracking import METRICS
 
@@ -23,7 +23,7 @@ def resumed(make_run, source, out, step, **changes):
 
 
 def test_middle_checkpoint_leads_to_the_same_end(run_small, make_run, tmp_path):
-    kept = list(checkpoint.committed(run_small.out / "checkpoints"))
+    kept = list(committed.committed(run_small.out / "checkpoints"))
     assert kept == [20, 40]  # the middle and the end
     _, result = resumed(make_run, run_small.out, tmp_path, 20)
     before = json.loads((run_small.out / "result.json").read_text())
@@ -57,11 +57,11 @@ def test_uncommitted_is_ignored_and_replaced(run_small, make_run, tmp_path):
     shutil.copytree(source, root / "step-00000020")
     shutil.copytree(source, root / "step-00000030", ignore=shutil.ignore_patterns("COMMIT"))
     shutil.copytree(source, root / "step-00000035.tmp")
-    assert checkpoint.latest(root) == root / "step-00000020"
+    assert committed.latest(root) == root / "step-00000020"
     with pytest.raises(ValueError, match="no COMMIT"):
         checkpoint.load(root / "step-00000030", {}, {})
     train(make_run(tmp_path))
-    assert list(checkpoint.committed(root)) == [20, 40]
+    assert list(committed.committed(root)) == [20, 40]
     expected = load_file(run_small.out / "model.safetensors")
     weights = load_file(tmp_path / "model.safetensors")
     assert all(torch.equal(weights[name], expected[name]) for name in expected)
@@ -109,9 +109,9 @@ def test_pruning_keeps_the_newest_and_the_middle(tmp_path):
     for step in range(10, 110, 10):
         folder = tmp_path / f"step-{step:08d}"
         folder.mkdir()
-        (folder / checkpoint.COMMIT).touch()
-        checkpoint.prune(tmp_path, 2, 100)
-        kept = list(checkpoint.committed(tmp_path))
+        (folder / committed.COMMIT).touch()
+        committed.prune(tmp_path, committed.kept_steps(committed.committed(tmp_path), 2, 100))
+        kept = list(committed.committed(tmp_path))
         assert kept == sorted({*range(10, step + 1, 10)} & {step, step - 10, min(step, 50)})
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"step-{s:08d}" for s in (50, 90, 100)]
 
@@ -120,4 +120,4 @@ def test_divergence_stops_before_the_weights_are_touched(make_run, tmp_path):
     with pytest.raises(FloatingPointError, match="not finite"):
         train(make_run(tmp_path, training={"learning_rate": 1e30, "warmup_steps": 0, "clip_norm": 1e30}))
     assert not (tmp_path / "result.json").exists()
-    assert checkpoint.latest(tmp_path / "checkpoints") is None
+    assert committed.latest(tmp_path / "checkpoints") is None

@@ -4,9 +4,11 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,18 +16,18 @@ import torch
 from safetensors.torch import load_file
 
 from storage import checked_json
-from training import checkpoint
-from training.launch import STOPPED, launch
+from training import committed
+from training.launch import KILLED, STOPPED, Nodes, launch
 from training.loop import train
 from training.tracking import METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def started(run, processes: int, on_line=lambda line: None) -> int:
+def started(run, processes: int, on_line=lambda line: None, **rest) -> int:
     run.out.mkdir(parents=True, exist_ok=True)
     checked_json.write(str(run.out / "run.json"), run.model_dump(mode="json"))
-    return launch(run.out / "run.json", processes, run.out / "log.txt", on_line=on_line)
+    return launch(run.out / "run.json", processes, run.out / "log.txt", on_line=on_line, **rest)
 
 
 def metrics(out: Path) -> list[dict]:
@@ -64,6 +66,41 @@ def test_three_processes_train_like_one(make_run, run_small, tmp_path):
     assert_close(metrics(tmp_path), metrics(run_small.out), 1e-4)
 
 
+FEW = {"steps": 20, "batch": 3, "learning_rate": 1e-3, "checkpoint_every": 10, "eval_every": 20, "sample_tokens": 0}
+
+
+@pytest.fixture(scope="module")
+def few(make_run, tmp_path_factory):
+    """Three sequences a step, of one process: with four, one has padding alone."""
+    run = make_run(tmp_path_factory.mktemp("few"), training=FEW)
+    train(run)
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_any_number_of_processes_trains_like_one(few, make_run, tmp_path, size):
+    """Ragged rows on two, one row each on three, none on the fourth of four; and again, to the same bits."""
+    run = make_run(tmp_path / "all", training=FEW)
+    assert started(run, size) == 0
+    assert_close(metrics(run.out), metrics(few.out), 1e-6)
+    again = make_run(tmp_path / "again", training=FEW)
+    assert started(again, size) == 0
+    assert (again.out / METRICS).read_bytes() == (run.out / METRICS).read_bytes()
+    ours, expected = (load_file(each.out / "model.safetensors") for each in (again, run))
+    assert all(torch.equal(ours[name], expected[name]) for name in expected)
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_two_goes_on_with_one_three_and_four(few, make_run, tmp_path):
+    two = make_run(tmp_path / "two", training=FEW)
+    assert started(two, 2) == 0
+    for size in (1, 3, 4):
+        run = make_run(tmp_path / str(size), training=FEW, resume_from=two.out / "checkpoints" / "step-00000010")
+        assert started(run, size) == 0
+        assert_close(metrics(run.out), metrics(two.out)[10:], 1e-6)
+
+
 def test_a_checkpoint_moves_from_two_processes_to_one(two, make_run, tmp_path):
     name = "step-00000020"
     shutil.copytree(two.out / "checkpoints" / name, tmp_path / "checkpoints" / name)
@@ -84,7 +121,7 @@ def processes_of(run_json: Path) -> list[int]:
     return found
 
 
-KILLED = """
+KILLS_ITSELF = """
 import os, signal, sys
 from training.launch import launch
 def on_line(line):
@@ -100,13 +137,13 @@ def test_stopped_then_killed_then_finished(two, make_run, tmp_path):
     run = make_run(tmp_path)
     with pytest.raises(KeyboardInterrupt):
         started(run, 2, lambda line: line.startswith("step") and os.kill(os.getpid(), signal.SIGINT))
-    saved = checkpoint.latest(tmp_path / "checkpoints")
+    saved = committed.latest(tmp_path / "checkpoints")
     steps = int(saved.name.removeprefix("step-"))
     assert 0 < steps < 40 and not (tmp_path / "result.json").exists()
 
     run_json = (tmp_path / "run.json").resolve()
     killed = subprocess.run(
-        [sys.executable, "-c", KILLED, run_json, tmp_path / "log.txt"],
+        [sys.executable, "-c", KILLS_ITSELF, run_json, tmp_path / "log.txt"],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         timeout=120,
     )
@@ -124,7 +161,59 @@ def test_stopped_then_killed_then_finished(two, make_run, tmp_path):
     assert all(torch.equal(ours[name], expected[name]) for name in expected)
 
 
+@pytest.mark.slow
+def test_two_nodes_train_like_one(two, make_run, tmp_path):
+    """Two agents that meet at an address, with one rank each."""
+    run = make_run(tmp_path)
+    checked_json.write(str(run.out / "run.json"), run.model_dump(mode="json"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with ThreadPoolExecutor() as agents:
+        codes = agents.map(
+            lambda rank: launch(
+                run.out / "run.json",
+                1,
+                run.out / f"{rank}.txt",
+                env={"OMP_NUM_THREADS": "1"},
+                nodes=Nodes(2, rank, address),
+            ),
+            range(2),
+        )
+        assert list(codes) == [0, 0]
+    assert (tmp_path / METRICS).read_bytes() == (two.out / METRICS).read_bytes()
+
+
+def test_a_killed_rank_is_started_again(two, make_run, tmp_path):
+    """From the newest checkpoint, as often as is allowed."""
+    run, lines = make_run(tmp_path), []
+    checked_json.write(str(run.out / "run.json"), run.model_dump(mode="json"))
+
+    def kill(line: str) -> None:
+        lines.append(line)
+        if (
+            line.startswith("step")
+            and int(line[4:].split("/")[0]) > 12
+            and not any("restart" in each for each in lines)
+        ):
+            for pid in processes_of(run.out / "run.json"):
+                command = Path(f"/proc/{pid}/cmdline").read_bytes()
+                if b"training.launch" in command and b"training.agent" not in command:
+                    os.kill(pid, signal.SIGKILL)
+                    return
+
+    assert launch(run.out / "run.json", 2, run.out / "log.txt", on_line=kill) == KILLED
+    assert not any("restart" in line for line in lines)
+    lines.clear()
+    shutil.rmtree(run.out / "checkpoints")
+    assert launch(run.out / "run.json", 2, run.out / "log.txt", on_line=kill, restarts=1) == 0
+    assert sum("restart 1 of 1" in line for line in lines) == 1
+    assert sum(line.startswith("resuming from") for line in lines) == 1
+    assert (tmp_path / METRICS).read_bytes() == (two.out / METRICS).read_bytes()
+
+
 def test_a_failing_rank_is_a_failing_launch(make_run, tmp_path):
     run = make_run(tmp_path, data=tmp_path / "missing.json")
-    assert started(run, 2) not in (0, STOPPED)
-    assert "missing.json" in (tmp_path / "log.txt").read_text()
+    assert started(run, 2, restarts=1) not in (0, STOPPED, KILLED)
+    text = (tmp_path / "log.txt").read_text()
+    assert "missing.json" in text and "restart 1" not in text

@@ -5,7 +5,7 @@ import json
 import pytest
 from mlflow.tracking import MlflowClient
 
-from training import checkpoint
+from training import committed
 from training.config import TrackingConfig
 from training.loop import train
 from training.tracking import METRICS, TIMING, MlflowSender, Tracker
@@ -54,7 +54,7 @@ def test_mlflow_has_the_points_of_the_files(server, tracking, make_run, tmp_path
     }
     # Back to an earlier checkpoint: what is trained again has the same values and is not sent again.
     metrics = (tmp_path / METRICS).read_bytes()
-    (tmp_path / "checkpoints" / "step-00000040" / checkpoint.COMMIT).unlink()
+    (tmp_path / "checkpoints" / "step-00000040" / committed.COMMIT).unlink()
     train(run)
     assert (tmp_path / METRICS).read_bytes() == metrics
     again = in_mlflow(server, tracking)

@@ -420,7 +420,7 @@ class TestObjectStore:
         assert files.names("s3://crawl/b") == ["note.json", "part"]
         (tmp_path / "folder" / "deep").mkdir(parents=True)
         (tmp_path / "folder" / "deep" / "x").write_bytes(b"x")
-        files.upload(str(tmp_path / "folder"), "s3://crawl/c")
+        files.upload_file(str(tmp_path / "folder" / "deep" / "x"), "s3://crawl/c/deep/x")
         assert files.read_bytes("s3://crawl/c/deep/x") == b"x"
 
     @pytest.mark.slow
@@ -501,7 +501,7 @@ def test_local_paths_are_asked_once(tmp_path):
         info(str(tmp_path))
     with pytest.raises(NotADirectoryError):
         (tmp_path / "a").touch()
-        files.upload(str(tmp_path / "a"), str(tmp_path / "a" / "b"))
+        files.upload_file(str(tmp_path / "a"), str(tmp_path / "a" / "b"))
 
 
 def test_a_host_that_refuses_from_the_start_has_a_short_budget(planted, address, caplog):
