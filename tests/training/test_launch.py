@@ -184,6 +184,7 @@ def test_two_nodes_train_like_one(two, make_run, tmp_path):
     assert (tmp_path / METRICS).read_bytes() == (two.out / METRICS).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_killed_rank_is_started_again(two, make_run, tmp_path):
     """From the newest checkpoint, as often as is allowed."""
     run, lines = make_run(tmp_path), []

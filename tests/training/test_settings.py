@@ -78,6 +78,7 @@ def test_an_fp16_run_skips_what_overflows_and_goes_on(make_run, tmp_path, monkey
     assert result["heldout/loss"] < lines[0]["train/loss"] - 1
 
 
+@pytest.mark.slow
 def test_muon_learns_faster_than_chance_and_like_one_process(make_run, tmp_path):
     runs = [make_run(tmp_path / str(world), training={"optimizer": "muon", "steps": 20}) for world in (1, 2)]
     train(runs[0])
