@@ -1,6 +1,7 @@
 """Personal data: what is found and what is left alone, against planted truth, plain Python and cases by hand."""
 
 import re
+from base64 import urlsafe_b64encode
 from collections import Counter
 from itertools import pairwise
 from random import Random
@@ -9,7 +10,7 @@ import numpy as np
 import phonenumbers
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from stdnum import luhn
@@ -224,6 +225,11 @@ NEGATIVE = [
 @pytest.mark.parametrize("text", NEGATIVE)
 def test_cases_to_leave(text):
     assert found([text, f"See {text} here.", f"({text})", f"a\n{text}\nb"]) == [[], [], [], []]
+
+
+def test_a_token_whose_header_is_lists_in_lists_is_none():
+    header = urlsafe_b64encode(b'{"alg":' + b"[" * 10_000).decode().strip("=")
+    assert found([f"{header}.eyJhIjoxfQ.c2lnbmVkLWJ5LW5vYm9keQ"]) == [[]]
 
 
 def test_what_dolma_and_fineweb_put_in_place_is_found_by_nobody_again():
@@ -535,6 +541,7 @@ def reference(text: bytes) -> list[tuple[int, int, int]]:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(MIXED, min_size=1, max_size=3))
+@example(["------BEGIN A-----\n------END A-----", "-----begin A-----\n-----END A-----"])
 def test_candidates_are_those_of_plain_python(documents):
     data, offsets = utf8(pa.array(documents, pa.large_string()))
     places = candidates(data, offsets, SOUGHT)
