@@ -108,7 +108,8 @@ def phones(value: bytes, before: bytes, after: bytes, regions: tuple[str, ...]) 
     while first < len(fields):
         start = fields[first][0]
         announced = not first or (said and bool(found) and found[-1][1] == fields[first - 1][1])
-        several = announced and (signed or said or value[start : start + 1] == b"0")
+        before_brackets = first + 1 < len(fields) and value[fields[first + 1][0] :].startswith(b"(")  # `8 (495) ...`
+        several = announced and (signed or said or before_brackets or value[start : start + 1] == b"0")
         most = first + (MOST_GROUPS if several else 1 + (b")" in value[start : fields[first][1]]))
         for last in range(min(len(fields), most) - 1, first - 1, -1):
             stop = fields[last][1]

@@ -119,6 +119,10 @@ def test_numbers_of_the_documents_language_where_there_is_one():
     counts = [measured(table, [step]).table["pii_phones"].to_pylist() for step in spans]
     assert counts == [[1, 1], [0, 0], [1, 0]]
     assert measured(table.drop_columns("language"), [Pii()]).table["pii_phones"].to_pylist() == [0, 0]
+    moscow = pa.table(
+        {"id": ["0"], "language": ["ru"], "text": pa.array(["Москва, 8 (495) 234-17-65"], pa.large_string())}
+    )
+    assert measured(moscow, [Pii()]).table["text"].to_pylist() == ["Москва, |||PHONE_NUMBER|||"]
 
 
 def test_titles_and_urls_if_asked():
