@@ -10,7 +10,7 @@ Masked is a number that exists by its country's numbering plan (`is_valid_number
   hyphens or slashes with the region's area code first (`030/23125-123`);
 - a national number in any groups, or in one, if a word just before it says what it is (`Tel. 2125550123`).
 
-Digits may be those of any script, also full-width. Given regions are those of the setting `regions` and those of the
+Digits may be those of any script, also full-width; so may hyphens and parentheses. Given regions are those of the setting `regions` and those of the
 document's language. Not masked are decimals, dates, quads and digits in a longer row of numbers, extensions, numbers
 with letters, and short numbers of services (`112`).
 

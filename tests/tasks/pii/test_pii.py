@@ -119,10 +119,12 @@ def test_numbers_of_the_documents_language_where_there_is_one():
     counts = [measured(table, [step]).table["pii_phones"].to_pylist() for step in spans]
     assert counts == [[1, 1], [0, 0], [1, 0]]
     assert measured(table.drop_columns("language"), [Pii()]).table["pii_phones"].to_pylist() == [0, 0]
-    moscow = pa.table(
-        {"id": ["0"], "language": ["ru"], "text": pa.array(["Москва, 8 (495) 234-17-65"], pa.large_string())}
+    written = {"ru": "Москва, 8 (495) 234-17-65", "ja": "東京 03－3581－4172", "fr": "04−67−00−12−34"}
+    table = pa.table(
+        {"id": list(written), "language": list(written), "text": pa.array(list(written.values()), pa.large_string())}
     )
-    assert measured(moscow, [Pii()]).table["text"].to_pylist() == ["Москва, |||PHONE_NUMBER|||"]
+    left = ["Москва, |||PHONE_NUMBER|||", "東京 |||PHONE_NUMBER|||", "|||PHONE_NUMBER|||"]
+    assert measured(table, [Pii()]).table["text"].to_pylist() == left
 
 
 def test_titles_and_urls_if_asked():
@@ -354,8 +356,8 @@ def test_edits_are_in_order_and_masking_again_finds_nothing_more(documents):
     assert not len(work_of(STEP).edit(STEP, batch(masked(documents)))[0])
 
 
-SEPARATOR = re.compile(rb"[ \-./()]|\xc2\xa0|\xe2\x80[\x90-\x95]")
-WIDE = re.compile(SEPARATOR.pattern + rb"|\xef\xbc[\x88\x89\x8d\x8e]|\xe3\x80\x80")
+SEPARATOR = re.compile(rb"[ \-./()]|\xc2\xa0|\xe2\x80[\x90-\x95]|\xe2\x88\x92|\xef\xbc[\x88\x89\x8d]")
+WIDE = re.compile(SEPARATOR.pattern + rb"|\xef\xbc\x8e|\xe3\x80\x80")
 GROUPINGS = groupings(("DE", "FR", "US"))
 SOUGHT = Sought(BEGINNINGS, lengths(), GROUPINGS, codes=True)
 
