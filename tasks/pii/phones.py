@@ -10,9 +10,9 @@ Masked is a number that exists by its country's numbering plan (`is_valid_number
   hyphens or slashes with the region's area code first (`030/23125-123`);
 - a national number in any groups, or in one, if a word just before it says what it is (`Tel. 2125550123`).
 
-Digits may be those of any script, also full-width; so may hyphens and parentheses. Given regions are those of the setting `regions` and those of the
-document's language. Not masked are decimals, dates, quads and digits in a longer row of numbers, extensions, numbers
-with letters, and short numbers of services (`112`).
+Digits may be those of any script, also full-width; so may hyphens and parentheses. Given regions are those of the
+setting `regions` and those of the document's language. Not masked are decimals, dates, quads and digits in a longer row
+of numbers, extensions, numbers with letters, and short numbers of services (`112`).
 
 Numbers kept for fiction (555-01xx, Ofcom's, Arcep's) are valid by their plans and masked like all others: they read
 as numbers, and are too rare in real text for a rule of their own.
