@@ -280,7 +280,12 @@ def test_settings():
     assert masked([text], Pii(replacements={"email": "email@example.com"}))[0].startswith("email@example.com, 020 ")
     for wrong in (
         *({"regions": ("UK",)}, {"kinds": ()}, {"kinds": ("name",)}, {"max_spans": -1}),
-        *({"regions_by_language": {"en": ("UK",)}}, {"national_ids": ("XX",)}, {"columns": ("text",)}),
+        *(
+            {"regions_by_language": {"en": ("UK",)}},
+            {"regions_by_language": {"german": ("DE",)}},
+            {"national_ids": ("XX",)},
+            {"columns": ("text",)},
+        ),
     ):
         with pytest.raises(ValidationError):
             Pii(**wrong)
