@@ -32,9 +32,8 @@ class ContentDedup(Exact):
 
     Words are runs of letters, marks and numbers (Unicode's L, M, N), lower-cased; punctuation, symbols, white space and
     lines do not count, and soft hyphens and zero-width marks leave no trace. The digest is that of the words, joined by
-    single spaces, as UTF-8. Composed and decomposed
-    forms of a character are unlike: the step `normalize` makes them one. A document without a word has nothing to be
-    compared by, and is kept.
+    single spaces, as UTF-8. Composed and decomposed forms of a character are unlike: the step `normalize` makes them
+    one. A document without a word has nothing to be compared by, and is kept.
     """
 
     step: Literal["content_dedup"] = "content_dedup"

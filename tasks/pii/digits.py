@@ -20,7 +20,8 @@ _ANNOUNCED = 8  # bytes between a number and the word that says what it is
 
 @nb.njit(nogil=True, cache=True)
 def separator(data, i, end):
-    """Length of the separator of a number at `i`, or 0: space - . / ( ), no-break space, U+2010 to U+2015."""
+    """Length of the separator of a number at `i`, or 0: space - . / ( ), no-break space, U+2010 to U+2015, the minus
+    sign, a full-width hyphen or parenthesis."""
     if i >= end:
         return 0
     b = byte(data, i)
@@ -28,8 +29,12 @@ def separator(data, i, end):
         return 1
     if b == 0xC2 and i + 1 < end and byte(data, i + 1) == 0xA0:
         return 2
-    if b == 0xE2 and i + 2 < end and byte(data, i + 1) == 0x80:
-        return 3 if 0x90 <= byte(data, i + 2) <= 0x95 else 0
+    if (b == 0xE2 or b == 0xEF) and i + 2 < end:
+        between, c = byte(data, i + 1), byte(data, i + 2)
+        found = (between == 0x80 and 0x90 <= c <= 0x95) or (between == 0x88 and c == 0x92)
+        if b == 0xEF:
+            found = between == 0xBC and (c == 0x88 or c == 0x89 or c == 0x8D)
+        return 3 if found else 0
     return 0
 
 
@@ -169,14 +174,12 @@ def _foreign_digit(data, i, end):
 
 @nb.njit(nogil=True, cache=True)
 def _wide_separator(data, i, end):
-    """`separator`, or the length of a full-width space, parenthesis, hyphen or full stop."""
+    """`separator`, or the length of a full-width space or full stop."""
     size = separator(data, i, end)
     if size or i + 2 >= end:
         return size
     a, b, c = byte(data, i), byte(data, i + 1), byte(data, i + 2)
-    if a == 0xEF and b == 0xBC and (c == 0x88 or c == 0x89 or c == 0x8D or c == 0x8E):
-        return 3
-    return 3 if a == 0xE3 and b == 0x80 and c == 0x80 else 0
+    return 3 if (a == 0xEF and b == 0xBC and c == 0x8E) or (a == 0xE3 and b == 0x80 and c == 0x80) else 0
 
 
 @nb.njit(nogil=True, cache=True)

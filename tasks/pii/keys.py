@@ -59,7 +59,7 @@ def _decoded(part: bytes) -> bytes:
 def _has_algorithm(header: bytes) -> bool:
     try:
         found = json.loads(_decoded(header))
-    except ValueError:
+    except (ValueError, RecursionError):  # lists in lists without end
         return False
     return isinstance(found, dict) and "alg" in found
 

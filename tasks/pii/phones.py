@@ -10,9 +10,9 @@ Masked is a number that exists by its country's numbering plan (`is_valid_number
   hyphens or slashes with the region's area code first (`030/23125-123`);
 - a national number in any groups, or in one, if a word just before it says what it is (`Tel. 2125550123`).
 
-Digits may be those of any script, also full-width. Given regions are those of the setting `regions` and those of the
-document's language. Not masked are decimals, dates, quads and digits in a longer row of numbers, extensions, numbers
-with letters, and short numbers of services (`112`).
+Digits may be those of any script, also full-width; so may hyphens and parentheses. Given regions are those of the
+setting `regions` and those of the document's language. Not masked are decimals, dates, quads and digits in a longer row
+of numbers, extensions, numbers with letters, and short numbers of services (`112`).
 
 Numbers kept for fiction (555-01xx, Ofcom's, Arcep's) are valid by their plans and masked like all others: they read
 as numbers, and are too rare in real text for a rule of their own.
@@ -108,7 +108,8 @@ def phones(value: bytes, before: bytes, after: bytes, regions: tuple[str, ...]) 
     while first < len(fields):
         start = fields[first][0]
         announced = not first or (said and bool(found) and found[-1][1] == fields[first - 1][1])
-        several = announced and (signed or said or value[start : start + 1] == b"0")
+        before_brackets = first + 1 < len(fields) and value[fields[first + 1][0] :].startswith(b"(")  # `8 (495) ...`
+        several = announced and (signed or said or before_brackets or value[start : start + 1] == b"0")
         most = first + (MOST_GROUPS if several else 1 + (b")" in value[start : fields[first][1]]))
         for last in range(min(len(fields), most) - 1, first - 1, -1):
             stop = fields[last][1]

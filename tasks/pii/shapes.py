@@ -191,10 +191,11 @@ def dashes(data, i, end):
 def block(data, begin, first, end):
     """(start, stop) of the block of PEM (RFC 7468) whose word BEGIN stands at `first`; the stop is 0 if there is none.
 
-    It ends with the second five hyphens behind END; the next BEGIN ends the search, so that no byte is looked at twice.
+    It ends with the second five hyphens behind END; the next B behind five hyphens ends the search, so that no byte is
+    looked at twice: a BEGIN that is not in capitals begins none.
     """
     start = first - 5
-    if start < begin or not dashes(data, start, end):
+    if start < begin or byte(data, first) != 0x42 or not dashes(data, start, end):
         return start, 0
     i = first + 5
     while i + 8 < end:
@@ -202,6 +203,9 @@ def block(data, begin, first, end):
             b = byte(data, i + 5)
             if b == 0x42:
                 return start, 0
+            if b == 0x2D:
+                i += 1
+                continue
             if b == 0x45 and byte(data, i + 6) == 0x4E and byte(data, i + 7) == 0x44:
                 stop = i + 8
                 while stop < end and stop - i < 64 and byte(data, stop) != 0x0A:

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal, get_args
 from pydantic import Field, field_validator
 
 from tasks.documents.step import Bound, Cut, EditStep, Settings, Signal
+from tasks.models.language import CODES
 from tasks.pii.regions import BY_LANGUAGE, REGIONS
 
 Kind = Literal["email", "api_key", "iban", "credit_card", "national_id", "ip", "phone"]
@@ -106,6 +107,10 @@ class Pii(EditStep):
     @field_validator("regions_by_language")
     @classmethod
     def _all_known(cls, by_language: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
+        if unknown := sorted(by_language.keys() - CODES):
+            raise ValueError(
+                f"has {', '.join(unknown)}, which the step `language` never names; give ISO 639 codes like en, de, zh"
+            )
         return {language: cls._known(tuple(sorted(set(by_language[language])))) for language in sorted(by_language)}
 
     @field_validator("national_ids")

@@ -27,7 +27,8 @@ class C4(EditStep):
     stayed until then. Both drop a line that ends with a citation behind a space, because a space is left at its end.
 
     Sentences are those of Punkt with NLTK's English model, by which C4 was made, and FineWeb too; datatrove has since
-    taken spaCy's sentencizer in its place. In a line with a mark such as a Chinese or a Devanagari full stop, which
+    taken spaCy's sentencizer in its place. Several marks at the end of a line, as in `Wow!!!`, end one sentence, where
+    NLTK has one more. In a line with a mark such as a Chinese or a Devanagari full stop, which
     Punkt does not know, they are those of `tasks.kernels.scan`. Not here: the bad words (`bad_words`), the language,
     and the removal of duplicate three-sentence spans, which needs all documents.
     """

@@ -4,6 +4,9 @@ Punkt looks at one mark at a time: at the word before it and at the one behind. 
 letters or more that is no abbreviation, behind a bracket or quote that closes, and behind a number before a capital,
 whatever else stands around. Such marks are found by a kernel; the library is asked about what stands between two of
 them, and only if that has another mark. So the numbers are the library's.
+
+NLTK itself differs in one thing: of several marks at the end of a line, as in `Wow!!!`, it takes the last for a
+sentence.
 """
 
 import re

@@ -3,7 +3,7 @@
     gathered/00000.parquet   by `group`, a hash of the label: doc, id, order_0, ...
     decided/00000.parquet    as `verify` writes it, without similarities
 
-A component is all documents that are connected by shared bands, over however many others. No text is read.
+A component is all documents that are connected by shared bands, directly or through others. No text is read.
 """
 
 import numpy as np

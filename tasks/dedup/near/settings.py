@@ -72,10 +72,10 @@ class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
 
     With `earlier`, kept documents of earlier crawls come before all others.
 
-    With `threshold: null` documents are not compared. All that are connected by shared bands, over however many others,
-    are one cluster, of which the first in the order of `keep` is kept (FineWeb, arXiv:2406.17557; datatrove, text-dedup
-    and NeMo Curator do so). `earlier` and `takedowns` need comparisons: which clusters there are depends on all
-    documents of all crawls, also on those that were dropped.
+    With `threshold: null` documents are not compared. All that are connected by shared bands, directly or through other
+    documents, are one cluster, of which the first in the order of `keep` is kept (FineWeb, arXiv:2406.17557; datatrove,
+    text-dedup and NeMo Curator do so). `earlier` and `takedowns` need comparisons: which clusters there are depends on
+    all documents of all crawls, also on those that were dropped.
     """
 
     renamed: ClassVar[Mapping[str, str]] = {

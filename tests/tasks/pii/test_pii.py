@@ -1,6 +1,7 @@
 """Personal data: what is found and what is left alone, against planted truth, plain Python and cases by hand."""
 
 import re
+from base64 import urlsafe_b64encode
 from collections import Counter
 from itertools import pairwise
 from random import Random
@@ -9,7 +10,7 @@ import numpy as np
 import phonenumbers
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from stdnum import luhn
@@ -118,6 +119,12 @@ def test_numbers_of_the_documents_language_where_there_is_one():
     counts = [measured(table, [step]).table["pii_phones"].to_pylist() for step in spans]
     assert counts == [[1, 1], [0, 0], [1, 0]]
     assert measured(table.drop_columns("language"), [Pii()]).table["pii_phones"].to_pylist() == [0, 0]
+    written = {"ru": "Москва, 8 (495) 234-17-65", "ja": "東京 03－3581－4172", "fr": "04−67−00−12−34"}
+    table = pa.table(
+        {"id": list(written), "language": list(written), "text": pa.array(list(written.values()), pa.large_string())}
+    )
+    left = ["Москва, |||PHONE_NUMBER|||", "東京 |||PHONE_NUMBER|||", "|||PHONE_NUMBER|||"]
+    assert measured(table, [Pii()]).table["text"].to_pylist() == left
 
 
 def test_titles_and_urls_if_asked():
@@ -226,6 +233,11 @@ def test_cases_to_leave(text):
     assert found([text, f"See {text} here.", f"({text})", f"a\n{text}\nb"]) == [[], [], [], []]
 
 
+def test_a_token_whose_header_is_lists_in_lists_is_none():
+    header = urlsafe_b64encode(b'{"alg":' + b"[" * 10_000).decode().strip("=")
+    assert found([f"{header}.eyJhIjoxfQ.c2lnbmVkLWJ5LW5vYm9keQ"]) == [[]]
+
+
 def test_what_dolma_and_fineweb_put_in_place_is_found_by_nobody_again():
     text = "email@example.com |||EMAIL_ADDRESS||| 22.214.171.124 |||PHONE_NUMBER||| 2125550123"
     assert found([text]) == [[]]
@@ -268,7 +280,12 @@ def test_settings():
     assert masked([text], Pii(replacements={"email": "email@example.com"}))[0].startswith("email@example.com, 020 ")
     for wrong in (
         *({"regions": ("UK",)}, {"kinds": ()}, {"kinds": ("name",)}, {"max_spans": -1}),
-        *({"regions_by_language": {"en": ("UK",)}}, {"national_ids": ("XX",)}, {"columns": ("text",)}),
+        *(
+            {"regions_by_language": {"en": ("UK",)}},
+            {"regions_by_language": {"german": ("DE",)}},
+            {"national_ids": ("XX",)},
+            {"columns": ("text",)},
+        ),
     ):
         with pytest.raises(ValidationError):
             Pii(**wrong)
@@ -344,8 +361,8 @@ def test_edits_are_in_order_and_masking_again_finds_nothing_more(documents):
     assert not len(work_of(STEP).edit(STEP, batch(masked(documents)))[0])
 
 
-SEPARATOR = re.compile(rb"[ \-./()]|\xc2\xa0|\xe2\x80[\x90-\x95]")
-WIDE = re.compile(SEPARATOR.pattern + rb"|\xef\xbc[\x88\x89\x8d\x8e]|\xe3\x80\x80")
+SEPARATOR = re.compile(rb"[ \-./()]|\xc2\xa0|\xe2\x80[\x90-\x95]|\xe2\x88\x92|\xef\xbc[\x88\x89\x8d]")
+WIDE = re.compile(SEPARATOR.pattern + rb"|\xef\xbc\x8e|\xe3\x80\x80")
 GROUPINGS = groupings(("DE", "FR", "US"))
 SOUGHT = Sought(BEGINNINGS, lengths(), GROUPINGS, codes=True)
 
@@ -535,6 +552,7 @@ def reference(text: bytes) -> list[tuple[int, int, int]]:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(MIXED, min_size=1, max_size=3))
+@example(["------BEGIN A-----\n------END A-----", "-----begin A-----\n-----END A-----"])
 def test_candidates_are_those_of_plain_python(documents):
     data, offsets = utf8(pa.array(documents, pa.large_string()))
     places = candidates(data, offsets, SOUGHT)
