@@ -506,7 +506,9 @@ def mailboxes(text: bytes):
 def framed(text: bytes):
     """Candidates that a word or a frame around them makes."""
     word = rb"(?<!\w)\w*"
-    for match in re.finditer(word + rb"(?:bearer|token)[ \t]{1,3}(?P<token>[\w.~+/=-]{20,})", text, re.ASCII | re.I):
+    for match in re.finditer(
+        word + rb"(?:bearer|token)(?=[ \t]{1,3}(?P<token>[\w.~+/=-]{20,}))", text, re.ASCII | re.I
+    ):
         yield *match.span("token"), TOKEN
     for match in re.finditer(word + rb"(?:access_key|accesskey|s_key)(?!\w)", text, re.ASCII | re.I):
         if len(match[0]) >= 9:
@@ -552,6 +554,7 @@ def reference(text: bytes) -> list[tuple[int, int, int]]:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(MIXED, min_size=1, max_size=3))
+@example(["Bearer 20240115103000Bearer 83.12.44.99jane.doe+mill@mail"])
 @example(["------BEGIN A-----\n------END A-----", "-----begin A-----\n-----END A-----"])
 def test_candidates_are_those_of_plain_python(documents):
     data, offsets = utf8(pa.array(documents, pa.large_string()))

@@ -103,7 +103,7 @@ def test_words_are_what_white_space_parts():
 )
 def test_a_dropped_document_shows_what_the_definition_counts(step, rule, text, shown):
     row = {"rule": rule, "value": 1.0, "threshold": 0.1}
-    marks = offending(step, row, pa.table({"text": [text]}), text)
+    marks = offending(step, row, pa.table({"text": [text]}), text).marks
     assert [text[start:stop] for start, stop in marks] == shown
 
 
