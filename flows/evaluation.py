@@ -1,6 +1,5 @@
 """What a trained model is worth: bits per byte of the held-out text of each source, and scores on tasks."""
 
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from storage import files
 from training.evaluate import heldout_loss, heldout_windows
 from training.evaluation_tasks import read_tasks
 from training.parallel import processes
-from training.task_scores import task_scores
+from training.task_scores import scored, task_scores
 
 
 @dataclass(frozen=True)
@@ -78,12 +77,7 @@ def _log(found: TrainedModel, scores: dict[str, dict[str, Any]], settings: Machi
     run_id = noted(settings, report.recipe.name, model.key) or run.find()
     if run_id:
         now, step = time.time_ns() // 1_000_000, report.result["steps"]
-        points = [
-            Metric(re.sub(r"[^\w. :/-]", "_", f"tasks/{task}/{name}"), value, now, step)
-            for task, figures in scores.items()
-            for name, value in figures.items()
-            if value is not None
-        ]
+        points = [Metric(name, value, now, step) for name, value in scored(scores).items()]
         for start in range(0, len(points), 1000):
             run.client.log_batch(run_id, metrics=points[start : start + 1000])
     return run_id

@@ -7,7 +7,7 @@ from flows.recipe import Recipe
 from storage import files
 from training.weight_files import TOKENIZER, weight_files
 
-__all__ = ["TOKENIZER", "init_digests", "initial_folder", "tokenizer_digest"]
+__all__ = ["TOKENIZER", "digest", "init_digests", "initial_folder", "tokenizer_digest"]
 
 
 def initial_folder(settings: MachineSettings, recipe: Recipe) -> Path | None:
@@ -33,15 +33,16 @@ def initial_folder(settings: MachineSettings, recipe: Recipe) -> Path | None:
 
 def init_digests(settings: MachineSettings, folder: Path) -> dict[str, str]:
     """xxh3-128 of each file of weights, by name."""
-    return {path.name: _digest(settings, path) for path in weight_files(folder)}
+    return {path.name: digest(settings, path) for path in weight_files(folder)}
 
 
 def tokenizer_digest(settings: MachineSettings, folder: Path) -> str:
     """xxh3-128 of the folder's tokenizer."""
-    return _digest(settings, folder / TOKENIZER)
+    return digest(settings, folder / TOKENIZER)
 
 
-def _digest(settings: MachineSettings, path: Path) -> str:
+def digest(settings: MachineSettings, path: Path) -> str:
+    """xxh3-128 of a file, known again by its size and time."""
     from storage.fingerprint import fingerprint  # here, since a check does without a network library
 
     return fingerprint(str(path), f"{settings.local_folder}/fingerprints").rpartition(" ")[2]

@@ -137,6 +137,9 @@ class TrainingConfig(Settings):
         default=50, gt=0, description="steps between two looks at activations, attention logits and sizes of updates"
     )
     eval_every: int = Field(default=60, gt=0, description="steps; the last step is always evaluated")
+    eval_tasks: str | None = Field(
+        default=None, description="a local folder of tasks, as `gristmill evaluate --tasks` takes it, scored each time"
+    )
     eval_tokens: int = Field(default=16_384, gt=0, description="held-out target tokens of each source, at most")
     checkpoint_every: int = Field(default=60, gt=0, description="steps; the last step is always kept")
     keep_checkpoints: int = Field(default=1, gt=0, description="newest ones kept, besides the middle one")
@@ -173,8 +176,8 @@ class TrainingConfig(Settings):
 NEUTRAL = frozenset(
     {
         "init_from", "micro_batch", "compile", "recompute", "loss_chunks", "log_every", "monitor_every", "eval_every",
-        "eval_tokens", "checkpoint_every", "keep_checkpoints", "keep_every", "sample_tokens", "sample_temperature",
-        "sample_top_k",
+        "eval_tasks", "eval_tokens", "checkpoint_every", "keep_checkpoints", "keep_every", "sample_tokens",
+        "sample_temperature", "sample_top_k",
     }
 )  # fmt: skip
 

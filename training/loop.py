@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import sentencepiece
 import torch
 import torch.distributed as dist
 
@@ -25,6 +26,7 @@ from training.batches import batches
 from training.config import CHECKPOINTS, RunConfig, TrainingConfig
 from training.data import check_digests
 from training.evaluate import heldout_loss, heldout_windows, unigram_loss
+from training.evaluation_tasks import read_tasks
 from training.events import windows as windows_left_out
 from training.initial_weights import load_initial_weights
 from training.keeping import Keeper
@@ -40,6 +42,7 @@ from training.sample import sample_text
 from training.saving import Saver
 from training.schedule import learning_rate
 from training.step import StepFigures, figures, train_step
+from training.task_scores import scored, task_scores
 from training.tracking import Tracker
 
 log = logging.getLogger(__name__)
@@ -94,6 +97,9 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     order = Order(manifest, seq_len=run.model.seq_len, batch=training.batch, seed=training.seed)
     order.check_epochs(training.steps)
     windows = heldout_windows(manifest, run.model.seq_len, training.eval_tokens)
+    tasks = read_tasks(Path(training.eval_tasks))[0] if training.eval_tasks else []
+    tokenizer = RecordedFile(str(manifest.tokenizer.path), manifest.tokenizer.digest)
+    processor = sentencepiece.SentencePieceProcessor(model_file=tokenizer.local()) if tasks else None
 
     model = sharded_model(run.model, training, manifest.vocab_size, manifest.end_of_text, world)
     optimizer = optimizers(model, training)
@@ -156,6 +162,8 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
                     coming.go_to(step, windows_left_out(progress.events))
                     continue
                 heldout = heldout_loss(model, windows, training.micro_batch, world) if evaluates else {}
+                if evaluates and processor:
+                    heldout |= scored(task_scores(model, tasks, processor, world))
                 if finished:
                     heldout |= unigram_loss(manifest, windows, world)
                 stops = record.write(heldout)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +23,8 @@ from training.loss import chunked, loss_sums
 from training.model import Block, Decoder, initial
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ def processes(timeout_seconds: float) -> Iterator[World]:
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if cuda else torch.device("cpu")
     if cuda:
         torch.cuda.set_device(device)
+        _use_flash_attention_3(device)
     backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
     timeout = timedelta(seconds=timeout_seconds)
     if "RANK" in os.environ:
@@ -77,6 +82,17 @@ def processes(timeout_seconds: float) -> Iterator[World]:
         yield World(dist.get_rank(), size, device, mesh)
     finally:
         dist.destroy_process_group()
+
+
+def _use_flash_attention_3(device: torch.device) -> None:
+    """FlashAttention 3 where its package is installed and the GPU is a Hopper; else SDPA chooses among its own."""
+    if torch.cuda.get_device_capability(device)[0] != 9 or importlib.util.find_spec("flash_attn_interface") is None:
+        return
+    from torch.nn.attention import activate_flash_attention_impl  # releases of torch before 2.11 lack it
+
+    activate_flash_attention_impl("FA3")
+    torch.backends.cuda.enable_cudnn_sdp(False)  # which SDPA would take first
+    log.info("attention: FlashAttention 3")
 
 
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": None}

@@ -8,6 +8,7 @@ the end-of-text token, as a document does, and is cut at its left to fit the mod
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -68,6 +69,16 @@ def task_scores(
         figures[task.name] = {**found, "cut": int(cut[part].sum())}
         first += count
     return figures
+
+
+def scored(figures: dict[str, dict[str, float | int | None]]) -> dict[str, float]:
+    """The figures as metrics: by the name `tasks/<task>/<figure>`, as MLflow takes names; those that there are."""
+    return {
+        re.sub(r"[^\w. :/-]", "_", f"tasks/{task}/{name}"): float(value)
+        for task, found in figures.items()
+        for name, value in found.items()
+        if value is not None
+    }
 
 
 def joined(context: str, continuation: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from flows.eval_tasks import tasks_folder
 from flows.initial_weights import initial_folder
 from flows.machine import MachineSettings
 from flows.recipe import Recipe
@@ -16,6 +17,7 @@ from storage.remote.redact import redact_url
 from tasks.reading.listing import shards_of, tables_of
 from tasks.reading.sources import SNAPSHOT, Archives, Lines, Selection, Snapshot, Source, Tables, Texts
 from tasks.url.list_files import list_files
+from training.evaluation_tasks import read_tasks
 from training.weight_files import check_fits
 
 # Settings that hold addresses of lists.
@@ -167,13 +169,19 @@ def _earlier(folder: str, path: Path) -> Iterator[Trouble]:
 
 
 def training(recipe: Recipe, settings: MachineSettings) -> Iterator[Trouble]:
-    """What is wrong with the weights that a training begins with."""
+    """What is wrong with the weights that a training begins with, and with its tasks."""
     try:
         folder = initial_folder(settings, recipe)
         if folder is not None:
             check_fits(folder, recipe.model)
     except (OSError, ValueError, KeyError) as error:
         yield ("training", "init_from"), f"{error}".removeprefix("training.init_from ")
+    try:
+        tasks = tasks_folder(settings, recipe)
+        if tasks is not None:
+            read_tasks(tasks)
+    except (OSError, ValueError) as error:
+        yield ("training", "eval_tasks"), f"{error}".removeprefix("training.eval_tasks ")
 
 
 def home(settings: MachineSettings) -> Iterator[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.context import RunContext
+from flows.eval_tasks import task_digests, tasks_folder
 from flows.initial_weights import init_digests, initial_folder
 from flows.machine import MachineSettings
 from flows.mlflow_notes import note, noted
@@ -35,7 +36,7 @@ class TrainingPlaces:
     """`mixture`: its file on a local path; `out`: a local folder for what grows, checkpoints and logs; `folder`: the
     stage's; `processes`: how many train on each of the `nodes`, which changes rounding and not the samples;
     `tracking_uri`, `run_id`: those of MLflow; `init_from`, `init_digests`: the folder of the first weights, or empty,
-    and their digests."""
+    and their digests; `eval_tasks`: the folder of tasks, or empty."""
 
     mixture: str
     out: str
@@ -46,6 +47,7 @@ class TrainingPlaces:
     run_id: str
     init_from: str
     init_digests: dict[str, str]
+    eval_tasks: str
 
 
 @dataclass(frozen=True)
@@ -60,12 +62,16 @@ class Trained:
 def model_spec(
     settings: MachineSettings, recipe: Recipe, data: Data, places: Callable[[], TrainingPlaces] | None = None
 ) -> StageSpec:
-    """The stage; without places it can be looked up, but not made. First weights are known by their content, wherever
-    they are."""
-    record = Record(model=recipe.model, training=recipe.training.model_copy(update={"init_from": None}))
+    """The stage; without places it can be looked up, but not made. First weights and tasks are known by their content,
+    wherever they are."""
+    record = Record(
+        model=recipe.model, training=recipe.training.model_copy(update={"init_from": None, "eval_tasks": None})
+    )
     inputs = {"mixture": data.mixture.key, "tokens": data.tokens.key, "tokenizer": data.tokenizer.key}
     if (folder := initial_folder(settings, recipe)) is not None:
         inputs |= {f"init_from {name}": digest for name, digest in init_digests(settings, folder).items()}
+    if (folder := tasks_folder(settings, recipe)) is not None:
+        inputs |= {f"eval_tasks {name}": digest for name, digest in task_digests(settings, folder).items()}
     return StageSpec("model", _train, record, inputs, places, ("training.launch",), ("torch",))
 
 
@@ -103,6 +109,7 @@ def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
                 run_id=logged,
                 init_from=str(initial or ""),
                 init_digests=init_digests(settings, initial) if initial else {},
+                eval_tasks=str(tasks_folder(settings, recipe) or ""),
             )
 
         model = context.build(model_spec(settings, recipe, data, places))
@@ -120,7 +127,9 @@ def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
         phases.message(f"{found.name} is from {store}")
     run = RunConfig(
         model=record.model,
-        training=record.training.model_copy(update={"init_from": places.init_from or None}),
+        training=record.training.model_copy(
+            update={"init_from": places.init_from or None, "eval_tasks": places.eval_tasks or None}
+        ),
         init_digests=places.init_digests,
         data=Path(places.mixture),
         out=out,

@@ -10,11 +10,14 @@ import sentencepiece
 import torch
 
 from storage.text_tokens import encode_text
+from storage.training_manifest import load_training_manifest
+from training import export
 from training.config import ModelConfig
 from training.evaluation_tasks import Example, Task, UnknownLayoutError, read_task, read_tasks
+from training.loop import train
 from training.model import Decoder
 from training.parallel import processes
-from training.task_scores import task_scores
+from training.task_scores import scored, task_scores
 
 SEQ_LEN = 24
 
@@ -243,3 +246,17 @@ def test_what_is_no_task_is_named_and_passed_over(tmp_path):
     (tmp_path / "last.jsonl").write_text('{"context": "c", "target": "d"}\n')
     tasks, others = read_tasks(tmp_path)
     assert [task.name for task in tasks] == ["last"] and len(others) == 1 and "code.jsonl" in others[0]
+
+
+def test_a_training_is_scored_while_it_goes_on(make_run, corpus, tmp_path):
+    lines = [{"context": "a", "choices": ["b", "c d", "e"], "answer": k % 3} for k in range(5)]
+    (tmp_path / "guess.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run = make_run(tmp_path / "out", training={"steps": 8, "eval_every": 4, "eval_tasks": str(tmp_path)})
+    train(run)
+    found = [json.loads(line) for line in (run.out / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in found if "tasks/guess/accuracy" in line] == [4, 8]
+    manifest = load_training_manifest(corpus)
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(manifest.tokenizer.path))
+    with processes(60) as world:
+        truth = scored(task_scores(export.load(run.out), read_tasks(tmp_path)[0], processor, world))
+    assert {name: value for name, value in found[-1].items() if name.startswith("tasks/")} == pytest.approx(truth)
