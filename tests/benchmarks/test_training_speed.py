@@ -17,6 +17,7 @@ import pytest
 
 from storage import checked_json, files
 from training.config import ModelConfig, RunConfig, TrainingConfig
+from training.launch import launch
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(3600)]
 
@@ -109,7 +110,7 @@ def ours(tokens: Path, out: Path) -> list[float]:
     run = RunConfig(model=ModelConfig(**SHAPE), training=training, data=tokens / "mixture.json", out=out)
     out.mkdir()
     checked_json.write(str(out / "run.json"), run.model_dump(mode="json"))
-    subprocess.run([sys.executable, "-m", "training.launch", out / "run.json"], cwd=ROOT, check=True, timeout=600)
+    assert launch(out / "run.json", 1, out / "log.txt") == 0
     lines = [json.loads(line) for line in (out / "timing.jsonl").read_text().splitlines()]
     return [BATCH * SHAPE["seq_len"] / line["train/tokens_per_second"] for line in lines]
 
