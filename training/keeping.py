@@ -56,13 +56,13 @@ class Keeper:
         """Remove the committed checkpoints of later steps, here and in the store, when what is copied now is there."""
         if self.copied:
             self.copied.result()
-        for later, path in committed(root).items():
-            if later > step:
-                remove(path)
-        if self.run.store:
+        if self.run.store:  # first: what is here alone is never fetched again after a crash
             for later in stored(self.run.store):
                 if later > step:
                     _remove_stored(self.run.store, later)
+        for later, path in committed(root).items():
+            if later > step:
+                remove(path)
 
     def _kept(self, steps: dict[int, Path] | set[int]) -> set[int]:
         training = self.run.training

@@ -261,7 +261,8 @@ class _Record:
                 inside = dict(zip(self.inside, look.tolist(), strict=True))
                 metrics |= inside
                 largest = max(value for name, value in inside.items() if "attention_logit" in name)
-                progress.attention_logits = [*progress.attention_logits[1 - LOOKS :], largest]
+                if math.isfinite(largest):  # in fp16 a logit can overflow, and a checkpoint's JSON has no such number
+                    progress.attention_logits = [*progress.attention_logits[1 - LOOKS :], largest]
             if number == len(self.steps):
                 metrics |= heldout
             metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}

@@ -1,5 +1,6 @@
 """One rank of a run whose rank 1 computes NaN at the steps that are given: `RUN.json STEP ...`, under torchrun."""
 
+import os
 import sys
 
 import torch
@@ -26,3 +27,4 @@ if __name__ == "__main__":
 
     loop.train_step = train_step
     loop.train(RunConfig.model_validate(checked_json.read(sys.argv[1])))
+    os._exit(0)  # as training.launch does: a rank that has finished may abort while the interpreter ends

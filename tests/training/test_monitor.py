@@ -89,3 +89,12 @@ def test_devices_of_the_data_sheets():
     assert monitor.data_sheet_flops("NVIDIA H100 PCIe") == 756e12
     assert monitor.data_sheet_flops("NVIDIA A100-SXM4-80GB") == 312e12
     assert monitor.data_sheet_flops("Tesla T4") is None
+
+
+def test_an_attention_logit_that_overflows_leaves_a_checkpoint_to_go_on_from(make_run, tmp_path, monkeypatch):
+    look = monitor.Monitor.look
+    monkeypatch.setattr(monitor.Monitor, "look", lambda *given: torch.full_like(look(*given), math.inf))
+    short = {"steps": 8, "checkpoint_every": 4, "eval_every": 8, "monitor_every": 2, "sample_tokens": 0}
+    run = make_run(tmp_path, training=short)
+    ended = train(run)
+    assert train(run) == ended

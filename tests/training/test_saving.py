@@ -117,3 +117,19 @@ def test_a_store_that_refuses_ends_the_run(make_run, s3, tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match="refused"):
         train(make_run(tmp_path, store=STORE, training={"steps": 6, "checkpoint_every": 6}))
     assert list(committed(tmp_path / "checkpoints")) == [6]
+
+
+def test_what_a_rollback_leaves_behind_goes_from_the_store_first(make_run, tmp_path, monkeypatch):
+    """A run killed between the two would fetch it again, and the events from before the rollback with it."""
+    run = make_run(tmp_path / "run", store=f"memory://{tmp_path.name}/checkpoints", training={"checkpoint_every": 10})
+    train(run)
+
+    def killed(path):
+        raise KeyboardInterrupt
+
+    root = run.out / "checkpoints"
+    newest = max(committed(root))
+    monkeypatch.setattr(keeping, "remove", killed)
+    with pytest.raises(KeyboardInterrupt), keeping.Keeper(run) as keeper:
+        keeper.remove_after(root, newest - 1)
+    assert newest in committed(root) and newest not in keeping.stored(run.store)
