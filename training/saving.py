@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import shutil
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
@@ -53,7 +52,6 @@ class Saver:
         self.thread = ThreadPoolExecutor(1, "checkpoint")
         self.saving: Future[None] | None = None
         self.path = self.root
-        self.blocked = 0.0  # seconds that training has waited
 
     def save(self, state: dict[str, torch.Tensor], progress: Progress) -> Path:
         """Begin to save the state as it is now; returns the path that the checkpoint will have. An uncommitted one is
@@ -61,7 +59,6 @@ class Saver:
 
         Raises RuntimeError when the one before could not be saved.
         """
-        began = time.perf_counter()
         self.wait()
         self.path = self.root / f"step-{progress.step:08d}"
         temporary = self.path.with_suffix(".tmp")
@@ -73,7 +70,6 @@ class Saver:
         assert isinstance(written, Future), "the writer copies before it returns"
         copy = progress.model_copy(deep=True)
         self.saving = self.thread.submit(self._commit, written, temporary, self.path, copy)
-        self.blocked += time.perf_counter() - began
         return self.path
 
     def _commit(self, written: Future[Any], temporary: Path, final: Path, progress: Progress) -> None:

@@ -30,14 +30,14 @@ from training.batches import batches
 from training.config import ModelConfig, RunConfig, TrainingConfig
 from training.loss_scale import LossScale
 from training.model import flops_per_token
+from training.monitor import data_sheet_flops
 from training.optim import optimizers
 from training.order import Order
+from training.outliers import Outliers
 from training.parallel import processes, sharded_model
 from training.step import figures, train_step
 
 VOCABULARY = 32_768
-# Dense bf16 products a second of the data sheets (nvidia.com), by what torch calls the device.
-PEAKS = {"H100 80GB": 989.5e12, "H100": 989.5e12, "H200": 989.5e12, "A100": 312e12, "B200": 2250e12, "L40S": 362e12}
 # Width, layers, heads, window, rows of a micro-batch; four of these make a step.
 SIZES = {
     "124M": (768, 12, 12, 1024, 32),
@@ -67,11 +67,11 @@ def ours(size: str, data: Path, fp8: bool) -> dict[str, Any]:
     with processes(600) as world:
         model = sharded_model(model_config, training, VOCABULARY, manifest.end_of_text, world)
         optimizer = optimizers(model, training)
-        scale = LossScale(False, world.device)
+        scale, outliers = LossScale(False, world.device), Outliers(training.guard, world.device)
         kept, began = [], 0.0
         with batches(order, training, world, 0) as coming:
             for number, (inputs, targets) in enumerate(coming, 1):
-                kept.append(train_step(model, optimizer, inputs, targets, 3e-4, training, world, scale))
+                kept.append(train_step(model, optimizer, inputs, targets, 3e-4, training, world, scale, outliers))
                 if number == SETTLING:
                     found = figures(torch.stack(kept))
                     if world.device.type == "cuda":
@@ -125,9 +125,7 @@ def nanogpt(size: str, data: Path, folder: Path) -> dict[str, Any]:
 def _measured(seconds: float, size: str, loss: float) -> dict[str, Any]:
     model, training = shape(size)
     speed = STEPS * training.batch * model.seq_len / seconds
-    peak = next(
-        (p for name, p in PEAKS.items() if torch.cuda.is_available() and name in torch.cuda.get_device_name()), 0
-    )
+    peak = data_sheet_flops(torch.cuda.get_device_name()) if torch.cuda.is_available() else None
     used = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else 0.0
     mfu = speed * flops_per_token(model, VOCABULARY) / peak if peak else 0.0
     return {"tokens_per_second": speed, "mfu": mfu, "gigabytes": used, "loss": loss}
