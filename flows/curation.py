@@ -31,13 +31,16 @@ class Passed:
         return all(isinstance(step, DocumentStep) for step in self.steps)
 
 
-def curate(context: RunContext, recipe: Recipe) -> Iterator[Passed]:
+def curate(context: RunContext, recipe: Recipe, extract_apart: bool = False) -> Iterator[Passed]:
     """The recipe's way, each part of it made, or found, when it is asked for. The first has no steps behind the
     extraction; the last one's `left` is the curated corpus.
 
+    `extract_apart`: the extraction is a stage of its own, which recipes with other steps share; else the first steps on
+    documents are in its pass. The documents are the same.
+
     Raises NothingLeftError, when it is asked for more, behind the part that left no document."""
     groups = _groups(pinned(context, recipe.after))
-    first = groups[0] if groups and isinstance(groups[0][0], DocumentStep) else ()
+    first = groups[0] if not extract_apart and groups and isinstance(groups[0][0], DocumentStep) else ()
     corpus = documents(context, recipe, first)
     yield Passed((), corpus, corpus)
     check_sources(corpus)

@@ -10,68 +10,94 @@ from tasks.documents.step import Settings
 from tasks.engine.make import StageResult
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
-from tasks.tokens.encode import SPLITS
 from tasks.tokens.mixture import Mixture
 from tasks.tokens.mixture_work import write_mixture
 
 
 class Record(Settings):
+    """`heldout`: the names of the held-out shards that training is evaluated on."""
+
     mixture: Mixture
     budget: int
+    heldout: tuple[str, ...]
+
+
+Listed = tuple[str, int, str]  # path, tokens, digest
 
 
 @dataclass(frozen=True)
 class MixturePlaces:
-    """`shards`: the source of each shard, and of each of its splits path, tokens and digest; `tokenizer`: its model.
-    Paths of these are as they are seen from the mixture's folder."""
+    """`train`, `heldout`: the name of each shard's source or set, and the shard; `tokenizer`: its model. Paths of these
+    are as they are seen from the mixture's folder."""
 
-    shards: tuple[tuple[str, dict[str, tuple[str, int, str]]], ...]
+    train: tuple[tuple[str, Listed], ...]
+    heldout: tuple[tuple[str, Listed], ...]
     tokenizer: RecordedFile
     token_bytes: RecordedFile
-
-    def listed(self, split: str, source: str) -> list[dict]:
-        found = [splits[split] for name, splits in self.shards if name == source]
-        return [{"path": path, "tokens": tokens, "digest": digest} for path, tokens, digest in found if tokens]
 
 
 def mixture(
     context: RunContext, recipe: Recipe, sources: tuple[str, ...], tokenizer: StageResult, tokens: StageResult
 ) -> StageResult:
     """`sources`: the source of each token shard."""
-    record = Record(mixture=recipe.training_mixture(), budget=recipe.training.token_budget(recipe.model.seq_len))
-
-    def places() -> MixturePlaces:
-        encoded = [part for part in layout.parts(tokens.folder, tokens.manifest) if part.phase == "encode"]
-        shards = tuple(
-            (source, {split: _listed(_beside(tokens), split, part) for split in SPLITS})
-            for source, part in zip(sources, encoded, strict=True)
-        )
-        model = tokenizer.file("tokenizer.model")
-        beside = RecordedFile(f"{_beside(tokenizer)}/tokenizer.model", model.digest)
-        return MixturePlaces(shards, beside, tokenizer.file("token_bytes.json"))
-
-    return context.build(
-        StageSpec("mixture", _plan, record, {"tokens": tokens.key, "tokenizer": tokenizer.key}, places)
+    settings = recipe.training_mixture()
+    budget = recipe.training.token_budget(recipe.model.seq_len)
+    return planned(
+        context, settings, budget, sources, tokenizer, tokens, tuple(sorted(settings.weights)), sources, tokens
     )
 
 
-def _listed(folder: str, split: str, part: layout.Part) -> tuple[str, int, str]:
-    path = token_shards.bin_path(folder, split, part.number)
-    return path, part.record[split]["tokens"], part.files[path.rsplit("/", 1)[1]]["content"]
+def planned(
+    context: RunContext,
+    settings: Mixture,
+    budget: int,
+    sources: tuple[str, ...],
+    tokenizer: StageResult,
+    tokens: StageResult,
+    heldout: tuple[str, ...],
+    sets: tuple[str, ...],
+    heldout_tokens: StageResult,
+) -> StageResult:
+    """The plan of `budget` tokens. `sources`: the source of each token shard; `heldout`: what training is evaluated on,
+    of `sets`, the name of each shard of `heldout_tokens`."""
+    record = Record(mixture=settings, budget=budget, heldout=heldout)
+
+    def places() -> MixturePlaces:
+        model = tokenizer.file("tokenizer.model")
+        beside = RecordedFile(f"{_beside(tokenizer)}/tokenizer.model", model.digest)
+        train, held_out = _listed(tokens, "train", sources), _listed(heldout_tokens, "heldout", sets)
+        return MixturePlaces(train, held_out, beside, tokenizer.file("token_bytes.json"))
+
+    inputs = {stage.name: stage.key for stage in (tokens, heldout_tokens, tokenizer)}
+    return context.build(StageSpec("mixture", _plan, record, inputs, places))
+
+
+def _listed(tokens: StageResult, split: str, names: tuple[str, ...]) -> tuple[tuple[str, Listed], ...]:
+    """The shards of a split, each with its name."""
+    encoded = [part for part in layout.parts(tokens.folder, tokens.manifest) if part.phase == "encode"]
+    found = []
+    for name, part in zip(names, encoded, strict=True):
+        path = token_shards.bin_path(_beside(tokens), split, part.number)
+        found.append((name, (path, part.record[split]["tokens"], part.files[path.rsplit("/", 1)[1]]["content"])))
+    return tuple(found)
 
 
 def _plan(phases: PhaseRunner, record: Record, places: MixturePlaces) -> dict:
     """Plan the shares of the sources."""
-    names = sorted(record.mixture.weights)
     given = {
-        "tokens": {name: places.listed("train", name) for name in names},
-        "heldout": {name: places.listed("heldout", name) for name in names},
+        "tokens": {name: _entries(places.train, name) for name in sorted(record.mixture.weights)},
+        "heldout": {name: _entries(places.heldout, name) for name in record.heldout},
         "tokenizer": places.tokenizer,
         "token_bytes": places.token_bytes,
         "budget": record.budget,
         "settings": record.mixture,
     }
     return phases.once("plan", write_mixture, given)
+
+
+def _entries(shards: tuple[tuple[str, Listed], ...], wanted: str) -> list[dict]:
+    found = [listed for name, listed in shards if name == wanted]
+    return [{"path": path, "tokens": tokens, "digest": digest} for path, tokens, digest in found if tokens]
 
 
 def _beside(stage: StageResult) -> str:

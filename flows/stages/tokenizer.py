@@ -40,12 +40,15 @@ def tokenizer(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResul
         return context.build(
             StageSpec("tokenizer", _take, TakenRecord(), {TOKENIZER: digest}, places, libraries=("sentencepiece",))
         )
-    record = Record(
-        tokenizer=recipe.tokenizer,
-        weights=dict(sorted(recipe.training_mixture().weights.items())),
-        seed=recipe.seed,
-        heldout=Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction),
-    )
+    heldout = Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction)
+    return trained(context, corpus, recipe.tokenizer, recipe.training_mixture().weights, recipe.seed, heldout)
+
+
+def trained(
+    context: RunContext, corpus: Corpus, settings: Tokenizer, weights: dict[str, float], seed: int, heldout: Heldout
+) -> StageResult:
+    """A tokenizer trained on a sample of some sources, in proportion to their weights."""
+    record = Record(tokenizer=settings, weights=dict(sorted(weights.items())), seed=seed, heldout=heldout)
     return context.build(
         StageSpec("tokenizer", _train, record, corpus.inputs(), corpus.places, libraries=("sentencepiece",))
     )

@@ -25,7 +25,11 @@ class TokensPlaces:
 
 
 def tokens(context: RunContext, recipe: Recipe, corpus: Corpus, tokenizer: StageResult) -> StageResult:
-    record = Record(heldout=Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction))
+    return encoded(context, corpus, tokenizer, Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction))
+
+
+def encoded(context: RunContext, corpus: Corpus, tokenizer: StageResult, heldout: Heldout) -> StageResult:
+    record = Record(heldout=heldout)
     inputs = corpus.inputs() | {"tokenizer": tokenizer.key}
 
     def places() -> TokensPlaces:
@@ -38,5 +42,5 @@ def _encode(phases: PhaseRunner, record: Record, places: TokensPlaces) -> dict:
     """Encode every shard of documents."""
     given = {"tokenizer": places.tokenizer, "heldout": record.heldout}
     jobs = {i: places.corpus.shard(i) | given for i in places.corpus.shards()}
-    encoded = phases.map("encode", encode_shard, jobs).values()
-    return {split: sum(record[split]["tokens"] for record in encoded) for split in SPLITS}
+    records = phases.map("encode", encode_shard, jobs).values()
+    return {split: sum(counts[split]["tokens"] for counts in records) for split in SPLITS}

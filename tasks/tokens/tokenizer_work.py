@@ -97,7 +97,7 @@ def take_tokenizer(folder: str, shard: int, tokenizer: RecordedFile) -> dict:
 def trainable(inputs: Inputs, heldout: Heldout) -> dict[str, int]:
     """Bytes of text of each source that training may see.
 
-    Raises ValueError if a source has none, or if no document of all sources is held out.
+    Raises ValueError if a source has none, or if no document of all sources is held out though some should be.
     """
     sizes, documents, held_out = dict.fromkeys(inputs, 0), 0, 0
     for name, parts in inputs.items():
@@ -116,7 +116,7 @@ def trainable(inputs: Inputs, heldout: Heldout) -> dict[str, int]:
                 else f"mixture.weights names {name}, but no document of it is left: take it out of mixture.weights, or "
                 "loosen the steps that drop its documents"
             )
-    if not held_out:
+    if heldout.fraction and not held_out:
         raise ValueError(
             f"none of {documents:,} documents is held out: raise mixture.heldout_fraction ({heldout.fraction}), or "
             "give the sources more documents"

@@ -1,0 +1,150 @@
+"""`evaluation_documents`: the documents that recipes are compared on, of each source and of a clean text set.
+
+They are drawn from all documents as the base recipe extracts them, ahead of every filter, by ids alone: so they do not
+depend on the steps of any recipe that is compared, nor on the tokenizer or the model.
+"""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pydantic import Field
+
+from flows.context import RunContext
+from flows.recipe import Recipe
+from flows.recipe_variants import unfiltered
+from flows.remaining import check_sources
+from flows.stages.corpus import Corpus
+from flows.stages.documents import documents
+from storage import files, parquet
+from tasks.documents.step import Settings
+from tasks.engine.make import StageResult
+from tasks.engine.phases import PhaseRunner
+from tasks.engine.spec import StageSpec
+from tasks.evaluation.documents import (
+    EVALUATION,
+    choose_documents,
+    evaluation_file,
+    sample_shard,
+    sampled_file,
+    sampled_folder,
+)
+
+CLEAN = "clean"  # the set of texts that no recipe trains on
+MOST_SHARE = 0.1  # of a source's documents: the rest is there to be trained on
+CHARACTERS = 8_000  # of a text: 2,000 tokens of English, eight contexts of a small proxy
+_JSONL = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json", ".json.gz", ".json.zst")
+
+
+class Record(Settings):
+    """`shares`: of each set the largest share of its documents that may be taken; `characters`: code points of a text
+    that are evaluated; `seed`: of the keyed hash."""
+
+    per_source: int = Field(gt=0)
+    shares: dict[str, float]
+    characters: int = Field(gt=0)
+    seed: int
+
+
+@dataclass(frozen=True)
+class EvaluationPlaces:
+    """The set of each shard, and its part with the texts."""
+
+    sets: tuple[str, ...]
+    documents: tuple[str, ...]
+
+
+def extracted(context: RunContext, recipe: Recipe) -> Corpus:
+    """All documents of a recipe's sources as it extracts them: no filter has seen them, not even one of URLs."""
+    corpus = documents(context, unfiltered(recipe), ())
+    check_sources(corpus)
+    return corpus
+
+
+def evaluation_documents(
+    context: RunContext,
+    base: Recipe,
+    per_source: int,
+    clean: str | None = None,
+    characters: int = CHARACTERS,
+    seed: int = 0,
+) -> StageResult:
+    """`per_source` documents of each source of the base, at most a tenth of it, and of the clean text set.
+
+    `clean`: a path or address of JSON lines or Parquet with a column `text`, or a folder of .txt files. The result's
+    `sets` have documents and bytes by set; `read` gives the documents. Raises NothingLeftError or ValueError for a
+    source without a text, FileNotFoundError for a clean set that is not there.
+    """
+    corpora = [extracted(context, base)]
+    shares = {source.name: MOST_SHARE for source in base.sources}
+    if clean is not None:
+        corpora.append(extracted(context, _clean_recipe(base, clean)))
+        shares[CLEAN] = 1.0
+    record = Record(per_source=per_source, shares=shares, characters=characters, seed=seed)
+    places = EvaluationPlaces(
+        tuple(name for corpus in corpora for name in corpus.sources),
+        tuple(part for corpus in corpora for part in corpus.places.documents),
+    )
+    inputs = {name: corpus.documents.key for name, corpus in zip(("documents", CLEAN), corpora, strict=False)}
+    return context.build(StageSpec("evaluation_documents", _choose, record, inputs, places))
+
+
+def read(evaluation: StageResult, columns: list[str] | None = None) -> pa.Table:
+    """The evaluation documents, by set and then by id: `id`, `set`, `bytes`, `text`, `whole`."""
+    return parquet.read_table(evaluation_file(evaluation.folder), columns or EVALUATION.names)
+
+
+def sets_of(evaluation: StageResult) -> tuple[str, ...]:
+    """The names of the sets, sorted."""
+    return tuple(sorted(evaluation.result["sets"]))
+
+
+def _choose(phases: PhaseRunner, record: Record, places: EvaluationPlaces) -> dict:
+    """Choose the documents that recipes are compared on."""
+    given = {"most": record.per_source, "characters": record.characters, "seed": record.seed}
+    jobs = {i: {"documents": part} | given for i, part in enumerate(places.documents)}
+    sampled = phases.map("sample", sample_shard, jobs, temporary=True)
+    sets: dict[str, tuple[int, tuple[str, ...]]] = {}
+    for name, share in record.shares.items():
+        shards = [i for i, of in enumerate(places.sets) if of == name]
+        there = sum(sampled[i]["documents"] for i in shards)
+        if not there:
+            raise ValueError(
+                f"no document of the source {name} has a text with a word, so there is nothing to compare recipes on: "
+                "name other files, or take the source out of the recipe"
+            )
+        # the product may lie below a whole number by the last bit
+        count = min(record.per_source, int(share * there + 1e-9))
+        if count < record.per_source:
+            left = f"{share:.0%} of its {there:,} documents" if share < 1 else f"all of its {there:,} documents"
+            phases.message(
+                f"the evaluation set {name} has {count:,} documents instead of {record.per_source:,}: {left}"
+            )
+        if count:
+            sets[name] = count, tuple(sampled_file(phases.folder, i) for i in shards)
+    if not sets:
+        raise ValueError(
+            f"every source has too few documents to evaluate on, since at most {MOST_SHARE:.0%} of a source are taken: "
+            "give more documents, or a clean text set"
+        )
+    chosen = phases.once("choose", choose_documents, {"sets": sets, "characters": record.characters})
+    files.remove(sampled_folder(phases.folder))
+    return {"sets": chosen}
+
+
+def _clean_recipe(base: Recipe, clean: str) -> Recipe:
+    """A recipe that reads the clean text set, normalized as the base normalizes."""
+    if CLEAN in [source.name for source in base.sources]:
+        raise ValueError(f"a source of the recipe {base.name} is called {CLEAN}, as the clean text set: rename it")
+    steps: list = [{"step": "extract", "engine": "plain"}, *([base.normalize] if base.normalize else [])]
+    return Recipe.model_validate({"name": CLEAN, "sources": [{"name": CLEAN, **_files(clean)}], "steps": steps})
+
+
+def _files(clean: str) -> dict[str, list[str]]:
+    """The clean text set as the key of a source."""
+    if clean.endswith(_JSONL):
+        return {"jsonl": [clean]}
+    if clean.endswith(".parquet"):
+        return {"parquet": [clean]}
+    if clean.endswith((".txt", ".txt.gz", ".txt.zst")):
+        return {"text": [clean]}
+    return {"text": [files.join(clean, "**", "*.txt")]}

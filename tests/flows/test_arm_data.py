@@ -1,0 +1,328 @@
+"""What recipes are compared with: evaluation documents, and corpora without them, against all pairs of texts."""
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import sentencepiece
+
+from flows.recipe import load
+from flows.recipe_variants import raw, variant, without
+from flows.stages import evaluation_documents as chosen
+from flows.stages.arm_data import ComparisonData, arm_data
+from flows.stages.evaluation_removal import THRESHOLD
+from storage import layout, parquet
+from storage.training_manifest import load_training_manifest
+from tasks.engine.executors import Threads
+from tests.conftest import page, write_warc
+from tests.corpora import context, fresh, plain_set
+from tests.planted.text import prose, pydoc_paragraphs
+
+ORIGINALS = 120
+SHINGLES = 100
+# words appended to a text of 100 shingles, for a Jaccard similarity of 100 / (100 + n): .7, just below .8, .8, .9
+APPENDED = (43, 26, 25, 11)
+PROXY = {"step_tokens": 256, "vocab_size": 400, "sample_bytes": 60_000, "per_source": 15}
+
+
+def write_lines(path: Path, texts: list[str]) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """Texts of words that no other has, in two shards, and near copies of all of them in another source."""
+    folder = tmp_path_factory.mktemp("texts")
+    rng = np.random.default_rng(3)
+    originals = [" ".join(fresh(rng, SHINGLES + 4)) for _ in range(ORIGINALS)]
+    copies = [f"{text} {' '.join(fresh(rng, n))}" for n in APPENDED for text in originals]
+    write_lines(folder / "web-0.jsonl", [*originals[:70], "", " ... "])
+    write_lines(folder / "web-1.jsonl", originals[70:])
+    write_lines(folder / "copies-0.jsonl", copies)
+    recipe = {
+        "name": "arms",
+        "sources": [
+            {"name": "web", "jsonl": [f"{folder}/web-*.jsonl"]},
+            {"name": "copies", "jsonl": [f"{folder}/copies-*.jsonl"]},
+        ],
+        "steps": [
+            {"step": "extract"},
+            {"step": "gopher_quality", "min_words": 100, "max_mean_word_length": 20, "min_stop_words": 0},
+            {"step": "content_dedup"},
+            {"step": "minhash", "threshold": 0.95, "keep": ["source"]},
+        ],
+        "mixture": {"weights": {"web": 1, "copies": 3}},
+    }
+    return load(recipe)
+
+
+@pytest.fixture(scope="module")
+def arms(base):
+    given = base.model_dump(mode="json")
+    given["steps"].append({"step": "tests.planted.damage:Shuffled", "dose": 0.3})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRISTMILL_STEPS", "tests.planted.damage")
+        shuffled = load(given)
+    return {
+        "base": base,
+        "raw": raw(base).recipe.model_copy(update={"mixture": None}),
+        "without minhash": without(base, "minhash").recipe,
+        "minhash.threshold=0.9": variant(base, "minhash.threshold=0.9").recipe,
+        "shuffled": shuffled,
+    }
+
+
+@pytest.fixture(scope="module")
+def made(base, arms, tmp_path_factory) -> ComparisonData:
+    home = str(tmp_path_factory.mktemp("home"))
+    return arm_data(context(home), base, arms, tokens=10**9, **PROXY)
+
+
+@cache
+def shingles(text: str) -> frozenset:
+    return plain_set(text)
+
+
+def jaccard(one: str, other: str) -> float:
+    a, b = shingles(one), shingles(other)
+    return len(a & b) / len(a | b)
+
+
+def trained_on(data: ComparisonData, name: str) -> list[str]:
+    """The texts that a run of an arm reads, decoded from its token shards."""
+    manifest = load_training_manifest(Path(data.arms[name].mixture.folder, "mixture.json"))
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(manifest.tokenizer.path))
+    texts = []
+    for shard in (shard for source in manifest.sources for shard in source.shards):
+        tokens = np.fromfile(shard.path, manifest.dtype)
+        ends = np.flatnonzero(tokens == manifest.end_of_text)
+        assert ends[-1] == len(tokens) - 1
+        texts += [processor.decode(part[:-1].tolist()) for part in np.split(tokens, ends[:-1] + 1)]
+    return texts
+
+
+def test_nothing_like_an_evaluation_document_is_trained_on(made, arms):
+    evaluation = chosen.read(made.evaluation)["text"].to_pylist()
+    assert len(evaluation) == 27, "a tenth of web, and as many of copies as were asked for"
+    for name in arms:
+        texts = trained_on(made, name)
+        assert len(texts) > 200
+        assert max(jaccard(text, one) for text in texts for one in evaluation) < THRESHOLD
+    left = trained_on(made, "raw")
+    highest = max(jaccard(text, one) for text in left for one in evaluation)
+    assert highest == pytest.approx(SHINGLES / (SHINGLES + 26)), "and no more is taken than that"
+
+
+def test_what_is_removed_is_what_every_pair_says_and_the_counts_add_up(made, arms):
+    evaluation = chosen.read(made.evaluation, ["id", "text"]).to_pylist()
+    for name in arms:
+        corpus = made.arms[name].corpus
+        stage, before = corpus.kept, corpus.stages[-2]
+        for shard in corpus.places.shards():
+            kept = parquet.read_table(before.part(shard), ["id"])["id"].to_pylist()
+            sources = (corpus.stages[0].part(shard), corpus.documents.part(shard))
+            forms = [
+                dict(zip(*parquet.read_table(p, ["id", "text"]).to_pydict().values(), strict=True)) for p in sources
+            ]
+            expected = {}
+            for one in kept:
+                if one in {row["id"] for row in evaluation}:
+                    expected[one] = ("evaluation_document", None)
+                    continue
+                texts = {form[one] for form in forms}
+                likest = max(jaccard(text, row["text"]) for text in texts for row in evaluation)
+                if likest >= THRESHOLD:
+                    expected[one] = ("near_duplicate", likest)
+            gone = parquet.read_table(layout.ledger_part(stage.folder, shard)).to_pylist()
+            assert {row["id"]: (row["rule"], row["value"]) for row in gone} == expected
+            left = parquet.read_table(stage.part(shard), ["id"])["id"].to_pylist()
+            assert left == [one for one in kept if one not in expected]
+    [count] = made.arms["raw"].corpus.kept.step_counts
+    assert count["rows_in"] == ORIGINALS * 5 + 1 and count["rows_in"] - count["rows_out"] == sum(
+        count["drops"].values()
+    )
+    assert count["drops"]["evaluation_document"] == 27
+
+
+def test_the_evaluation_documents_are_those_with_the_smallest_hashes_whatever_the_steps(made, base, arms, tmp_path):
+    rows = chosen.read(made.evaluation)
+    assert rows["set"].to_pylist() == ["copies"] * 15 + ["web"] * 12
+    for name in ("copies", "web"):
+        ids = rows.filter(pa.compute.equal(rows["set"], name))["id"].to_pylist()
+        assert ids == sorted(ids)
+    assert rows["bytes"].to_pylist() == [len(text.encode()) for text in rows["text"].to_pylist()]
+    home = context(str(tmp_path))
+    other = chosen.evaluation_documents(home, arms["shuffled"], 15)
+    assert other.key == made.evaluation.key and chosen.read(other).equals(rows)
+    more = chosen.read(chosen.evaluation_documents(home, base, 30))
+    assert set(rows["id"].to_pylist()) < set(more["id"].to_pylist()), "a larger set has the smaller one"
+    assert made.evaluation.result["sets"]["web"] == {
+        "documents": 12,
+        "bytes": sum(len(t.encode()) for t in rows["text"].to_pylist()[15:]),
+    }
+
+
+def test_stages_are_shared_but_for_what_must_differ(made):
+    def keys(name):
+        arm = made.arms[name]
+        return {stage.key for stage in (*arm.corpus.stages, arm.tokens, arm.mixture)}
+
+    names = {stage.key: stage.name for arm in made.arms.values() for stage in (*arm.corpus.stages, arm.tokens)}
+    only = [names.get(key, "mixture") for key in sorted(keys("base") - keys("without minhash"))]
+    assert sorted(only) == [
+        "candidates", "evaluation_removal", "mixture", "near_duplicates", "signatures", "tokens",
+    ]  # fmt: skip
+    only = [names.get(key, "mixture") for key in keys("minhash.threshold=0.9") - keys("base")]
+    assert sorted(only) == ["evaluation_removal", "mixture", "near_duplicates", "tokens"]
+    home = Path(made.evaluation.folder).parent
+    stages = sorted(path.parent.name.rpartition("-")[0] for path in home.glob("*/manifest.json"))
+    assert stages.count("documents") == stages.count("tokenizer") == stages.count("evaluation_tokens") == 1
+    assert stages.count("signals") == stages.count("rules") - 1 == stages.count("content_duplicates") == 1
+
+
+def test_one_budget_that_no_arm_repeats_a_source_for(made, arms):
+    ratio = {
+        name: min(arm.source_tokens[s] / share for s, share in arm.shares.items()) for name, arm in made.arms.items()
+    }
+    assert made.budget_tokens == int(min(ratio.values())) // 256 * 256
+    for name, arm in made.arms.items():
+        assert max(arm.epochs.values()) <= 1
+        weights = arms[name].mixture.weights if arms[name].mixture else arm.source_tokens
+        total = sum(weights.values())
+        assert arm.shares == pytest.approx({source: weight / total for source, weight in weights.items()})
+        for source, share in arm.shares.items():
+            assert arm.epochs[source] == pytest.approx(share * made.budget_tokens / arm.source_tokens[source])
+
+
+def test_the_held_out_shards_are_the_evaluation_documents_in_their_order(made, arms):
+    rows = chosen.read(made.evaluation)
+    shards = {load_training_manifest(Path(made.arms[name].mixture.folder, "mixture.json")).heldout for name in arms}
+    [heldout] = shards
+    assert [part.name for part in heldout] == list(chosen.sets_of(made.evaluation)) == ["copies", "web"]
+    manifest = load_training_manifest(Path(made.arms["base"].mixture.folder, "mixture.json"))
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(manifest.tokenizer.path))
+    texts, ids = [], []
+    for part in heldout:
+        [shard] = part.shards
+        tokens = np.fromfile(shard.path, manifest.dtype)
+        index = parquet.read_table(str(shard.path.with_suffix(".parquet")))
+        for offset, length in zip(index["offset"].to_pylist(), index["length"].to_pylist(), strict=True):
+            texts.append(processor.decode(tokens[offset : offset + length - 1].tolist()))
+        ids += index["id"].to_pylist()
+    assert texts == rows["text"].to_pylist() and ids == rows["id"].to_pylist()
+
+
+def contents(home: Path) -> dict[str, bytes]:
+    kinds = {".parquet", ".bin", ".model", ".json"}
+    return {
+        str(path.relative_to(home)): path.read_bytes()
+        for path in home.glob("stages/**/*")
+        if path.suffix in kinds and path.parent.name not in ("done", "lease")
+    }
+
+
+def test_another_run_with_other_workers_gives_the_same_bytes(made, base, arms, tmp_path):
+    with_three = arm_data(context(str(tmp_path), Threads(3, None)), base, arms, tokens=10**9, **PROXY)
+    assert with_three.budget_tokens == made.budget_tokens
+    first, second = contents(Path(made.evaluation.folder).parents[1]), contents(tmp_path)
+    assert first.keys() == second.keys() and len(first) > 50
+    assert [name for name in first if first[name] != second[name]] == []
+
+
+def test_tokens_that_are_asked_for_are_repeated_as_far_as_the_mixture_allows(made, base, tmp_path):
+    home = context(str(Path(made.evaluation.folder).parents[1]))
+    wanted = made.budget_tokens * 3 // 256 * 256
+    data = arm_data(home, base, {"base": base}, tokens=wanted + 100, repeat=True, **PROXY)
+    assert data.budget_tokens == wanted
+    arm = data.arms["base"]
+    assert sum(arm.epochs[s] * arm.source_tokens[s] for s in arm.epochs) == pytest.approx(wanted)
+    assert 1 < max(arm.epochs.values()) <= 4
+    had = ", ".join(f"{s} {arm.source_tokens[s]:,}" for s in ("copies", "web"))
+    with pytest.raises(ValueError, match=rf"^base: a run takes 100,000,000 tokens, but the sources have {had}, which"):
+        arm_data(home, base, {"base": base}, tokens=10**8, repeat=True, **PROXY)
+    with pytest.raises(ValueError, match="^base: one step of training takes 9,000,000 tokens, but a run may take"):
+        arm_data(home, base, {"base": base}, tokens=10**8, **PROXY | {"step_tokens": 9_000_000})
+    strict = variant(base, "gopher_quality.min_words=120").recipe
+    with pytest.raises(ValueError, match="^strict: no token is left of the source web once the evaluation documents"):
+        arm_data(home, base, {"base": base, "strict": strict}, tokens=10**8, **PROXY)
+    none = variant(base, "gopher_quality.min_words=1000").recipe
+    with pytest.raises(ValueError, match="^none: nothing is left of the corpus behind the step `gopher_quality`"):
+        arm_data(home, base, {"base": base, "none": none}, tokens=10**8, **PROXY)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "folder"])
+def test_a_clean_text_set_is_one_more_set_and_leaves_the_arms_too(base, tmp_path, kind):
+    texts = pydoc_paragraphs()[:6]
+    given = Path(base.sources[0].jsonl[0]).parent
+    leaked = texts[2] + " And a few words more."
+    write_lines(tmp_path / "web.jsonl", [*(json.loads(line)["text"] for line in open(given / "web-1.jsonl")), leaked])
+    path = tmp_path / {"jsonl": "clean.jsonl", "parquet": "clean.parquet", "folder": "clean"}[kind]
+    if kind == "jsonl":
+        write_lines(path, texts)
+    elif kind == "parquet":
+        pa.parquet.write_table(pa.table({"text": texts}), path)
+    else:
+        for number, text in enumerate(texts):
+            file = path / "deep" / f"{number}.txt" if number % 2 else path / f"{number}.txt"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+    recipe = load(
+        {"name": "c", "sources": [{"name": "web", "jsonl": [f"{tmp_path}/web.jsonl"]}], "steps": [{"step": "extract"}]}
+    )
+    home = context(str(tmp_path / "home"))
+    data = arm_data(home, recipe, {"base": recipe}, tokens=10**6, clean=str(path), **PROXY)
+    rows = chosen.read(data.evaluation)
+    assert chosen.sets_of(data.evaluation) == ("clean", "web")
+    assert sorted(rows["text"].to_pylist()[:6]) == sorted(texts) and len(rows) == 11
+    assert leaked not in trained_on(data, "base")
+    assert data.arms["base"].corpus.kept.step_counts[0]["drops"] == {"evaluation_document": 5, "near_duplicate": 1}
+
+
+def test_a_page_goes_with_its_near_copy_whatever_engine_an_arm_extracts_by(tmp_path):
+    # links beside a text, which one engine takes for a part of it and the other does not, and more of them than of it
+    menu = "".join(f"<li><a href='/{i}'>{text}</a></li>" for i, text in enumerate(prose(Random("menu"), "en", 1000)))
+    pages = []
+    for i in range(30):
+        body = page(prose(Random(i), "en", 300)).replace(b"<main>", f"<nav><ul>{menu}</ul></nav><main>".encode())
+        for copy in range(2):
+            text = body.replace(b"</main>", f"<p>Number{i} has been seen {copy} times.</p></main>".encode())
+            pages.append((f"https://mill.example/{i}/{copy}", text, "200 OK", "text/html; charset=utf-8"))
+    write_warc(tmp_path / "web-0.warc.gz", pages)
+    sources = [{"name": "web", "warc": [f"{tmp_path}/web-0.warc.gz"]}]
+    base = load({"name": "engines", "sources": sources, "steps": [{"step": "extract"}]})
+    plain = variant(base, "extract.engine=plain").recipe
+    data = arm_data(context(str(tmp_path / "home")), base, {"base": base, "plain": plain}, tokens=10**6, **PROXY)
+    evaluation = chosen.read(data.evaluation)["text"].to_pylist()
+    held_out = {number for text in evaluation for number in re.findall(r"Number(\d+)", text)}
+    assert len(evaluation) == 6 and len(held_out) >= 3
+    for name in ("base", "plain"):
+        read = {number for text in trained_on(data, name) for number in re.findall(r"Number(\d+)", text)}
+        assert not read & held_out and len(read) + len(held_out) == 30
+    extracted = data.arms["plain"].corpus.documents
+    texts = parquet.read_table(extracted.part(0), ["text"])["text"].to_pylist()
+    assert max(jaccard(text, one) for text in texts for one in evaluation) < THRESHOLD, (
+        "no engine's text is like the other's"
+    )
+
+
+def test_sources_with_too_little_to_evaluate_on(base, tmp_path, caplog):
+    write_lines(tmp_path / "few.jsonl", pydoc_paragraphs()[:7])
+    write_lines(tmp_path / "blank.jsonl", ["...", "!"])
+    given = base.model_dump(mode="json")
+    given["sources"][1]["jsonl"] = [f"{tmp_path}/few.jsonl"]
+    found = chosen.evaluation_documents(context(str(tmp_path / "home")), load(given), 15)
+    assert chosen.sets_of(found) == ("web",), "a tenth of seven documents is none"
+    given["sources"][1]["jsonl"] = [f"{tmp_path}/blank.jsonl"]
+    with pytest.raises(
+        ValueError, match="^no document of the source copies has a text with a word, so there is nothing"
+    ):
+        chosen.evaluation_documents(context(str(tmp_path / "home")), load(given), 15)
+    with pytest.raises(FileNotFoundError, match=re.escape(f"{tmp_path}/none")):
+        chosen.evaluation_documents(context(str(tmp_path / "home")), base, 15, clean=f"{tmp_path}/none")
