@@ -21,7 +21,7 @@ from storage.training_manifest import load_training_manifest
 from tasks.engine.executors import Threads
 from tests.conftest import page, write_warc
 from tests.corpora import context, fresh, plain_set
-from tests.planted.text import prose, pydoc_paragraphs
+from tests.planted.text import phrase, prose, pydoc_paragraphs
 
 ORIGINALS = 120
 SHINGLES = 100
@@ -287,12 +287,15 @@ def test_a_clean_text_set_is_one_more_set_and_leaves_the_arms_too(base, tmp_path
 
 def test_a_page_goes_with_its_near_copy_whatever_engine_an_arm_extracts_by(tmp_path):
     # links beside a text, which one engine takes for a part of it and the other does not, and more of them than of it
-    menu = "".join(f"<li><a href='/{i}'>{text}</a></li>" for i, text in enumerate(prose(Random("menu"), "en", 1000)))
+    draw = Random("menu")
+    menu = "".join(f"<li><a href='/{i}'>{phrase(draw, 'en', 3)}</a></li>" for i in range(400))
     pages = []
     for i in range(30):
-        body = page(prose(Random(i), "en", 300)).replace(b"<main>", f"<nav><ul>{menu}</ul></nav><main>".encode())
+        body = page([f"Number{i}: {text}" for text in prose(Random(i), "en", 300)]).replace(
+            b"<main>", f"<nav><ul>{menu}</ul></nav><main>".encode()
+        )
         for copy in range(2):
-            text = body.replace(b"</main>", f"<p>Number{i} has been seen {copy} times.</p></main>".encode())
+            text = body.replace(b"</main>", f"<p>This page has been seen {copy} times.</p></main>".encode())
             pages.append((f"https://mill.example/{i}/{copy}", text, "200 OK", "text/html; charset=utf-8"))
     write_warc(tmp_path / "web-0.warc.gz", pages)
     sources = [{"name": "web", "warc": [f"{tmp_path}/web-0.warc.gz"]}]
