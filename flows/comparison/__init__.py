@@ -1,1 +1,1 @@
-"""Statistics of a decision: what one recipe is worth beside another, and how sure that is."""
+"""The statistics of a decision between recipes: pure functions over numpy and scipy, with known error rates."""

@@ -1,117 +1,103 @@
-"""A group-sequential boundary: critical values of several looks at one growing sample, and the estimate behind them.
+"""Group-sequential boundaries: which statistic ends a decision at which look.
 
-Z_1, ..., Z_K are the statistics at information I_1 < ... < I_K, jointly normal with means theta sqrt(I_k) and
-covariances sqrt(I_j / I_k) for j < k (Jennison and Turnbull 2000, chapter 3). Crossing probabilities are found by
-recursive numerical integration (Armitage, McPherson and Rowe 1969; Jennison and Turnbull 2000, chapter 19).
+The statistics of the looks are jointly normal with independent increments of information (the canonical distribution
+of Jennison and Turnbull, Group Sequential Methods, 2000, section 3.1). Probabilities follow by recursive integration
+(their chapter 19; Armitage, McPherson and Rowe 1969). Limits follow from the error that may have been spent by each
+look (Lan and DeMets 1983).
 """
 
-from functools import cache
+from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import ndtr, ndtri_exp
-from scipy.stats import t as student
+from scipy.special import ndtr
 
-SPENDING_POWER = 2  # alpha t^2 is spent at the share t of the information (Kim and DeMets 1987)
-POINTS = 400  # of the grid on which a density is kept between two looks
-REACH = 8.0  # standard deviations that the grid spans on each side of the mean
+# Beyond it the normal density is under 1e-19.
+_FAR = 9.0
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
+# Looks between which information grows by less count as growing by it: the kernel would be narrower than any grid.
+_LEAST_GROWTH = 1e-3
 
 
-@cache
-def critical_values(fractions: tuple[float, ...], alpha: float) -> tuple[float, ...]:
-    """Of |Z| at each look, two-sided `alpha` over all looks; `fractions` of the information, the last is 1.
+class Path:
+    """The part of the probability that has crossed no limit so far, look by look."""
 
-    Raises ValueError for fractions that do not rise to 1.
+    def __init__(self) -> None:
+        self._information, self._nodes, self._mass = 0.0, np.zeros(1), np.ones(1)
+
+    def beyond(self, information: float, limit: float, above: bool) -> float:
+        """Probability to reach the look of this information and to be above (or below) the limit there."""
+        information = self._later(information)
+        spread = np.sqrt(information - self._information)
+        z = (limit * np.sqrt(information) - self._nodes * np.sqrt(self._information)) / spread
+        return float(self._mass @ ndtr(-z if above else z))
+
+    def go_on(self, information: float, lower: float, upper: float, growth: float) -> None:
+        """Pass a look between two limits; `growth` is the next look's information over this one's."""
+        information = self._later(information)
+        spread = np.sqrt(information - self._information)
+        low, high = max(lower, -_FAR), min(upper, _FAR)
+        if high <= low:
+            self._nodes, self._mass, self._information = np.zeros(1), np.zeros(1), information
+            return
+        # The density must be followed at the scale of the kernels before and after.
+        scale = np.sqrt(min(max(growth - 1, _LEAST_GROWTH), spread**2 / information, 1.0))
+        edges = np.linspace(low, high, int(np.ceil((high - low) / (3 * scale))) + 1)
+        half = np.diff(edges) / 2
+        nodes = ((edges[:-1] + half)[:, None] + half[:, None] * _NODES).ravel()
+        steps = (half[:, None] * _WEIGHTS).ravel()
+        z = (nodes[:, None] * np.sqrt(information) - self._nodes * np.sqrt(self._information)) / spread
+        density = np.exp(-(z**2) / 2) @ self._mass * np.sqrt(information / (2 * np.pi)) / spread
+        self._nodes, self._mass, self._information = nodes, density * steps, information
+
+    def _later(self, information: float) -> float:
+        return max(information, self._information * (1 + _LEAST_GROWTH))
+
+
+def crossing(information: Sequence[float], lower: Sequence[float], upper: Sequence[float]) -> np.ndarray:
+    """Probabilities (looks, 2) that a statistic of mean 0 leaves the limits first at each look: below, above."""
+    path, found = Path(), []
+    for k, (now, low, high) in enumerate(zip(information, lower, upper, strict=True)):
+        found.append((path.beyond(now, low, above=False), path.beyond(now, high, above=True)))
+        if k + 1 < len(information):
+            path.go_on(now, low, high, information[k + 1] / now)
+    return np.array(found)
+
+
+def spent(alpha: float, fraction: float) -> float:
+    """Two-sided error that may be spent at a fraction of the information: alpha t^2 (Kim and DeMets 1987, rho = 2).
+
+    Between the two common choices: O'Brien and Fleming's would hardly ever stop at a quarter of the pairs, Pocock's
+    costs a fifth more pairs in the end.
     """
-    if not fractions or any(b <= a for a, b in zip((0.0, *fractions), fractions, strict=False)) or fractions[-1] != 1:
-        raise ValueError(f"fractions of information {fractions} do not rise from above 0 to 1")
-    spent, values = 0.0, ()
-    for look, fraction in enumerate(fractions):
-        rest = alpha * fraction**SPENDING_POWER - spent
-
-        def excess(value: float, before: tuple[float, ...] = values, look: int = look, rest: float = rest) -> float:
-            above, below = exits(fractions[: look + 1], (*before, value), 0.0)
-            return float(above[-1] + below[-1] - rest)
-
-        value = brentq(excess, 0.0, 20.0, xtol=1e-10)
-        values = (*values, float(value))
-        spent += rest
-    return values
+    return alpha * fraction**2
 
 
-def exits(information: tuple[float, ...], values: tuple[float, ...], theta: float) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities that Z first leaves (-values[k], values[k]) at look k, upward and downward, each (looks,)."""
-    above, below = np.zeros(len(values)), np.zeros(len(values))
-    root = np.sqrt(information)
-    points = density = None
-    for k, (r, value) in enumerate(zip(root, values, strict=True)):
-        if points is None or density is None:
-            above[k], below[k] = ndtr(theta * r - value), ndtr(-value - theta * r)
-            mean, deviation = theta * r, 1.0
-        else:
-            # Z_k given Z_{k-1} = x: mean (x r_{k-1} + theta (I_k - I_{k-1})) / r_k, variance 1 - I_{k-1} / I_k
-            before, step = root[k - 1], information[k] - information[k - 1]
-            deviation = float(np.sqrt(step / information[k]))
-            mean = (points * before + theta * step) / r
-            above[k] = density @ ndtr((mean - value) / deviation)
-            below[k] = density @ ndtr((-value - mean) / deviation)
-        if k + 1 < len(values):
-            low, high = max(-value, theta * r - REACH), min(value, theta * r + REACH)
-            if low >= high:
-                break
-            nodes, weights = _simpson(low, high)
-            if density is None:
-                new = _normal(nodes - mean)
-            else:
-                new = (_normal((nodes[:, None] - mean) / deviation) / deviation) @ density
-            points, density = nodes, new * weights
-    return above, below
+@lru_cache(maxsize=256)
+def limits(information: tuple[float, ...], error: tuple[float, ...]) -> tuple[float, ...]:
+    """Symmetric limits of the standard normal statistic at each look.
 
-
-def stagewise(information: tuple[float, ...], values: tuple[float, ...], z: float, theta: float) -> float:
-    """Probability of a result at least as high as Z = z at the last of these looks, by the stage-wise ordering.
-
-    A crossing upward at an earlier look is higher, one downward is lower (Tsiatis, Rosner and Mehta 1984). `values`:
-    the critical values of the looks before.
+    error: two-sided error spent up to each look, rising. ValueError if it or the information does not rise.
     """
-    above, below = exits(information, (*values, abs(z)), theta)
-    earlier = float(above[:-1].sum())
-    if z >= 0:
-        return earlier + float(above[-1])
-    return 1 - float(below[:-1].sum()) - float(below[-1])
+    if any(b <= a for row in (information, error) for a, b in zip((0.0, *row), row, strict=False)):
+        raise ValueError(f"looks: information {information} and spent error {error} must rise from look to look.")
+    path, found, before = Path(), [], 0.0
+    for k, (now, total) in enumerate(zip(information, error, strict=True)):
+        # Symmetric: half of the error is above.
+        share = (total - before) / 2
+        found.append(brentq(lambda z, now=now, share=share: path.beyond(now, z, above=True) - share, 0.0, _FAR))
+        before = total
+        if k + 1 < len(information):
+            path.go_on(now, -found[-1], found[-1], information[k + 1] / now)
+    return tuple(found)
 
 
-def bound(information: tuple[float, ...], values: tuple[float, ...], z: float, probability: float) -> float:
-    """The theta under which a result at least as high as z has this probability: (1 - level) / 2 gives the lower end of
-    an interval, one half a median-unbiased estimate."""
-    scale = 1 / np.sqrt(information[-1])
+def declared(looks: tuple[int, ...], alpha: float) -> tuple[float, ...]:
+    """The limits of a decision, known before its first run: information in proportion to pairs.
 
-    def excess(theta: float) -> float:
-        return stagewise(information, values, z, theta) - probability
-
-    centre = z * scale
-    low, high = centre - 6 * scale, centre + 6 * scale
-    while excess(low) > 0:
-        low -= 6 * scale
-    while excess(high) < 0:
-        high += 6 * scale
-    return float(brentq(excess, low, high, xtol=1e-9 * scale))
-
-
-def to_z(t: float, degrees: float) -> float:
-    """The normal quantile of a t statistic with these degrees of freedom (Jennison and Turnbull 2000, chapter 4)."""
-
-    tail = float(student.logsf(abs(t), degrees))
-    return float(np.copysign(-ndtri_exp(tail), t))
-
-
-def _simpson(low: float, high: float) -> tuple[np.ndarray, np.ndarray]:
-    nodes = np.linspace(low, high, POINTS + 1)
-    weights = np.full(POINTS + 1, 2.0)
-    weights[1::2] = 4.0
-    weights[[0, -1]] = 1.0
-    return nodes, weights * (high - low) / (3 * POINTS)
-
-
-def _normal(x: np.ndarray) -> np.ndarray:
-    return np.exp(-0.5 * x * x) / np.sqrt(2 * np.pi)
+    What evaluation documents add to the variance is shared by all looks, so the statistics are at least as correlated
+    as assumed here, and the error is at most alpha.
+    """
+    fractions = tuple(n / looks[-1] for n in looks)
+    return limits(fractions, tuple(spent(alpha, t) for t in fractions))

@@ -1,15 +1,18 @@
-"""What the protocol asks for, a training run, and what it gets: a loss for each evaluation document."""
+"""What a decision asks for, and what it is given: runs, and their losses on evaluation documents."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class RunRequest:
-    """One training run on `tokens` tokens of the arm. `pair` seeds weights and order, the same for all arms; another
-    `salt` gives another sample of the same arm's text."""
+    """One training of the proxy model on one arm's tokens.
+
+    `pair` seeds weights and order, alike for all arms. `salt` gives another sample of the same arm's text: it is 0 but
+    for A/A runs.
+    """
 
     arm: str
     pair: int
@@ -18,16 +21,17 @@ class RunRequest:
     salt: int = 0
 
 
-# Bits of each evaluation document, float64 (documents,), for each request; the documents are always in one order. A
-# batch is asked for at once, so that runs can be trained at the same time.
+# Bits of each evaluation document, float64 of shape (documents,), for each request; documents always in the same order.
+# A whole batch is asked for at once, so that runs can be trained side by side.
 Run = Callable[[Sequence[RunRequest]], Sequence[np.ndarray]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EvaluationSet:
-    """The evaluation documents: names of their sets, the set of each, int (documents,), and its bytes, int64.
+    """The evaluation documents, in the order of every run's losses.
 
-    `judged`: the sets that count; the measure is the mean of their bits per byte.
+    names: of the sets. set_of: the set of each document, int (documents,). size: bytes of each document, int64
+    (documents,). judged: the sets that count. ValueError if a judged set is unknown, or has under two documents.
     """
 
     names: tuple[str, ...]
@@ -36,28 +40,57 @@ class EvaluationSet:
     judged: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if unknown := [name for name in self.judged if name not in self.names] or not self.judged:
-            raise ValueError(f"judged sets {unknown} are none of {', '.join(self.names)}; name at least one of these")
+        if len(self.set_of) != len(self.size):
+            raise ValueError(
+                f"evaluation: {len(self.set_of)} set numbers for {len(self.size)} sizes; give one of each."
+            )
+        if not self.judged or not set(self.judged) <= set(self.names):
+            raise ValueError(
+                f"evaluation: judged sets {list(self.judged)} are not among {list(self.names)}; name some."
+            )
         for name in self.judged:
-            if self.rows(name).sum() < 2:
-                raise ValueError(f"the evaluation set {name} has less than two documents; give it more")
+            documents = self.members(name)
+            if len(documents) < 2 or self.size[documents].min() < 1:
+                raise ValueError(
+                    f"evaluation: set {name!r} has {len(documents)} documents; give at least 2, none of them empty."
+                )
 
-    def rows(self, name: str) -> np.ndarray:
-        """True for the documents of a set, bool (documents,)."""
-        return self.set_of == self.names.index(name)
+    def members(self, name: str) -> np.ndarray:
+        """Places of a set's documents."""
+        return np.flatnonzero(self.set_of == self.names.index(name))
 
-    def bits_per_byte(self, bits: np.ndarray) -> dict[str, float]:
-        """Of each set, from the bits of each document (documents,)."""
-        return {name: float(bits[self.rows(name)].sum() / self.size[self.rows(name)].sum()) for name in self.names}
-
-    def measure(self, bits: np.ndarray) -> np.ndarray:
-        """The mean over the judged sets of bits per byte, from bits (..., documents)."""
-        return self.contributions(bits).sum(-1)
-
-    def contributions(self, bits: np.ndarray) -> np.ndarray:
-        """What each document adds to the measure: (..., documents), which sum to it."""
+    @property
+    def weights(self) -> np.ndarray:
+        """float64 (documents,): bits weighted by these sum to the measure, the judged sets' mean bits per byte."""
         weights = np.zeros(len(self.size))
         for name in self.judged:
-            rows = self.rows(name)
-            weights[rows] = 1 / (len(self.judged) * self.size[rows].sum())
-        return bits * weights
+            documents = self.members(name)
+            weights[documents] = 1 / (len(self.judged) * self.size[documents].sum())
+        return weights
+
+    def measure(self, bits: np.ndarray) -> np.ndarray:
+        """Bits per byte of bits (..., documents)."""
+        return bits @ self.weights
+
+    def split(self, stride: int) -> tuple[np.ndarray, np.ndarray]:
+        """Masks (documents,) of every stride-th document of each set, and of the others."""
+        chosen = np.zeros(len(self.size), dtype=bool)
+        for name in self.names:
+            chosen[self.members(name)[::stride]] = True
+        return chosen, ~chosen
+
+    def take(self, mask: np.ndarray) -> "EvaluationSet":
+        return replace(self, set_of=self.set_of[mask], size=self.size[mask])
+
+
+def asked(run: Run, requests: Sequence[RunRequest], documents: int) -> dict[RunRequest, np.ndarray]:
+    """Losses by request. ValueError if some are missing, of another length or not finite."""
+    losses = list(run(requests))
+    if len(losses) != len(requests):
+        raise ValueError(f"run: {len(losses)} losses came for {len(requests)} requests; return one for each.")
+    for request, bits in zip(requests, losses, strict=True):
+        if bits.shape != (documents,):
+            raise ValueError(f"run: {request} gave losses of shape {bits.shape}; return one for each of {documents}.")
+        if not np.isfinite(bits).all():
+            raise ValueError(f"run: {request} gave a loss that is not finite; its training diverged, lower its rate.")
+    return dict(zip(requests, losses, strict=True))
