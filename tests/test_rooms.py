@@ -18,6 +18,7 @@ ALLOWED = {
     "tasks.engine": ("storage", "tasks.engine"),
     "tasks": ("storage", "tasks"),
     "training": ("storage", "training"),
+    "flows.comparison": ("flows.comparison",),
     "flows.stages": ("storage", "tasks", "training", "flows"),
     "flows.reports": ("storage", "tasks", "training", "flows"),
     "flows": ("storage", "tasks", "training", "flows"),
@@ -28,6 +29,7 @@ FORBIDDEN = {
     "storage": ("dask", "distributed", "prefect", "mlflow", "torch"),
     "tasks": ("prefect", "mlflow", "torch"),
     "training": ("prefect",),
+    "flows.comparison": ("dask", "prefect", "mlflow", "torch"),
     "flows.stages": ("prefect", "flows.reports", "flows.prefect_runner", "flows.pipeline", "flows.cli"),
     "flows.reports": ("prefect", "flows.prefect_runner", "flows.pipeline", "flows.cli"),
     "flows": (),
@@ -167,6 +169,7 @@ def test_a_planted_import_is_found(tmp_path, statement):
         ("flows/stages/rules.py", "from flows.reports import funnel"),
         ("flows/reports/status.py", "import flows.pipeline"),
         ("training/loop.py", "import tasks.engine"),
+        ("flows/comparison/protocol.py", "from storage import files"),
     ],
 )
 def test_a_planted_arrow_within_a_room_is_found(tmp_path, path, statement):
