@@ -1,6 +1,6 @@
 """What all stages of one run share: the machine's settings, and how a stage is found or made."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,15 +10,28 @@ from tasks.engine.make import NotFinishedError, StageResult, find
 from tasks.engine.options import JobOptions
 from tasks.engine.spec import StageSpec
 
+# Gives a stage for the slot that it is made in: a number from 0 below that of the stages made at once, on which its
+# places may depend, as the GPU that it uses, and its key does not.
+SlotSpec = Callable[[int], StageSpec]
+
 
 @dataclass
 class RunContext:
     """`build` turns a stage to be made into a finished one; `finished` holds what a flow has already returned in this
-    run, by the flow's name and the recipe, so that a later flow need not ask again."""
+    run, by the flow's name and the recipe, so that a later flow need not ask again. `at_once` makes several stages at
+    the same time; without it one follows the other."""
 
     settings: MachineSettings
     build: Callable[[StageSpec], StageResult]
     finished: dict[tuple[str, str], Any] = field(default_factory=dict)
+    at_once: Callable[[Sequence[SlotSpec], Callable[[], int]], list[StageResult]] | None = None
+
+    def build_all(self, specs: Sequence[SlotSpec], most: Callable[[], int]) -> list[StageResult]:
+        """The finished stages in their order; their keys differ. `most`: how many at once, asked for if one must be
+        made. The first error ends those that are being made."""
+        if self.at_once is None:
+            return [self.build(spec(0)) for spec in specs]
+        return self.at_once(specs, most)
 
     def find(self, spec: StageSpec) -> StageResult | None:
         """The stage, if it is finished. Makes nothing."""

@@ -9,19 +9,22 @@ from storage import files
 
 
 def tasks_folder(settings: MachineSettings, recipe: Recipe) -> Path | None:
-    """The folder that `training.eval_tasks` names, absolute; None for a recipe without it. Raises ValueError for an
-    address, FileNotFoundError for a folder without tasks."""
+    """The folder that `training.eval_tasks` names, absolute; None for a recipe without it. Raises as `tasks_at`."""
     given = recipe.training.eval_tasks
-    if given is None:
-        return None
+    return None if given is None else tasks_at(settings, given, "training.eval_tasks")
+
+
+def tasks_at(settings: MachineSettings, given: str, what: str) -> Path:
+    """A folder of tasks, absolute, given as `what`. Raises ValueError for an address, FileNotFoundError for a folder
+    without tasks."""
     for name, place in settings.places.items():
         given = given.replace(name, place)
     if not files.is_local(given):
-        raise ValueError(f"training.eval_tasks is {given}, which is no local folder; copy it to one")
+        raise ValueError(f"{what} is {given}, which is no local folder; copy it to one")
     folder = Path(given).expanduser().resolve()
     if not any(folder.glob("*.jsonl")):
         raise FileNotFoundError(
-            f"training.eval_tasks is {folder}, which has no *.jsonl file; name a folder with tasks, one file each"
+            f"{what} is {folder}, which has no *.jsonl file; name a folder with tasks, one file each"
         )
     return folder
 

@@ -4,28 +4,31 @@ import flows.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 
 # isort: split
 import contextlib
+import queue
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from functools import partial
+from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 
 from flows.check.run import before_run
-from flows.context import RunContext, job_options
+from flows.context import RunContext, SlotSpec, job_options
 from flows.kernel_compilation import compile_kernels
 from flows.machine import MachineSettings
 from flows.prefect_artifacts import progress_artifact, publish_stage
+from flows.prefect_batch import build_at_once
 from flows.prefect_flow import cancellable, unless_cancelled
 from flows.prefect_names import stage_name
-from flows.progress import ProgressReporter, ended
+from flows.progress import BatchReporter, ProgressReporter, ended
 from flows.recipe import Recipe
 from flows.runs import LastRun
 from tasks.engine import options
-from tasks.engine.executors import Executor, deferred
-from tasks.engine.make import StageResult, find_or_make
+from tasks.engine.executors import Executor, Threads, deferred
+from tasks.engine.make import StageResult, find, find_or_make
 from tasks.engine.spec import StageSpec
 
 _current: ContextVar[RunContext | None] = ContextVar("run_context", default=None)
@@ -41,7 +44,12 @@ def run_context(recipe: Recipe) -> Iterator[RunContext]:
     before_run(recipe, settings)
     options.configure(job_options(settings))
     with deferred(settings.executor, settings.workers, settings.dask_address) as workers:
-        context = RunContext(settings, partial(_build, settings.home, workers, LastRun(settings.home, recipe.name)))
+        last_run = LastRun(settings.home, recipe.name)
+        context = RunContext(
+            settings,
+            partial(_build, settings.home, workers, last_run),
+            at_once=partial(_build_all, settings.home, last_run),
+        )
         token = _current.set(context)
         try:
             yield context
@@ -52,6 +60,47 @@ def run_context(recipe: Recipe) -> Iterator[RunContext]:
 def _build(home: str, executor: Executor, last_run: LastRun, spec: StageSpec) -> StageResult:
     """Find or make a stage as a Prefect task that is named after the recipe and the stage."""
     last_run.add(spec)
+
+    def progress(record: Callable[[float], None]) -> ProgressReporter:
+        compile_kernels(get_run_logger().info)
+        return ProgressReporter(spec, executor, get_run_logger(), record)
+
+    return _as_task(home, spec, executor, progress, lambda: None)
+
+
+def _build_all(home: str, last_run: LastRun, specs: Sequence[SlotSpec], most: Callable[[], int]) -> list[StageResult]:
+    """Find or make stages at the same time, those that are made as Prefect tasks.
+
+    Their jobs run in the threads that make them: what such stages work with are processes of their own.
+    """
+    first = [spec(0) for spec in specs]
+    last_run.add(*first)
+    found = [find(home, spec) for spec in first]
+    missing = [spec for spec, stage in zip(specs, found, strict=True) if stage is None]
+    if not missing:
+        return [stage for stage in found if stage is not None]
+    log, threads = get_run_logger(), min(most(), len(missing))
+    log.info("%s: %d to make, %d at once; %d reused", first[0].name, len(missing), threads, len(first) - len(missing))
+    with BatchReporter(first[0].name, len(missing), log) as reporter:
+
+        def make(spec: StageSpec, check: Callable[[], None]) -> StageResult:
+            stage = _as_task(home, spec, Threads(1, queue.SimpleQueue()), lambda _: reporter.stage(), check)
+            reporter.advance()
+            return stage
+
+        made = iter(build_at_once(make, missing, threads))
+    return [next(made) if stage is None else stage for stage in found]
+
+
+def _as_task(
+    home: str,
+    spec: StageSpec,
+    executor: Executor,
+    progress: Callable[[Callable[[float], None]], Any],
+    check: Callable[[], None],
+) -> StageResult:
+    """Find or make a stage as a Prefect task. `progress` is given what records a percentage, and opens a block that
+    gives a Progress."""
     name = stage_name(spec)
 
     # a task without arguments, since Prefect would search all manifests in them for futures
@@ -64,16 +113,10 @@ def _build(home: str, executor: Executor, last_run: LastRun, spec: StageSpec) ->
     )
     @cancellable
     def run() -> StageResult:
-        log = get_run_logger()
         started = time.monotonic()
-
-        def progress() -> ProgressReporter:
-            compile_kernels(log.info)
-            return ProgressReporter(spec, executor, log, record)
-
         record = progress_artifact(name)
-        stage = find_or_make(home, spec, executor, progress)
-        log.info("%s", ended(stage, time.monotonic() - started))
+        stage = find_or_make(home, spec, executor, lambda: progress(record), check)
+        get_run_logger().info("%s", ended(stage, time.monotonic() - started))
         publish_stage(name, stage)
         return stage
 

@@ -1,11 +1,12 @@
 """How far a stage is: bars in a terminal, a line a minute where there is none, lines when it starts and ends."""
 
+import contextlib
 import contextvars
 import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -17,6 +18,7 @@ from storage.printable import printable
 from tasks.engine.executors import Executor
 from tasks.engine.jobs import JobResult
 from tasks.engine.make import StageResult
+from tasks.engine.phases import Silent
 from tasks.engine.spec import StageSpec
 
 FIRST_SECONDS, LINE_SECONDS = 10.0, 60.0  # between two lines in a log, in the first minute of a stage and later
@@ -181,6 +183,41 @@ class ProgressReporter:
         return f"{self.name} {rates.phase}: {rates.done:,}/{rates.total:,} jobs, {since} so far" + (
             f", {known}" if known else ""
         )
+
+
+class BatchReporter:
+    """Progress of stages of one name that are made at the same time: one bar for all of them."""
+
+    def __init__(self, name: str, total: int, log: logging.Logger | logging.LoggerAdapter) -> None:
+        self._name, self._total, self._log = name, total, log
+        self._bar = progress_bar()
+
+    def __enter__(self) -> "BatchReporter":
+        self._bar.start()
+        self._task = self._bar.add_task(self._name, total=self._total)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def advance(self) -> None:
+        """One more is made."""
+        self._bar.update(self._task, advance=1)
+
+    @contextlib.contextmanager
+    def stage(self) -> Iterator["StageLines"]:
+        """The progress of one of them."""
+        yield StageLines(self._log)
+
+
+class StageLines(Silent):
+    """Progress of a stage whose messages alone are shown."""
+
+    def __init__(self, log: logging.Logger | logging.LoggerAdapter) -> None:
+        self._log = log
+
+    def message(self, line: str) -> None:
+        self._log.info(line)
 
 
 def ended(stage: StageResult, seconds: float) -> str:

@@ -21,11 +21,11 @@ class LastRun:
         self._path = files.join(home, "runs", f"{recipe}.json")
         self._labels: list[str] = []
 
-    def add(self, spec: "StageSpec") -> None:
-        """Note a stage that is found or made next."""
-        label = f"{spec.name}-{spec.key}"
-        if label not in self._labels:
-            self._labels.append(label)
+    def add(self, *specs: "StageSpec") -> None:
+        """Note stages that are found or made next."""
+        labels = [f"{spec.name}-{spec.key}" for spec in specs]
+        if new := [label for label in dict.fromkeys(labels) if label not in self._labels]:
+            self._labels += new
             checked_json.write(self._path, {"stages": self._labels})
 
 

@@ -7,7 +7,7 @@ from flows.machine import MachineSettings
 from flows.recipe import Recipe, load
 from flows.reports.finished import finished
 from flows.reports.run import Report
-from flows.stages.model import local_folder, local_mixture
+from flows.training_places import local_folder, local_mixture
 from storage import files
 from tasks.engine.make import NotFinishedError, StageResult
 from training.saved_model import RESULT, RUN, SavedModel, open_model
@@ -44,7 +44,7 @@ def trained_model(target: str, settings: MachineSettings | None = None) -> Train
     if report.data is None or report.trained is None:
         raise NotFinishedError(f"the training of {recipe.name} is not finished: `gristmill run {target}` first")
     folder = _local(settings, report.trained.model)
-    saved = open_model(folder, local_mixture(settings, report.data))
+    saved = open_model(folder, local_mixture(settings, report.data.mixture))
     return TrainedModel(recipe.name, report.trained.model.folder, saved, report)
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 CHECKPOINTS = "checkpoints"  # the folder of them in that of a run
+DOCUMENT_LOSSES = "document_losses.parquet"
 RENDEZVOUS = "TRAINING_RENDEZVOUS"  # environment variable: where ranks find each other, as a URL of torch.distributed
 
 
@@ -83,6 +84,7 @@ class TrainingConfig(Settings):
     """How long, how fast and from which seed. Everything here but the fields in NEUTRAL decides the weights."""
 
     seed: int = Field(default=0, ge=0, description="keys the initial weights, the data order and the sample")
+    order_seed: int | None = Field(default=None, ge=0, description="keys the data order; None: seed does")
     init_from: str | None = Field(
         default=None,
         description="local folder of the first weights, with their tokenizer, as `gristmill export model` writes it; "
@@ -166,6 +168,11 @@ class TrainingConfig(Settings):
             )
         return self
 
+    @property
+    def data_seed(self) -> int:
+        """What keys the data order."""
+        return self.seed if self.order_seed is None else self.order_seed
+
     def token_budget(self, seq_len: int) -> int:
         """Target tokens that a whole run learns from: the budget that a mixture is made for."""
         return self.steps * self.batch * seq_len
@@ -209,6 +216,9 @@ class RunConfig(Settings):
         default=None, description="events.jsonl of a run whose decisions are taken again, without judging"
     )
     store: str | None = Field(default=None, description="address that checkpoints are copied to while training runs")
+    document_losses: bool = Field(
+        default=False, description=f"write {DOCUMENT_LOSSES} at the end: bits of each held-out document"
+    )
     timeout_seconds: float = Field(default=600, gt=0, description="longest wait for another rank")
 
     @model_validator(mode="after")

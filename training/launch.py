@@ -1,7 +1,8 @@
 """Start a training run in processes of its own, and be such a process.
 
 launch() is for the flow: it runs torchrun's agent (`training.agent`), which starts the ranks as
-`python -m training.launch RUN.json`, RUN.json being a RunConfig (`storage.checked_json`).
+`python -m training.launch RUN.json`, RUN.json being a RunConfig (`storage.checked_json`). A single rank is started
+without an agent, which would load torch a second time to look after it.
 
 Exit codes: 0 done (result.json is there); STOPPED (75, EX_TEMPFAIL of sysexits.h) the ranks got SIGTERM,
 after a checkpoint if training had begun: run it again to go on; KILLED (137) or a negative one, a rank or the agent
@@ -63,6 +64,7 @@ def launch(
     *,
     env: Mapping[str, str] | None = None,
     on_line: Callable[[str], None] = lambda line: None,
+    poll: Callable[[], None] = lambda: None,
     nodes: Nodes = ALONE,
     restarts: int = 0,
 ) -> int:
@@ -72,6 +74,7 @@ def launch(
     is added to the environment. An exception here or in on_line, such as KeyboardInterrupt, stops the ranks
     after a checkpoint. The agent and its ranks die with the thread that calls this, however it ends, kill -9
     included (on Linux). On one machine they find each other through a file and talk through the loopback device only.
+    `poll` is called ten times a second, and may raise as on_line may.
 
     A run that a signal has ended is started again, at most `restarts` times, from its newest checkpoint. One on several
     machines is not: all of them would have to be.
@@ -81,7 +84,7 @@ def launch(
     log_path.parent.mkdir(parents=True, exist_ok=True)
     for restart in range(1, restarts + 2):
         (out / STOP_MARKER).unlink(missing_ok=True)
-        code = _attempt(run_json, out, processes, log_path, env or {}, on_line, nodes)
+        code = _attempt(run_json, out, processes, log_path, env or {}, on_line, poll, nodes)
         if code and (out / STOP_MARKER).exists():
             return STOPPED  # torchrun's own code would be 1, as for any failure
         if (code >= 0 and code != KILLED) or restart > restarts or nodes.count > 1:
@@ -100,27 +103,21 @@ def _attempt(
     log_path: Path,
     env: Mapping[str, str],
     on_line: Callable[[str], None],
+    poll: Callable[[], None],
     nodes: Nodes,
 ) -> int:
-    """Run the agent to its end and return its exit code."""
+    """Run the agent, or the only rank, to its end and return its exit code."""
     meeting = out / (f"rendezvous-{nodes.rank}" if nodes.count > 1 else "rendezvous")
     shutil.rmtree(meeting, ignore_errors=True)  # of a launch that was killed
-    meeting.mkdir()
-    command = [sys.executable, "-u", "-m", "training.deathsig", str(os.getpid())]
-    command += [sys.executable, "-u", "-m", "training.agent"]
     environment = _environment(processes, nodes.interface)
-    if nodes.count > 1:
-        command += ["--nnodes", str(nodes.count), "--node-rank", str(nodes.rank)]
-        command += ["--rdzv-backend=static", f"--rdzv-endpoint={nodes.rendezvous}"]
+    if processes == 1 and nodes.count == 1:
+        command = [sys.executable, "-u", "-m", "training.launch", str(run_json)]
+        environment = {name: value for name, value in environment.items() if name not in ("RANK", "LOCAL_RANK")}
+        environment[PARENT] = str(os.getpid())
     else:
-        # a TCP store, which is the default, would listen on all interfaces
-        command += ["--rdzv-backend=c10d", "--rdzv-conf=store_type=file", f"--rdzv-endpoint={meeting}/agent"]
-        command += ["--local-addr", "127.0.0.1"]
-        environment[RENDEZVOUS] = f"file://{meeting}/ranks"
-        environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # it would listen on all interfaces; no rank asks it
-    # the folder for logs of the ranks, which have none, would stay among temporary files
-    command += ["--nproc-per-node", str(processes), "--max-restarts", "0", "--log-dir", f"{meeting}/logs"]
-    command += [*_grace(), "-m", "training.launch", str(run_json)]
+        meeting.mkdir()
+        command, more = _agent(run_json, processes, nodes, meeting)
+        environment |= more
     with open(log_path, "ab", opener=_private) as output, log_path.open("rb") as tail:
         tail.seek(0, os.SEEK_END)
         agent = subprocess.Popen(
@@ -141,6 +138,7 @@ def _attempt(
                     on_line(line.decode(errors="replace"))
                 if ended:
                     break
+                poll()
                 time.sleep(POLL_SECONDS)
             if pending:
                 on_line(pending.decode(errors="replace"))
@@ -148,6 +146,25 @@ def _attempt(
             _end(agent)
             shutil.rmtree(meeting, ignore_errors=True)
     return agent.returncode
+
+
+def _agent(run_json: Path, processes: int, nodes: Nodes, meeting: Path) -> tuple[list[str], dict[str, str]]:
+    """The command of torchrun's agent, and what it needs in its environment."""
+    command = [sys.executable, "-u", "-m", "training.deathsig", str(os.getpid())]
+    command += [sys.executable, "-u", "-m", "training.agent"]
+    environment = {}
+    if nodes.count > 1:
+        command += ["--nnodes", str(nodes.count), "--node-rank", str(nodes.rank)]
+        command += ["--rdzv-backend=static", f"--rdzv-endpoint={nodes.rendezvous}"]
+    else:
+        # a TCP store, which is the default, would listen on all interfaces
+        command += ["--rdzv-backend=c10d", "--rdzv-conf=store_type=file", f"--rdzv-endpoint={meeting}/agent"]
+        command += ["--local-addr", "127.0.0.1"]
+        environment[RENDEZVOUS] = f"file://{meeting}/ranks"
+        environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # it would listen on all interfaces; no rank asks it
+    # the folder for logs of the ranks, which have none, would stay among temporary files
+    command += ["--nproc-per-node", str(processes), "--max-restarts", "0", "--log-dir", f"{meeting}/logs"]
+    return [*command, *_grace(), "-m", "training.launch", str(run_json)], environment
 
 
 def _private(path: str, flags: int) -> int:

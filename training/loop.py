@@ -23,8 +23,9 @@ from storage.recorded_file import RecordedFile
 from storage.training_manifest import load_training_manifest
 from training import checkpoint, export
 from training.batches import batches
-from training.config import CHECKPOINTS, RunConfig, TrainingConfig
+from training.config import CHECKPOINTS, DOCUMENT_LOSSES, RunConfig, TrainingConfig
 from training.data import check_digests
+from training.document_losses import write_document_losses
 from training.evaluate import heldout_loss, heldout_windows, unigram_loss
 from training.evaluation_tasks import read_tasks
 from training.events import windows as windows_left_out
@@ -74,8 +75,8 @@ def train(run: RunConfig) -> dict:
     """Train as run says, from its newest checkpoint if it has one, and return what result.json holds.
 
     Every rank calls it: under torchrun, or alone in plain Python. Files below run.out: checkpoints/,
-    metrics.jsonl, timing.jsonl, events.jsonl, model.safetensors and config.json, and result.json last of all. Running
-    a finished run again trains nothing and writes the same result.
+    metrics.jsonl, timing.jsonl, events.jsonl, document_losses.parquet if run.document_losses, model.safetensors and
+    config.json, and result.json last of all. Running a finished run again trains nothing and writes the same result.
 
     Raises Stopped after SIGTERM, when the step in progress and a checkpoint are done; ValueError when the
     data is inconsistent or the checkpoint is of another run; FloatingPointError when training diverged and the guard's
@@ -94,7 +95,7 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     manifest = load_training_manifest(run.data)
     check_digests(manifest)
     names = checkpoint.run_fingerprint(run, manifest)
-    order = Order(manifest, seq_len=run.model.seq_len, batch=training.batch, seed=training.seed)
+    order = Order(manifest, seq_len=run.model.seq_len, batch=training.batch, seed=training.data_seed)
     order.check_epochs(training.steps)
     windows = heldout_windows(manifest, run.model.seq_len, training.eval_tokens)
     tasks = read_tasks(Path(training.eval_tasks))[0] if training.eval_tasks else []
@@ -179,6 +180,8 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     finally:
         lost = tracker.close() if tracker else 0
 
+    if run.document_losses:
+        write_document_losses(run.out / DOCUMENT_LOSSES, model, manifest, world)
     weights = whole_weights(model)
     result: dict = {}
     if world.leads:

@@ -13,6 +13,7 @@ from flows.machine import MachineSettings
 from flows.mlflow_notes import note, noted
 from flows.recipe import Recipe
 from flows.stages.data import Data
+from flows.training_places import local_folder, local_mixture
 from storage import checked_json, files, layout
 from tasks.documents.step import Settings
 from tasks.engine.make import StageResult
@@ -96,7 +97,7 @@ def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
             """Asked for by the process that makes the stage: it alone has a run to log to."""
             logged = stack.enter_context(run)
             processes = settings.training_processes or launch.default_processes()
-            mixture = local_mixture(settings, data)
+            mixture = local_mixture(settings, data.mixture)
             out = local_folder(settings, folder)
             initial = initial_folder(settings, recipe)
             return TrainingPlaces(
@@ -164,23 +165,3 @@ def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
     kept = [name for name in files.names(places.folder) if name.endswith((".json", ".jsonl", ".safetensors"))]
     phases.once("record", layout.record_files, {"names": kept})
     return {"result": files.read_json(files.join(places.folder, RESULT))}
-
-
-def local_folder(settings: MachineSettings, folder: str) -> str:
-    """Checkpoints and logs are appended to while they grow, which needs a real file system."""
-    return folder if files.is_local(folder) else f"{settings.local_folder}/{folder.split('://')[-1]}"
-
-
-def local_mixture(settings: MachineSettings, data: Data) -> Path:
-    """The mixture's file on a local path, with all that it names beside it: token shards are mapped into memory."""
-    folder = data.mixture.folder
-    if files.is_local(folder):
-        return Path(folder) / "mixture.json"
-    remote, local = folder.rsplit("/", 1)[0], f"{settings.local_folder}/cache/stages"
-    mixture = checked_json.read(files.join(folder, "mixture.json"))
-    shards = [shard["path"] for part in mixture["sources"] + mixture["heldout"] for shard in part["shards"]]
-    names = [mixture["tokenizer"]["path"], *shards, f"../{folder.rsplit('/', 1)[1]}/mixture.json"]
-    for name in names:
-        inner = name.removeprefix("../")
-        files.copy(files.join(remote, inner), f"{local}/{inner}")
-    return Path(local) / folder.rsplit("/", 1)[1] / "mixture.json"

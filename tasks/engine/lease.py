@@ -83,16 +83,17 @@ class Lease:
 
 
 @contextmanager
-def lease(folder: str, message: Callable[[str], Any]) -> Iterator[Lease]:
-    """The lease of a stage folder, for a block. Waits for another maker, and says so once by `message`."""
-    held = _acquire(folder, message)
+def lease(folder: str, message: Callable[[str], Any], check: Callable[[], None] = lambda: None) -> Iterator[Lease]:
+    """The lease of a stage folder, for a block. Waits for another maker, and says so once by `message`; `check` is
+    called while it waits, and may raise."""
+    held = _acquire(folder, message, check)
     try:
         yield held
     finally:
         held.release()
 
 
-def _acquire(folder: str, message: Callable[[str], Any]) -> Lease:
+def _acquire(folder: str, message: Callable[[str], Any], check: Callable[[], None]) -> Lease:
     seen: tuple[int, bytes | None] = (0, None)
     since, said = time.monotonic(), 0
     while True:
@@ -113,6 +114,7 @@ def _acquire(folder: str, message: Callable[[str], Any]) -> Lease:
                 f"waiting for the run that makes {folder} since {maker['since']} UTC: process "
                 f"{maker['process']} on {maker['host']}"
             )
+        check()
         time.sleep(POLL_SECONDS)
 
 

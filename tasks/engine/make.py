@@ -57,8 +57,15 @@ def find(home: str, spec: StageSpec) -> StageResult | None:
     return None if manifest is None else StageResult(spec.name, spec.key, folder, manifest, reused=True)
 
 
-def find_or_make(home: str, spec: StageSpec, executor: Executor, progress: Callable[[], Any]) -> StageResult:
-    """The stage: as it was found, or made now. `progress` opens a block that gives a Progress, if it is made.
+def find_or_make(
+    home: str,
+    spec: StageSpec,
+    executor: Executor,
+    progress: Callable[[], Any],
+    check: Callable[[], None] = lambda: None,
+) -> StageResult:
+    """The stage: as it was found, or made now. `progress` opens a block that gives a Progress, if it is made. `check`
+    is called while it is waited for and made, and raises what is to end that.
 
     A stage that was begun and killed goes on where it was: its finished jobs are not done again. One that another
     process makes is waited for. Raises what a job raises, DiskFullError where there is no space, LedgerError where
@@ -67,22 +74,29 @@ def find_or_make(home: str, spec: StageSpec, executor: Executor, progress: Calla
     if (found := find(home, spec)) is not None:
         return found
     try:
-        return _make(home, spec, executor, progress)
+        return _make(home, spec, executor, progress, check)
     except Exception as error:
         if space.is_full(error):
             raise space.disk_full(spec.folder(home)) from error
         raise
 
 
-def _make(home: str, spec: StageSpec, executor: Executor, progress: Callable[[], Any]) -> StageResult:
+def _make(
+    home: str, spec: StageSpec, executor: Executor, progress: Callable[[], Any], check: Callable[[], None]
+) -> StageResult:
     folder = spec.folder(home)
     code = Code(spec.roots, spec.code, tuple(spec.identity["libraries"].items()))
-    with progress() as shown, lease(folder, shown.message) as held:
+    with progress() as shown, lease(folder, shown.message, check) as held:
+
+        def allowed() -> None:
+            check()
+            held.check()
+
         if (found := find(home, spec)) is not None:  # made while this process waited
             return found
         shown.start()
         leftovers.remove_temporary(folder)
-        phases = PhaseRunner(folder, code, executor, shown, held.check)
+        phases = PhaseRunner(folder, code, executor, shown, allowed)
         result = spec.body(phases, spec.record, spec.placed())
         shown.drain()
         held.confirm()

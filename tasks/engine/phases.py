@@ -40,7 +40,7 @@ class Silent:
 
 class PhaseRunner:
     """`parts`: what the jobs have written and counted so far, but for those of temporary phases. `check` raises when
-    the stage must not be made any longer."""
+    the stage must not be made any longer; a body that waits for something calls it now and then."""
 
     def __init__(
         self, folder: str, code: Code, executor: Executor, progress: Progress, check: Callable[[], None]
@@ -51,7 +51,7 @@ class PhaseRunner:
         self._phases: set[str] = set()
         self._executor = executor
         self._progress = progress
-        self._check = check
+        self.check = check
 
     def map(
         self,
@@ -72,7 +72,7 @@ class PhaseRunner:
         results: dict[int, JobResult] = {}
         self._progress.phase(phase, len(todo))
         for index, result in self._executor.map(run_job, todo):
-            self._check()
+            self.check()
             results[numbers[index]] = result
             self._progress.advance(result)
         self._progress.drain()
@@ -88,5 +88,5 @@ class PhaseRunner:
 
     def message(self, line: str) -> None:
         """A line for the run's log."""
-        self._check()
+        self.check()
         self._progress.message(line)

@@ -1,0 +1,126 @@
+"""The proxy: the small model that decisions about data are made with, and how it is trained."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from flows import recipe_syntax
+from flows.recipe_errors import ContradictionError, Finding, Origin, RecipeError, did_you_mean, findings_of
+from tasks.documents.step import Settings
+from training.config import ModelConfig, TrainingConfig
+
+PROXIES = Path(__file__).with_name("proxies")
+DEFAULT = "small"
+
+# Fields of TrainingConfig that each run sets for itself, and what sets them.
+_SET_BY_RUNS = {
+    "seed": "the pair of a run sets it",
+    "order_seed": "the pair of a run sets it",
+    "learning_rate": "give `learning_rates`",
+    "steps": "give `tokens`",
+    "init_from": "a proxy begins with drawn weights",
+    "eval_tasks": "name the folder where the runs are compared",
+}
+
+
+class ProxyConfig(Settings):
+    """Model, training and evaluation of proxy runs. Unknown keys are an error."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$", description="of the proxy, as reports show it")
+    vocab_size: int = Field(2048, ge=300, le=1 << 16, description="of the tokenizer that all arms share")
+    tokenizer_bytes: int = Field(6_000_000, gt=0, description="of text that the tokenizer is trained on, at most")
+    model: ModelConfig
+    training: TrainingConfig = TrainingConfig()
+    tokens: int = Field(200_000, gt=0, description="target tokens that a run learns from")
+    learning_rates: tuple[float, ...] = Field(
+        min_length=2, description="a small one and the tuned one: a verdict must hold at each of them"
+    )
+    looks: tuple[int, ...] = Field(
+        (3, 6, 12), min_length=1, description="pairs of runs at each look, of which each may end the decision"
+    )
+    evaluation_documents: int = Field(100, gt=0, description="evaluation documents of each source")
+    evaluation_characters: int = Field(4000, gt=0, description="of an evaluation document: its text is cut there")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if found := [*self._of_runs(), *self._of_lists()]:
+            raise ContradictionError(found)
+        return self
+
+    def _of_runs(self) -> Iterator[tuple[tuple[str, ...], str]]:
+        unset = TrainingConfig()
+        for name, remedy in _SET_BY_RUNS.items():
+            if (given := getattr(self.training, name)) != getattr(unset, name):
+                yield ("training", name), f"is {given!r}, which a proxy has not; remove it: {remedy}"
+        if self.steps(self.tokens) <= self.training.warmup_steps:
+            yield (
+                ("tokens",),
+                f"is {self.tokens:,}, which are {self.steps(self.tokens)} steps of {self.training.batch} x "
+                f"{self.model.seq_len} tokens, no more than the {self.training.warmup_steps} of training.warmup_steps; "
+                "give more tokens, or lower training.batch or training.warmup_steps",
+            )
+
+    def _of_lists(self) -> Iterator[tuple[tuple[str, ...], str]]:
+        if any(rate <= 0 for rate in self.learning_rates):
+            yield ("learning_rates",), f"is {list(self.learning_rates)}; give rates above 0"
+        if list(self.learning_rates) != sorted(set(self.learning_rates)):
+            yield ("learning_rates",), f"is {list(self.learning_rates)}; give each rate once, the smallest first"
+        if list(self.looks) != sorted(set(self.looks)) or self.looks[0] < 1:
+            yield ("looks",), f"is {list(self.looks)}; give numbers of pairs that rise, as [3, 6, 12]"
+
+    def steps(self, tokens: int) -> int:
+        """The steps of a run of so many tokens: those that it fills."""
+        return tokens // (self.training.batch * self.model.seq_len)
+
+    def run_training(self, tokens: int, learning_rate: float, seed: int, order_seed: int) -> TrainingConfig:
+        """The training of one run. The warm-up is shorter in a run of fewer tokens than the proxy's, in proportion.
+
+        Raises ValueError for tokens that do not fill two steps.
+        """
+        steps = self.steps(tokens)
+        if steps < 2:
+            raise ValueError(
+                f"a run of {tokens:,} tokens has {steps} steps of {self.training.batch} x {self.model.seq_len} tokens, "
+                "and needs two: give it more tokens, or the proxy a smaller training.batch"
+            )
+        share = min(1.0, steps / self.steps(self.tokens))
+        return TrainingConfig.model_validate(
+            self.training.model_dump()
+            | {
+                "steps": steps,
+                "warmup_steps": min(round(self.training.warmup_steps * share), steps - 1),
+                "learning_rate": learning_rate,
+                "seed": seed,
+                "order_seed": order_seed,
+            }
+        )
+
+
+def load_proxy(proxy: Any = DEFAULT) -> ProxyConfig:
+    """A proxy from a YAML file, the name of a shipped one (`small`), a mapping, or a ProxyConfig.
+
+    Raises FileNotFoundError, which lists the shipped proxies, or RecipeError with a line for all that is wrong.
+    """
+    if isinstance(proxy, ProxyConfig):
+        return proxy
+    data, origin = _read(Path(proxy)) if isinstance(proxy, str | Path) else (proxy, Origin("proxy"))
+    if not isinstance(data, Mapping):
+        what = "is empty" if data is None else f"is a {type(data).__name__}"
+        raise RecipeError([Finding(origin.name, "", f"{what}; a proxy has the keys name, model and learning_rates")])
+    try:
+        return ProxyConfig.model_validate(data)
+    except ValidationError as error:
+        raise RecipeError(findings_of(error, ProxyConfig, data, origin)) from None
+
+
+def _read(path: Path) -> tuple[Any, Origin]:
+    shipped = PROXIES / f"{path.name.removesuffix('.yaml')}.yaml"
+    found = shipped if not path.is_file() and str(path) == path.name and shipped.is_file() else path
+    if not found.is_file():
+        known = sorted(one.stem for one in PROXIES.glob("*.yaml"))
+        hint = f"{did_you_mean(path, known)} there are: {', '.join(known)}".strip()
+        raise FileNotFoundError(f"no proxy file {path}, and none shipped by that name ({hint})")
+    with found.open("rb") as file:
+        return recipe_syntax.parse(file.read(recipe_syntax.MOST_BYTES + 1), str(path))
