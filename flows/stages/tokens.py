@@ -35,7 +35,7 @@ def encoded(context: RunContext, corpus: Corpus, tokenizer: StageResult, heldout
     def places() -> TokensPlaces:
         return TokensPlaces(corpus.places, tokenizer.file("tokenizer.model"))
 
-    return context.build(StageSpec("tokens", _encode, record, inputs, places, libraries=("sentencepiece",)))
+    return context.build(StageSpec("tokens", _encode, record, inputs, places, libraries=("gigatoken", "sentencepiece")))
 
 
 def _encode(phases: PhaseRunner, record: Record, places: TokensPlaces) -> dict:

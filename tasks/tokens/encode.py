@@ -6,7 +6,7 @@ from storage.recorded_file import RecordedFile
 from storage.token_shards import TokenShard, bin_path, write_tokens
 from tasks.documents.sampling import Heldout
 from tasks.documents.selection import select
-from tasks.tokens.tokenizer_work import encode, load
+from tasks.tokens.encoding import encoder, ended
 
 SPLITS = ("train", "heldout")
 
@@ -18,11 +18,12 @@ def encode_shard(folder: str, shard: int, documents: str, kept: str, tokenizer: 
     """
     table = select(documents, kept, ["text"])
     mask = heldout.mask(table)
-    processor = load(tokenizer)
+    texts = table["text"]
+    encode = encoder(tokenizer, (text.as_py() for text in texts))
     record: dict = {"rows_in": len(table)}
     for split, chosen in (("train", ~mask), ("heldout", mask)):
         rows = table.filter(pa.array(chosen))
-        encoded = [encode(processor, text) for text in rows["text"].to_pylist()]
+        encoded = [ended(encode(text)) for text in rows["text"].to_pylist()]
         written = write_tokens(bin_path(folder, split, shard), rows["id"].to_pylist(), encoded)
         record[split] = _record(written)
     if sum(record[split]["documents"] for split in SPLITS) != len(table):

@@ -7,14 +7,13 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import sentencepiece as spm
 
 from storage import files
 from storage.recorded_file import RecordedFile
-from storage.text_tokens import SPACE, encode_text
+from storage.text_tokens import SPACE
 from tasks.documents.sampling import Heldout, uniform
 from tasks.documents.selection import select
 from tasks.tokens.tokenizer import END_OF_TEXT, LARGEST_VOCABULARY, Tokenizer
@@ -180,11 +179,6 @@ def _sentences(text: str) -> Iterator[str]:
 @cache
 def load(model: RecordedFile) -> spm.SentencePieceProcessor:
     return spm.SentencePieceProcessor(model_file=model.local())
-
-
-def encode(processor: spm.SentencePieceProcessor, text: str) -> np.ndarray:
-    """Tokens of a document with the end-of-text token, uint16."""
-    return np.array([*encode_text(processor, text), END_OF_TEXT], np.uint16)
 
 
 def token_bytes(processor: spm.SentencePieceProcessor) -> list[int]:
