@@ -1,7 +1,8 @@
 """Token shards: raw little-endian uint16 tokens to map into memory, and where each document begins.
 
-A shard is two files: `<split>-00000.bin`, the tokens of its documents one after the other, each ended by the
-end-of-sequence token; and `<split>-00000.parquet`, a row a document: `id`, `offset` and `length` in tokens.
+A shard is three files: `<split>-00000.bin`, the tokens of its documents one after the other, each ended by the
+end-of-sequence token; `<split>-00000.parquet`, a row a document: `id`, `offset` and `length` in tokens; and
+`<split>-00000.idx`, by which Megatron-LM reads the first (`storage.megatron_index`).
 """
 
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from storage import files, parquet
+from storage.megatron_index import index_bytes
 from storage.training_manifest import TOKEN_DTYPE
 
 DTYPE = np.dtype(TOKEN_DTYPE)
@@ -52,4 +54,5 @@ def write_tokens(path: str, ids: list[str], documents: list[np.ndarray]) -> Toke
     files.write_bytes(path, tokens.tobytes())
     table = pa.table([ids, offsets[:-1], lengths.astype(np.int32)], schema=INDEX)
     parquet.write_table(shard.index, table)
+    files.write_bytes(path.removesuffix(".bin") + ".idx", index_bytes(lengths, DTYPE))
     return shard

@@ -1,5 +1,10 @@
 """Token shards: what is written is mapped back, document by document."""
 
+import importlib
+import struct
+import sys
+import types
+
 import numpy as np
 import pytest
 
@@ -27,3 +32,45 @@ def test_an_empty_shard(tmp_path):
 def test_tokens_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(TypeError, match="int64"):
         token_shards.write_tokens(str(tmp_path / "x.bin"), ["a"], [np.array([70_000])])
+
+
+DOCUMENTS = [np.array(d, np.uint16) for d in ([5, 6, 2], [2], [65535, 9, 9, 2])]
+
+
+@pytest.mark.parametrize("documents", [DOCUMENTS, []])
+def test_the_index_of_megatron_says_where_each_document_is(tmp_path, documents):
+    path = token_shards.bin_path(str(tmp_path), "train", 0)
+    token_shards.write_tokens(path, [str(i) for i in range(len(documents))], documents)
+    content = files.read_bytes(path.removesuffix(".bin") + ".idx")
+    assert content[:9] == b"MMIDIDX\0\0"
+    version, code, sequences, entries = struct.unpack_from("<QBQQ", content, 9)
+    assert (version, code, sequences, entries) == (1, 8, len(documents), len(documents) + 1)
+    lengths = struct.unpack_from(f"<{sequences}i", content, 34)
+    starts = struct.unpack_from(f"<{sequences}q", content, 34 + 4 * sequences)
+    begins = struct.unpack_from(f"<{entries}q", content, 34 + 12 * sequences)
+    assert len(content) == 34 + 12 * sequences + 8 * entries
+    tokens = files.read_bytes(path)
+    found = [np.frombuffer(tokens, "<u2", n, at).tolist() for n, at in zip(lengths, starts, strict=True)]
+    assert found == [document.tolist() for document in documents]
+    assert list(begins) == list(range(len(documents) + 1))
+
+
+def test_megatrons_own_reader_finds_the_documents(tmp_path, request, monkeypatch):
+    folder = request.config.getoption("--megatron")
+    if not folder:
+        pytest.skip("Megatron-LM's code: pass --megatron FOLDER, a checkout of github.com/NVIDIA/Megatron-LM")
+    # the packages' own __init__ import what a machine without a GPU has not; the reader needs a logging function of them
+    for name in ("megatron", "megatron.core", "megatron.core.datasets"):
+        package = types.ModuleType(name)
+        package.__path__ = [f"{folder}/{name.replace('.', '/')}"]
+        monkeypatch.setitem(sys.modules, name, package)
+    logs = types.ModuleType("megatron.core.utils")
+    logs.log_single_rank = lambda logger, *args: logger.log(*args)
+    monkeypatch.setitem(sys.modules, "megatron.core.utils", logs)
+    reader = importlib.import_module("megatron.core.datasets.indexed_dataset")
+
+    path = token_shards.bin_path(str(tmp_path), "train", 0)
+    token_shards.write_tokens(path, ["a", "b", "c"], DOCUMENTS)
+    dataset = reader.IndexedDataset(path.removesuffix(".bin"))
+    assert [dataset[i].tolist() for i in range(len(dataset))] == [document.tolist() for document in DOCUMENTS]
+    assert dataset.document_indices.tolist() == [0, 1, 2, 3]
