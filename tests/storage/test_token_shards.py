@@ -59,7 +59,7 @@ def test_megatrons_own_reader_finds_the_documents(tmp_path, request, monkeypatch
     folder = request.config.getoption("--megatron")
     if not folder:
         pytest.skip("Megatron-LM's code: pass --megatron FOLDER, a checkout of github.com/NVIDIA/Megatron-LM")
-    # the packages' own __init__ import what a machine without a GPU has not; the reader needs a logging function of them
+    # the packages' own __init__ need a GPU's libraries; the reader needs a logging function of them alone
     for name in ("megatron", "megatron.core", "megatron.core.datasets"):
         package = types.ModuleType(name)
         package.__path__ = [f"{folder}/{name.replace('.', '/')}"]
