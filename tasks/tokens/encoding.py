@@ -17,8 +17,8 @@ from tasks.tokens.tokenizer_work import load
 
 log = logging.getLogger(__name__)
 
-CHECKED_TEXTS = 100  # the first of each shard, compared one by one
-CHECKED_CHARACTERS = 20_000  # of each of them
+CHECKED_TEXTS = 50  # the first of each shard, compared one by one
+CHECKED_CHARACTERS = 4_000  # of each of them
 
 Encode = Callable[[str], np.ndarray]
 

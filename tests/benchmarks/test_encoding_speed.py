@@ -1,0 +1,91 @@
+"""Encoding of a shard beside SentencePiece, tokenizers and datatrove's tokenizer stage, on the standard library's sources.
+
+One core each; the whole job, which reads Parquet and writes token shards. It asserts no times but the promised ratios.
+"""
+
+import json
+import os
+import sysconfig
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from storage import parquet
+from storage.text_tokens import encode_text
+from tasks.documents.sampling import Heldout
+from tasks.tokens.encode import encode_shard
+from tasks.tokens.tokenizer import Tokenizer
+from tasks.tokens.tokenizer_work import load, train_tokenizer
+from tests.recorded import recorded
+
+MEGABYTES = 16
+TIMES_SENTENCEPIECE, TIMES_DATATROVE = 8, 10
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    found, size = [], 0
+    for path in sorted(Path(sysconfig.get_paths()["stdlib"]).glob("**/*.py")):
+        text = path.read_text(encoding="utf-8", errors="ignore")
+        found.append(text)
+        size += len(text.encode())
+        if size > MEGABYTES * 1e6:
+            return found
+    return found
+
+
+def seconds(work) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+@pytest.mark.bench
+def test_a_shard_beside_its_peers(texts, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+    path = str(tmp_path / "documents.parquet")
+    parquet.write_table(path, pa.table({"id": [f"{i}" for i in range(len(texts))], "text": texts}))
+    settings = Tokenizer(vocab_size=8_000, sample_bytes=4_000_000)
+    train_tokenizer(str(tmp_path), 0, {"a": [(path, path)]}, {"a": 1}, settings, 3, Heldout(seed=3, fraction=0.01))
+    model = recorded(tmp_path / "tokenizer.model")
+    processor = load(model)
+    size = sum(len(text.encode()) for text in texts) / 1e6
+
+    ours, alone = [], []
+    for turn in range(3):
+        heldout = Heldout(seed=3, fraction=0)
+        ours.append(seconds(lambda: encode_shard(str(tmp_path / f"{turn}"), 0, path, path, model, heldout)))  # noqa: B023
+        alone.append(seconds(lambda: [encode_text(processor, text) for text in texts]))
+    rates = {"a shard, read and written": size / min(ours), "SentencePiece alone": size / min(alone)}
+    rates |= peers(texts, processor, tmp_path, size)
+    with capsys.disabled():
+        print(f"\n{size:.0f} MB of Python sources, one core, {os.uname().machine}")
+        for name, rate in rates.items():
+            print(f"  {name:<28} {rate:7.1f} MB/s  {rates['a shard, read and written'] / rate:5.1f}x")
+    assert rates["a shard, read and written"] > TIMES_SENTENCEPIECE * rates["SentencePiece alone"]
+    if "datatrove's stage" in rates:
+        assert rates["a shard, read and written"] > TIMES_DATATROVE * rates["datatrove's stage"]
+
+
+def peers(texts, processor, folder: Path, size: float) -> dict[str, float]:
+    """MB/s of those that are installed."""
+    try:
+        from datatrove.data import Document
+        from datatrove.pipeline.tokens.tokenizer import DocumentTokenizer
+        from tokenizers import Tokenizer as Theirs
+    except ImportError as error:
+        print(f"  not measured: {error}; pip install -e '.[bench]'")
+        return {}
+    from training.hf_tokenizer import tokenizer_json
+
+    file = folder / "tokenizer.json"
+    file.write_text(json.dumps(tokenizer_json(processor)))
+    theirs = Theirs.from_file(str(file))
+    stage = DocumentTokenizer(str(folder / "datatrove"), str(file), str(folder / "local"), "0", shuffle_documents=False)
+    documents = [Document(text=text, id=f"{i}") for i, text in enumerate(texts)]
+    return {
+        "tokenizers alone": size / seconds(lambda: [theirs.encode(text).ids for text in texts]),
+        "datatrove's stage": size / seconds(lambda: stage.run(documents)),
+    }
