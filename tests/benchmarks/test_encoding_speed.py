@@ -1,4 +1,4 @@
-"""Encoding of a shard beside SentencePiece, tokenizers and datatrove's tokenizer stage, on the standard library's sources.
+"""Encoding of a shard beside SentencePiece, tokenizers and datatrove's stage, on the standard library's sources.
 
 One core each; the whole job, which reads Parquet and writes token shards. It asserts no times but the promised ratios.
 """
