@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from flows import recipe_syntax
+from flows.named_mixtures import by_name
 from flows.recipe_errors import ContradictionError, Finding, Origin, RecipeError, did_you_mean, findings_of
 from flows.recipe_errors import Path as KeyPath
 from flows.steps import AnyStep
@@ -26,6 +27,9 @@ RECIPES = Path(__file__).with_name("recipes")
 _REMEDY = {"sources": "give each source a name of its own", "steps": "a step may stand in a recipe once"}
 
 
+MixtureLike = Annotated[Mixture | None, BeforeValidator(by_name, json_schema_input_type=str | Mixture | None)]
+
+
 class Recipe(Settings):
     """Sources, an ordered list of steps, tokenizer, mixture, model and training. Unknown keys are an error."""
 
@@ -42,7 +46,11 @@ class Recipe(Settings):
         description="run in this order; only `url` may come before `extract`, and `normalize` only right after it",
     )
     tokenizer: Tokenizer = Tokenizer()
-    mixture: Mixture | None = Field(None, description="what is trained on; a corpus needs none")
+    mixture: MixtureLike = Field(
+        None,
+        description="what is trained on, or the name of a mixture that ships (llama, pile, redpajama), or the path of "
+        "its YAML file; a corpus needs none",
+    )
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
     export: Export | None = Field(None, description="the curated documents as files for others, once they are made")

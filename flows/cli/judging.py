@@ -94,3 +94,23 @@ def new_step(
     from flows import new_step as writing
 
     print_texts([str(path) for path in writing.write(name, folder)])
+
+
+@app.command("plan-mixture")
+def plan_mixture(
+    name: FinishedRecipe,
+    mixture: Annotated[
+        str, typer.Option(help="a mixture that ships (llama, pile, redpajama), or a YAML file; default: the recipe's")
+    ] = "",
+    tokens: Annotated[int, typer.Option(min=0, help="to train on; default: those of the recipe's training")] = 0,
+    as_json: Json = False,
+) -> None:
+    """What training would take of each source: its share, tokens, and how often it would read them."""
+    from flows.cli.render_tables import plan_table
+    from flows.reports.mixture_plan import plan_mixture as plan
+
+    rows = plan(name, mixture, tokens)
+    if as_json:
+        print_json(rows)
+    else:
+        console().print(plan_table(rows))

@@ -13,6 +13,7 @@ from flows.reports.funnel import FunnelRow
 from flows.reports.status import StageStatus
 
 if TYPE_CHECKING:
+    from flows.reports.mixture_plan import PlannedSource
     from flows.reports.thresholds import Proposals
     from flows.reports.whatif import ComparedStep, Replay
     from tasks.engine.verify import Verified
@@ -168,3 +169,13 @@ def thresholds_remarks(found: "Proposals", least: int) -> list[str]:
 def recipe_part(found: "Proposals") -> str:
     """The proposals as YAML, to be pasted into a recipe."""
     return yaml.safe_dump(found.recipe_part(), sort_keys=False, allow_unicode=True)
+
+
+def plan_table(rows: Iterable["PlannedSource"]) -> Table:
+    """A row for each source of a mixture."""
+    right = [Column(name, justify="right") for name in ("weight", "share", "has", "takes", "epochs")]
+    table = Table("source", *right, "", box=SIMPLE_HEAD)
+    for row in rows:
+        cells = [f"{row.wanted:.2%}", f"{row.share:.2%}", f"{row.has:,}", f"{row.takes:,}", f"{row.epochs:.2f}"]
+        table.add_row(Text(row.name), *cells, row.remark)
+    return table

@@ -21,6 +21,7 @@ from flows.mlflow_runs import KEY_TAG
 from flows.recipe import load
 from flows.reports.dropped import dropped
 from flows.reports.kept import show
+from flows.reports.mixture_plan import plan_mixture
 from flows.reports.status import status
 from flows.reports.verification import verify_stages
 from storage import files, layout, parquet
@@ -300,3 +301,20 @@ def test_status_and_show_give_what_is_there(undisturbed):
         list(show(home, "nothing", 1))
     with pytest.raises(LookupError, match="rules that dropped some: .*textbook.characters"):
         list(dropped(home, "dropped", "textbook.nothing", 1))
+
+
+def test_the_plan_of_a_mixture_is_what_training_took(undisturbed, recipe, tmp_path):
+    settings = MachineSettings(home=str(undisturbed.home("undisturbed")))
+    [folder] = [path for name, path in undisturbed.stages("undisturbed").items() if name.startswith("mixture-")]
+    result = layout.manifest(str(folder))["result"]["sources"]
+    rows = {row.name: row for row in plan_mixture(recipe, settings=settings)}
+    assert {name: (row.share, row.has, row.epochs) for name, row in rows.items()} == {
+        name: (source["share"], source["tokens"], source["epochs"]) for name, source in result.items()
+    }
+    one, *others = sorted(rows)
+    path = tmp_path / "ours.yaml"
+    path.write_text(f"weights: {{{one}: 1}}\nmax_epochs: 20")
+    [row] = plan_mixture(recipe, str(path), 6 * rows[one].has, settings)
+    assert (row.takes, row.epochs, row.share) == (6 * rows[one].has, 6, 1) and "more than 4 epochs" in row.remark
+    with pytest.raises(ValueError, match="names common_crawl, github"):
+        plan_mixture(recipe, "redpajama", settings=settings)

@@ -1,0 +1,67 @@
+"""What a mixture would take of the tokens that a recipe has made."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from flows.machine import MachineSettings
+from flows.named_mixtures import by_name
+from flows.reports.finished import finished
+from tasks.engine.make import NotFinishedError
+from tasks.tokens.mixture import Mixture
+from tasks.tokens.mixture_work import shares
+
+# Up to so many epochs repeated tokens are worth nearly as much as new ones (Muennighoff et al. 2023)
+MOST_EPOCHS = 4
+
+
+@dataclass(frozen=True)
+class PlannedSource:
+    """`wanted` and `share`: of the training tokens, in [0, 1], as the weights ask and as `max_epochs` permits; `has`:
+    tokens that the source has for training; `takes`: tokens that training would read; `epochs`: `takes` over `has`."""
+
+    name: str
+    wanted: float
+    share: float
+    has: int
+    takes: int
+    epochs: float
+
+    @property
+    def remark(self) -> str:
+        if self.epochs > MOST_EPOCHS:
+            return f"more than {MOST_EPOCHS} epochs: repeated tokens are worth less and less"
+        return "has too little for its weight" if self.share < self.wanted * (1 - 1e-9) else ""
+
+
+def plan_mixture(
+    recipe: Any, mixture: str = "", budget: int = 0, settings: MachineSettings | None = None
+) -> list[PlannedSource]:
+    """The plan for `budget` tokens (default: those of the recipe's training) by a mixture (default: the recipe's).
+
+    Raises NotFinishedError where the recipe's tokens are not made, ValueError for a mixture that names a source which
+    the recipe does not have, or that cannot fill the budget.
+    """
+    report = finished(recipe, settings)
+    if report.data is None:
+        name = report.recipe.name
+        raise NotFinishedError(f"the tokens of {name} are not made: `gristmill tokens` the recipe {name} first")
+    given = Mixture.model_validate(by_name(mixture)) if mixture else report.recipe.training_mixture()
+    budget = budget or report.recipe.training.token_budget(report.recipe.model.seq_len)
+    has = dict.fromkeys((source.name for source in report.recipe.sources), 0)
+    for source, record in zip(report.corpus.sources, report.data.tokens.records("encode"), strict=True):
+        has[source] += record["train"]["tokens"]
+    if missing := sorted(set(given.weights) - set(has)):
+        raise ValueError(
+            f"the mixture names {', '.join(missing)}, which are no sources of {report.recipe.name} "
+            f"({', '.join(has)}); name the sources as the mixture does, or give a mixture of your own"
+        )
+    if empty := sorted(name for name in given.weights if not has[name]):
+        raise ValueError(f"the mixture names {', '.join(empty)}, but no document of these is left to train on")
+    total = sum(given.weights.values())
+    met = shares(given.weights, {name: has[name] for name in given.weights}, budget, given.max_epochs)
+    return [
+        PlannedSource(
+            name, given.weights[name] / total, share, has[name], round(share * budget), share * budget / has[name]
+        )
+        for name, share in sorted(met.items(), key=lambda item: (-item[1], item[0]))
+    ]
