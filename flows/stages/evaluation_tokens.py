@@ -30,7 +30,7 @@ def evaluation_tokens(context: RunContext, evaluation: StageResult, tokenizer: S
     def places() -> EvaluationTokensPlaces:
         return EvaluationTokensPlaces(evaluation_file(evaluation.folder), tokenizer.file("tokenizer.model"))
 
-    spec = StageSpec("evaluation_tokens", _encode, record, inputs, places, libraries=("sentencepiece",))
+    spec = StageSpec("evaluation_tokens", _encode, record, inputs, places, libraries=("gigatoken", "sentencepiece"))
     return context.build(spec)
 
 

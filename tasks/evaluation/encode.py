@@ -5,14 +5,15 @@ import pyarrow.compute as pc
 from storage import parquet
 from storage.recorded_file import RecordedFile
 from storage.token_shards import bin_path, write_tokens
-from tasks.tokens.tokenizer_work import encode, load
+from tasks.tokens.encoding import encoder, ended
 
 
 def encode_set(folder: str, number: int, evaluation: str, name: str, tokenizer: RecordedFile) -> dict:
     """Encode the evaluation documents of a set, in their order. Holds their texts and tokens."""
     documents = parquet.read_table(evaluation, ["id", "set", "text"])
     documents = documents.filter(pc.equal(documents["set"], name))
-    processor = load(tokenizer)
-    encoded = [encode(processor, text) for text in documents["text"].to_pylist()]
+    texts = documents["text"].to_pylist()
+    encode = encoder(tokenizer, texts)
+    encoded = [ended(encode(text)) for text in texts]
     written = write_tokens(bin_path(folder, "heldout", number), documents["id"].to_pylist(), encoded)
     return {"set": name, "heldout": {"tokens": written.tokens, "documents": written.documents}}
