@@ -220,7 +220,7 @@ def test_the_held_out_shards_are_the_evaluation_documents_in_their_order(made, a
 
 
 def contents(home: Path) -> dict[str, bytes]:
-    kinds = {".parquet", ".bin", ".model", ".json"}
+    kinds = {".parquet", ".bin", ".idx", ".model", ".json"}
     return {
         str(path.relative_to(home)): path.read_bytes()
         for path in home.glob("stages/**/*")

@@ -76,7 +76,7 @@ def test_the_same_bytes_twice(tmp_path, shard, model):
     for folder in ("a", "b"):
         encode_shard(str(tmp_path / folder), 0, *parts, model, Heldout(seed=SEED, fraction=0.1))
     names = sorted(p.name for p in (tmp_path / "a").iterdir())
-    assert len(names) == 4
+    assert len(names) == 6
     for name in names:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
