@@ -1,5 +1,6 @@
 """What a budget can see, before anything is trained: the smallest effect, the runs, the tokens."""
 
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,15 +55,15 @@ def smallest_effect(looks: tuple[int, ...], limits: tuple[float, ...], noise: No
 
 def pairs_needed(effect: float, alpha: float, noise: Noise, wanted: float = 0.8) -> int | None:
     """Pairs after which one test at the end sees this effect with the wanted probability; None if MOST_PAIRS do not."""
-    for n in range(2, MOST_PAIRS + 1):
-        variance = noise.pair_variance / n + noise.document_variance
-        if variance <= 0:
-            return n
-        degrees = noise.degrees + n - 1
+
+    def seen(pairs: int) -> bool:
+        error = np.sqrt(noise.pair_variance / pairs + noise.document_variance)
+        degrees = noise.degrees + pairs - 1
         reach = float(stdtrit(degrees, 1 - alpha / 2))
-        if 1 - float(nctdtr(degrees, abs(effect) / np.sqrt(variance), reach)) >= wanted:
-            return n
-    return None
+        return 1 - float(nctdtr(degrees, abs(effect) / error, reach)) >= wanted
+
+    needed = bisect_left(range(2, MOST_PAIRS + 1), True, key=seen) + 2
+    return needed if needed <= MOST_PAIRS else None
 
 
 @dataclass(frozen=True)

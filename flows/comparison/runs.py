@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -55,11 +56,15 @@ class EvaluationSet:
                     f"evaluation: set {name!r} has {len(documents)} documents; give at least 2, none of them empty."
                 )
 
+    @cached_property
+    def _members(self) -> dict[str, np.ndarray]:
+        return {name: np.flatnonzero(self.set_of == number) for number, name in enumerate(self.names)}
+
     def members(self, name: str) -> np.ndarray:
         """Places of a set's documents."""
-        return np.flatnonzero(self.set_of == self.names.index(name))
+        return self._members[name]
 
-    @property
+    @cached_property
     def weights(self) -> np.ndarray:
         """float64 (documents,): bits weighted by these sum to the measure, the judged sets' mean bits per byte."""
         weights = np.zeros(len(self.size))

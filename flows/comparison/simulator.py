@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -30,6 +31,7 @@ class Simulator:
     seed: int
     effects: Mapping[str, float | Sequence[float]] = field(default_factory=dict)
     draw: Draw = normal
+    _arms: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, init=False, repr=False)
 
     def __call__(self, requests: Sequence[RunRequest]) -> list[np.ndarray]:
         return [self._bits(request) for request in requests]
@@ -39,28 +41,28 @@ class Simulator:
         words = [n for part in key for n in ([len(part), *part.encode()] if isinstance(part, str) else [part])]
         return np.random.default_rng([self.seed, *words])
 
+    def _arm(self, arm: str) -> tuple[np.ndarray, np.ndarray]:
+        """Its effect at each learning rate, and deviations by document."""
+        if arm not in self._arms:
+            rng, known = self._rng(1, arm), self.components
+            rates = known.learning_rate * rng.standard_normal(len(self.learning_rates))
+            # A planted effect is the mean over these learning rates.
+            effects = np.asarray(self.effects.get(arm, 0.0)) + rates - rates.mean()
+            self._arms[arm] = effects, known.document * self.draw(rng, len(self.evaluation.size))
+        return self._arms[arm]
+
     def _bits(self, request: RunRequest) -> np.ndarray:
         known, size = self.components, self.evaluation.size
         column = self.learning_rates.index(request.learning_rate)
-        arm = self._rng(1, request.arm)
-        rates = known.learning_rate * arm.standard_normal(len(self.learning_rates))
-        # A planted effect is the mean over these learning rates.
-        rates -= rates.mean()
-        by_document = known.document * self.draw(arm, len(size))
+        effects, by_document = self._arm(request.arm)
         pair = self._rng(2, request.pair, column).standard_normal()
         run = self._rng(3, request.arm, request.pair, column, request.salt, request.tokens)
-        per_byte = (
-            known.level
-            - known.slope * np.log(request.tokens / self.tokens)
-            - float(np.broadcast_to(self.effects.get(request.arm, 0.0), len(self.learning_rates))[column])
-            + rates[column]
-            + known.pair * pair
-            + known.run * run.standard_normal()
-        )
+        per_byte = known.level - known.slope * np.log(request.tokens / self.tokens) - effects[column]
+        per_byte += known.pair * pair + known.run * run.standard_normal()
         deviations = by_document + known.run_document * self.draw(run, len(size))
         return per_byte * size + deviations * self._scale
 
-    @property
+    @cached_property
     def _scale(self) -> np.ndarray:
         """Bits of a deviation of 1: the variance of a document's bits grows with its bytes."""
         means = np.ones(len(self.evaluation.names))

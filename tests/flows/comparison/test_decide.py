@@ -1,0 +1,231 @@
+"""Whole decisions on simulated runs: what is asked for, what is said, what is refused."""
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from scipy.special import ndtri, stdtr
+
+from flows.comparison.bank import Bank, calibrate, requests
+from flows.comparison.boundary import declared
+from flows.comparison.power import Noise, pairs_needed, power, smallest_effect
+from flows.comparison.protocol import Protocol, announce, decide
+from flows.comparison.runs import RunRequest
+from tests.decisions import COMPONENTS, RATES, TOKENS, bank, evaluation, simulator
+
+PROTOCOL = Protocol(learning_rates=RATES)
+JUDGED = evaluation()
+
+
+class Counted:
+    """Remembers what a `Run` was asked for."""
+
+    def __init__(self, run):
+        self.run, self.batches = run, list[list[RunRequest]]()
+
+    def __call__(self, wanted: Sequence[RunRequest]):
+        self.batches.append(list(wanted))
+        return self.run(wanted)
+
+
+def test_a_large_effect_ends_at_the_first_look():
+    runs = Counted(simulator(1, JUDGED, {"A": 0.1}))
+    decision = decide(PROTOCOL, JUDGED, "base", ["A"], TOKENS, runs, bank(runs.run, JUDGED))
+    (verdict,) = decision.verdicts
+    assert (verdict.outcome, verdict.look, verdict.pairs) == ("better", 1, 3)
+    assert verdict.low < 0.1 < verdict.high
+    assert verdict.p_value < 0.001
+    first, half = runs.batches
+    assert {(r.arm, r.pair, r.learning_rate) for r in first} == {
+        (arm, pair, rate) for arm in ("base", "A") for pair in (1, 2, 3) for rate in RATES
+    }
+    assert {(r.arm, r.tokens) for r in half} == {("base", TOKENS // 2)}
+    # The planted curve loses `slope` for each factor e of tokens; a tenth is far beyond a doubling's worth.
+    assert verdict.worth.low < np.expm1(0.1 / COMPONENTS.slope) < verdict.worth.high
+    assert decision.runs == tuple(first + half)
+    assert decision.trained_tokens == 12 * TOKENS + 6 * TOKENS // 2
+
+
+def test_a_harmful_candidate_is_worse():
+    runs = simulator(2, JUDGED, {"A": -0.1})
+    (sentence,) = decide(PROTOCOL, JUDGED, "base", ["A"], TOKENS, runs, bank(runs, JUDGED)).sentences()
+    assert sentence.startswith("A is worse than base by 0.")
+    assert "costing" in sentence
+
+
+def test_each_candidate_stops_by_itself_and_no_run_is_asked_for_twice():
+    runs = Counted(simulator(3, JUDGED, {"A": 0.1, "B": 0.0}))
+    decision = decide(PROTOCOL, JUDGED, "base", ["B", "A"], TOKENS, runs, bank(runs.run, JUDGED))
+    assert [verdict.candidate for verdict in decision.verdicts] == ["B", "A"]
+    assert [verdict.pairs for verdict in decision.verdicts] == [12, 3]
+    asked = [request for batch in runs.batches for request in batch]
+    assert len(asked) == len(set(asked)) == 2 * (3 * 3 + 9 * 2) + 6
+    assert [{r.arm for r in batch} for batch in runs.batches] == [
+        {"base", "A", "B"},
+        {"base", "B"},
+        {"base", "B"},
+        {"base"},
+    ]
+
+
+def test_screening_uses_neither_pairs_nor_documents_of_the_test():
+    effects = {"A": 0.0, "B": 0.2, "C": 0.1, "D": -0.1}
+    runs = Counted(simulator(4, JUDGED, effects))
+    known = bank(runs.run, JUDGED)
+    decision = decide(PROTOCOL, JUDGED, "base", list(effects), TOKENS, runs, known)
+    assert [v.outcome for v in decision.verdicts] == ["screened out", "better", "better", "screened out"]
+    assert [v.rank for v in decision.verdicts] == [3, None, None, 4]
+    screened = runs.batches[0]
+    assert {(r.arm, r.pair) for r in screened} == {(arm, 0) for arm in effects}
+    assert all(r.pair > 0 for batch in runs.batches[1:] for r in batch)
+    # Losses on the documents of screening may be anything afterwards.
+    mask, rest = JUDGED.split(4)
+    assert not (mask & rest).any() and (mask | rest).all() and mask.sum() == len(mask) / 4
+
+    def disturbed(wanted):
+        return [bits + 1e6 * mask * (request.pair > 0) for request, bits in zip(wanted, runs.run(wanted), strict=True)]
+
+    assert decide(PROTOCOL, JUDGED, "base", list(effects), TOKENS, disturbed, known).verdicts == decision.verdicts
+
+
+def test_learning_rates_that_disagree_withhold_the_verdict():
+    runs = simulator(5, JUDGED, {"A": (0.2, -0.1)})
+    (verdict,) = decide(PROTOCOL, JUDGED, "base", ["A"], TOKENS, runs, bank(runs, JUDGED)).verdicts
+    assert (verdict.outcome, verdict.worth) == ("withheld", None)
+    assert [one.effect for one in verdict.by_learning_rate] == pytest.approx([0.2, -0.1], abs=0.03)
+
+
+def test_equal_runs_are_said_to_be_equal():
+    """A step that drops nothing leaves the same tokens: there is no noise to measure."""
+    runs = simulator(6, JUDGED)
+
+    def same(wanted):
+        return runs([RunRequest("base", r.pair, r.learning_rate, r.tokens) for r in wanted])
+
+    (verdict,) = decide(PROTOCOL, JUDGED, "base", ["A"], TOKENS, same, bank(runs, JUDGED)).verdicts
+    assert (verdict.outcome, verdict.pairs, verdict.effect) == ("identical", 3, 0.0)
+    assert verdict.sentence() == "A does not differ from base: all losses are the same (3 pairs, 2 learning rates)"
+
+
+def test_more_pairs_are_advised_from_the_observed_variance():
+    alike = COMPONENTS.model_copy(update={"document": 0.0})
+    runs = simulator(7, JUDGED, {"A": 0.004}, alike)
+    short = Protocol(learning_rates=RATES, looks=(3,))
+    (verdict,) = decide(short, JUDGED, "base", ["A"], TOKENS, runs, bank(runs, JUDGED)).verdicts
+    assert verdict.outcome == "cannot tell"
+    noise = Noise(bank(runs, JUDGED).variance(len(JUDGED.size)), 11)
+    assert verdict.more_pairs == pytest.approx(pairs_needed(verdict.effect, 0.05, noise) - 3, rel=0.4)
+    assert f"{verdict.more_pairs} more pairs would" in verdict.sentence()
+
+
+def test_pairs_needed_see_the_effect_in_simulated_t_tests():
+    noise, rng = Noise(1.0), np.random.default_rng(0)
+    n = pairs_needed(1.2, 0.05, noise)
+    seen = []
+    for pairs in (n - 1, n):
+        x = rng.normal(1.2, 1, (20_000, pairs))
+        t = x.mean(axis=1) / (x.std(axis=1, ddof=1) / np.sqrt(pairs))
+        reach = {7: 2.4469, 8: 2.3646}[pairs]
+        seen.append((t > reach).mean())
+    assert seen[0] < 0.8 <= seen[1] + 0.01
+    assert pairs_needed(1.2, 0.05, Noise(1.0, 0, document_variance=1.0)) is None
+
+
+@pytest.mark.parametrize("degrees", [3, 11])
+def test_announced_power_is_that_of_simulated_decisions(degrees):
+    """Pairs alone, a bank of other runs: fifty thousand decisions at once."""
+    looks, limits = (3, 6, 12), declared((3, 6, 12), 0.05)
+    noise = Noise(1.0, degrees)
+    effect = smallest_effect(looks, limits, noise)
+    assert power(effect, looks, limits, noise) == pytest.approx(0.8, abs=1e-3)
+    rng = np.random.default_rng(0)
+    x, of_bank = rng.normal(effect, 1, (50_000, 12)), rng.chisquare(degrees, 50_000)
+    crossed = np.zeros(len(x), dtype=bool)
+    for n, limit in zip(looks, limits, strict=True):
+        freedom = degrees + n - 1
+        variance = (of_bank + (n - 1) * x[:, :n].var(axis=1, ddof=1)) / freedom
+        t = x[:, :n].mean(axis=1) / np.sqrt(variance / n)
+        crossed |= -ndtri(stdtr(freedom, -t)) >= limit
+    assert crossed.mean() == pytest.approx(0.8, abs=0.01)
+
+
+def test_an_announcement_counts_the_runs_that_are_asked_for():
+    runs = Counted(simulator(8, JUDGED, {"A": 0.2, "B": 0.2, "C": 0.0}))
+    known = bank(runs.run, JUDGED)
+    said = announce(PROTOCOL, JUDGED, 3, TOKENS, known)
+    decision = decide(PROTOCOL, JUDGED, "base", ["A", "B", "C"], TOKENS, runs, known)
+    assert (said.fewest_runs, said.fewest_tokens) == (len(decision.runs), decision.trained_tokens)
+    assert said.most_runs == 3 * 2 + 3 * 2 * 12 + 6
+    assert f"{said.fewest_runs} to {said.most_runs} runs" in said.sentence()
+    # Documents on which candidates differ hide more.
+    documents = COMPONENTS.document_variance(JUDGED)
+    assert announce(PROTOCOL, JUDGED, 3, TOKENS, known, documents).smallest_effect > said.smallest_effect
+
+
+def test_a_bank_measures_the_noise_and_survives_json():
+    runs = Counted(simulator(9, JUDGED))
+    known = calibrate(runs, JUDGED, "base", range(1, 200), RATES, TOKENS)
+    assert known.variance(len(JUDGED.size)) == pytest.approx(COMPONENTS.pair_variance(2, JUDGED), rel=0.2)
+    small = evaluation(20)
+    assert known.variance(len(small.size)) == pytest.approx(COMPONENTS.pair_variance(2, small), rel=0.2)
+    assert runs.batches == [requests("base", range(1, 200), RATES, TOKENS)]
+    assert Bank.model_validate(json.loads(json.dumps(known.model_dump(mode="json")))) == known
+
+
+def test_runs_of_a_bank_are_runs_of_a_later_decision():
+    shared = {request for request in requests("base", range(1, 4), RATES, TOKENS) if request.salt == 0}
+    runs = Counted(simulator(1, JUDGED, {"A": 0.1}))
+    decide(PROTOCOL, JUDGED, "base", ["A"], TOKENS, runs)
+    assert shared <= set(runs.batches[0])
+
+
+def test_the_same_runs_give_the_same_decision():
+    runs = simulator(11, JUDGED, {"A": 0.01})
+    known = bank(runs, JUDGED)
+    first, again = (
+        decide(PROTOCOL, JUDGED, "base", ["A"], TOKENS, one, known)
+        for one in (runs, simulator(11, JUDGED, {"A": 0.01}))
+    )
+    assert first == again
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"looks": (6, 3)}, "looks"),
+        ({"looks": (1, 3)}, "looks"),
+        ({"learning_rates": (1e-3, 1e-3)}, "learning_rates"),
+        ({"worth_pairs": 5}, "worth_pairs"),
+        ({"alpha": 0}, "alpha"),
+    ],
+)
+def test_a_protocol_that_cannot_be_is_refused(change, message):
+    with pytest.raises(ValidationError, match=message):
+        Protocol(**{"learning_rates": RATES, **change})
+
+
+def test_a_bank_of_other_runs_is_refused():
+    runs = simulator(12, JUDGED)
+    with pytest.raises(ValueError, match="calibrate"):
+        decide(PROTOCOL, JUDGED, "base", ["A"], TOKENS * 2, runs, bank(runs, JUDGED))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda losses: losses[:-1], "requests"),
+        (lambda losses: [bits[:-1] for bits in losses], "shape"),
+        (lambda losses: [bits * np.nan for bits in losses], "not finite"),
+    ],
+)
+def test_losses_that_cannot_be_compared_are_refused(spoil, message):
+    runs = simulator(13, JUDGED)
+    with pytest.raises(ValueError, match=message):
+        decide(PROTOCOL, JUDGED, "base", ["A"], TOKENS, lambda wanted: spoil(runs(wanted)))
+
+
+def test_arms_of_one_name_are_refused():
+    with pytest.raises(ValueError, match="name of their own"):
+        decide(PROTOCOL, JUDGED, "base", ["base"], TOKENS, simulator(14, JUDGED))

@@ -1,0 +1,63 @@
+"""Sentences of verdicts: every number has its interval."""
+
+from dataclasses import replace
+
+import pytest
+
+from flows.comparison.verdict import AtLearningRate, Verdict
+from flows.comparison.worth import Worth
+
+BETTER = Verdict("A", "B", "better", 0.9, 4, (1e-3, 4e-3), 0.0123, 0.0101, 0.0146, 0.001, 1)
+UNSURE = replace(BETTER, outcome="cannot tell", effect=0.0012, low=-0.0008, high=0.0033, look=None)
+
+
+def test_a_better_recipe_is_said_with_its_worth():
+    said = replace(BETTER, worth=Worth(0.11, 0.09, 0.13)).sentence()
+    assert said == (
+        "A is better than B by 0.0123 bits per byte (90% interval 0.0101 to 0.0146, 4 pairs, 2 learning rates), worth"
+        " 11% of the training tokens (90% interval 9% to 13%)"
+    )
+
+
+def test_a_worse_recipe_is_said_with_a_positive_difference():
+    worse = replace(BETTER, outcome="worse", effect=-0.0123, low=-0.0146, high=-0.0101, pairs=3, learning_rates=(1e-3,))
+    assert worse.sentence() == (
+        "A is worse than B by 0.0123 bits per byte (90% interval 0.0101 to 0.0146, 3 pairs, 1 learning rate)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "end"),
+    [
+        ({"more_pairs": 6}, "; 6 more pairs would"),
+        ({"more_pairs": 1}, "; 1 more pair would"),
+        ({"limited_by_documents": True}, "; no number of pairs would, the evaluation documents are too few"),
+        ({}, "; no reasonable number of pairs would see a difference as small as this one"),
+    ],
+)
+def test_what_cannot_be_told_says_what_would(change, end):
+    said = replace(UNSURE, **change).sentence()
+    assert said.startswith(
+        "cannot tell whether A is better than B: the difference is 0.0012 bits per byte (90% interval -0.0008"
+    )
+    assert said.endswith(end)
+
+
+def test_a_withheld_verdict_names_the_learning_rates():
+    rates = (AtLearningRate(1e-3, 0.02, 0.01, 0.03), AtLearningRate(4e-3, -0.005, -0.01, 0.0))
+    said = replace(BETTER, outcome="withheld", by_learning_rate=rates).sentence()
+    assert said.startswith("withheld: ")
+    assert said.endswith("(0.0200 at 0.001, -0.0050 at 0.004)")
+
+
+def test_small_numbers_keep_two_digits_of_their_interval():
+    assert "by 0.000123 bits per byte (90% interval 0.000101 to 0.000146" in (
+        replace(BETTER, effect=0.000123, low=0.000101, high=0.000146).sentence()
+    )
+
+
+def test_a_candidate_that_was_screened_out_has_a_rank_alone():
+    out = Verdict("A", "B", "screened out", 0.9, 1, (1e-3, 4e-3), rank=3, candidates=4)
+    assert out.sentence() == (
+        "A was screened out: one run of each candidate at 2 learning rates ranks it 3 of 4; there is no verdict"
+    )
