@@ -33,7 +33,7 @@ def model(tmp_path_factory):
     return recorded(folder / "tokenizer.model")
 
 
-@settings(max_examples=1000)
+@settings(max_examples=1000, deadline=None)
 @given(st.one_of(TEXT, st.lists(st.one_of(PIECES, TEXT)).map("".join)))
 @example("")
 @example(" ")
