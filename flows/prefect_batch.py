@@ -27,16 +27,16 @@ class _End:
     """Why the stages that are being made shall end, if they shall."""
 
     def __init__(self) -> None:
-        self._why: BaseException | None = None
+        self.why: BaseException | None = None
         self._lock = threading.Lock()
 
     def now(self, why: BaseException) -> None:
         with self._lock:
-            self._why = self._why or why
+            self.why = self.why or why
 
     def check(self) -> None:
         """Raises in a stage's thread what ends it: the signal that the flow's own thread has got, or EndedError."""
-        why = self._why
+        why = self.why
         if why is None:
             return
         if isinstance(why, TerminationSignal):
@@ -61,6 +61,9 @@ def build_at_once(make: Make, specs: Sequence[SlotSpec], most: int) -> list[Stag
         slot = slots.get()
         try:
             return make(spec(slot), end.check)
+        except BaseException as error:
+            end.now(error)  # before this thread takes up another one
+            raise
         finally:
             slots.put(slot)
 
@@ -69,10 +72,9 @@ def build_at_once(make: Make, specs: Sequence[SlotSpec], most: int) -> list[Stag
         try:
             # Prefect's task finds its flow, and its log the server, in the context
             futures += [pool.submit(copy_context().run, one, spec) for spec in specs]
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            failed = next((error for future in futures if future in done and (error := future.exception())), None)
-            if failed is not None:
-                raise failed
+            wait(futures, return_when=FIRST_EXCEPTION)
+            if end.why is not None:
+                raise end.why
         except BaseException as error:
             end.now(error)
             for future in futures:

@@ -30,7 +30,7 @@ class ProxyConfig(Settings):
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$", description="of the proxy, as reports show it")
     vocab_size: int = Field(2048, ge=300, le=1 << 16, description="of the tokenizer that all arms share")
-    tokenizer_bytes: int = Field(6_000_000, gt=0, description="of text that the tokenizer is trained on, at most")
+    sample_bytes: int = Field(6_000_000, gt=0, description="of text that the tokenizer is trained on, at most")
     model: ModelConfig
     training: TrainingConfig = TrainingConfig()
     tokens: int = Field(200_000, gt=0, description="target tokens that a run learns from")
@@ -41,7 +41,6 @@ class ProxyConfig(Settings):
         (3, 6, 12), min_length=1, description="pairs of runs at each look, of which each may end the decision"
     )
     evaluation_documents: int = Field(100, gt=0, description="evaluation documents of each source")
-    evaluation_characters: int = Field(4000, gt=0, description="of an evaluation document: its text is cut there")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -70,9 +69,14 @@ class ProxyConfig(Settings):
         if list(self.looks) != sorted(set(self.looks)) or self.looks[0] < 1:
             yield ("looks",), f"is {list(self.looks)}; give numbers of pairs that rise, as [3, 6, 12]"
 
+    @property
+    def step_tokens(self) -> int:
+        """Target tokens of one step."""
+        return self.training.batch * self.model.seq_len
+
     def steps(self, tokens: int) -> int:
         """The steps of a run of so many tokens: those that it fills."""
-        return tokens // (self.training.batch * self.model.seq_len)
+        return tokens // self.step_tokens
 
     def run_training(self, tokens: int, learning_rate: float, seed: int, order_seed: int) -> TrainingConfig:
         """The training of one run. The warm-up is shorter in a run of fewer tokens than the proxy's, in proportion.
