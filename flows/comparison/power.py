@@ -8,6 +8,7 @@ from scipy.optimize import brentq
 from scipy.special import chdtri, nctdtr, stdtrit
 
 from flows.comparison.boundary import crossing
+from flows.comparison.crossed import pooled_degrees
 from flows.comparison.interval import t_value
 
 # More pairs than this are not advised: another measure, or more tokens a run, would help more.
@@ -24,15 +25,17 @@ class Noise:
     degrees: int = 0
     document_variance: float = 0.0
 
+    def pooled(self, pairs: int) -> float:
+        """Degrees of freedom after so many pairs, of a bank that shares its base runs with them."""
+        return pooled_degrees(pairs - 1, self.degrees, min(pairs, self.degrees + 1))
+
 
 def power(effect: float, looks: tuple[int, ...], limits: tuple[float, ...], noise: Noise) -> float:
     """Probability that a boundary is crossed on the side of the effect, averaged over the estimated variance."""
     variances = [noise.pair_variance / n + noise.document_variance for n in looks]
     errors = np.sqrt(variances)
     information = [variances[-1] / v for v in variances]
-    degrees = [
-        (noise.degrees + n - 1) * (v / (noise.pair_variance / n)) ** 2 for n, v in zip(looks, variances, strict=True)
-    ]
+    degrees = [noise.pooled(n) * (v / (noise.pair_variance / n)) ** 2 for n, v in zip(looks, variances, strict=True)]
     reach = [t_value(z, nu) for z, nu in zip(limits, degrees, strict=True)]
     total = 0.0
     for node, weight in zip((_NODES + 1) / 2, _WEIGHTS / 2, strict=True):
@@ -58,7 +61,7 @@ def pairs_needed(effect: float, alpha: float, noise: Noise, wanted: float = 0.8)
 
     def seen(pairs: int) -> bool:
         error = np.sqrt(noise.pair_variance / pairs + noise.document_variance)
-        degrees = noise.degrees + pairs - 1
+        degrees = noise.pooled(pairs)
         reach = float(stdtrit(degrees, 1 - alpha / 2))
         return 1 - float(nctdtr(degrees, abs(effect) / error, reach)) >= wanted
 

@@ -11,8 +11,9 @@
    verdict in twenty if runs are all noise, at an effect that is seen with probability .8 about one in a hundred.
 3. *Interval.* A t interval over pairs; with 3 or 4 pairs a percentile bootstrap covers far less than it says. The
    variance of a pair is pooled with that of the A/A bank of the same proxy, tokens and learning rates, with its
-   degrees of freedom. Evaluation documents are a random sample too: pairs and documents are crossed random effects,
-   their variances are added with Satterthwaite's degrees of freedom (`crossed`).
+   degrees of freedom, unless the decision's own pairs vary more (an F test at 10%). Evaluation documents are a random
+   sample too: pairs and documents are crossed random effects, their variances are added with Satterthwaite's degrees of
+   freedom (`crossed`).
 4. *Looks.* After declared numbers of pairs the statistic is compared with a boundary that spends a two-sided error of
    alpha t^2 up to the share t of the pairs (Lan and DeMets 1983; Kim and DeMets 1987; Jennison and Turnbull, Group
    Sequential Methods, 2000, chapter 7). A t statistic is compared through its tail probability (section 3.8). A

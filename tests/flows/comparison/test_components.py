@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from flows.comparison.components import Components, fitted
-from flows.comparison.crossed import document_variance, estimate, interaction
+from flows.comparison.crossed import document_variance, estimate, interaction, pooled_degrees
 from flows.comparison.runs import EvaluationSet, RunRequest
 from tests.decisions import COMPONENTS, RATES, TOKENS, evaluation, simulator
 
@@ -52,6 +52,22 @@ def test_a_bank_is_pooled_by_degrees_of_freedom():
     assert found.pair_variance == pytest.approx((3 * values.var(ddof=1) + 11 * 2.5) / 14)
     assert found.degrees == pytest.approx(14)
     assert estimate(differences, equal(10), (2.5, 11, 4)).degrees == pytest.approx(14**2 / (14 + 1.5))
+
+
+def test_a_bank_that_varies_less_is_left_out():
+    values = np.random.default_rng(1).normal(0.2, 1, 4)
+    differences, own = np.repeat(values[:, None], 10, axis=1), values.var(ddof=1)
+    edge = own / stats.f.isf(0.1, 3, 11)
+    assert estimate(differences, equal(10), (edge * 1.01, 11, 0)).degrees == pytest.approx(14)
+    alone = estimate(differences, equal(10), (edge * 0.99, 11, 0))
+    assert (alone.degrees, alone.pair_variance) == pytest.approx((3, own))
+
+
+def test_pooled_degrees_are_those_of_simulated_variances():
+    """Degrees of freedom from mean and variance of many pooled variances, of differences that share a base run."""
+    base, candidate, sample = np.random.default_rng(2).standard_normal((3, 40_000, 6))
+    pooled = (5 * (base - candidate).var(axis=1, ddof=1) + 5 * (base - sample).var(axis=1, ddof=1)) / 10
+    assert 2 * pooled.mean() ** 2 / pooled.var() == pytest.approx(pooled_degrees(5, 5, 6), rel=0.03)
 
 
 def test_variance_by_documents_is_that_of_resampled_documents():
