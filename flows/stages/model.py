@@ -160,6 +160,8 @@ def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
     report = Path(places.out) / "guard.json"
     if code and report.exists():
         raise RuntimeError(f"training ended: {files.read_json(str(report))['error']}")
+    if code and (failure := out / launch.FAILURE).exists():
+        raise RuntimeError(f"training ended: {failure.read_text().strip()}; more is in {log}")
     if code:
         last = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise RuntimeError(f"training ended with code {code}; the end of {log}:\n{last}")
