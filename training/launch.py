@@ -233,7 +233,7 @@ def main(run_json: str) -> int:
             (run.out / STOP_MARKER).touch()
         return STOPPED
     except Exception as error:
-        with suppress(FileExistsError), open(run.out / FAILURE, "x") as first:
+        with suppress(OSError), open(run.out / FAILURE, "x") as first:
             said = next(iter(str(error).splitlines()), "")
             first.write(f"rank {os.environ.get('RANK', '0')}: {type(error).__name__}: {said}\n")
         raise
