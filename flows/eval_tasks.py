@@ -5,7 +5,6 @@ from pathlib import Path
 from flows.initial_weights import digest
 from flows.machine import MachineSettings
 from flows.recipe import Recipe
-from storage import files
 
 
 def tasks_folder(settings: MachineSettings, recipe: Recipe) -> Path | None:
@@ -17,11 +16,7 @@ def tasks_folder(settings: MachineSettings, recipe: Recipe) -> Path | None:
 def tasks_at(settings: MachineSettings, given: str, what: str) -> Path:
     """A folder of tasks, absolute, given as `what`. Raises ValueError for an address, FileNotFoundError for a folder
     without tasks."""
-    for name, place in settings.places.items():
-        given = given.replace(name, place)
-    if not files.is_local(given):
-        raise ValueError(f"{what} is {given}, which is no local folder; copy it to one")
-    folder = Path(given).expanduser().resolve()
+    folder = settings.placed_folder(what, given)
     if not any(folder.glob("*.jsonl")):
         raise FileNotFoundError(
             f"{what} is {folder}, which has no *.jsonl file; name a folder with tasks, one file each"

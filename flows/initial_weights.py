@@ -4,7 +4,6 @@ from pathlib import Path
 
 from flows.machine import MachineSettings
 from flows.recipe import Recipe
-from storage import files
 from training.weight_files import TOKENIZER, weight_files
 
 __all__ = ["TOKENIZER", "digest", "init_digests", "initial_folder", "tokenizer_digest"]
@@ -16,11 +15,7 @@ def initial_folder(settings: MachineSettings, recipe: Recipe) -> Path | None:
     given = recipe.training.init_from
     if given is None:
         return None
-    for name, place in settings.places.items():
-        given = given.replace(name, place)
-    if not files.is_local(given):
-        raise ValueError(f"training.init_from is {given}, which is no local folder; copy it to one")
-    folder = Path(given).expanduser().resolve()
+    folder = settings.placed_folder("training.init_from", given)
     if not folder.is_dir():
         raise FileNotFoundError(f"training.init_from is {folder}, which is no folder; correct it")
     if not (folder / TOKENIZER).is_file():

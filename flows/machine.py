@@ -84,6 +84,21 @@ class MachineSettings(BaseSettings):
         """What placeholders in addresses stand for."""
         return {"{home}": self.home, "{local}": self.local_folder}
 
+    def placed_folder(self, what: str, given: str) -> Path:
+        """A local folder that is given as `what`, absolute, `{home}` and `{local}` filled in. Raises ValueError for an
+        address."""
+        from storage import files  # here, since it takes a network library
+
+        folder = self._filled(given)
+        if not files.is_local(folder):
+            raise ValueError(f"{what} is {folder}, which is no local folder; copy it to one")
+        return Path(folder).expanduser().resolve()
+
+    def _filled(self, address: str) -> str:
+        for name, place in self.places.items():
+            address = address.replace(name, place)
+        return address
+
     def placed(self, given: Settings) -> Any:
         """A source or a step with `{home}` and `{local}` in its addresses filled in."""
 
@@ -92,10 +107,7 @@ class MachineSettings(BaseSettings):
                 return tuple(map(fill, value))
             if isinstance(value, dict):
                 return {key: fill(each) for key, each in value.items()}
-            if isinstance(value, str):
-                for name, place in self.places.items():
-                    value = value.replace(name, place)
-            return value
+            return self._filled(value) if isinstance(value, str) else value
 
         return given.model_copy(update={name: fill(value) for name, value in given})
 

@@ -292,8 +292,11 @@ def copy(source: str, target: str) -> None:
 
 
 def upload_file(path: str, target: str) -> None:
-    """Copy a local file to an object store, where it appears when all of it is there."""
+    """Copy a local file to an object store or another folder, where it appears when all of it is there."""
     fs, inner = file_system(target)
+    if isinstance(fs, LocalFileSystem):
+        with create(inner) as f, open(path, "rb") as data:
+            return shutil.copyfileobj(data, f, CHUNK)
     _call(fs, lambda: fs.put_file(path, inner), f"writing {redact_url(target)}")
 
 

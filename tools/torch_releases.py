@@ -32,11 +32,12 @@ def installed(release: str) -> Path | None:
 
 
 def main(arguments: list[str]) -> int:
-    releases, _, options = " ".join(arguments).partition(" -- ")
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    releases, options = arguments[:end], arguments[end + 1 :]
     results = {}
-    for release in releases.split():
+    for release in releases:
         if python := installed(release):
-            command = [str(python), "-m", "pytest", "tests/training", *options.split()]
+            command = [str(python), "-m", "pytest", "tests/training", *options]
             environment = {**os.environ, "PYTHONPATH": str(ROOT)}
             results[release] = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
         else:

@@ -37,7 +37,7 @@ from training.events import Event
 from training.loss_scale import LossScale
 from training.optim import Optimizers
 from training.outliers import Outliers
-from training.parallel import gathered, share
+from training.parallel import gathered, precision, share
 
 METADATA = ".metadata"
 
@@ -64,10 +64,13 @@ class Commit(BaseModel):
     metadata_sha256: str
 
 
-def run_fingerprint(run: RunConfig, manifest: TrainingManifest) -> dict[str, str]:
-    """What must be the same in a checkpoint and in the run that resumes it, setting by setting."""
+def run_fingerprint(run: RunConfig, manifest: TrainingManifest, device: torch.device) -> dict[str, str]:
+    """What must be the same in a checkpoint and in the run that resumes it, setting by setting: the precision as it is
+    on this device."""
     settings = {f"model.{k}": v for k, v in run.model.model_dump(mode="json").items()}
-    settings |= {f"training.{k}": v for k, v in run.training.model_dump(mode="json", exclude=set(NEUTRAL)).items()}
+    learned = run.training.model_dump(mode="json", exclude={**dict.fromkeys(NEUTRAL, True), "guard": {"max_rollbacks"}})
+    learned["precision"] = precision(run.training.precision, device)
+    settings |= {f"training.{k}": v for k, v in learned.items()}
     settings["init_digests"] = dict(sorted(run.init_digests.items()))
     return {name: json.dumps(value) for name, value in settings.items()} | {"data": fingerprint(manifest)}
 

@@ -179,7 +179,7 @@ class TrainingConfig(Settings):
 
 
 # May differ between a checkpoint and the run that resumes it: they change rounding at most, or only what is
-# kept and shown.
+# kept and shown. So may guard.max_rollbacks: a run that ends had enough of them, whatever it was allowed.
 NEUTRAL = frozenset(
     {
         "init_from", "micro_batch", "compile", "recompute", "loss_chunks", "log_every", "monitor_every", "eval_every",

@@ -15,6 +15,7 @@ from training.model import Decoder
 from training.parallel import World
 
 CHUNK = 1 << 22  # tokens counted at once
+COUNTED = 1 << 26  # tokens of each source that are counted, at most
 
 
 @dataclass(frozen=True)
@@ -100,21 +101,43 @@ def heldout_loss(model: Decoder, windows: HeldoutWindows, micro_batch: int, worl
     return metrics
 
 
-def unigram_loss(manifest: TrainingManifest, windows: HeldoutWindows, world: World) -> dict[str, float]:
-    """The same two metrics for the add-one-smoothed unigram model of all training tokens; a collective.
+def token_counts(manifest: TrainingManifest, world: World) -> np.ndarray:
+    """How often each source of the training data has each token, int64 (sources, vocab_size); a collective.
 
-    A token with c occurrences among n has probability (c + 1) / (n + vocab_size). Reads the training shards
-    once, ranks sharing them.
+    Of a source with more than COUNTED tokens, chunks evenly spread over its length are counted. Ranks share the
+    reading.
     """
-    counts = np.zeros(manifest.vocab_size, dtype=np.int64)
-    shards = [shard for source in manifest.sources if source.share for shard in source.shards]
-    for shard in shards[world.rank :: world.size]:
-        tokens = Tokens((shard,), manifest.vocab_size)
-        for start in range(0, len(tokens), CHUNK):
+    counts = np.zeros((len(manifest.sources), manifest.vocab_size), dtype=np.int64)
+    for found, source in zip(counts, manifest.sources, strict=True):
+        if not source.share:
+            continue
+        tokens = Tokens(source.shards, manifest.vocab_size)
+        chunks = -(-len(tokens) // CHUNK)
+        chosen = min(chunks, COUNTED // CHUNK)
+        for turn in range(world.rank, chosen, world.size):
+            start = turn * chunks // chosen * CHUNK
             ids = tokens.read(start, min(start + CHUNK, len(tokens)))
-            counts += np.bincount(ids, minlength=manifest.vocab_size)
-    counts = world.sum(torch.from_numpy(counts).to(world.device)).cpu().numpy()
-    nats = math.log(counts.sum() + manifest.vocab_size) - np.log(counts + 1.0)
+            found += np.bincount(ids, minlength=manifest.vocab_size)
+    return world.sum(torch.from_numpy(counts).to(world.device)).cpu().numpy()
+
+
+def unigram_entropy(manifest: TrainingManifest, counts: np.ndarray) -> float:
+    """Nats per token of the tokens' frequencies in what training reads, `counts` being those of `token_counts`: the
+    least training loss of a model that knows no more than them."""
+    shares = np.array([source.share for source in manifest.sources])
+    sizes = np.maximum(counts.sum(1, keepdims=True), 1)
+    probabilities = shares @ (counts / sizes) / shares.sum()
+    seen = probabilities[probabilities > 0]
+    return float(-(seen * np.log(seen)).sum())
+
+
+def unigram_loss(counts: np.ndarray, windows: HeldoutWindows) -> dict[str, float]:
+    """The same two metrics for the add-one-smoothed unigram model of the training tokens that `token_counts` counted.
+
+    A token with c occurrences among n has probability (c + 1) / (n + vocab_size).
+    """
+    found = counts.sum(0)
+    nats = math.log(found.sum() + len(found)) - np.log(found + 1.0)
     targets = windows.targets[windows.targets != IGNORE]
     total = float(nats[targets].sum())
     return {

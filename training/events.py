@@ -58,6 +58,17 @@ def write(path: Path, events: Sequence[Event]) -> None:
     files.sync(path.parent)
 
 
+def said(event: Event) -> str:
+    """An event in one line, for a person."""
+    line = f"step {event.step}: {event.what}, {event.why}"
+    if event.to is None or event.window is None:
+        return line
+    return (
+        f"{line}; steps {event.to + 1} to {event.step} are left behind, batches {event.window[0]} to "
+        f"{event.window[1] - 1} left out"
+    )
+
+
 def windows(events: Sequence[Event]) -> list[tuple[int, int]]:
     """The batches (first, end) that are left out."""
     return [event.window for event in events if event.window]

@@ -6,7 +6,7 @@ without an agent, which would load torch a second time to look after it.
 
 Exit codes: 0 done (result.json is there); STOPPED (75, EX_TEMPFAIL of sysexits.h) the ranks got SIGTERM,
 after a checkpoint if training had begun: run it again to go on; KILLED (137) or a negative one, a rank or the agent
-was ended by a signal; anything else failed, and the log says why.
+was ended by a signal; anything else failed, and the log says why; FAILURE in the run's folder has the first error.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from training.deathsig import PARENT, die_with_parent
 STOPPED = 75
 KILLED = 137
 STOP_MARKER = "stopped"
+FAILURE = "failure.txt"  # one line: the error of the first rank that had one, since the others fail for want of it
 GRACE_SECONDS = 300  # for a step and a checkpoint after SIGTERM, before the agent kills its ranks
 POLL_SECONDS = 0.1
 
@@ -83,7 +85,8 @@ def launch(
     out = RunConfig.model_validate(checked_json.read(str(run_json))).out.resolve()
     log_path.parent.mkdir(parents=True, exist_ok=True)
     for restart in range(1, restarts + 2):
-        (out / STOP_MARKER).unlink(missing_ok=True)
+        for left in (STOP_MARKER, FAILURE):
+            (out / left).unlink(missing_ok=True)
         code = _attempt(run_json, out, processes, log_path, env or {}, on_line, poll, nodes)
         if code and (out / STOP_MARKER).exists():
             return STOPPED  # torchrun's own code would be 1, as for any failure
@@ -229,6 +232,11 @@ def main(run_json: str) -> int:
             logging.info("%s", stopped)
             (run.out / STOP_MARKER).touch()
         return STOPPED
+    except Exception as error:
+        with suppress(OSError), open(run.out / FAILURE, "x") as first:
+            said = next(iter(str(error).splitlines()), "")
+            first.write(f"rank {os.environ.get('RANK', '0')}: {type(error).__name__}: {said}\n")
+        raise
     return 0
 
 

@@ -26,7 +26,7 @@ from training.batches import batches
 from training.config import CHECKPOINTS, DOCUMENT_LOSSES, RunConfig, TrainingConfig
 from training.data import check_digests
 from training.document_losses import write_document_losses
-from training.evaluate import heldout_loss, heldout_windows, unigram_loss
+from training.evaluate import heldout_loss, heldout_windows, token_counts, unigram_entropy, unigram_loss
 from training.evaluation_tasks import read_tasks
 from training.events import windows as windows_left_out
 from training.initial_weights import load_initial_weights
@@ -94,10 +94,11 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     training, root = run.training, run.out / CHECKPOINTS
     manifest = load_training_manifest(run.data)
     check_digests(manifest)
-    names = checkpoint.run_fingerprint(run, manifest)
+    names = checkpoint.run_fingerprint(run, manifest, world.device)
     order = Order(manifest, seq_len=run.model.seq_len, batch=training.batch, seed=training.data_seed)
     order.check_epochs(training.steps)
     windows = heldout_windows(manifest, run.model.seq_len, training.eval_tokens)
+    counts = token_counts(manifest, world)
     tasks = read_tasks(Path(training.eval_tasks))[0] if training.eval_tasks else []
     tokenizer = RecordedFile(str(manifest.tokenizer.path), manifest.tokenizer.digest)
     processor = sentencepiece.SentencePieceProcessor(model_file=tokenizer.local()) if tasks else None
@@ -115,7 +116,8 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
             set_first_weights(model, training.seed, world)
 
     saver = Saver(root, names, world, run.timeout_seconds, keeper.committed)
-    recovery = Recovery(run, names, order, Live(model, scale, state, begin), world, saver, keeper)
+    live = Live(model, scale, state, begin)
+    recovery = Recovery(run, names, order, live, world, saver, keeper, unigram_entropy(manifest, counts))
     progress, saved = recovery.resume()
     if saved and world.leads:
         log.info("resuming from %s", saved)
@@ -166,7 +168,7 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
                 if evaluates and processor:
                     heldout |= scored(task_scores(model, tasks, processor, world))
                 if finished:
-                    heldout |= unigram_loss(manifest, windows, world)
+                    heldout |= unigram_loss(counts, windows)
                 stops = record.write(heldout)
                 if stops or finished or (keeps and not recovery.suspicious(progress)):
                     if tracker:

@@ -19,9 +19,12 @@ def model_card(
     result: dict[str, Any],
     recipe: str,
     releases: Sequence[tuple[str, str]],
+    averages: Sequence[str] = (),
 ) -> str:
-    """`recipe`: as YAML, empty where only the folder is known; `releases`: (distribution, release)."""
+    """`recipe`: as YAML, empty where only the folder is known; `releases`: (distribution, release); `averages`: the
+    checkpoints of whose weights these are the mean."""
     shape = run.model
+    mean = f"The weights are the mean of {', '.join(averages)}; the figures are those of the end of training."
     lines = [
         "---",
         "library_name: transformers",
@@ -64,6 +67,7 @@ def model_card(
             ],
         ),
         "",
+        *([mean, ""] if averages else []),
         "The held-out documents were not trained on. They were not compared with any benchmark.",
         "",
         "## Data by source",

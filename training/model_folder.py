@@ -5,7 +5,8 @@
     tokenizer.model                          the SentencePiece model itself
     README.md                                the model card
     gristmill.json                           `model`: digests of the weights and the tokenizer that it was made from,
-                                             and the type of its weights; `files`: the digest of each file
+                                             the type of its weights, and which checkpoints they are the mean of;
+                                             `files`: the digest of each file
 
 The folder appears whole, under its name by one rename.
 """
@@ -26,6 +27,9 @@ from safetensors.torch import load_file
 from storage import checked_json, files
 from storage.training_manifest import TrainingManifest
 from training import export
+from training.average import averaged
+from training.committed import committed
+from training.config import CHECKPOINTS
 from training.data import Tokens
 from training.hf_tokenizer import check_same_ids, tokenizer_config, tokenizer_json
 from training.model_card import model_card
@@ -36,11 +40,15 @@ Dtype = Literal["float32", "bfloat16"]
 COMPARED = 20_000  # tokens of each held-out source whose text both tokenizers encode
 
 
-def write_model_folder(saved: SavedModel, to: Path, name: str, recipe: str = "", dtype: Dtype = "float32") -> bool:
-    """Write a finished training run's model; False if it was there already. `recipe`: as YAML, for the card.
+def write_model_folder(
+    saved: SavedModel, to: Path, name: str, recipe: str = "", dtype: Dtype = "float32", average: int = 1
+) -> bool:
+    """Write a finished training run's model; False if it was there already. `recipe`: as YAML, for the card. `average`:
+    the weights are the mean of so many checkpoints, the newest of those that are kept; 1: those of the end.
 
     Raises FileExistsError where the folder holds anything else; ValueError for a model that no class of `transformers`
-    computes, for a checkpoint, and where tokenizer.json would give other ids than training had.
+    computes, for a checkpoint, where fewer checkpoints are kept, and where tokenizer.json would give other ids than
+    training had.
     """
     to = Path(to).absolute()
     if saved.run is None or saved.data is None or not (saved.folder / WEIGHTS).exists():
@@ -54,15 +62,18 @@ def write_model_folder(saved: SavedModel, to: Path, name: str, recipe: str = "",
         )
     weights, tokenizer = saved.folder / WEIGHTS, Path(saved.tokenizer.local())
     identity = {"weights": files.checksum(str(weights)), "tokenizer": saved.tokenizer.digest, "dtype": dtype}
+    kept = _newest(saved, average) if average > 1 else []
+    if kept:
+        identity["average"] = ", ".join(path.name for path in kept)
     if _is_there(to, identity):
         return False
     temporary = to.with_name(f".{to.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)  # of an export that was killed
     temporary.mkdir(parents=True)
     _write_tokenizer(temporary, tokenizer, saved.run.model.seq_len, saved.data)
-    _write_weights(temporary, weights, saved, dtype)
+    _write_weights(temporary, weights, kept, saved, dtype)
     releases = [(one, version(one)) for one in ("gristmill", "sentencepiece", "torch")]
-    card = model_card(name, saved.run, saved.data, result(saved), recipe, releases)
+    card = model_card(name, saved.run, saved.data, result(saved), recipe, releases, [path.name for path in kept])
     (temporary / "README.md").write_text(card, encoding="utf-8")
     written = {path.name: files.checksum(str(path)) for path in sorted(temporary.iterdir())}
     checked_json.write(str(temporary / MANIFEST), {"model": identity, "files": written})
@@ -82,22 +93,36 @@ def _is_there(to: Path, identity: dict[str, str]) -> bool:
         raise FileExistsError(f"{to} holds files that are no exported model: name another folder, or empty it")
     if checked_json.read(str(there))["model"] != identity:
         raise FileExistsError(
-            f"{to} holds another model, or this one with weights of another type: name another folder, or empty it"
+            f"{to} holds another model, or this one with weights of another type or mean: name another folder, or "
+            "empty it"
         )
     return True
 
 
-def _write_weights(folder: Path, weights: Path, saved: SavedModel, dtype: Dtype) -> None:
+def _newest(saved: SavedModel, count: int) -> list[Path]:
+    """So many of the newest checkpoints of a run, oldest first."""
+    root = saved.out / CHECKPOINTS
+    kept = list(committed(root).values())
+    if len(kept) < count:
+        raise ValueError(
+            f"{root} keeps {len(kept)} checkpoints, fewer than --average {count}; average fewer, or train with "
+            f"keep_checkpoints: {count}"
+        )
+    return kept[-count:]
+
+
+def _write_weights(folder: Path, weights: Path, averages: list[Path], saved: SavedModel, dtype: Dtype) -> None:
     assert saved.run is not None and saved.data is not None, "of a finished run"
     end = {"bos_token_id": saved.data.end_of_text, "eos_token_id": saved.data.end_of_text}
     described = export.hugging_face_config(saved.run.model, saved.data.vocab_size)
     export.write_json(folder / CONFIG, {**described, **end, "torch_dtype": dtype})
     export.write_json(folder / "generation_config.json", end)
-    if dtype == "float32":
+    if dtype == "float32" and not averages:
         shutil.copyfile(weights, folder / WEIGHTS)
         return
-    tensors = {name: tensor.to(getattr(torch, dtype)) for name, tensor in load_file(weights).items()}
-    export.save_weights(tensors, folder / WEIGHTS)
+    mean = {export.public_name(name): tensor for name, tensor in averaged(averages).items()} if averages else {}
+    tensors = mean or load_file(weights)
+    export.save_weights({name: tensor.to(getattr(torch, dtype)) for name, tensor in tensors.items()}, folder / WEIGHTS)
 
 
 def _write_tokenizer(folder: Path, tokenizer: Path, seq_len: int, data: TrainingManifest) -> None:

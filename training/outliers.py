@@ -14,9 +14,9 @@ class Outliers:
 
     An outlier has a loss or gradient norm above mean + `deviations` standard deviations of the last `window` accepted
     updates (OLMo-core's SkipStepOptimizer: 6 of 128), and none is judged before there are so many. Here the logarithms
-    are compared: norms are skewed, and six deviations of their logarithms seldom happen to healthy small runs. After
-    `window` / 4 skipped ones in a row the statistic begins anew: figures that stay high are no outliers. All ranks see
-    the same figures, those of the whole batch, so they agree.
+    are compared: norms are skewed, and six deviations of their logarithms seldom happen to healthy small runs. What
+    comes of several in a row, `training.guard` decides. All ranks see the same figures, those of the whole batch, so
+    they agree.
     """
 
     def __init__(self, guard: GuardConfig, device: torch.device) -> None:
@@ -25,12 +25,11 @@ class Outliers:
             2, guard.window, dtype=torch.float64, device=device
         )  # logarithms of losses, of norms
         self.count = torch.zeros(1, dtype=torch.int64, device=device)
-        self.streak = torch.zeros(1, dtype=torch.int64, device=device)  # outliers in a row
 
     def tensors(self) -> dict[str, torch.Tensor]:
         if not self.guard.enabled:
             return {}
-        return {f"guard.{name}": getattr(self, name) for name in ("accepted", "count", "streak")}
+        return {f"guard.{name}": getattr(self, name) for name in ("accepted", "count")}
 
     def judge(self, loss: torch.Tensor, norm: torch.Tensor, forced: int | None = None) -> torch.Tensor:
         """APPLIED, NOT_FINITE or OUTLIER, int64 without dimensions, for the global loss and norm of a step.
@@ -47,11 +46,6 @@ class Outliers:
         deviation, mean = torch.std_mean(self.accepted, dim=1)
         high = (figures > mean + self.guard.deviations * deviation).any()
         outlier = high & ~broken & (self.count >= self.guard.window)
-        self.streak.copy_((self.streak + 1) * outlier)
-        anew = self.streak > self.guard.window // 4
-        outlier &= ~anew
-        self.count.mul_(~anew)
-        self.streak.mul_(~anew)
         place = self.count % self.guard.window
         skipped = outlier | broken
         self.accepted.index_copy_(1, place, torch.where(skipped, self.accepted[:, place], figures[:, None]))

@@ -59,10 +59,11 @@ class Recovery:
         world: World,
         saver: Saver,
         keeper: Keeper,
+        unigram_entropy: float,
     ) -> None:
         self.run, self.root, self.names = run, saver.root, names
         self.order, self.live, self.world = order, live, world
-        self.saver, self.keeper = saver, keeper
+        self.saver, self.keeper, self.unigram_entropy = saver, keeper, unigram_entropy
         self.replayed = events.skips(self._replay()) if run.replay else None
 
     def _replay(self) -> list[Event]:
@@ -105,9 +106,13 @@ class Recovery:
         return progress, saved
 
     def judge(self, progress: Progress, steps: Sequence[StepFigures]) -> Spike | None:
-        """Look at the steps after those of progress, note those without an update; a spike, if they end in one."""
+        """Look at the steps after those of progress, note those without an update; a spike, if they end in one.
+
+        Raises FloatingPointError when the loss is one that the tokens' frequencies alone would give.
+        """
         losses, decided = Losses(progress.losses), len(progress.events)
-        spike = None
+        judges = self.run.training.guard.enabled and self.replayed is None
+        spike, learned = None, True
         for number, step in enumerate(steps, progress.step + 1):
             if self.replayed is not None:
                 if step.verdict != self.forced(number):
@@ -115,18 +120,25 @@ class Recovery:
                         f"step {number} is not finite (loss {step.loss}, gradient norm {step.grad_norm}), which was no "
                         f"event of {self.run.replay}; look at the machine, or train without replay"
                     )
-            elif step.verdict and self.run.training.guard.enabled:
+            elif step.verdict and judges:
                 progress.events.append(_skip(number, step))
             loss = step.judged_loss
             if loss is not None:
                 spike = losses.see(number, loss)
-            if spike and self.replayed is None and self.run.training.guard.enabled:
+            elif judges:
+                spike = losses.skipped(progress.events)
+            if not judges:
+                spike = None
+                continue
+            learned = number < guard.learned_by(self.run.training) or losses.below(self.unigram_entropy)
+            if spike or not learned:
                 break
-            spike = None
         if len(progress.events) > decided:
             self._write(progress.events)
             for event in progress.events[decided:]:
                 self._say("step %d: update skipped, %s: %s", event.step, event.why, event.figures)
+        if not spike and not learned:
+            self._stop_unlearned(progress, losses, number, step)
         return spike
 
     def suspicious(self, progress: Progress) -> bool:
@@ -182,6 +194,15 @@ class Recovery:
         self._remove_after(restored.step)
         restored.events = decisions
         return restored
+
+    def _stop_unlearned(self, progress: Progress, losses: Losses, number: int, step: StepFigures) -> None:
+        rate = self.run.training.learning_rate
+        figures = _finite(
+            loss=losses.middle(), unigram_loss=self.unigram_entropy, learning_rate=rate, grad_norm=step.grad_norm
+        )
+        event = Event(step=number, what="stop", why="learning rate", figures=figures)
+        self._write(decisions := [*progress.events, event])
+        self._stop(event, decisions)
 
     def _stop(self, event: Event, decisions: list[Event]) -> None:
         path = self.run.out / REPORT

@@ -24,6 +24,7 @@ import xxhash
 
 from storage.damage import DamagedFileError
 from storage.remote.redact import redact_urls
+from training import events
 from training.config import TrackingConfig
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 METRICS, TIMING = "metrics.jsonl", "timing.jsonl"
 GO_BACK = ""  # no name of a metric
 BATCH = 1000  # the most metrics that MLflow's REST API takes in one log_batch
+GUARD_TAG, TAG_CHARACTERS = "gristmill.guard", 5000  # of a tag's value; older servers take no more
 
 
 class JsonLines:
@@ -89,7 +91,8 @@ class MlflowSender:
 
     Points wait in memory (`limit` at most, the oldest are given up first) and go out every `period` seconds
     in batches. After a failure the server is asked again what it has, since a request that failed here may
-    have succeeded there. `lost` counts the points that never arrived.
+    have succeeded there. `lost` counts the points that never arrived. MLflow cannot forget a point, so those of steps
+    that a rollback left behind stay there beside the new ones, which are later; `decisions` says which steps these are.
     """
 
     def __init__(self, tracking: TrackingConfig, period: float = 3.0, limit: int = 200_000) -> None:
@@ -97,6 +100,7 @@ class MlflowSender:
         self.waiting: deque[tuple[str, float, int, int]] = deque(maxlen=limit)
         self.lost = 0
         self.client: MlflowClient | None = None
+        self.decisions = self.decided = ""  # the value of GUARD_TAG as it shall be, and as the server has it
         self.newest: dict[str, int] | None = None  # step by metric; None: the server must be asked
         self.lock = threading.Lock()
         self.wake = threading.Event()
@@ -157,6 +161,9 @@ class MlflowSender:
         from mlflow.entities import Metric
 
         run_id = self.tracking.run_id
+        if (decisions := self.decisions) != self.decided:
+            self.client.set_tag(run_id, GUARD_TAG, decisions)
+            self.decided = decisions
         if self.newest is None:
             known = self.client.get_run(run_id).data.metrics
             self.newest = {
@@ -204,6 +211,7 @@ class Tracker:
         self.timing.file.close()
         self._open(step, {})
         if self.sender:
+            self._tell_decisions()
             self.sender.go_back(step)
 
     def log(self, step: int, metrics: dict[str, float], timing: dict[str, float]) -> None:
@@ -220,6 +228,7 @@ class Tracker:
         self.metrics.sync()
         self.timing.sync()
         if self.sender:
+            self._tell_decisions()
             self.sender.flush()
         return {METRICS: self.metrics.digest, TIMING: self.timing.digest}
 
@@ -227,4 +236,18 @@ class Tracker:
         """Returns how many points MLflow did not get."""
         self.metrics.file.close()
         self.timing.file.close()
-        return self.sender.close() if self.sender else 0
+        if self.sender is None:
+            return 0
+        self._tell_decisions()
+        return self.sender.close()
+
+    def _tell_decisions(self) -> None:
+        """The guard's, as far as a tag has room: the newest."""
+        assert self.sender, "asked for where there is one"
+        lines: list[str] = []
+        for event in reversed(events.read(self.out / events.EVENTS)):
+            lines.insert(0, events.said(event))
+            if len("\n".join(lines)) > TAG_CHARACTERS:
+                lines.pop(0)
+                break
+        self.sender.decisions = "\n".join(lines)

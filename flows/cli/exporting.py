@@ -46,6 +46,9 @@ def model(
     name: ModelArgument,
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="an empty local folder")],
     dtype: Annotated[Literal["float32", "bfloat16"], typer.Option(help="type of the weights")] = "float32",
+    average: Annotated[
+        int, typer.Option(min=1, metavar="N", help="weights: the mean of the N newest kept checkpoints")
+    ] = 1,
 ) -> None:
     """Write a trained model as one folder that Hugging Face's tools load: config, weights, tokenizer, model card."""
     require("train", "exporting a model")
@@ -56,5 +59,5 @@ def model(
 
     found = trained_model(name)
     recipe = recipe_of_card(found.recipe) if found.recipe else ""
-    written = write_model_folder(found.saved, to, found.name, recipe, dtype)
+    written = write_model_folder(found.saved, to, found.name, recipe, dtype, average)
     print_texts([f"{'exported' if written else 'is exported already'}: {found.name} in {to}"])

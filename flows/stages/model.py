@@ -20,7 +20,7 @@ from tasks.engine.make import StageResult
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
 from training import launch
-from training.config import CHECKPOINTS, ModelConfig, RunConfig, TrackingConfig, TrainingConfig
+from training.config import CHECKPOINTS, GuardConfig, ModelConfig, RunConfig, TrackingConfig, TrainingConfig
 from training.keeping import restore
 
 RESULT = "result.json"
@@ -37,7 +37,7 @@ class TrainingPlaces:
     """`mixture`: its file on a local path; `out`: a local folder for what grows, checkpoints and logs; `folder`: the
     stage's; `processes`: how many train on each of the `nodes`, which changes rounding and not the samples;
     `tracking_uri`, `run_id`: those of MLflow; `init_from`, `init_digests`: the folder of the first weights, or empty,
-    and their digests; `eval_tasks`: the folder of tasks, or empty."""
+    and their digests; `eval_tasks`: the folder of tasks, or empty; `max_rollbacks`: the guard's budget."""
 
     mixture: str
     out: str
@@ -49,6 +49,7 @@ class TrainingPlaces:
     init_from: str
     init_digests: dict[str, str]
     eval_tasks: str
+    max_rollbacks: int
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,10 @@ def model_spec(
     settings: MachineSettings, recipe: Recipe, data: Data, places: Callable[[], TrainingPlaces] | None = None
 ) -> StageSpec:
     """The stage; without places it can be looked up, but not made. First weights and tasks are known by their content,
-    wherever they are."""
-    record = Record(
-        model=recipe.model, training=recipe.training.model_copy(update={"init_from": None, "eval_tasks": None})
-    )
+    wherever they are. The budget of rollbacks is no part of it: a training that it ended goes on with a larger one."""
+    guard = recipe.training.guard.model_copy(update={"max_rollbacks": GuardConfig().max_rollbacks})
+    unplaced = {"init_from": None, "eval_tasks": None, "guard": guard}
+    record = Record(model=recipe.model, training=recipe.training.model_copy(update=unplaced))
     inputs = {"mixture": data.mixture.key, "tokens": data.tokens.key, "tokenizer": data.tokenizer.key}
     if (folder := initial_folder(settings, recipe)) is not None:
         inputs |= {f"init_from {name}": digest for name, digest in init_digests(settings, folder).items()}
@@ -111,6 +112,7 @@ def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
                 init_from=str(initial or ""),
                 init_digests=init_digests(settings, initial) if initial else {},
                 eval_tasks=str(tasks_folder(settings, recipe) or ""),
+                max_rollbacks=recipe.training.guard.max_rollbacks,
             )
 
         model = context.build(model_spec(settings, recipe, data, places))
@@ -126,11 +128,14 @@ def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
     store = files.join(places.folder, CHECKPOINTS) if places.out != places.folder else None
     if store and (found := restore(store, out, out / CHECKPOINTS)):
         phases.message(f"{found.name} is from {store}")
+    placed = {
+        "init_from": places.init_from or None,
+        "eval_tasks": places.eval_tasks or None,
+        "guard": record.training.guard.model_copy(update={"max_rollbacks": places.max_rollbacks}),
+    }
     run = RunConfig(
         model=record.model,
-        training=record.training.model_copy(
-            update={"init_from": places.init_from or None, "eval_tasks": places.eval_tasks or None}
-        ),
+        training=record.training.model_copy(update=placed),
         init_digests=places.init_digests,
         data=Path(places.mixture),
         out=out,
@@ -155,6 +160,8 @@ def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
     report = Path(places.out) / "guard.json"
     if code and report.exists():
         raise RuntimeError(f"training ended: {files.read_json(str(report))['error']}")
+    if code and (failure := out / launch.FAILURE).exists():
+        raise RuntimeError(f"training ended: {failure.read_text().strip()}; more is in {log}")
     if code:
         last = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise RuntimeError(f"training ended with code {code}; the end of {log}:\n{last}")

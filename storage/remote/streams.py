@@ -65,12 +65,6 @@ def fetch(
         return bytes(file.read(start, end, stop))
 
 
-def fetch_all(path: str, remote_io: RemoteIOConfig | None = None) -> bytes:
-    """A whole file, local or remote, held in memory."""
-    with open_stream(path, remote_io) as f:
-        return f.read()
-
-
 def info(path: str, remote_io: RemoteIOConfig | None = None) -> dict[str, Any]:
     """Metadata of a file, a remote one's from its store: `size` (None if unknown), `ETag`, ...
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage import files
+from training import keeping
 
 
 @pytest.mark.slow
@@ -35,3 +36,37 @@ def test_a_corpus_from_and_into_an_object_store_has_the_same_bytes(undisturbed, 
                 assert files.checksum(stored) == files.checksum(str(part)), inner
                 compared += 1
     assert compared == 3 * 5 * 2
+
+
+TRAINS = """
+import sys, gristmill
+report = gristmill.pipeline(sys.argv[1])
+print("MODEL", report.trained.model.folder)
+"""
+
+
+@pytest.mark.slow
+def test_a_training_beside_a_home_in_an_object_store_goes_on_on_another_machine(runs, recipe, s3, tmp_path):
+    """Its checkpoints and all that it made are there; a machine with nothing local goes on from the middle."""
+    fewer = recipe | {"steps": recipe["steps"][:1]}
+    path = str(runs.write(fewer))
+
+    def run(local: str) -> tuple[str, str]:
+        environment = runs.environment("trained_store", local=str(tmp_path / local), executor="threads")
+        environment |= s3.environment | {"GRISTMILL_HOME": "s3://crawl/home"}
+        done = subprocess.run([sys.executable, "-c", TRAINS, path], env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        (folder,) = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("MODEL")]
+        return folder, done.stdout + done.stderr
+
+    folder, _ = run("one")
+    assert folder.startswith("s3://crawl/home/stages/model-")
+    assert keeping.stored(f"{folder}/checkpoints") == {6, 12}
+    kept = {name: files.checksum(f"{folder}/{name}") for name in ("metrics.jsonl", "model.safetensors", "config.json")}
+    assert run("one")[0] == run("two")[0] == folder  # finished: found, and not trained again
+
+    for name in ("manifest.json", "model.safetensors", "result.json", "checkpoints/step-00000012/COMMIT"):
+        files.remove(f"{folder}/{name}")
+    again, said = run("three")
+    assert again == folder and "step-00000006 is from s3://crawl/home" in said
+    assert {name: files.checksum(f"{folder}/{name}") for name in kept} == kept

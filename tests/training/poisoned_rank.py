@@ -1,4 +1,7 @@
-"""One rank of a run whose rank 1 computes NaN at the steps that are given: `RUN.json STEP ...`, under torchrun."""
+"""One rank of a run that something happens to on rank 1, `RUN.json KIND STEP ...`, under torchrun.
+
+`nan`: it computes NaN at the steps; `error`: the step raises; `batch`: reading the batch raises.
+"""
 
 import os
 import sys
@@ -6,25 +9,33 @@ import sys
 import torch
 import torch.distributed as dist
 
-from storage import checked_json
-from training import loop
-from training.config import RunConfig
+from training import launch, loop
+from training.order import Order
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    poisoned, taken, step = set(map(int, sys.argv[2:])), 0, loop.train_step
+    path, kind, poisoned = sys.argv[1], sys.argv[2], set(map(int, sys.argv[3:]))
+    taken, step, read = 0, loop.train_step, Order.batch
 
     def train_step(model, *rest):
         global taken
         taken += 1
         sums = model.sums
-        if taken in poisoned and dist.get_rank() == 1:
+        if taken in poisoned and dist.get_rank() == 1 and kind == "nan":
             model.sums = lambda *given: sums(*given) * float("nan")
+        if taken in poisoned and dist.get_rank() == 1 and kind == "error":
+            raise ValueError("planted in a step")
         try:
             return step(model, *rest)
         finally:
             model.sums = sums
 
-    loop.train_step = train_step
-    loop.train(RunConfig.model_validate(checked_json.read(sys.argv[1])))
-    os._exit(0)  # as training.launch does: a rank that has finished may abort while the interpreter ends
+    def batch(self, number, rank=0, world=1):
+        if number + 1 in poisoned and rank == 1 and kind == "batch":
+            raise ValueError("planted in a batch")
+        return read(self, number, rank, world)
+
+    loop.train_step, Order.batch = train_step, batch
+    code = launch.main(path)
+    sys.stdout.flush()
+    os._exit(code)  # as training.launch does: a rank that has finished may abort while the interpreter ends

@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 
 from storage import checked_json, files
 from storage.damage import DamagedFileError
+from storage.training_manifest import load_training_manifest
 from training import checkpoint, committed
 from training.loop import train
 from training.tracking import METRICS
@@ -72,6 +73,17 @@ def test_another_run_is_refused_and_both_values_are_named(run_small, make_run, t
         resumed(make_run, run_small.out, tmp_path / "a", 20, training={"learning_rate": 0.02})
     with pytest.raises(ValueError, match="model.rope_theta: checkpoint 10000.0, this run 500.0"):
         resumed(make_run, run_small.out, tmp_path / "b", 20, model={"rope_theta": 500.0})
+
+
+def test_the_precision_that_was_used_is_that_of_the_checkpoint(run_small, make_run, corpus, tmp_path):
+    """`auto` is another one on other hardware. The guard's budget may change: with less the run would not be there."""
+    run = make_run(tmp_path, training={"guard": {"max_rollbacks": 9}})
+    manifest = load_training_manifest(corpus)
+    commit = checkpoint.commit_of(committed.latest(run_small.out / "checkpoints"))
+    assert commit.fingerprint == checkpoint.run_fingerprint(run, manifest, torch.device("cpu"))
+    assert commit.fingerprint["training.precision"] == '"fp32"'
+    with pytest.raises(ValueError, match='precision: checkpoint "fp32", this run "bf16"'):
+        resumed(make_run, run_small.out, tmp_path, 20, training={"precision": "bf16"})
 
 
 def test_other_data_is_refused(run_small, make_run, corpus, tmp_path):

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from storage.training_manifest import load_training_manifest
-from training import export
-from training.evaluate import heldout_loss, heldout_windows, unigram_loss
+from training import evaluate, export
+from training.evaluate import heldout_loss, heldout_windows, token_counts, unigram_entropy, unigram_loss
 from training.loop import train
 from training.loss import IGNORE, bits_per_byte, inputs_and_targets, token_losses
 from training.parallel import processes, sharded_model
@@ -59,9 +59,30 @@ def test_unigram_against_a_counter(corpus, world):
     nats = [-math.log((counts[token] + 1) / total) for token in targets]
     size = sum(mixture["token_bytes"][token] for token in targets)
     loaded = load_training_manifest(corpus)
-    metrics = unigram_loss(loaded, heldout_windows(loaded, 32, 10**9), world)
+    metrics = unigram_loss(token_counts(loaded, world), heldout_windows(loaded, 32, 10**9))
     assert metrics["unigram/loss"] == pytest.approx(sum(nats) / len(nats), rel=1e-9)
     assert metrics["unigram/bits_per_byte"] == pytest.approx(sum(nats) / math.log(2) / size, rel=1e-9)
+
+
+def test_the_entropy_is_that_of_what_training_reads(corpus, world):
+    """Sources count by their shares, not by their sizes."""
+    loaded = load_training_manifest(corpus)
+    tokens, probabilities = raw_tokens(corpus, "sources"), Counter()
+    for source in loaded.sources:
+        for token, count in Counter(tokens[source.name]).items():
+            probabilities[token] += source.share * count / source.tokens
+    expected = -sum(p * math.log(p) for p in probabilities.values())
+    assert unigram_entropy(loaded, token_counts(loaded, world)) == pytest.approx(expected, rel=1e-9)
+
+
+def test_of_a_large_source_chunks_from_all_over_are_counted(corpus, world, monkeypatch):
+    monkeypatch.setattr(evaluate, "CHUNK", 1000)
+    monkeypatch.setattr(evaluate, "COUNTED", 3000)
+    found = token_counts(load_training_manifest(corpus), world)
+    for counts, tokens in zip(found, raw_tokens(corpus, "sources").values(), strict=True):
+        chunks = -(-len(tokens) // 1000)
+        read = [token for i in range(3) for token in tokens[i * chunks // 3 * 1000 :][:1000]]
+        assert counts.tolist() == np.bincount(read, minlength=len(counts)).tolist()
 
 
 def test_heldout_loss_against_one_window_at_a_time(corpus, make_run, tmp_path, world):

@@ -9,11 +9,13 @@ import sentencepiece
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file
 
 from storage import checked_json
 from storage.text_tokens import encode_text
 from storage.training_manifest import load_training_manifest
 from training import export
+from training.committed import committed
 from training.config import ModelConfig
 from training.hf_tokenizer import check_same_ids, merged, tokenizer_json
 from training.loop import train
@@ -227,3 +229,21 @@ def test_transformers_loads_the_folder(kind, exported, pieces):
     made = peer.generate(given, max_new_tokens=20, do_sample=False)[0, given.shape[1] :].tolist()
     expected = generate(ours, given[0].tolist(), 20, temperature=0, top_k=0, seed=0, end=pieces.eos_id())
     assert [token for token in made if token != pieces.eos_id()] == expected
+
+
+def test_the_mean_of_checkpoints_is_exported(exported, tmp_path):
+    out, _ = exported["llama"]
+    saved = open_model(out)
+    assert write_model_folder(saved, tmp_path / "mean", "mean", average=2)
+    found = load_file(tmp_path / "mean" / "model.safetensors")
+    first, last = (dict(open_model(path).load().named_parameters()) for path in committed(out / "checkpoints").values())
+    assert found.keys() == {export.public_name(name) for name in first}
+    for name in first:
+        mean = ((first[name].double() + last[name].double()) / 2).float()
+        torch.testing.assert_close(found[export.public_name(name)], mean)
+    assert "mean of step-00000003, step-00000006" in (tmp_path / "mean" / "README.md").read_text()
+    assert not write_model_folder(saved, tmp_path / "mean", "mean", average=2)
+    with pytest.raises(FileExistsError, match="holds another model"):
+        write_model_folder(saved, tmp_path / "mean", "mean")
+    with pytest.raises(ValueError, match="keeps 2 checkpoints, fewer than --average 3"):
+        write_model_folder(saved, tmp_path / "more", "mean", average=3)

@@ -109,6 +109,18 @@ def test_a_damaged_checkpoint_in_the_store_is_refused(run_small, make_run, s3, t
     assert not committed(tmp_path / "checkpoints")
 
 
+def test_a_store_may_be_a_folder(run_small, make_run, tmp_path):
+    path, store = committed(run_small.out / "checkpoints")[40], f"file://{tmp_path}/store/model-1/checkpoints"
+    keeping.upload(path, store, run_small.out)
+    assert keeping.stored(store) == {40}
+    (tmp_path / "here").mkdir()
+    there = keeping.restore(store, tmp_path / "here", tmp_path / "here" / "checkpoints")
+    assert {file.name: file.read_bytes() for file in there.iterdir()} == {
+        file.name: file.read_bytes() for file in path.iterdir()
+    }
+    assert (tmp_path / "here" / METRICS).read_bytes() == (run_small.out / METRICS).read_bytes()
+
+
 def test_a_store_that_refuses_ends_the_run(make_run, s3, tmp_path, monkeypatch):
     def refuse(path: str, target: str) -> None:
         raise OSError(f"{target}: refused")

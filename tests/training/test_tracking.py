@@ -5,10 +5,13 @@ import json
 import pytest
 from mlflow.tracking import MlflowClient
 
-from training import committed
+from training import committed, events
 from training.config import TrackingConfig
+from training.events import EVENTS, Event
 from training.loop import train
-from training.tracking import METRICS, TIMING, MlflowSender, Tracker
+from training.tracking import GUARD_TAG, METRICS, TIMING, MlflowSender, Tracker
+
+ROLLBACK = Event(step=6, what="rollback", why="data window", began=5, to=2, window=(4, 12))
 
 
 @pytest.fixture(scope="module")
@@ -121,3 +124,30 @@ def test_a_full_queue_gives_up_the_oldest(server, tracking):
         sender.add(step, {"x": float(step)})
     assert sender.close() == 15
     assert in_mlflow(server, tracking) == [("x", step, float(step)) for step in range(15, 25)]
+
+
+def test_what_the_guard_decided_is_in_mlflow(server, tracking, tmp_path):
+    """The points of steps that a rollback left behind stay there; which steps these are, a tag says."""
+    tracker = Tracker(tmp_path, -1, tracking, {})
+    for step in range(1, 7):
+        tracker.log(step, {"a": float(step)}, {})
+    events.write(tmp_path / EVENTS, [ROLLBACK])
+    tracker.go_back(2)
+    for step in range(3, 5):
+        tracker.log(step, {"a": -float(step)}, {})
+    stop = Event(step=4, what="stop", why="learning rate")
+    events.write(tmp_path / EVENTS, [ROLLBACK, stop])
+    assert tracker.close() == 0
+    tag = server[0].get_run(tracking.run_id).data.tags[GUARD_TAG]
+    assert tag.splitlines() == [
+        "step 6: rollback, data window; steps 3 to 6 are left behind, batches 4 to 11 left out",
+        "step 4: stop, learning rate",
+    ]
+    points = server[0].get_metric_history(tracking.run_id, "a")
+    newest = {point.step: point.value for point in sorted(points, key=lambda point: point.timestamp)}
+    assert newest == {1: 1, 2: 2, 3: -3, 4: -4, 5: 5, 6: 6} and len(points) == 8
+    events.write(tmp_path / EVENTS, [ROLLBACK] * 1000)  # of a long run the newest that have room
+    again = Tracker(tmp_path, -1, tracking, {})
+    assert again.close() == 0
+    tag = server[0].get_run(tracking.run_id).data.tags[GUARD_TAG]
+    assert 4900 < len(tag) <= 5000 and set(tag.splitlines()) == {events.said(ROLLBACK)}

@@ -9,11 +9,11 @@ import threading
 
 import pytest
 
+from storage.files import read_bytes
 from storage.remote import retry
 from storage.remote.config import RemoteIOConfig
 from storage.remote.redirects import checked_client
 from storage.remote.retry import BadResponse, RemoteIOError
-from storage.remote.streams import fetch_all
 from tasks.reading.listing import shards_of
 from tasks.reading.sources import Archives
 from tests.crawl_server import Fault
@@ -37,16 +37,16 @@ def redirected(server, target) -> str:
 def test_a_redirect_to_another_private_host_is_refused(crawl_server, host):
     address = redirected(crawl_server, f"http://{host}:{crawl_server.url.rpartition(':')[2]}/there")
     with pytest.raises(RemoteIOError, match=r"/here.*redirects to .*GRISTMILL_REMOTE_IO__PRIVATE_REDIRECTS=true"):
-        fetch_all(address)
+        read_bytes(address)
     assert [request.path for request in crawl_server.requests] == ["here"]
 
 
 def test_a_redirect_within_a_host_and_one_that_is_allowed_are_followed(crawl_server):
-    assert fetch_all(redirected(crawl_server, "/there")) == b"content"
-    assert fetch_all(f"{crawl_server.url.replace('127.0.0.1', 'localhost')}/there") == b"content"
+    assert read_bytes(redirected(crawl_server, "/there")) == b"content"
+    assert read_bytes(f"{crawl_server.url.replace('127.0.0.1', 'localhost')}/there") == b"content"
     retry.configure(RemoteIOConfig(private_redirects=True))
     port = crawl_server.url.rpartition(":")[2]
-    assert fetch_all(redirected(crawl_server, f"http://localhost:{port}/there")) == b"content"
+    assert read_bytes(redirected(crawl_server, f"http://localhost:{port}/there")) == b"content"
 
 
 def test_a_glob_follows_no_redirect_to_a_private_host(crawl_server):

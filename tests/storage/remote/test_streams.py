@@ -28,7 +28,6 @@ from storage.remote.config import RemoteIOConfig
 from storage.remote.streams import (
     RemoteIOError,
     fetch,
-    fetch_all,
     info,
     open_ranges,
     open_stream,
@@ -75,7 +74,7 @@ def test_a_file_of_any_length(crawl_server, length, ranges):
     crawl_server.ranges = ranges
     (crawl_server.folder / "file").write_bytes(CONTENT[:length])
     address = f"{crawl_server.url}/file"
-    assert read(address) == fetch_all(address, FAST) == CONTENT[:length]
+    assert read(address) == CONTENT[:length]
     assert info(address, FAST)["size"] == length
 
 
@@ -144,7 +143,7 @@ def test_ranges_of_a_file(planted, address):
 def test_the_same_of_local_files(tmp_path):
     path = str(tmp_path / "file")
     (tmp_path / "file").write_bytes(CONTENT)
-    assert read(path) == fetch_all(path) == CONTENT
+    assert read(path) == CONTENT
     assert fetch(path, 70_000, 80_000) == CONTENT[70_000:]
     with open_ranges(path) as f:
         assert f.seek(-3, os.SEEK_END) == 69_998 and f.read() == CONTENT[-3:]
@@ -155,7 +154,7 @@ def test_an_archive_is_not_unpacked_on_its_way(crawl_server):
     data = gzip.compress(CONTENT)
     (crawl_server.folder / "a.gz").write_bytes(data)
     crawl_server.extra = (("Content-Encoding", "gzip"),)
-    assert fetch_all(f"{crawl_server.url}/a.gz", FAST) == data
+    assert read(f"{crawl_server.url}/a.gz") == data
 
 
 @pytest.mark.parametrize("change", ["content", "length"])

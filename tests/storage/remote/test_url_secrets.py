@@ -7,8 +7,8 @@ import pytest
 
 from flows.recipe import load
 from storage import fingerprint
+from storage.files import read_bytes
 from storage.remote.redact import redact_url
-from storage.remote.streams import fetch_all
 from storage.remote.url_secrets import SecretError, check_no_secrets, with_secrets, without_user
 from tasks.reading.listing import shards_of
 from tasks.reading.sources import Archives
@@ -65,7 +65,7 @@ def test_the_server_gets_the_secret_and_the_key_does_not(crawl_server, monkeypat
     crawl_server.authorization = "Basic " + base64.b64encode(f"miller:{PASSWORD}".encode()).decode()
     (crawl_server.folder / "a.warc").write_bytes(b"content")
     address = crawl_server.url.replace("//", "//{secret:user}:{secret:password}@") + "/a.warc"
-    assert fetch_all(address) == b"content"
+    assert read_bytes(address) == b"content"
     before = fingerprint.fingerprint(address, str(tmp_path))
     crawl_server.authorization = "Basic " + base64.b64encode(b"miller:new").decode()
     monkeypatch.setenv("GRISTMILL_SECRET_PASSWORD", "new")
