@@ -4,8 +4,9 @@ import gristmill
 report = gristmill.pipeline("demo")
 report.result["heldout/bits_per_byte"]
 
-`load` reads a recipe; `corpus`, `tokens` and `pretrain` are the parts of `pipeline`. All return a `Report`. Each is
-imported when it is asked for: the flows take seconds, since Prefect does.
+`load` reads a recipe; `corpus`, `tokens` and `pretrain` are the parts of `pipeline`. All return a `Report`. `ablate`
+compares recipes, and returns a `DecisionReport`. Each is imported when it is asked for: the flows take seconds, since
+Prefect does.
 """
 
 import importlib
@@ -14,16 +15,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from flows.ablate import ablate
     from flows.pipeline import corpus, pipeline, pretrain, tokens
     from flows.recipe import load
+    from flows.reports.decision import DecisionReport
     from flows.reports.run import Report
 
     __version__: str
 
-__all__ = ["Report", "__version__", "corpus", "load", "pipeline", "pretrain", "tokens"]
+__all__ = ["DecisionReport", "Report", "__version__", "ablate", "corpus", "load", "pipeline", "pretrain", "tokens"]
 
 _MODULES = {
+    "DecisionReport": "flows.reports.decision",
     "Report": "flows.reports.run",
+    "ablate": "flows.ablate",
     "corpus": "flows.pipeline",
     "load": "flows.recipe",
     "pipeline": "flows.pipeline",

@@ -62,14 +62,14 @@ class RecordedFlow(Flow):
             raise KeyboardInterrupt
 
     def validate_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        """The parameters with the recipe read. Raises what `flows.recipe.load` raises: Prefect's own error, and the log
-        of it, show every value of a wrong recipe."""
-        return super().validate_parameters(parameters | {"recipe": load(parameters["recipe"])})
+        """The parameters with the recipes read. Raises what `flows.recipe.load` raises: Prefect's own error, and the
+        log of it, show every value of a wrong recipe."""
+        return super().validate_parameters(_loaded(parameters))
 
     def serialize_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """What Prefect's database keeps of the parameters, of a recipe without an error alone: one that has a password
         is not written down."""
-        load(parameters["recipe"])
+        _loaded(parameters)
         return super().serialize_parameters(parameters)
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
@@ -77,6 +77,14 @@ class RecordedFlow(Flow):
             return super().__call__(*args, **kwargs)
         except CancelledRun as error:
             raise KeyboardInterrupt from error  # which is known without Prefect
+
+
+def _loaded(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters with `recipe`, and the recipes that it is compared with, read."""
+    read: dict[str, Any] = {"recipe": load(parameters["recipe"])}
+    if "against" in parameters:
+        read["against"] = [load(each) for each in parameters["against"]]
+    return parameters | read
 
 
 def recorded_flow(**settings: Any) -> Callable[[Callable[..., Any]], RecordedFlow]:

@@ -36,6 +36,7 @@ FORBIDDEN = {
 }
 # Prefect takes seconds to import: the command line and the reports do without.
 PREFECT = (
+    "flows.ablate",
     "flows.pipeline",
     "flows.prefect_artifacts",
     "flows.prefect_batch",

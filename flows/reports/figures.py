@@ -14,10 +14,13 @@ from matplotlib.figure import Figure
 BLUE, LIGHT, RED, GREY = "#1f5fa8", "#9bb8d6", "#b3261e", "#777777"
 
 
-def svg(name: str, label: str, draw: Callable[..., None], heights: tuple[float, ...] = (3,)) -> Markup:
-    """Axes of some `heights` in inches under each other, drawn on by `draw`, as an element that is described by
-    `label`. `name` sets the ids of one plot apart from those of the others on a page."""
-    root = etree.fromstring(_drawn(name, draw, heights, "svg", metadata={"Date": None, "Creator": None}))
+def svg(
+    name: str, label: str, draw: Callable[..., None], heights: tuple[float, ...] = (3,), columns: int = 1
+) -> Markup:
+    """Axes of some `heights` in inches under each other, or `columns` of one height beside each other, drawn on by
+    `draw`, as an element that is described by `label`. `name` sets the ids of one plot apart from those of the others
+    on a page."""
+    root = etree.fromstring(_drawn(name, draw, heights, "svg", columns, metadata={"Date": None, "Creator": None}))
     for group in root.iter("{*}g"):
         group.attrib.pop("id", None)  # nothing refers to groups, and the other plot names its own alike
     root.set("role", "img")
@@ -25,12 +28,14 @@ def svg(name: str, label: str, draw: Callable[..., None], heights: tuple[float, 
     return Markup(etree.tostring(root, encoding="unicode"))
 
 
-def png(draw: Callable[..., None], heights: tuple[float, ...] = (3,)) -> bytes:
+def png(draw: Callable[..., None], heights: tuple[float, ...] = (3,), columns: int = 1) -> bytes:
     """The same as a PNG of 1,200 pixels width."""
-    return _drawn("png", draw, heights, "png", dpi=150, metadata={"Software": None})
+    return _drawn("png", draw, heights, "png", columns, dpi=150, metadata={"Software": None})
 
 
-def _drawn(name: str, draw: Callable[..., None], heights: tuple[float, ...], kind: str, **options: Any) -> bytes:
+def _drawn(
+    name: str, draw: Callable[..., None], heights: tuple[float, ...], kind: str, columns: int, **options: Any
+) -> bytes:
     with matplotlib.rc_context():
         # a user's own settings would change the bytes
         matplotlib.rcdefaults()
@@ -38,7 +43,9 @@ def _drawn(name: str, draw: Callable[..., None], heights: tuple[float, ...], kin
         matplotlib.rcParams.update({"svg.hashsalt": name, "svg.fonttype": "none", "font.family": "sans-serif"})
         figure = Figure(figsize=(8, 1.5 + sum(heights)))
         figure.subplots_adjust(left=0.1, right=0.98, top=0.97, bottom=0.6 / (1.5 + sum(heights)), hspace=0.08)
-        axes: list[Axes] = np.ravel(figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)).tolist()
+        beside = columns > 1
+        grid = figure.subplots(len(heights), columns, height_ratios=heights, sharex=not beside, sharey=beside)
+        axes: list[Axes] = np.ravel(grid).tolist()
         draw(*axes)
         out = io.BytesIO()
         figure.savefig(out, format=kind, **options)

@@ -7,15 +7,17 @@ left becomes token shards, and nothing else is held out.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from flows.context import RunContext
 from flows.curation import curate
 from flows.recipe import Recipe
 from flows.remaining import NothingLeftError
 from flows.stages.corpus import Corpus
-from flows.stages.evaluation_documents import evaluation_documents, extracted, sets_of
+from flows.stages.evaluation_documents import CHARACTERS, evaluation_documents, extracted, sets_of
 from flows.stages.evaluation_removal import without_evaluation
 from flows.stages.evaluation_tokens import evaluation_tokens
 from flows.stages.mixture import planned
@@ -90,23 +92,29 @@ def arm_data(
     vocab_size: int,
     sample_bytes: int,
     per_source: int,
+    characters: int = CHARACTERS,
     clean: str | None = None,
     repeat: bool = False,
+    apart: Callable[[str, Callable[[], Any]], Any] = lambda name, make: make(),
 ) -> ComparisonData:
     """Corpora, token shards and mixtures of recipes that are compared; what they share is made once.
 
     `arms`: by name, the base among them if it is compared. `tokens`: what a run takes; with `repeat` each arm repeats
     its sources to that end as far as its `mixture.max_epochs` allows, else it is lowered to one epoch of the arm that
     has least. The budget is a multiple of `step_tokens`, batch * seq_len. `vocab_size`, `sample_bytes`: of the
-    tokenizer; `per_source`, `clean`: see `evaluation_documents`. A recipe without a mixture reads its sources in
-    proportion to their tokens.
+    tokenizer; `per_source`, `characters`, `clean`: see `evaluation_documents`. A recipe without a mixture reads its
+    sources in proportion to their tokens. `apart` is given the name of an arm and what makes its corpus and its tokens,
+    and returns what that returns.
 
     Raises what making a corpus raises, with the arm's name, and ValueError where an arm cannot fill its mixture.
     """
-    evaluation = evaluation_documents(context, base, per_source, clean)
+    evaluation = evaluation_documents(context, base, per_source, clean, characters)
     tokenizer = _tokenizer(context, base, evaluation, Tokenizer(vocab_size=vocab_size, sample_bytes=sample_bytes))
     shards = evaluation_tokens(context, evaluation, tokenizer)
-    made = {name: _curated(context, name, recipe, evaluation, tokenizer) for name, recipe in arms.items()}
+    made: dict[str, _Encoded] = {
+        name: apart(name, partial(_curated, context, name, recipe, evaluation, tokenizer))
+        for name, recipe in arms.items()
+    }
     budget = _budget(made, tokens, step_tokens, repeat)
     sets = sets_of(evaluation)
     found = {

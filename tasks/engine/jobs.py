@@ -7,6 +7,7 @@ from typing import Any
 from storage import files, layout
 from tasks.engine import options
 from tasks.engine.code_version import code_version, releases
+from tasks.engine.cpu_time import cpu_seconds
 from tasks.engine.options import JobOptions
 
 
@@ -35,11 +36,12 @@ class Job:
 @dataclass(frozen=True)
 class JobResult:
     """`record`: what the work returned; `files`: what it wrote, by name within the stage's folder; `found`: whether the
-    job had been done before."""
+    job had been done before; `cpu_seconds`: what it took when it was done."""
 
     record: dict[str, Any]
     files: dict[str, dict[str, Any]]
     found: bool
+    cpu_seconds: float = 0.0
 
 
 def run_job(job: Job) -> JobResult:
@@ -49,16 +51,20 @@ def run_job(job: Job) -> JobResult:
     """
     options.configure(job.options)
     if (done := layout.done_record(job.folder, job.phase, job.number)) is not None:
-        return JobResult(done["record"], done["files"], found=True)
+        return JobResult(done["record"], done["files"], found=True, cpu_seconds=done.get("cpu_seconds", 0.0))
     _check_code(job)
+    began = cpu_seconds()
     try:
         with files.recording(job.folder) as written:
             record = job.work(job.folder, job.number, **job.arguments)
     except Exception as error:
         error.add_note(f"job {job.number} of phase {job.phase} of {job.folder}")
         raise
-    layout.mark_done(job.folder, job.phase, job.number, {"record": record, "files": written})
-    return JobResult(record, written, found=False)
+    # a guard's worker that is replaced meanwhile ends with what its parent never counts
+    took = max(0.0, round(cpu_seconds() - began, 3))
+    done = {"record": record, "files": written, "cpu_seconds": took}
+    layout.mark_done(job.folder, job.phase, job.number, done)
+    return JobResult(record, written, found=False, cpu_seconds=took)
 
 
 def _check_code(job: Job) -> None:

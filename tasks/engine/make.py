@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from storage import layout, leftovers, shards, space
+from storage import checked_json, files, layout, leftovers, shards, space
 from storage.layout import Part
 from storage.recorded_file import RecordedFile
 from tasks.engine.executors import Executor
@@ -12,6 +12,8 @@ from tasks.engine.jobs import Code
 from tasks.engine.lease import lease
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
+
+COST = "cost.json"
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,14 @@ class StageResult:
     def step_counts(self) -> list[dict[str, Any]]:
         """What each step did, summed over the shards (`storage.ledger.count`); empty for a stage that drops nothing."""
         return self.manifest["counts"]["steps"]
+
+    @property
+    def cpu_seconds(self) -> float | None:
+        """What the stage's jobs took where they were done; None for a stage of a version that did not measure it."""
+        try:
+            return checked_json.read(files.join(self.folder, COST))["cpu_seconds"]
+        except FileNotFoundError:
+            return None
 
     def file(self, name: str) -> RecordedFile:
         """A file that the stage's jobs wrote, with its digest. Reads the list of parts; raises LookupError."""
@@ -100,6 +110,8 @@ def _make(
         result = spec.body(phases, spec.record, spec.placed())
         shown.drain()
         held.confirm()
+        if not spec.at:  # beside the manifest, which is the same whenever and wherever the stage is made
+            checked_json.write(files.join(folder, COST), {"cpu_seconds": round(phases.cpu_seconds, 3)})
         manifest = _finish(folder, spec, phases.parts, result)
     return StageResult(spec.name, spec.key, folder, manifest, reused=False)
 

@@ -39,14 +39,16 @@ class Silent:
 
 
 class PhaseRunner:
-    """`parts`: what the jobs have written and counted so far, but for those of temporary phases. `check` raises when
-    the stage must not be made any longer; a body that waits for something calls it now and then."""
+    """`parts`: what the jobs have written and counted so far, but for those of temporary phases; `cpu_seconds`: what
+    all jobs took, also those that an earlier run of the stage did. `check` raises when the stage must not be made any
+    longer; a body that waits for something calls it now and then."""
 
     def __init__(
         self, folder: str, code: Code, executor: Executor, progress: Progress, check: Callable[[], None]
     ) -> None:
         self.folder = folder
         self.parts: list[Part] = []
+        self.cpu_seconds = 0.0
         self._code = code
         self._phases: set[str] = set()
         self._executor = executor
@@ -74,6 +76,7 @@ class PhaseRunner:
         for index, result in self._executor.map(run_job, todo):
             self.check()
             results[numbers[index]] = result
+            self.cpu_seconds += result.cpu_seconds
             self._progress.advance(result)
         self._progress.drain()
         if not temporary:

@@ -179,6 +179,7 @@ def test_a_full_disk_is_one_sentence_and_afterwards_it_goes_on(tmp_path):
     assert (Path(one.folder(str(tmp_path))) / "part-00000.txt").stat().st_size == 100
     assert made(tmp_path, one).records("grow") == [{"found": False}, {"found": True}]
     assert sorted(path.name for path in Path(one.folder(str(tmp_path))).glob("*")) == [
+        "cost.json",
         "done",
         "manifest.json",
         "part-00000.txt",

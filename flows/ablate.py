@@ -1,0 +1,213 @@
+"""The flow `ablate`: what is a data decision worth? Recipes in, verdicts with intervals out."""
+
+import flows.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+
+# isort: split
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from prefect.logging import get_run_logger
+
+from flows.arms import Arms, arms
+from flows.check.run import before_run
+from flows.comparison.bank import calibrate, requests
+from flows.comparison.protocol import Protocol, announce, decide
+from flows.comparison.runs import RunRequest
+from flows.context import RunContext
+from flows.decision_plan import Plan, protocol_of
+from flows.decision_runs import ProxyRuns, decision_id, evaluation_set
+from flows.extras import require
+from flows.pipeline import RecipeLike
+from flows.prefect_artifacts import publish_decision
+from flows.prefect_flow import recorded_flow
+from flows.prefect_names import flow_run_name
+from flows.prefect_runner import run_context
+from flows.progress import duration
+from flows.proxy_config import ProxyConfig, load_proxy
+from flows.reports.decision import ArmFigures, DecisionReport, set_effects
+from flows.reports.funnel import funnel
+from flows.stages.arm_data import Arm, ComparisonData, arm_data
+from flows.stages.proxy import ProxyResult, at_once
+from storage import checked_json, files
+
+BANK_PAIRS = 8
+
+
+@dataclass
+class _Clock:
+    """Seconds of the whole flow, and of what it asked others for."""
+
+    began: float
+    asked: float = 0.0
+
+    def others(self, work: Callable[[], Any]) -> Any:
+        start = time.monotonic()
+        try:
+            return work()
+        finally:
+            self.asked += time.monotonic() - start
+
+    def __str__(self) -> str:
+        whole = time.monotonic() - self.began
+        own = whole - self.asked
+        return f"{duration(whole)}, of which {duration(own)} ({own / whole:.1%}) beside data and runs"
+
+
+@recorded_flow(name="ablate", flow_run_name=flow_run_name, persist_result=False)
+def ablate(
+    recipe: RecipeLike,
+    against: list[RecipeLike] = [],  # noqa: B006  (Prefect shows defaults, and copies them)
+    settings: list[str] = [],  # noqa: B006
+    without: list[str] = [],  # noqa: B006
+    leave_one_out: bool = False,
+    raw: bool = False,
+    proxy: str | dict[str, Any] = "small",
+    clean: str | None = None,
+    judge: list[str] = [],  # noqa: B006
+    tasks: str | None = None,
+    tokens: int | None = None,
+    pairs: list[int] = [],  # noqa: B006
+    bank_pairs: int = BANK_PAIRS,
+) -> DecisionReport:
+    """Verdicts on candidates beside a base, in bits per byte of documents that no recipe filtered.
+
+    `against`: other recipes; `settings`: the base with another setting, as `minhash.threshold=0.9`, a candidate each;
+    `without`: the base without a step, a candidate each; `leave_one_out`: without each step in turn; `raw`: extraction
+    alone. `proxy`: the small model that is trained; `clean`: texts to judge by; `judge`: the evaluation sets that
+    count; `tasks`: a folder of tasks; `tokens`, `pairs`: of a run, and of the looks, instead of the proxy's.
+    """
+    require("train", "comparing recipes")
+    clock = _Clock(time.monotonic())
+    with run_context(recipe) as context:
+        log = get_run_logger()
+        compared = arms(recipe, against, settings, without, leave_one_out, raw)
+        small = load_proxy(proxy)
+        protocol = protocol_of(small, pairs, leave_one_out)
+        for other in compared.recipes.values():
+            before_run(other, context.settings)
+        for line in Plan(
+            compared, protocol, small, bank_pairs, tokens or small.tokens, at_once(context.settings)
+        ).lines():
+            log.info("%s", line)
+        data = clock.others(lambda: _data(context, compared, small, tokens, clean))
+        decided = _decided(context, compared, small, protocol, data, judge, tasks or "", bank_pairs, clock)
+        publish_decision(decided)
+        log.info("decided in %s", clock)
+        return decided
+
+
+def _data(
+    context: RunContext, compared: Arms, proxy: ProxyConfig, tokens: int | None, clean: str | None
+) -> ComparisonData:
+    """Corpora and tokens, a subflow `corpus` for each recipe."""
+
+    def apart(name: str, make: Callable[[], Any]) -> Any:
+        made = []
+
+        @recorded_flow(name="corpus", flow_run_name=lambda: f"corpus-{name}", persist_result=False)
+        def corpus(recipe: RecipeLike) -> None:
+            made.append(make())
+
+        corpus(compared.recipes[name])
+        return made[0]
+
+    return arm_data(
+        context,
+        compared.recipes[compared.base],
+        compared.recipes,
+        tokens=tokens or proxy.tokens,
+        step_tokens=proxy.training.batch * proxy.model.seq_len,
+        vocab_size=proxy.vocab_size,
+        sample_bytes=proxy.tokenizer_bytes,
+        per_source=proxy.evaluation_documents,
+        characters=proxy.evaluation_characters,
+        clean=clean,
+        repeat=tokens is not None,
+        apart=apart,
+    )
+
+
+def _decided(
+    context: RunContext,
+    compared: Arms,
+    proxy: ProxyConfig,
+    protocol: Protocol,
+    data: ComparisonData,
+    judge: list[str],
+    tasks: str,
+    bank_pairs: int,
+    clock: _Clock,
+) -> DecisionReport:
+    # here, since MLflow takes seconds
+    from flows.decision_tracking import Datasets, DecisionRun
+
+    log, tokens = get_run_logger(), data.budget_tokens
+    evaluation = evaluation_set(data, judge)
+    base = compared.recipes[compared.base]
+    batches = 0
+
+    def around(count: int, train: Callable[[], list[ProxyResult]]) -> list[ProxyResult]:
+        """A batch of runs as a subflow."""
+        nonlocal batches
+        batches += 1
+        made = []
+
+        @recorded_flow(name="proxies", flow_run_name=lambda: f"proxies-{batches}", persist_result=False)
+        def proxies(recipe: RecipeLike, runs: int) -> None:
+            made.append(train())
+
+        clock.others(lambda: proxies(base, count))
+        return made[0]
+
+    def trained(made: list[tuple[RunRequest, ProxyResult]]) -> None:
+        tracked.log_runs([runs.figures(request) for request, _ in made], {})
+        log.info("runs: %d done", len(runs.found))
+
+    runs = ProxyRuns(context, proxy, data, evaluation, tasks, around, trained)
+    identity = decision_id(protocol, evaluation, runs, list(compared.recipes), tokens, bank_pairs)
+    plan = Plan(compared, protocol, proxy, bank_pairs, tokens, at_once(context.settings), data)
+    for line in plan.lines():
+        log.info("%s", line)
+    params = {"proxy": proxy.model_dump(mode="json"), "protocol": protocol.model_dump(mode="json"), "tokens": tokens}
+    params |= {"base": compared.base, "candidates": list(compared.candidates), "judged": list(evaluation.judged)}
+    datasets = Datasets(data.evaluation, {name: arm.mixture for name, arm in data.arms.items()})
+    with DecisionRun(context.settings, base.name, identity, params, datasets) as tracked:
+        bank = None
+        announced = ""
+        if bank_pairs:
+            numbers = protocol.pairs(0, bank_pairs)
+            wanted = requests(compared.base, numbers, protocol.learning_rates, tokens)
+            if missing := runs.missing(wanted):
+                log.info("A/A bank: %d runs of %s, of which %d are trained now", len(wanted), compared.base, missing)
+            bank = calibrate(runs, evaluation, compared.base, numbers, protocol.learning_rates, tokens)
+            announced = announce(protocol, evaluation, len(compared.candidates), tokens, bank).sentence()
+            log.info("%s", announced)
+        decision = decide(protocol, evaluation, compared.base, compared.candidates, tokens, runs, bank)
+        report = DecisionReport(
+            id=identity,
+            decision=decision,
+            arms={name: _figures(arm) for name, arm in data.arms.items()},
+            sets=set_effects(decision, evaluation, {request: result.bits for request, result in runs.found.items()}),
+            runs=tuple(map(runs.figures, runs.found)),
+            steps=compared.steps,
+            fixed=compared.fixed,
+            announced=announced,
+        )
+        path = files.join(context.settings.home, "decisions", f"{base.name}-{identity}.json")
+        checked_json.write(path, report.as_json())
+        return replace(report, mlflow_run=tracked.finish(report, compared.recipes))
+
+
+def _figures(arm: Arm) -> ArmFigures:
+    rows = funnel(arm.corpus.stages)
+    times = [stage.cpu_seconds for stage in arm.corpus.stages]
+    known = [seconds for seconds in times if seconds is not None]
+    return ArmFigures(
+        documents=rows[-1].documents_out,
+        tokens=sum(arm.source_tokens.values()),
+        epochs=arm.epochs,
+        funnel=tuple(rows),
+        cpu_seconds=sum(known) if len(known) == len(times) else None,
+    )

@@ -1,0 +1,117 @@
+"""The command that compares recipes: ablate."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flows.cli.app import Json, app, console, print_json, print_texts, recipe_to_run, settings
+from flows.cli.running import in_flow
+from flows.extras import require
+
+if TYPE_CHECKING:
+    from flows.arms import Arms
+    from flows.recipe import Recipe
+    from flows.reports.decision import DecisionReport
+
+
+@app.command()
+def ablate(
+    base: Annotated[str, typer.Argument(metavar="BASE", help="a YAML file, or the name of a shipped recipe")],
+    against: Annotated[list[str], typer.Option(metavar="RECIPE", help="another recipe; may be given again")] = [],  # noqa: B006
+    setting: Annotated[
+        list[str],
+        typer.Option("--set", metavar="KEY=VALUE", help="BASE with another value, as minhash.threshold=0.9; likewise"),
+    ] = [],  # noqa: B006
+    without: Annotated[list[str], typer.Option(metavar="STEP", help="BASE without a step; likewise")] = [],  # noqa: B006
+    leave_one_out: Annotated[
+        bool, typer.Option("--leave-one-out", help="BASE without each of its steps in turn: what each is worth")
+    ] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="raw extraction, without the steps behind it")] = False,
+    proxy: Annotated[
+        str, typer.Option(metavar="FILE", help="the small model: a YAML file, or a shipped one")
+    ] = "small",
+    clean: Annotated[
+        str, typer.Option(metavar="PATH", help="texts to judge by: JSON lines, Parquet, or a folder of .txt files")
+    ] = "",
+    judge: Annotated[
+        list[str],
+        typer.Option(metavar="SET", help="an evaluation set that counts: a source, or clean; default: clean, or all"),
+    ] = [],  # noqa: B006
+    tasks: Annotated[str, typer.Option(metavar="FOLDER", help="tasks that the models are scored on")] = "",
+    tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="of each run; then an arm may repeat its documents. Default: one epoch, or the proxy's"
+        ),
+    ] = None,
+    pairs: Annotated[
+        str, typer.Option(metavar="N,N,...", help="pairs of runs at each look, instead of the proxy's")
+    ] = "",
+    bank_pairs: Annotated[int, typer.Option(min=0, help="A/A pairs, which say how much runs differ")] = 8,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="print what would be done and what it costs; do nothing")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare a recipe with candidates by training small models on each: which is better, by how many bits per byte,
+    how sure that is, what it costs. What is finished already is reused."""
+    require("train", "comparing recipes")
+    candidates: dict[str, Any] = {"against": against, "settings": setting, "without": without}
+    candidates |= {"leave_one_out": leave_one_out, "raw": raw}
+    runs: dict[str, Any] = {"proxy": proxy, "tokens": tokens, "pairs": _numbers(pairs), "bank_pairs": bank_pairs}
+    judged: dict[str, Any] = {"clean": clean or None, "judge": judge, "tasks": tasks or None}
+    if plan:
+        _print_plan(base, candidates, **runs)
+    else:
+        compare(base, candidates, as_json, **runs, **judged)
+
+
+def _print_plan(
+    base: str, candidates: dict[str, Any], proxy: str, tokens: int | None, pairs: list[int], bank_pairs: int
+) -> None:
+    from flows.decision_plan import Plan, protocol_of
+    from flows.proxy_config import load_proxy
+    from flows.stages.proxy import at_once
+
+    _, compared = _checked(base, candidates)
+    small = load_proxy(proxy)
+    protocol = protocol_of(small, pairs, candidates["leave_one_out"])
+    planned = Plan(compared, protocol, small, bank_pairs, tokens or small.tokens, at_once(settings()))
+    print_texts(planned.lines())
+
+
+def _checked(base: str, candidates: dict[str, Any]) -> tuple["Recipe", "Arms"]:
+    """The base and the recipes that are compared. Raises before Prefect is imported."""
+    from flows.arms import arms
+    from flows.check.run import before_run
+
+    recipe = recipe_to_run(base, None)
+    compared = arms(recipe, **candidates)
+    for candidate in compared.candidates:
+        before_run(compared.recipes[candidate], settings())
+    return recipe, compared
+
+
+def compare(base: str, candidates: dict[str, Any], as_json: bool = False, **given: Any) -> None:
+    """Run the flow `ablate` and print what it found. `candidates`, `given`: its parameters."""
+    recipe, _ = _checked(base, candidates)
+
+    def decide() -> "DecisionReport":
+        from flows.ablate import ablate
+
+        return ablate(recipe, **candidates, **given)
+
+    report = in_flow("ablate", recipe.name, decide)
+    if as_json:
+        print_json(report.as_json())
+        return
+    from flows.cli.render_decision import print_decision
+
+    print_decision(report, settings(), console())
+
+
+def _numbers(given: str) -> list[int]:
+    try:
+        return [int(number) for number in given.split(",") if number.strip()]
+    except ValueError:
+        raise ValueError(f"--pairs {given} is no list of whole numbers: write 3,6,12") from None

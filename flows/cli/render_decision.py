@@ -1,0 +1,63 @@
+"""A decision for a person."""
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from flows.cli.render_run import mlflow_line, prefect_line
+
+if TYPE_CHECKING:
+    from flows.machine import MachineSettings
+    from flows.reports.decision import ArmFigures, DecisionReport
+
+
+def print_decision(report: "DecisionReport", settings: "MachineSettings", console: Console) -> None:
+    """Print the verdicts, the table beside them, what each step is worth, and how to look at the runs."""
+    from flows.prefect_env import user_interface
+
+    for sentence in report.sentences:
+        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+    console.print(verdict_table(report))
+    if report.attribution:
+        console.print(attribution_table(report))
+    console.print("\n[bold]Look at it[/bold]")
+    looked_at = [prefect_line(*user_interface()), mlflow_line(settings)]
+    looked_at.append(f"in MLflow: experiment {report.base}, run decision-{report.id[:8]}")
+    console.print("\n".join(looked_at), markup=False, highlight=False, soft_wrap=True)
+
+
+def verdict_table(report: "DecisionReport") -> Table:
+    """The base, and a row for each candidate."""
+    table = Table("recipe", "verdict", title=f"Decision on {report.base}", title_justify="left")
+    for head in ("effect, bits per byte", f"{report.decision.protocol.level:.0%} interval", "pairs"):
+        table.add_column(head, justify="right")
+    for head in ("documents", "epochs", "CPU hours"):
+        table.add_column(head, justify="right")
+    table.add_row(report.base, "the base", "", "", "", *_arm(report.arms[report.base]))
+    for row in report.rows():
+        effect = interval = ""
+        if row["effect"] is not None:
+            effect, interval = f"{row['effect']:+.4f}", f"{row['low']:+.4f} to {row['high']:+.4f}"
+        arm = report.arms[row["candidate"]]
+        table.add_row(row["candidate"], row["outcome"], effect, interval, str(row["pairs"]), *_arm(arm))
+    return table
+
+
+def attribution_table(report: "DecisionReport") -> Table:
+    """A row for each step: what is lost without it, and what it costs."""
+    table = Table("step", title="What each step is worth", title_justify="left")
+    for head in ("worth, bits per byte", "interval", "documents it costs", "CPU seconds it costs"):
+        table.add_column(head, justify="right")
+    for row in report.attribution:
+        worth = interval = ""
+        if row.worth is not None:
+            worth, interval = f"{row.worth:+.4f}", f"{row.low:+.4f} to {row.high:+.4f}"
+        cpu = "" if row.cpu_seconds is None else f"{row.cpu_seconds:.1f}"
+        table.add_row(row.step, worth, interval, f"{row.documents:,}", cpu)
+    return table
+
+
+def _arm(arm: "ArmFigures") -> tuple[str, str, str]:
+    hours = "" if arm.cpu_seconds is None else f"{arm.cpu_seconds / 3600:.4f}"
+    return f"{arm.documents:,}", f"{arm.most_epochs:.2f}", hours

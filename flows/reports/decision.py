@@ -1,0 +1,213 @@
+"""A decision between recipes: verdicts, what each recipe keeps and costs, and what each step is worth."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import stdtrit
+
+from flows.comparison.crossed import estimate
+from flows.comparison.protocol import Decision
+from flows.comparison.runs import EvaluationSet, RunRequest
+from flows.comparison.verdict import Verdict
+from flows.reports import templates
+from flows.reports.frames import frame
+from flows.reports.funnel import FunnelRow
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+@dataclass(frozen=True)
+class ArmFigures:
+    """A recipe that was compared. `documents`: those that it trains on; `tokens`: of these, of which a run takes its
+    budget; `epochs`: how often a run reads each source; `funnel`: what its steps did; `cpu_seconds`: what its stages
+    took, None where one was made before that was measured."""
+
+    documents: int
+    tokens: int
+    epochs: dict[str, float]
+    funnel: tuple[FunnelRow, ...]
+    cpu_seconds: float | None
+
+    @property
+    def most_epochs(self) -> float:
+        return max(self.epochs.values())
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A run of the proxy: what it was asked for, the key of its stage, its bits per byte on the judged sets together
+    and on each set."""
+
+    request: RunRequest
+    key: str
+    bits_per_byte: float
+    by_set: dict[str, float]
+
+
+@dataclass(frozen=True)
+class SetEffect:
+    """The effect on one evaluation set, with a plain t interval: it is not adjusted for stopping."""
+
+    name: str
+    judged: bool
+    effect: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class StepWorth:
+    """What a step of the base is worth: bits per byte that are lost without it, from `low` to `high`; documents that
+    the recipe has fewer with it, all later steps included; CPU seconds that its stages take more with it, or None."""
+
+    step: str
+    outcome: str
+    worth: float | None
+    low: float | None
+    high: float | None
+    documents: int
+    cpu_seconds: float | None
+
+
+@dataclass(frozen=True, repr=False)
+class DecisionReport:
+    """A finished decision. `id`: 16 hexadecimal characters, of all that decides it; `sets`: effects by candidate;
+    `steps`: the step that a candidate of leave-one-out is without; `fixed`: steps that cannot be left out, with the
+    reason; `announced`: what was said of the budget before the runs; `mlflow_run`:
+    the parent run."""
+
+    id: str
+    decision: Decision
+    arms: dict[str, ArmFigures]
+    sets: dict[str, tuple[SetEffect, ...]]
+    runs: tuple[TrainedRun, ...]
+    steps: dict[str, str]
+    fixed: dict[str, str]
+    announced: str
+    mlflow_run: str = ""
+
+    def __repr__(self) -> str:
+        return f"<DecisionReport of {self.base}: {'; '.join(self.sentences)}>"
+
+    def _repr_html_(self) -> str:
+        """Verdicts, the plot of effects and what the steps are worth as HTML, every text escaped."""
+        from flows.reports.decision_plots import attribution_svg, effects_svg
+
+        return templates.template("decision.html").render(
+            report=self, effects=effects_svg(self), attribution=attribution_svg(self) if self.attribution else ""
+        )
+
+    @property
+    def base(self) -> str:
+        return self.decision.base
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        return self.decision.verdicts
+
+    @property
+    def sentences(self) -> list[str]:
+        """The verdicts."""
+        return self.decision.sentences()
+
+    @property
+    def table(self) -> "DataFrame":
+        """A row for each candidate."""
+        return frame(self.rows())
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """A row for each candidate: what is said of it, its effect in bits per byte with the interval, the documents
+        that it keeps and the CPU hours of its stages."""
+        for verdict in self.verdicts:
+            arm = self.arms[verdict.candidate]
+            yield {
+                "candidate": verdict.candidate,
+                "outcome": verdict.outcome,
+                "verdict": verdict.sentence(),
+                "effect": verdict.effect,
+                "low": verdict.low,
+                "high": verdict.high,
+                "pairs": verdict.pairs,
+                "documents": arm.documents,
+                "epochs": arm.most_epochs,
+                "cpu_hours": None if arm.cpu_seconds is None else arm.cpu_seconds / 3600,
+            }
+
+    @cached_property
+    def attribution(self) -> list[StepWorth]:
+        """What the steps are worth that were left out one at a time, in the order of the recipe."""
+        base = self.arms[self.base]
+        found = []
+        for verdict in self.verdicts:
+            if verdict.candidate not in self.steps:
+                continue
+            arm = self.arms[verdict.candidate]
+            known = base.cpu_seconds is not None and arm.cpu_seconds is not None
+            found.append(
+                StepWorth(
+                    self.steps[verdict.candidate],
+                    verdict.outcome,
+                    _negative(verdict.effect),
+                    _negative(verdict.high),
+                    _negative(verdict.low),
+                    arm.documents - base.documents,
+                    base.cpu_seconds - arm.cpu_seconds if known else None,  # type: ignore[operator]
+                )
+            )
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as plain data; equal decisions give equal data, but for CPU times."""
+        return {
+            "id": self.id,
+            "base": self.base,
+            "tokens": self.decision.tokens,
+            "announced": self.announced,
+            "protocol": self.decision.protocol.model_dump(mode="json"),
+            "screening": [list(each) for each in self.decision.screening],
+            "verdicts": [asdict(verdict) | {"sentence": verdict.sentence()} for verdict in self.verdicts],
+            "sets": {name: [asdict(each) for each in effects] for name, effects in self.sets.items()},
+            "attribution": [asdict(each) for each in self.attribution],
+            "fixed": self.fixed,
+            "arms": {name: asdict(arm) for name, arm in self.arms.items()},
+            "runs": [asdict(run) for run in self.runs],
+        }
+
+
+def set_effects(
+    decision: Decision, evaluation: EvaluationSet, bits: Mapping[RunRequest, np.ndarray]
+) -> dict[str, tuple[SetEffect, ...]]:
+    """The effect on each evaluation set, by candidate; of those that were tested. `bits`: of all runs."""
+    found: dict[str, tuple[SetEffect, ...]] = {}
+    for verdict in decision.verdicts:
+        if verdict.effect is None:
+            continue
+        pairs = decision.protocol.pairs(0, verdict.pairs)
+        base, candidate = (_bits(decision, bits, name, pairs) for name in (decision.base, verdict.candidate))
+        found[verdict.candidate] = tuple(
+            _set_effect(name, evaluation, base - candidate, verdict.level) for name in evaluation.names
+        )
+    return found
+
+
+def _bits(decision: Decision, bits: Mapping[RunRequest, np.ndarray], arm: str, pairs: range) -> np.ndarray:
+    """Averaged over learning rates, (pairs, documents)."""
+    rates = decision.protocol.learning_rates
+    return np.array(
+        [np.mean([bits[RunRequest(arm, p, rate, decision.tokens)] for rate in rates], axis=0) for p in pairs]
+    )
+
+
+def _set_effect(name: str, evaluation: EvaluationSet, differences: np.ndarray, level: float) -> SetEffect:
+    alone = EvaluationSet(evaluation.names, evaluation.set_of, evaluation.size, (name,))
+    given = estimate(differences, alone)
+    reach = float(stdtrit(given.degrees, (1 + level) / 2) * np.sqrt(given.variance))
+    return SetEffect(name, name in evaluation.judged, given.effect, given.effect - reach, given.effect + reach)
+
+
+def _negative(value: float | None) -> float | None:
+    return None if value is None else -value
