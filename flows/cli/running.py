@@ -4,8 +4,9 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -14,7 +15,9 @@ from flows.extras import require
 
 if TYPE_CHECKING:
     from flows.recipe import Recipe
+    from flows.reports.run import Report
 
+Made = TypeVar("Made")
 
 _LINE_SECONDS = 10.0  # between two lines where no bar is shown
 
@@ -73,9 +76,20 @@ def run_flow(flow: str, recipe: "Recipe") -> None:
         check_target(lookup(settings(), recipe.name), recipe)
 
     from flows.cli.render_run import print_report
+
+    def run() -> "Report":
+        from flows import pipeline
+
+        return getattr(pipeline, flow)(recipe)
+
+    print_report(in_flow(flow, recipe.name, run), console())
+
+
+def in_flow(flow: str, recipe: str, run: Callable[[], Made]) -> Made:
+    """What `run` returns, a flow that it imports once the embedded server is starting."""
     from storage.remote.redact import redact_url
 
-    typer.echo(f"{flow} of {recipe.name}, in {redact_url(settings().home)}", err=True)
+    typer.echo(f"{flow} of {recipe}, in {redact_url(settings().home)}", err=True)
     # until the flow sees to it itself
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
@@ -89,13 +103,10 @@ def run_flow(flow: str, recipe: "Recipe") -> None:
                 typer.echo("prefect: making its database, once for this home", err=True)
             prefect_server.start(home)
 
-        from flows import pipeline
-
-        report = getattr(pipeline, flow)(recipe)
+        return run()
     except (KeyboardInterrupt, SystemExit):
         typer.echo("gristmill: stopped; what is finished is kept, and the same command goes on from there", err=True)
         raise
-    print_report(report, console())
 
 
 def _default_folder() -> Path:
