@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -129,13 +130,13 @@ def written(mixture: FoundMixture) -> str:
     return "\n".join(lines) + "\n"
 
 
-def commands(mixture: FoundMixture, path: Path) -> list[str]:
-    """The commands that compare the recipe with the uniform and the proportional mixture."""
+def command(mixture: FoundMixture, path: Path, options: Sequence[str] = ()) -> str:
+    """The command that compares the recipe at `path` with the uniform and the proportional mixture."""
     uniform = ", ".join(f"{one.name}: 1" for one in mixture.sources)
     proportional = ", ".join(f"{one.name}: {one.tokens}" for one in mixture.sources)
     settings = (f"mixture.weights={{{weights}}}" for weights in (uniform, proportional))
-    given = " ".join(f"--set {shlex.quote(setting)}" for setting in settings)
-    return [f"gristmill ablate {shlex.quote(str(path))} {given}"]
+    given = [part for setting in settings for part in ("--set", setting)]
+    return shlex.join(["gristmill", "ablate", str(path), *given, *options])
 
 
 def _yaml(values: dict) -> str:

@@ -54,13 +54,16 @@ def mix(
     require("train", "looking for a mixture")
     with run_context(recipe) as context:
         small = load_proxy(proxy)
-        data = _data(context, recipe, small, tokens or small.tokens, clean)
+        data = token_data(context, recipe, small, tokens or small.tokens, clean)
         if method == "doremi":
-            return _doremi(context, recipe, small, data, runs or DOREMI_RUNS, eta, smoothing)
-        return _regmix(context, recipe, small, data, runs or REGMIX_RUNS, judge)
+            return by_doremi(context, recipe, small, data, runs or DOREMI_RUNS, eta, smoothing)
+        return by_regmix(context, recipe, small, data, runs or REGMIX_RUNS, judge)
 
 
-def _data(context: RunContext, recipe: Recipe, proxy: ProxyConfig, tokens: int, clean: str | None) -> ComparisonData:
+def token_data(
+    context: RunContext, recipe: Recipe, proxy: ProxyConfig, tokens: int, clean: str | None = None
+) -> ComparisonData:
+    """Token shards of the recipe's sources and the evaluation documents, for runs of so many tokens."""
     return arm_data(
         context,
         recipe,
@@ -75,7 +78,7 @@ def _data(context: RunContext, recipe: Recipe, proxy: ProxyConfig, tokens: int, 
     )
 
 
-def _doremi(
+def by_doremi(
     context: RunContext,
     recipe: Recipe,
     proxy: ProxyConfig,
@@ -84,6 +87,7 @@ def _doremi(
     eta: float,
     smoothing: float,
 ) -> FoundMixture:
+    """The mean of the weights over so many seeds."""
     arm, budget, rate = data.arms[recipe.name], data.budget_tokens, proxy.learning_rates[-1]
     pairs = range(1, runs + 1)
     references = train_proxies(context, [ProxyRun(proxy, arm.mixture, pair, rate, budget) for pair in pairs])
@@ -105,9 +109,10 @@ def _doremi(
     return found_mixture(recipe, "doremi", weights, tokens, found, "the least and the most of the seeds")
 
 
-def _regmix(
+def by_regmix(
     context: RunContext, recipe: Recipe, proxy: ProxyConfig, data: ComparisonData, runs: int, judge: Sequence[str]
 ) -> FoundMixture:
+    """The optimum of a regression over so many runs, judged by these evaluation sets."""
     arm, budget, rate = data.arms[recipe.name], data.budget_tokens, proxy.learning_rates[-1]
     tokens = {name: arm.source_tokens[name] for name in arm.shares}
     names, counts = list(tokens), np.array([*tokens.values()], float)

@@ -51,7 +51,8 @@ def drawn(prior: np.ndarray, count: int, seed: int) -> np.ndarray:
     """
     draw = np.random.default_rng(seed)
     centre = prior**TEMPERATURE / (prior**TEMPERATURE).sum()
-    strengths = np.exp(draw.uniform(*np.log(STRENGTHS), count))
+    low, high = np.log(STRENGTHS)
+    strengths = np.exp(draw.uniform(low, high, count))
     mixtures = np.stack([draw.dirichlet(centre * len(prior) * strength) for strength in strengths])
     mixtures[mixtures < LEAST_SHARE] = 0
     return mixtures / mixtures.sum(1, keepdims=True)

@@ -54,7 +54,7 @@ def mix(
     require("train", "looking for a mixture")
 
     from flows.cli.running import in_flow
-    from flows.mixed_recipe import commands, written
+    from flows.mixed_recipe import command, written
 
     def run() -> "FoundMixture":
         from flows.mixing import mix
@@ -66,7 +66,9 @@ def mix(
     with open(to, "x", encoding="utf-8") as file:
         file.write(written(found))
     console().print(mixture_table(found))
-    print_texts([*found.found, *found.remarks(), f"wrote {to}. Test it:", *commands(found, to)])
+    options = ["--proxy", proxy, *(part for one in judge for part in ("--judge", one))]
+    options += ["--clean", clean] if clean else []
+    print_texts([*found.found, *found.remarks(), f"wrote {to}. Test it:", f"  {command(found, to, options)}"])
 
 
 def mixture_table(found: "FoundMixture") -> "Table":

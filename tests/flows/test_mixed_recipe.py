@@ -5,7 +5,7 @@ import shlex
 import pytest
 import yaml
 
-from flows.mixed_recipe import commands, found_mixture, written
+from flows.mixed_recipe import command, found_mixture, written
 from flows.recipe import load
 from flows.recipe_variants import variant
 
@@ -51,10 +51,11 @@ def test_a_source_that_is_wanted_more_often_than_its_text_allows_is_said():
     assert said[1:] == ["noise: its weight rounds to 0, so the recipe leaves it out"]
 
 
-def test_the_commands_set_mixtures_that_a_recipe_takes(tmp_path):
+def test_the_command_sets_mixtures_that_a_recipe_takes(tmp_path):
     recipe = load(RECIPE)
-    [command] = commands(found(recipe), tmp_path / "out.yaml")
-    program, name, path, *options = shlex.split(command)
+    line = command(found(recipe), tmp_path / "out.yaml", ["--judge", "web"])
+    program, name, path, *options, _, judged = shlex.split(line)
+    assert judged == "web"
     assert (program, name, path) == ("gristmill", "ablate", str(tmp_path / "out.yaml"))
     uniform, proportional = (variant(recipe, setting).recipe.mixture.weights for setting in options[1::2])
     assert uniform == {"web": 1, "books": 1, "noise": 1} and proportional == TOKENS
