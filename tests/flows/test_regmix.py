@@ -58,7 +58,7 @@ def test_drawn_mixtures_are_mixtures_and_the_same_again():
     assert ((shares == 0) | (shares >= LEAST_SHARE)).all()
     root = np.sqrt(PRIOR) / np.sqrt(PRIOR).sum()
     np.testing.assert_allclose(shares.mean(0), root, atol=0.05)
-    assert (shares.max(1) > 0.9).mean() > 0.1 and (shares.max(1) < 0.5).mean() > 0.1, "corners and middles"
+    assert (shares.max(1) > 0.8).mean() > 0.1 and (shares.max(1) < 0.5).mean() > 0.3, "corners and middles"
     assert np.array_equal(shares, drawn(PRIOR, 400, seed=4))
 
 
