@@ -69,8 +69,10 @@ def launch(
     poll: Callable[[], None] = lambda: None,
     nodes: Nodes = ALONE,
     restarts: int = 0,
+    module: str = "training.launch",
 ) -> int:
     """Run the training that run_json describes and return its exit code (see above). `processes`: on each machine.
+    `module`: whose main each rank is; its run_json names the folder `out`, too.
 
     The output of all ranks is appended to log_path, and given line by line to on_line while it grows. `env`
     is added to the environment. An exception here or in on_line, such as KeyboardInterrupt, stops the ranks
@@ -82,12 +84,12 @@ def launch(
     machines is not: all of them would have to be.
     """
     run_json, log_path = Path(run_json).resolve(), Path(log_path)
-    out = RunConfig.model_validate(checked_json.read(str(run_json))).out.resolve()
+    out = Path(checked_json.read(str(run_json))["out"]).resolve()
     log_path.parent.mkdir(parents=True, exist_ok=True)
     for restart in range(1, restarts + 2):
         for left in (STOP_MARKER, FAILURE):
             (out / left).unlink(missing_ok=True)
-        code = _attempt(run_json, out, processes, log_path, env or {}, on_line, poll, nodes)
+        code = _attempt(run_json, out, processes, log_path, env or {}, on_line, poll, nodes, module)
         if code and (out / STOP_MARKER).exists():
             return STOPPED  # torchrun's own code would be 1, as for any failure
         if (code >= 0 and code != KILLED) or restart > restarts or nodes.count > 1:
@@ -108,18 +110,19 @@ def _attempt(
     on_line: Callable[[str], None],
     poll: Callable[[], None],
     nodes: Nodes,
+    module: str,
 ) -> int:
     """Run the agent, or the only rank, to its end and return its exit code."""
     meeting = out / (f"rendezvous-{nodes.rank}" if nodes.count > 1 else "rendezvous")
     shutil.rmtree(meeting, ignore_errors=True)  # of a launch that was killed
     environment = _environment(processes, nodes.interface)
     if processes == 1 and nodes.count == 1:
-        command = [sys.executable, "-u", "-m", "training.launch", str(run_json)]
+        command = [sys.executable, "-u", "-m", module, str(run_json)]
         environment = {name: value for name, value in environment.items() if name not in ("RANK", "LOCAL_RANK")}
         environment[PARENT] = str(os.getpid())
     else:
         meeting.mkdir()
-        command, more = _agent(run_json, processes, nodes, meeting)
+        command, more = _agent(run_json, processes, nodes, meeting, module)
         environment |= more
     with open(log_path, "ab", opener=_private) as output, log_path.open("rb") as tail:
         tail.seek(0, os.SEEK_END)
@@ -151,7 +154,9 @@ def _attempt(
     return agent.returncode
 
 
-def _agent(run_json: Path, processes: int, nodes: Nodes, meeting: Path) -> tuple[list[str], dict[str, str]]:
+def _agent(
+    run_json: Path, processes: int, nodes: Nodes, meeting: Path, module: str
+) -> tuple[list[str], dict[str, str]]:
     """The command of torchrun's agent, and what it needs in its environment."""
     command = [sys.executable, "-u", "-m", "training.deathsig", str(os.getpid())]
     command += [sys.executable, "-u", "-m", "training.agent"]
@@ -167,7 +172,7 @@ def _agent(run_json: Path, processes: int, nodes: Nodes, meeting: Path) -> tuple
         environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # it would listen on all interfaces; no rank asks it
     # the folder for logs of the ranks, which have none, would stay among temporary files
     command += ["--nproc-per-node", str(processes), "--max-restarts", "0", "--log-dir", f"{meeting}/logs"]
-    return [*command, *_grace(), "-m", "training.launch", str(run_json)], environment
+    return [*command, *_grace(), "-m", module, str(run_json)], environment
 
 
 def _private(path: str, flags: int) -> int:

@@ -1,0 +1,92 @@
+"""The command that looks for a mixture: mix."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.cli.app import app, console, print_texts, recipe_to_run
+from flows.extras import require
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from flows.mixed_recipe import FoundMixture
+
+
+class Method(StrEnum):
+    DOREMI = "doremi"
+    REGMIX = "regmix"
+
+
+@app.command()
+def mix(
+    name: Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")],
+    method: Annotated[
+        Method,
+        typer.Option(
+            help="doremi: weights that a proxy learns while it trains; regmix: a regression over many proxies"
+        ),
+    ] = Method.REGMIX,
+    out: Annotated[Path | None, typer.Option(help="the recipe to write; default: NAME-METHOD.yaml")] = None,
+    proxy: Annotated[
+        str, typer.Option(metavar="FILE", help="the small model: a YAML file, or a shipped one")
+    ] = "small",
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="seeds of doremi (default 3), mixtures of regmix (default 32)")
+    ] = None,
+    tokens: Annotated[int | None, typer.Option(min=1, help="of a run; default: the proxy's")] = None,
+    clean: Annotated[
+        str, typer.Option(metavar="PATH", help="texts to judge by: JSON lines, Parquet, or a folder of .txt files")
+    ] = "",
+    judge: Annotated[
+        list[str], typer.Option(metavar="SET", help="regmix: an evaluation set that counts, a source or clean; or all")
+    ] = [],  # noqa: B006
+    eta: Annotated[float, typer.Option(help="doremi: step size of the weights")] = 1.0,
+    smoothing: Annotated[float, typer.Option(help="doremi: share of uniform weights")] = 1e-3,
+) -> None:
+    """Look for the mixture of a recipe's sources that is worth training on, and write it as a recipe."""
+    recipe = recipe_to_run(name, None)
+    to = out or Path(f"{recipe.name}-{method}.yaml")
+    if to.exists():
+        raise FileExistsError(f"{to} is there already: name another file by --out, or remove it")
+    require("train", "looking for a mixture")
+
+    from flows.cli.running import in_flow
+    from flows.mixed_recipe import command, written
+
+    def run() -> "FoundMixture":
+        from flows.mixing import mix
+
+        return mix(recipe, str(method), proxy, runs, tokens, clean or None, judge, eta, smoothing)
+
+    found = in_flow("mix", recipe.name, run)
+    to.parent.mkdir(parents=True, exist_ok=True)
+    with open(to, "x", encoding="utf-8") as file:
+        file.write(written(found))
+    console().print(mixture_table(found))
+    options = ["--proxy", proxy, *(part for one in judge for part in ("--judge", one))]
+    options += ["--clean", clean] if clean else []
+    print_texts([*found.found, *found.remarks(), f"wrote {to}. Test it:", f"  {command(found, to, options)}"])
+
+
+def mixture_table(found: "FoundMixture") -> "Table":
+    """A row a source."""
+    from rich.table import Table
+
+    table = Table(title=f"mixture of {found.recipe.name} by {found.method}")
+    for column in ("source", "weight", found.interval, "uniform", "by tokens", "tokens", "epochs", "share taken"):
+        table.add_column(column, justify="left" if column == "source" else "right")
+    for one in found.sources:
+        table.add_row(
+            one.name,
+            f"{one.weight:.3f}",
+            f"{one.low:.3f} to {one.high:.3f}",
+            f"{one.uniform:.3f}",
+            f"{one.proportional:.3f}",
+            f"{one.tokens:,}",
+            f"{one.epochs:.2f}",
+            f"{one.share:.3f}",
+        )
+    return table

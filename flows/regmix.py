@@ -1,0 +1,125 @@
+"""RegMix: which mixture of sources gives the lowest loss, by regression over many small runs (arXiv 2407.01492).
+
+Runs on drawn mixtures give a loss each; a regression of loss on mixture is minimized over the simplex. The paper has
+512 runs and LightGBM. A user has tens, from which trees learn steps: their minimum is a region, never a point between
+two runs, and they do not see a slope towards a corner. So the regression is scikit-learn's Gaussian process: smooth,
+with a noise that is estimated too, right for tens of runs in a few dimensions. It sees the square roots of the shares,
+since a loss changes fastest where a source is nearly absent.
+"""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.stats import spearmanr
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.model_selection import LeaveOneOut, cross_val_predict
+
+# Of the paper's code (mixture_config/synthesize_mixture.py). There the concentration of a draw is the strength times
+# the prior, which with many sources are corners mostly; here it is that times the number of sources.
+TEMPERATURE = 0.5
+STRENGTHS = (0.1, 5.0)
+LEAST_SHARE = 2e-4
+
+RESAMPLES = 100
+CANDIDATES = 4096  # mixtures that the search for the lowest loss looks at first
+STARTS = 3  # the best of them, from which it goes down
+LEVEL = 0.9
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """`shares`: the mixture with the lowest predicted loss, float64 (sources,), sum 1; `low`, `high`: the interval of
+    each share at LEVEL, from resampled runs; `loss`: what is predicted there; `rank_correlation`: Spearman's, of
+    losses with those predicted from the other runs."""
+
+    shares: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    loss: float
+    rank_correlation: float
+
+
+def drawn(prior: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Mixtures to train on, float64 (count, sources), each with the sum 1.
+
+    `prior`: the shares of the sources by their tokens, likewise. A mixture is Dirichlet around the prior at temperature
+    TEMPERATURE, of a strength that is drawn evenly on a log scale. Shares below LEAST_SHARE are 0.
+    """
+    draw = np.random.default_rng(seed)
+    centre = prior**TEMPERATURE / (prior**TEMPERATURE).sum()
+    low, high = np.log(STRENGTHS)
+    strengths = np.exp(draw.uniform(low, high, count))
+    mixtures = np.stack([draw.dirichlet(centre * len(prior) * strength) for strength in strengths])
+    mixtures[mixtures < LEAST_SHARE] = 0
+    return mixtures / mixtures.sum(1, keepdims=True)
+
+
+def optimum(shares: np.ndarray, losses: np.ndarray, seed: int, resamples: int = RESAMPLES) -> Optimum:
+    """The best mixture by a regression over runs. `shares`: float64 (runs, sources), rows sum to 1; `losses`: (runs,).
+
+    The interval is the percentile interval over runs drawn with replacement, each time with a kernel fitted anew.
+    Raises ValueError for fewer runs than twice the sources.
+    """
+    runs, sources = shares.shape
+    if runs < 2 * sources:
+        raise ValueError(f"runs: {runs} runs say too little of {sources} sources; ask for {2 * sources} or more")
+    draw = np.random.default_rng(seed)
+    candidates = np.concatenate([draw.dirichlet(np.full(sources, 0.5), CANDIDATES), np.eye(sources), shares])
+    whole = fitted(shares, losses)
+    best = lowest(whole, candidates)
+    found = []
+    for _ in range(resamples):
+        chosen = draw.integers(runs, size=runs)
+        found.append(lowest(fitted(shares[chosen], losses[chosen], whole), candidates))
+    low, high = np.quantile(found, ((1 - LEVEL) / 2, (1 + LEVEL) / 2), axis=0) if found else (best, best)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        left_out = cross_val_predict(_process(whole.kernel_), np.sqrt(shares), losses, cv=LeaveOneOut())
+    return Optimum(best, low, high, float(predicted(whole, best[None])[0]), float(spearmanr(left_out, losses)[0]))
+
+
+def fitted(
+    shares: np.ndarray, losses: np.ndarray, like: GaussianProcessRegressor | None = None
+) -> GaussianProcessRegressor:
+    """The regression. `like`: one whose kernel the fit begins with."""
+    start = (
+        like.kernel_
+        if like
+        else ConstantKernel(1.0, (1e-2, 1e3)) * RBF(np.ones(shares.shape[1]), (0.1, 30.0))
+        + WhiteKernel(0.01, (1e-6, 1.0))
+    )
+    with warnings.catch_warnings():
+        # at a bound: a source that does not matter has a long length, and losses of a law without noise have none
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return _process(start).fit(np.sqrt(shares), losses)
+
+
+def predicted(process: GaussianProcessRegressor, shares: np.ndarray) -> np.ndarray:
+    """Losses of mixtures: float64 (mixtures,) for (mixtures, sources)."""
+    return process.predict(np.sqrt(np.clip(shares, 0, 1)))
+
+
+def lowest(process: GaussianProcessRegressor, candidates: np.ndarray) -> np.ndarray:
+    """The mixture with the lowest predicted loss: the best candidates, and downhill from them on the simplex."""
+    losses = predicted(process, candidates)
+    scale = 1 / max(float(np.ptp(losses)), 1e-12)  # the search stops at differences that are small beside 1
+    first = candidates[np.argsort(losses, kind="stable")[:STARTS]]
+    ends = [
+        minimize(
+            lambda root: float(process.predict((root / np.linalg.norm(root))[None])[0]) * scale,
+            np.sqrt(start),
+            method="L-BFGS-B",
+            bounds=[(0, 1)] * candidates.shape[1],
+        )
+        for start in first
+    ]
+    best = min(ends, key=lambda end: end.fun).x ** 2
+    return best / best.sum()
+
+
+def _process(kernel: object) -> GaussianProcessRegressor:
+    return GaussianProcessRegressor(kernel, normalize_y=True, random_state=0)

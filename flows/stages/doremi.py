@@ -1,0 +1,113 @@
+"""`doremi`: a proxy that reweights its sources while it trains, beside a finished reference."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from flows.context import RunContext
+from flows.machine import MachineSettings
+from flows.proxy_config import ProxyConfig
+from flows.stages.proxy import ProxyResult, at_once, gpus
+from flows.training_places import local_folder, local_mixture
+from storage import checked_json, files, layout
+from tasks.documents.step import Settings
+from tasks.engine.make import StageResult
+from tasks.engine.phases import PhaseRunner
+from tasks.engine.spec import StageSpec
+from training import launch
+from training.config import ModelConfig, TrainingConfig
+
+# those of training.doremi and training.weight_files, which load torch
+WEIGHTS, RESULT = "domain_weights.parquet", "result.json"
+REFERENCE = ("config.json", "model.safetensors")
+
+
+@dataclass(frozen=True)
+class DoReMi:
+    """A run that is asked for. `mixture`: the stage whose `mixture.json` names the sources; `reference`: a finished
+    proxy on it; `pair`: seeds weights and order; see `training.doremi.DoReMiRun` for the others."""
+
+    proxy: ProxyConfig
+    mixture: StageResult
+    reference: ProxyResult
+    pair: int
+    learning_rate: float
+    tokens: int
+    eta: float
+    smoothing: float
+
+
+class Record(Settings):
+    model: ModelConfig
+    training: TrainingConfig
+    eta: float
+    smoothing: float
+
+
+@dataclass(frozen=True)
+class DoReMiPlaces:
+    """`mixture`: its file on a local path; `reference`: the folder of the reference; `out`: a local folder for what
+    grows; `folder`: the stage's; `device`: the GPU, as CUDA_VISIBLE_DEVICES names it, or empty."""
+
+    mixture: str
+    reference: str
+    out: str
+    folder: str
+    device: str
+
+
+def doremi(context: RunContext, runs: Sequence[DoReMi]) -> list[dict[str, float]]:
+    """The mean weights by source of each run, in their order; several are trained at once."""
+    settings = context.settings
+    specs = [partial(doremi_spec, settings, run) for run in runs]
+    stages = context.build_all(specs, partial(at_once, settings))
+    return [stage.result["weights"] for stage in stages]
+
+
+def doremi_spec(settings: MachineSettings, run: DoReMi, slot: int) -> StageSpec:
+    """The stage of a run. `slot`: its number among those that are trained at once."""
+    training = run.proxy.run_training(run.tokens, run.learning_rate, run.pair, run.pair)
+    record = Record(model=run.proxy.model, training=training, eta=run.eta, smoothing=run.smoothing)
+    inputs = {"mixture": run.mixture.key, "reference": run.reference.key}
+
+    def places() -> DoReMiPlaces:
+        folder, devices = spec.folder(settings.home), gpus()
+        return DoReMiPlaces(
+            mixture=str(local_mixture(settings, run.mixture)),
+            reference=run.reference.folder,
+            out=local_folder(settings, folder),
+            folder=folder,
+            device=devices[slot % len(devices)] if devices else "",
+        )
+
+    spec = StageSpec("doremi", _train, record, inputs, places, ("training.launch", "training.doremi"), ("torch",))
+    return spec
+
+
+def _train(phases: PhaseRunner, record: Record, places: DoReMiPlaces) -> dict:
+    """Train a proxy that reweights its sources."""
+    out = Path(places.out)
+    run_json, log = out / "run.json", out / "training.log"
+    reference = Path(places.reference)
+    if not files.is_local(places.reference):
+        reference = out / "reference"
+        for name in REFERENCE:
+            files.copy(files.join(places.reference, name), str(reference / name))
+    run = record.model_dump(mode="json") | {"data": places.mixture, "reference": str(reference), "out": str(out)}
+    out.mkdir(parents=True, exist_ok=True)
+    checked_json.write(str(run_json), run)
+    # one thread on every machine, as other proxies have
+    environment = {"OMP_NUM_THREADS": "1"} | ({"CUDA_VISIBLE_DEVICES": places.device} if places.device else {})
+    began = time.monotonic()
+    code = launch.launch(run_json, 1, log, env=environment, poll=phases.check, module="training.doremi")
+    if code:
+        last = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        raise RuntimeError(f"the DoReMi run {places.folder} ended with code {code}; the end of {log}:\n{last}")
+    phases.message(f"trained in {time.monotonic() - began:.0f} seconds")
+    if places.out != places.folder:
+        for name in (WEIGHTS, RESULT):
+            files.upload_file(str(out / name), files.join(places.folder, name))
+    phases.once("record", layout.record_files, {"names": [WEIGHTS, RESULT]})
+    return files.read_json(files.join(places.folder, RESULT))

@@ -1,0 +1,206 @@
+"""DoReMi's proxy: a model whose loss is reweighted by domain while it trains (Xie et al. 2023, arXiv 2305.10429).
+
+Each source of the mixture is a domain. Domains are sampled uniformly, whatever the shares of the mixture. In each step
+
+1. the token losses of the proxy and of a finished reference model are compared on the whole batch: their difference,
+   clipped at 0 for each token, averaged over a domain's tokens, is the domain's excess loss;
+2. the weights of the domains follow it by exponentiated gradient (`training.domain_weights`);
+3. the proxy learns from the same batch: the sum of weight times loss over the sum of weights, for all tokens.
+
+The mean of the weights over all steps is the result.
+
+The excess loss is that of the batch over all ranks and micro-batches, taken in a forward pass of its own before the
+weights are used. So it does not depend on how the batch is cut. (The published code weighs all micro-batches but the
+last by the weights of the step before.)
+
+A rank is `python -m training.doremi RUN.json`, RUN.json being a DoReMiRun (`storage.checked_json`). Nothing is kept on
+the way: a run that is killed is trained again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch
+from pydantic import Field, model_validator
+
+from storage import checked_json, files, parquet
+from storage.training_manifest import TrainingManifest, load_training_manifest
+from training import export
+from training.batches import batches
+from training.config import ModelConfig, Settings, TrainingConfig
+from training.data import check_digests
+from training.deathsig import PARENT, die_with_parent
+from training.domain_weights import excess_losses, updated
+from training.loss import IGNORE, token_losses
+from training.model import Decoder
+from training.optim import Optimizers, local, optimizers
+from training.order import Order
+from training.parallel import World, processes, sharded_model
+from training.schedule import learning_rate
+from training.step import micro_batch
+
+WEIGHTS = "domain_weights.parquet"
+RESULT = "result.json"
+
+SCHEMA = pa.schema(
+    [
+        pa.field("step", pa.int64(), nullable=False),  # from 1
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("weight", pa.float64(), nullable=False),
+        pa.field("excess", pa.float64(), nullable=False),  # nats per token
+    ]
+)
+
+
+class DoReMiRun(Settings):
+    """One run, as RUN.json holds it. `reference`: the folder with a model's config.json and model.safetensors."""
+
+    model: ModelConfig
+    training: TrainingConfig
+    eta: float = Field(1.0, gt=0, description="step size of the exponentiated gradient; the paper's")
+    smoothing: float = Field(1e-3, ge=0, lt=1, description="share of uniform weights; that of its runs on the Pile")
+    data: Path
+    reference: Path
+    out: Path
+    timeout_seconds: float = Field(600, gt=0, description="longest wait for another rank")
+
+    @model_validator(mode="after")
+    def _known(self) -> DoReMiRun:
+        if self.training.precision == "fp16" or self.training.z_loss:
+            raise ValueError(
+                f"training.precision is {self.training.precision} and z_loss {self.training.z_loss:g}; DoReMi has "
+                "neither a loss scale nor a z-loss: give precision auto, bf16 or fp32, and z_loss 0"
+            )
+        return self
+
+
+def train(run: DoReMiRun) -> np.ndarray:
+    """Train a proxy and return the mean weights of the manifest's sources, float64 (sources,); every rank calls it.
+
+    Writes WEIGHTS and, last, RESULT below run.out. Raises ValueError for data or a reference that do not fit;
+    FloatingPointError when training diverged.
+    """
+    run.out.mkdir(parents=True, exist_ok=True)
+    with processes(run.timeout_seconds) as world:
+        manifest = load_training_manifest(run.data)
+        check_digests(manifest)
+        weights, excess = trained(run, manifest, world)
+        if not np.isfinite(weights).all() or not np.isfinite(excess).all():
+            raise FloatingPointError("the proxy's loss is not finite; lower its learning rate")
+        names = [source.name for source in manifest.sources]
+        if world.leads:
+            steps = np.repeat(np.arange(1, len(weights) + 1), len(names))
+            columns = [steps, names * len(weights), weights.ravel(), excess.ravel()]
+            parquet.write_table(str(run.out / WEIGHTS), pa.table(columns, schema=SCHEMA))
+            mean = dict(zip(names, weights.mean(0).tolist(), strict=True))
+            files.write_json(str(run.out / RESULT), {"weights": mean})
+        return weights.mean(0)
+
+
+def trained(run: DoReMiRun, manifest: TrainingManifest, world: World) -> tuple[np.ndarray, np.ndarray]:
+    """Weights and excess losses of all steps, float64 (steps, sources)."""
+    training = run.training
+    order = Order(uniform(manifest), seq_len=run.model.seq_len, batch=training.batch, seed=training.data_seed)
+    reference = export.load(run.reference).to(world.device)
+    if reference.embed_tokens.num_embeddings != manifest.vocab_size:
+        raise ValueError(
+            f"{run.reference}: the reference has {reference.embed_tokens.num_embeddings} tokens, the data "
+            f"{manifest.vocab_size}; train it on the same tokenizer"
+        )
+    model = sharded_model(run.model, training, manifest.vocab_size, manifest.end_of_text, world)
+    optimizer = optimizers(model, training)
+    count = len(manifest.sources)
+    weights = torch.full((count,), 1 / count, dtype=torch.float64, device=world.device)
+    excess = torch.zeros_like(weights)
+    history = []
+    with batches(order, training, world, 0) as coming:
+        for step, (inputs, targets) in enumerate(coming):
+            pieces = list(cut(order, step, training, world, inputs, targets))
+            sums = excess_sums(model, reference, pieces, count, world)
+            excess = excess_losses(sums, excess)
+            weights = updated(weights, excess, run.eta, run.smoothing)
+            rate = learning_rate(step + 1, training.steps, training)
+            learn(model, optimizer, pieces, weights, sums[:, 1], rate, training, world)
+            history.append(torch.stack([weights, excess]))
+            if step % max(1, training.steps // 20) == 0 and world.leads:
+                shown = "  ".join(
+                    f"{source.name} {weight:.3f}" for source, weight in zip(manifest.sources, weights, strict=True)
+                )
+                logging.info("step %d/%d  %s", step + 1, training.steps, shown)
+    return tuple(torch.stack(history).cpu().numpy().swapaxes(0, 1))
+
+
+def uniform(manifest: TrainingManifest) -> TrainingManifest:
+    """The manifest with equal shares of its sources."""
+    share = 1 / len(manifest.sources)
+    sources = tuple(source.model_copy(update={"share": share}) for source in manifest.sources)
+    return manifest.model_copy(update={"sources": sources})
+
+
+Piece = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # inputs, targets (rows, seq_len); domains (rows,)
+
+
+def cut(
+    order: Order, step: int, training: TrainingConfig, world: World, inputs: torch.Tensor, targets: torch.Tensor
+) -> Iterator[Piece]:
+    """This rank's micro-batches. Rows that pad a batch are of the first domain, and have no targets."""
+    samples = range(step * order.size, (step + 1) * order.size)[world.rank :: world.size]
+    drawn = [order.schedule.draw(sample)[0] for sample in samples]
+    domains = torch.tensor(drawn + [0] * (len(inputs) - len(drawn)), device=world.device)
+    micro = micro_batch(training, world.size)
+    return zip(inputs.split(micro), targets.split(micro), domains.split(micro), strict=True)
+
+
+@torch.no_grad()
+def excess_sums(model: Decoder, reference: Decoder, pieces: list[Piece], domains: int, world: World) -> torch.Tensor:
+    """Of each domain, over all ranks: clipped excess losses of its tokens summed, and their number; float64
+    (domains, 2)."""
+    sums = torch.zeros((domains, 2), dtype=torch.float64, device=world.device)
+    for x, y, of in pieces:
+        above = (token_losses(model(x), y) - token_losses(reference(x), y)).clamp(min=0)
+        rows = torch.stack([above.double().sum(1), (y != IGNORE).double().sum(1)], 1)
+        sums.index_add_(0, of, rows)
+    return world.sum(sums)
+
+
+def learn(
+    model: Decoder,
+    optimizer: Optimizers,
+    pieces: list[Piece],
+    weights: torch.Tensor,
+    tokens: torch.Tensor,
+    rate: float,
+    training: TrainingConfig,
+    world: World,
+) -> None:
+    """One update. `tokens`: of each domain in the whole batch, over all ranks."""
+    of_token = weights / (weights * tokens).sum()
+    for index, (x, y, of) in enumerate(pieces):
+        model.set_requires_gradient_sync(index == len(pieces) - 1)  # type: ignore[operator]
+        (token_losses(model(x), y).sum(1) * of_token[of].float()).sum().backward()
+    norms = torch._foreach_norm([local(parameter.grad) for parameter in model.parameters()])
+    norm = world.sum(torch.stack(norms).double().square().sum()).sqrt()
+    divisor = (norm / training.clip_norm).clamp(min=1).float()
+    optimizer.step(rate, divisor, torch.zeros((), dtype=torch.bool, device=world.device))
+
+
+def main(run_json: str) -> None:
+    """One rank."""
+    if PARENT in os.environ:
+        die_with_parent(int(os.environ[PARENT]))
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    train(DoReMiRun.model_validate(checked_json.read(run_json)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)  # as in training.launch
