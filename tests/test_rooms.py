@@ -19,6 +19,7 @@ ALLOWED = {
     "tasks": ("storage", "tasks"),
     "training": ("storage", "training"),
     "flows.comparison": ("flows.comparison",),
+    "flows.scaling": ("flows.scaling",),
     "flows.stages": ("storage", "tasks", "training", "flows"),
     "flows.reports": ("storage", "tasks", "training", "flows"),
     "flows": ("storage", "tasks", "training", "flows"),
@@ -30,6 +31,7 @@ FORBIDDEN = {
     "tasks": ("prefect", "mlflow", "torch"),
     "training": ("prefect",),
     "flows.comparison": ("dask", "prefect", "mlflow", "torch"),
+    "flows.scaling": ("dask", "prefect", "mlflow", "torch"),
     "flows.stages": ("prefect", "flows.reports", "flows.prefect_runner", "flows.pipeline", "flows.cli"),
     "flows.reports": ("prefect", "flows.prefect_runner", "flows.pipeline", "flows.cli"),
     "flows": (),
@@ -45,6 +47,7 @@ PREFECT = (
     "flows.prefect_names",
     "flows.prefect_runner",
     "flows.prefect_server",
+    "flows.scale",
 )
 # Kernels follow one loop through many cases, and tables have many rows.
 LONG = ("tasks.kernels.",)

@@ -17,7 +17,7 @@ from flows.curation import curate
 from flows.recipe import Recipe
 from flows.remaining import NothingLeftError
 from flows.stages.corpus import Corpus
-from flows.stages.evaluation_documents import CHARACTERS, evaluation_documents, extracted, sets_of
+from flows.stages.evaluation_documents import evaluation_documents, extracted, sets_of
 from flows.stages.evaluation_removal import without_evaluation
 from flows.stages.evaluation_tokens import evaluation_tokens
 from flows.stages.mixture import planned
@@ -92,7 +92,6 @@ def arm_data(
     vocab_size: int,
     sample_bytes: int,
     per_source: int,
-    characters: int = CHARACTERS,
     clean: str | None = None,
     repeat: bool = False,
     apart: Callable[[str, Callable[[], Any]], Any] = lambda name, make: make(),
@@ -102,13 +101,13 @@ def arm_data(
     `arms`: by name, the base among them if it is compared. `tokens`: what a run takes; with `repeat` each arm repeats
     its sources to that end as far as its `mixture.max_epochs` allows, else it is lowered to one epoch of the arm that
     has least. The budget is a multiple of `step_tokens`, batch * seq_len. `vocab_size`, `sample_bytes`: of the
-    tokenizer; `per_source`, `characters`, `clean`: see `evaluation_documents`. A recipe without a mixture reads its
+    tokenizer; `per_source`, `clean`: see `evaluation_documents`. A recipe without a mixture reads its
     sources in proportion to their tokens. `apart` is given the name of an arm and what makes its corpus and its tokens,
     and returns what that returns.
 
     Raises what making a corpus raises, with the arm's name, and ValueError where an arm cannot fill its mixture.
     """
-    evaluation = evaluation_documents(context, base, per_source, clean, characters)
+    evaluation = evaluation_documents(context, base, per_source, clean)
     tokenizer = _tokenizer(context, base, evaluation, Tokenizer(vocab_size=vocab_size, sample_bytes=sample_bytes))
     shards = evaluation_tokens(context, evaluation, tokenizer)
     made: dict[str, _Encoded] = {

@@ -1,0 +1,144 @@
+"""Commands about other sizes: scale, agreement."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flows.cli.app import Json, app, console, print_json, recipe_to_run
+from flows.cli.running import RecipeArgument, in_flow
+from flows.extras import require
+
+if TYPE_CHECKING:
+    from flows.reports.scaling import AgreementReport, ScalingReport
+
+Proxy = Annotated[str, typer.Option(metavar="FILE", help="the small model: a YAML file, or a shipped one")]
+Clean = Annotated[str, typer.Option(metavar="PATH", help="texts to judge by: JSON lines, Parquet, or a folder of .txt")]
+Judge = Annotated[
+    list[str], typer.Option(metavar="SET", help="an evaluation set that counts: a source, or clean; may be given again")
+]
+Repeat = Annotated[bool, typer.Option("--repeat", help="a run may read documents more than once")]
+
+
+@app.command()
+def scale(
+    name: RecipeArgument,
+    sizes: Annotated[str, typer.Option(metavar="N,N,...", help="parameters, as 80k,150k,240k")],
+    tokens: Annotated[str, typer.Option(metavar="N,N,...", help="of a run, as 100k,200k,400k")],
+    most_flops: Annotated[
+        float | None, typer.Option(help="leave out cells of the grid with more floating-point operations")
+    ] = None,
+    forecast: Annotated[
+        list[str],
+        typer.Option(
+            metavar="N:D", help="forecast a run of N parameters on D tokens, then train it; may be given again"
+        ),
+    ] = [],  # noqa: B006
+    budget: Annotated[
+        list[float],
+        typer.Option(help="operations whose best split between parameters and tokens is asked for; likewise"),
+    ] = [],  # noqa: B006
+    proxy: Proxy = "small",
+    seeds: Annotated[int, typer.Option(min=1, help="runs of each cell")] = 1,
+    clean: Clean = "",
+    judge: Judge = [],  # noqa: B006
+    repeat: Repeat = False,
+    plan: Annotated[bool, typer.Option("--plan", help="print what would be trained; do nothing")] = False,
+    as_json: Json = False,
+) -> None:
+    """Train a grid of small models and fit a scaling law to it: the loss at other sizes, with intervals.
+
+    A forecast is registered in MLflow before its run is trained. What is finished already is reused."""
+    require("train", "training a grid of models")
+    from flows.scaling_grid import numbers
+
+    given: dict[str, Any] = {
+        "sizes": numbers(sizes),
+        "tokens": numbers(tokens),
+        "most_flops": most_flops,
+        "forecasts": forecast,
+        "budgets": budget,
+        "proxy": proxy,
+        "seeds": seeds,
+        "clean": clean or None,
+        "judge": judge,
+        "repeat": repeat,
+    }
+    recipe = recipe_to_run(name, None)
+    if plan:
+        _print_plan(given)
+        return
+
+    def run() -> "ScalingReport":
+        from flows import scale as flow
+
+        return flow.scale(recipe, **given)
+
+    report = in_flow("scale", recipe.name, run)
+    if as_json:
+        print_json(report.as_json())
+        return
+    from flows.cli.render_scaling import print_scaling
+
+    print_scaling(report, console())
+
+
+@app.command()
+def agreement(
+    base: RecipeArgument,
+    sizes: Annotated[str, typer.Option(metavar="N,N", help="parameters of the small and the large models")],
+    tokens: Annotated[str, typer.Option(metavar="N,N", help="of a run of each")],
+    against: Annotated[list[str], typer.Option(metavar="RECIPE", help="another recipe; may be given again")] = [],  # noqa: B006
+    setting: Annotated[
+        list[str], typer.Option("--set", metavar="KEY=VALUE", help="RECIPE with another value; likewise")
+    ] = [],  # noqa: B006
+    without: Annotated[list[str], typer.Option(metavar="STEP", help="RECIPE without a step; likewise")] = [],  # noqa: B006
+    raw: Annotated[bool, typer.Option("--raw", help="raw extraction, without the steps behind it")] = False,
+    proxy: Proxy = "small",
+    seeds: Annotated[int, typer.Option(min=2, help="runs of each recipe at each size")] = 2,
+    clean: Clean = "",
+    judge: Judge = [],  # noqa: B006
+    repeat: Repeat = False,
+    as_json: Json = False,
+) -> None:
+    """Train models of two sizes on several recipes: does the recipe that is better at one stay better at the other?"""
+    require("train", "comparing recipes")
+    from flows.scaling_grid import numbers
+
+    given: dict[str, Any] = {
+        "sizes": numbers(sizes),
+        "tokens": numbers(tokens),
+        "against": against,
+        "settings": setting,
+        "without": without,
+        "raw": raw,
+        "proxy": proxy,
+        "seeds": seeds,
+        "clean": clean or None,
+        "judge": judge,
+        "repeat": repeat,
+    }
+    recipe = recipe_to_run(base, None)
+
+    def run() -> "AgreementReport":
+        from flows import scale as flow
+
+        return flow.agreement(recipe, **given)
+
+    report = in_flow("agreement", recipe.name, run)
+    if as_json:
+        print_json(report.as_json())
+        return
+    from flows.cli.render_scaling import print_agreement
+
+    print_agreement(report, console())
+
+
+def _print_plan(given: dict[str, Any]) -> None:
+    from flows.proxy_config import load_proxy
+    from flows.scaling_grid import forecast_cell, grid, plan
+
+    small = load_proxy(given["proxy"])
+    cells = grid(small, given["sizes"], given["tokens"], given["most_flops"])
+    targets = [forecast_cell(small, text) for text in given["forecasts"]]
+    for line in plan(small, cells, targets, given["seeds"]):
+        console().print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,138 @@
+"""Forecasts in MLflow: registered before a run is trained, checked after it.
+
+A forecast is a run of its own in the recipe's experiment, SCHEDULED until it is checked. The tag `forecast` is the key
+of the stage that will hold the forecasted run, so there is one forecast of it, and the first one counts. Its datasets
+are the runs that the law was fitted to, by their keys; its start is the time of registration.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, ViewType
+
+from flows.machine import MachineSettings
+from flows.mlflow_experiment import PROCESS_TAG, TrackedExperiment
+from flows.scaling.forecast import Forecast, ForecastCheck, check
+from flows.scaling.law import Interval
+from flows.training_places import local_folder
+from storage import files
+from storage.owner import this_process
+from tasks.engine.make import find
+from tasks.engine.spec import StageSpec
+
+FORECAST_TAG = "forecast"
+_MOST_INPUTS = 1000  # datasets that a server takes in one request
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A registered forecast. `registered`: when, in milliseconds since 1970, by MLflow; `earlier`: before this
+    command."""
+
+    mlflow_run: str
+    forecast: Forecast
+    registered: int
+    earlier: bool
+
+
+class Forecasts:
+    """The forecasts in the experiment of a recipe."""
+
+    def __init__(self, settings: MachineSettings, recipe: str) -> None:
+        self._settings = settings
+        self._experiment = TrackedExperiment(settings, recipe)
+        self._client = self._experiment.client
+
+    def register(self, run: StageSpec, forecast: Forecast, params: Mapping[str, Any]) -> Claim:
+        """Register a forecast of the run that a stage will hold; `params`: of that run, for people.
+
+        A forecast of it that was registered before is returned in its place. Raises ValueError for a run that is
+        finished, or that has begun to train.
+        """
+        if (found := self._find(run.key)) is not None:
+            return found
+        folder = run.folder(self._settings.home)
+        begun = files.exists(files.join(local_folder(self._settings, folder), "run.json"))
+        if begun or find(self._settings.home, run) is not None:
+            raise ValueError(
+                f"the run of {forecast.parameters:,} parameters on {forecast.tokens:,} tokens is "
+                f"{'being trained' if begun else 'trained'} already ({folder}), so a forecast of it would be none: "
+                "forecast another run"
+            )
+        name = f"forecast-{run.key[:8]}"
+        # found by its key from the last line on: one that is not whole is none
+        tags = {PROCESS_TAG: this_process()}
+        made = self._client.create_run(self._experiment.id(), tags=tags, run_name=name).info.run_id
+        claim, interval = _claim(forecast), forecast.loss
+        given = [Param(name, str(value)) for name, value in {**claim, **params}.items()]
+        self._client.log_batch(made, params=given)
+        for start in range(0, len(forecast.runs), _MOST_INPUTS):
+            self._client.log_inputs(made, [_input(key) for key in forecast.runs[start : start + _MOST_INPUTS]])
+        points = {"forecast": interval.value, "forecast_low": interval.low, "forecast_high": interval.high}
+        self._client.log_batch(made, metrics=[Metric(name, value, 0, 0) for name, value in points.items()])
+        self._client.update_run(made, status="SCHEDULED")
+        self._client.set_tag(made, FORECAST_TAG, run.key)
+        return self._read(self._client.get_run(made), earlier=False)
+
+    def check(self, claim: Claim, loss: float) -> ForecastCheck:
+        """Compare the loss of the finished run with its forecast, and log how it went."""
+        found = check(claim.forecast.loss, loss)
+        points = {
+            "bits_per_byte": found.loss,
+            "inside": float(found.inside),
+            "error": found.error,
+            "outside": found.outside,
+        }
+        run = claim.mlflow_run
+        self._client.log_batch(run, metrics=[Metric(name, value, 0, 0) for name, value in points.items()])
+        self._client.set_tag(run, "mlflow.note.content", sentence(claim.forecast, found))
+        self._client.set_terminated(run, "FINISHED")
+        return found
+
+    def _find(self, key: str) -> Claim | None:
+        if (experiment := self._experiment.find()) is None:
+            return None
+        tagged = f"tags.`{FORECAST_TAG}` = '{key}'"
+        oldest = ["attributes.start_time ASC"]
+        found = self._client.search_runs([experiment.experiment_id], tagged, ViewType.ACTIVE_ONLY, 1, oldest)
+        return self._read(found[0], earlier=True) if found else None
+
+    def _read(self, run: Run, earlier: bool) -> Claim:
+        params = run.data.params
+        interval = Interval(*(float(params[f"forecast.{name}"]) for name in ("value", "low", "high", "level")))
+        inputs = run.inputs.dataset_inputs if run.inputs else []
+        keys = sorted(given.dataset.digest for given in inputs)
+        forecast = Forecast(
+            int(params["parameters"]), int(params["tokens"]), float(params["reach"]), interval, tuple(keys)
+        )
+        return Claim(run.info.run_id, forecast, run.info.start_time, earlier)
+
+
+def sentence(forecast: Forecast, found: ForecastCheck) -> str:
+    """A forecast and what came, as one sentence."""
+    claim = forecast.loss
+    how = "inside" if found.inside else f"outside by {found.outside:.2%}"
+    return (
+        f"{forecast.parameters:,} parameters on {forecast.tokens:,} tokens: forecast {claim.value:.4f} bits per byte "
+        f"({claim.level:.0%} interval {claim.low:.4f} to {claim.high:.4f}), came {found.loss:.4f}, {how}"
+    )
+
+
+def _claim(forecast: Forecast) -> dict[str, Any]:
+    """The params of a forecast, from which it is read again: floats with all of their digits."""
+    interval = forecast.loss
+    claimed = {"value": interval.value, "low": interval.low, "high": interval.high, "level": interval.level}
+    return {f"forecast.{name}": repr(value) for name, value in claimed.items()} | {
+        "parameters": forecast.parameters,
+        "tokens": forecast.tokens,
+        "reach": repr(forecast.reach),
+        "fit.runs": len(forecast.runs),
+    }
+
+
+def _input(key: str) -> DatasetInput:
+    source = orjson.dumps({"uri": f"stages/proxy-{key}"}).decode()
+    dataset = Dataset(name="proxy", digest=key, source_type="gristmill", source=source)
+    return DatasetInput(dataset, [InputTag("mlflow.data.context", "fit")])

@@ -1,0 +1,246 @@
+"""Chinchilla's law of the loss of N parameters trained on D tokens, fitted to a grid of runs.
+
+    L(N, D) = E + A N^-alpha + B D^-beta        (Hoffmann et al. 2022, arXiv 2203.15556, equation 10)
+
+Variable projection (Golub and Pereyra 1973): for given exponents the rest is linear, and its best values with E, A, B
+>= 0 are found exactly; so only two of the five parameters are searched, and the search does not end in one of the poor
+local minima of which Besiroglu et al. (2024, arXiv 2404.10102) tell.
+
+What is minimised is the sum over runs of Huber's loss of the relative error L(N, D) / loss - 1. Hoffmann and Besiroglu
+take Huber's loss of log L(N, D) - log loss, which is the same to first order, but not linear in E, A and B. Their
+threshold, 0.001, is far below the noise of a small run: every error would count by its absolute value, and a fit of few
+runs loses a third of its efficiency. Here it is 1.345 times the standard deviation of the errors, estimated by their
+median: 95% efficient for normal noise (Holland and Welsch 1977), while a run that went wrong has little weight.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize, nnls
+from scipy.stats import t as student
+
+PARAMETERS = 5
+LEAST_RUNS = PARAMETERS + 2  # fewer leave an interval that says nothing: the 95% point of t with one degree is 6.3
+LEAST_VALUES = 3  # of sizes, and of token budgets: a power and a constant go through two of them exactly
+_EXPONENTS = (0.01, 3.0)  # searched between
+_STARTS = (0.1, 0.25, 0.5, 0.9)
+_HUBER = 1.345
+_ROUNDS = 30  # of weights; a fit of real runs takes under ten
+
+
+@dataclass(frozen=True)
+class ScalingRuns:
+    """Finished runs, each array float64 (runs,): parameters of the model, tokens of training, and the loss, in any unit
+    that is positive."""
+
+    parameters: np.ndarray
+    tokens: np.ndarray
+    loss: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.loss)
+
+    def take(self, chosen: np.ndarray) -> "ScalingRuns":
+        """The runs at an array of indices, or where an array of booleans is true."""
+        return ScalingRuns(self.parameters[chosen], self.tokens[chosen], self.loss[chosen])
+
+    @property
+    def problem(self) -> str:
+        """Why no law can be fitted to these runs; empty if one can."""
+        if len(self) < LEAST_RUNS:
+            return f"{len(self)} runs are too few for a law of {PARAMETERS} parameters; train {LEAST_RUNS} or more"
+        for name, values in (("sizes", self.parameters), ("token budgets", self.tokens)):
+            if (count := len(np.unique(values))) < LEAST_VALUES:
+                return f"the runs have {count} different {name}; train {LEAST_VALUES} or more"
+        if not (np.isfinite(self.loss).all() and (self.loss > 0).all()):
+            return "the runs have losses that are not positive numbers; leave those runs out"
+        return ""
+
+
+@dataclass(frozen=True)
+class ScalingLaw:
+    """E: the loss of an infinite model on infinite data; A, alpha: of size; B, beta: of tokens."""
+
+    E: float
+    A: float
+    alpha: float
+    B: float
+    beta: float
+
+    def loss(self, parameters: np.ndarray | float, tokens: np.ndarray | float) -> np.ndarray:
+        """The loss of models of so many parameters on so many tokens, in the unit of the runs; arrays broadcast."""
+        n, d = np.asarray(parameters, float), np.asarray(tokens, float)
+        return self.E + self.A * n**-self.alpha + self.B * d**-self.beta
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value, and the bounds between which it lies with the probability `level`."""
+
+    value: float
+    low: float
+    high: float
+    level: float
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A law and how well its runs know it.
+
+    `errors`: relative error of each run, float64 (runs,). `deviation`: standard deviation of the noise of one run,
+    relative to its loss. `covariance`: that of the parameters per unit of the noise's variance, (5, 5), in the order E,
+    A, alpha, B, beta, where A and B are the terms' sizes at the runs' geometric mean. `threshold`: Huber's.
+    """
+
+    law: ScalingLaw
+    runs: ScalingRuns
+    errors: np.ndarray
+    deviation: float
+    covariance: np.ndarray
+    threshold: float
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom of `deviation`."""
+        return len(self.runs) - PARAMETERS
+
+    def prediction(self, parameters: float, tokens: float, level: float = 0.9) -> Interval:
+        """The loss of one run that is still to be trained: a t interval of nonlinear regression.
+
+        The law is linearised at its parameters (Seber and Wild 1989, section 5.1), and the noise of the new run joins
+        the error of the law. Its noise relative to its loss is taken to be that of the fitted runs. The bounds are a
+        factor above and below. A bootstrap over so few runs is too narrow: `tests/flows/scaling` has the coverage of
+        both.
+        """
+        value = float(self.law.loss(parameters, tokens))
+        slope = _slopes(self.law, self.runs, np.array([parameters]), np.array([tokens]))[0] / value
+        spread = self.deviation * np.sqrt(1 + slope @ self.covariance @ slope)
+        factor = np.exp(student.ppf((1 + level) / 2, self.freedom) * spread)
+        return Interval(value, value / factor, value * factor, level)
+
+
+def fit(runs: ScalingRuns) -> Fit:
+    """The law of a grid of runs. Raises ValueError, with the remedy, for runs that do not determine one."""
+    if problem := runs.problem:
+        raise ValueError(problem)
+    terms = _Terms(runs)
+    start = min(((a, b) for a in _STARTS for b in _STARTS), key=lambda x: terms.best(x, np.ones(len(runs)))[1])
+    exponents = terms.search(start, np.ones(len(runs)))
+    errors = terms.errors(exponents, np.ones(len(runs)))
+    inflation = np.sqrt(len(runs) / (len(runs) - PARAMETERS))  # errors of fitted runs are smaller than their noise
+    threshold = _HUBER * float(np.median(np.abs(errors)) / 0.6745 * inflation)  # 0.6745: the normal's third quartile
+    exponents, weights = _reweighted(terms, exponents, threshold)
+    errors = terms.errors(exponents, weights)
+    law = terms.law(exponents, weights)
+    slopes = _slopes(law, runs, runs.parameters, runs.tokens) / law.loss(runs.parameters, runs.tokens)[:, None]
+    return Fit(law, runs, errors, _deviation(errors, threshold), np.linalg.pinv(slopes.T @ slopes), threshold)
+
+
+def bootstrap(fitted: Fit, draws: int, seed: int) -> list[ScalingLaw]:
+    """Laws of `draws` samples of the runs with replacement: whole runs are drawn, as each has noise of its own.
+
+    A sample with too few different sizes or budgets is drawn again. Threshold and start are those of the fit.
+    """
+    generator = np.random.default_rng(seed)
+    found: list[ScalingLaw] = []
+    while len(found) < draws:
+        sample = fitted.runs.take(generator.integers(len(fitted.runs), size=len(fitted.runs)))
+        if sample.problem:
+            continue
+        terms = _Terms(sample)
+        start = (fitted.law.alpha, fitted.law.beta)
+        exponents, weights = _reweighted(terms, start, fitted.threshold)
+        found.append(terms.law(exponents, weights))
+    return found
+
+
+class _Terms:
+    """The three terms of the law for given exponents, scaled to 1 at the geometric mean of the runs: powers of numbers
+    as large as tokens leave the digits of a float."""
+
+    def __init__(self, runs: ScalingRuns) -> None:
+        self.loss = runs.loss
+        self.parameters, self.tokens = _centres(runs)
+        self.log_parameters = np.log(runs.parameters / self.parameters)
+        self.log_tokens = np.log(runs.tokens / self.tokens)
+
+    def best(self, exponents: tuple[float, float], weights: np.ndarray) -> tuple[np.ndarray, float]:
+        """E, A, B >= 0 with the smallest weighted sum of squared relative errors, and that sum."""
+        relative = self._columns(exponents) * (weights / self.loss)[:, None]
+        values, norm = nnls(relative, weights)
+        return values, norm**2
+
+    def search(self, start: tuple[float, float], weights: np.ndarray) -> tuple[float, float]:
+        """The exponents with the smallest sum, from a start on; `weights`: square roots of those of the runs."""
+        low, high = _EXPONENTS
+        first = np.clip(start, low, high / 1.2)
+        found = minimize(
+            lambda x: self.best((x[0], x[1]), weights)[1],
+            first,
+            method="Nelder-Mead",
+            bounds=[_EXPONENTS, _EXPONENTS],
+            options={
+                "initial_simplex": np.array([first, first * (1.2, 1), first * (1, 1.2)]),
+                "xatol": 1e-4,
+                "fatol": 1e-12,
+            },
+        )
+        return float(found.x[0]), float(found.x[1])
+
+    def errors(self, exponents: tuple[float, float], weights: np.ndarray) -> np.ndarray:
+        """Relative errors of the runs under the best law with these exponents."""
+        return self._columns(exponents) @ self.best(exponents, weights)[0] / self.loss - 1
+
+    def law(self, exponents: tuple[float, float], weights: np.ndarray) -> ScalingLaw:
+        (constant, size, data), (alpha, beta) = self.best(exponents, weights)[0], exponents
+        return ScalingLaw(
+            E=float(constant),
+            A=float(size * self.parameters**alpha),
+            alpha=alpha,
+            B=float(data * self.tokens**beta),
+            beta=beta,
+        )
+
+    def _columns(self, exponents: tuple[float, float]) -> np.ndarray:
+        alpha, beta = exponents
+        size, data = np.exp(-alpha * self.log_parameters), np.exp(-beta * self.log_tokens)
+        return np.stack([np.ones_like(size), size, data], axis=1)
+
+
+def _reweighted(
+    terms: _Terms, exponents: tuple[float, float], threshold: float
+) -> tuple[tuple[float, float], np.ndarray]:
+    """Exponents and square roots of weights at the minimum of Huber's loss, by iteratively reweighted least squares."""
+    weights = np.ones(len(terms.loss))
+    for _ in range(_ROUNDS):
+        exponents = terms.search(exponents, weights)
+        size = np.abs(terms.errors(exponents, weights))
+        new = np.sqrt(threshold / np.maximum(size, threshold)) if threshold else weights
+        if np.allclose(new, weights, atol=1e-3):
+            break
+        weights = new
+    return exponents, weights
+
+
+def _deviation(errors: np.ndarray, threshold: float) -> float:
+    """Standard deviation of the noise of a fit by Huber's loss (Huber 1981, section 7.6): errors count up to the
+    threshold, and the share of runs that are beyond it makes the fit less certain."""
+    count = len(errors)
+    within = np.mean(np.abs(errors) <= threshold)
+    correction = 1 + PARAMETERS / count * (1 - within) / within
+    clipped = np.minimum(np.abs(errors), threshold)
+    return float(correction * np.sqrt(np.sum(clipped**2) / (count - PARAMETERS)) / within)
+
+
+def _centres(runs: ScalingRuns) -> tuple[float, float]:
+    """Geometric means of parameters and tokens."""
+    return float(np.exp(np.log(runs.parameters).mean())), float(np.exp(np.log(runs.tokens).mean()))
+
+
+def _slopes(law: ScalingLaw, runs: ScalingRuns, parameters: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    """Derivatives of the loss by E, A, alpha, B, beta, (points, 5), with A and B as in `Fit.covariance`."""
+    middle_n, middle_d = _centres(runs)
+    log_n, log_d = np.log(parameters / middle_n), np.log(tokens / middle_d)
+    size, data = np.exp(-law.alpha * log_n), np.exp(-law.beta * log_d)
+    a, b = law.A * middle_n**-law.alpha, law.B * middle_d**-law.beta
+    return np.stack([np.ones_like(size), size, -a * size * log_n, data, -b * data * log_d], axis=1)
