@@ -205,7 +205,10 @@ def serve(folder: Path, workers: int = 2) -> Iterator[Services]:
     folder.mkdir(parents=True, exist_ok=True)
     theirs = ("PREFECT_", "GRISTMILL_", "MLFLOW_", "AWS_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(theirs)}
-    here = [str(Path(__file__).resolve().parents[1]), *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
+    here = [
+        str(Path(__file__).resolve().parents[1]),
+        *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)),
+    ]
     environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(here))
     services = Services(folder, environment)
     try:
