@@ -23,7 +23,7 @@ from storage.remote.redact import redact_url, redact_urls
 
 State = Literal["ok", "warning", "error"]
 
-_SECONDS = 10.0  # for an answer
+_SECONDS = 5.0  # for an answer
 _SKEW_WARNING, _SKEW_ERROR = 5.0, 300.0  # S3 refuses requests that are 15 minutes off
 _FREE_WARNING, _FREE_ERROR = 20e9, 1e9  # bytes
 _OPEN_FILES = 4096  # sockets and files of a flow with a few hundred Dask workers

@@ -240,6 +240,7 @@ def _serve(services: Services, workers: int) -> None:
         "PREFECT_API_URL": f"http://127.0.0.1:{api}/api",
         "PREFECT_API_AUTH_STRING": f"admin:{words['prefect']}",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
         "MLFLOW_TRACKING_USERNAME": "admin",
         "MLFLOW_TRACKING_PASSWORD": words["mlflow"],
         "GRISTMILL_HOME": "s3://gristmill/home",

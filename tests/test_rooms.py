@@ -38,6 +38,7 @@ FORBIDDEN = {
 PREFECT = (
     "flows.pipeline",
     "flows.prefect_artifacts",
+    "flows.prefect_automations",
     "flows.prefect_batch",
     "flows.prefect_env",
     "flows.prefect_flow",
