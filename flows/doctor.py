@@ -141,21 +141,15 @@ def _kernels(settings: MachineSettings) -> Iterator[Line]:
 
 
 def _prefect(settings: MachineSettings) -> Iterator[Line]:
-    from flows.prefect_env import EMBEDDED
+    from flows.prefect_env import named_server
 
-    if EMBEDDED:
+    if (named := named_server()) is None:
         yield Line("ok", "prefect", "the embedded server; PREFECT_API_URL would name another")
         return
-    from prefect.settings import get_current_settings
-
-    given = get_current_settings().api
-    if not given.url:
-        yield Line("ok", "prefect", "the embedded server, with a home or profile of yours")
-        return
-    login = given.auth_string.get_secret_value() if given.auth_string else ""
+    address, login = named
     yield from _service(
         "prefect",
-        f"{given.url}/admin/version",
+        f"{address}/admin/version",
         login,
         "PREFECT_API_URL",
         "PREFECT_API_AUTH_STRING",
