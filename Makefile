@@ -5,7 +5,7 @@ LMPLZ := $(wildcard native/lmplz/*.py native/lmplz/*.cc native/lmplz/shim/boost/
            native/lmplz/shim/boost/*/*.hpp native/lmplz/shim/boost/*/*/*.hpp)
 INSTALLED := .venv/.installed
 
-.PHONY: demo test lint bench venv clean
+.PHONY: demo test lint bench venv clean images up down logs
 
 demo: $(INSTALLED)
 	.venv/bin/gristmill demo
@@ -46,6 +46,30 @@ $(INSTALLED): pyproject.toml constraints.txt $(LMPLZ)
 	CXX='$(CXX)' $(INSTALL) -e '.[dev]'
 	.venv/bin/gristmill compile
 	touch $@
+
+# The services of docker/. DEBIAN=1 takes PostgreSQL, Redis and S3 from packages too; BASE names the base of all images.
+COMPOSE ?= $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
+DEBIAN ?=
+BASE ?= debian:bookworm-20250520-slim
+TORCH ?= cpu
+BUILD ?=
+SERVICES := $(COMPOSE) --project-name gristmill -f docker/compose.yaml $(if $(DEBIAN),-f docker/compose.debian.yaml)
+
+images:
+	docker build $(BUILD) --build-arg BASE=$(BASE) --build-arg TORCH=$(TORCH) --tag gristmill:latest -f docker/Dockerfile .
+ifneq ($(DEBIAN),)
+	docker build $(BUILD) --build-arg BASE=$(BASE) --tag gristmill-services:latest -f docker/Dockerfile.services .
+endif
+
+up: images
+	docker/secrets.sh
+	$(SERVICES) up --detach
+
+down:
+	$(SERVICES) down
+
+logs:
+	$(SERVICES) logs --follow --tail 100
 
 # .gristmill/ stays: runs and models are not build products.
 clean:

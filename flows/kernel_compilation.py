@@ -68,12 +68,7 @@ def compile_kernels(say: Callable[[str], None]) -> int:
     `say` is given a line at the beginning and every ten seconds; a terminal has a bar besides. Of two processes that
     ask at once the second waits for the first. Raises RuntimeError with the last words of a process that failed.
     """
-    import numba
-
-    from tasks.kernels import FOLDER
-
-    # numba compiles anew for another numba, and for another processor
-    complete = FOLDER / f"complete-{sys.implementation.cache_tag}-numba-{numba.__version__}-{_processor()}"
+    complete = complete_file()
     if complete.is_file():
         return 0
     wanted, compiled = kernels(), set[str]()
@@ -89,6 +84,16 @@ def compile_kernels(say: Callable[[str], None]) -> int:
                 waits = "waiting for the process that compiles them"
                 say(f"kernels: {waits if names is None else f'{len(compiled)} of {len(wanted)} compiled'}")
     return len(compiled)
+
+
+def complete_file() -> Path:
+    """The file that is there once all kernels of this version are compiled for this machine."""
+    import numba
+
+    from tasks.kernels import FOLDER
+
+    # numba compiles anew for another numba, and for another processor
+    return FOLDER / f"complete-{sys.implementation.cache_tag}-numba-{numba.__version__}-{_processor()}"
 
 
 def _until(complete: Path) -> Iterator[set[str] | None]:

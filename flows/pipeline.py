@@ -4,9 +4,6 @@ import flows.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 
 # isort: split
 from dataclasses import replace
-from typing import Annotated
-
-from pydantic import BeforeValidator, Field
 
 from flows.context import RunContext
 from flows.curation import curate
@@ -15,19 +12,14 @@ from flows.prefect_artifacts import publish
 from flows.prefect_flow import recorded_flow
 from flows.prefect_names import flow_run_name
 from flows.prefect_runner import run_context
-from flows.recipe import Recipe, load
+from flows.recipe import Recipe
+from flows.recipe_forms import RecipeLike
 from flows.reports.run import Report
 from flows.stages import export
 from flows.stages.data import Data
 from flows.stages.mixture import mixture
 from flows.stages.tokenizer import tokenizer
 from flows.stages.tokens import tokens as token_shards
-
-RecipeName = Annotated[
-    str, Field(title="Name or path", description="of a recipe that ships (`demo`), or of a YAML file", min_length=1)
-]
-# Prefect holds parameters against the schema before they are loaded: a word, a path or the whole mapping
-RecipeLike = Annotated[Recipe, BeforeValidator(load, json_schema_input_type=RecipeName | Recipe)]
 
 
 @recorded_flow(name="corpus", flow_run_name=flow_run_name, persist_result=False)

@@ -38,6 +38,16 @@ def user_interface() -> tuple[str, str]:
     return (prefect.ui_url or prefect.api.url if prefect.api.url else ""), str(prefect.home)
 
 
+def named_server() -> tuple[str, str] | None:
+    """Address of the API and the login, as `user:password`, of the server that was named; None for the embedded one."""
+    from prefect.settings import get_current_settings
+
+    api = get_current_settings().api
+    if EMBEDDED or not api.url:
+        return None
+    return api.url, api.auth_string.get_secret_value() if api.auth_string else ""
+
+
 if "prefect" in sys.modules:
     warnings.warn(
         "prefect was imported before flows: the embedded server keeps its own settings and home", stacklevel=3

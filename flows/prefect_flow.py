@@ -11,17 +11,19 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, ParamSpec, TypeVar
+from uuid import UUID
 
 from prefect import Flow, tags
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, TaskRunFilter
 from prefect.context import FlowRunContext
 from prefect.exceptions import CancelledRun, TerminationSignal
+from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 from prefect.states import Cancelled, Crashed, State
 
 from flows import prefect_server
-from flows.recipe import load
+from flows.recipe_forms import from_form, pinned
 from storage.owner import has_ended, this_process
 
 P = ParamSpec("P")
@@ -62,9 +64,13 @@ class RecordedFlow(Flow):
             raise KeyboardInterrupt
 
     def validate_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        """The parameters with the recipes read. Raises what `flows.recipe.load` raises: Prefect's own error, and the
-        log of it, show every value of a wrong recipe."""
-        return super().validate_parameters(_loaded(parameters))
+        """The parameters with the recipes read. Raises what `from_form` raises: Prefect's own error, and the log of it,
+        show every value of a wrong recipe. A newest snapshot is noted in a run that was asked for through the API."""
+        loaded, given = _loaded(parameters), parameters["recipe"]
+        if (noted := pinned(given, loaded["recipe"])) != given and (run := flow_run.get_id()) is not None:
+            with get_client(sync_client=True) as client:
+                client.update_flow_run(UUID(run), parameters=parameters | {"recipe": noted})
+        return super().validate_parameters(loaded)
 
     def serialize_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """What Prefect's database keeps of the parameters, of a recipe without an error alone: one that has a password
@@ -81,9 +87,9 @@ class RecordedFlow(Flow):
 
 def _loaded(parameters: dict[str, Any]) -> dict[str, Any]:
     """The parameters with `recipe`, and the recipes that it is compared with, read."""
-    read: dict[str, Any] = {"recipe": load(parameters["recipe"])}
+    read: dict[str, Any] = {"recipe": from_form(parameters["recipe"])}
     if "against" in parameters:
-        read["against"] = [load(each) for each in parameters["against"]]
+        read["against"] = [from_form(each) for each in parameters["against"]]
     return parameters | read
 
 

@@ -53,6 +53,7 @@ def run_context(recipe: Recipe) -> Iterator[RunContext]:
         token = _current.set(context)
         try:
             yield context
+            last_run.finished()
         finally:
             _current.reset(token)
 

@@ -40,19 +40,19 @@ class Recipe(Settings):
     limit: int | None = Field(
         None, gt=0, description="the first so many documents of each source alone, of its first so many files"
     )
-    sources: tuple[Source, ...] = Field(min_length=1)
+    sources: tuple[Source, ...] = Field(min_length=1, description="where the documents come from")
     steps: tuple[AnyStep, ...] = Field(
         min_length=1,
         description="run in this order; only `url` may come before `extract`, and `normalize` only right after it",
     )
-    tokenizer: Tokenizer = Tokenizer()
+    tokenizer: Tokenizer = Field(Tokenizer(), description="how texts become tokens")
     mixture: MixtureLike = Field(
         None,
         description="what is trained on, or the name of a mixture that ships (llama, pile, redpajama), or the path of "
         "its YAML file; a corpus needs none",
     )
-    model: ModelConfig = ModelConfig()
-    training: TrainingConfig = TrainingConfig()
+    model: ModelConfig = Field(ModelConfig(), description="shape of the model")
+    training: TrainingConfig = Field(TrainingConfig(), description="how the model is trained")
     export: Export | None = Field(None, description="the curated documents as files for others, once they are made")
 
     @model_validator(mode="before")

@@ -15,18 +15,31 @@ log = logging.getLogger(__name__)
 
 
 class LastRun:
-    """The stages of a run, written down as each begins."""
+    """The stages of a run, written down as each begins. Those of the run before stay noted until this one has ended:
+    a run that was stopped goes on with them."""
 
     def __init__(self, home: str, recipe: str) -> None:
         self._path = files.join(home, "runs", f"{recipe}.json")
         self._labels: list[str] = []
+        self._earlier: list[str] | None = None
 
     def add(self, *specs: "StageSpec") -> None:
         """Note stages that are found or made next."""
+        if self._earlier is None:
+            self._earlier = sorted(_noted(self._path, "stages", "earlier"))
         labels = [f"{spec.name}-{spec.key}" for spec in specs]
         if new := [label for label in dict.fromkeys(labels) if label not in self._labels]:
             self._labels += new
-            checked_json.write(self._path, {"stages": self._labels})
+            self._write(self._earlier)
+
+    def finished(self) -> None:
+        """Note that the run has ended as it should: the stages of the run before are not needed for it any more."""
+        if self._labels:
+            self._write([])
+
+    def _write(self, earlier: list[str]) -> None:
+        left = [label for label in earlier if label not in self._labels]
+        checked_json.write(self._path, {"stages": self._labels, **({"earlier": left} if left else {})})
 
 
 def recipes_by_stage(home: str) -> Mapping[str, list[str]]:
@@ -45,9 +58,32 @@ def recipes_by_stage(home: str) -> Mapping[str, list[str]]:
     return found
 
 
+def stages_of_runs(home: str) -> set[str]:
+    """The labels of all stages that the last run of a recipe had, or the one before it, where the last has not ended.
+
+    Raises DamagedFileError for a file that cannot be read: nobody knows what that recipe needs.
+    """
+    folder = files.join(home, "runs")
+    names = [name for name in files.names(folder) if name.endswith(".json")]
+    with ThreadPoolExecutor(16) as pool:
+        runs = pool.map(lambda name: checked_json.read(files.join(folder, name)), names)
+        return {label for run in runs for label in (*run["stages"], *run.get("earlier", ()))}
+
+
 def _stages(path: str) -> list[str]:
     try:
         return checked_json.read(path)["stages"]
     except DamagedFileError as error:
         log.warning("%s", error)
         return []
+
+
+def _noted(path: str, *keys: str) -> set[str]:
+    try:
+        run = checked_json.read(path)
+    except FileNotFoundError:
+        return set()
+    except DamagedFileError as error:
+        log.warning("%s", error)
+        return set()
+    return {label for key in keys for label in run.get(key, ())}

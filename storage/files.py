@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import datetime
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any, TypeVar
@@ -120,6 +121,20 @@ def modified(path: str) -> float:
     """When a file was last written, in seconds since 1970."""
     fs, inner = file_system(path)
     return _call(fs, lambda: fs.modified(inner), redact_url(path)).timestamp()
+
+
+def size_of(folder: str) -> tuple[int, float]:
+    """The bytes of all files below a folder, and when the last of them was written, in seconds since 1970."""
+    fs, inner = file_system(folder)
+    fs.invalidate_cache()
+    found = _call(fs, lambda: fs.find(inner, detail=True), f"listing {redact_url(folder)}")
+    times = []
+    for path, entry in found.items():
+        if isinstance(written := entry.get("LastModified"), datetime):  # of S3; to ask would be a request for each
+            times.append(written.timestamp())
+        else:
+            times.append(modified(path if "://" in path else fs.unstrip_protocol(path)))
+    return sum(entry["size"] for entry in found.values()), max(times, default=0.0)
 
 
 def remove(folder: str) -> None:

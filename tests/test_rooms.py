@@ -41,6 +41,7 @@ PREFECT = (
     "flows.ablate",
     "flows.pipeline",
     "flows.prefect_artifacts",
+    "flows.prefect_automations",
     "flows.prefect_batch",
     "flows.prefect_env",
     "flows.prefect_flow",

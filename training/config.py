@@ -20,13 +20,13 @@ class ModelConfig(Settings):
     """Shape of the Llama-like decoder. The vocabulary size comes from the data, not from here."""
 
     dim: int = Field(default=128, gt=0, description="width of the residual stream")
-    layers: int = Field(default=4, gt=0)
-    heads: int = Field(default=4, gt=0)
+    layers: int = Field(default=4, gt=0, description="blocks of attention and feed-forward network")
+    heads: int = Field(default=4, gt=0, description="of attention, in each layer")
     kv_heads: int | None = Field(default=None, gt=0, description="grouped-query attention; None: one per head")
     ffn: int | None = Field(default=None, gt=0, description="SwiGLU width; None: 8/3 dim, rounded up to 32s")
     seq_len: int = Field(default=256, gt=0, description="tokens of context that training sees")
-    rope_theta: float = Field(default=10_000.0, gt=0)
-    norm_eps: float = Field(default=1e-5, gt=0)
+    rope_theta: float = Field(default=10_000.0, gt=0, description="base of the rotary position embedding")
+    norm_eps: float = Field(default=1e-5, gt=0, description="added to the mean square in RMSNorm")
     tie_embeddings: bool = Field(default=True, description="one matrix for the input and the output")
     qk_norm: bool = Field(default=False, description="RMSNorm of each head's queries and keys, as in Qwen3")
     logit_softcap: float | None = Field(
@@ -90,12 +90,12 @@ class TrainingConfig(Settings):
         description="local folder of the first weights, with their tokenizer, as `gristmill export model` writes it; "
         "None: drawn by the seed",
     )
-    steps: int = Field(default=240, gt=0)
+    steps: int = Field(default=240, gt=0, description="updates of the weights")
     batch: int = Field(default=8, gt=0, description="sequences in one step, over all processes")
     micro_batch: int = Field(default=4, gt=0, description="sequences in one forward pass of one process")
 
     learning_rate: float = Field(default=3e-3, gt=0, description="the peak, reached after the warm-up")
-    warmup_steps: int = Field(default=20, ge=0)
+    warmup_steps: int = Field(default=20, ge=0, description="steps in which the learning rate rises from 0")
     schedule: Literal["cosine", "wsd", "linear"] = Field(
         default="cosine", description="how the learning rate falls; wsd: it stays at the peak, and falls at the end"
     )
@@ -104,8 +104,8 @@ class TrainingConfig(Settings):
     optimizer: Literal["adamw", "muon"] = Field(
         default="adamw", description="muon: Muon for the matrices of the blocks, AdamW for the rest"
     )
-    betas: tuple[float, float] = (0.9, 0.95)
-    eps: float = Field(default=1e-8, gt=0)
+    betas: tuple[float, float] = Field(default=(0.9, 0.95), description="of AdamW: decay of its two running means")
+    eps: float = Field(default=1e-8, gt=0, description="of AdamW: added to the divisor")
     weight_decay: float = Field(default=0.1, ge=0, description="on the matrices of linear layers only")
     clip_norm: float = Field(default=1.0, gt=0, description="largest norm of the whole gradient")
     document_mask: bool = Field(
@@ -134,7 +134,7 @@ class TrainingConfig(Settings):
         default=None, gt=0, description="steps between two looks at losses and stop requests; None: 10 on a GPU, else 1"
     )
 
-    guard: GuardConfig = GuardConfig()
+    guard: GuardConfig = Field(default=GuardConfig(), description="what is done when the loss goes wrong")
     monitor_every: int = Field(
         default=50, gt=0, description="steps between two looks at activations, attention logits and sizes of updates"
     )
@@ -148,7 +148,9 @@ class TrainingConfig(Settings):
     keep_every: int | None = Field(default=None, gt=0, description="checkpoints at multiples of it are kept for good")
 
     sample_tokens: int = Field(default=120, ge=0, description="length of the text sample at the end; 0: none")
-    sample_temperature: float = Field(default=0.8, ge=0)
+    sample_temperature: float = Field(
+        default=0.8, ge=0, description="divides the logits of the text sample; 0: the likeliest token"
+    )
     sample_top_k: int = Field(default=50, ge=0, description="0: the whole vocabulary")
 
     @model_validator(mode="after")

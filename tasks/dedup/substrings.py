@@ -10,7 +10,7 @@ from tasks.documents.step import CorpusStep, Settings
 class SpanSearch(Settings):
     """Which spans are duplicated, and the files in which they are exchanged."""
 
-    unit: Literal["words", "bytes"] = "words"
+    unit: Literal["words", "bytes"] = Field("words", description="what a span is counted in")
     min_length: int = Field(50, ge=2, le=1 << 20, description="least words or bytes of a duplicated span")
     keep: Literal["first", "none"] = Field(
         "first",
@@ -27,7 +27,7 @@ class SpanCutting(Settings):
     """What becomes of documents with duplicated spans."""
 
     step: Literal["substring_dedup"] = "substring_dedup"
-    unit: Literal["words", "bytes"] = "words"
+    unit: Literal["words", "bytes"] = Field("words", description="what a span is counted in")
     policy: Literal["cut", "drop"] = Field("cut", description="cut out the spans, or drop documents that hold many")
     min_characters: int = Field(
         20, ge=1, description="cut: a document goes if spans were cut out of it and fewer characters are left"

@@ -104,6 +104,11 @@ class Member:
     allowed: tuple[str, ...]
 
 
+def _describe_name(schema: dict[str, Any]) -> None:
+    """The name of a step is written once, as a literal type: what it is for is said here, for forms of recipes."""
+    schema["properties"]["step"]["description"] = "the name of the step"
+
+
 class Step(Settings):
     """A step of a recipe. A class that recipes name has one literal name as type and default of `step`.
 
@@ -111,6 +116,8 @@ class Step(Settings):
     release decides what comes out, a property where it depends on the settings. `signals`: the columns that documents
     have behind the step.
     """
+
+    model_config = ConfigDict(json_schema_extra=_describe_name)
 
     step: str
     work: ClassVar[str] = ""

@@ -93,6 +93,28 @@ def lease(folder: str, message: Callable[[str], Any], check: Callable[[], None] 
         held.release()
 
 
+def is_held(folder: str) -> bool:
+    """Whether a process makes the stage of a folder now.
+
+    Says at once that nobody does, or that the maker was a process of this host that has ended. Of another it looks for
+    a heartbeat, which is a matter of seconds, or of SILENCE_SECONDS if there is none.
+    """
+    since = time.monotonic()
+    seen: tuple[int, bytes | None] | None = None
+    while True:
+        number = max(_numbers(folder), default=0)
+        content = exclusive.read(_path(folder, number)) if number else None
+        maker = _owner(content)
+        if number == 0 or (maker is not None and owner.has_ended(maker["owner"])):
+            return False
+        if seen is not None and (number, content) != seen:
+            return True
+        if time.monotonic() - since > SILENCE_SECONDS:
+            return False
+        seen = (number, content)
+        time.sleep(POLL_SECONDS)
+
+
 def _acquire(folder: str, message: Callable[[str], Any], check: Callable[[], None]) -> Lease:
     seen: tuple[int, bytes | None] = (0, None)
     since, said = time.monotonic(), 0

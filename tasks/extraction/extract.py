@@ -22,7 +22,7 @@ class Extract(Step):
     )
     max_bytes: int = Field(10_000_000, gt=0, description="a larger payload is dropped as `too_large`")
     verify_digests: bool = Field(False, description="drop records that differ from their own digest")
-    limits: Limits = Limits()
+    limits: Limits = Field(Limits(), description="time and memory that one page may take")
 
     @property
     def libraries(self) -> tuple[str, ...]:  # type: ignore[override]  # they depend on the settings

@@ -31,7 +31,7 @@ class Language(DocumentStep):
 
     step: Literal["language"] = "language"
     keep: tuple[str, ...] = Field(("en",), min_length=1, description="ISO 639 codes of lid.176")
-    min_score: float = Field(0.65, ge=0, le=1)
+    min_score: float = Field(0.65, ge=0, le=1, description="lowest probability of the language; FineWeb and DCLM: 0.65")
     characters: int = Field(400, gt=0, description="of each document's beginning are looked at")
 
     signal_fields: ClassVar = ("characters",)

@@ -16,7 +16,7 @@ from tasks.models.filter import LearnedFilter
 class LanguageModel(Settings):
     """What decides the model, besides the reference."""
 
-    order: int = Field(5, ge=2, le=6)
+    order: int = Field(5, ge=2, le=6, description="longest n-gram of the language model, in words")
 
 
 class Scoring(Settings):
@@ -26,8 +26,8 @@ class Scoring(Settings):
 class Percentiles(Settings):
     """Which documents are kept, by their place among the scores of all."""
 
-    min_percentile: float = Field(0, ge=0, le=100)
-    max_percentile: float = Field(95, ge=0, le=100)
+    min_percentile: float = Field(0, ge=0, le=100, description="documents with a lower perplexity are dropped")
+    max_percentile: float = Field(95, ge=0, le=100, description="documents with a higher perplexity are dropped")
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

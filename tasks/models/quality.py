@@ -28,12 +28,12 @@ class Classifier(Settings):
 
     documents: int = Field(200_000, gt=1, description="at most so many of either kind are trained on (DCLM: 200k)")
     characters: int = Field(20_000, gt=0, description="of each document are read")
-    word_ngrams: int = Field(2, ge=1, le=5)
-    epochs: int = Field(5, ge=1)
-    learning_rate: float = Field(0.1, gt=0)
-    dimensions: int = Field(100, ge=1)
+    word_ngrams: int = Field(2, ge=1, le=5, description="longest n-gram that is a feature, in words")
+    epochs: int = Field(5, ge=1, description="passes over the documents")
+    learning_rate: float = Field(0.1, gt=0, description="of the first update; it falls to 0")
+    dimensions: int = Field(100, ge=1, description="of the vectors of words and n-grams")
     buckets: int = Field(2_000_000, ge=1, description="of the n-gram hash; the model takes 4 * dimensions bytes each")
-    seed: int = 1
+    seed: int = Field(1, description="of the first vectors and of the sample of documents")
 
 
 class Quality(Classifier, Threshold, LearnedFilter):

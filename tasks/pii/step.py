@@ -29,13 +29,13 @@ class Replacements(Settings):
     FineWeb puts `email@example.com` and `22.214.171.124` (datatrove src/datatrove/pipeline/formatters/pii.py).
     """
 
-    email: str = "|||EMAIL_ADDRESS|||"
-    api_key: str = "|||API_KEY|||"
-    iban: str = "|||IBAN|||"
-    credit_card: str = "|||CREDIT_CARD|||"
-    national_id: str = "|||NATIONAL_ID|||"
-    ip: str = "|||IP_ADDRESS|||"
-    phone: str = "|||PHONE_NUMBER|||"
+    email: str = Field("|||EMAIL_ADDRESS|||", description="for an e-mail address")
+    api_key: str = Field("|||API_KEY|||", description="for a key or a token of a service")
+    iban: str = Field("|||IBAN|||", description="for the number of a bank account")
+    credit_card: str = Field("|||CREDIT_CARD|||", description="for the number of a credit card")
+    national_id: str = Field("|||NATIONAL_ID|||", description="for an identity number")
+    ip: str = Field("|||IP_ADDRESS|||", description="for an IP address")
+    phone: str = Field("|||PHONE_NUMBER|||", description="for a phone number")
 
 
 class Pii(EditStep):
@@ -70,7 +70,7 @@ class Pii(EditStep):
     columns: tuple[Literal["title", "url", "canonical_url"], ...] = Field(
         (), description="what is masked in the same way as the text"
     )
-    replacements: Replacements = Replacements()
+    replacements: Replacements = Field(Replacements(), description="what stands in the text instead")
 
     cuts: ClassVar = tuple(
         Cut(kind, (), description=f"Spans of the kind `{kind}`, if `kinds` has it.") for kind in KINDS

@@ -45,7 +45,10 @@ class Columns:
 
 
 class _Named(Settings):
-    name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
+    name: str = Field(
+        pattern=r"^[a-z][a-z0-9_-]*$",
+        description="of the source; `mixture.weights`, `reference` and the funnel name it",
+    )
 
 
 class Archives(_Named):
@@ -58,10 +61,10 @@ class Archives(_Named):
 
 
 class _Columned(_Named):
-    text_column: str = "text"
-    url_column: str | None = None
-    id_column: str | None = None
-    date_column: str | None = None
+    text_column: str = Field("text", description="column, or key, of the texts")
+    url_column: str | None = Field(None, description="of the URLs; None: there are none")
+    id_column: str | None = Field(None, description="of ids that are unique; None: the place in the file is the id")
+    date_column: str | None = Field(None, description="of the dates; None: there are none")
 
     @property
     def columns(self) -> Columns:
@@ -95,8 +98,8 @@ class Snapshot(_Named):
 
     snapshot: str = Field(pattern=f"^{SNAPSHOT}$", description="CC-MAIN-YYYY-WW")
     format: Literal["warc", "wet"] = Field("warc", description="`wet`: the text as Common Crawl extracts it")
-    segments: Range | None = None
-    files: Range | None = None
+    segments: Range | None = Field(None, description="[first, last] of the crawl's segments, from 0; None: all")
+    files: Range | None = Field(None, description="[first, last] of the files that are left, from 0; None: all")
     base: str = Field(COMMON_CRAWL, description="or s3://commoncrawl, or a mirror")
 
 
@@ -115,10 +118,10 @@ class IndexFilters(Settings):
     tlds: tuple[str, ...] = Field((), description="org")
     languages: tuple[str, ...] = Field((), description="ISO 639-3, as `isl`; the page's first language counts")
     mime: tuple[str, ...] = Field(("text/html", "application/xhtml+xml"), description="as detected from the content")
-    status: tuple[int, ...] = (200,)
+    status: tuple[int, ...] = Field((200,), description="HTTP status codes")
     url_prefixes: tuple[str, ...] = Field((), description="https://www.example.org/news/")
     limit: int | None = Field(None, gt=0, description="at most so many records, an even sample of all that fit")
-    records_per_shard: int = Field(20_000, gt=0)
+    records_per_shard: int = Field(20_000, gt=0, description="most records of one job")
 
     @field_validator("languages")
     @classmethod

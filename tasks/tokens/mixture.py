@@ -12,7 +12,9 @@ from tasks.documents.step import Settings
 class Mixture(Settings):
     """Weights by source name; they need not sum to one. A source that is not named is not trained on."""
 
-    weights: dict[str, float] = Field(min_length=1)
+    weights: dict[str, float] = Field(
+        min_length=1, description="of the tokens, by the names of the sources; they need not sum to one"
+    )
     max_epochs: float = Field(4, gt=0, description="no source is repeated more often (Muennighoff et al. 2023: 4)")
     heldout_fraction: float = Field(0.01, gt=0, lt=1, description="of the documents, never trained on")
 

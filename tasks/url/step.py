@@ -29,7 +29,7 @@ class Url(DocumentStep):
     pins_files: ClassVar = True
 
     step: Literal["url"] = "url"
-    canonical: Canonical = Canonical()
+    canonical: Canonical = Field(Canonical(), description="how URLs are made comparable")
     private_suffixes: bool = Field(
         False, description="whether github.io and the like are public suffixes; Common Crawl's index says no"
     )

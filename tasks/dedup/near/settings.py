@@ -36,7 +36,9 @@ class Shingling(Settings):
 class Banding(Settings):
     """Which documents are candidates of each other: those that share a band."""
 
-    bands: int = Field(16, ge=1, le=65535)
+    bands: int = Field(
+        16, ge=1, le=65535, description="groups of signature values; documents that share one are candidates"
+    )
     rows: int = Field(8, ge=1, description="signature values of a band, all of which must agree")
 
 

@@ -1,0 +1,313 @@
+"""The servers of a service as processes on loopback: PostgreSQL, Redis, S3, Prefect, its worker, MLflow, Dask.
+
+    python -m tests.services FOLDER      starts them, prints the environment of their clients, waits for Ctrl-C
+
+PostgreSQL and Redis are the system's. S3 is moto's, in memory.
+"""
+
+import base64
+import contextlib
+import importlib.util
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+POOL = "gristmill"
+_READY_SECONDS = 240.0
+_POSTGRES = Path("/usr/lib/postgresql")
+
+
+def missing() -> str:
+    """What this machine lacks, empty if all is there."""
+    programs = [name for name in ("redis-server", "setpriv") if shutil.which(name) is None]
+    programs += [] if list(_POSTGRES.glob("*/bin/initdb")) else ["postgresql"]
+    modules = [name for name in ("prefect_redis", "psycopg", "flask_wtf", "moto") if not importlib.util.find_spec(name)]
+    return ", ".join([*programs, *modules])
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return one.getsockname()[1]
+
+
+@dataclass
+class Services:
+    """`environment`: of clients and workers; `processes`: by name."""
+
+    folder: Path
+    environment: dict[str, str]
+    processes: dict[str, subprocess.Popen] = field(default_factory=dict)
+    commands: dict[str, tuple[list[str], dict[str, str]]] = field(default_factory=dict)
+
+    def start(self, name: str, command: list[str], **environment: str) -> None:
+        """Start a process, or start it again, with its output in `<name>.log`."""
+        self.commands[name] = command, environment
+        log = open(self.folder / f"{name}.log", "a")
+        self.processes[name] = subprocess.Popen(
+            command,
+            env=self.environment | environment,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+    def again(self, name: str) -> None:
+        """Start a process that has ended once more, as it was."""
+        command, environment = self.commands[name]
+        self.start(name, command, **environment)
+
+    def kill(self, name: str) -> None:
+        """SIGKILL, and wait for the end of the process."""
+        self.processes[name].kill()
+        self.processes[name].wait()
+
+    def stop(self) -> None:
+        for process in reversed(self.processes.values()):
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT if process is self.processes.get("postgres") else signal.SIGTERM)
+                try:
+                    process.wait(30)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()
+
+    def until(self, what: str, done: Callable[[], Any], process: str = "", seconds: float = _READY_SECONDS) -> Any:
+        """What `done` returns, once that is true. Raises RuntimeError when the process ends or time is over."""
+        end = time.monotonic() + seconds
+        while True:
+            with contextlib.suppress(OSError):
+                if value := done():
+                    return value
+            if process and self.processes[process].poll() is not None:
+                raise RuntimeError(f"{process} has ended:\n{self.log(process)[-4000:]}")
+            if time.monotonic() > end:
+                raise RuntimeError(f"no {what} in {seconds:.0f} s")
+            time.sleep(0.2)
+
+    def prefect(self, method: str, path: str, body: Any = None) -> Any:
+        """An answer of Prefect's API, as its pages ask for it. Raises HTTPError."""
+        url = f"{self.environment['PREFECT_API_URL']}{path}"
+        return _ask(url, self.environment["PREFECT_API_AUTH_STRING"], method, body)
+
+    def mlflow(self, method: str, path: str, body: Any = None) -> Any:
+        """An answer of MLflow's API."""
+        given = f"{self.environment['MLFLOW_TRACKING_USERNAME']}:{self.environment['MLFLOW_TRACKING_PASSWORD']}"
+        return _ask(f"{self.environment['GRISTMILL_MLFLOW_URI']}/api/2.0/mlflow{path}", given, method, body)
+
+    def command(self, *words: str, **environment: str) -> subprocess.CompletedProcess:
+        """A program of Python's, run to its end as a client."""
+        return subprocess.run(
+            [sys.executable, "-m", *words],
+            env=self.environment | environment,
+            cwd=os.getcwd(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+def _ask(url: str, login: str, method: str, body: Any) -> Any:
+    headers = {"Content-Type": "application/json"}
+    if login:
+        headers["Authorization"] = f"Basic {base64.b64encode(login.encode()).decode()}"
+    data = None if body is None else json.dumps(body).encode()
+    with urllib.request.urlopen(urllib.request.Request(url, data, headers, method=method), timeout=120) as answer:
+        text = answer.read()
+    return json.loads(text) if text else None
+
+
+def _answers(url: str) -> Callable[[], bool]:
+    def asked() -> bool:
+        try:
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                return answer.status == 200
+        except urllib.error.HTTPError as error:
+            return error.code == 401
+
+    return asked
+
+
+def _listens(port: int) -> Callable[[], bool]:
+    def tried() -> bool:
+        socket.create_connection(("127.0.0.1", port), 5).close()
+        return True
+
+    return tried
+
+
+def _postgres(services: Services, password: str) -> str:
+    """A PostgreSQL with the databases prefect, mlflow and mlflow_auth; the address without the database."""
+    programs = sorted(_POSTGRES.glob("*/bin"))[-1]
+    folder = services.folder / "postgres"
+    folder.mkdir()
+    secret = services.folder / "postgres-password"
+    secret.write_text(password)
+    user: list[str] = []
+    if os.getuid() == 0:  # as which it refuses to run
+        user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        for path in (folder, secret):
+            shutil.chown(path, "postgres", "postgres")
+        for parent in (services.folder, *services.folder.parents):
+            if parent.stat().st_uid == 0 and not parent.stat().st_mode & 1:
+                parent.chmod(parent.stat().st_mode | 0o011)
+    made = [str(programs / "initdb"), "-D", str(folder), "-U", "gristmill", "-A", "scram-sha-256", "-E", "UTF8"]
+    subprocess.run([*user, *made, f"--pwfile={secret}"], check=True, capture_output=True, cwd="/")
+    port = free_port()
+    options = ["-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={folder}", "-p", str(port)]
+    services.start("postgres", [*user, str(programs / "postgres"), "-D", str(folder), *options])
+    at = f"gristmill:{password}@127.0.0.1:{port}"
+    client = services.environment | {"PGPASSWORD": password}
+    where = ["-h", "127.0.0.1", "-p", str(port), "-U", "gristmill"]
+
+    def ready() -> bool:
+        return subprocess.run([programs / "pg_isready", *where], env=client, capture_output=True).returncode == 0
+
+    services.until("PostgreSQL", ready, "postgres")
+    for name in ("prefect", "mlflow", "mlflow_auth"):
+        subprocess.run([programs / "createdb", *where, name], env=client, check=True, capture_output=True)
+    return at
+
+
+def _redis(services: Services, password: str) -> int:
+    port = free_port()
+    folder = services.folder / "redis"
+    folder.mkdir()
+    given = ["--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder), "--requirepass", password]
+    services.start("redis", ["redis-server", *given, "--appendonly", "yes"])
+    services.until("Redis", _listens(port), "redis")
+    return port
+
+
+@contextmanager
+def serve(folder: Path, workers: int = 2) -> Iterator[Services]:
+    """All servers, ready, in a folder of their own; they end with the block.
+
+    `workers`: Dask workers, one thread each.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    theirs = ("PREFECT_", "GRISTMILL_", "MLFLOW_", "AWS_")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(theirs)}
+    here = [
+        str(Path(__file__).resolve().parents[1]),
+        *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)),
+    ]
+    environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(here))
+    services = Services(folder, environment)
+    try:
+        _serve(services, workers)
+        yield services
+    finally:
+        services.stop()
+
+
+def _serve(services: Services, workers: int) -> None:
+    environment, folder = services.environment, services.folder
+    python = [sys.executable, "-m"]
+    words = {name: secrets.token_hex(8) for name in ("postgres", "redis", "prefect", "mlflow")}
+    at = _postgres(services, words["postgres"])
+    redis = _redis(services, words["redis"])
+
+    s3 = free_port()
+    services.start("s3", [*python, "moto.server", "-H", "127.0.0.1", "-p", str(s3)])
+    environment |= {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{s3}",
+        "MLFLOW_S3_ENDPOINT_URL": f"http://127.0.0.1:{s3}",
+        "AWS_ACCESS_KEY_ID": "miller",
+        "AWS_SECRET_ACCESS_KEY": "grist",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    api, tracking, scheduler = free_port(), free_port(), free_port()
+    environment |= {
+        "PREFECT_HOME": str(folder / "prefect"),
+        "PREFECT_API_URL": f"http://127.0.0.1:{api}/api",
+        "PREFECT_API_AUTH_STRING": f"admin:{words['prefect']}",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+        "MLFLOW_TRACKING_USERNAME": "admin",
+        "MLFLOW_TRACKING_PASSWORD": words["mlflow"],
+        "GRISTMILL_HOME": "s3://gristmill/home",
+        "GRISTMILL_LOCAL": str(folder / "local"),
+        "GRISTMILL_EXECUTOR": "dask",
+        "GRISTMILL_DASK_ADDRESS": f"tcp://127.0.0.1:{scheduler}",
+        "GRISTMILL_MLFLOW_URI": f"http://127.0.0.1:{tracking}",
+    }
+    services.start(
+        "prefect",
+        [*python, "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(api)],
+        PREFECT_SERVER_DATABASE_CONNECTION_URL=f"postgresql+asyncpg://{at}/prefect",
+        PREFECT_SERVER_API_AUTH_STRING=environment["PREFECT_API_AUTH_STRING"],
+        PREFECT_MESSAGING_BROKER="prefect_redis.messaging",
+        PREFECT_MESSAGING_CACHE="prefect_redis.messaging",
+        PREFECT_SERVER_EVENTS_CAUSAL_ORDERING="prefect_redis.ordering",
+        PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE="prefect_redis.lease_storage",
+        PREFECT_REDIS_MESSAGING_HOST="127.0.0.1",
+        PREFECT_REDIS_MESSAGING_PORT=str(redis),
+        PREFECT_REDIS_MESSAGING_PASSWORD=words["redis"],
+    )
+    auth = folder / "mlflow-auth.ini"
+    auth.write_text(f"[mlflow]\ndefault_permission = NO_PERMISSIONS\ndatabase_uri = postgresql://{at}/mlflow_auth\n")
+    services.until("S3", _listens(s3), "s3")
+    for bucket in ("gristmill", "mlflow"):
+        with contextlib.suppress(urllib.error.HTTPError):
+            _ask(f"http://127.0.0.1:{s3}/{bucket}", "", "PUT", None)
+    services.start(
+        "mlflow",
+        [
+            *(*python, "mlflow", "server", "--app-name", "basic-auth", "--host", "127.0.0.1", "--port", str(tracking)),
+            *("--workers", "1", "--backend-store-uri", f"postgresql://{at}/mlflow"),
+            *("--artifacts-destination", "s3://mlflow/artifacts"),
+        ],
+        MLFLOW_AUTH_CONFIG_PATH=str(auth),
+        MLFLOW_AUTH_ADMIN_USERNAME="admin",
+        MLFLOW_AUTH_ADMIN_PASSWORD=words["mlflow"],
+        MLFLOW_FLASK_SERVER_SECRET_KEY=secrets.token_hex(16),
+    )
+    services.start(
+        "dask-scheduler",
+        [*python, "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(scheduler), "--no-dashboard"],
+    )
+    services.until("Dask scheduler", _listens(scheduler), "dask-scheduler")
+    for number in range(workers):
+        services.start(
+            f"dask-worker-{number}",
+            [
+                *(*python, "distributed.cli.dask_worker", environment["GRISTMILL_DASK_ADDRESS"], "--nthreads", "1"),
+                *("--host", "127.0.0.1", "--no-dashboard", "--local-directory", str(folder / f"worker-{number}")),
+            ],
+        )
+    services.until("Prefect", _answers(f"http://127.0.0.1:{api}/api/ready"), "prefect")
+    services.until("MLflow", _answers(f"http://127.0.0.1:{tracking}/health"), "mlflow")
+    made = services.command("prefect", "work-pool", "create", POOL, "--type", "process")
+    if made.returncode:
+        raise RuntimeError(made.stdout + made.stderr)
+    deployed = services.command("prefect", "--no-prompt", "deploy", "--all")
+    if deployed.returncode:
+        raise RuntimeError(deployed.stdout + deployed.stderr)
+    services.start("worker", [*python, "prefect", "worker", "start", "--pool", POOL, "--limit", "1"])
+
+
+if __name__ == "__main__":
+    with serve(Path(sys.argv[1]).resolve()) as running:
+        for name in sorted(set(running.environment) - set(os.environ)):
+            print(f"export {name}='{running.environment[name]}'", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+            signal.pause()
