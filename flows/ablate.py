@@ -19,13 +19,13 @@ from flows.context import RunContext
 from flows.decision_plan import Plan, protocol_of
 from flows.decision_runs import ProxyRuns, decision_id, evaluation_set
 from flows.extras import require
-from flows.pipeline import RecipeLike
 from flows.prefect_artifacts import publish_decision
 from flows.prefect_flow import recorded_flow
 from flows.prefect_names import flow_run_name
 from flows.prefect_runner import run_context
 from flows.progress import duration
 from flows.proxy_config import ProxyConfig, load_proxy
+from flows.recipe_forms import RecipeLike
 from flows.reports.decision import ArmFigures, DecisionReport, set_effects
 from flows.reports.funnel import funnel
 from flows.stages.arm_data import Arm, ComparisonData, arm_data

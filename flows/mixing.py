@@ -12,12 +12,12 @@ from flows.comparison.runs import EvaluationSet
 from flows.context import RunContext
 from flows.extras import require
 from flows.mixed_recipe import FoundMixture, found_mixture
-from flows.pipeline import RecipeLike
 from flows.prefect_flow import recorded_flow
 from flows.prefect_names import flow_run_name
 from flows.prefect_runner import run_context
 from flows.proxy_config import ProxyConfig, load_proxy
 from flows.recipe import Recipe
+from flows.recipe_forms import RecipeLike
 from flows.regmix import LEVEL, drawn, optimum
 from flows.stages.arm_data import ComparisonData, arm_data
 from flows.stages.doremi import DoReMi, doremi

@@ -17,12 +17,12 @@ from flows.comparison.runs import EvaluationSet
 from flows.context import RunContext
 from flows.decision_runs import evaluation_set
 from flows.extras import require
-from flows.pipeline import RecipeLike
 from flows.prefect_flow import recorded_flow
 from flows.prefect_names import flow_run_name
 from flows.prefect_runner import run_context
 from flows.proxy_config import ProxyConfig, load_proxy
 from flows.recipe import Recipe
+from flows.recipe_forms import RecipeLike
 from flows.reports.scaling import LEVEL, AgreementReport, CheckedForecast, GridRun, ScalingReport
 from flows.scaling.agreement import rank_agreement
 from flows.scaling.forecast import forecast
@@ -143,7 +143,7 @@ def agreement(
         log, small = get_run_logger(), load_proxy(proxy)
         if len(sizes) != 2 or len(tokens) != 2:
             raise ValueError(f"{len(sizes)} sizes and {len(tokens)} token budgets were given; give two of each")
-        compared = arms(recipe, against, settings, without, with_raw=raw)
+        compared = arms(recipe, against, settings, without, raw=raw)
         for other in compared.recipes.values():
             before_run(other, context.settings)
         cells = [cell(small, scaled_model(small, size), budget) for size, budget in zip(sizes, tokens, strict=True)]
