@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 POOL = "gristmill"
-_READY_SECONDS = 240.0
+_READY_SECONDS = 600.0
 _POSTGRES = Path("/usr/lib/postgresql")
 
 
@@ -77,14 +77,15 @@ class Services:
         self.processes[name].wait()
 
     def stop(self) -> None:
-        for process in reversed(self.processes.values()):
-            if process.poll() is None:
-                process.send_signal(signal.SIGINT if process is self.processes.get("postgres") else signal.SIGTERM)
-                try:
-                    process.wait(30)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
+        """End all, each with the processes that it has started: MLflow leaves some behind."""
+        for name, process in reversed(self.processes.items()):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGINT if name == "postgres" else signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(30)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text()
@@ -112,12 +113,19 @@ class Services:
         given = f"{self.environment['MLFLOW_TRACKING_USERNAME']}:{self.environment['MLFLOW_TRACKING_PASSWORD']}"
         return _ask(f"{self.environment['GRISTMILL_MLFLOW_URI']}/api/2.0/mlflow{path}", given, method, body)
 
-    def command(self, *words: str, **environment: str) -> subprocess.CompletedProcess:
-        """A program of Python's, run to its end as a client."""
+    def command(self, *words: str) -> subprocess.CompletedProcess:
+        """A module of Python's, run to its end as a client."""
+        return self._run("-m", *words)
+
+    def gristmill(self, *words: str) -> subprocess.CompletedProcess:
+        """A command of gristmill's, run to its end as a client."""
+        return self._run("-c", "from flows.cli import main; main()", *words)
+
+    def _run(self, *words: str) -> subprocess.CompletedProcess:
         return subprocess.run(
-            [sys.executable, "-m", *words],
-            env=self.environment | environment,
-            cwd=os.getcwd(),
+            [sys.executable, *words],
+            env=self.environment,
+            cwd=Path(__file__).resolve().parents[1],
             capture_output=True,
             text=True,
             check=False,

@@ -92,10 +92,10 @@ def test_a_stage_that_a_process_makes_stays(home, monkeypatch):
 
 def test_a_stage_whose_maker_has_died_goes(home):
     folder = f"{home}/stages/tokens-begun"
-    code = (
-        "import os, sys; from tasks.engine import lease; "
-        "held = lease.lease(sys.argv[1], print); held.__enter__(); os._exit(0)"
-    )
+    code = """import os, sys; from tasks.engine import lease
+held = lease.lease(sys.argv[1], print)
+held.__enter__()
+os._exit(0)"""
     subprocess.run([sys.executable, "-c", code, folder], check=True)
     assert files.names(f"{folder}/lease") == ["000001.json"]
     assert "tokens-begun" in labels(garbage.find(home, 0).garbage)
