@@ -66,11 +66,14 @@ class RecordedFlow(Flow):
     def validate_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """The parameters with the recipes read. Raises what `from_form` raises: Prefect's own error, and the log of it,
         show every value of a wrong recipe. A newest snapshot is noted in a run that was asked for through the API."""
-        loaded, given = _loaded(parameters), parameters["recipe"]
-        if (noted := pinned(given, loaded["recipe"])) != given and (run := flow_run.get_id()) is not None:
+        read = _loaded(parameters)
+        noted = {"recipe": pinned(parameters["recipe"], read["recipe"])}
+        if "against" in parameters:
+            noted["against"] = [pinned(*both) for both in zip(parameters["against"], read["against"], strict=True)]
+        if any(noted[name] != parameters[name] for name in noted) and (run := flow_run.get_id()) is not None:
             with get_client(sync_client=True) as client:
-                client.update_flow_run(UUID(run), parameters=parameters | {"recipe": noted})
-        return super().validate_parameters(loaded)
+                client.update_flow_run(UUID(run), parameters=parameters | noted)
+        return super().validate_parameters(read)
 
     def serialize_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """What Prefect's database keeps of the parameters, of a recipe without an error alone: one that has a password
