@@ -115,7 +115,7 @@ class Fit:
         value = float(self.law.loss(parameters, tokens))
         slope = _slopes(self.law, self.runs, np.array([parameters]), np.array([tokens]))[0] / value
         spread = self.deviation * np.sqrt(1 + slope @ self.covariance @ slope)
-        factor = np.exp(student.ppf((1 + level) / 2, self.freedom) * spread)
+        factor = float(np.exp(student.ppf((1 + level) / 2, self.freedom) * spread))
         return Interval(value, value / factor, value * factor, level)
 
 
