@@ -131,18 +131,3 @@ def test_coverage_of_forecasts_at_ten_times_the_compute():
     whole = np.concatenate(shares)
     print(f"{len(whole)} grids, {whole.size} forecasts: {whole.mean():.3f}; by target {whole.mean(axis=0).round(3)}")
     assert 0.87 <= whole.mean() <= 0.93
-
-
-@pytest.mark.slow
-def test_a_percentile_bootstrap_is_too_narrow_for_forecasts():
-    """Which is why the interval is another one: runs are drawn, and the noise of a new run is added."""
-    (n, d), law, held = TARGETS[1], LAWS[0], []
-    for seed in range(150):
-        rng = np.random.default_rng([seed, 1])
-        fitted = fit(simulated(law, 0.01, seed))
-        noise = fitted.deviation * rng.standard_normal(60)
-        draws = [one.loss(n, d) * np.exp(extra) for one, extra in zip(bootstrap(fitted, 60, seed), noise, strict=True)]
-        low, high = np.quantile(draws, [0.05, 0.95])
-        held.append(low <= law.loss(n, d) * np.exp(0.01 * rng.standard_normal()) <= high)
-    print(f"percentile bootstrap over runs: {np.mean(held):.3f}")
-    assert np.mean(held) < 0.9
