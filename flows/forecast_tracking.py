@@ -124,10 +124,10 @@ def _claim(forecast: Forecast) -> dict[str, Any]:
     """The params of a forecast, from which it is read again: floats with all of their digits."""
     interval = forecast.loss
     claimed = {"value": interval.value, "low": interval.low, "high": interval.high, "level": interval.level}
-    return {f"forecast.{name}": repr(value) for name, value in claimed.items()} | {
+    return {f"forecast.{name}": repr(float(value)) for name, value in claimed.items()} | {
         "parameters": forecast.parameters,
         "tokens": forecast.tokens,
-        "reach": repr(forecast.reach),
+        "reach": repr(float(forecast.reach)),
         "fit.runs": len(forecast.runs),
     }
 

@@ -50,8 +50,8 @@ def number(text: str) -> int:
 
 
 def numbers(text: str) -> list[int]:
-    """Counts that are separated by commas, rising, each once."""
-    return sorted({number(part) for part in text.split(",") if part.strip()})
+    """Counts that are separated by commas."""
+    return [number(part) for part in text.split(",") if part.strip()]
 
 
 def scaled_model(proxy: ProxyConfig, parameters: int) -> ScaledModel:
@@ -96,8 +96,8 @@ def grid(
     proxy: ProxyConfig, sizes: Sequence[int], tokens: Sequence[int], most_flops: float | None = None
 ) -> list[Cell]:
     """A cell for each size and budget with at most `most_flops` operations; sizes of one shape give one."""
-    models = dict.fromkeys(scaled_model(proxy, size) for size in sizes)
-    cells = [cell(proxy, size, budget) for size in models for budget in tokens]
+    models = dict.fromkeys(scaled_model(proxy, size) for size in sorted(sizes))
+    cells = [cell(proxy, size, budget) for size in models for budget in sorted(tokens)]
     return [one for one in dict.fromkeys(cells) if most_flops is None or one.flops <= most_flops]
 
 

@@ -109,13 +109,12 @@ class Fit:
 
         The law is linearised at its parameters (Seber and Wild 1989, section 5.1), and the noise of the new run joins
         the error of the law. Its noise relative to its loss is taken to be that of the fitted runs. The bounds are a
-        factor above and below. A bootstrap over so few runs is too narrow: `tests/flows/scaling` has the coverage of
-        both.
+        factor above and below. `tests/flows/scaling/test_law.py` has their coverage at ten times the compute.
         """
         value = float(self.law.loss(parameters, tokens))
         slope = _slopes(self.law, self.runs, np.array([parameters]), np.array([tokens]))[0] / value
         spread = self.deviation * np.sqrt(1 + slope @ self.covariance @ slope)
-        factor = np.exp(student.ppf((1 + level) / 2, self.freedom) * spread)
+        factor = float(np.exp(student.ppf((1 + level) / 2, self.freedom) * spread))
         return Interval(value, value / factor, value * factor, level)
 
 

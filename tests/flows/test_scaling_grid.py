@@ -64,7 +64,7 @@ def test_counts_are_read_as_people_write_them():
     assert [number(text) for text in ("250k", "2.5M", "1e6", "200_000", "200,000")] == [
         250_000, 2_500_000, 1_000_000, 200_000, 200_000,
     ]  # fmt: skip
-    assert numbers("2M,100k, 100k") == [100_000, 2_000_000]
+    assert numbers("2M,100k, 100k") == [2_000_000, 100_000, 100_000]
     for wrong in ("", "k", "-3", "many", "1.2.3"):
         with pytest.raises(ValueError, match="is no count"):
             number(wrong)
