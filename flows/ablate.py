@@ -17,7 +17,7 @@ from flows.comparison.protocol import Protocol, announce, decide
 from flows.comparison.runs import RunRequest
 from flows.context import RunContext
 from flows.decision_plan import Plan, protocol_of
-from flows.decision_runs import ProxyRuns, decision_id, evaluation_set
+from flows.decision_runs import ProxyRuns, decision_id, evaluation_set, training_losses
 from flows.extras import require
 from flows.prefect_artifacts import publish_decision
 from flows.prefect_flow import recorded_flow
@@ -161,7 +161,8 @@ def _decided(
         return made[0]
 
     def trained(made: list[tuple[RunRequest, ProxyResult]]) -> None:
-        tracked.log_runs([runs.figures(request) for request, _ in made], {})
+        figures = [runs.figures(request) for request, _ in made]
+        tracked.log_runs(figures, {result.key: training_losses(result) for _, result in made})
         log.info("runs: %d done", len(runs.found))
 
     runs = ProxyRuns(context, proxy, data, evaluation, tasks, around, trained)

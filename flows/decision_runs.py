@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import orjson
 
 from flows.comparison.protocol import Protocol
 from flows.comparison.runs import EvaluationSet, RunRequest
@@ -14,9 +15,11 @@ from flows.reports.decision import TrainedRun
 from flows.stages.arm_data import ComparisonData
 from flows.stages.evaluation_documents import CLEAN, read, sets_of
 from flows.stages.proxy import ProxyResult, ProxyRun, proxy_spec, train_proxies
+from storage import files
 from tasks.engine.spec import StageSpec, digest
+from training.tracking import METRICS
 
-Train = Callable[[Sequence[ProxyRun]], list[ProxyResult]]
+POINTS = 40  # of a run's training loss in MLflow, whose database takes a millisecond for each
 
 
 class ProxyRuns:
@@ -92,6 +95,13 @@ class ProxyRuns:
                 f"{result.folder} has losses of other documents than those of the evaluation: remove that folder and "
                 "run the same command again"
             )
+
+
+def training_losses(result: ProxyResult) -> list[tuple[int, float]]:
+    """(step, training loss in nats a token) of a finished run, at most POINTS of them, evenly spaced."""
+    lines = [orjson.loads(line) for line in files.read_bytes(files.join(result.folder, METRICS)).splitlines()]
+    each = -(-len(lines) // POINTS)
+    return [(line["step"], line["train/loss"]) for line in lines[each - 1 :: each]]
 
 
 def evaluation_set(data: ComparisonData, judge: Sequence[str]) -> EvaluationSet:

@@ -59,7 +59,7 @@ class DecisionRun:
             self.id = parents[0].info.run_id
             self.experiment.begin(self.id)
         else:
-            self.id = self._create(f"decision-{self.decision[:8]}", {DECISION_TAG: self.decision})
+            self.id = self._create(f"{self.base}: decision {self.decision[:8]}", {DECISION_TAG: self.decision})
             self._log(self.id, self.params, {})
             self.client.log_inputs(self.id, self.datasets.of_all())
         return self
@@ -116,6 +116,8 @@ class DecisionRun:
             write_artifacts(Path(folder), report, recipes)
             self.client.log_artifacts(self.id, folder)
         self.client.set_tag(self.id, "mlflow.note.content", description(report))
+        # MLflow's page of a run shows its name at the top and the description at the end
+        self.client.update_run(self.id, name=report.headline)
         # last: a run that has it is complete
         self.client.set_tag(self.id, _COMPLETE_TAG, "complete")
         return self.id

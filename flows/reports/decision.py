@@ -19,6 +19,8 @@ from flows.reports.funnel import FunnelRow
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+MOST_SHORT = 2  # verdicts in a headline
+
 
 @dataclass(frozen=True)
 class ArmFigures:
@@ -115,6 +117,15 @@ class DecisionReport:
         return self.decision.sentences()
 
     @property
+    def headline(self) -> str:
+        """Which recipe won, by how much and how sure, in a line: the verdicts that fell first."""
+        order = {"better": 0, "worse": 1}
+        ranked = sorted(self.verdicts, key=lambda v: (order.get(v.outcome, 2), -abs(v.effect or 0.0)))
+        said = [_short(verdict) for verdict in ranked[:MOST_SHORT]]
+        more = len(ranked) - len(said)
+        return f"{self.base}: {'; '.join(said)}{f'; {more} more' if more else ''}"
+
+    @property
     def table(self) -> "DataFrame":
         """A row for each candidate."""
         return frame(self.rows())
@@ -207,6 +218,15 @@ def _set_effect(name: str, evaluation: EvaluationSet, differences: np.ndarray, l
     given = estimate(differences, alone)
     reach = float(stdtrit(given.degrees, (1 + level) / 2) * np.sqrt(given.variance))
     return SetEffect(name, name in evaluation.judged, given.effect, given.effect - reach, given.effect + reach)
+
+
+def _short(verdict: Verdict) -> str:
+    said = f"{verdict.candidate} is {verdict.outcome}"
+    if verdict.outcome not in ("better", "worse"):
+        said = f"{verdict.candidate}: {verdict.outcome}"
+    if verdict.effect is None:
+        return said
+    return f"{said}, {verdict.effect:+.4f} ({verdict.low:+.4f} to {verdict.high:+.4f})"
 
 
 def _negative(value: float | None) -> float | None:

@@ -1,0 +1,110 @@
+"""A decision that is killed or cancelled amid its runs: nothing is trained twice, and the verdict is the same."""
+
+import copy
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import mlflow
+import psutil
+import pytest
+import yaml
+
+from storage import checked_json
+
+pytestmark = pytest.mark.slow
+
+PROXY = {
+    "name": "tiny",
+    "vocab_size": 400,
+    "sample_bytes": 60_000,
+    "model": {"dim": 32, "layers": 1, "heads": 2, "seq_len": 64},
+    "tokens": 4_000,
+    "training": {"batch": 4, "micro_batch": 4, "warmup_steps": 2},
+    "learning_rates": [0.003, 0.01],
+    "looks": [2],
+    "evaluation_documents": 8,
+}
+SCRIPT = """
+import sys
+import gristmill
+report = gristmill.ablate(sys.argv[1], raw=True, proxy=sys.argv[2], bank_pairs=2)
+print(*report.sentences, sep="\\n")
+"""
+
+
+@pytest.fixture(scope="module")
+def given(runs, crawl) -> tuple[str, str]:
+    """Paths of a recipe and a proxy."""
+    recipe = {
+        "name": "killed",
+        "sources": [{"name": "web", "warc": [f"{crawl.folder}/web-*.warc.gz"]}],
+        "steps": [{"step": "extract"}, {"step": "gopher_quality", "min_alpha_words": 0.5}, {"step": "minhash"}],
+    }
+    proxy = runs.folder / "proxy.yaml"
+    proxy.write_text(yaml.safe_dump(PROXY))
+    return str(runs.write(recipe)), str(proxy)
+
+
+def start(runs, home: str, given: tuple[str, str]) -> subprocess.Popen:
+    log = open(runs.folder / f"{home}.log", "a")
+    command = [sys.executable, "-c", SCRIPT, *given]
+    environment = runs.environment(home, executor="threads")
+    return subprocess.Popen(command, env=environment, cwd=runs.folder, stdout=log, stderr=log)
+
+
+def decision(home: Path) -> dict:
+    """What the home has written of its decision, without what the machine's load changes."""
+    [path] = home.glob("decisions/*.json")
+    found = copy.deepcopy(checked_json.read(str(path)))
+    for arm in found["arms"].values():
+        del arm["cpu_seconds"]
+    return found
+
+
+def trained(home: Path) -> dict[str, int]:
+    """Finished runs, and when they ended."""
+    return {path.parent.name: path.stat().st_mtime_ns for path in home.glob("stages/proxy-*/manifest.json")}
+
+
+@pytest.fixture(scope="module")
+def whole(runs, given) -> dict:
+    process = start(runs, "decision", given)
+    assert process.wait() == 0, runs.log("decision")
+    return decision(runs.home("decision"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["killed", "cancelled"])
+def test_ended_in_the_middle_and_again(runs, given, whole, number):
+    name = f"decision_{number.name}"
+    home = runs.home(name)
+    process = start(runs, name, given)
+    while len(trained(home)) < 5:
+        assert process.poll() is None, runs.log(name)
+        time.sleep(0.01)
+    children = psutil.Process(process.pid).children(recursive=True)
+    os.kill(process.pid, number)
+    process.wait()
+    _, alive = psutil.wait_procs(children, timeout=60)
+    assert not alive, "no process stays behind"
+    before = trained(home)
+    assert not list(home.glob("decisions/*")) and 5 <= len(before) < len(trained(runs.home("decision")))
+
+    process = start(runs, name, given)
+    assert process.wait() == 0, runs.log(name)
+    after = trained(home)
+    assert {label: after[label] for label in before} == before, "what was finished is not touched"
+    assert set(after) == set(trained(runs.home("decision"))), "and no other run is made"
+    assert decision(home) == whole
+
+    assert start(runs, name, given).wait() == 0
+    assert trained(home) == after and decision(home) == whole
+    client = mlflow.MlflowClient(f"sqlite:///{home}/mlflow.db")
+    found = client.search_runs([client.get_experiment_by_name("killed").experiment_id], max_results=1000)
+    parents = [run for run in found if "mlflow.parentRunId" not in run.data.tags]
+    assert [run.info.status for run in parents] == ["FINISHED"]
+    assert {run.info.status for run in found} == {"FINISHED"} and len(found) == 1 + len(after)
+    assert [verdict["sentence"] for verdict in whole["verdicts"]] == runs.log(name).splitlines()[-1:]

@@ -1,0 +1,87 @@
+"""What is shown of a decision: effects of each set, what steps are worth, pages with every text escaped."""
+
+import json
+
+import numpy as np
+import orjson
+import pytest
+from lxml import html
+from scipy import stats
+
+from flows.cli.render_decision import attribution_table, verdict_table
+from flows.comparison.protocol import Protocol
+from flows.comparison.runs import RunRequest
+from flows.decision_tracking import description
+from flows.reports import decision_plots, figures
+from tests.decisions import simulator
+from tests.flows.decisions import EVALUATION, RATES, TOKENS, report
+
+
+@pytest.fixture(scope="module")
+def left_out():
+    """A step that helps by a tenth of a bit, one that harms, and a setting that does nothing."""
+    return report({"without minhash": -0.1, "without c4": 0.1, "a<b>c=1": 0.0})
+
+
+def test_the_effect_on_each_set_is_that_of_its_documents_alone(left_out):
+    [verdict] = [v for v in left_out.verdicts if v.candidate == "without minhash"]
+    runs = simulator(1, EVALUATION, {"without minhash": -0.1, "without c4": 0.1, "a<b>c=1": 0.0})
+    for one in left_out.sets["without minhash"]:
+        places = EVALUATION.members(one.name)
+        each = []
+        for pair in range(1, verdict.pairs + 1):
+            differences = []
+            for rate in RATES:
+                base, other = runs([RunRequest(arm, pair, rate, TOKENS) for arm in ("base", "without minhash")])
+                differences.append((base - other)[places].sum() / EVALUATION.size[places].sum())
+            each.append(np.mean(differences))
+        assert one.effect == pytest.approx(np.mean(each))
+        over_pairs = stats.t.interval(verdict.level, len(each) - 1, np.mean(each), stats.sem(each))
+        # the documents are a sample too, so the interval has at least the width of one standard error over pairs
+        assert one.high - one.low > (over_pairs[1] - over_pairs[0]) / 4
+        assert one.low < one.effect < one.high and one.judged == (one.name in EVALUATION.judged)
+
+
+def test_a_step_is_worth_what_is_lost_without_it(left_out):
+    helps, harms = left_out.attribution
+    assert (helps.step, helps.outcome, harms.step, harms.outcome) == ("minhash", "worse", "c4", "better")
+    assert helps.low < 0.1 < helps.high and harms.low < -0.1 < harms.high
+    assert (helps.documents, harms.documents) == (100, 101)
+    assert (helps.cpu_seconds, harms.cpu_seconds) == (10.0, 11.0)
+
+
+def test_the_tables_have_a_row_for_each_recipe_and_step(left_out):
+    assert verdict_table(left_out).row_count == 4 and attribution_table(left_out).row_count == 2
+    rows = list(left_out.rows())
+    assert [row["verdict"] for row in rows] == left_out.sentences
+    assert rows[0]["cpu_hours"] == pytest.approx(30 / 3600) and rows[0]["documents"] == 600
+    assert list(left_out.table["candidate"]) == [v.candidate for v in left_out.verdicts]
+
+
+def test_pages_escape_names_and_have_every_sentence(left_out):
+    for page in (left_out._repr_html_(), decision_plots.page(left_out)):
+        shown = " ".join("".join(html.fromstring(page).itertext()).split())
+        assert all(" ".join(sentence.split()) in shown for sentence in left_out.sentences)
+        assert "<b>" not in page and "language cannot be left out" in shown
+        assert page.count("<svg") >= 2
+    assert "<b>c" not in decision_plots.effects_svg(left_out)
+    png = figures.png(decision_plots.attribution(left_out), decision_plots.height(2), 3)
+    assert png.startswith(b"\x89PNG")
+    assert all(sentence in description(left_out) for sentence in left_out.sentences)
+
+
+def test_equal_decisions_give_equal_json(left_out):
+    again = report({"without minhash": -0.1, "without c4": 0.1, "a<b>c=1": 0.0})
+    written = orjson.dumps(left_out.as_json())
+    assert written == orjson.dumps(again.as_json())
+    value = json.loads(written)
+    assert [v["sentence"] for v in value["verdicts"]] == left_out.sentences
+    assert len(value["runs"]) == len(left_out.decision.runs)
+
+
+def test_what_was_screened_out_has_no_effect_anywhere():
+    screened = report({"A": 0.1, "B": 0.0, "C": -0.1}, protocol=Protocol(learning_rates=RATES, survivors=1))
+    outcomes = {row["candidate"]: row for row in screened.rows()}
+    assert outcomes["C"]["outcome"] == "screened out" and outcomes["C"]["effect"] is None
+    assert set(screened.sets) == {"A"} and screened.attribution == []
+    assert "screened out" in decision_plots.page(screened) and verdict_table(screened).row_count == 4
