@@ -17,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
+from threadpoolctl import threadpool_limits
 
 # Of the paper's code (mixture_config/synthesize_mixture.py). There the concentration of a draw is the strength times
 # the prior, which with many sources are corners mostly; here it is that times the number of sources.
@@ -58,6 +59,7 @@ def drawn(prior: np.ndarray, count: int, seed: int) -> np.ndarray:
     return mixtures / mixtures.sum(1, keepdims=True)
 
 
+@threadpool_limits.wrap(limits=1)  # matrices are small, and the number of threads would change rounding
 def optimum(shares: np.ndarray, losses: np.ndarray, seed: int, resamples: int = RESAMPLES) -> Optimum:
     """The best mixture by a regression over runs. `shares`: float64 (runs, sources), rows sum to 1; `losses`: (runs,).
 
