@@ -51,5 +51,5 @@ def _rows(runs: ScalingRuns, compute: np.ndarray, level: float) -> Iterator[Futu
             reach=float(compute.max() / most),
             error=float(np.abs(errors).mean()),
             bias=float(errors.mean()),
-            inside=inside,
+            inside=int(inside),
         )

@@ -1,0 +1,30 @@
+"""The report of a scaling law, as files: JSON that any reader takes, and plots."""
+
+import orjson
+import pytest
+
+from flows.reports.scaling import CheckedForecast, GridRun, ScalingReport
+from flows.scaling.forecast import check, forecast
+from flows.scaling.law import fit
+from flows.scaling_tracking import description, write_artifacts
+from tests.flows.scaling.grids import LAWS, simulated
+
+
+@pytest.mark.slow
+def test_a_report_is_written_whole(tmp_path):
+    runs = simulated(LAWS[0], 0.005, 0)
+    grid = tuple(
+        GridRun(int(n), int(d), float(6 * n * d), 0.01, 0, float(loss), f"{at:016x}")
+        for at, (n, d, loss) in enumerate(zip(runs.parameters, runs.tokens, runs.loss, strict=True))
+    )
+    claim = forecast(fit(runs), tuple(run.key for run in grid), 800_000, 2_500_000, 10.0, 0.9)
+    came = CheckedForecast("f" * 16, claim, "run", False, check(claim.loss, float(LAWS[0].loss(8e5, 2.5e6))))
+    report = ScalingReport("law", "0" * 16, grid, ("web",), (1e13,), (came,))
+    write_artifacts(tmp_path, report)
+    written = orjson.loads((tmp_path / "scaling.json").read_bytes())
+    assert written["law"]["alpha"]["low"] < LAWS[0].alpha < written["law"]["alpha"]["high"]
+    assert len(written["leave_future_out"]) == len(report.future) > 0
+    assert written["forecasts"][0]["inside"] is came.check.inside
+    for name in ("compute", "isoflop", "leave_future_out"):
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert "came" in description(report)
