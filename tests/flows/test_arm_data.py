@@ -19,6 +19,7 @@ from flows.stages.evaluation_removal import THRESHOLD
 from storage import layout, parquet
 from storage.training_manifest import load_training_manifest
 from tasks.engine.executors import Threads
+from tasks.engine.make import COST
 from tests.conftest import page, write_warc
 from tests.corpora import context, fresh, plain_set
 from tests.planted.text import phrase, prose, pydoc_paragraphs
@@ -249,7 +250,7 @@ def contents(home: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(home)): path.read_bytes()
         for path in home.glob("stages/**/*")
-        if path.suffix in kinds and path.parent.name not in ("done", "lease")
+        if path.suffix in kinds and path.parent.name not in ("done", "lease") and path.name != COST
     }
 
 
