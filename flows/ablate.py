@@ -70,13 +70,15 @@ def ablate(
     tokens: int | None = None,
     pairs: list[int] = [],  # noqa: B006
     bank_pairs: int = BANK_PAIRS,
+    first_pair: int = 1,
 ) -> DecisionReport:
     """Verdicts on candidates beside a base, in bits per byte of documents that no recipe filtered.
 
     `against`: other recipes; `settings`: the base with another setting, as `minhash.threshold=0.9`, a candidate each;
     `without`: the base without a step, a candidate each; `leave_one_out`: without each step in turn; `raw`: extraction
     alone. `proxy`: the small model that is trained; `clean`: texts to judge by; `judge`: the evaluation sets that
-    count; `tasks`: a folder of tasks; `tokens`, `pairs`: of a run, and of the looks, instead of the proxy's.
+    count; `tasks`: a folder of tasks; `tokens`, `pairs`: of a run, and of the looks, instead of the proxy's; `first_pair`: a
+    decision after one that could not tell takes pairs of its own.
     """
     require("train", "comparing recipes")
     clock = _Clock(time.monotonic())
@@ -84,7 +86,7 @@ def ablate(
         log = get_run_logger()
         compared = arms(recipe, against, settings, without, leave_one_out, raw)
         small = load_proxy(proxy)
-        protocol = protocol_of(small, pairs, leave_one_out)
+        protocol = protocol_of(small, pairs, leave_one_out, first_pair, bank_pairs)
         for other in compared.recipes.values():
             before_run(other, context.settings)
         for line in Plan(
@@ -118,7 +120,7 @@ def _data(
         compared.recipes[compared.base],
         compared.recipes,
         tokens=tokens or proxy.tokens,
-        step_tokens=proxy.training.batch * proxy.model.seq_len,
+        step_tokens=2 * proxy.training.batch * proxy.model.seq_len,  # so that half of a run is whole steps, too
         vocab_size=proxy.vocab_size,
         sample_bytes=proxy.sample_bytes,
         per_source=proxy.evaluation_documents,

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
 from flows.arms import Arms
 from flows.comparison.protocol import Protocol
 from flows.proxy_config import ProxyConfig
@@ -16,8 +18,7 @@ START_SECONDS = 6.0  # of a run: processes, libraries, evaluation
 
 @dataclass(frozen=True)
 class Plan:
-    """`tokens`: of a run; `parameters`: of the proxy; `at_once`: runs trained at the same time; `bank`: A/A pairs;
-    `seconds`: of one run where it was measured, else None."""
+    """`tokens`: of a run; `parameters`: of the proxy; `at_once`: runs trained at the same time; `bank`: A/A pairs."""
 
     arms: Arms
     protocol: Protocol
@@ -26,7 +27,6 @@ class Plan:
     tokens: int
     at_once: int
     data: ComparisonData | None = None
-    seconds: float | None = None
 
     @property
     def bank_runs(self) -> int:
@@ -63,17 +63,16 @@ class Plan:
             yield from self._of_data(self.data)
         fewest, most = self.runs
         low, high = (seconds * self.run_seconds / self.at_once / 60 for seconds in (fewest, most))
-        how = "as measured" if self.seconds else "estimated"
         yield (
             f"runs: {fewest} to {most}, {self.bank_runs} of them for the A/A bank that says how much runs differ; "
-            f"{self.at_once} at once, {self.run_seconds:.0f} s each ({how}), so {low:.0f} to {high:.0f} minutes; those "
+            f"{self.at_once} at once, {self.run_seconds:.0f} s each (estimated), so {low:.0f} to {high:.0f} minutes; those "
             "that the home has are not trained again"
         )
 
     @property
     def run_seconds(self) -> float:
-        """Of one run: measured, or estimated from its floating point operations (6 for each parameter and token)."""
-        return self.seconds or START_SECONDS + 6 * parameters(self.proxy) * self.tokens / CORE_RATE
+        """Of one run, from its floating point operations (6 for each parameter and token)."""
+        return START_SECONDS + 6 * parameters(self.proxy) * self.tokens / CORE_RATE
 
     def _of_data(self, data: ComparisonData) -> Iterator[str]:
         base = {stage.key for stage in data.arms[self.arms.base].corpus.stages}
@@ -87,12 +86,22 @@ class Plan:
         return f"; {len(own & base)} of {len(own)} stages are those of {self.arms.base}"
 
 
-def protocol_of(proxy: ProxyConfig, pairs: list[int], leave_one_out: bool) -> Protocol:
-    """What is declared before any run. Attribution tests every step; else many candidates are screened."""
+def protocol_of(
+    proxy: ProxyConfig, pairs: list[int], leave_one_out: bool, first_pair: int = 1, bank_pairs: int = 0
+) -> Protocol:
+    """What is declared before any run. Attribution tests every step; else many candidates are screened.
+
+    Raises ValueError for looks that do not rise from 2 on, and for an A/A bank of one pair.
+    """
+    if bank_pairs == 1:
+        raise ValueError("--bank-pairs 1: one A/A pair has no variance; give 0, for no bank, or 2 or more")
     looks = tuple(pairs) or proxy.looks
-    given: dict[str, Any] = {"learning_rates": proxy.learning_rates, "looks": looks}
+    given: dict[str, Any] = {"learning_rates": proxy.learning_rates, "looks": looks, "first_pair": first_pair}
     given["worth_pairs"] = min(Protocol.model_fields["worth_pairs"].default, looks[0])
-    return Protocol(**given | ({"survivors": None} if leave_one_out else {}))
+    try:
+        return Protocol(**given | ({"survivors": None} if leave_one_out else {}))
+    except ValidationError as error:
+        raise ValueError("; ".join(each["msg"].removeprefix("Value error, ") for each in error.errors())) from None
 
 
 def parameters(proxy: ProxyConfig) -> int:

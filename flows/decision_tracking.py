@@ -3,6 +3,7 @@
 Runs are grouped in MLflow's tables and charts by the tags `arm`, `pair`, `learning_rate` and `decision`.
 """
 
+import hashlib
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -181,8 +182,9 @@ def request_name(given: RunRequest) -> str:
 
 
 def tag_name(name: str) -> str:
-    """A candidate's name as MLflow takes it in names of tags and metrics."""
-    return re.sub(r"[^\w.\- /]", "-", name)
+    """A candidate's name as MLflow takes it in names of tags, metrics and files; one that is changed has a digest."""
+    plain = re.sub(r"[^\w.\- ]|\.\.", "-", name)[:150].strip(". ")
+    return plain if plain == name else f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
 
 
 def description(report: DecisionReport) -> str:
@@ -196,7 +198,9 @@ def description(report: DecisionReport) -> str:
         if row["effect"] is not None:
             effect, interval = f"{row['effect']:+.4f}", f"{row['low']:+.4f} to {row['high']:+.4f}"
         hours = _hours(report.arms[row["candidate"]].cpu_seconds)
-        lines.append(f"| {row['candidate']} | {effect} | {interval} | {row['documents']:,} | {hours} |")
+        lines.append(
+            f"| {row['candidate'].replace('|', '/')} | {effect} | {interval} | {row['documents']:,} | {hours} |"
+        )
     if report.attribution:
         lines += ["", "| step | worth | interval | documents it costs |", "| --- | ---: | ---: | ---: |"]
         for step in report.attribution:
@@ -232,7 +236,7 @@ def write_artifacts(folder: Path, report: DecisionReport, recipes: Mapping[str, 
         (folder / name).write_bytes(figures.png(draw, plots.height(count), across))
     (folder / "recipes").mkdir()
     for name, recipe in recipes.items():
-        (folder / "recipes" / f"{tag_name(name).replace('/', '-')}.yaml").write_text(dump(recipe), encoding="utf-8")
+        (folder / "recipes" / f"{tag_name(name)}.yaml").write_text(dump(recipe), encoding="utf-8")
 
 
 def _hours(seconds: float | None) -> str:

@@ -40,7 +40,7 @@ class ProxyConfig(Settings):
     looks: tuple[int, ...] = Field(
         (3, 6, 12), min_length=1, description="pairs of runs at each look, of which each may end the decision"
     )
-    evaluation_documents: int = Field(100, gt=0, description="evaluation documents of each source")
+    evaluation_documents: int = Field(100, ge=5, description="evaluation documents of each source")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -66,8 +66,8 @@ class ProxyConfig(Settings):
             yield ("learning_rates",), f"is {list(self.learning_rates)}; give rates above 0"
         if list(self.learning_rates) != sorted(set(self.learning_rates)):
             yield ("learning_rates",), f"is {list(self.learning_rates)}; give each rate once, the smallest first"
-        if list(self.looks) != sorted(set(self.looks)) or self.looks[0] < 1:
-            yield ("looks",), f"is {list(self.looks)}; give numbers of pairs that rise, as [3, 6, 12]"
+        if list(self.looks) != sorted(set(self.looks)) or self.looks[0] < 2:
+            yield ("looks",), f"is {list(self.looks)}; give numbers of pairs that rise from 2 or more, as [3, 6, 12]"
 
     @property
     def step_tokens(self) -> int:

@@ -48,6 +48,10 @@ def ablate(
         str, typer.Option(metavar="N,N,...", help="pairs of runs at each look, instead of the proxy's")
     ] = "",
     bank_pairs: Annotated[int, typer.Option(min=0, help="A/A pairs, which say how much runs differ")] = 8,
+    first_pair: Annotated[
+        int,
+        typer.Option(min=1, help="number of the first pair: a decision after one that could not tell takes new ones"),
+    ] = 1,
     plan: Annotated[
         bool, typer.Option("--plan", help="print what would be done and what it costs; do nothing")
     ] = False,
@@ -59,6 +63,7 @@ def ablate(
     candidates: dict[str, Any] = {"against": against, "settings": setting, "without": without}
     candidates |= {"leave_one_out": leave_one_out, "raw": raw}
     runs: dict[str, Any] = {"proxy": proxy, "tokens": tokens, "pairs": _numbers(pairs), "bank_pairs": bank_pairs}
+    runs |= {"first_pair": first_pair}
     judged: dict[str, Any] = {"clean": clean or None, "judge": judge, "tasks": tasks or None}
     if plan:
         _print_plan(base, candidates, **runs)
@@ -67,7 +72,13 @@ def ablate(
 
 
 def _print_plan(
-    base: str, candidates: dict[str, Any], proxy: str, tokens: int | None, pairs: list[int], bank_pairs: int
+    base: str,
+    candidates: dict[str, Any],
+    proxy: str,
+    tokens: int | None,
+    pairs: list[int],
+    bank_pairs: int,
+    first_pair: int,
 ) -> None:
     from flows.decision_plan import Plan, protocol_of
     from flows.proxy_config import load_proxy
@@ -75,7 +86,7 @@ def _print_plan(
 
     _, compared = _checked(base, candidates)
     small = load_proxy(proxy)
-    protocol = protocol_of(small, pairs, candidates["leave_one_out"])
+    protocol = protocol_of(small, pairs, candidates["leave_one_out"], first_pair, bank_pairs)
     planned = Plan(compared, protocol, small, bank_pairs, tokens or small.tokens, at_once(settings()))
     print_texts(planned.lines())
 

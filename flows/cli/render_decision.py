@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from flows.cli.render_run import mlflow_line, prefect_line
@@ -34,13 +35,13 @@ def verdict_table(report: "DecisionReport") -> Table:
         table.add_column(head, justify="right")
     for head in ("documents", "epochs", "CPU hours"):
         table.add_column(head, justify="right")
-    table.add_row(report.base, "the base", "", "", "", *_arm(report.arms[report.base]))
+    table.add_row(escape(report.base), "the base", "", "", "", *_arm(report.arms[report.base]))
     for row in report.rows():
         effect = interval = ""
         if row["effect"] is not None:
             effect, interval = f"{row['effect']:+.4f}", f"{row['low']:+.4f} to {row['high']:+.4f}"
         arm = report.arms[row["candidate"]]
-        table.add_row(row["candidate"], row["outcome"], effect, interval, str(row["pairs"]), *_arm(arm))
+        table.add_row(escape(row["candidate"]), row["outcome"], effect, interval, str(row["pairs"]), *_arm(arm))
     return table
 
 

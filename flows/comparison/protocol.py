@@ -270,7 +270,7 @@ def _verdict(
         _at_learning_rate(protocol.level, rate, differences[:, column], judged, bank)
         for column, rate in enumerate(protocol.learning_rates)
     )
-    last, outcome, more = looks[-1], "cannot tell", None
+    last, outcome, needed = looks[-1], "cannot tell", None
     limited = False
     if last.crossed:
         agree = all(np.sign(one.effect) == np.sign(last.effect) for one in by_rate)
@@ -278,7 +278,6 @@ def _verdict(
     else:
         noise = Noise(found.pair_variance, bank.degrees if bank else 0, found.document_variance)
         needed = pairs_needed(effect, alpha, noise, WANTED_POWER)
-        more = None if needed is None else max(needed - found.pairs, 1)
         limited = needed is None and pairs_needed(effect, alpha, replace(noise, document_variance=0.0)) is not None
     return Verdict(
         candidate=arm,
@@ -293,7 +292,8 @@ def _verdict(
         p_value=p_value(looks),
         look=len(looks) if last.crossed else None,
         by_learning_rate=by_rate,
-        more_pairs=more,
+        pairs_needed=needed,
+        first_pair=protocol.first_pair,
         limited_by_documents=limited,
     )
 

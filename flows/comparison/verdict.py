@@ -25,9 +25,9 @@ class Verdict:
     effect, low, high: bits per byte of the base minus the candidate's, so above 0 the candidate is better; the
     interval is adjusted for stopping, the effect is median-unbiased. Both are None for a candidate that was screened
     out, whose `rank` among `candidates` is all that one run each says. look: the look (from 1) at which the boundary
-    was crossed, or None. more_pairs: for "cannot tell", the pairs after which an effect as large as this one would be
-    seen with probability .8; None if no reasonable number would do, and `limited_by_documents` if more documents are
-    needed.
+    was crossed, or None. pairs_needed: for "cannot tell", the pairs of a new decision that would see an effect as large
+    as this one with probability .8; None if no reasonable number would do, and `limited_by_documents` if more documents are
+    needed. first_pair: the number of its first pair.
     """
 
     candidate: str
@@ -42,7 +42,8 @@ class Verdict:
     p_value: float | None = None
     look: int | None = None
     by_learning_rate: tuple[AtLearningRate, ...] = ()
-    more_pairs: int | None = None
+    pairs_needed: int | None = None
+    first_pair: int = 1
     limited_by_documents: bool = False
     rank: int | None = None
     candidates: int = 1
@@ -87,8 +88,9 @@ class Verdict:
         return f"{self.level:.0%} interval {low} to {high}, {counts}"
 
     def _remedy(self) -> str:
-        if self.more_pairs is not None:
-            return f"{self.more_pairs} more {'pair' if self.more_pairs == 1 else 'pairs'} would"
+        if self.pairs_needed is not None:
+            fresh = f"--pairs {self.pairs_needed} --first-pair {self.first_pair + self.pairs}"
+            return f"a new decision with {self.pairs_needed} pairs would ({fresh})"
         if self.limited_by_documents:
             return "no number of pairs would, the evaluation documents are too few"
         return "no reasonable number of pairs would see a difference as small as this one"

@@ -230,4 +230,4 @@ def _short(verdict: Verdict) -> str:
 
 
 def _negative(value: float | None) -> float | None:
-    return None if value is None else -value
+    return None if value is None else 0.0 - value  # no -0.0

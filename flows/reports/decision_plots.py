@@ -104,9 +104,9 @@ def _forest(rows: Sequence[Row], label: str) -> Callable[[Axes], None]:
                 f"{effect:+.4f}", (effect, place), (0, 5), textcoords="offset points", ha="center", fontsize=8,
                 color=colour,
             )  # fmt: skip
-        axes.set_yticks(range(len(rows)), [row[0] for row in rows])
+        axes.set_yticks(range(len(rows)), [row[0] for row in rows], parse_math=False)
         axes.set_ylim(len(rows) - 0.4, -0.7)
-        axes.set_xlabel(label)
+        axes.set_xlabel(label, parse_math=False)
         axes.grid(axis="x", color="#dddddd")
         axes.margins(x=0.08)
         axes.figure.subplots_adjust(left=_LEFT)

@@ -30,6 +30,8 @@ from tasks.evaluation.documents import (
 )
 
 CLEAN = "clean"  # the set of texts that no recipe trains on
+# Of a set: screening looks at every fourth document, the test at the others, and a variance takes two of each.
+LEAST = 5
 MOST_SHARE = 0.1  # of a source's documents: the rest is there to be trained on
 CHARACTERS = 8_000  # of a text: 2,000 tokens of English, eight contexts of a small proxy
 _JSONL = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json", ".json.gz", ".json.zst")
@@ -39,7 +41,7 @@ class Record(Settings):
     """`shares`: of each set the largest share of its documents that may be taken; `characters`: code points of a text
     that are evaluated; `seed`: of the keyed hash."""
 
-    per_source: int = Field(gt=0)
+    per_source: int = Field(ge=LEAST)
     shares: dict[str, float]
     characters: int = Field(gt=0)
     seed: int
@@ -68,11 +70,12 @@ def evaluation_documents(
     characters: int = CHARACTERS,
     seed: int = 0,
 ) -> StageResult:
-    """`per_source` documents of each source of the base, at most a tenth of it, and of the clean text set.
+    """`per_source` documents of each source of the base, at most a tenth of it, and of the clean text set. A source
+    of which a tenth is fewer than LEAST has no set.
 
     `clean`: a path or address of JSON lines or Parquet with a column `text`, or a folder of .txt files. The result's
     `sets` have documents and bytes by set; `read` gives the documents. Raises NothingLeftError or ValueError for a
-    source without a text, FileNotFoundError for a clean set that is not there.
+    source without a text, or a set with too few documents, FileNotFoundError for a clean set that is not there.
     """
     corpora = [extracted(context, base)]
     shares = {source.name: MOST_SHARE for source in base.sources}
@@ -114,19 +117,27 @@ def _choose(phases: PhaseRunner, record: Record, places: EvaluationPlaces) -> di
             )
         # the product may lie below a whole number by the last bit
         count = min(record.per_source, int(share * there + 1e-9))
+        left = f"{share:.0%} of its {there:,} documents" if share < 1 else f"all of its {there:,} documents"
+        if count < LEAST:
+            if name == CLEAN:
+                raise ValueError(f"the clean text set has {there:,} documents with a word; give {LEAST} or more")
+            phases.message(f"the source {name} has no evaluation set: {left} are fewer than {LEAST}")
+            continue
         if count < record.per_source:
-            left = f"{share:.0%} of its {there:,} documents" if share < 1 else f"all of its {there:,} documents"
             phases.message(
                 f"the evaluation set {name} has {count:,} documents instead of {record.per_source:,}: {left}"
             )
-        if count:
-            sets[name] = count, tuple(sampled_file(phases.folder, i) for i in shards)
+        sets[name] = count, tuple(sampled_file(phases.folder, i) for i in shards)
     if not sets:
         raise ValueError(
-            f"every source has too few documents to evaluate on, since at most {MOST_SHARE:.0%} of a source are taken: "
-            "give more documents, or a clean text set"
+            f"every source has too few documents to evaluate on, since {MOST_SHARE:.0%} of a source are taken at most, "
+            f"and a set needs {LEAST}: give more documents, or a clean text set"
         )
     chosen = phases.once("choose", choose_documents, {"sets": sets, "characters": record.characters})
+    if few := sorted(name for name, of in chosen.items() if of["documents"] < LEAST):
+        raise ValueError(
+            f"the evaluation set {few[0]} has fewer than {LEAST} texts that differ: give it more documents"
+        )
     files.remove(sampled_folder(phases.folder))
     return {"sets": chosen}
 

@@ -36,7 +36,7 @@ class RemovalPlaces:
 
 
 def without_evaluation(context: RunContext, extracted: Corpus, corpus: Corpus, evaluation: StageResult) -> Corpus:
-    """The corpus without the evaluation documents, by their ids, and without all whose Jaccard similarity to one of
+    """The corpus without the evaluation documents, by their records, and without all whose Jaccard similarity to one of
     them is at least .8. `extracted`: the documents that the corpus began with.
 
     Exact, not by MinHash: see `tasks.evaluation.similar`.
@@ -56,7 +56,7 @@ def _remove(phases: PhaseRunner, record: Record, places: RemovalPlaces) -> dict:
     )
     having = tuple(found_file(phases.folder, i) for i in shards if found[i]["found"])
     collected = phases.once("collect", collect_texts, own | {"found": having})
-    given = own | {
+    given = {
         "texts": texts_file(phases.folder),
         "shingling": record.shingling,
         "threshold": record.threshold,

@@ -3,7 +3,8 @@
     texts.parquet             `id`, `text`: what documents are compared with
     part-00000.parquet, ...   the documents that stay, and the ledger of the others
 
-A document is compared as it was extracted, and as it is trained on where a step has edited it. It is compared with the
+An evaluation document is known by the record that it was read from, whatever the arm calls its source. Any other
+document is compared as it was extracted, and as it is trained on where a step has edited it. It is compared with the
 evaluation documents in three forms: as they are evaluated, before they were cut, and as this corpus's own extraction
 has them.
 """
@@ -17,6 +18,7 @@ from storage.schema import DOCUMENTS, SELECTION
 from tasks.dedup.near.settings import Shingling
 from tasks.documents.rows import read_rows
 from tasks.documents.selection import select_groups
+from tasks.evaluation.documents import PLACE, records
 from tasks.evaluation.similar import given, most_similar
 
 STEP = "evaluation_removal"
@@ -36,9 +38,10 @@ def found_file(folder: str, shard: int) -> str:
 
 
 def find_shard(folder: str, shard: int, extracted: str, evaluation: str) -> dict:
-    """Write the texts that evaluation documents have in a shard of extracted documents. Holds the shard's ids."""
-    wanted = parquet.read_table(evaluation, ["id"])["id"].combine_chunks()
-    rows = np.flatnonzero(pc.is_in(parquet.read_table(extracted, ["id"])["id"], wanted))
+    """Write the ids and texts that evaluation documents have in a shard of extracted documents. Holds the places of
+    all its documents."""
+    wanted = parquet.read_table(evaluation, ["record"])["record"].combine_chunks()
+    rows = np.flatnonzero(pc.is_in(records(parquet.read_table(extracted, PLACE)), wanted))
     parquet.write_table(found_file(folder, shard), read_rows(extracted, rows, ["id", "text"]).cast(_TEXTS))
     return {"found": len(rows)}
 
@@ -59,21 +62,19 @@ def remove_shard(
     shard: int,
     kept: str,
     forms: tuple[str, ...],
-    evaluation: str,
     texts: str,
     shingling: Shingling,
     threshold: float,
 ) -> dict:
     """Write which documents of a shard stay: those that are no evaluation document, and like none.
 
-    `forms`: the parts with the texts of the shard's documents; `texts`: what they are compared with. Holds the ids of
-    the shard, the sets of what is compared with, and the texts and shingles of a row group.
+    `forms`: the parts with the texts of the shard's documents; `texts`: what they are compared with, and the ids of
+    evaluation documents. Holds the ids of the shard, the sets of what is compared with, and the texts and shingles of a
+    row group.
     """
     arriving = parquet.read_table(kept, SELECTION.names)
-    chosen = parquet.read_table(evaluation, ["id"])["id"].combine_chunks()
-    by_id = arriving["id"].filter(pc.is_in(arriving["id"], chosen))
-
     against = parquet.read_table(texts)
+    by_id = arriving["id"].filter(pc.is_in(arriving["id"], against["id"].combine_chunks()))
     known = given(against["text"], shingling, threshold)
     likest: dict[str, tuple[float, str]] = {}
     for form in forms:

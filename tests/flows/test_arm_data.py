@@ -19,6 +19,7 @@ from flows.stages.evaluation_removal import THRESHOLD
 from storage import layout, parquet
 from storage.training_manifest import load_training_manifest
 from tasks.engine.executors import Threads
+from tasks.engine.make import COST
 from tests.conftest import page, write_warc
 from tests.corpora import context, fresh, plain_set
 from tests.planted.text import phrase, prose, pydoc_paragraphs
@@ -187,6 +188,31 @@ def test_stages_are_shared_but_for_what_must_differ(made):
     assert stages.count("signals") == stages.count("rules") - 1 == stages.count("content_duplicates") == 1
 
 
+def test_copies_of_a_text_are_one_evaluation_document(tmp_path):
+    texts = [f"Text {i} is there as often as {i} says." for i in range(20)]
+    paths = [write_lines(tmp_path / f"{n}.jsonl", [*texts[n:], *texts[n:] * 4]) for n in range(2)]
+    steps = [{"step": "extract", "engine": "plain"}]
+    recipe = load({"name": "copied", "sources": [{"name": "web", "jsonl": paths}], "steps": steps})
+    evaluation = chosen.evaluation_documents(context(str(tmp_path / "home")), recipe, 15)
+    found = chosen.read(evaluation)["text"].to_pylist()
+    assert len(set(found)) == len(found) == evaluation.result["sets"]["web"]["documents"] == 15
+    few = variant(recipe, f"sources.web.jsonl=[{write_lines(tmp_path / 'few.jsonl', texts[:4] * 15)}]").recipe
+    with pytest.raises(ValueError, match="^the evaluation set web has fewer than 5 texts that differ: give it more"):
+        chosen.evaluation_documents(context(str(tmp_path / "home")), few, 15)
+
+
+def test_an_evaluation_document_leaves_an_arm_that_gives_its_source_another_name(made, base):
+    given = base.model_dump(mode="json", exclude={"mixture"})
+    given["sources"][0]["name"] = "crawl"
+    home = context(str(Path(made.evaluation.folder).parents[1]))
+    data = arm_data(home, base, {"renamed": load(given)}, tokens=10**9, **PROXY)
+    assert data.evaluation.key == made.evaluation.key
+    [stage] = [stage for stage in data.arms["renamed"].corpus.stages if stage.name == "evaluation_removal"]
+    [count] = stage.step_counts
+    assert count["drops"] == made.arms["base"].corpus.kept.step_counts[0]["drops"]
+    assert count["drops"]["evaluation_document"] == 21
+
+
 def test_one_budget_that_no_arm_repeats_a_source_for(made, arms):
     ratio = {
         name: min(arm.source_tokens[s] / share for s, share in arm.shares.items()) for name, arm in made.arms.items()
@@ -224,7 +250,7 @@ def contents(home: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(home)): path.read_bytes()
         for path in home.glob("stages/**/*")
-        if path.suffix in kinds and path.parent.name not in ("done", "lease")
+        if path.suffix in kinds and path.parent.name not in ("done", "lease") and path.name != COST
     }
 
 
@@ -263,7 +289,8 @@ def test_a_clean_text_set_is_one_more_set_and_leaves_the_arms_too(base, tmp_path
     texts = pydoc_paragraphs()[:6]
     given = Path(base.sources[0].jsonl[0]).parent
     leaked = texts[2] + " And a few words more."
-    write_lines(tmp_path / "web.jsonl", [*(json.loads(line)["text"] for line in open(given / "web-1.jsonl")), leaked])
+    lines = [line for path in sorted(given.glob("web-*.jsonl")) for line in path.read_text().splitlines()]
+    write_lines(tmp_path / "web.jsonl", [*(json.loads(line)["text"] for line in lines), leaked])
     path = tmp_path / {"jsonl": "clean.jsonl", "parquet": "clean.parquet", "folder": "clean"}[kind]
     if kind == "jsonl":
         write_lines(path, texts)
@@ -274,16 +301,16 @@ def test_a_clean_text_set_is_one_more_set_and_leaves_the_arms_too(base, tmp_path
             file = path / "deep" / f"{number}.txt" if number % 2 else path / f"{number}.txt"
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-    few = write_lines(tmp_path / "few.jsonl", pydoc_paragraphs()[10:17])
+    few = write_lines(tmp_path / "few.jsonl", [f"Paragraph {i} of few." for i in range(49)])
     sources = [{"name": "web", "jsonl": [f"{tmp_path}/web.jsonl"]}, {"name": "few", "jsonl": [few]}]
     recipe = load({"name": "clean_set", "sources": sources, "steps": [{"step": "extract"}]})
     home = context(str(tmp_path / "home"))
     data = arm_data(home, recipe, {"base": recipe}, tokens=10**6, clean=str(path), **PROXY)
     rows = chosen.read(data.evaluation)
-    assert chosen.sets_of(data.evaluation) == ("clean", "web"), "a tenth of seven documents is none"
-    assert sorted(rows["text"].to_pylist()[:6]) == sorted(texts) and len(rows) == 8
+    assert chosen.sets_of(data.evaluation) == ("clean", "web"), "a tenth of 49 documents is too few"
+    assert sorted(rows["text"].to_pylist()[:6]) == sorted(texts) and len(rows) == 12
     assert leaked not in trained_on(data, "base")
-    assert data.arms["base"].corpus.kept.step_counts[0]["drops"] == {"evaluation_document": 2, "near_duplicate": 1}
+    assert data.arms["base"].corpus.kept.step_counts[0]["drops"] == {"evaluation_document": 6, "near_duplicate": 1}
 
 
 @pytest.mark.slow
@@ -303,11 +330,12 @@ def test_a_page_goes_with_its_near_copy_whatever_engine_an_arm_extracts_by(tmp_p
     sources = [{"name": "web", "warc": [f"{tmp_path}/web-0.warc.gz"]}]
     base = load({"name": "engines", "sources": sources, "steps": [{"step": "extract"}]})
     plain = variant(base, "extract.engine=plain").recipe
-    data = arm_data(context(str(tmp_path / "home")), base, {"base": base, "plain": plain}, tokens=10**6, **PROXY)
+    recipes = {"base": base, "plain": plain, "renamed": variant(plain, "sources.web.name=crawl").recipe}
+    data = arm_data(context(str(tmp_path / "home")), base, recipes, tokens=10**6, **PROXY)
     evaluation = chosen.read(data.evaluation)["text"].to_pylist()
     held_out = {number for text in evaluation for number in re.findall(r"Number(\d+)", text)}
     assert len(evaluation) == 6 and len(held_out) >= 3
-    for name in ("base", "plain"):
+    for name in recipes:
         read = {number for text in trained_on(data, name) for number in re.findall(r"Number(\d+)", text)}
         assert not read & held_out and len(read) + len(held_out) == 30
     extracted = data.arms["plain"].corpus.documents
@@ -322,12 +350,15 @@ def test_what_cannot_be_evaluated_on(base, tmp_path):
     sources = [{"name": "few", "text": [f"{write_lines(tmp_path / 'few.txt', ['One.'])}"]}]
     recipe = load({"name": "blank", "sources": sources, "steps": [{"step": "extract"}]})
     home = context(str(tmp_path / "home"))
-    with pytest.raises(ValueError, match="^every source has too few documents to evaluate on, since at most 10% of"):
+    with pytest.raises(ValueError, match="^every source has too few documents to evaluate on, since 10% of a"):
         chosen.evaluation_documents(home, recipe, 15)
     with pytest.raises(
         ValueError, match="^no document of the source clean has a text with a word, so there is nothing"
     ):
         chosen.evaluation_documents(home, recipe, 15, clean=blank)
+    four = write_lines(tmp_path / "four.jsonl", [f"Text {i}." for i in range(4)])
+    with pytest.raises(ValueError, match="^the clean text set has 4 documents with a word; give 5 or more"):
+        chosen.evaluation_documents(home, recipe, 15, clean=four)
     with pytest.raises(FileNotFoundError, match=re.escape(f"{tmp_path}/none")):
         chosen.evaluation_documents(home, recipe, 15, clean=f"{tmp_path}/none")
     named = variant(recipe, "sources.few.name=clean").recipe

@@ -40,6 +40,7 @@ def test_proxies_that_ship_are_read_by_name_and_written_whole(path):
             "learning_rates: is [0.01, 0.003]; give each rate once, the smallest first",
         ),
         ({"looks": [3, 3]}, "looks: is [3, 3]; give numbers of pairs that rise"),
+        ({"looks": [1, 3]}, "looks: is [1, 3]; give numbers of pairs that rise from 2 or more"),
         ({"training": {"seed": 3}}, "training.seed: is 3, which a proxy has not; remove it: the pair of a run sets it"),
         ({"training": {"steps": 10, "warmup_steps": 1}}, "training.steps: is 10, which a proxy has not"),
         ({"tokens": 5_000}, "tokens: is 5,000, which are 19 steps of 4 x 64 tokens, no more than the 20"),

@@ -116,8 +116,8 @@ def test_more_pairs_are_advised_from_the_observed_variance():
     (verdict,) = decide(short, JUDGED, "base", ["A"], TOKENS, runs, bank(runs, JUDGED)).verdicts
     assert verdict.outcome == "cannot tell"
     noise = Noise(bank(runs, JUDGED).variance(len(JUDGED.size)), 11)
-    assert verdict.more_pairs == pytest.approx(pairs_needed(verdict.effect, 0.05, noise) - 3, rel=0.4)
-    assert f"{verdict.more_pairs} more pairs would" in verdict.sentence()
+    assert verdict.pairs_needed == pytest.approx(pairs_needed(verdict.effect, 0.05, noise), rel=0.4)
+    assert f"--pairs {verdict.pairs_needed} --first-pair {1 + verdict.pairs})" in verdict.sentence()
 
 
 def test_pairs_needed_see_the_effect_in_simulated_t_tests():
