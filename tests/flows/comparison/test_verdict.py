@@ -29,7 +29,7 @@ def test_a_worse_recipe_is_said_with_a_positive_difference():
 @pytest.mark.parametrize(
     ("change", "end"),
     [
-        ({"pairs_needed": 18}, "; a new decision with 18 pairs would (--pairs 18 --first-pair "),
+        ({"pairs_needed": 18}, "; a new decision with 18 pairs would (--pairs 18 --first-pair 5)"),
         ({"limited_by_documents": True}, "; no number of pairs would, the evaluation documents are too few"),
         ({}, "; no reasonable number of pairs would see a difference as small as this one"),
     ],
