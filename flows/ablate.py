@@ -77,8 +77,8 @@ def ablate(
     `against`: other recipes; `settings`: the base with another setting, as `minhash.threshold=0.9`, a candidate each;
     `without`: the base without a step, a candidate each; `leave_one_out`: without each step in turn; `raw`: extraction
     alone. `proxy`: the small model that is trained; `clean`: texts to judge by; `judge`: the evaluation sets that
-    count; `tasks`: a folder of tasks; `tokens`, `pairs`: of a run, and of the looks, instead of the proxy's; `first_pair`: a
-    decision after one that could not tell takes pairs of its own.
+    count; `tasks`: a folder of tasks; `tokens`, `pairs`: of a run, and of the looks, instead of the proxy's;
+    `first_pair`: a decision after one that could not tell takes pairs of its own.
     """
     require("train", "comparing recipes")
     clock = _Clock(time.monotonic())

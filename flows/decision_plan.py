@@ -65,8 +65,8 @@ class Plan:
         low, high = (seconds * self.run_seconds / self.at_once / 60 for seconds in (fewest, most))
         yield (
             f"runs: {fewest} to {most}, {self.bank_runs} of them for the A/A bank that says how much runs differ; "
-            f"{self.at_once} at once, {self.run_seconds:.0f} s each (estimated), so {low:.0f} to {high:.0f} minutes; those "
-            "that the home has are not trained again"
+            f"{self.at_once} at once, {self.run_seconds:.0f} s each (estimated), so {low:.0f} to {high:.0f} minutes; "
+            "those that the home has are not trained again"
         )
 
     @property

@@ -26,8 +26,8 @@ class Verdict:
     interval is adjusted for stopping, the effect is median-unbiased. Both are None for a candidate that was screened
     out, whose `rank` among `candidates` is all that one run each says. look: the look (from 1) at which the boundary
     was crossed, or None. pairs_needed: for "cannot tell", the pairs of a new decision that would see an effect as large
-    as this one with probability .8; None if no reasonable number would do, and `limited_by_documents` if more documents are
-    needed. first_pair: the number of its first pair.
+    as this one with probability .8; None if no reasonable number would do, and `limited_by_documents` if more
+    documents are needed. first_pair: the number of its first pair.
     """
 
     candidate: str
