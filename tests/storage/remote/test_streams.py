@@ -498,8 +498,8 @@ def test_what_lies_in_this_machine_is_not_asked_again():
 def test_local_paths_are_asked_once(tmp_path):
     with pytest.raises(IsADirectoryError):
         info(str(tmp_path))
-    with pytest.raises(NotADirectoryError):
-        (tmp_path / "a").touch()
+    (tmp_path / "a").touch()
+    with pytest.raises(FileExistsError):
         files.upload_file(str(tmp_path / "a"), str(tmp_path / "a" / "b"))
 
 
