@@ -12,16 +12,15 @@ from types import TracebackType
 from typing import Any
 
 import orjson
-from mlflow.entities import DatasetInput, Metric, Param, ViewType
+from mlflow.entities import DatasetInput, Metric, Param
 
 from flows.comparison.runs import RunRequest
 from flows.machine import MachineSettings
-from flows.mlflow_experiment import BATCH, PROCESS_TAG, TrackedExperiment, dataset_input, end_status, flat
+from flows.mlflow_experiment import BATCH, TrackedExperiment, dataset_input, end_status, flat
 from flows.recipe import Recipe, dump
 from flows.reports import decision_plots as plots
 from flows.reports import figures
 from flows.reports.decision import DecisionReport, TrainedRun
-from storage.owner import this_process
 from tasks.engine.make import StageResult
 
 DECISION_TAG = "decision"
@@ -49,7 +48,7 @@ class DecisionRun:
 
     def __enter__(self) -> "DecisionRun":
         self.experiment.end_stale_runs()
-        runs = self._of_decision()
+        runs = self.experiment.tagged(DECISION_TAG, self.decision)
         parents = [run for run in runs if PARENT_TAG not in run.data.tags]
         self._children = {
             run.data.tags[REQUEST_TAG]: (run.info.run_id, run.info.status == "FINISHED")
@@ -60,7 +59,9 @@ class DecisionRun:
             self.id = parents[0].info.run_id
             self.experiment.begin(self.id)
         else:
-            self.id = self._create(f"{self.base}: decision {self.decision[:8]}", {DECISION_TAG: self.decision})
+            self.id = self.experiment.create(
+                f"{self.base}: decision {self.decision[:8]}", {DECISION_TAG: self.decision}
+            )
             self._log(self.id, self.params, {})
             self.client.log_inputs(self.id, self.datasets.of_all())
         return self
@@ -88,7 +89,7 @@ class DecisionRun:
                 "learning_rate": f"{given.learning_rate:g}",
                 "purpose": "A/A" if given.salt else "comparison",
             }
-            child = child or self._create(name, tags)
+            child = child or self.experiment.create(name, tags)
             params = {
                 "arm": given.arm,
                 "pair": given.pair,
@@ -122,25 +123,6 @@ class DecisionRun:
         # last: a run that has it is complete
         self.client.set_tag(self.id, _COMPLETE_TAG, "complete")
         return self.id
-
-    def _of_decision(self) -> list[Any]:
-        """The runs of this decision."""
-        if (experiment := self.experiment.find()) is None:
-            return []
-        found: list[Any] = []
-        page: str | None = None
-        while page is None or page:
-            tagged = f"tags.`{DECISION_TAG}` = '{self.decision}'"
-            some = self.client.search_runs(
-                [experiment.experiment_id], tagged, ViewType.ACTIVE_ONLY, max_results=1000, page_token=page
-            )
-            found += some
-            page = some.token or ""
-        return found
-
-    def _create(self, name: str, tags: Mapping[str, str]) -> str:
-        given = {PROCESS_TAG: this_process(), **tags}
-        return self.client.create_run(self.experiment.id(), tags=given, run_name=name).info.run_id
 
     def _log(
         self,

@@ -13,12 +13,11 @@ import orjson
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, ViewType
 
 from flows.machine import MachineSettings
-from flows.mlflow_experiment import PROCESS_TAG, TrackedExperiment
+from flows.mlflow_experiment import TrackedExperiment
 from flows.scaling.forecast import Forecast, ForecastCheck, check
 from flows.scaling.law import Interval
 from flows.training_places import local_folder
 from storage import files
-from storage.owner import this_process
 from tasks.engine.make import find
 from tasks.engine.spec import StageSpec
 
@@ -63,8 +62,7 @@ class Forecasts:
             )
         name = f"forecast-{run.key[:8]}"
         # found by its key from the last line on: one that is not whole is none
-        tags = {PROCESS_TAG: this_process()}
-        made = self._client.create_run(self._experiment.id(), tags=tags, run_name=name).info.run_id
+        made = self._experiment.create(name, {})
         claim, interval = _claim(forecast), forecast.loss
         given = [Param(name, str(value)) for name, value in {**claim, **params}.items()]
         self._client.log_batch(made, params=given)

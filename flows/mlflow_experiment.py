@@ -1,12 +1,13 @@
 """MLflow: the client of this machine's server or database, and experiments whose runs do not stay RUNNING."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import mlflow
 import orjson
-from mlflow.entities import Dataset, DatasetInput, Experiment, InputTag
+from mlflow.entities import Dataset, DatasetInput, Experiment, InputTag, Run
 
 from flows.databases import ensure_mlflow, private_folder
 from flows.machine import MachineSettings
@@ -53,6 +54,25 @@ class TrackedExperiment:
         # a server knows where its artifacts go; without one they stay in the home
         place = str(private_folder(self._artifacts)) if self._database else None
         return self.client.create_experiment(self.name, artifact_location=place)
+
+    def create(self, name: str, tags: Mapping[str, str]) -> str:
+        """The id of a new run of this process."""
+        given = {PROCESS_TAG: this_process(), **tags}
+        return self.client.create_run(self.id(), tags=given, run_name=name).info.run_id
+
+    def tagged(self, tag: str, value: str) -> list[Run]:
+        """All runs with this tag."""
+        if (experiment := self.find()) is None:
+            return []
+        found: list[Run] = []
+        page: str | None = None
+        while page is None or page:
+            some = self.client.search_runs(
+                [experiment.experiment_id], f"tags.`{tag}` = '{value}'", max_results=1000, page_token=page
+            )
+            found += some
+            page = some.token or ""
+        return found
 
     def end_stale_runs(self) -> None:
         """Record as KILLED the runs of this experiment whose process has ended without a word."""

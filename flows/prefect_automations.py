@@ -1,4 +1,4 @@
-"""Automations of a Prefect server for runs of the deployments: a failure is told, and no run stays open for ever.
+"""Automations of a Prefect server for runs of the deployments: a failure is sent to a webhook, and no run stays open.
 
 They are known by their names, which begin with `gristmill: `, and are written anew each time.
 """
@@ -35,7 +35,7 @@ def write_automations(webhook: str = "") -> list[str]:
     """Write the automations to the server of PREFECT_API_URL; their names.
 
     `webhook`: the address that gets a JSON object with run, id, state and message by POST when a run with the tag
-    `gristmill` fails or crashes; it is kept in a secret block of the server. Without it nobody is told.
+    `gristmill` fails or crashes; it is kept in a secret block of the server. Without it failures are sent to nobody.
     """
     wanted = [_cancelled(), _silent()]
     if webhook:
@@ -65,7 +65,7 @@ def _failed(block: object) -> AutomationCore:
         **_of_our_runs(), expect={f"{_EVENT}Failed", f"{_EVENT}Crashed"}, posture=Posture.Reactive, threshold=1
     )
     return AutomationCore(
-        name=f"{PREFIX}a failure is told",
+        name=f"{PREFIX}a failure is sent to the webhook",
         trigger=trigger,
         actions=[CallWebhook(block_document_id=block, payload=_MESSAGE)],
     )

@@ -7,14 +7,13 @@ from types import TracebackType
 from typing import Any
 
 import orjson
-from mlflow.entities import DatasetInput, Metric, Param, ViewType
+from mlflow.entities import DatasetInput, Metric, Param
 
 from flows.machine import MachineSettings
-from flows.mlflow_experiment import BATCH, PROCESS_TAG, TrackedExperiment, end_status, flat
+from flows.mlflow_experiment import BATCH, TrackedExperiment, end_status, flat
 from flows.reports import figures
 from flows.reports import scaling_plots as plots
 from flows.reports.scaling import GridRun, ScalingReport
-from storage.owner import this_process
 
 SCALING_TAG = "scaling"
 STAGE_TAG = "gristmill.proxy"
@@ -45,7 +44,7 @@ class ScalingRun:
 
     def __enter__(self) -> "ScalingRun":
         self.experiment.end_stale_runs()
-        runs = self._of_grid()
+        runs = self.experiment.tagged(SCALING_TAG, self.identity)
         parents = [run for run in runs if PARENT_TAG not in run.data.tags]
         self._children = {
             run.data.tags[STAGE_TAG]: (run.info.run_id, run.info.status == "FINISHED")
@@ -56,7 +55,7 @@ class ScalingRun:
             self.id = parents[0].info.run_id
             self.experiment.begin(self.id)
         else:
-            self.id = self._create(f"scaling-{self.identity[:8]}", {SCALING_TAG: self.identity})
+            self.id = self.experiment.create(f"scaling-{self.identity[:8]}", {SCALING_TAG: self.identity})
             self._log(self.id, self._params, {})
             self.client.log_inputs(self.id, self._datasets)
         return self
@@ -74,7 +73,7 @@ class ScalingRun:
                 continue
             name = f"{run.parameters:,} parameters, {run.tokens:,} tokens, pair {run.pair}"
             tags = {SCALING_TAG: self.identity, PARENT_TAG: self.id, STAGE_TAG: run.key}
-            child = child or self._create(name, tags)
+            child = child or self.experiment.create(name, tags)
             params = {
                 "parameters": run.parameters,
                 "tokens": run.tokens,
@@ -99,24 +98,6 @@ class ScalingRun:
         self.client.set_tag(self.id, "mlflow.note.content", description(report))
         self.client.set_tag(self.id, _COMPLETE_TAG, "complete")
         return self.id
-
-    def _of_grid(self) -> list[Any]:
-        if (experiment := self.experiment.find()) is None:
-            return []
-        found: list[Any] = []
-        page: str | None = None
-        while page is None or page:
-            tagged = f"tags.`{SCALING_TAG}` = '{self.identity}'"
-            some = self.client.search_runs(
-                [experiment.experiment_id], tagged, ViewType.ACTIVE_ONLY, max_results=1000, page_token=page
-            )
-            found += some
-            page = some.token or ""
-        return found
-
-    def _create(self, name: str, tags: Mapping[str, str]) -> str:
-        given = {PROCESS_TAG: this_process(), **tags}
-        return self.client.create_run(self.experiment.id(), tags=given, run_name=name).info.run_id
 
     def _log(self, run: str, params: Mapping[str, Any], values: Mapping[str, float]) -> None:
         given = [Param(name, str(value)[:6000]) for name, value in flat(dict(params)).items()]

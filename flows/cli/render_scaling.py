@@ -1,4 +1,4 @@
-"""Scaling laws for a person: the law, forecasts, optima, and how well the past told the future."""
+"""Scaling laws for a person: the law, forecasts, optima, and how well smaller runs predict larger ones."""
 
 from typing import TYPE_CHECKING
 
