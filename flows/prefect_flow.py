@@ -9,14 +9,14 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn, ParamSpec, TypeVar
 from uuid import UUID
 
 from prefect import Flow, tags
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, TaskRunFilter
-from prefect.context import FlowRunContext
+from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
+from prefect.context import FlowRunContext, TagsContext
 from prefect.exceptions import CancelledRun, TerminationSignal
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
@@ -40,17 +40,18 @@ class RecordedFlow(Flow):
     """A flow of a recipe on the embedded server, if no other is set, whose runs do not stay RUNNING.
 
     SIGINT and SIGTERM end it and its parts as Cancelled. The outermost one then raises KeyboardInterrupt, or SystemExit
-    with 143. A second SIGINT ends the process at once. It also ends the records of flows whose process is dead.
+    with 143. A second SIGINT ends the process at once. It also ends the records of flows whose process is dead, which
+    are known by a tag. A worker of Prefect's runs the flow without calling it, and sees to signals itself.
     """
 
     def __init__(self, fn: Callable[..., Any], **settings: Any) -> None:
         super().__init__(fn, **settings)
-        self.fn = cancellable(fn)
+        self.fn = cancellable(_tagged(fn))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if FlowRunContext.get() is not None:
             return self._run(*args, **kwargs)
-        with _quiet_console(), _server(), _signals(), tags(_TAG + this_process()):
+        with _quiet_console(), _server(), _signals(), tags(_process_tag()):
             with get_client(sync_client=True) as client:
                 _end_stale_runs(client)
             try:
@@ -191,9 +192,32 @@ def _quiet_console() -> Iterator[None]:
             handler.removeFilter(wanted)
 
 
+def _process_tag() -> str:
+    return _TAG + this_process()
+
+
+def _tagged(fn: Callable[P, R]) -> Callable[P, R]:
+    """The body of a flow: one that a worker of Prefect's has started gets the tag of this process, in place of the one
+    of an earlier try, and all that it starts has it, too."""
+
+    @functools.wraps(fn)
+    def body(*args: P.args, **kwargs: P.kwargs) -> R:
+        if _process_tag() in TagsContext.get().current_tags:  # it was called, or is a part of such a flow
+            return fn(*args, **kwargs)
+        context = FlowRunContext.get()
+        assert context is not None and context.flow_run is not None, "Prefect runs the body within a flow run"
+        others = [tag for tag in context.flow_run.tags if not tag.startswith(_TAG)]
+        with tags(_process_tag()), get_client(sync_client=True) as client:
+            client.update_flow_run(context.flow_run.id, tags=[*others, _process_tag()])
+            _end_stale_runs(client)
+            return fn(*args, **kwargs)
+
+    return body
+
+
 def _cancel_own_runs(client: SyncPrefectClient) -> None:
     """Those that a signal met within Prefect's engine, which records it as a crash."""
-    mine = {"tags": {"all_": [_TAG + this_process()]}, "state": {"type": {"any_": ["CRASHED", *_OPEN["type"]["any_"]]}}}
+    mine = {"tags": {"all_": [_process_tag()]}, "state": {"type": {"any_": ["CRASHED", *_OPEN["type"]["any_"]]}}}
     for run in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(mine)):
         client.set_flow_run_state(run.id, _cancelled(), force=True)
     for task in client.read_task_runs(task_run_filter=TaskRunFilter.model_validate(mine)):
@@ -201,16 +225,18 @@ def _cancel_own_runs(client: SyncPrefectClient) -> None:
 
 
 def _end_stale_runs(client: SyncPrefectClient) -> None:
-    """Record as Crashed the flows, and their tasks, whose process has ended without a word."""
+    """Record as Crashed the flows and tasks whose process has ended without a word."""
     crashed: State = Crashed(message="its process was killed")
-    for run in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate({"state": _OPEN})):
-        process = next((tag.removeprefix(_TAG) for tag in run.tags if tag.startswith(_TAG)), "")
-        if not process or not has_ended(process):
-            continue
-        tasks = client.read_task_runs(
-            flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[run.id])),
-            task_run_filter=TaskRunFilter.model_validate({"state": _OPEN}),
-        )
-        for task in tasks:
+    for task in client.read_task_runs(task_run_filter=TaskRunFilter.model_validate({"state": _OPEN})):
+        if _is_stale(task.tags):
             client.set_task_run_state(task.id, crashed, force=True)
-        client.set_flow_run_state(run.id, crashed, force=True)
+    for run in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate({"state": _OPEN})):
+        if run.deployment_id is not None and run.state is not None and run.state.is_pending():
+            continue  # a worker is about to try it again; the tag is that of the try before
+        if _is_stale(run.tags):
+            client.set_flow_run_state(run.id, crashed, force=True)
+
+
+def _is_stale(given: Iterable[str]) -> bool:
+    process = next((tag.removeprefix(_TAG) for tag in given if tag.startswith(_TAG)), "")
+    return bool(process) and has_ended(process)

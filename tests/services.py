@@ -53,7 +53,7 @@ class Services:
     commands: dict[str, tuple[list[str], dict[str, str]]] = field(default_factory=dict)
 
     def start(self, name: str, command: list[str], **environment: str) -> None:
-        """Start a process, or start it again, with its output in `<name>.log`."""
+        """Start a process in a group of its own, with its output in `<name>.log`."""
         self.commands[name] = command, environment
         log = open(self.folder / f"{name}.log", "a")
         self.processes[name] = subprocess.Popen(
@@ -66,14 +66,17 @@ class Services:
             start_new_session=True,
         )
 
-    def again(self, name: str) -> None:
-        """Start a process that has ended once more, as it was."""
-        command, environment = self.commands[name]
-        self.start(name, command, **environment)
+    def supervise(self) -> list[str]:
+        """Start again what has ended, as a service manager does; the names."""
+        dead = [name for name, process in self.processes.items() if process.poll() is not None]
+        for name in dead:
+            command, environment = self.commands[name]
+            self.start(name, command, **environment)
+        return dead
 
     def kill(self, name: str) -> None:
-        """SIGKILL, and wait for the end of the process."""
-        self.processes[name].kill()
+        """SIGKILL to a process and all of its group, and wait for its end."""
+        os.killpg(self.processes[name].pid, signal.SIGKILL)
         self.processes[name].wait()
 
     def stop(self) -> None:
@@ -204,26 +207,69 @@ def _redis(services: Services, password: str) -> int:
     return port
 
 
+def start_s3(services: Services) -> None:
+    """moto's server, with the buckets gristmill and mlflow."""
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    services.start("s3", [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)])
+    services.environment |= {
+        "AWS_ENDPOINT_URL": address,
+        "MLFLOW_S3_ENDPOINT_URL": address,
+        "AWS_ACCESS_KEY_ID": "miller",
+        "AWS_SECRET_ACCESS_KEY": "grist",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    services.until("S3", _listens(port), "s3")
+    for bucket in ("gristmill", "mlflow"):
+        _ask(f"{address}/{bucket}", "", "PUT", None)
+
+
+def start_dask(services: Services, workers: int) -> None:
+    """A scheduler and workers, one thread each, which clients take as their executor."""
+    port = free_port()
+    address = f"tcp://127.0.0.1:{port}"
+    python = [sys.executable, "-m"]
+    services.start(
+        "dask-scheduler",
+        [*python, "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"],
+    )
+    services.until("Dask scheduler", _listens(port), "dask-scheduler")
+    for number in range(workers):
+        services.start(
+            f"dask-worker-{number}",
+            [
+                *(*python, "distributed.cli.dask_worker", address, "--nthreads", "1", "--host", "127.0.0.1"),
+                *("--no-dashboard", "--local-directory", str(services.folder / f"worker-{number}")),
+            ],
+        )
+    services.environment |= {"GRISTMILL_EXECUTOR": "dask", "GRISTMILL_DASK_ADDRESS": address}
+
+
+@contextmanager
+def begun(folder: Path) -> Iterator[Services]:
+    """No server yet; those that the block starts, in a folder of their own, end with it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    theirs = ("PREFECT_", "GRISTMILL_", "MLFLOW_", "AWS_")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(theirs)}
+    here = str(Path(__file__).resolve().parents[1])
+    path = [here, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
+    environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path))
+    services = Services(folder, environment)
+    try:
+        yield services
+    finally:
+        services.stop()
+
+
 @contextmanager
 def serve(folder: Path, workers: int = 2) -> Iterator[Services]:
     """All servers, ready, in a folder of their own; they end with the block.
 
     `workers`: Dask workers, one thread each.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    theirs = ("PREFECT_", "GRISTMILL_", "MLFLOW_", "AWS_")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(theirs)}
-    here = [
-        str(Path(__file__).resolve().parents[1]),
-        *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)),
-    ]
-    environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(here))
-    services = Services(folder, environment)
-    try:
+    with begun(folder) as services:
         _serve(services, workers)
         yield services
-    finally:
-        services.stop()
 
 
 def _serve(services: Services, workers: int) -> None:
@@ -233,16 +279,8 @@ def _serve(services: Services, workers: int) -> None:
     at = _postgres(services, words["postgres"])
     redis = _redis(services, words["redis"])
 
-    s3 = free_port()
-    services.start("s3", [*python, "moto.server", "-H", "127.0.0.1", "-p", str(s3)])
-    environment |= {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{s3}",
-        "MLFLOW_S3_ENDPOINT_URL": f"http://127.0.0.1:{s3}",
-        "AWS_ACCESS_KEY_ID": "miller",
-        "AWS_SECRET_ACCESS_KEY": "grist",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    api, tracking, scheduler = free_port(), free_port(), free_port()
+    start_s3(services)
+    api, tracking = free_port(), free_port()
     environment |= {
         "PREFECT_HOME": str(folder / "prefect"),
         "PREFECT_API_URL": f"http://127.0.0.1:{api}/api",
@@ -253,8 +291,6 @@ def _serve(services: Services, workers: int) -> None:
         "MLFLOW_TRACKING_PASSWORD": words["mlflow"],
         "GRISTMILL_HOME": "s3://gristmill/home",
         "GRISTMILL_LOCAL": str(folder / "local"),
-        "GRISTMILL_EXECUTOR": "dask",
-        "GRISTMILL_DASK_ADDRESS": f"tcp://127.0.0.1:{scheduler}",
         "GRISTMILL_MLFLOW_URI": f"http://127.0.0.1:{tracking}",
     }
     services.start(
@@ -262,6 +298,9 @@ def _serve(services: Services, workers: int) -> None:
         [*python, "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(api)],
         PREFECT_SERVER_DATABASE_CONNECTION_URL=f"postgresql+asyncpg://{at}/prefect",
         PREFECT_SERVER_API_AUTH_STRING=environment["PREFECT_API_AUTH_STRING"],
+        # seconds: by default 5 and 10, which are too few where all share two busy cores
+        PREFECT_SERVER_DATABASE_CONNECTION_TIMEOUT="60",
+        PREFECT_SERVER_DATABASE_TIMEOUT="60",
         PREFECT_MESSAGING_BROKER="prefect_redis.messaging",
         PREFECT_MESSAGING_CACHE="prefect_redis.messaging",
         PREFECT_SERVER_EVENTS_CAUSAL_ORDERING="prefect_redis.ordering",
@@ -272,10 +311,6 @@ def _serve(services: Services, workers: int) -> None:
     )
     auth = folder / "mlflow-auth.ini"
     auth.write_text(f"[mlflow]\ndefault_permission = NO_PERMISSIONS\ndatabase_uri = postgresql://{at}/mlflow_auth\n")
-    services.until("S3", _listens(s3), "s3")
-    for bucket in ("gristmill", "mlflow"):
-        with contextlib.suppress(urllib.error.HTTPError):
-            _ask(f"http://127.0.0.1:{s3}/{bucket}", "", "PUT", None)
     services.start(
         "mlflow",
         [
@@ -287,22 +322,12 @@ def _serve(services: Services, workers: int) -> None:
         MLFLOW_AUTH_ADMIN_USERNAME="admin",
         MLFLOW_AUTH_ADMIN_PASSWORD=words["mlflow"],
         MLFLOW_FLASK_SERVER_SECRET_KEY=secrets.token_hex(16),
+        MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false",  # five processes for jobs that nobody has asked for
     )
-    services.start(
-        "dask-scheduler",
-        [*python, "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(scheduler), "--no-dashboard"],
-    )
-    services.until("Dask scheduler", _listens(scheduler), "dask-scheduler")
-    for number in range(workers):
-        services.start(
-            f"dask-worker-{number}",
-            [
-                *(*python, "distributed.cli.dask_worker", environment["GRISTMILL_DASK_ADDRESS"], "--nthreads", "1"),
-                *("--host", "127.0.0.1", "--no-dashboard", "--local-directory", str(folder / f"worker-{number}")),
-            ],
-        )
+    start_dask(services, workers)
     services.until("Prefect", _answers(f"http://127.0.0.1:{api}/api/ready"), "prefect")
-    services.until("MLflow", _answers(f"http://127.0.0.1:{tracking}/health"), "mlflow")
+    # /health answers long before the first question of a user does
+    services.until("MLflow", lambda: services.mlflow("GET", "/experiments/search?max_results=1"), "mlflow")
     made = services.command("prefect", "work-pool", "create", POOL, "--type", "process")
     if made.returncode:
         raise RuntimeError(made.stdout + made.stderr)
