@@ -13,10 +13,10 @@ from prefect.logging import get_run_logger
 from flows.arms import Arms, arms
 from flows.check.run import before_run
 from flows.comparison.bank import calibrate, requests
-from flows.comparison.protocol import Protocol, announce, decide
+from flows.comparison.protocol import decide
 from flows.comparison.runs import RunRequest
 from flows.context import RunContext
-from flows.decision_plan import Plan, protocol_of
+from flows.decision_plan import Plan, planned
 from flows.decision_runs import ProxyRuns, decision_id, evaluation_set, training_losses
 from flows.extras import require
 from flows.prefect_artifacts import publish_decision
@@ -24,7 +24,7 @@ from flows.prefect_flow import recorded_flow
 from flows.prefect_names import flow_run_name
 from flows.prefect_runner import run_context
 from flows.progress import duration
-from flows.proxy_config import ProxyConfig, load_proxy
+from flows.proxy_config import ProxyConfig
 from flows.recipe_forms import RecipeLike
 from flows.reports.decision import ArmFigures, DecisionReport, set_effects
 from flows.reports.funnel import funnel
@@ -85,16 +85,27 @@ def ablate(
     with run_context(recipe) as context:
         log = get_run_logger()
         compared = arms(recipe, against, settings, without, leave_one_out, raw)
-        small = load_proxy(proxy)
-        protocol = protocol_of(small, pairs, leave_one_out, first_pair, bank_pairs)
         for other in compared.recipes.values():
             before_run(other, context.settings)
-        for line in Plan(
-            compared, protocol, small, bank_pairs, tokens or small.tokens, at_once(context.settings)
-        ).lines():
+        plan = planned(
+            compared,
+            proxy,
+            at_once(context.settings),
+            leave_one_out=leave_one_out,
+            tokens=tokens,
+            pairs=pairs,
+            bank_pairs=bank_pairs,
+            first_pair=first_pair,
+            clean=clean,
+            judge=judge,
+        )
+        for line in plan.lines():
             log.info("%s", line)
-        data = clock.others(lambda: _data(context, compared, small, tokens, clean))
-        decided = _decided(context, compared, small, protocol, data, judge, tasks or "", bank_pairs, clock)
+        data = clock.others(lambda: _data(context, compared, plan.proxy, tokens, clean))
+        plan = replace(plan, tokens=data.budget_tokens, evaluation=evaluation_set(data, judge), data=data)
+        for line in plan.lines():
+            log.info("%s", line)
+        decided = _decided(context, plan, data, tasks or "", clock)
         publish_decision(decided)
         log.info("decided in %s", clock)
         return decided
@@ -130,22 +141,12 @@ def _data(
     )
 
 
-def _decided(
-    context: RunContext,
-    compared: Arms,
-    proxy: ProxyConfig,
-    protocol: Protocol,
-    data: ComparisonData,
-    judge: list[str],
-    tasks: str,
-    bank_pairs: int,
-    clock: _Clock,
-) -> DecisionReport:
+def _decided(context: RunContext, plan: Plan, data: ComparisonData, tasks: str, clock: _Clock) -> DecisionReport:
     # here, since MLflow takes seconds
     from flows.decision_tracking import Datasets, DecisionRun
 
+    compared, proxy, protocol, evaluation = plan.arms, plan.proxy, plan.protocol, plan.evaluation
     log, tokens = get_run_logger(), data.budget_tokens
-    evaluation = evaluation_set(data, judge)
     base = compared.recipes[compared.base]
     batches = 0
 
@@ -168,24 +169,22 @@ def _decided(
         log.info("runs: %d done", len(runs.found))
 
     runs = ProxyRuns(context, proxy, data, evaluation, tasks, around, trained)
-    identity = decision_id(protocol, evaluation, runs, list(compared.recipes), tokens, bank_pairs)
-    plan = Plan(compared, protocol, proxy, bank_pairs, tokens, at_once(context.settings), data)
-    for line in plan.lines():
-        log.info("%s", line)
+    identity = decision_id(protocol, evaluation, runs, list(compared.recipes), tokens, plan.bank)
     params = {"proxy": proxy.model_dump(mode="json"), "protocol": protocol.model_dump(mode="json"), "tokens": tokens}
     params |= {"base": compared.base, "candidates": list(compared.candidates), "judged": list(evaluation.judged)}
     datasets = Datasets(data.evaluation, {name: arm.mixture for name, arm in data.arms.items()})
     with DecisionRun(context.settings, base.name, identity, params, datasets) as tracked:
         bank = None
-        announced = ""
-        if bank_pairs:
-            numbers = protocol.pairs(0, bank_pairs)
+        announced = plan.announcement()
+        if plan.bank:
+            numbers = protocol.pairs(0, plan.bank)
             wanted = requests(compared.base, numbers, protocol.learning_rates, tokens)
             if missing := runs.missing(wanted):
                 log.info("A/A bank: %d runs of %s, of which %d are trained now", len(wanted), compared.base, missing)
             bank = calibrate(runs, evaluation, compared.base, numbers, protocol.learning_rates, tokens)
-            announced = announce(protocol, evaluation, len(compared.candidates), tokens, bank).sentence()
-            log.info("%s", announced)
+            by_bank = plan.by_bank(bank)
+            announced = f"{announced} {by_bank}"
+            log.info("%s", by_bank)
         decision = decide(protocol, evaluation, compared.base, compared.candidates, tokens, runs, bank)
         report = DecisionReport(
             id=identity,

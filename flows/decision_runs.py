@@ -109,14 +109,19 @@ def evaluation_set(data: ComparisonData, judge: Sequence[str]) -> EvaluationSet:
     text set if there is one, else all. Raises ValueError for a set that there is not."""
     table = read(data.evaluation, ["set", "bytes"])
     names = sets_of(data.evaluation)
+    judged = judged_sets(names, judge)
+    numbers = {name: number for number, name in enumerate(names)}
+    set_of = np.array([numbers[name] for name in table["set"].to_pylist()])
+    return EvaluationSet(names, set_of, table["bytes"].to_numpy().astype(np.int64), judged)
+
+
+def judged_sets(names: Sequence[str], judge: Sequence[str]) -> tuple[str, ...]:
+    """The sets that count, of those with these names. Raises ValueError for a set that there is not."""
     for name in judge:
         if name not in names:
             hint = did_you_mean(name, names) or f"there are {', '.join(names)}"
             raise ValueError(f"there is no evaluation set {name} to judge by; {hint}")
-    judged = tuple(judge) or ((CLEAN,) if CLEAN in names else names)
-    numbers = {name: number for number, name in enumerate(names)}
-    set_of = np.array([numbers[name] for name in table["set"].to_pylist()])
-    return EvaluationSet(names, set_of, table["bytes"].to_numpy().astype(np.int64), judged)
+    return tuple(judge) or ((CLEAN,) if CLEAN in names else tuple(names))
 
 
 def decision_id(
