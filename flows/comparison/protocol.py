@@ -45,6 +45,8 @@ from flows.comparison.runs import EvaluationSet, Run, RunRequest, asked
 from flows.comparison.verdict import AtLearningRate, Outcome, Verdict
 from flows.comparison.worth import worth
 
+# Raised when the same losses may give another verdict than before: by another estimate, boundary, interval or sentence.
+VERSION = 2
 WANTED_POWER = 0.8
 # One evaluation document in so many is for screening.
 SCREENING_STRIDE = 4

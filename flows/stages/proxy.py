@@ -167,6 +167,8 @@ def _train(phases: PhaseRunner, record: Record, places: ProxyPlaces) -> dict:
         report = out / "guard.json"
         if report.exists():
             raise RuntimeError(f"the proxy run {places.folder} ended: {files.read_json(str(report))['error']}")
+        if (failure := out / launch.FAILURE).exists():
+            raise RuntimeError(f"the proxy run {places.folder} ended: {failure.read_text().strip()}; more is in {log}")
         last = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise RuntimeError(f"the proxy run {places.folder} ended with code {code}; the end of {log}:\n{last}")
     result = files.read_json(str(out / RESULT))
