@@ -56,8 +56,9 @@ def curate(
     check_sources(corpus)
     for steps in groups:
         if not isinstance(steps[0], DocumentStep):
-            learns = withheld is not None and isinstance(steps[0], LearnedFilter)
-            more = {"learns_from": withheld(extracted, corpus)} if learns else {}
+            more = {}
+            if withheld is not None and isinstance(steps[0], LearnedFilter):
+                more["learns_from"] = withheld(extracted, corpus)
             arriving, left = corpus, builder_of(steps[0])(context, recipe, corpus, steps[0], **more)
         else:
             arriving = corpus if steps is first else measured(context, corpus, steps)

@@ -40,7 +40,8 @@ def task_accuracies(
             _task(
                 name,
                 chances.get(name),
-                *(_by_pair(decision, accuracies, arm, pairs, name) for arm in (decision.base, verdict.candidate)),
+                _by_pair(decision, accuracies, decision.base, pairs, name),
+                _by_pair(decision, accuracies, verdict.candidate, pairs, name),
                 verdict.level,
             )
             for name in sorted(names)

@@ -145,8 +145,8 @@ def _choose(phases: PhaseRunner, record: Record, places: EvaluationPlaces) -> di
             f"every source has too few documents to evaluate on, since {MOST_SHARE:.0%} of a source are taken at most, "
             f"and a set needs {LEAST}: give more documents, or a clean text set"
         )
-    given = {"characters": record.characters, "shingling": record.shingling, "threshold": record.threshold}
-    chosen = phases.once("choose", choose_documents, given | {"sets": sets, "least": LEAST})
+    alike = {"characters": record.characters, "shingling": record.shingling, "threshold": record.threshold}
+    chosen = phases.once("choose", choose_documents, alike | {"sets": sets, "least": LEAST})
     for name, (count, _) in sets.items():
         unlike = chosen[name]["documents"] if name in chosen else 0
         if not unlike and (name == CLEAN or not chosen):

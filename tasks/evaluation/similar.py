@@ -52,14 +52,14 @@ def overlaps(known: Given, texts: pa.ChunkedArray, threshold: float) -> Overlaps
     first = np.searchsorted(known.hashes, values)
     times = np.searchsorted(known.hashes, values, side="right") - first
     pairs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-    for text in range(len(texts)):
-        [hits] = np.nonzero(times[offsets[text] : offsets[text + 1]])
-        hits += offsets[text]
+    for at in range(len(texts)):
+        [hits] = np.nonzero(times[offsets[at] : offsets[at + 1]])
+        hits += offsets[at]
         ends = np.cumsum(times[hits])
         places = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - times[hits] - first[hits], times[hits])
         owners, shared = np.unique(known.owners[places], return_counts=True)
         enough = shared / known.sizes[owners] >= threshold
-        pairs.append((np.full(enough.sum(), text), owners[enough], shared[enough]))
+        pairs.append((np.full(enough.sum(), at), owners[enough], shared[enough]))
     if not pairs:
         return Overlaps(*np.empty((2, 0), int), *np.empty((2, 0)))
     text, owner, shared = (np.concatenate(column) for column in zip(*pairs, strict=True))
