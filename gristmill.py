@@ -5,8 +5,9 @@ report = gristmill.pipeline("demo")
 report.result["heldout/bits_per_byte"]
 
 `load` reads a recipe; `corpus`, `tokens` and `pretrain` are the parts of `pipeline`. All return a `Report`. `ablate`
-compares recipes, and returns a `DecisionReport`. Each is imported when it is asked for: the flows take seconds, since
-Prefect does.
+compares recipes, and returns a `DecisionReport`; `mix` looks for a mixture of sources (`FoundMixture`), `scale` fits a
+scaling law (`ScalingReport`), `agreement` says whether recipes keep their order at another size (`AgreementReport`).
+Each is imported when it is asked for: the flows take seconds, since Prefect does.
 """
 
 import importlib
@@ -16,23 +17,49 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from flows.ablate import ablate
+    from flows.mixed_recipe import FoundMixture
+    from flows.mixing import mix
     from flows.pipeline import corpus, pipeline, pretrain, tokens
     from flows.recipe import load
     from flows.reports.decision import DecisionReport
     from flows.reports.run import Report
+    from flows.reports.scaling import AgreementReport, ScalingReport
+    from flows.scale import agreement, scale
 
     __version__: str
 
-__all__ = ["DecisionReport", "Report", "__version__", "ablate", "corpus", "load", "pipeline", "pretrain", "tokens"]
+__all__ = [
+    "AgreementReport",
+    "DecisionReport",
+    "FoundMixture",
+    "Report",
+    "ScalingReport",
+    "__version__",
+    "ablate",
+    "agreement",
+    "corpus",
+    "load",
+    "mix",
+    "pipeline",
+    "pretrain",
+    "scale",
+    "tokens",
+]
 
 _MODULES = {
+    "AgreementReport": "flows.reports.scaling",
     "DecisionReport": "flows.reports.decision",
+    "FoundMixture": "flows.mixed_recipe",
     "Report": "flows.reports.run",
+    "ScalingReport": "flows.reports.scaling",
     "ablate": "flows.ablate",
+    "agreement": "flows.scale",
     "corpus": "flows.pipeline",
     "load": "flows.recipe",
+    "mix": "flows.mixing",
     "pipeline": "flows.pipeline",
     "pretrain": "flows.pipeline",
+    "scale": "flows.scale",
     "tokens": "flows.pipeline",
 }
 _PACKAGES = ("flows", "storage", "tasks", "training")

@@ -13,10 +13,10 @@ from prefect.logging import get_run_logger
 from flows.arms import Arms, arms
 from flows.check.run import before_run
 from flows.comparison.bank import calibrate, requests
-from flows.comparison.protocol import Protocol, announce, decide
+from flows.comparison.protocol import decide
 from flows.comparison.runs import RunRequest
 from flows.context import RunContext
-from flows.decision_plan import Plan, protocol_of
+from flows.decision_plan import Plan, planned
 from flows.decision_runs import ProxyRuns, decision_id, evaluation_set, training_losses
 from flows.extras import require
 from flows.prefect_artifacts import publish_decision
@@ -24,13 +24,15 @@ from flows.prefect_flow import recorded_flow
 from flows.prefect_names import flow_run_name
 from flows.prefect_runner import run_context
 from flows.progress import duration
-from flows.proxy_config import ProxyConfig, load_proxy
+from flows.proxy_config import ProxyConfig
 from flows.recipe_forms import RecipeLike
 from flows.reports.decision import ArmFigures, DecisionReport, set_effects
+from flows.reports.decision_tasks import task_accuracies
 from flows.reports.funnel import funnel
 from flows.stages.arm_data import Arm, ComparisonData, arm_data
 from flows.stages.proxy import ProxyResult, at_once
 from storage import checked_json, files
+from tasks.engine.lease import lease
 
 BANK_PAIRS = 8
 
@@ -74,34 +76,58 @@ def ablate(
 ) -> DecisionReport:
     """Verdicts on candidates beside a base, in bits per byte of documents that no recipe filtered.
 
-    `against`: other recipes; `settings`: the base with another setting, as `minhash.threshold=0.9`, a candidate each;
-    `without`: the base without a step, a candidate each; `leave_one_out`: without each step in turn; `raw`: extraction
-    alone. `proxy`: the small model that is trained; `clean`: texts to judge by; `judge`: the evaluation sets that
-    count; `tasks`: a folder of tasks; `tokens`, `pairs`: of a run, and of the looks, instead of the proxy's;
-    `first_pair`: a decision after one that could not tell takes pairs of its own.
+    Prefect shows what is said of each parameter in its form.
+
+    Args:
+        recipe: the base
+        against: other recipes, a candidate each
+        settings: the base with another setting, as minhash.threshold=0.9, a candidate each
+        without: steps; the base without one of them is a candidate, for each
+        leave_one_out: the base without each of its steps in turn, which says what each is worth
+        raw: raw extraction, without the steps behind it, is a candidate
+        proxy: the small model that is trained: the name of one that ships, or the path of a YAML file
+        clean: texts to judge by: the path of JSON lines, of Parquet, or of a folder of .txt files
+        judge: the evaluation sets that count, each a source or `clean`; by default clean, or all sources
+        tasks: a folder of tasks that the models are scored on, whose texts leave every recipe's documents
+        tokens: of each run; then a recipe may repeat its documents, and decisions share the runs of a recipe; by
+            default one epoch of the recipe that has least, at most the proxy's
+        pairs: of runs at each look, as 3 and 6, instead of the proxy's
+        bank_pairs: A/A pairs, which say how much runs differ; 0 for none
+        first_pair: number of the first pair; a decision after one that could not tell takes new ones
     """
     require("train", "comparing recipes")
     clock = _Clock(time.monotonic())
     with run_context(recipe) as context:
         log = get_run_logger()
         compared = arms(recipe, against, settings, without, leave_one_out, raw)
-        small = load_proxy(proxy)
-        protocol = protocol_of(small, pairs, leave_one_out, first_pair, bank_pairs)
         for other in compared.recipes.values():
             before_run(other, context.settings)
-        for line in Plan(
-            compared, protocol, small, bank_pairs, tokens or small.tokens, at_once(context.settings)
-        ).lines():
+        plan = planned(
+            compared,
+            proxy,
+            at_once(context.settings),
+            leave_one_out=leave_one_out,
+            tokens=tokens,
+            pairs=pairs,
+            bank_pairs=bank_pairs,
+            first_pair=first_pair,
+            clean=clean,
+            judge=judge,
+        )
+        for line in plan.lines():
             log.info("%s", line)
-        data = clock.others(lambda: _data(context, compared, small, tokens, clean))
-        decided = _decided(context, compared, small, protocol, data, judge, tasks or "", bank_pairs, clock)
+        data = clock.others(lambda: _data(context, compared, plan.proxy, tokens, clean, tasks or ""))
+        plan = replace(plan, tokens=data.budget_tokens, evaluation=evaluation_set(data, judge), data=data)
+        for line in plan.lines():
+            log.info("%s", line)
+        decided = _decided(context, plan, data, tasks or "", clock)
         publish_decision(decided)
         log.info("decided in %s", clock)
         return decided
 
 
 def _data(
-    context: RunContext, compared: Arms, proxy: ProxyConfig, tokens: int | None, clean: str | None
+    context: RunContext, compared: Arms, proxy: ProxyConfig, tokens: int | None, clean: str | None, tasks: str
 ) -> ComparisonData:
     """Corpora and tokens, a subflow `corpus` for each recipe."""
 
@@ -126,26 +152,17 @@ def _data(
         per_source=proxy.evaluation_documents,
         clean=clean,
         repeat=tokens is not None,
+        tasks=tasks,
         apart=apart,
     )
 
 
-def _decided(
-    context: RunContext,
-    compared: Arms,
-    proxy: ProxyConfig,
-    protocol: Protocol,
-    data: ComparisonData,
-    judge: list[str],
-    tasks: str,
-    bank_pairs: int,
-    clock: _Clock,
-) -> DecisionReport:
+def _decided(context: RunContext, plan: Plan, data: ComparisonData, tasks: str, clock: _Clock) -> DecisionReport:
     # here, since MLflow takes seconds
     from flows.decision_tracking import Datasets, DecisionRun
 
+    compared, proxy, protocol, evaluation = plan.arms, plan.proxy, plan.protocol, plan.evaluation
     log, tokens = get_run_logger(), data.budget_tokens
-    evaluation = evaluation_set(data, judge)
     base = compared.recipes[compared.base]
     batches = 0
 
@@ -163,29 +180,31 @@ def _decided(
         return made[0]
 
     def trained(made: list[tuple[RunRequest, ProxyResult]]) -> None:
+        held.confirm()
         figures = [runs.figures(request) for request, _ in made]
         tracked.log_runs(figures, {result.key: training_losses(result) for _, result in made})
         log.info("runs: %d done", len(runs.found))
 
     runs = ProxyRuns(context, proxy, data, evaluation, tasks, around, trained)
-    identity = decision_id(protocol, evaluation, runs, list(compared.recipes), tokens, bank_pairs)
-    plan = Plan(compared, protocol, proxy, bank_pairs, tokens, at_once(context.settings), data)
-    for line in plan.lines():
-        log.info("%s", line)
+    identity = decision_id(protocol, evaluation, runs, list(compared.recipes), tokens, plan.bank)
     params = {"proxy": proxy.model_dump(mode="json"), "protocol": protocol.model_dump(mode="json"), "tokens": tokens}
     params |= {"base": compared.base, "candidates": list(compared.candidates), "judged": list(evaluation.judged)}
     datasets = Datasets(data.evaluation, {name: arm.mixture for name, arm in data.arms.items()})
-    with DecisionRun(context.settings, base.name, identity, params, datasets) as tracked:
+    # one process at a time has a decision: of two, the second finds all of it made
+    folder = files.join(context.settings.home, "decisions", identity)
+    tracked = DecisionRun(context.settings, base.name, identity, params, datasets)
+    with lease(folder, lambda text: log.info("%s", text)) as held, tracked:
         bank = None
-        announced = ""
-        if bank_pairs:
-            numbers = protocol.pairs(0, bank_pairs)
+        announced = plan.announcement()
+        if plan.bank:
+            numbers = protocol.pairs(0, plan.bank)
             wanted = requests(compared.base, numbers, protocol.learning_rates, tokens)
             if missing := runs.missing(wanted):
                 log.info("A/A bank: %d runs of %s, of which %d are trained now", len(wanted), compared.base, missing)
             bank = calibrate(runs, evaluation, compared.base, numbers, protocol.learning_rates, tokens)
-            announced = announce(protocol, evaluation, len(compared.candidates), tokens, bank).sentence()
-            log.info("%s", announced)
+            by_bank = plan.by_bank(bank)
+            announced = f"{announced} {by_bank}"
+            log.info("%s", by_bank)
         decision = decide(protocol, evaluation, compared.base, compared.candidates, tokens, runs, bank)
         report = DecisionReport(
             id=identity,
@@ -196,6 +215,11 @@ def _decided(
             steps=compared.steps,
             fixed=compared.fixed,
             announced=announced,
+            tasks=task_accuracies(
+                decision,
+                {request: runs.task_figures(request, "accuracy") for request in decision.runs},
+                runs.task_figures(decision.runs[0], "chance"),
+            ),
         )
         path = files.join(context.settings.home, "decisions", f"{base.name}-{identity}.json")
         checked_json.write(path, report.as_json())

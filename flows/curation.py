@@ -1,6 +1,6 @@
 """From sources to curated documents: a recipe's steps in their order, consecutive document steps in one pass."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from flows.context import RunContext
@@ -13,6 +13,7 @@ from flows.stages.signals import measured
 from flows.stages.steps_behind import pinned
 from flows.steps import builder_of
 from tasks.documents.step import DocumentStep
+from tasks.models.filter import LearnedFilter
 
 
 @dataclass(frozen=True)
@@ -31,22 +32,34 @@ class Passed:
         return all(isinstance(step, DocumentStep) for step in self.steps)
 
 
-def curate(context: RunContext, recipe: Recipe, extract_apart: bool = False) -> Iterator[Passed]:
+def curate(
+    context: RunContext,
+    recipe: Recipe,
+    extract_apart: bool = False,
+    withheld: Callable[[Corpus, Corpus], Corpus] | None = None,
+) -> Iterator[Passed]:
     """The recipe's way, each part of it made, or found, when it is asked for. The first has no steps behind the
     extraction; the last one's `left` is the curated corpus.
 
     `extract_apart`: the extraction is a stage of its own, which recipes with other steps share; else the first steps on
     documents are in its pass. The documents are the same.
 
+    `withheld` is given the corpus as it was extracted and as it arrives at a learned filter, and returns the documents
+    of the latter that the filter's model may be trained on; without it these are all.
+
     Raises NothingLeftError, when it is asked for more, behind the part that left no document."""
     groups = _groups(pinned(context, recipe.after))
     first = groups[0] if not extract_apart and groups and isinstance(groups[0][0], DocumentStep) else ()
     corpus = documents(context, recipe, first)
+    extracted = corpus
     yield Passed((), corpus, corpus)
     check_sources(corpus)
     for steps in groups:
         if not isinstance(steps[0], DocumentStep):
-            arriving, left = corpus, builder_of(steps[0])(context, recipe, corpus, steps[0])
+            more = {}
+            if withheld is not None and isinstance(steps[0], LearnedFilter):
+                more["learns_from"] = withheld(extracted, corpus)
+            arriving, left = corpus, builder_of(steps[0])(context, recipe, corpus, steps[0], **more)
         else:
             arriving = corpus if steps is first else measured(context, corpus, steps)
             left = decided(context, arriving, steps)

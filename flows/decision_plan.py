@@ -1,15 +1,23 @@
 """What a decision will do, said before anything is trained: recipes, what they share, runs, tokens, time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from pydantic import ValidationError
 
 from flows.arms import Arms
-from flows.comparison.protocol import Protocol
-from flows.proxy_config import ProxyConfig
+from flows.comparison.announcement import Cost, cost, sees
+from flows.comparison.bank import Bank, judged_documents
+from flows.comparison.protocol import WANTED_POWER, Protocol, tested_documents
+from flows.comparison.runs import EvaluationSet
+from flows.decision_runs import judged_sets
+from flows.proxy_config import ProxyConfig, load_proxy
+from flows.proxy_noise import ProxyNoise, read_noise
+from flows.recipe import Recipe
 from flows.stages.arm_data import ComparisonData
+from flows.stages.evaluation_documents import CLEAN
 
 # Floating point operations a second and core in the training of a proxy of .24 million parameters: measured.
 CORE_RATE = 17e9
@@ -18,7 +26,9 @@ START_SECONDS = 6.0  # of a run: processes, libraries, evaluation
 
 @dataclass(frozen=True)
 class Plan:
-    """`tokens`: of a run; `parameters`: of the proxy; `at_once`: runs trained at the same time; `bank`: A/A pairs."""
+    """`tokens`: of a run; `parameters`: of the proxy; `at_once`: runs trained at the same time; `bank`: A/A pairs;
+    `noise`: what was recorded of the proxy; `evaluation`: the documents that judge, or as many as are expected
+    (`expected_evaluation`) while there is no `data` yet; `fixed_tokens`: the budget was asked for."""
 
     arms: Arms
     protocol: Protocol
@@ -26,25 +36,41 @@ class Plan:
     bank: int
     tokens: int
     at_once: int
+    noise: ProxyNoise | None
+    evaluation: EvaluationSet
     data: ComparisonData | None = None
+    fixed_tokens: bool = False
 
     @property
-    def bank_runs(self) -> int:
-        """Half of them are the base's own."""
-        return 2 * self.bank * len(self.protocol.learning_rates)
+    def cost(self) -> Cost:
+        return cost(self.protocol, len(self.arms.candidates), self.tokens, self.bank)
 
-    @property
-    def runs(self) -> tuple[int, int]:
-        """The fewest and the most that are trained, those of the bank included."""
-        rates, looks = len(self.protocol.learning_rates), self.protocol.looks
-        count = len(self.arms.candidates)
-        tested = self.protocol.tested(count)
-        screened = count if tested < count else 0
+    def announcement(self) -> str:
+        """The smallest effect and the cost."""
+        (fewest, most), (low, high) = self.cost.runs, self.cost.tokens
+        trains = f"It trains {fewest} to {most} runs: {low:,} to {high:,} tokens."
+        if self.noise is None:
+            return (
+                f"What effect this decision sees is known after its A/A bank: of the proxy {self.proxy.name} no noise "
+                f"was recorded. {trains}"
+            )
+        known, looks = self.noise.components, self.protocol.looks
+        effect = sees(self.protocol, self.evaluation, len(self.arms.candidates), known, self.bank)
+        documents = tested_documents(self.protocol, self.evaluation, len(self.arms.candidates))[1]
+        return (
+            f"This decision sees an effect of {effect:.4f} bits per byte with probability {WANTED_POWER:g} ("
+            f"{looks[0]} to {looks[-1]} pairs, {len(self.protocol.learning_rates)} learning rates, {self.bank} A/A "
+            f"pairs, {judged_documents(documents)} evaluation documents{'' if self.data else ' at most'}), if runs and "
+            f"recipes differ as those recorded: {self.noise.provenance}, {self.noise.tokens:,} tokens each. {trains}"
+        )
 
-        def needed(pairs: int) -> int:
-            return rates * (screened + tested * pairs + max(pairs, self.bank) + self.bank)
-
-        return needed(looks[0]), needed(looks[-1]) + self.protocol.worth_pairs * rates
+    def by_bank(self, bank: Bank) -> str:
+        """The smallest effect by the decision's own A/A bank."""
+        effect = sees(self.protocol, self.evaluation, len(self.arms.candidates), bank)
+        return (
+            f"By its own {len(bank.pairs)} A/A pairs it sees an effect of {effect:.4f} bits per byte, where candidates "
+            "act alike on all documents."
+        )
 
     def lines(self) -> Iterator[str]:
         names = ", ".join(self.arms.candidates)
@@ -61,13 +87,19 @@ class Plan:
             yield f"screening: one run each of {count} candidates, then the best {tested} are tested"
         if self.data:
             yield from self._of_data(self.data)
-        fewest, most = self.runs
+        fewest, most = self.cost.runs
         low, high = (seconds * self.run_seconds / self.at_once / 60 for seconds in (fewest, most))
         yield (
-            f"runs: {fewest} to {most}, {self.bank_runs} of them for the A/A bank that says how much runs differ; "
+            f"runs: {fewest} to {most}, {self.cost.bank_runs} of them for the A/A bank that says how much runs differ; "
             f"{self.at_once} at once, {self.run_seconds:.0f} s each (estimated), so {low:.0f} to {high:.0f} minutes; "
             "those that the home has are not trained again"
         )
+        if not self.fixed_tokens:
+            yield (
+                "the tokens of a run follow from the recipe that has least text: another set of candidates may give "
+                "other runs; --tokens N fixes them, so that decisions share the runs of a recipe"
+            )
+        yield self.announcement()
 
     @property
     def run_seconds(self) -> float:
@@ -84,6 +116,45 @@ class Plan:
 
     def _shared(self, base: set[str], own: set[str]) -> str:
         return f"; {len(own & base)} of {len(own)} stages are those of {self.arms.base}"
+
+
+def planned(
+    compared: Arms,
+    proxy: Any,
+    at_once: int,
+    *,
+    leave_one_out: bool,
+    tokens: int | None,
+    pairs: list[int],
+    bank_pairs: int,
+    first_pair: int,
+    clean: str | None,
+    judge: Sequence[str],
+) -> Plan:
+    """The plan before any data is made. `proxy`: as `load_proxy` takes it; the others: parameters of the flow `ablate`.
+
+    Raises what `load_proxy`, `read_noise`, `protocol_of` and `expected_evaluation` raise.
+    """
+    small = load_proxy(proxy)
+    return Plan(
+        arms=compared,
+        protocol=protocol_of(small, pairs, leave_one_out, first_pair, bank_pairs),
+        proxy=small,
+        bank=bank_pairs,
+        tokens=tokens or small.tokens,
+        at_once=at_once,
+        noise=read_noise(proxy, small),
+        evaluation=expected_evaluation(compared.recipes[compared.base], small, clean, judge),
+        fixed_tokens=tokens is not None,
+    )
+
+
+def expected_evaluation(base: Recipe, proxy: ProxyConfig, clean: str | None, judge: Sequence[str]) -> EvaluationSet:
+    """As many evaluation documents of each set as the proxy asks for, all of one length. Raises ValueError for a set
+    that there is not."""
+    names = tuple(sorted([*(source.name for source in base.sources), *([CLEAN] if clean else [])]))
+    set_of = np.repeat(np.arange(len(names)), proxy.evaluation_documents)
+    return EvaluationSet(names, set_of, np.ones(len(set_of), np.int64), judged_sets(names, judge))
 
 
 def protocol_of(

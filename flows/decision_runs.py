@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import orjson
 
-from flows.comparison.protocol import Protocol
+from flows.comparison.protocol import VERSION, Protocol
 from flows.comparison.runs import EvaluationSet, RunRequest
 from flows.context import RunContext
 from flows.eval_tasks import tasks_at
@@ -71,7 +71,13 @@ class ProxyRuns:
             for name in self._evaluation.names
             if len(places := self._evaluation.members(name))
         }
-        return TrainedRun(request, result.key, float(self._evaluation.measure(result.bits)), by_set)
+        measured = float(self._evaluation.measure(result.bits))
+        return TrainedRun(request, result.key, measured, by_set, self.task_figures(request, "accuracy"))
+
+    def task_figures(self, request: RunRequest, figure: str) -> dict[str, float]:
+        """A figure of each task that a finished run was scored on, as `accuracy` or `chance`, by the task's name."""
+        split = ((name.split("/"), value) for name, value in self.found[request].metrics.items())
+        return {"/".join(name[1:-1]): value for name, value in split if (name[0], name[-1]) == ("tasks", figure)}
 
     def _spec(self, request: RunRequest) -> StageSpec:
         folder = tasks_at(self._context.settings, self._tasks, "tasks") if self._tasks else None
@@ -109,26 +115,32 @@ def evaluation_set(data: ComparisonData, judge: Sequence[str]) -> EvaluationSet:
     text set if there is one, else all. Raises ValueError for a set that there is not."""
     table = read(data.evaluation, ["set", "bytes"])
     names = sets_of(data.evaluation)
-    for name in judge:
-        if name not in names:
-            hint = did_you_mean(name, names) or f"there are {', '.join(names)}"
-            raise ValueError(f"there is no evaluation set {name} to judge by; {hint}")
-    judged = tuple(judge) or ((CLEAN,) if CLEAN in names else names)
+    judged = judged_sets(names, judge)
     numbers = {name: number for number, name in enumerate(names)}
     set_of = np.array([numbers[name] for name in table["set"].to_pylist()])
     return EvaluationSet(names, set_of, table["bytes"].to_numpy().astype(np.int64), judged)
 
 
+def judged_sets(names: Sequence[str], judge: Sequence[str]) -> tuple[str, ...]:
+    """The sets that count, of those with these names. Raises ValueError for a set that there is not."""
+    for name in judge:
+        if name not in names:
+            hint = did_you_mean(name, names) or f"there are {', '.join(names)}"
+            raise ValueError(f"there is no evaluation set {name} to judge by; {hint}")
+    return tuple(judge) or ((CLEAN,) if CLEAN in names else tuple(names))
+
+
 def decision_id(
     protocol: Protocol, evaluation: EvaluationSet, runs: ProxyRuns, arms: Sequence[str], tokens: int, bank: int
 ) -> str:
-    """16 hexadecimal characters, of all that decides a verdict: the protocol, the sets that count, the stages of the
-    runs of each arm, and the pairs of the bank."""
+    """16 hexadecimal characters, of all that decides a verdict: the protocol and its version, the sets that count, the
+    stages of the runs of each arm, and the pairs of the bank."""
     keys = {arm: runs.key(RunRequest(arm, protocol.first_pair, protocol.learning_rates[0], tokens)) for arm in arms}
     return digest(
         {
             "arms": "\n".join(f"{arm} {key}" for arm, key in keys.items()),
             "protocol": protocol.model_dump_json(),
+            "version": str(VERSION),
             "judged": "\n".join(evaluation.judged),
             "bank": str(bank),
         }

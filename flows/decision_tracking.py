@@ -99,6 +99,7 @@ class DecisionRun:
             }
             self.client.log_inputs(child, self.datasets.of_arm(given.arm))
             values = {"bits_per_byte": run.bits_per_byte} | {f"bits_per_byte/{k}": v for k, v in run.by_set.items()}
+            values |= {f"accuracy/{task}": value for task, value in run.tasks.items()}
             self._log(child, params, values, losses.get(run.key, ()))
             self.client.set_terminated(child, "FINISHED")
             self._children[name] = (child, True)
@@ -113,6 +114,10 @@ class DecisionRun:
             self.client.set_tag(self.id, f"verdict.{name}", row["verdict"])
             numbers = {"effect": row["effect"], "effect_low": row["low"], "effect_high": row["high"]}
             values |= {f"{what}/{name}": value for what, value in numbers.items() if value is not None}
+            for task in report.tasks.get(row["candidate"], ()):
+                numbers = {"accuracy": task.accuracy, "accuracy_difference": task.difference}
+                numbers |= {"accuracy_difference_low": task.low, "accuracy_difference_high": task.high}
+                values |= {f"{what}/{task.name}/{name}": value for what, value in numbers.items()}
         self._log(self.id, {}, values)
         with tempfile.TemporaryDirectory(dir=self._local, prefix=".mlflow-") as folder:
             write_artifacts(Path(folder), report, recipes)
@@ -183,6 +188,15 @@ def description(report: DecisionReport) -> str:
         lines.append(
             f"| {row['candidate'].replace('|', '/')} | {effect} | {interval} | {row['documents']:,} | {hours} |"
         )
+    if report.tasks:
+        lines += ["", "| candidate | task | accuracy | of the base | difference | interval |"]
+        lines.append("| --- | --- | ---: | ---: | ---: | ---: |")
+        for name, tasks in report.tasks.items():
+            for task in tasks:
+                shares = f"{task.accuracy:.1%} | {task.base:.1%} | {task.difference:+.1%}"
+                lines.append(
+                    f"| {name.replace('|', '/')} | {task.name} | {shares} | {task.low:+.1%} to {task.high:+.1%} |"
+                )
     if report.attribution:
         lines += ["", "| step | worth | interval | documents it costs |", "| --- | ---: | ---: | ---: |"]
         for step in report.attribution:

@@ -1,18 +1,20 @@
 """The proxy: the small model that decisions about data are made with, and how it is trained."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from flows import recipe_syntax
-from flows.recipe_errors import ContradictionError, Finding, Origin, RecipeError, did_you_mean, findings_of
+from flows import settings_file
+from flows.recipe_errors import ContradictionError
 from tasks.documents.step import Settings
 from training.config import ModelConfig, TrainingConfig
 
 PROXIES = Path(__file__).with_name("proxies")
 DEFAULT = "small"
+_WHAT = "proxy"  # in sentences
+_KEYS = "name, model and learning_rates"
 
 # Fields of TrainingConfig that each run sets for itself, and what sets them.
 _SET_BY_RUNS = {
@@ -109,22 +111,9 @@ def load_proxy(proxy: Any = DEFAULT) -> ProxyConfig:
     """
     if isinstance(proxy, ProxyConfig):
         return proxy
-    data, origin = _read(Path(proxy)) if isinstance(proxy, str | Path) else (proxy, Origin("proxy"))
-    if not isinstance(data, Mapping):
-        what = "is empty" if data is None else f"is a {type(data).__name__}"
-        raise RecipeError([Finding(origin.name, "", f"{what}; a proxy has the keys name, model and learning_rates")])
-    try:
-        return ProxyConfig.model_validate(data)
-    except ValidationError as error:
-        raise RecipeError(findings_of(error, ProxyConfig, data, origin)) from None
+    return settings_file.validated(ProxyConfig, *settings_file.read(proxy, PROXIES, _WHAT), _WHAT, _KEYS)
 
 
-def _read(path: Path) -> tuple[Any, Origin]:
-    shipped = PROXIES / f"{path.name.removesuffix('.yaml')}.yaml"
-    found = shipped if not path.is_file() and str(path) == path.name and shipped.is_file() else path
-    if not found.is_file():
-        known = sorted(one.stem for one in PROXIES.glob("*.yaml"))
-        hint = f"{did_you_mean(path, known)} there are: {', '.join(known)}".strip()
-        raise FileNotFoundError(f"no proxy file {path}, and none shipped by that name ({hint})")
-    with found.open("rb") as file:
-        return recipe_syntax.parse(file.read(recipe_syntax.MOST_BYTES + 1), str(path))
+def proxy_file(proxy: Any) -> Path | None:
+    """The file of a proxy that is given by a name or a path, as for `load_proxy`; None for one that is in no file."""
+    return settings_file.named_file(proxy, PROXIES, _WHAT) if isinstance(proxy, str | Path) else None

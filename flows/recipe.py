@@ -1,15 +1,15 @@
 """The recipe: everything that decides what comes out, in one file that reads from top to bottom."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 import yaml
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from flows import recipe_syntax
+from flows import settings_file
 from flows.named_mixtures import by_name
-from flows.recipe_errors import ContradictionError, Finding, Origin, RecipeError, did_you_mean, findings_of
+from flows.recipe_errors import ContradictionError, Origin, did_you_mean
 from flows.recipe_errors import Path as KeyPath
 from flows.steps import AnyStep
 from storage.remote.url_secrets import check_no_secrets
@@ -170,31 +170,12 @@ def load(recipe: Any) -> Recipe:
 
 def read(recipe: Any) -> tuple[Any, Origin]:
     """The values of a recipe, given as for `load`, before they are checked. Raises as `load` does."""
-    if not isinstance(recipe, str | Path):
-        return recipe, Origin()
-    path = Path(recipe)
-    shipped = RECIPES / f"{path.name.removesuffix('.yaml')}.yaml"
-    if not path.is_file() and str(path) == path.name and shipped.is_file():
-        path = shipped
-    if path.is_dir():
-        raise IsADirectoryError(f"{recipe} is a folder: name a recipe in it")
-    if not path.is_file():
-        known = sorted(p.stem for p in RECIPES.glob("*.yaml"))
-        hint = f"{did_you_mean(recipe, known)} there are: {', '.join(known)}".strip()
-        raise FileNotFoundError(f"no recipe file {recipe}, and none shipped by that name ({hint})")
-    with path.open("rb") as f:
-        return recipe_syntax.parse(f.read(recipe_syntax.MOST_BYTES + 1), str(recipe))
+    return settings_file.read(recipe, RECIPES, "recipe")
 
 
 def validated(data: Any, origin: Origin) -> Recipe:
     """The recipe with these values. Raises RecipeError with a line for all that is wrong."""
-    if not isinstance(data, Mapping):
-        what = "is empty" if data is None else f"is a {type(data).__name__}"
-        raise RecipeError([Finding(origin.name, "", f"{what}; a recipe has the keys name, sources and steps")])
-    try:
-        return Recipe.model_validate(data)
-    except ValidationError as error:
-        raise RecipeError(findings_of(error, Recipe, data, origin)) from None
+    return settings_file.validated(Recipe, data, origin, "recipe", "name, sources and steps")
 
 
 def dump(recipe: Recipe) -> str:

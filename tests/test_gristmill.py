@@ -38,11 +38,16 @@ def test_it_gives_the_flows_and_what_goes_with_them(folder):
         "import prefect; print(isinstance(pipeline, prefect.Flow), flows.pipeline.pipeline is pipeline)\n"
         "print(pipeline.name, corpus.name)\n"
         "print(gristmill.load('demo').name, gristmill.Report.__name__, gristmill.__version__)\n"
+        "print(*(getattr(gristmill, name).__name__ for name in gristmill.__all__ if name != '__version__'))\n"
         "print(set(gristmill.__all__) <= set(dir(gristmill)), hasattr(gristmill, 'nothing'))"
     )
     done = run(program, folder, ROOT)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["True True", "pipeline corpus", "demo Report 0.1.0", "True False"]
+    every = (
+        "AgreementReport DecisionReport FoundMixture Report ScalingReport ablate agreement corpus load mix pipeline "
+        "pretrain scale tokens"
+    )
+    assert done.stdout.splitlines() == ["True True", "pipeline corpus", "demo Report 0.1.0", every, "True False"]
 
 
 @pytest.mark.parametrize("name", ["flows", "storage", "tasks", "training"])

@@ -41,7 +41,9 @@ def ablate(
     tokens: Annotated[
         int | None,
         typer.Option(
-            min=1, help="of each run; then an arm may repeat its documents. Default: one epoch, or the proxy's"
+            min=1,
+            help="of each run; then an arm may repeat its documents, and decisions share a recipe's runs. Default: "
+            "one epoch of the recipe that has least, at most the proxy's",
         ),
     ] = None,
     pairs: Annotated[
@@ -66,29 +68,19 @@ def ablate(
     runs |= {"first_pair": first_pair}
     judged: dict[str, Any] = {"clean": clean or None, "judge": judge, "tasks": tasks or None}
     if plan:
-        _print_plan(base, candidates, **runs)
+        _print_plan(base, candidates, **runs, clean=judged["clean"], judge=judge)
     else:
         compare(base, candidates, as_json, **runs, **judged)
 
 
-def _print_plan(
-    base: str,
-    candidates: dict[str, Any],
-    proxy: str,
-    tokens: int | None,
-    pairs: list[int],
-    bank_pairs: int,
-    first_pair: int,
-) -> None:
-    from flows.decision_plan import Plan, protocol_of
-    from flows.proxy_config import load_proxy
+def _print_plan(base: str, candidates: dict[str, Any], **given: Any) -> None:
+    """`given`: parameters of the flow `ablate`."""
+    from flows.decision_plan import planned
     from flows.stages.proxy import at_once
 
     _, compared = _checked(base, candidates)
-    small = load_proxy(proxy)
-    protocol = protocol_of(small, pairs, candidates["leave_one_out"], first_pair, bank_pairs)
-    planned = Plan(compared, protocol, small, bank_pairs, tokens or small.tokens, at_once(settings()))
-    print_texts(planned.lines())
+    leave_one_out = candidates["leave_one_out"]
+    print_texts(planned(compared, at_once=at_once(settings()), leave_one_out=leave_one_out, **given).lines())
 
 
 def _checked(base: str, candidates: dict[str, Any]) -> tuple["Recipe", "Arms"]:

@@ -1,16 +1,20 @@
 """A decision for a person."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from flows.cli.render_run import mlflow_line, prefect_line
 
 if TYPE_CHECKING:
     from flows.machine import MachineSettings
     from flows.reports.decision import ArmFigures, DecisionReport
+
+_WIDER_THAN_ANY = 100_000  # columns: a console else measures what fits into it
 
 
 def print_decision(report: "DecisionReport", settings: "MachineSettings", console: Console) -> None:
@@ -19,13 +23,37 @@ def print_decision(report: "DecisionReport", settings: "MachineSettings", consol
 
     for sentence in report.sentences:
         console.print(sentence, markup=False, highlight=False, soft_wrap=True)
-    console.print(verdict_table(report))
-    if report.attribution:
-        console.print(attribution_table(report))
+    for table in tables(report):
+        print_fitting(table, console)
     console.print("\n[bold]Look at it[/bold]")
     looked_at = [prefect_line(*user_interface()), mlflow_line(settings)]
     looked_at.append(f"in MLflow: experiment {report.base}, run `{report.headline}`")
     console.print("\n".join(looked_at), markup=False, highlight=False, soft_wrap=True)
+
+
+def tables(report: "DecisionReport") -> Iterator[Table]:
+    """What a decision has to show: verdicts, and where there are any, tasks and what steps are worth."""
+    yield verdict_table(report)
+    if report.tasks:
+        yield task_table(report)
+    if report.attribution:
+        yield attribution_table(report)
+
+
+def print_fitting(table: Table, console: Console) -> None:
+    """Print a table; where it is wider than the console, each row as a block with a line for each column."""
+    wide = console.options.update(width=_WIDER_THAN_ANY)
+    if console.measure(table, options=wide).maximum <= console.width:
+        console.print(table)
+        return
+    console.print(f"{table.title}", style="table.title", markup=False)
+    heads = [str(column.header) for column in table.columns]
+    for cells in zip(*(column.cells for column in table.columns), strict=True):
+        first, *others = [Text.from_markup(str(cell)).plain for cell in cells]
+        console.print(first, style="bold", markup=False)
+        for head, cell in zip(heads[1:], others, strict=True):
+            if cell:
+                console.print(f"  {head}: {cell}", markup=False, highlight=False)
 
 
 def verdict_table(report: "DecisionReport") -> Table:
@@ -42,6 +70,19 @@ def verdict_table(report: "DecisionReport") -> Table:
             effect, interval = f"{row['effect']:+.4f}", f"{row['low']:+.4f} to {row['high']:+.4f}"
         arm = report.arms[row["candidate"]]
         table.add_row(escape(row["candidate"]), row["outcome"], effect, interval, str(row["pairs"]), *_arm(arm))
+    return table
+
+
+def task_table(report: "DecisionReport") -> Table:
+    """A row for each candidate and task."""
+    table = Table("recipe", "task", title="Tasks", title_justify="left")
+    for head in ("accuracy", f"of {report.base}", "difference", "interval", "chance"):
+        table.add_column(escape(head), justify="right")
+    for name, tasks in report.tasks.items():
+        for task in tasks:
+            figures = [f"{task.accuracy:.1%}", f"{task.base:.1%}", f"{task.difference:+.1%}"]
+            figures += [f"{task.low:+.1%} to {task.high:+.1%}", "" if task.chance is None else f"{task.chance:.1%}"]
+            table.add_row(escape(name), escape(task.name), *figures)
     return table
 
 

@@ -1,4 +1,4 @@
-"""What a budget can see, before anything is trained: the smallest effect, the runs, the tokens."""
+"""What a budget can see: the power of a decision, the smallest effect, the pairs that an effect needs."""
 
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -67,26 +67,3 @@ def pairs_needed(effect: float, alpha: float, noise: Noise, wanted: float = 0.8)
 
     needed = bisect_left(range(2, MOST_PAIRS + 1), True, key=seen) + 2
     return needed if needed <= MOST_PAIRS else None
-
-
-@dataclass(frozen=True)
-class Announcement:
-    """What is printed before anything is trained. Tokens are trained tokens, of which evaluation is not part."""
-
-    smallest_effect: float
-    wanted: float
-    fewest_runs: int
-    most_runs: int
-    fewest_tokens: int
-    most_tokens: int
-    pairs: tuple[int, int]
-    learning_rates: int
-    bank_pairs: int
-
-    def sentence(self) -> str:
-        return (
-            f"This decision sees an effect of {self.smallest_effect:.4f} bits per byte with probability {self.wanted:g}"
-            f" ({self.pairs[0]} to {self.pairs[1]} pairs, {self.learning_rates} learning rates, {self.bank_pairs} A/A"
-            f" pairs). It trains {self.fewest_runs} to {self.most_runs} runs: {self.fewest_tokens:,} to"
-            f" {self.most_tokens:,} tokens."
-        )

@@ -40,11 +40,13 @@ from flows.comparison.bank import Bank, judged_documents
 from flows.comparison.boundary import declared
 from flows.comparison.crossed import Estimate, estimate
 from flows.comparison.interval import Look, p_value, stagewise
-from flows.comparison.power import Announcement, Noise, pairs_needed, smallest_effect
+from flows.comparison.power import Noise, pairs_needed
 from flows.comparison.runs import EvaluationSet, Run, RunRequest, asked
 from flows.comparison.verdict import AtLearningRate, Outcome, Verdict
 from flows.comparison.worth import worth
 
+# Raised when the same losses may give another verdict than before: by another estimate, boundary, interval or sentence.
+VERSION = 2
 WANTED_POWER = 0.8
 # One evaluation document in so many is for screening.
 SCREENING_STRIDE = 4
@@ -106,38 +108,6 @@ class Decision:
         return [verdict.sentence() for verdict in self.verdicts]
 
 
-def announce(
-    protocol: Protocol,
-    evaluation: EvaluationSet,
-    candidates: int,
-    tokens: int,
-    bank: Bank,
-    document_variance: float = 0.0,
-) -> Announcement:
-    """What a decision with so many candidates can see and cost, before anything is trained.
-
-    document_variance: of the effect by the sample of documents, where earlier decisions tell it. 0 if the candidates
-    act alike on all documents; the smallest effect is then a lower bound.
-    """
-    tested, rates = protocol.tested(candidates), len(protocol.learning_rates)
-    screened = candidates * rates if tested < candidates else 0
-    half = protocol.worth_pairs * rates
-    evaluation = _test_documents(protocol, evaluation, candidates)[1]
-    noise = Noise(bank.variance(judged_documents(evaluation)), bank.degrees, document_variance)
-    fewest, most = (screened + (1 + tested) * rates * n for n in (protocol.looks[0], protocol.looks[-1]))
-    return Announcement(
-        smallest_effect=smallest_effect(protocol.looks, protocol.limits(candidates), noise, WANTED_POWER),
-        wanted=WANTED_POWER,
-        fewest_runs=fewest + half,
-        most_runs=most + half,
-        fewest_tokens=fewest * tokens + half * (tokens // 2),
-        most_tokens=most * tokens + half * (tokens // 2),
-        pairs=(protocol.looks[0], protocol.looks[-1]),
-        learning_rates=rates,
-        bank_pairs=len(bank.pairs),
-    )
-
-
 def decide(
     protocol: Protocol,
     evaluation: EvaluationSet,
@@ -179,7 +149,7 @@ def decide(
         }
         screening = sorted(measured.items(), key=lambda item: item[1])
         tested = [arm for arm, _ in screening[: protocol.survivors]]
-    mask, judged = _test_documents(protocol, evaluation, len(candidates))
+    mask, judged = tested_documents(protocol, evaluation, len(candidates))
 
     limits = protocol.limits(len(candidates))
     looks: dict[str, list[Look]] = {arm: [] for arm in tested}
@@ -230,7 +200,9 @@ def _with_worth(verdict: Verdict, half: np.ndarray, full: np.ndarray) -> Verdict
     return replace(verdict, worth=worth(effect, half, full, verdict.level))
 
 
-def _test_documents(protocol: Protocol, evaluation: EvaluationSet, candidates: int) -> tuple[np.ndarray, EvaluationSet]:
+def tested_documents(
+    protocol: Protocol, evaluation: EvaluationSet, candidates: int
+) -> tuple[np.ndarray, EvaluationSet]:
     """The documents that judge: those that screening, if there is any, does not use."""
     mask = np.ones(len(evaluation.size), dtype=bool)
     if protocol.tested(candidates) < candidates:

@@ -1,7 +1,7 @@
 """A decision between recipes: verdicts, what each recipe keeps and costs, and what each step is worth."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from flows.comparison.protocol import Decision
 from flows.comparison.runs import EvaluationSet, RunRequest
 from flows.comparison.verdict import Verdict
 from flows.reports import templates
+from flows.reports.decision_tasks import TaskAccuracy
 from flows.reports.frames import frame
 from flows.reports.funnel import FunnelRow
 
@@ -42,12 +43,13 @@ class ArmFigures:
 @dataclass(frozen=True)
 class TrainedRun:
     """A run of the proxy: what it was asked for, the key of its stage, its bits per byte on the judged sets together
-    and on each set."""
+    and on each set, the accuracy at each task."""
 
     request: RunRequest
     key: str
     bits_per_byte: float
     by_set: dict[str, float]
+    tasks: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,8 @@ class StepWorth:
 class DecisionReport:
     """A finished decision. `id`: 16 hexadecimal characters, of all that decides it; `sets`: effects by candidate;
     `steps`: the step that a candidate of leave-one-out is without; `fixed`: steps that cannot be left out, with the
-    reason; `announced`: what was said of the budget before the runs; `mlflow_run`:
-    the parent run."""
+    reason; `announced`: what was said of the budget before the runs; `tasks`: accuracies by candidate, if the models
+    were scored on tasks; `mlflow_run`: the parent run."""
 
     id: str
     decision: Decision
@@ -90,6 +92,7 @@ class DecisionReport:
     steps: dict[str, str]
     fixed: dict[str, str]
     announced: str
+    tasks: dict[str, tuple[TaskAccuracy, ...]] = field(default_factory=dict)
     mlflow_run: str = ""
 
     def __repr__(self) -> str:
@@ -132,7 +135,8 @@ class DecisionReport:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """A row for each candidate: what is said of it, its effect in bits per byte with the interval, the documents
-        that it keeps and the CPU hours of its stages."""
+        that it keeps and the CPU hours of its stages; its accuracy at each task, and that minus the base's."""
+        names = sorted({task.name for tasks in self.tasks.values() for task in tasks})
         for verdict in self.verdicts:
             arm = self.arms[verdict.candidate]
             yield {
@@ -146,7 +150,17 @@ class DecisionReport:
                 "documents": arm.documents,
                 "epochs": arm.most_epochs,
                 "cpu_hours": None if arm.cpu_seconds is None else arm.cpu_seconds / 3600,
+                **self._accuracies(verdict.candidate, names),
             }
+
+    def _accuracies(self, candidate: str, names: list[str]) -> dict[str, float | None]:
+        known = {task.name: task for task in self.tasks.get(candidate, ())}
+        figures = {"accuracy": "accuracy", "accuracy_difference": "difference"}
+        return {
+            f"{what}/{name}": getattr(known[name], figure) if name in known else None
+            for name in names
+            for what, figure in figures.items()
+        }
 
     @cached_property
     def attribution(self) -> list[StepWorth]:
@@ -182,6 +196,7 @@ class DecisionReport:
             "screening": [list(each) for each in self.decision.screening],
             "verdicts": [asdict(verdict) | {"sentence": verdict.sentence()} for verdict in self.verdicts],
             "sets": {name: [asdict(each) for each in effects] for name, effects in self.sets.items()},
+            "tasks": {name: [asdict(each) for each in tasks] for name, tasks in self.tasks.items()},
             "attribution": [asdict(each) for each in self.attribution],
             "fixed": self.fixed,
             "arms": {name: asdict(arm) for name, arm in self.arms.items()},

@@ -2,8 +2,9 @@
 
 Neither the tokenizer nor the evaluation documents come from what a recipe keeps: both are made of the documents of the
 base's sources as they are extracted. So no recipe is at home in them, and they are the same in every comparison with
-this base. From the curated documents of each recipe go the evaluation documents and what is like them; all that is
-left becomes token shards, and nothing else is held out.
+this base. From the curated documents of each recipe go the evaluation documents, what is like them and what contains
+them; all that is left becomes token shards, and nothing else is held out. The models of learned filters are not trained
+on such documents either.
 """
 
 from collections import Counter
@@ -21,6 +22,7 @@ from flows.stages.evaluation_documents import evaluation_documents, extracted, s
 from flows.stages.evaluation_removal import without_evaluation
 from flows.stages.evaluation_tokens import evaluation_tokens
 from flows.stages.mixture import planned
+from flows.stages.task_examples import task_examples
 from flows.stages.tokenizer import trained
 from flows.stages.tokens import encoded
 from tasks.documents.sampling import Heldout
@@ -94,6 +96,7 @@ def arm_data(
     per_source: int,
     clean: str | None = None,
     repeat: bool = False,
+    tasks: str = "",
     apart: Callable[[str, Callable[[], Any]], Any] = lambda name, make: make(),
 ) -> ComparisonData:
     """Corpora, token shards and mixtures of recipes that are compared; what they share is made once.
@@ -110,8 +113,9 @@ def arm_data(
     evaluation = evaluation_documents(context, base, per_source, clean)
     tokenizer = _tokenizer(context, base, evaluation, Tokenizer(vocab_size=vocab_size, sample_bytes=sample_bytes))
     shards = evaluation_tokens(context, evaluation, tokenizer)
+    examples = task_examples(context, tasks) if tasks else None
     made: dict[str, _Encoded] = {
-        name: apart(name, partial(_curated, context, name, recipe, evaluation, tokenizer))
+        name: apart(name, partial(_curated, context, name, recipe, evaluation, examples, tokenizer))
         for name, recipe in arms.items()
     }
     budget = _budget(made, tokens, step_tokens, repeat)
@@ -146,14 +150,21 @@ def _tokenizer(context: RunContext, base: Recipe, evaluation: StageResult, setti
 
 
 def _curated(
-    context: RunContext, name: str, recipe: Recipe, evaluation: StageResult, tokenizer: StageResult
+    context: RunContext,
+    name: str,
+    recipe: Recipe,
+    evaluation: StageResult,
+    examples: StageResult | None,
+    tokenizer: StageResult,
 ) -> _Encoded:
+    def without(extracted: Corpus, corpus: Corpus) -> Corpus:
+        return without_evaluation(context, extracted, corpus, evaluation, examples)
+
     try:
-        first, *others = curate(context, recipe, extract_apart=True)
+        first, *others = curate(context, recipe, extract_apart=True, withheld=without)
     except NothingLeftError as error:
         raise NothingLeftError(f"{name}: {error}") from error
-    corpus = others[-1].left if others else first.left
-    corpus = without_evaluation(context, first.left, corpus, evaluation)
+    corpus = without(first.left, others[-1].left if others else first.left)
     shards = encoded(context, corpus, tokenizer, _NOTHING)
     counted = Counter[str](dict.fromkeys(corpus.sources, 0))
     for source, record in zip(corpus.sources, shards.records("encode"), strict=True):

@@ -16,6 +16,7 @@ from flows.remaining import check_sources
 from flows.stages.corpus import Corpus
 from flows.stages.documents import documents
 from storage import files, parquet
+from tasks.dedup.near.settings import Shingling
 from tasks.documents.step import Settings
 from tasks.engine.make import StageResult
 from tasks.engine.phases import PhaseRunner
@@ -28,23 +29,27 @@ from tasks.evaluation.documents import (
     sampled_file,
     sampled_folder,
 )
+from tasks.evaluation.similar import THRESHOLD
 
 CLEAN = "clean"  # the set of texts that no recipe trains on
 # Of a set: screening looks at every fourth document, the test at the others, and a variance takes two of each.
 LEAST = 5
 MOST_SHARE = 0.1  # of a source's documents: the rest is there to be trained on
+SAMPLED = 4  # times as many documents of a shard as a set takes at most, since near copies among them count once
 CHARACTERS = 8_000  # of a text: 2,000 tokens of English, eight contexts of a small proxy
 _JSONL = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json", ".json.gz", ".json.zst")
 
 
 class Record(Settings):
     """`shares`: of each set the largest share of its documents that may be taken; `characters`: code points of a text
-    that are evaluated; `seed`: of the keyed hash."""
+    that are evaluated; `seed`: of the keyed hash; `threshold`: Jaccard similarity of documents that count as one."""
 
     per_source: int = Field(ge=LEAST)
     shares: dict[str, float]
     characters: int = Field(gt=0)
     seed: int
+    shingling: Shingling
+    threshold: float
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ def evaluation_documents(
     seed: int = 0,
 ) -> StageResult:
     """`per_source` documents of each source of the base, at most a tenth of it, and of the clean text set. A source
-    of which a tenth is fewer than LEAST has no set.
+    of which a tenth, near copies counted once, is fewer than LEAST has no set.
 
     `clean`: a path or address of JSON lines or Parquet with a column `text`, or a folder of .txt files. The result's
     `sets` have documents and bytes by set; `read` gives the documents. Raises NothingLeftError or ValueError for a
@@ -82,7 +87,14 @@ def evaluation_documents(
     if clean is not None:
         corpora.append(extracted(context, _clean_recipe(base, clean)))
         shares[CLEAN] = 1.0
-    record = Record(per_source=per_source, shares=shares, characters=characters, seed=seed)
+    record = Record(
+        per_source=per_source,
+        shares=shares,
+        characters=characters,
+        seed=seed,
+        shingling=Shingling(),
+        threshold=THRESHOLD,
+    )
     places = EvaluationPlaces(
         tuple(name for corpus in corpora for name in corpus.sources),
         tuple(part for corpus in corpora for part in corpus.places.documents),
@@ -103,7 +115,7 @@ def sets_of(evaluation: StageResult) -> tuple[str, ...]:
 
 def _choose(phases: PhaseRunner, record: Record, places: EvaluationPlaces) -> dict:
     """Choose the documents that recipes are compared on."""
-    given = {"most": record.per_source, "characters": record.characters, "seed": record.seed}
+    given = {"most": SAMPLED * record.per_source, "characters": record.characters, "seed": record.seed}
     jobs = {i: {"documents": part} | given for i, part in enumerate(places.documents)}
     sampled = phases.map("sample", sample_shard, jobs, temporary=True)
     sets: dict[str, tuple[int, tuple[str, ...]]] = {}
@@ -133,11 +145,19 @@ def _choose(phases: PhaseRunner, record: Record, places: EvaluationPlaces) -> di
             f"every source has too few documents to evaluate on, since {MOST_SHARE:.0%} of a source are taken at most, "
             f"and a set needs {LEAST}: give more documents, or a clean text set"
         )
-    chosen = phases.once("choose", choose_documents, {"sets": sets, "characters": record.characters})
-    if few := sorted(name for name, of in chosen.items() if of["documents"] < LEAST):
-        raise ValueError(
-            f"the evaluation set {few[0]} has fewer than {LEAST} texts that differ: give it more documents"
-        )
+    alike = {"characters": record.characters, "shingling": record.shingling, "threshold": record.threshold}
+    chosen = phases.once("choose", choose_documents, alike | {"sets": sets, "least": LEAST})
+    for name, (count, _) in sets.items():
+        unlike = chosen[name]["documents"] if name in chosen else 0
+        if not unlike and (name == CLEAN or not chosen):
+            raise ValueError(
+                f"the evaluation set {name} has fewer than {LEAST} texts that differ (near copies count once): give it "
+                "more documents"
+            )
+        if not unlike:
+            phases.message(f"the source {name} has no evaluation set: fewer than {LEAST} of its documents differ")
+        elif unlike < count:
+            phases.message(f"the evaluation set {name} has {unlike:,} documents: near copies count once")
     files.remove(sampled_folder(phases.folder))
     return {"sets": chosen}
 

@@ -54,9 +54,11 @@ class ScoredPlaces:
     scores: tuple[str, ...] = ()
 
 
-def learned_filter(context: RunContext, recipe: Recipe, corpus: Corpus, step: LearnedFilter) -> Corpus:
+def learned_filter(
+    context: RunContext, recipe: Recipe, corpus: Corpus, step: LearnedFilter, learns_from: Corpus | None = None
+) -> Corpus:
     """The corpus of the documents whose scores the filter keeps. Those of the reference are kept without a score, since
-    the model has seen them."""
+    the model has seen them. `learns_from`: a part of the corpus that the model is trained on, instead of all of it."""
     reference = tuple(sorted(step.reference))
     common = {"work": step.work, "reference": reference}
     heldout = Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction)
@@ -64,7 +66,8 @@ def learned_filter(context: RunContext, recipe: Recipe, corpus: Corpus, step: Le
     places = corpus.places
 
     training = Training(**common, settings=step.training_settings(), heldout=heldout)
-    model = context.build(StageSpec(f"{step.step}_model", _train, training, corpus.inputs(), places, **code))
+    learned = learns_from or corpus
+    model = context.build(StageSpec(f"{step.step}_model", _train, training, learned.inputs(), learned.places, **code))
 
     scoring = Scoring(**common, signal=step.step, settings=step.scoring_settings())
     inputs = corpus.inputs() | {"model": model.key}

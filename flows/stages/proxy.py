@@ -101,14 +101,7 @@ def train_proxies(context: RunContext, runs: Sequence[ProxyRun]) -> list[ProxyRe
 
 def proxy_spec(settings: MachineSettings, run: ProxyRun, tasks: Path | None, slot: int) -> StageSpec:
     """The stage of a run. `tasks`: the folder of run.tasks; `slot`: its number among those that are trained at once."""
-    order = hashlib.blake2b(f"{run.pair}\0{run.salt}".encode(), digest_size=6).digest()
-    training = run.proxy.run_training(run.tokens, run.learning_rate, run.pair, int.from_bytes(order, "little"))
-    # what these would add is seen at the end of the run alone, or by nobody
-    seldom = {name: training.steps for name in ("eval_every", "checkpoint_every")} | {
-        "monitor_every": training.steps + 1,
-        "sample_tokens": 0,
-    }
-    record = Record(model=run.proxy.model, training=training.model_copy(update=seldom))
+    record = run_record(run.proxy, run.tokens, run.learning_rate, run.pair, run.salt)
     inputs = {"mixture": run.mixture.key}  # which is made from the keys of the tokens and the tokenizer
     if tasks is not None:
         inputs |= {f"eval_tasks {name}": digest for name, digest in task_digests(settings, tasks).items()}
@@ -125,6 +118,18 @@ def proxy_spec(settings: MachineSettings, run: ProxyRun, tasks: Path | None, slo
 
     spec = StageSpec("proxy", _train, record, inputs, places, ("training.launch",), ("torch",))
     return spec
+
+
+def run_record(proxy: ProxyConfig, tokens: int, learning_rate: float, pair: int, salt: int) -> Record:
+    """All that decides a run beside its data. The salt is in the seed of the order alone."""
+    order = hashlib.blake2b(f"{pair}\0{salt}".encode(), digest_size=6).digest()
+    training = proxy.run_training(tokens, learning_rate, pair, int.from_bytes(order, "little"))
+    # what these would add is seen at the end of the run alone, or by nobody
+    seldom = {name: training.steps for name in ("eval_every", "checkpoint_every")} | {
+        "monitor_every": training.steps + 1,
+        "sample_tokens": 0,
+    }
+    return Record(model=proxy.model, training=training.model_copy(update=seldom))
 
 
 def at_once(settings: MachineSettings) -> int:
@@ -162,6 +167,8 @@ def _train(phases: PhaseRunner, record: Record, places: ProxyPlaces) -> dict:
         report = out / "guard.json"
         if report.exists():
             raise RuntimeError(f"the proxy run {places.folder} ended: {files.read_json(str(report))['error']}")
+        if (failure := out / launch.FAILURE).exists():
+            raise RuntimeError(f"the proxy run {places.folder} ended: {failure.read_text().strip()}; more is in {log}")
         last = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise RuntimeError(f"the proxy run {places.folder} ended with code {code}; the end of {log}:\n{last}")
     result = files.read_json(str(out / RESULT))

@@ -2,8 +2,8 @@
 
     evaluation.parquet   EVALUATION, by set and then by id
 
-A document counts if the part of its text that is evaluated has a word. Of those with the same such part, one is taken:
-copies would count as so many independent documents, and make a difference look surer than it is.
+A document counts if the part of its text that is evaluated has a word. Of those whose such parts are alike, the first
+is taken: copies would count as so many independent documents, and make a difference look surer than it is.
 """
 
 import numpy as np
@@ -13,8 +13,10 @@ import xxhash
 
 from storage import files, parquet
 from storage.schema import DOCUMENTS
+from tasks.dedup.near.settings import Shingling
 from tasks.documents.rows import read_rows
 from tasks.documents.sampling import uniform
+from tasks.evaluation.similar import given, overlaps
 
 EVALUATION = pa.schema(
     [
@@ -74,34 +76,74 @@ def sample_shard(folder: str, shard: int, documents: str, most: int, characters:
     return {"documents": counted}
 
 
-def choose_documents(folder: str, number: int, sets: dict[str, tuple[int, tuple[str, ...]]], characters: int) -> dict:
+def choose_documents(
+    folder: str,
+    number: int,
+    sets: dict[str, tuple[int, tuple[str, ...]]],
+    characters: int,
+    shingling: Shingling,
+    threshold: float,
+    least: int,
+) -> dict:
     """Write the evaluation documents. `sets`: for each how many are taken at most, and the samples of its shards.
 
-    Holds the ids of all samples of a set, and the texts that are taken. The record counts documents and bytes by set.
+    No two of a set have a Jaccard similarity of `threshold`. A set of fewer than `least` is left out. Holds the ids of
+    all samples of a set, the texts that are taken and as many others. The record counts documents and bytes by set.
     """
-    chosen = [EVALUATION.empty_table()]
-    for name, (count, samples) in sorted(sets.items()):
-        chosen.append(_chosen(name, count, samples, characters))
-    table = pa.concat_tables(chosen)
-    parquet.write_table(evaluation_file(folder), table)
-    parts = zip(sorted(sets), chosen[1:], strict=True)
-    return {name: {"documents": len(part), "bytes": pc.sum(part["bytes"]).as_py()} for name, part in parts}
+    chosen = {
+        name: _chosen(name, count, samples, characters, shingling, threshold)
+        for name, (count, samples) in sorted(sets.items())
+    }
+    kept = {name: part for name, part in chosen.items() if len(part) >= least}
+    parquet.write_table(evaluation_file(folder), pa.concat_tables([EVALUATION.empty_table(), *kept.values()]))
+    return {name: {"documents": len(part), "bytes": pc.sum(part["bytes"]).as_py()} for name, part in kept.items()}
 
 
-def _chosen(name: str, count: int, samples: tuple[str, ...], characters: int) -> pa.Table:
+def _chosen(
+    name: str, count: int, samples: tuple[str, ...], characters: int, shingling: Shingling, threshold: float
+) -> pa.Table:
     ranks = [parquet.read_table(path, ["id", "rank", "content"]) for path in samples]
     shard = np.repeat(np.arange(len(ranks)), [len(part) for part in ranks])
     row = np.concatenate([np.arange(len(part)) for part in ranks])
-    taken = _first_of_each(pa.concat_tables(ranks))[:count]
-    parts = [
-        read_rows(samples[number], np.sort(row[taken[shard[taken] == number]]), ["id", "text", "record"])
-        for number in np.unique(shard[taken]).tolist()
-    ]
-    table = pa.concat_tables(parts).sort_by("id")
+    order = _first_of_each(pa.concat_tables(ranks))
+    table = _SAMPLED.empty_table()
+    for start in range(0, len(order), count):
+        rows = order[start : start + count]
+        arriving = _read(samples, shard[rows], row[rows])
+        texts = pa.concat_tables([table.select(["text"]), arriving.select(["text"])])["text"]
+        fresh = _unlike(_cut(texts, characters), len(table), shingling, threshold)
+        table = pa.concat_tables([table, arriving.take(fresh)]).slice(0, count)
+        if len(table) == count:
+            break
+    table = table.sort_by("id")
     text = _cut(table["text"], characters)
     columns = {"id": table["id"], "set": pa.repeat(name, len(table)), "bytes": pc.binary_length(text).cast(pa.int64())}
     columns |= {"text": text, "whole": table["text"], "record": table["record"]}
     return pa.table(columns).cast(EVALUATION)
+
+
+def _read(samples: tuple[str, ...], shard: np.ndarray, row: np.ndarray) -> pa.Table:
+    """Rows of the samples' shards, in the order in which they are asked for."""
+    parts = []
+    for number in np.unique(shard).tolist():
+        parts.append(read_rows(samples[number], np.sort(row[shard == number]), _SAMPLED.names))
+    given = np.lexsort((row, shard))  # the order of the parts
+    return pa.concat_tables(parts).take(np.argsort(given)).cast(_SAMPLED)
+
+
+def _unlike(texts: pa.ChunkedArray, before: int, shingling: Shingling, threshold: float) -> list[int]:
+    """Of the texts from the `before`-th on, counted from there, those that are like none of those that were taken: the
+    first `before`, and of the others those in front that are taken themselves."""
+    pairs = overlaps(given(texts, shingling), texts.slice(before), threshold)
+    alike: dict[int, set[int]] = {}
+    near = pairs.jaccard >= threshold
+    for text, other in zip(pairs.text[near].tolist(), pairs.given[near].tolist(), strict=True):
+        alike.setdefault(text, set()).add(other)
+    taken = set(range(before))
+    for text in range(len(texts) - before):
+        if not alike.get(text, set()) & taken:
+            taken.add(before + text)
+    return [at - before for at in sorted(taken) if at >= before]
 
 
 def records(documents: pa.Table) -> pa.ChunkedArray:

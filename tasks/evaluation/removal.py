@@ -1,12 +1,12 @@
-"""Evaluation documents and what is like them, taken out of a corpus.
+"""Evaluation documents, what is like them and what contains them, taken out of a corpus.
 
-    texts.parquet             `id`, `text`: what documents are compared with
+    texts.parquet             TEXTS: what documents are compared with
     part-00000.parquet, ...   the documents that stay, and the ledger of the others
 
 An evaluation document is known by the record that it was read from, whatever the arm calls its source. Any other
 document is compared as it was extracted, and as it is trained on where a step has edited it. It is compared with the
 evaluation documents in three forms: as they are evaluated, before they were cut, and as this corpus's own extraction
-has them.
+has them. It is compared with the examples of tasks as well, if models are scored on any.
 """
 
 import numpy as np
@@ -19,10 +19,18 @@ from tasks.dedup.near.settings import Shingling
 from tasks.documents.rows import read_rows
 from tasks.documents.selection import select_groups
 from tasks.evaluation.documents import PLACE, records
-from tasks.evaluation.similar import given, most_similar
+from tasks.evaluation.similar import given, likest
 
 STEP = "evaluation_removal"
-_TEXTS = pa.schema([DOCUMENTS.field("id"), DOCUMENTS.field("text")])
+_FOUND = pa.schema([DOCUMENTS.field("id"), DOCUMENTS.field("text")])
+TEXTS = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False, metadata={"what": "of the document, or `<task>:<example>`"}),
+        pa.field("text", pa.large_string(), nullable=False),
+        pa.field("rule", pa.string(), nullable=False, metadata={"what": "by which a document goes that contains it"}),
+        pa.field("least", pa.int64(), nullable=False, metadata={"what": "fewest shingles with which it counts so"}),
+    ]
+)
 
 
 def texts_file(folder: str) -> str:
@@ -42,19 +50,34 @@ def find_shard(folder: str, shard: int, extracted: str, evaluation: str) -> dict
     all its documents."""
     wanted = parquet.read_table(evaluation, ["record"])["record"].combine_chunks()
     rows = np.flatnonzero(pc.is_in(records(parquet.read_table(extracted, PLACE)), wanted))
-    parquet.write_table(found_file(folder, shard), read_rows(extracted, rows, ["id", "text"]).cast(_TEXTS))
+    parquet.write_table(found_file(folder, shard), read_rows(extracted, rows, ["id", "text"]).cast(_FOUND))
     return {"found": len(rows)}
 
 
-def collect_texts(folder: str, number: int, evaluation: str, found: tuple[str, ...]) -> dict:
-    """Write all forms of the evaluation documents, each once, by id. Holds them."""
+def collect_texts(
+    folder: str, number: int, evaluation: str, found: tuple[str, ...], tasks: str, least: int, least_task: int
+) -> dict:
+    """Write what documents are compared with, each text once, by id: all forms of the evaluation documents, and the
+    examples in the file `tasks` (columns `id`, `text`), if there is one. Holds them.
+
+    `least`, `least_task`: the fewest shingles with which a document, or an example, counts as contained.
+    """
     chosen = parquet.read_table(evaluation, ["id", "text", "whole"])
     forms = [chosen.select(["id", "text"]), chosen.select(["id", "whole"]).rename_columns(["id", "text"])]
     forms += [parquet.read_table(path) for path in found]
-    distinct = pa.concat_tables([form.cast(_TEXTS) for form in forms]).group_by(["id", "text"]).aggregate([])
-    distinct = distinct.select(["id", "text"]).sort_by([("id", "ascending"), ("text", "ascending")])
-    parquet.write_table(texts_file(folder), distinct.cast(_TEXTS))
-    return {"texts": len(distinct)}
+    texts = [_ruled(pa.concat_tables([form.cast(_FOUND) for form in forms]), "contains_evaluation_document", least)]
+    if tasks:
+        texts.append(_ruled(parquet.read_table(tasks, _FOUND.names).cast(_FOUND), "contains_task", least_task))
+    table = pa.concat_tables(texts)
+    parquet.write_table(texts_file(folder), table)
+    return {"texts": len(table)}
+
+
+def _ruled(texts: pa.Table, rule: str, least: int) -> pa.Table:
+    distinct = texts.group_by(["id", "text"]).aggregate([]).select(["id", "text"])
+    distinct = distinct.sort_by([("id", "ascending"), ("text", "ascending")])
+    columns = {"rule": pa.repeat(rule, len(distinct)), "least": pa.repeat(least, len(distinct))}
+    return pa.table({"id": distinct["id"], "text": distinct["text"], **columns}).cast(TEXTS)
 
 
 def remove_shard(
@@ -66,37 +89,39 @@ def remove_shard(
     shingling: Shingling,
     threshold: float,
 ) -> dict:
-    """Write which documents of a shard stay: those that are no evaluation document, and like none.
+    """Write which documents of a shard stay: those that are no evaluation document, like none and contain none.
 
-    `forms`: the parts with the texts of the shard's documents; `texts`: what they are compared with, and the ids of
-    evaluation documents. Holds the ids of the shard, the sets of what is compared with, and the texts and shingles of a
-    row group.
+    `forms`: the parts with the texts of the shard's documents; `texts`: what they are compared with. A document that is
+    like one text and contains another goes by the rule `near_duplicate`, of the highest value. Holds the ids of the
+    shard, the shingles of what is compared with, and the texts and shingles of a row group.
     """
     arriving = parquet.read_table(kept, SELECTION.names)
     against = parquet.read_table(texts)
-    by_id = arriving["id"].filter(pc.is_in(arriving["id"], against["id"].combine_chunks()))
-    known = given(against["text"], shingling, threshold)
-    likest: dict[str, tuple[float, str]] = {}
+    own = against["id"].filter(pc.not_equal(against["rule"], "contains_task")).combine_chunks()
+    by_id = arriving["id"].filter(pc.is_in(arriving["id"], own))
+    known, least = given(against["text"], shingling), against["least"].to_numpy()
+    names, rules = against["id"].to_pylist(), against["rule"].to_pylist()
+    worst: dict[str, tuple[bool, float, int]] = {}
     for form in forms:
         for group in select_groups(form, kept, ["text"]):
-            best, similarity = most_similar(known, group["text"])
-            [rows] = np.nonzero(best >= 0)
-            names = against["id"].take(pa.array(best[rows])).to_pylist()
+            found = likest(known, group["text"], threshold, least)
+            [rows] = np.nonzero(found.given >= 0)
             ids = group["id"].take(pa.array(rows)).to_pylist()
-            for document, jaccard, name in zip(ids, similarity[rows].tolist(), names, strict=True):
-                if document not in likest or likest[document][0] < jaccard:
-                    likest[document] = jaccard, name
-    own = set(by_id.to_pylist())
-    near = [(document, *found) for document, found in likest.items() if document not in own]
+            columns = (found.like[rows], found.value[rows], found.given[rows])
+            for document, like, value, at in zip(ids, *(column.tolist() for column in columns), strict=True):
+                if document not in worst or worst[document][:2] < (like, value):
+                    worst[document] = like, value, at
+    known_ids = set(by_id.to_pylist())
     losses = [{"id": document, "step": STEP, "rule": "evaluation_document"} for document in by_id.to_pylist()] + [
         {
             "id": document,
             "step": STEP,
-            "rule": "near_duplicate",
-            "value": jaccard,
+            "rule": "near_duplicate" if like else rules[at],
+            "value": value,
             "threshold": threshold,
-            "representative": name,
+            "representative": names[at],
         }
-        for document, jaccard, name in near
+        for document, (like, value, at) in worst.items()
+        if document not in known_ids
     ]
     return shards.write_selection(folder, shard, arriving, [(STEP, ledger.from_rows(losses))])

@@ -1,9 +1,9 @@
-"""Texts that are like one of a few given ones: all pairs of a Jaccard similarity of at least a threshold, no other.
+"""Texts that are like one of a few given ones, or that contain one: all of them, and no other.
 
-Unlike MinHash this misses none, which a held-out set needs; it is quick because the given texts are few. A set A is
-like B with J(A, B) >= t only if they share at least t |B| shingles, so A has at least one of any
-|B| - ceil(t |B|) + 1 of B's: of each B so many are looked up, the rarest (prefix filter; Chaudhuri, Ganti and Kaushik
-2006, "A primitive operator for similarity joins in data cleaning"). What is found is compared in full.
+A text with the set of shingles A is like a given one with the set B if their Jaccard similarity |A n B| / |A u B| is at
+least a threshold, and contains it if its containment |A n B| / |B| is (Broder 1997, "On the resemblance and containment
+of documents"): so a page that quotes an article contains it, and is not like it. Shared shingles are counted, not
+estimated by MinHash, since a held-out set needs every such text; that is quick because the given texts are few.
 """
 
 from dataclasses import dataclass
@@ -14,56 +14,79 @@ import pyarrow as pa
 from tasks.dedup.near.settings import Shingling
 from tasks.dedup.near.sign import shingle_sets
 
-_ROUNDING = 1e-9  # of t |B|, which may lie above a whole number by the last bit
+THRESHOLD = 0.8  # that of the step `minhash`
 
 
 @dataclass(frozen=True)
 class Given:
-    """Sets of shingles, one after the other, and their n+1 offsets; `hashes`: those that are looked up, sorted, each
-    with its set in `owners`."""
+    """`sizes`: shingles of each text, (n,); `hashes`: those of all texts, sorted, each with its text in `owners`."""
 
     shingling: Shingling
-    threshold: float
-    values: np.ndarray
-    offsets: np.ndarray
+    sizes: np.ndarray
     hashes: np.ndarray
     owners: np.ndarray
 
 
-def given(texts: pa.ChunkedArray, shingling: Shingling, threshold: float) -> Given:
-    """What other texts are compared with. A text without a word is like none. Holds 50 bytes a shingle."""
+@dataclass(frozen=True)
+class Overlaps:
+    """Pairs of a text and a given one, by text and then by given one. `jaccard`, `containment`: float64."""
+
+    text: np.ndarray
+    given: np.ndarray
+    jaccard: np.ndarray
+    containment: np.ndarray
+
+
+def given(texts: pa.ChunkedArray, shingling: Shingling) -> Given:
+    """What other texts are compared with. A text without a word has no shingle. Holds 40 bytes a shingle."""
     values, offsets = shingle_sets(texts, shingling)
     sizes = np.diff(offsets)
-    owner = np.repeat(np.arange(len(sizes)), sizes)
-    _, number, count = np.unique(values, return_inverse=True, return_counts=True)
-    rarest_first = np.lexsort((values, count[number], owner))
-    place = np.arange(len(values)) - offsets[:-1][owner]
-    looked_up = rarest_first[place < (sizes - np.ceil(threshold * sizes - _ROUNDING) + 1)[owner]]
-    looked_up = looked_up[np.argsort(values[looked_up], kind="stable")]
-    return Given(shingling, threshold, values, offsets, values[looked_up], owner[looked_up])
+    order = np.argsort(values, kind="stable")
+    return Given(shingling, sizes, values[order], np.repeat(np.arange(len(sizes)), sizes)[order])
 
 
-def most_similar(known: Given, texts: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-    """For each text the given one that it is most like, int64, the first of several, or -1 if it is like none; and
-    their Jaccard similarity, float64, 0 for none. Holds 30 bytes a shingle of the texts."""
-    best, similarity = np.full(len(texts), -1), np.zeros(len(texts))
-    if not len(known.hashes) or not len(texts):
-        return best, similarity
+def overlaps(known: Given, texts: pa.ChunkedArray, threshold: float) -> Overlaps:
+    """All pairs whose containment is at least `threshold` (above 0), and so all of such a Jaccard similarity, which is
+    never higher. Holds 30 bytes a shingle of the texts, and what one of them shares with all given ones."""
     values, offsets = shingle_sets(texts, known.shingling)
-    at = np.searchsorted(known.hashes, values)
-    [hits] = np.nonzero(known.hashes[np.minimum(at, len(known.hashes) - 1)] == values)
-    first, end = at[hits], np.searchsorted(known.hashes, values[hits], side="right")
-    text = np.repeat(np.searchsorted(offsets, hits, side="right") - 1, end - first)
-    within = np.arange(len(text)) - np.repeat(np.cumsum(end - first) - (end - first), end - first)
-    owner = known.owners[np.repeat(first, end - first) + within]
-    pairs = np.unique(np.stack([text, owner], axis=1), axis=0)
-    for i, j in pairs.tolist():
-        a = values[offsets[i] : offsets[i + 1]]
-        b = known.values[known.offsets[j] : known.offsets[j + 1]]
-        if min(len(a), len(b)) < (known.threshold - _ROUNDING) * max(len(a), len(b)):
-            continue
-        same = len(np.intersect1d(a, b, assume_unique=True))
-        jaccard = same / (len(a) + len(b) - same)
-        if jaccard >= known.threshold and jaccard > similarity[i]:
-            best[i], similarity[i] = j, jaccard
-    return best, similarity
+    first = np.searchsorted(known.hashes, values)
+    times = np.searchsorted(known.hashes, values, side="right") - first
+    pairs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    for at in range(len(texts)):
+        [hits] = np.nonzero(times[offsets[at] : offsets[at + 1]])
+        hits += offsets[at]
+        ends = np.cumsum(times[hits])
+        places = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - times[hits] - first[hits], times[hits])
+        owners, shared = np.unique(known.owners[places], return_counts=True)
+        enough = shared / known.sizes[owners] >= threshold
+        pairs.append((np.full(enough.sum(), at), owners[enough], shared[enough]))
+    if not pairs:
+        return Overlaps(*np.empty((2, 0), int), *np.empty((2, 0)))
+    text, owner, shared = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    size = np.diff(offsets)[text]
+    return Overlaps(text, owner, shared / (size + known.sizes[owner] - shared), shared / known.sizes[owner])
+
+
+@dataclass(frozen=True)
+class Likest:
+    """For each text: `given`, the one that it is like, or else the one that it contains, the first of the highest
+    `value`; -1 and 0 if there is none. `like`: whether it is like it."""
+
+    given: np.ndarray
+    value: np.ndarray
+    like: np.ndarray
+
+
+def likest(known: Given, texts: pa.ChunkedArray, threshold: float, least: np.ndarray) -> Likest:
+    """`least`: for each given text the fewest shingles with which it counts as contained, int (n,): of a few words the
+    most may stand in any text. Holds what `overlaps` holds."""
+    found = overlaps(known, texts, threshold)
+    like = found.jaccard >= threshold
+    counts = like | (known.sizes[found.given] >= least[found.given])
+    value = np.where(like, found.jaccard, found.containment)
+    order = np.lexsort((found.given, -value, ~like, found.text))
+    order = order[counts[order]]
+    rows, at = np.unique(found.text[order], return_index=True)
+    best = Likest(np.full(len(texts), -1), np.zeros(len(texts)), np.zeros(len(texts), bool))
+    best.given[rows], best.value[rows], best.like[rows] = (column[order[at]] for column in (found.given, value, like))
+    return best

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -15,9 +16,11 @@ from flows.recipe import load
 from flows.recipe_variants import raw, variant, without
 from flows.stages import evaluation_documents as chosen
 from flows.stages.arm_data import ComparisonData, arm_data
-from flows.stages.evaluation_removal import THRESHOLD
+from flows.stages.evaluation_removal import LEAST, THRESHOLD
 from storage import layout, parquet
+from storage.home import Home
 from storage.training_manifest import load_training_manifest
+from tasks.documents.sampling import uniform
 from tasks.engine.executors import Threads
 from tasks.engine.make import COST
 from tests.conftest import page, write_warc
@@ -96,6 +99,12 @@ def jaccard(one: str, other: str) -> float:
     return len(a & b) / len(a | b)
 
 
+def contained(text: str, one: str) -> float:
+    """The share of `one` in a text; 0 if it is too short to count."""
+    a, b = shingles(text), shingles(one)
+    return len(a & b) / len(b) if len(b) >= LEAST else 0.0
+
+
 def trained_on(data: ComparisonData, name: str) -> list[str]:
     """The texts that a run of an arm reads, decoded from its token shards."""
     manifest = load_training_manifest(Path(data.arms[name].mixture.folder, "mixture.json"))
@@ -116,6 +125,7 @@ def test_nothing_like_an_evaluation_document_is_trained_on(made, arms):
         texts = trained_on(made, name)
         assert len(texts) > 100
         assert max(jaccard(text, one) for text in texts for one in evaluation) < THRESHOLD
+        assert max(contained(text, one) for text in texts for one in evaluation) < THRESHOLD
     left = trained_on(made, "raw")
     highest = max(jaccard(text, one) for text in left for one in evaluation)
     assert highest == pytest.approx(SHINGLES / (SHINGLES + 26)), "and no more is taken than that"
@@ -139,8 +149,11 @@ def test_what_is_removed_is_what_every_pair_says_and_the_counts_add_up(made, arm
                     continue
                 texts = {form[one] for form in forms}
                 likest = max(jaccard(text, row["text"]) for text in texts for row in evaluation)
+                quoted = max(contained(text, row["text"]) for text in texts for row in evaluation)
                 if likest >= THRESHOLD:
                     expected[one] = ("near_duplicate", likest)
+                elif quoted >= THRESHOLD:
+                    expected[one] = ("contains_evaluation_document", quoted)
             gone = parquet.read_table(layout.ledger_part(stage.folder, shard)).to_pylist()
             assert {row["id"]: (row["rule"], row["value"]) for row in gone} == expected
             left = parquet.read_table(stage.part(shard), ["id"])["id"].to_pylist()
@@ -149,7 +162,7 @@ def test_what_is_removed_is_what_every_pair_says_and_the_counts_add_up(made, arm
     assert count["rows_in"] == ORIGINALS * 5 + 1 and count["rows_in"] - count["rows_out"] == sum(
         count["drops"].values()
     )
-    assert count["drops"]["evaluation_document"] == 21
+    assert count["drops"]["evaluation_document"] == 21 and count["drops"]["contains_evaluation_document"] > 5
 
 
 def test_the_evaluation_documents_are_those_with_the_smallest_hashes_whatever_the_steps(made, base, arms, tmp_path):
@@ -197,8 +210,80 @@ def test_copies_of_a_text_are_one_evaluation_document(tmp_path):
     found = chosen.read(evaluation)["text"].to_pylist()
     assert len(set(found)) == len(found) == evaluation.result["sets"]["web"]["documents"] == 15
     few = variant(recipe, f"sources.web.jsonl=[{write_lines(tmp_path / 'few.jsonl', texts[:4] * 15)}]").recipe
-    with pytest.raises(ValueError, match="^the evaluation set web has fewer than 5 texts that differ: give it more"):
+    with pytest.raises(ValueError, match=r"^the evaluation set web has fewer than 5 texts that differ \(near copies"):
         chosen.evaluation_documents(context(str(tmp_path / "home")), few, 15)
+
+
+def test_near_copies_of_a_text_are_one_evaluation_document(tmp_path):
+    rng = np.random.default_rng(5)
+    originals = [" ".join(fresh(rng, 44)) for _ in range(30)]
+    # of 40 shingles: 40 / 45 and 40 / 50 of the union, which counts as alike, and 40 / 51, which does not
+    texts = [f"{text} {' '.join(fresh(rng, n))}" for n in (0, 5, 10, 11) for text in originals]
+    paths = [write_lines(tmp_path / f"{n}.jsonl", texts[n::2] * (n + 1)) for n in range(2)]
+    recipe = load({"name": "near", "sources": [{"name": "web", "jsonl": paths}], "steps": [{"step": "extract"}]})
+    home = context(str(tmp_path / "home"))
+    whole = chosen.extracted(home, recipe)
+    rows = [row for i in range(2) for row in parquet.read_table(whole.documents.part(i), ["id", "text"]).to_pylist()]
+    ranks = uniform(pa.chunked_array([[row["id"] for row in rows]]), 0, "evaluation")
+    truth: list[dict] = []
+    for _, row in sorted(zip(ranks.tolist(), rows, strict=True), key=lambda pair: (pair[0], pair[1]["id"])):
+        if len(truth) < 18 and all(jaccard(row["text"], one["text"]) < THRESHOLD for one in truth):
+            truth.append(row)
+    found = chosen.read(chosen.evaluation_documents(home, recipe, 30), ["id", "text"]).to_pylist()
+    assert found == sorted(truth, key=lambda row: row["id"]) and len(found) == 18, "a tenth of 180"
+
+
+def test_pages_that_quote_an_evaluation_document_or_a_task_leave_the_arms_and_what_filters_learn_from(tmp_path):
+    rng = np.random.default_rng(6)
+
+    def page_of(*parts: str) -> str:
+        return " ".join([*fresh(rng, 60), *parts, *fresh(rng, 60)])
+
+    questions = [" ".join(fresh(rng, 16)) for _ in range(3)]
+    short = " ".join(fresh(rng, 10))
+    tasks = tmp_path / "tasks"
+    examples = [{"context": text, "choices": ["yes", "no"], "answer": 0} for text in (*questions, short)]
+    tasks.mkdir()
+    (tasks / "quiz.jsonl").write_text("".join(json.dumps(one) + "\n" for one in examples))
+    web = [" ".join(fresh(rng, 100)) for _ in range(60)]
+    quotes = [page_of(text) for text in web]
+    asked, asks_little = page_of(questions[1]), page_of(short)
+    sources = [
+        {"name": "web", "jsonl": [write_lines(tmp_path / "web.jsonl", web)]},
+        {"name": "pages", "jsonl": [write_lines(tmp_path / "pages.jsonl", [*quotes, asked, asks_little])]},
+    ]
+    steps = [{"step": "extract"}, {"step": "quality", "reference": ["pages"], "min_score": 0.0}]
+    recipe = load({"name": "quoted", "sources": sources, "steps": steps})
+    home = context(str(tmp_path / "home"))
+    data = arm_data(home, recipe, {"base": recipe}, tokens=10**6, tasks=str(tasks), **PROXY)
+    table = chosen.read(data.evaluation)
+    evaluation = table.filter(pa.compute.equal(table["set"], "web"))["text"].to_pylist()
+    arm = data.arms["base"]
+    gone = {text for text in quotes if any(one in text for one in evaluation)} | {asked}
+    texts = dict(
+        pair
+        for i in range(2)
+        for pair in zip(
+            *parquet.read_table(arm.corpus.documents.part(i), ["id", "text"]).to_pydict().values(), strict=True
+        )
+    )
+    left = {
+        texts[one] for i in range(2) for one in parquet.read_table(arm.corpus.kept.part(i), ["id"])["id"].to_pylist()
+    }
+    held_out = set(table["text"].to_pylist())
+    assert left == set(texts.values()) - held_out - gone and asks_little in left | held_out
+    rules = Counter()
+    for i in range(2):
+        for row in parquet.read_table(layout.ledger_part(arm.corpus.kept.folder, i)).to_pylist():
+            rules[row["rule"]] += 1
+            if row["rule"] == "contains_task":
+                assert (texts[row["id"]], row["representative"]) == (asked, "quiz:1")
+    assert rules["contains_task"] == 1 and rules["contains_evaluation_document"] == len(gone - held_out) - 1 > 3
+    [model] = Home(home.settings.home).stages("quality_model")
+    learned = {
+        texts[one] for part in model.selection.parts for one in parquet.read_table(part, ["id"])["id"].to_pylist()
+    }
+    assert learned == left
 
 
 def test_an_evaluation_document_leaves_an_arm_that_gives_its_source_another_name(made, base):

@@ -29,7 +29,7 @@ def settings(tmp_path_factory) -> MachineSettings:
 
 @pytest.fixture(scope="module")
 def decided():
-    return report({"minhash.threshold=0.9": 0.1})
+    return report({"minhash.threshold=0.9": 0.1}, scored=lambda run: {"quiz": 0.25 + 0.5 * (run.arm == "base")})
 
 
 def tracked(settings, decided, identity: str = "") -> DecisionRun:
@@ -97,6 +97,7 @@ def test_the_runs_show_arms_pairs_rates_and_verdicts(settings, decided):
         assert shown.data.tags["arm"] == given.request.arm and shown.data.tags["pair"] == str(given.request.pair)
         assert float(shown.data.tags["learning_rate"]) == float(shown.data.params["learning_rate"])
         assert shown.data.metrics["bits_per_byte"] == given.bits_per_byte
+        assert shown.data.metrics["accuracy/quiz"] == given.tasks["quiz"]
         assert {name: shown.data.metrics[f"bits_per_byte/{name}"] for name in given.by_set} == given.by_set
         digests = {one.dataset.name: one.dataset.digest for one in shown.inputs.dataset_inputs}
         assert digests == {"mixture": f"m-{given.request.arm}", "evaluation_documents": "e0"}
@@ -110,6 +111,7 @@ def test_the_runs_show_arms_pairs_rates_and_verdicts(settings, decided):
     assert parent.info.run_name == f"base: minhash.threshold=0.9 is better, {shown}"
     assert parent.data.tags[f"verdict.{name}"] == sentence and sentence in parent.data.tags["mlflow.note.content"]
     assert parent.data.metrics[f"effect/{name}"] == verdict.effect
+    assert parent.data.metrics[f"accuracy_difference/quiz/{name}"] == -0.5
     assert parent.data.params["proxy.name"] == "small"
     paths = {artifact.path for artifact in client.list_artifacts(parent.info.run_id)}
     plots = {"effects.png", "learning_rates.png", "sets.png"}

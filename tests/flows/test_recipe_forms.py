@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from flows import recipe_forms
+from flows.ablate import ablate
 from flows.pipeline import corpus, pipeline
 from flows.recipe import RECIPES, load
 from flows.recipe_errors import RecipeError
@@ -41,6 +42,12 @@ def test_every_field_has_a_description():
     ]
     assert len(fields) > 250
     assert [(model, name) for model, name, field in fields if not field.get("description")] == []
+
+
+def test_every_parameter_of_a_comparison_has_a_description():
+    fields = ablate.parameters.properties
+    assert len(fields) == 14
+    assert [name for name, field in fields.items() if not field.get("description")] == []
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in RECIPES.glob("*.yaml")))

@@ -8,10 +8,11 @@ import pytest
 from pydantic import ValidationError
 from scipy.special import ndtri, stdtr
 
+from flows.comparison.announcement import sees
 from flows.comparison.bank import Bank, calibrate, requests
 from flows.comparison.boundary import declared
 from flows.comparison.power import Noise, pairs_needed, power, smallest_effect
-from flows.comparison.protocol import Protocol, announce, decide
+from flows.comparison.protocol import Protocol, decide
 from flows.comparison.runs import RunRequest
 from tests.decisions import COMPONENTS, RATES, TOKENS, bank, evaluation, simulator
 
@@ -150,17 +151,15 @@ def test_announced_power_is_that_of_simulated_decisions(bank_pairs):
     assert crossed.mean() == pytest.approx(0.8, abs=0.015)
 
 
-def test_an_announcement_counts_the_runs_that_are_asked_for():
-    runs = Counted(simulator(8, JUDGED, {"A": 0.2, "B": 0.2, "C": 0.0}))
-    known = bank(runs.run, JUDGED)
-    said = announce(PROTOCOL, JUDGED, 3, TOKENS, known)
-    decision = decide(PROTOCOL, JUDGED, "base", ["A", "B", "C"], TOKENS, runs, known)
-    assert (said.fewest_runs, said.fewest_tokens) == (len(decision.runs), decision.trained_tokens)
-    assert said.most_runs == 3 * 2 + 3 * 2 * 12 + 6
-    assert f"{said.fewest_runs} to {said.most_runs} runs" in said.sentence()
-    # Documents on which candidates differ hide more.
-    documents = COMPONENTS.document_variance(JUDGED)
-    assert announce(PROTOCOL, JUDGED, 3, TOKENS, known, documents).smallest_effect > said.smallest_effect
+def test_what_a_decision_sees_by_components_is_what_it_sees_by_a_bank_of_them():
+    runs = simulator(8, JUDGED)
+    large = calibrate(runs, JUDGED, "base", range(1, 200), RATES, TOKENS)
+    alike = COMPONENTS.model_copy(update={"document": 0.0})
+    by_components = sees(PROTOCOL, JUDGED, 3, alike, 199)
+    assert by_components == pytest.approx(sees(PROTOCOL, JUDGED, 3, large), rel=0.1)
+    # documents on which candidates differ hide more, and so does a small bank
+    assert sees(PROTOCOL, JUDGED, 3, COMPONENTS, 199) > by_components
+    assert sees(PROTOCOL, JUDGED, 3, alike, 3) > sees(PROTOCOL, JUDGED, 3, alike, 12) > by_components
 
 
 def test_a_bank_measures_the_noise_and_survives_json():

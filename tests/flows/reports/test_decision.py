@@ -1,14 +1,16 @@
 """What is shown of a decision: effects of each set, what steps are worth, pages with every text escaped."""
 
 import json
+from io import StringIO
 
 import numpy as np
 import orjson
 import pytest
 from lxml import html
+from rich.console import Console
 from scipy import stats
 
-from flows.cli.render_decision import attribution_table, verdict_table
+from flows.cli.render_decision import attribution_table, print_fitting, tables, verdict_table
 from flows.comparison.protocol import Protocol
 from flows.comparison.runs import RunRequest
 from flows.decision_tracking import description
@@ -68,6 +70,61 @@ def test_pages_escape_names_and_have_every_sentence(left_out):
     png = figures.png(decision_plots.attribution(left_out), decision_plots.height(2), 3)
     assert png.startswith(b"\x89PNG")
     assert all(sentence in description(left_out) for sentence in left_out.sentences)
+
+
+def accuracy(request: RunRequest) -> dict[str, float]:
+    """Of one task, other at each arm, pair and learning rate; of another, the same everywhere."""
+    drawn = np.random.default_rng([len(request.arm), request.pair, round(1e6 * request.learning_rate)])
+    return {"quiz": float(drawn.uniform(0.2, 0.6)), "cloze": 0.125}
+
+
+def test_accuracies_are_compared_pair_by_pair():
+    scored = report({"A": 0.1, "<i>other": 0.0, "C": -0.1}, scored=accuracy)
+    for verdict in scored.verdicts:
+        cloze, quiz = scored.tasks[verdict.candidate]
+        each = {
+            arm: [
+                np.mean([accuracy(RunRequest(arm, p, r, TOKENS))["quiz"] for r in RATES])
+                for p in range(1, verdict.pairs + 1)
+            ]
+            for arm in ("base", verdict.candidate)
+        }
+        truth = stats.ttest_rel(each[verdict.candidate], each["base"]).confidence_interval(verdict.level)
+        assert (quiz.name, quiz.chance, cloze.chance) == ("quiz", 0.25, None)
+        assert (quiz.low, quiz.high) == pytest.approx((truth.low, truth.high))
+        assert (quiz.base, quiz.accuracy) == pytest.approx((np.mean(each["base"]), np.mean(each[verdict.candidate])))
+        assert quiz.difference == pytest.approx(quiz.accuracy - quiz.base)
+        assert (cloze.accuracy, cloze.difference, cloze.low, cloze.high) == (0.125, 0, 0, 0)
+    shown = f"{scored.tasks['A'][1].difference:+.1%}"
+    assert shown in description(scored) and shown in decision_plots.page(scored) and shown in scored._repr_html_()
+    assert "<i>o" not in decision_plots.page(scored)
+    rows = list(scored.rows())
+    assert rows[0]["accuracy_difference/quiz"] == scored.tasks["A"][1].difference
+    assert json.loads(orjson.dumps(scored.as_json()))["tasks"]["A"][1]["name"] == "quiz"
+
+
+@pytest.mark.parametrize("width", [200, 60, 30])
+def test_no_figure_is_cut_at_any_width(width):
+    scored = report({"without minhash": -0.1, "C": -0.1}, scored=accuracy)
+    shown = StringIO()
+    console = Console(file=shown, width=width)
+    for table in tables(scored):
+        print_fitting(table, console)
+    text = " ".join(shown.getvalue().split())
+    assert "…" not in text and max(map(len, shown.getvalue().splitlines())) <= width
+    for row in scored.rows():
+        assert f"{row['low']:+.4f} to {row['high']:+.4f}" in text and f"{row['documents']:,}" in text
+    for task in scored.tasks["C"]:
+        assert f"{task.low:+.1%} to {task.high:+.1%}" in text
+    assert f"{scored.attribution[0].cpu_seconds:.1f}" in text
+
+
+def test_what_was_screened_out_has_no_task_and_the_table_is_whole():
+    screened = report(
+        {"A": 0.1, "B": 0.0, "C": -0.1}, protocol=Protocol(learning_rates=RATES, survivors=1), scored=accuracy
+    )
+    assert set(screened.tasks) == {"A"}
+    assert len({tuple(row) for row in screened.rows()}) == 1 and len(screened.table) == 3
 
 
 def test_equal_decisions_give_equal_json(left_out):
