@@ -15,15 +15,17 @@ from flows.comparison.runs import EvaluationSet
 class Components(BaseModel):
     """Standard deviations in bits per byte.
 
-    pair: what a pair adds to all arms alike; it cancels in differences. run: of one training beyond that.
-    learning_rate: of an arm's effect from one learning rate to another. document: of an arm's effect from one
-    document of mean length to another. run_document: of one run on one such document beyond all that. level, slope:
-    the base's bits per byte, and what a factor e of tokens takes from it.
+    pair: what a pair adds to all arms alike; it cancels in differences. sample: of what one arm's text in the order of
+    one pair adds, at all learning rates alike. run: of one training beyond that. learning_rate: of an arm's effect from
+    one learning rate to another. document: of an arm's effect from one document of mean length to another.
+    run_document: of one run on one such document beyond all that. level, slope: the base's bits per byte, and what a
+    factor e of tokens takes from it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     pair: float = Field(ge=0)
+    sample: float = Field(ge=0)
     run: float = Field(ge=0)
     learning_rate: float = Field(ge=0)
     document: float = Field(ge=0)
@@ -39,7 +41,8 @@ class Components(BaseModel):
 
     def pair_variance(self, learning_rates: int, evaluation: EvaluationSet) -> float:
         """Of a pair's difference between two arms, averaged over learning rates."""
-        return 2 * (self.run**2 + self.run_document**2 * _share(evaluation)) / learning_rates
+        of_run = self.run**2 + self.run_document**2 * _share(evaluation)
+        return 2 * (self.sample**2 + of_run / learning_rates)
 
     def document_variance(self, evaluation: EvaluationSet) -> float:
         """Of the effect, by the sample of documents."""
@@ -62,11 +65,12 @@ def fitted(bits: np.ndarray, evaluation: EvaluationSet) -> Components:
     if arms < 2 or pairs < 2:
         raise ValueError(f"components: {arms} arms and {pairs} pairs cannot be told apart; give 2 or more of each.")
     measure = evaluation.measure(bits)
-    of_run, of_pair, of_rate = _from_measures(measure)
+    of_run, of_sample, of_pair, of_rate = _from_measures(measure)
     of_document, of_run_document = _from_documents(bits, evaluation)
     share = _share(evaluation)
     root = {
         "pair": of_pair,
+        "sample": of_sample,
         # A run's measure holds its documents' part too.
         "run": of_run - of_run_document * share,
         "learning_rate": of_rate,
@@ -76,23 +80,27 @@ def fitted(bits: np.ndarray, evaluation: EvaluationSet) -> Components:
     return Components(**{name: float(np.sqrt(max(v, 0.0))) for name, v in root.items()}, level=float(measure.mean()))
 
 
-def _from_measures(measure: np.ndarray) -> tuple[float, float, float]:
-    """Variances of run, pair and arm x learning rate from (arms, pairs, learning rates).
+def _from_measures(measure: np.ndarray) -> tuple[float, float, float, float]:
+    """Variances of run, sample, pair and arm x learning rate from (arms, pairs, learning rates).
 
-    Pairs count within learning rates, since a pair's weights train differently at each.
+    Pairs count within learning rates, since a pair's weights train differently at each. At one learning rate run and
+    sample are one, and count as run.
     """
     arms, pairs, rates = measure.shape
     by_pair = measure.mean(axis=0)
     by_arm = measure.mean(axis=1)
     residual = measure - by_pair[None] - by_arm[:, None] + measure.mean(axis=(0, 1))
-    of_run = float((residual**2).sum()) / ((arms - 1) * (pairs - 1) * rates)
-    of_pair = (float(by_pair.var(axis=0, ddof=1).mean()) - of_run / arms) if pairs > 1 else 0.0
+    free = (arms - 1) * (pairs - 1)
+    of_both = float((residual**2).sum()) / (free * rates)
+    of_pair = float(by_pair.var(axis=0, ddof=1).mean()) - of_both / arms
     if rates == 1:
-        return of_run, of_pair, 0.0
+        return of_both, 0.0, of_pair, 0.0
+    of_mean = float((residual.mean(axis=2) ** 2).sum()) / free
+    of_run = (of_both - of_mean) * rates / (rates - 1)
     contrast = by_arm - by_arm.mean(axis=1, keepdims=True)
     contrast = contrast - contrast.mean(axis=0)
     of_rate = float((contrast**2).sum()) / ((arms - 1) * (rates - 1)) - of_run / pairs
-    return of_run, of_pair, of_rate
+    return of_run, of_both - of_run, of_pair, of_rate
 
 
 def _from_documents(bits: np.ndarray, evaluation: EvaluationSet) -> tuple[float, float]:

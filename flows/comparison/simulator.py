@@ -56,9 +56,10 @@ class Simulator:
         column = self.learning_rates.index(request.learning_rate)
         effects, by_document = self._arm(request.arm)
         pair = self._rng(2, request.pair, column).standard_normal()
+        sample = self._rng(4, request.arm, request.pair, request.salt, request.tokens).standard_normal()
         run = self._rng(3, request.arm, request.pair, column, request.salt, request.tokens)
         per_byte = known.level - known.slope * np.log(request.tokens / self.tokens) - effects[column]
-        per_byte += known.pair * pair + known.run * run.standard_normal()
+        per_byte += known.pair * pair + known.sample * sample + known.run * run.standard_normal()
         deviations = by_document + known.run_document * self.draw(run, len(size))
         return per_byte * size + deviations * self._scale
 
