@@ -96,7 +96,7 @@ def fit_noise(home: str, proxy: ProxyConfig, provenance: str) -> ProxyNoise:
         return float(np.sqrt(np.average([getattr(one, name) ** 2 for one, _ in found], weights=weights)))
 
     last = found[-1][0]  # of the mixtures, if there are several
-    components = last.model_copy(update={name: pooled(name) for name in ("pair", "run", "run_document")})
+    components = last.model_copy(update={name: pooled(name) for name in ("pair", "sample", "run", "run_document")})
     return ProxyNoise(
         provenance=provenance,
         proxy=proxy,

@@ -16,7 +16,7 @@ from tests.decisions import evaluation
 
 PROXY = load_proxy("small")
 TOKENS = 51_200
-PLANTED = Components(pair=0.02, run=0.01, learning_rate=0.02, document=0.1, run_document=0.03, level=3.0)
+PLANTED = Components(pair=0.02, sample=0.006, run=0.01, learning_rate=0.02, document=0.1, run_document=0.03, level=3.0)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_planted_components_are_found_in_a_home_and_survive_the_file(home, tmp_p
 
 def test_a_file_of_another_proxy_or_with_another_content_is_refused(home, tmp_path):
     own = tmp_path / "own.yaml"
-    own.write_text((PROXIES / "small.yaml").read_text().replace("dim: 64", "dim: 96"))
+    own.write_text((PROXIES / "small.yaml").read_text().replace("dim: 48", "dim: 96"))
     write_noise(fit_noise(home, PROXY, "simulated runs"), own.with_suffix(".json"))
     with pytest.raises(ValueError, match=r"own.json was fitted to runs of another proxy than .*own.yaml has; fit"):
         read_noise(own, load_proxy(own))

@@ -57,7 +57,7 @@ def test_a_harmful_candidate_is_worse():
 
 
 def test_each_candidate_stops_by_itself_and_no_run_is_asked_for_twice():
-    runs = Counted(simulator(3, JUDGED, {"A": 0.1, "B": 0.0}))
+    runs = Counted(simulator(3, JUDGED, {"A": 0.2, "B": 0.0}))
     decision = decide(PROTOCOL, JUDGED, "base", ["B", "A"], TOKENS, runs, bank(runs.run, JUDGED))
     assert [verdict.candidate for verdict in decision.verdicts] == ["B", "A"]
     assert [verdict.pairs for verdict in decision.verdicts] == [12, 3]
@@ -112,7 +112,7 @@ def test_equal_runs_are_said_to_be_equal():
 
 def test_more_pairs_are_advised_from_the_observed_variance():
     alike = COMPONENTS.model_copy(update={"document": 0.0})
-    runs = simulator(7, JUDGED, {"A": 0.004}, alike)
+    runs = simulator(9, JUDGED, {"A": 0.008}, alike)
     short = Protocol(learning_rates=RATES, looks=(3,))
     (verdict,) = decide(short, JUDGED, "base", ["A"], TOKENS, runs, bank(runs, JUDGED)).verdicts
     assert verdict.outcome == "cannot tell"
@@ -163,7 +163,7 @@ def test_what_a_decision_sees_by_components_is_what_it_sees_by_a_bank_of_them():
 
 
 def test_a_bank_measures_the_noise_and_survives_json():
-    runs = Counted(simulator(9, JUDGED))
+    runs = Counted(simulator(13, JUDGED))
     known = calibrate(runs, JUDGED, "base", range(1, 200), RATES, TOKENS)
     assert known.variance(len(JUDGED.size)) == pytest.approx(COMPONENTS.pair_variance(2, JUDGED), rel=0.2)
     small = evaluation(20)
