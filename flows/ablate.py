@@ -25,11 +25,12 @@ from flows.prefect_names import flow_run_name
 from flows.prefect_runner import run_context
 from flows.progress import duration
 from flows.proxy_config import ProxyConfig
+from flows.proxy_data import proxy_data
 from flows.recipe_forms import RecipeLike
 from flows.reports.decision import ArmFigures, DecisionReport, set_effects
 from flows.reports.decision_tasks import task_accuracies
 from flows.reports.funnel import funnel
-from flows.stages.arm_data import Arm, ComparisonData, arm_data
+from flows.stages.arm_data import Arm, ComparisonData
 from flows.stages.proxy import ProxyResult, at_once
 from storage import checked_json, files
 from tasks.engine.lease import lease
@@ -141,15 +142,13 @@ def _data(
         corpus(compared.recipes[name])
         return made[0]
 
-    return arm_data(
+    return proxy_data(
         context,
+        proxy,
         compared.recipes[compared.base],
         compared.recipes,
-        tokens=tokens or proxy.tokens,
-        step_tokens=2 * proxy.training.batch * proxy.model.seq_len,  # so that half of a run is whole steps, too
-        vocab_size=proxy.vocab_size,
-        sample_bytes=proxy.sample_bytes,
-        per_source=proxy.evaluation_documents,
+        tokens or proxy.tokens,
+        step_tokens=2 * proxy.step_tokens,  # so that half of a run is whole steps, too
         clean=clean,
         repeat=tokens is not None,
         tasks=tasks,

@@ -16,10 +16,11 @@ from flows.prefect_flow import recorded_flow
 from flows.prefect_names import flow_run_name
 from flows.prefect_runner import run_context
 from flows.proxy_config import ProxyConfig, load_proxy
+from flows.proxy_data import proxy_data
 from flows.recipe import Recipe
 from flows.recipe_forms import RecipeLike
 from flows.regmix import LEVEL, drawn, optimum
-from flows.stages.arm_data import ComparisonData, arm_data
+from flows.stages.arm_data import ComparisonData
 from flows.stages.doremi import DoReMi, doremi
 from flows.stages.evaluation_documents import sets_of
 from flows.stages.evaluation_tokens import evaluation_tokens
@@ -57,28 +58,11 @@ def mix(
     require("train", "looking for a mixture")
     with run_context(recipe) as context:
         small = load_proxy(proxy)
-        data = token_data(context, recipe, small, tokens or small.tokens, clean)
+        one = {recipe.name: recipe}
+        data = proxy_data(context, small, recipe, one, tokens or small.tokens, clean=clean, repeat=True)
         if method == "doremi":
             return by_doremi(context, recipe, small, data, runs or DOREMI_RUNS, eta, smoothing)
         return by_regmix(context, recipe, small, data, runs or REGMIX_RUNS, judge)
-
-
-def token_data(
-    context: RunContext, recipe: Recipe, proxy: ProxyConfig, tokens: int, clean: str | None = None
-) -> ComparisonData:
-    """Token shards of the recipe's sources and the evaluation documents, for runs of so many tokens."""
-    return arm_data(
-        context,
-        recipe,
-        {recipe.name: recipe},
-        tokens=tokens,
-        step_tokens=proxy.step_tokens,
-        vocab_size=proxy.vocab_size,
-        sample_bytes=proxy.sample_bytes,
-        per_source=proxy.evaluation_documents,
-        clean=clean,
-        repeat=True,
-    )
 
 
 def by_doremi(

@@ -5,6 +5,7 @@ own decision, and never this file.
 """
 
 from collections import defaultdict
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,21 +69,18 @@ def fit_noise(home: str, proxy: ProxyConfig, provenance: str) -> ProxyNoise:
 
     Variances of runs and pairs are pooled over blocks of arms that have pairs in common, by degrees of freedom: the
     samples (by salt) of each mixture, and the mixtures. How an arm acts on documents and at learning rates is taken
-    from the block of the mixtures, if there is one. Raises ValueError for a home without a block of 2 arms and 2 pairs.
+    from the largest block of mixtures, if there is one. Raises ValueError for a home without a block of 2 arms and 2
+    pairs.
     """
     tokens, evaluation, losses = _runs(home, proxy)
-    complete = defaultdict(set)
+    complete: dict[int, set[Arm]] = defaultdict(set)
     for arm, pair, _ in losses:
         if all((arm, pair, rate) in losses for rate in proxy.learning_rates):
-            complete[arm].add(pair)
-    mixtures = sorted({mixture for mixture, _ in complete})
-    blocks = [[arm for arm in sorted(complete) if arm[0] == mixture] for mixture in mixtures]
-    blocks.append([arm for arm in sorted(complete) if arm[1] == 0])
+            complete[pair].add(arm)
+    mixtures = sorted({mixture for arms in complete.values() for mixture, _ in arms})
+    blocks = [block for one in mixtures for block in _blocks(complete, lambda arm, one=one: arm[0] == one)]
     found = []
-    for arms in blocks:
-        pairs = sorted(set.intersection(*(complete[arm] for arm in arms))) if arms else []
-        if len(arms) < 2 or len(pairs) < 2:
-            continue
+    for arms, pairs in [*blocks, *_blocks(complete, lambda arm: arm[1] == 0)]:
         bits = np.array([[[losses[arm, p, rate] for rate in proxy.learning_rates] for p in pairs] for arm in arms])
         found.append((fitted(bits, evaluation), (len(arms) - 1) * (len(pairs) - 1)))
     if not found:
@@ -95,8 +93,10 @@ def fit_noise(home: str, proxy: ProxyConfig, provenance: str) -> ProxyNoise:
     def pooled(name: str) -> float:
         return float(np.sqrt(np.average([getattr(one, name) ** 2 for one, _ in found], weights=weights)))
 
-    last = found[-1][0]  # of the mixtures, if there are several
-    components = last.model_copy(update={name: pooled(name) for name in ("pair", "sample", "run", "run_document")})
+    components = max(found[len(blocks) :] or found, key=lambda block: block[1])[0]
+    components = components.model_copy(
+        update={name: pooled(name) for name in ("pair", "sample", "run", "run_document")}
+    )
     return ProxyNoise(
         provenance=provenance,
         proxy=proxy,
@@ -106,6 +106,15 @@ def fit_noise(home: str, proxy: ProxyConfig, provenance: str) -> ProxyNoise:
         degrees=sum(weights),
         components=components,
     )
+
+
+def _blocks(complete: Mapping[int, set[Arm]], chosen: Callable[[Arm], bool]) -> list[tuple[list[Arm], list[int]]]:
+    """Arms with the pairs that they have in common, 2 or more of each. `complete`: the arms that have a pair. Pairs of
+    equal arms are together, so no run is in two of the blocks."""
+    pairs: dict[frozenset[Arm], list[int]] = defaultdict(list)
+    for pair, arms in sorted(complete.items()):
+        pairs[frozenset(filter(chosen, arms))].append(pair)
+    return [(sorted(arms), having) for arms, having in pairs.items() if len(arms) > 1 and len(having) > 1]
 
 
 def _deciding(proxy: ProxyConfig) -> dict[str, Any]:

@@ -21,13 +21,14 @@ from flows.prefect_flow import recorded_flow
 from flows.prefect_names import flow_run_name
 from flows.prefect_runner import run_context
 from flows.proxy_config import ProxyConfig, load_proxy
+from flows.proxy_data import proxy_data
 from flows.recipe import Recipe
 from flows.recipe_forms import RecipeLike
 from flows.reports.scaling import LEVEL, AgreementReport, CheckedForecast, GridRun, ScalingReport
 from flows.scaling.agreement import rank_agreement
 from flows.scaling.forecast import forecast
 from flows.scaling_grid import Cell, cell, forecast_cell, grid, plan, scaled_model, scaled_proxy
-from flows.stages.arm_data import ComparisonData, arm_data
+from flows.stages.arm_data import ComparisonData
 from flows.stages.proxy import ProxyRun, proxy_spec, train_proxies
 from storage import checked_json, files
 from tasks.engine.spec import StageSpec, digest
@@ -183,18 +184,7 @@ def _trained(
     repeat: bool,
 ) -> _Trained:
     """Data for runs of up to `longest` tokens. Raises ValueError where an arm has fewer and none may be repeated."""
-    data = arm_data(
-        context,
-        base,
-        recipes,
-        tokens=longest,
-        step_tokens=proxy.step_tokens,
-        vocab_size=proxy.vocab_size,
-        sample_bytes=proxy.sample_bytes,
-        per_source=proxy.evaluation_documents,
-        clean=clean,
-        repeat=repeat,
-    )
+    data = proxy_data(context, proxy, base, recipes, longest, clean=clean, repeat=repeat)
     if data.budget_tokens < longest:
         raise ValueError(
             f"a run of {longest:,} tokens would read documents more than once: one epoch has {data.budget_tokens:,}; "

@@ -37,7 +37,9 @@ def ablate(
         list[str],
         typer.Option(metavar="SET", help="an evaluation set that counts: a source, or clean; default: clean, or all"),
     ] = [],  # noqa: B006
-    tasks: Annotated[str, typer.Option(metavar="FOLDER", help="tasks that the models are scored on")] = "",
+    tasks: Annotated[
+        str, typer.Option(metavar="FOLDER", help="tasks that the models are scored on; no recipe trains on their texts")
+    ] = "",
     tokens: Annotated[
         int | None,
         typer.Option(

@@ -91,7 +91,7 @@ def test_ended_in_the_middle_and_again(runs, given, whole, number):
     _, alive = psutil.wait_procs(children, timeout=60)
     assert not alive, "no process stays behind"
     before = trained(home)
-    assert not list(home.glob("decisions/*")) and 5 <= len(before) < len(trained(runs.home("decision")))
+    assert not list(home.glob("decisions/*.json")) and 5 <= len(before) < len(trained(runs.home("decision")))
 
     process = start(runs, name, given)
     assert process.wait() == 0, runs.log(name)

@@ -7,8 +7,9 @@ from string import ascii_lowercase
 import pytest
 
 from flows.mixed_recipe import written
-from flows.mixing import by_doremi, by_regmix, token_data
+from flows.mixing import by_doremi, by_regmix
 from flows.proxy_config import load_proxy
+from flows.proxy_data import proxy_data
 from flows.recipe import load
 from tests.corpora import context
 from tests.planted.text import prose, pydoc_paragraphs
@@ -59,7 +60,7 @@ def planted(tmp_path_factory):
         }
     )
     home, proxy = context(str(folder / "home")), load_proxy(PROXY)
-    return home, recipe, proxy, token_data(home, recipe, proxy, proxy.tokens)
+    return home, recipe, proxy, proxy_data(home, proxy, recipe, {recipe.name: recipe}, proxy.tokens, repeat=True)
 
 
 def weights(found) -> dict[str, float]:

@@ -21,13 +21,15 @@ PLANTED = Components(pair=0.02, sample=0.006, run=0.01, learning_rate=0.02, docu
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory) -> str:
-    """Runs of three mixtures and 8 pairs, of the first also those of a second sample; runs of another proxy, and of
-    other tokens, beside them."""
+    """Runs of three mixtures and 8 pairs, of the first also those of a second sample; single runs of other pairs and
+    samples, of another proxy and of other tokens, beside them."""
     folder = tmp_path_factory.mktemp("home")
     judged = evaluation(80, 2)
     runs = Simulator(PLANTED, judged, PROXY.learning_rates, TOKENS, seed=3)
     wanted = [RunRequest(f"m{m}", p, r, TOKENS) for m in range(3) for p in range(8) for r in PROXY.learning_rates]
     wanted += [RunRequest("m0", p, r, TOKENS, 1) for p in range(8) for r in PROXY.learning_rates]
+    wanted += [RunRequest("m0", 70 + salt, r, TOKENS, salt) for salt in range(4) for r in PROXY.learning_rates]
+    wanted += [RunRequest("m1", 3, PROXY.learning_rates[0], TOKENS, 2)]
     other = PROXY.model_copy(update={"model": PROXY.model.model_copy(update={"dim": 32})})
     made = [(PROXY, request) for request in wanted]
     made += [(other, RunRequest("m0", p, PROXY.learning_rates[0], TOKENS)) for p in range(30, 40)]

@@ -203,6 +203,9 @@ def test_a_run_that_fails_ends_the_others_with_a_sentence(corpus, tmp_path):
     wrong = ProxyRun(
         **{**vars(run(corpus, 0)), "mixture": StageResult("mixture", "none", str(tmp_path / "no"), {}, True)}
     )
-    with pytest.raises(RuntimeError, match=r"the proxy run .*/proxy-\w+ ended with code 1; the end of .*training\.log"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"the proxy run .*/proxy-\w+ ended: rank 0: FileNotFoundError: .*; more is in .*training\.log",
+    ):
         train_proxies(context(tmp_path, runs=2), [wrong, run(corpus, 1)])
     assert ranks(tmp_path) == []
