@@ -1,4 +1,5 @@
-"""A decision that is killed or cancelled amid its runs: nothing is trained twice, and the verdict is the same."""
+"""A decision that is killed or cancelled amid its runs, or made twice at once: no run is trained twice, and the verdict
+is the same."""
 
 import copy
 import os
@@ -108,3 +109,14 @@ def test_ended_in_the_middle_and_again(runs, given, whole, number):
     assert [run.info.status for run in parents] == ["FINISHED"]
     assert {run.info.status for run in found} == {"FINISHED"} and len(found) == 1 + len(after)
     assert [verdict["sentence"] for verdict in whole["verdicts"]] == runs.log(name).splitlines()[-1:]
+
+
+def test_two_at_once_make_one_decision(runs, given, whole):
+    home = runs.home("twice")
+    both = [start(runs, "twice", given) for _ in range(2)]
+    assert [process.wait() for process in both] == [0, 0], runs.log("twice")
+    assert decision(home) == whole
+    assert runs.log("twice").splitlines().count(whole["verdicts"][0]["sentence"]) == 2
+    client = mlflow.MlflowClient(f"sqlite:///{home}/mlflow.db")
+    found = client.search_runs([client.get_experiment_by_name("killed").experiment_id], max_results=1000)
+    assert len(found) == 1 + len(trained(home)) and {run.info.status for run in found} == {"FINISHED"}
