@@ -41,9 +41,9 @@ def sets(texts: list[str]) -> list[frozenset]:
 @pytest.mark.parametrize("threshold", [0.5, 0.8, 1.0])
 def test_every_pair_above_the_threshold_is_found_and_no_other(texts, threshold):
     known, others = texts
-    truth = {}
+    truth, of_known = {}, sets(known)
     for i, a in enumerate(sets(others)):
-        for j, b in enumerate(sets(known)):
+        for j, b in enumerate(of_known):
             if b and len(a & b) / len(b) >= threshold:
                 truth[i, j] = (len(a & b) / len(a | b), len(a & b) / len(b))
     found = overlaps(given(column(known), Shingling()), column(others), threshold)
@@ -57,12 +57,10 @@ def test_what_is_like_a_text_comes_before_what_contains_one_and_short_ones_are_n
     known, others = texts
     fewest = np.where(np.arange(len(known)) % 2, least, 20)
     found = likest(given(column(known), Shingling()), column(others), threshold, fewest)
-    seen = {"like": 0, "contains": 0, "neither": 0}
+    seen, of_known = {"like": 0, "contains": 0, "neither": 0}, sets(known)
     for a, at, value, like in zip(sets(others), found.given, found.value, found.like, strict=True):
-        alike = [len(a & b) / len(a | b) if a and b else 0.0 for b in sets(known)]
-        within = [
-            len(a & b) / len(b) if b and len(b) >= few else 0.0 for b, few in zip(sets(known), fewest, strict=True)
-        ]
+        alike = [len(a & b) / len(a | b) if a and b else 0.0 for b in of_known]
+        within = [len(a & b) / len(b) if b and len(b) >= few else 0.0 for b, few in zip(of_known, fewest, strict=True)]
         kind = "like" if max(alike) >= threshold else "contains" if max(within) >= threshold else "neither"
         seen[kind] += 1
         if kind == "neither":
