@@ -56,12 +56,15 @@ class Plan:
             )
         known, looks = self.noise.components, self.protocol.looks
         effect = sees(self.protocol, self.evaluation, len(self.arms.candidates), known, self.bank)
+        provided = "if runs and recipes differ as those recorded"
+        if self.noise.mixtures == 1:  # runs on one data set do not show how differently recipes act on documents
+            provided = "where candidates act alike on all documents, if runs differ as those recorded"
         documents = tested_documents(self.protocol, self.evaluation, len(self.arms.candidates))[1]
         return (
             f"This decision sees an effect of {effect:.4f} bits per byte with probability {WANTED_POWER:g} ("
             f"{looks[0]} to {looks[-1]} pairs, {len(self.protocol.learning_rates)} learning rates, {self.bank} A/A "
-            f"pairs, {judged_documents(documents)} evaluation documents{'' if self.data else ' at most'}), if runs and "
-            f"recipes differ as those recorded: {self.noise.provenance}, {self.noise.tokens:,} tokens each. {trains}"
+            f"pairs, {judged_documents(documents)} evaluation documents{'' if self.data else ' at most'}), {provided}: "
+            f"{self.noise.provenance}, {self.noise.tokens:,} tokens each. {trains}"
         )
 
     def by_bank(self, bank: Bank) -> str:
