@@ -5,7 +5,7 @@ own decision, and never this file.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ class ProxyNoise(Settings):
     proxy: ProxyConfig = Field(description="to another proxy than this the file is of no use")
     tokens: int = Field(gt=0, description="target tokens of a run")
     documents: int = Field(gt=0, description="evaluation documents")
-    mixtures: int = Field(gt=0, description="data sets that were trained on")
+    mixtures: int = Field(gt=0, description="data sets that were compared; 1: samples of one alone")
     degrees: int = Field(gt=0, description="degrees of freedom of the variance of runs, at each learning rate")
     components: Components
 
@@ -77,10 +77,12 @@ def fit_noise(home: str, proxy: ProxyConfig, provenance: str) -> ProxyNoise:
     for arm, pair, _ in losses:
         if all((arm, pair, rate) in losses for rate in proxy.learning_rates):
             complete[pair].add(arm)
-    mixtures = sorted({mixture for arms in complete.values() for mixture, _ in arms})
-    blocks = [block for one in mixtures for block in _blocks(complete, lambda arm, one=one: arm[0] == one)]
+    every = set[Arm]().union(*complete.values())
+    names = sorted({mixture for mixture, _ in every})
+    of_samples = [block for one in names for block in _blocks(complete, {arm for arm in every if arm[0] == one})]
+    of_mixtures = _blocks(complete, {arm for arm in every if arm[1] == 0})
     found = []
-    for arms, pairs in [*blocks, *_blocks(complete, lambda arm: arm[1] == 0)]:
+    for arms, pairs in [*of_samples, *of_mixtures]:
         bits = np.array([[[losses[arm, p, rate] for rate in proxy.learning_rates] for p in pairs] for arm in arms])
         found.append((fitted(bits, evaluation), (len(arms) - 1) * (len(pairs) - 1)))
     if not found:
@@ -93,7 +95,7 @@ def fit_noise(home: str, proxy: ProxyConfig, provenance: str) -> ProxyNoise:
     def pooled(name: str) -> float:
         return float(np.sqrt(np.average([getattr(one, name) ** 2 for one, _ in found], weights=weights)))
 
-    components = max(found[len(blocks) :] or found, key=lambda block: block[1])[0]
+    components = max(found[len(of_samples) :] or found, key=lambda block: block[1])[0]
     components = components.model_copy(
         update={name: pooled(name) for name in ("pair", "sample", "run", "run_document")}
     )
@@ -102,18 +104,18 @@ def fit_noise(home: str, proxy: ProxyConfig, provenance: str) -> ProxyNoise:
         proxy=proxy,
         tokens=tokens,
         documents=len(evaluation.size),
-        mixtures=len(mixtures),
+        mixtures=max((len(arms) for arms, _ in of_mixtures), default=1),
         degrees=sum(weights),
         components=components,
     )
 
 
-def _blocks(complete: Mapping[int, set[Arm]], chosen: Callable[[Arm], bool]) -> list[tuple[list[Arm], list[int]]]:
-    """Arms with the pairs that they have in common, 2 or more of each. `complete`: the arms that have a pair. Pairs of
-    equal arms are together, so no run is in two of the blocks."""
+def _blocks(complete: Mapping[int, set[Arm]], chosen: set[Arm]) -> list[tuple[list[Arm], list[int]]]:
+    """Arms among those chosen with the pairs that they have in common, 2 or more of each. `complete`: the arms that
+    have a pair. Pairs of equal arms are together, so no run is in two of the blocks."""
     pairs: dict[frozenset[Arm], list[int]] = defaultdict(list)
     for pair, arms in sorted(complete.items()):
-        pairs[frozenset(filter(chosen, arms))].append(pair)
+        pairs[frozenset(arms & chosen)].append(pair)
     return [(sorted(arms), having) for arms, having in pairs.items() if len(arms) > 1 and len(having) > 1]
 
 
