@@ -3,7 +3,8 @@
 BPE: SentencePiece merges, of all neighbours that are a piece together, those of the highest score, the leftmost first;
 `tokenizers` merges listed pairs in the order of the list. So each way of cutting a piece into two is a pair, in the
 order of the pieces' scores. Unigram: pieces with their scores; names of control tokens and of bytes, which
-SentencePiece does not find in a text, get a score that no text chooses.
+SentencePiece does not find in a text, get a score that no text chooses. Where two ways to cut a text are as likely, as
+for a run of one character, `tokenizers` rounds otherwise and may take the other: such a model is not exported.
 
 Spaces are spaces here: no `▁` stands for them, so a literal one falls back to bytes, as in `storage.text_tokens`. There
 is no normaliser and no pre-tokeniser, as the SentencePiece model has none.
@@ -154,7 +155,7 @@ def check_same_ids(tokenizer: TextTokenizer, described: dict[str, Any], texts: I
         if ids != encode(text):
             raise ValueError(
                 f"tokenizer.json gives other ids than tokenizer.model for the text {text[:60]!r}...: this model is not "
-                "exported; train it with another tokenizer.vocab_size"
+                "exported; train it with another tokenizer.kind or vocab_size"
             )
         compared += len(ids)
     return compared

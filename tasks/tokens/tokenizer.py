@@ -16,7 +16,7 @@ class Tokenizer(Settings):
     kind: Literal["bpe", "unigram", "byte_bpe"] = Field(
         "bpe",
         description="`bpe` and `unigram` are SentencePiece's, of characters, bytes for the rest; `byte_bpe` is that "
-        "of GPT-2 and its followers, of bytes",
+        "of GPT-2 and its followers, of bytes. `unigram` is slower to encode, and has no exact tokenizer.json",
     )
     vocab_size: int = Field(
         32_000,

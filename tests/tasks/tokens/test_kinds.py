@@ -2,6 +2,7 @@
 
 import json
 import random
+from functools import cache
 from pydoc_data import topics
 
 import numpy as np
@@ -24,26 +25,8 @@ TEXTS = [topics.topics[name] for name in sorted(topics.topics)]
 SYMBOL = "<|user|>"
 KINDS = ("bpe", "unigram", "byte_bpe")
 NAMES = ("<s>", "</s>", "<unk>", "<pad>", "<|endoftext|>", "<|end_of_text|>", SYMBOL)
-BITS = (
-    *NAMES,
-    " ",
-    "  ",
-    "\n",
-    "\r\n",
-    "\t",
-    "\0",
-    "▁",
-    "▁▁",
-    "é",
-    "e\u0301",
-    "０",
-    "Ⅷ",
-    "'S",
-    "ſ",
-    "'ll",
-    "the",
-    "日本",
-)
+ODD = (" ", "  ", "\n", "\r\n", "\t", "\0", "▁", "▁▁", "e\u0301", "０", "Ⅷ", "'S", "ſ", "'ll", "the", "日本")
+BITS = (*NAMES, *ODD)
 FUZZED = 1000
 
 
@@ -114,22 +97,24 @@ def test_a_unigram_model_says_once_that_it_is_encoded_by_its_own_library(tmp_pat
     assert caplog.text.count("gigatoken cannot read") == 1
 
 
-def test_a_sentencepiece_model_is_exported_with_the_same_ids(made):
-    kind, _, file = made
-    tokenizer = load(file)
-    if kind == "byte_bpe":
-        pytest.skip("is a tokenizer.json itself")
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_a_sentencepiece_model_is_exported_with_the_same_ids(kind, tmp_path):
+    tokenizer = load(recorded(tmp_path / train(tmp_path, kind)["file"]))
     described = tokenizer_json(tokenizer)
-    assert check_same_ids(tokenizer, described, [*TEXTS, *fuzzed(FUZZED)]) > 0
+    texts = [*(TEXTS if kind == "bpe" else ()), *fuzzed(FUZZED), "a <0x41> b"]
+    assert check_same_ids(tokenizer, described, texts) > 0
     # in the library itself, which takes names of special tokens as text if it is told so
     peer = tokenizers.Tokenizer.from_str(json.dumps(described))
     peer.encode_special_tokens = True
-    for text in [*TEXTS, *fuzzed(FUZZED), "a <0x41> b"]:
+    for text in texts:
         assert peer.encode(text, add_special_tokens=False).ids == tokenizer.encode(text)
+    if kind == "unigram":  # two ways to cut a run of one character are as likely: each library rounds them otherwise
+        with pytest.raises(ValueError, match="other ids than tokenizer.model .* another tokenizer.kind"):
+            check_same_ids(tokenizer, described, TEXTS)
 
 
-def of_another(**changes) -> bytes:
-    """A tokenizer.json as others publish them: special tokens behind the vocabulary, a text begins with another."""
+@cache
+def published() -> str:
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
@@ -142,7 +127,12 @@ def of_another(**changes) -> bytes:
         single="<|begin_of_text|> $A", special_tokens=begin
     )
     tokenizer.enable_truncation(9)
-    return json.dumps(json.loads(tokenizer.to_str()) | changes).encode()
+    return tokenizer.to_str()
+
+
+def of_another(**changes) -> bytes:
+    """A tokenizer.json as others publish them: special tokens behind the vocabulary, a text begins with another."""
+    return json.dumps(json.loads(published()) | changes).encode()
 
 
 def test_a_tokenizer_json_of_another_is_taken_with_its_ids(tmp_path):
@@ -193,7 +183,7 @@ def test_ids_of_a_large_vocabulary_take_four_bytes(tmp_path):
     data = json.dumps(described | {"model": described["model"] | {"vocab": vocab, "merges": merges}}).encode()
     (tmp_path / "given.json").write_bytes(data)
     take_tokenizer(str(tmp_path), 0, recorded(tmp_path / "given.json"))
-    encode = encoder(recorded(tmp_path / "tokenizer.json"), TEXTS)
+    encode = encoder(recorded(tmp_path / "tokenizer.json"), TEXTS[:1])
     assert encode.document(TEXTS[0]).dtype == np.uint32
     assert encode.document(TEXTS[0])[-1] == 70_401
 
