@@ -17,6 +17,7 @@ from tasks.tokens.encoding import encoder
 from tasks.tokens.tokenizer import Tokenizer
 from tasks.tokens.tokenizer_work import load, take_tokenizer, train_tokenizer
 from tests.recorded import recorded
+from tests.tasks.rules.web import web_texts
 from training.hf_tokenizer import check_same_ids, tokenizer_json
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -72,6 +73,18 @@ def test_all_texts_come_back_and_names_of_special_tokens_are_text(made):
         assert sizes[ids].sum() == len(text.encode())
         assert not tokenizer.special & set(ids.tolist())
         assert encode.document(text)[-1] == record["end_of_text"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_real_pages_and_many_odd_texts_come_back(kind, tmp_path):
+    texts = [*web_texts(tmp_path / "web"), *NAMES, *fuzzed(10_000)]
+    file = recorded(tmp_path / train(tmp_path, kind)["file"])
+    tokenizer, encode = load(file), encoder(file, texts)
+    for text in texts:
+        ids = encode(text).tolist()
+        assert ids == tokenizer.encode(text)
+        assert tokenizer.decode(ids) == text
 
 
 def test_a_symbol_is_one_token_and_digits_stand_alone(made):
