@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import sentencepiece
-
 from flows.machine import MachineSettings
 from flows.mlflow_notes import noted
 from flows.trained_models import TrainedModel, trained_model
 from storage import files
+from storage.text_tokens import read_tokenizer
 from training.evaluate import heldout_loss, heldout_windows
 from training.evaluation_tasks import read_tasks
 from training.parallel import processes
@@ -49,7 +48,7 @@ def evaluate(
     saved = found.saved
     if not given and saved.data is None:
         raise ValueError(f"{target} is an exported folder, which has no held-out text: name tasks by --tasks FOLDER")
-    processor = sentencepiece.SentencePieceProcessor(model_file=saved.tokenizer.local())
+    tokenizer = read_tokenizer(saved.tokenizer.read(), saved.tokenizer.path)
     heldout, scores = {}, {}
     with processes(timeout_seconds=600) as world:
         model = saved.load().to(world.device)
@@ -57,7 +56,7 @@ def evaluate(
             windows = heldout_windows(saved.data, saved.run.model.seq_len, saved.run.training.eval_tokens)
             heldout = heldout_loss(model, windows, saved.run.training.micro_batch, world)
         if given:
-            scores = task_scores(model, given, processor, world, progress)
+            scores = task_scores(model, given, tokenizer, world, progress)
     path = files.join(found.folder, saved.report)
     files.write_json(path, {"model": found.name, "heldout": heldout, "tasks": scores, "unknown": unknown})
     return Evaluation(found.name, heldout, scores, unknown, path, _log(found, scores, settings))

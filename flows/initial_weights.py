@@ -4,9 +4,11 @@ from pathlib import Path
 
 from flows.machine import MachineSettings
 from flows.recipe import Recipe
-from training.weight_files import TOKENIZER, weight_files
+from training.weight_files import TOKENIZERS, tokenizer_file, weight_files
 
-__all__ = ["TOKENIZER", "digest", "init_digests", "initial_folder", "tokenizer_digest"]
+__all__ = ["digest", "init_digests", "initial_folder", "tokenizer_file"]
+
+JSON = TOKENIZERS[1]
 
 
 def initial_folder(settings: MachineSettings, recipe: Recipe) -> Path | None:
@@ -18,22 +20,14 @@ def initial_folder(settings: MachineSettings, recipe: Recipe) -> Path | None:
     folder = settings.placed_folder("training.init_from", given)
     if not folder.is_dir():
         raise FileNotFoundError(f"training.init_from is {folder}, which is no folder; correct it")
-    if not (folder / TOKENIZER).is_file():
-        raise FileNotFoundError(
-            f"training.init_from is {folder}, which has no {TOKENIZER} (SentencePiece), by which texts become its "
-            "tokens; give a folder that `gristmill export model` wrote"
-        )
+    tokenizer_file(folder)
     return folder
 
 
 def init_digests(settings: MachineSettings, folder: Path) -> dict[str, str]:
-    """xxh3-128 of each file of weights, by name."""
-    return {path.name: digest(settings, path) for path in weight_files(folder)}
-
-
-def tokenizer_digest(settings: MachineSettings, folder: Path) -> str:
-    """xxh3-128 of the folder's tokenizer."""
-    return digest(settings, folder / TOKENIZER)
+    """xxh3-128 of each file of weights, by name, and of a tokenizer.json, of which a stage keeps a form of its own."""
+    paths, tokenizer = weight_files(folder), tokenizer_file(folder)
+    return {path.name: digest(settings, path) for path in (*paths, *([tokenizer] if tokenizer.name == JSON else []))}
 
 
 def digest(settings: MachineSettings, path: Path) -> str:

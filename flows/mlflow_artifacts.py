@@ -15,6 +15,7 @@ from flows.recipe import dump
 from flows.reports import figures
 from flows.reports.run import Report
 from flows.reports.run_page import plots
+from flows.stages.tokenizer import tokenizer_of
 from storage import files
 from training.weight_files import CONFIG, WEIGHTS
 
@@ -82,8 +83,9 @@ def _log_model(client: mlflow.MlflowClient, run: str, report: Report, folder: Pa
     exported, saved = folder / "exported", folder / "model"
     for name in (CONFIG, WEIGHTS):
         files.copy(report.trained.model.file(name).local(), str(exported / name))
-    tokenizer = folder / "tokenizer.model"
-    files.copy(report.data.tokenizer.file("tokenizer.model").local(), str(tokenizer))
+    recorded = tokenizer_of(report.data.tokenizer)
+    tokenizer = folder / recorded.path.rsplit("/", 1)[1]
+    files.copy(recorded.local(), str(tokenizer))
 
     experiment = client.get_run(run).info.experiment_id
     params = {name: str(report.result[name]) for name in ("parameters", "steps", "tokens")}
@@ -113,6 +115,7 @@ def _log_model(client: mlflow.MlflowClient, run: str, report: Report, folder: Pa
 
 def _save(path: Path, exported: Path, tokenizer: Path, described: Model) -> None:
     package = Path(training.__file__).parent
+    libraries = (*_LIBRARIES, "tokenizers") if tokenizer.suffix == ".json" else _LIBRARIES
     # its lines are about conda and pickled models, of which there are none
     quiet = logging.getLogger("mlflow.pyfunc")
     level = quiet.level
@@ -124,7 +127,7 @@ def _save(path: Path, exported: Path, tokenizer: Path, described: Model) -> None
             code_paths=[str(package), str(package.with_name("storage"))],
             artifacts={"model": str(exported), "tokenizer": str(tokenizer)},
             signature=_SIGNATURE,
-            pip_requirements=[f"{name}=={version(name).partition('+')[0]}" for name in _LIBRARIES],
+            pip_requirements=[f"{name}=={version(name).partition('+')[0]}" for name in libraries],
             mlflow_model=described,
         )
     finally:

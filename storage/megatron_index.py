@@ -12,7 +12,7 @@ import numpy as np
 
 HEADER = b"MMIDIDX\0\0"
 VERSION = 1
-TYPES = {"<i4": 4, "<u2": 8}  # its codes of the types that ids may have
+TYPES = {"<u4": 4, "<u2": 8}  # its codes of the types that ids may have; 4 is int32, as which it reads ids below 2**31
 
 
 def index_bytes(lengths: np.ndarray, dtype: np.dtype) -> bytes:

@@ -1,15 +1,42 @@
-"""Text as ids of a SentencePiece model, the same for token shards, prompts and evaluation."""
+"""A tokenizer by its file, the same for token shards, prompts and evaluation."""
 
-import sentencepiece
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
 
-SPACE = "▁"  # what SentencePiece writes for a space
+from storage.sentencepiece_model import SentencePieceTokenizer
 
 
-def encode_text(processor: sentencepiece.SentencePieceProcessor, text: str) -> list[int]:
-    """Ids of a text, without control tokens.
+class TextTokenizer(Protocol):
+    """Texts to ids and back. Names of special tokens in a text are text."""
 
-    A literal `▁` is given as its bytes, which are decoded as they are: SentencePiece itself would read a space.
-    """
-    first, *others = processor.encode(text.split(SPACE))
-    literal = [processor.piece_to_id(f"<0x{byte:02X}>") for byte in SPACE.encode()] if others else []
-    return [*first, *(i for ids in others for i in (*literal, *ids))]
+    vocab_size: int
+    end_of_text: int  # the id of the token that ends each document
+    special: frozenset[int]  # ids that stand for no text
+    names: list[str]  # of the tokens, by id, as the file has them
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def decode(self, ids: Sequence[int]) -> str: ...
+
+    def token_bytes(self) -> list[int]:
+        """Bytes of UTF-8 that each token stands for, 0 for special ones: what bits per byte are counted by."""
+        ...
+
+
+def load_tokenizer(path: str | Path) -> TextTokenizer:
+    """The tokenizer in a local file. Raises FileNotFoundError, and as `read_tokenizer`."""
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"there is no tokenizer {path}")
+    return read_tokenizer(Path(path).read_bytes(), f"{path}")
+
+
+def read_tokenizer(data: bytes, path: str) -> TextTokenizer:
+    """The tokenizer of a file's content: Hugging Face's JSON, as `storage.tokenizer_json.prepared` writes it, if the
+    path ends in `.json`; else a SentencePiece model. Raises ValueError for anything else."""
+    if not path.endswith(".json"):
+        return SentencePieceTokenizer(data, path)
+
+    from storage.tokenizer_json import JsonTokenizer  # here, since most do without its library
+
+    return JsonTokenizer(data, path)

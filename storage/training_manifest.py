@@ -1,7 +1,7 @@
 """The training manifest, `mixture.json`: which token shards training reads, in which shares.
 
     {"checksum": of the file, see `storage.checked_json`,
-     "vocab_size": int, "dtype": "<u2", "tokenizer": {"path": of the SentencePiece .model, "digest"},
+     "vocab_size": int, "dtype": "<u2" or "<u4", "tokenizer": {"path": see `storage.text_tokens`, "digest"},
      "end_of_text": id of the token that ends each document,
      "token_bytes": [UTF-8 bytes that each token id stands for; 0 for control tokens],
      "sources": [{"name", "share", "tokens", "epochs", "shards": [{"path", "tokens", "digest"}, ...]}, ...],
@@ -21,8 +21,12 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from storage import checked_json
 
-# Type of the token ids of a shard, as numpy writes it: little-endian uint16.
-TOKEN_DTYPE = "<u2"
+TokenDtype = Literal["<u2", "<u4"]  # as numpy writes it: little-endian uint16 and uint32
+
+
+def token_dtype(vocab_size: int) -> TokenDtype:
+    """The type of the ids of a vocabulary: the smaller one that holds them."""
+    return "<u2" if vocab_size <= 1 << 16 else "<u4"
 
 
 class ShardEntry(BaseModel, frozen=True):
@@ -51,8 +55,8 @@ class SourceShare(SourceShards, frozen=True):
 
 
 class TrainingManifest(BaseModel, frozen=True):
-    vocab_size: int = Field(gt=0, le=1 << 16)
-    dtype: Literal["<u2"] = "<u2"
+    vocab_size: int = Field(gt=0, le=1 << 31)
+    dtype: TokenDtype = "<u2"
     tokenizer: TokenizerEntry
     end_of_text: int = Field(ge=0)
     token_bytes: tuple[int, ...]
@@ -63,6 +67,8 @@ class TrainingManifest(BaseModel, frozen=True):
     def _consistent(self) -> TrainingManifest:
         if self.end_of_text >= self.vocab_size:
             raise ValueError(f"end_of_text {self.end_of_text} is no id of a vocabulary of {self.vocab_size}")
+        if self.dtype == "<u2" and token_dtype(self.vocab_size) != "<u2":
+            raise ValueError(f"dtype <u2 holds no ids of a vocabulary of {self.vocab_size}")
         if len(self.token_bytes) != self.vocab_size:
             raise ValueError(f"token_bytes has {len(self.token_bytes)} entries, vocab_size is {self.vocab_size}")
         if abs(sum(source.share for source in self.sources) - 1) > 1e-6:

@@ -8,27 +8,26 @@ import numpy as np
 
 from storage import files
 from storage.damage import damaged
-from storage.training_manifest import TOKEN_DTYPE, ShardEntry, TrainingManifest
+from storage.training_manifest import ShardEntry, TrainingManifest
 from training.parallel import gathered, share
-
-TOKEN = np.dtype(TOKEN_DTYPE)
 
 
 class Tokens:
     """The shards of one source as one long sequence of token ids. Holds memory maps, not tokens."""
 
-    def __init__(self, shards: tuple[ShardEntry, ...], vocab_size: int) -> None:
+    def __init__(self, shards: tuple[ShardEntry, ...], vocab_size: int, dtype: str = "<u2") -> None:
+        token = np.dtype(dtype)
         self.vocab_size = vocab_size
         self.shards = shards
         self.maps = []
         for shard in shards:
             size = shard.path.stat().st_size
-            if size != shard.tokens * TOKEN.itemsize:
+            if size != shard.tokens * token.itemsize:
                 raise ValueError(
                     f"{shard.path}: {size} bytes, but the mixture says {shard.tokens} tokens of "
-                    f"{TOKEN.itemsize} bytes; remove the shard's stage directory and run that stage again"
+                    f"{token.itemsize} bytes; remove the shard's stage directory and run that stage again"
                 )
-            self.maps.append(np.memmap(shard.path, dtype=TOKEN, mode="r"))
+            self.maps.append(np.memmap(shard.path, dtype=token, mode="r"))
         self.starts = np.cumsum([0] + [shard.tokens for shard in shards])
 
     def __len__(self) -> int:

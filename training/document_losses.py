@@ -63,7 +63,7 @@ def document_losses(model: Decoder, manifest: TrainingManifest, world: World) ->
     """
     seq_len = model.config.seq_len
     longest = seq_len * max(1, LOGITS // (seq_len * manifest.vocab_size))
-    tokens = [Tokens(held.shards, manifest.vocab_size) for held in manifest.heldout]
+    tokens = [Tokens(held.shards, manifest.vocab_size, manifest.dtype) for held in manifest.heldout]
     bounds = [
         document_ends(each, held, manifest.end_of_text) for each, held in zip(tokens, manifest.heldout, strict=True)
     ]

@@ -47,7 +47,7 @@ def heldout_windows(manifest: TrainingManifest, seq_len: int, eval_tokens: int) 
     """
     sources, inputs, targets = [], [], []
     for index, heldout in enumerate(manifest.heldout):
-        tokens = Tokens(heldout.shards, manifest.vocab_size)
+        tokens = Tokens(heldout.shards, manifest.vocab_size, manifest.dtype)
         total = -(-(len(tokens) - 1) // seq_len)
         if not total:
             raise ValueError(
@@ -111,7 +111,7 @@ def token_counts(manifest: TrainingManifest, world: World) -> np.ndarray:
     for found, source in zip(counts, manifest.sources, strict=True):
         if not source.share:
             continue
-        tokens = Tokens(source.shards, manifest.vocab_size)
+        tokens = Tokens(source.shards, manifest.vocab_size, manifest.dtype)
         chunks = -(-len(tokens) // CHUNK)
         chosen = min(chunks, COUNTED // CHUNK)
         for turn in range(world.rank, chosen, world.size):

@@ -1,48 +1,47 @@
 """A SentencePiece model as Hugging Face's tokenizer.json, which gives the same ids.
 
-SentencePiece merges, of all neighbours that are a piece together, those of the highest score, the leftmost first;
+BPE: SentencePiece merges, of all neighbours that are a piece together, those of the highest score, the leftmost first;
 `tokenizers` merges listed pairs in the order of the list. So each way of cutting a piece into two is a pair, in the
-order of the pieces' scores. Spaces are spaces here: no `▁` stands for them, so a literal one falls back to bytes, as in
-`storage.text_tokens`. There is no normaliser and no pre-tokeniser, as the SentencePiece model has none.
+order of the pieces' scores. Unigram: pieces with their scores; names of control tokens and of bytes, which
+SentencePiece does not find in a text, get a score that no text chooses. Where two ways to cut a text are as likely, as
+for a run of one character, `tokenizers` rounds otherwise and may take the other: such a model is not exported.
 
-Format: https://huggingface.co/docs/tokenizers, the BPE model with byte fallback.
+Spaces are spaces here: no `▁` stands for them, so a literal one falls back to bytes, as in `storage.text_tokens`. There
+is no normaliser and no pre-tokeniser, as the SentencePiece model has none.
+
+Format: https://huggingface.co/docs/tokenizers, the models BPE and Unigram with byte fallback.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable
+import json
+from collections.abc import Callable, Iterable
 from typing import Any
 
-import sentencepiece
+from storage.sentencepiece_model import SPACE, SentencePieceTokenizer
+from storage.text_tokens import TextTokenizer, read_tokenizer
 
-from storage.text_tokens import SPACE, encode_text
+_NEVER = -1e9
 
 
-def tokenizer_json(processor: sentencepiece.SentencePieceProcessor) -> dict[str, Any]:
+def tokenizer_json(tokenizer: SentencePieceTokenizer) -> dict[str, Any]:
     """The content of tokenizer.json. A text begins with the end-of-text token, unless it is encoded without special
-    tokens."""
-    size = processor.vocab_size()
-    normal = [
-        i
-        for i in range(size)
-        if not (processor.is_control(i) or processor.is_unknown(i) or processor.is_byte(i) or processor.is_unused(i))
-    ]
-    names = {i: processor.id_to_piece(i) for i in range(size)}
-    names |= {i: names[i].replace(SPACE, " ") for i in normal}
-    vocabulary = {name: i for i, name in names.items()}
-    assert len(vocabulary) == size, "pieces have names of their own"
-    pieces = {names[i] for i in normal}
-    ranked = sorted(normal, key=lambda i: (-processor.get_score(i), i))
-    merges = [
-        [piece[:at], piece[at:]]
-        for piece in (names[i] for i in ranked)
-        for at in range(1, len(piece))
-        if piece[:at] in pieces and piece[at:] in pieces
-    ]
-    special = [i for i in range(size) if processor.is_control(i) or processor.is_unknown(i)]
-    end = names[processor.eos_id()]
+    tokens. Raises ValueError for a model that does not keep white space as it is."""
+    processor, size = tokenizer.processor, tokenizer.vocab_size
+    if tokenizer.decode(tokenizer.encode(" a  b ")) != " a  b " or tokenizer.begins_with_a_space:
+        raise ValueError(
+            "the SentencePiece model changes white space, which no tokenizer.json is written for; train one"
+        )
+    symbols = {i for i, name in enumerate(tokenizer.names) if name in tokenizer.symbols}
+    odd = {i for i in range(size) if processor.is_byte(i) or processor.is_unused(i)} | tokenizer.special | symbols
+    names = [name if i in odd else name.replace(SPACE, " ") for i, name in enumerate(tokenizer.names)]
+    assert len(set(names)) == size, "pieces have names of their own"
+    normal = [i for i in range(size) if i not in odd]
+    model = _unigram if _is_unigram(tokenizer) else _bpe
+    special = sorted(tokenizer.special | symbols)
+    end = names[tokenizer.end_of_text]
     return {
         "version": "1.0",
         "truncation": None,
@@ -55,7 +54,7 @@ def tokenizer_json(processor: sentencepiece.SentencePieceProcessor) -> dict[str,
                 "lstrip": False,
                 "rstrip": False,
                 "normalized": False,
-                "special": True,
+                "special": i in tokenizer.special,
             }
             for i in special
         ],
@@ -65,22 +64,52 @@ def tokenizer_json(processor: sentencepiece.SentencePieceProcessor) -> dict[str,
             "type": "TemplateProcessing",
             "single": [_special(end, 0), _sequence("A", 0)],
             "pair": [_special(end, 0), _sequence("A", 0), _special(end, 1), _sequence("B", 1)],
-            "special_tokens": {end: {"id": end, "ids": [processor.eos_id()], "tokens": [end]}},
+            "special_tokens": {end: {"id": end, "ids": [tokenizer.end_of_text], "tokens": [end]}},
         },
         "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]},
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": names[processor.unk_id()],
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "byte_fallback": True,
-            "ignore_merges": False,
-            "vocab": vocabulary,
-            "merges": merges,
-        },
+        "model": model(tokenizer, names, normal),
     }
+
+
+def _bpe(tokenizer: SentencePieceTokenizer, names: list[str], normal: list[int]) -> dict[str, Any]:
+    pieces = {names[i] for i in normal}
+    ranked = sorted(normal, key=lambda i: (-tokenizer.processor.get_score(i), i))
+    merges = [
+        [piece[:at], piece[at:]]
+        for piece in (names[i] for i in ranked)
+        for at in range(1, len(piece))
+        if piece[:at] in pieces and piece[at:] in pieces
+    ]
+    return {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": names[tokenizer.processor.unk_id()],
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        "fuse_unk": False,
+        "byte_fallback": True,
+        "ignore_merges": False,
+        "vocab": {name: i for i, name in enumerate(names)},
+        "merges": merges,
+    }
+
+
+def _unigram(tokenizer: SentencePieceTokenizer, names: list[str], normal: list[int]) -> dict[str, Any]:
+    found = set(normal)
+    scores = [tokenizer.processor.get_score(i) if i in found else _NEVER for i in range(len(names))]
+    return {
+        "type": "Unigram",
+        "unk_id": tokenizer.processor.unk_id(),
+        "vocab": [list(pair) for pair in zip(names, scores, strict=True)],
+        "byte_fallback": True,
+    }
+
+
+def _is_unigram(tokenizer: SentencePieceTokenizer) -> bool:
+    """Scores of a BPE are places in the order of its merges: whole numbers, each once."""
+    of = tokenizer.processor
+    scores = (of.get_score(i) for i in range(tokenizer.vocab_size) if not of.is_byte(i) and i not in tokenizer.special)
+    return any(score != round(score) for score in scores)
 
 
 def _special(token: str, kind: int) -> dict[str, Any]:
@@ -91,17 +120,18 @@ def _sequence(name: str, kind: int) -> dict[str, Any]:
     return {"Sequence": {"id": name, "type_id": kind}}
 
 
-def tokenizer_config(processor: sentencepiece.SentencePieceProcessor, seq_len: int) -> dict[str, Any]:
+def tokenizer_config(tokenizer: TextTokenizer, seq_len: int) -> dict[str, Any]:
     """The content of tokenizer_config.json: a document begins after an end-of-text token and ends with one.
 
     Special tokens in a text are text, as they were in training.
     """
-    end = processor.id_to_piece(processor.eos_id())
+    end = tokenizer.names[tokenizer.end_of_text]
+    unknown = {"unk_token": "<unk>"} if "<unk>" in tokenizer.names else {}
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": end,
         "eos_token": end,
-        "unk_token": processor.id_to_piece(processor.unk_id()),
+        **unknown,
         "add_bos_token": True,
         "add_eos_token": False,
         "split_special_tokens": True,
@@ -110,25 +140,35 @@ def tokenizer_config(processor: sentencepiece.SentencePieceProcessor, seq_len: i
     }
 
 
-def check_same_ids(
-    processor: sentencepiece.SentencePieceProcessor, described: dict[str, Any], texts: Iterable[str]
-) -> int:
-    """Compare the ids that both give for texts, without special tokens; returns how many ids were compared.
+def check_same_ids(tokenizer: TextTokenizer, described: dict[str, Any], texts: Iterable[str]) -> int:
+    """Compare the ids that a tokenizer and a tokenizer.json give for texts, without special tokens; returns how many
+    ids were compared.
 
     Raises ValueError for a text whose ids differ.
     """
-    ranks = {(one, other): rank for rank, (one, other) in enumerate(described["model"]["merges"])}
+    # a BPE alone follows rules of a few lines; symbols and unigram models are left to the library
+    plain = described["model"]["type"] == "BPE" and all(token["special"] for token in described["added_tokens"])
+    encode = _merging(described) if plain else _library(described)
     compared = 0
     for text in texts:
-        ids = encode_text(processor, text)
-        found = merged(text, described["model"]["vocab"], ranks)
-        if ids != found:
+        ids = tokenizer.encode(text)
+        if ids != encode(text):
             raise ValueError(
                 f"tokenizer.json gives other ids than tokenizer.model for the text {text[:60]!r}...: this model is not "
-                "exported; train it with another tokenizer.vocab_size"
+                "exported; train it with another tokenizer.kind or vocab_size"
             )
         compared += len(ids)
     return compared
+
+
+def _library(described: dict[str, Any]) -> Callable[[str], list[int]]:
+    return read_tokenizer(json.dumps(described, ensure_ascii=False).encode(), "tokenizer.json").encode
+
+
+def _merging(described: dict[str, Any]) -> Callable[[str], list[int]]:
+    ranks = {(one, other): rank for rank, (one, other) in enumerate(described["model"]["merges"])}
+    vocabulary = described["model"]["vocab"]
+    return lambda text: merged(text, vocabulary, ranks)
 
 
 def merged(text: str, vocabulary: dict[str, int], ranks: dict[tuple[str, str], int]) -> list[int]:

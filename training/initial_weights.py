@@ -14,7 +14,7 @@ from training.config import RunConfig
 from training.export import own_name
 from training.model import Decoder
 from training.parallel import World, gathered, share
-from training.weight_files import TOKENIZER, check_fits, weight_files
+from training.weight_files import check_fits, tokenizer_file, weight_files
 
 
 def load_initial_weights(model: Decoder, run: RunConfig, manifest: TrainingManifest, world: World) -> None:
@@ -25,8 +25,9 @@ def load_initial_weights(model: Decoder, run: RunConfig, manifest: TrainingManif
     """
     folder = Path(run.training.init_from or "")
     check_fits(folder, run.model, manifest.vocab_size)
-    found = {path.name: path for path in (*weight_files(folder), folder / TOKENIZER)}
-    wanted = {**run.init_digests, TOKENIZER: manifest.tokenizer.digest}
+    tokenizer = tokenizer_file(folder)
+    found = {path.name: path for path in (*weight_files(folder), tokenizer)}
+    wanted = {tokenizer.name: manifest.tokenizer.digest, **run.init_digests}
     mine = [name for name in share(sorted(found)) if files.checksum(str(found[name])) != wanted.get(name)]
     if wrong := sorted(name for some in gathered(mine) for name in some):
         raise ValueError(

@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import sentencepiece
 import torch
 import torch.distributed as dist
 
 from storage import files
 from storage.recorded_file import RecordedFile
+from storage.text_tokens import read_tokenizer
 from storage.training_manifest import load_training_manifest
 from training import checkpoint, export
 from training.batches import batches
@@ -100,8 +100,8 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     windows = heldout_windows(manifest, run.model.seq_len, training.eval_tokens)
     counts = token_counts(manifest, world)
     tasks = read_tasks(Path(training.eval_tasks))[0] if training.eval_tasks else []
-    tokenizer = RecordedFile(str(manifest.tokenizer.path), manifest.tokenizer.digest)
-    processor = sentencepiece.SentencePieceProcessor(model_file=tokenizer.local()) if tasks else None
+    recorded = RecordedFile(str(manifest.tokenizer.path), manifest.tokenizer.digest)
+    tokenizer = read_tokenizer(recorded.read(), recorded.path) if tasks else None
 
     model = sharded_model(run.model, training, manifest.vocab_size, manifest.end_of_text, world)
     optimizer = optimizers(model, training)
@@ -165,8 +165,8 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
                     coming.go_to(step, windows_left_out(progress.events))
                     continue
                 heldout = heldout_loss(model, windows, training.micro_batch, world) if evaluates else {}
-                if evaluates and processor:
-                    heldout |= scored(task_scores(model, tasks, processor, world))
+                if evaluates and tokenizer:
+                    heldout |= scored(task_scores(model, tasks, tokenizer, world))
                 if finished:
                     heldout |= unigram_loss(counts, windows)
                 stops = record.write(heldout)

@@ -2,7 +2,7 @@
 
     config.json, generation_config.json, model.safetensors
     tokenizer.json, tokenizer_config.json    see `training.hf_tokenizer`
-    tokenizer.model                          the SentencePiece model itself
+    tokenizer.model                          the SentencePiece model itself, where it is one
     README.md                                the model card
     gristmill.json                           `model`: digests of the weights and the tokenizer that it was made from,
                                              the type of its weights, and which checkpoints they are the mean of;
@@ -20,11 +20,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-import sentencepiece
 import torch
 from safetensors.torch import load_file
 
 from storage import checked_json, files
+from storage.sentencepiece_model import SentencePieceTokenizer
+from storage.text_tokens import TextTokenizer, load_tokenizer
 from storage.training_manifest import TrainingManifest
 from training import export
 from training.average import averaged
@@ -34,7 +35,7 @@ from training.data import Tokens
 from training.hf_tokenizer import check_same_ids, tokenizer_config, tokenizer_json
 from training.model_card import model_card
 from training.saved_model import MANIFEST, SavedModel, result
-from training.weight_files import CONFIG, TOKENIZER, WEIGHTS
+from training.weight_files import CONFIG, TOKENIZERS, WEIGHTS
 
 Dtype = Literal["float32", "bfloat16"]
 COMPARED = 20_000  # tokens of each held-out source whose text both tokenizers encode
@@ -126,22 +127,25 @@ def _write_weights(folder: Path, weights: Path, averages: list[Path], saved: Sav
 
 
 def _write_tokenizer(folder: Path, tokenizer: Path, seq_len: int, data: TrainingManifest) -> None:
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))
-    described = tokenizer_json(processor)
-    check_same_ids(processor, described, heldout_texts(data, processor))
-    shutil.copyfile(tokenizer, folder / TOKENIZER)
-    export.write_json(folder / "tokenizer.json", described)
-    export.write_json(folder / "tokenizer_config.json", tokenizer_config(processor, seq_len))
+    trained, (model, described) = load_tokenizer(tokenizer), TOKENIZERS
+    if isinstance(trained, SentencePieceTokenizer):
+        content = tokenizer_json(trained)
+        check_same_ids(trained, content, heldout_texts(data, trained))
+        shutil.copyfile(tokenizer, folder / model)
+        export.write_json(folder / described, content)
+    else:
+        shutil.copyfile(tokenizer, folder / described)
+    export.write_json(folder / "tokenizer_config.json", tokenizer_config(trained, seq_len))
 
 
-def heldout_texts(data: TrainingManifest, processor: sentencepiece.SentencePieceProcessor) -> Iterator[str]:
+def heldout_texts(data: TrainingManifest, tokenizer: TextTokenizer) -> Iterator[str]:
     """The first held-out documents of each source, COMPARED tokens of it; the last one may be cut."""
     for heldout in data.heldout:
-        tokens = Tokens(heldout.shards, data.vocab_size)
+        tokens = Tokens(heldout.shards, data.vocab_size, data.dtype)
         document: list[int] = []
         for token in [*tokens.read(0, min(COMPARED, len(tokens))).tolist(), data.end_of_text]:
             if token == data.end_of_text:
-                yield processor.decode(document)
+                yield tokenizer.decode(document)
                 document = []
             else:
                 document.append(token)

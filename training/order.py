@@ -137,7 +137,7 @@ class Order:
         self.seq_len, self.size, self.seed = seq_len, batch, seed
         self.sources = manifest.sources
         self.schedule = Schedule([source.share for source in manifest.sources])
-        self.tokens = [Tokens(source.shards, manifest.vocab_size) for source in manifest.sources]
+        self.tokens = [Tokens(source.shards, manifest.vocab_size, manifest.dtype) for source in manifest.sources]
         self.windows = [(len(tokens) - 1) // seq_len for tokens in self.tokens]
         for source, tokens, windows in zip(self.sources, self.tokens, self.windows, strict=True):
             if source.share and not windows:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import sentencepiece
 import torch
 
-from storage.text_tokens import encode_text
+from storage.text_tokens import load_tokenizer
 from training.model import Decoder
 
 
@@ -51,13 +50,13 @@ def sample_text(
     seed: int,
 ) -> str:
     """Text of up to `count` tokens that the model writes after `prompt`, at the start of a document."""
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))
-    if pieces.vocab_size() != model.embed_tokens.num_embeddings:
+    tokens = load_tokenizer(tokenizer)
+    if tokens.vocab_size != model.embed_tokens.num_embeddings:
         raise ValueError(
-            f"{tokenizer}: {pieces.vocab_size()} tokens, the model has {model.embed_tokens.num_embeddings}; "
+            f"{tokenizer}: {tokens.vocab_size} tokens, the model has {model.embed_tokens.num_embeddings}; "
             "sample with the tokenizer that made the training shards"
         )
     # Documents end with the end-of-text token, so after one the model is at the start of the next.
-    start = [pieces.eos_id(), *encode_text(pieces, prompt)]
-    new = generate(model, start, count, temperature=temperature, top_k=top_k, seed=seed, end=pieces.eos_id())
-    return prompt + pieces.decode(new)
+    start = [tokens.end_of_text, *tokens.encode(prompt)]
+    new = generate(model, start, count, temperature=temperature, top_k=top_k, seed=seed, end=tokens.end_of_text)
+    return prompt + tokens.decode(new)

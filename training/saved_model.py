@@ -22,7 +22,7 @@ from training import export
 from training.checkpoint import COMMIT, Commit
 from training.config import RunConfig
 from training.model import Decoder
-from training.weight_files import TOKENIZER
+from training.weight_files import tokenizer_file
 
 RUN, RESULT = "run.json", "result.json"
 MANIFEST = "gristmill.json"  # of an exported folder
@@ -85,8 +85,9 @@ def open_model(folder: Path, data: Path | None = None) -> SavedModel:
         tokenizer = RecordedFile(str(manifest.tokenizer.path), manifest.tokenizer.digest)
         return SavedModel(folder, out, report, tokenizer, run, manifest)
     if (folder / MANIFEST).exists():
-        digest = checked_json.read(str(folder / MANIFEST))["files"][TOKENIZER]
-        return SavedModel(folder, out, report, RecordedFile(str(folder / TOKENIZER), digest))
+        path = tokenizer_file(folder)
+        digest = checked_json.read(str(folder / MANIFEST))["files"][path.name]
+        return SavedModel(folder, out, report, RecordedFile(str(path), digest))
     raise ValueError(
         f"{folder} holds no trained model: name a recipe, the folder of a finished training run ({RUN}, {RESULT}), one "
         f"of its checkpoints ({COMMIT}), or a folder that `gristmill export model` wrote ({MANIFEST})"

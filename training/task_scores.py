@@ -13,10 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import sentencepiece
 import torch
 
-from storage.text_tokens import encode_text
+from storage.text_tokens import TextTokenizer
 from training.evaluation_tasks import Task
 from training.loss import IGNORE, bits_per_byte, token_losses
 from training.model import Decoder
@@ -39,7 +38,7 @@ class _Row:
 def task_scores(
     model: Decoder,
     tasks: Sequence[Task],
-    processor: sentencepiece.SentencePieceProcessor,
+    tokenizer: TextTokenizer,
     world: World,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, dict[str, float | int | None]]:
@@ -56,8 +55,8 @@ def task_scores(
     rows, cut = [], np.zeros(len(pairs), dtype=bool)
     for index, (context, continuation) in enumerate(pairs):
         before, behind = joined(context, continuation)
-        start = [processor.eos_id(), *encode_text(processor, before)]
-        ids = encode_text(processor, behind)
+        start = [tokenizer.end_of_text, *tokenizer.encode(before)]
+        ids = tokenizer.encode(behind)
         cut[index] = len(start) + len(ids) > model.config.seq_len + 1
         rows += _rows(index, start, ids, model.config.seq_len)
     nats, wrong = _losses(model, rows, len(pairs), world, progress)

@@ -15,7 +15,7 @@ from safetensors import safe_open
 from training.config import ModelConfig
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
-TOKENIZER = "tokenizer.model"  # of SentencePiece
+TOKENIZERS = ("tokenizer.model", "tokenizer.json")  # of SentencePiece, of Hugging Face; the first is taken
 _UNUSED = ("rotary_emb.inv_freq",)  # which old exports of Llama have, and which follows from rope_theta
 
 
@@ -33,16 +33,27 @@ def weight_files(folder: Path) -> list[Path]:
     if missing := sorted(name for name in (*names, CONFIG) if not (folder / name).is_file()):
         raise FileNotFoundError(
             f"training.init_from is {folder}, which has no {missing[0]}; give a folder with {CONFIG}, {WEIGHTS} and "
-            "{TOKENIZER}, as `gristmill export model` writes it"
+            f"{TOKENIZERS[0]}, as `gristmill export model` writes it"
         )
     return [folder / name for name in sorted(names)]
+
+
+def tokenizer_file(folder: Path) -> Path:
+    """The tokenizer of a folder. Raises FileNotFoundError where there is none."""
+    for name in TOKENIZERS:
+        if (path := Path(folder) / name).is_file():
+            return path
+    raise FileNotFoundError(
+        f"training.init_from is {folder}, which has no {' and no '.join(TOKENIZERS)}, by which texts become its "
+        "tokens; give a folder that `gristmill export model` wrote"
+    )
 
 
 def check_fits(folder: Path, config: ModelConfig, vocab_size: int | None = None) -> None:
     """Raise ValueError, which names key, value and remedy, where the weights in a folder are no model of this shape.
 
     `vocab_size`: None before the tokenizer is known. The length of the context is free. Not checked: whether the
-    weights were trained on the tokens of the tokenizer.model beside them.
+    weights were trained on the tokens of the tokenizer beside them.
     """
     files = weight_files(folder)
     described = json.loads((Path(folder) / CONFIG).read_text(encoding="utf-8"))

@@ -7,11 +7,13 @@ hence the ranges.
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from flows.check.inputs import SourceSize
 from flows.machine import MachineSettings
 from flows.recipe import Recipe
+from flows.tokenizer_file import check_tokenizer_file
 from tasks.documents.step import CorpusStep
 from tasks.reading.sources import Archives, Selection, Snapshot
 
@@ -73,7 +75,7 @@ def estimate(recipe: Recipe, sizes: Sequence[SourceSize], settings: MachineSetti
         space += 4 * getattr(step, "dimensions", 0) * getattr(step, "buckets", 0)
     if recipe.mixture is not None:
         model, training = recipe.model, recipe.training
-        parameters = _parameters(recipe)
+        parameters = _parameters(recipe, _vocab_size(recipe, settings))
         seconds += 6 * parameters * training.token_budget(model.seq_len) / TRAINING_RATE / cores
         # weights and two moments of four bytes, in the checkpoints that are kept and the middle one
         space += parameters * 4 * (1 + 3 * (training.keep_checkpoints + 1))
@@ -96,12 +98,19 @@ def _known_bytes(size: SourceSize, limit: int | None) -> int | None:
     return limit * PAGE_BYTES if known is None else min(known, limit * PAGE_BYTES)
 
 
-def _parameters(recipe: Recipe) -> int:
+def _parameters(recipe: Recipe, vocab_size: int) -> int:
     """Of the model that is trained, norms left out."""
     model = recipe.model
     attention = 2 * model.dim * model.head_dim * (model.heads + model.kv_head_count)
-    embeddings = recipe.tokenizer.vocab_size * model.dim * (1 if model.tie_embeddings else 2)
+    embeddings = vocab_size * model.dim * (1 if model.tie_embeddings else 2)
     return embeddings + model.layers * (attention + 3 * model.dim * model.ffn_dim)
+
+
+def _vocab_size(recipe: Recipe, settings: MachineSettings) -> int:
+    with suppress(OSError, ValueError):  # what is wrong with the file is a finding of its own
+        if (size := check_tokenizer_file(settings, recipe)) is not None:
+            return size
+    return recipe.tokenizer.vocab_size
 
 
 def _duration(seconds: float) -> str:

@@ -12,6 +12,7 @@ from flows.initial_weights import initial_folder
 from flows.machine import MachineSettings
 from flows.recipe import Recipe
 from flows.recipe_errors import Path
+from flows.tokenizer_file import check_tokenizer_file
 from storage import files, layout
 from storage.remote.redact import redact_url
 from tasks.reading.listing import shards_of, tables_of
@@ -169,7 +170,11 @@ def _earlier(folder: str, path: Path) -> Iterator[Trouble]:
 
 
 def training(recipe: Recipe, settings: MachineSettings) -> Iterator[Trouble]:
-    """What is wrong with the weights that a training begins with, and with its tasks."""
+    """What is wrong with the tokenizer's file, the weights that a training begins with, and its tasks."""
+    try:
+        check_tokenizer_file(settings, recipe)
+    except (OSError, ValueError) as error:
+        yield ("tokenizer", "path"), f"{error}".removeprefix("tokenizer.path ")
     try:
         folder = initial_folder(settings, recipe)
         if folder is not None:

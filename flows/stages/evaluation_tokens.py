@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from flows.context import RunContext
+from flows.stages.tokenizer import library_of, tokenizer_of
 from storage.recorded_file import RecordedFile
 from tasks.documents.step import Settings
 from tasks.engine.make import StageResult
@@ -28,9 +29,11 @@ def evaluation_tokens(context: RunContext, evaluation: StageResult, tokenizer: S
     inputs = {"evaluation_documents": evaluation.key, "tokenizer": tokenizer.key}
 
     def places() -> EvaluationTokensPlaces:
-        return EvaluationTokensPlaces(evaluation_file(evaluation.folder), tokenizer.file("tokenizer.model"))
+        return EvaluationTokensPlaces(evaluation_file(evaluation.folder), tokenizer_of(tokenizer))
 
-    spec = StageSpec("evaluation_tokens", _encode, record, inputs, places, libraries=("gigatoken", "sentencepiece"))
+    spec = StageSpec(
+        "evaluation_tokens", _encode, record, inputs, places, libraries=("gigatoken", library_of(tokenizer))
+    )
     return context.build(spec)
 
 

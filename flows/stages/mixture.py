@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from flows.context import RunContext
 from flows.recipe import Recipe
+from flows.stages.tokenizer import tokenizer_of
 from storage import layout, token_shards
 from storage.recorded_file import RecordedFile
 from tasks.documents.step import Settings
@@ -27,13 +28,14 @@ Listed = tuple[str, int, str]  # path, tokens, digest
 
 @dataclass(frozen=True)
 class MixturePlaces:
-    """`train`, `heldout`: the name of each shard's source or set, and the shard; `tokenizer`: its model. Paths of these
-    are as they are seen from the mixture's folder."""
+    """`train`, `heldout`: the name of each shard's source or set, and the shard; `tokenizer`: its file. Paths of these
+    are as they are seen from the mixture's folder. `end_of_text`: the id of that token."""
 
     train: tuple[tuple[str, Listed], ...]
     heldout: tuple[tuple[str, Listed], ...]
     tokenizer: RecordedFile
     token_bytes: RecordedFile
+    end_of_text: int
 
 
 def mixture(
@@ -63,10 +65,10 @@ def planned(
     record = Record(mixture=settings, budget=budget, heldout=heldout)
 
     def places() -> MixturePlaces:
-        model = tokenizer.file("tokenizer.model")
-        beside = RecordedFile(f"{_beside(tokenizer)}/tokenizer.model", model.digest)
+        facts, model = tokenizer.result["tokenizer"], tokenizer_of(tokenizer)
+        beside = RecordedFile(f"{_beside(tokenizer)}/{facts['file']}", model.digest)
         train, held_out = _listed(tokens, "train", sources), _listed(heldout_tokens, "heldout", sets)
-        return MixturePlaces(train, held_out, beside, tokenizer.file("token_bytes.json"))
+        return MixturePlaces(train, held_out, beside, tokenizer.file("token_bytes.json"), facts["end_of_text"])
 
     inputs = {stage.name: stage.key for stage in (tokens, heldout_tokens, tokenizer)}
     return context.build(StageSpec("mixture", _plan, record, inputs, places))
@@ -89,6 +91,7 @@ def _plan(phases: PhaseRunner, record: Record, places: MixturePlaces) -> dict:
         "heldout": {name: _entries(places.heldout, name) for name in record.heldout},
         "tokenizer": places.tokenizer,
         "token_bytes": places.token_bytes,
+        "end_of_text": places.end_of_text,
         "budget": record.budget,
         "settings": record.mixture,
     }

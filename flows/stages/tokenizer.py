@@ -1,11 +1,13 @@
-"""`tokenizer`: SentencePiece, trained on a sample that follows the mixture, or the one of the first weights."""
+"""`tokenizer`: trained on a sample that follows the mixture, or the recipe's file, or that of the first weights."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from flows.context import RunContext
-from flows.initial_weights import TOKENIZER, initial_folder, tokenizer_digest
+from flows.initial_weights import digest, initial_folder, tokenizer_file
 from flows.recipe import Recipe
 from flows.stages.corpus import Corpus, CorpusPlaces
+from flows.tokenizer_file import tokenizer_path
 from storage.recorded_file import RecordedFile
 from tasks.documents.sampling import Heldout
 from tasks.documents.step import Settings
@@ -24,7 +26,9 @@ class Record(Settings):
 
 
 class TakenRecord(Settings):
-    """Nothing of the recipe: the tokenizer's digest is an input."""
+    """The tokenizer's digest is an input."""
+
+    end_of_text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -35,13 +39,32 @@ class TakenPlaces:
 def tokenizer(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult:
     """Weights that were trained go on with their own tokenizer: then the recipe's `tokenizer` is not used."""
     if (folder := initial_folder(context.settings, recipe)) is not None:
-        digest = tokenizer_digest(context.settings, folder)
-        places = TakenPlaces(RecordedFile(str(folder / TOKENIZER), digest))
-        return context.build(
-            StageSpec("tokenizer", _take, TakenRecord(), {TOKENIZER: digest}, places, libraries=("sentencepiece",))
-        )
+        return _taken(context, tokenizer_file(folder), None)
+    if (path := tokenizer_path(context.settings, recipe)) is not None:
+        return _taken(context, path, recipe.tokenizer.end_of_text)
     heldout = Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction)
     return trained(context, corpus, recipe.tokenizer, recipe.training_mixture().weights, recipe.seed, heldout)
+
+
+def _taken(context: RunContext, path: Path, end_of_text: str | None) -> StageResult:
+    known = digest(context.settings, path)
+    places = TakenPlaces(RecordedFile(str(path), known))
+    record, library = TakenRecord(end_of_text=end_of_text), _library(path.name)
+    return context.build(StageSpec("tokenizer", _take, record, {"file": known}, places, libraries=(library,)))
+
+
+def tokenizer_of(stage: StageResult) -> RecordedFile:
+    """The file of a tokenizer that was made. Reads the list of parts."""
+    return stage.file(stage.result["tokenizer"]["file"])
+
+
+def library_of(stage: StageResult) -> str:
+    """The library that encodes by it."""
+    return _library(stage.result["tokenizer"]["file"])
+
+
+def _library(name: str) -> str:
+    return "tokenizers" if name.endswith(".json") else "sentencepiece"
 
 
 def trained(
@@ -49,9 +72,8 @@ def trained(
 ) -> StageResult:
     """A tokenizer trained on a sample of some sources, in proportion to their weights."""
     record = Record(tokenizer=settings, weights=dict(sorted(weights.items())), seed=seed, heldout=heldout)
-    return context.build(
-        StageSpec("tokenizer", _train, record, corpus.inputs(), corpus.places, libraries=("sentencepiece",))
-    )
+    library = "tokenizers" if settings.kind == "byte_bpe" else "sentencepiece"
+    return context.build(StageSpec("tokenizer", _train, record, corpus.inputs(), corpus.places, libraries=(library,)))
 
 
 def _train(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
@@ -67,5 +89,6 @@ def _train(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
 
 
 def _take(phases: PhaseRunner, record: TakenRecord, places: TakenPlaces) -> dict:
-    """Take the tokenizer of the first weights."""
-    return {"tokenizer": phases.once("train", take_tokenizer, {"tokenizer": places.tokenizer})}
+    """Take the tokenizer that is there."""
+    given = {"tokenizer": places.tokenizer, "end_of_text": record.end_of_text}
+    return {"tokenizer": phases.once("train", take_tokenizer, given)}

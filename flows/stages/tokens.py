@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from flows.context import RunContext
 from flows.recipe import Recipe
 from flows.stages.corpus import Corpus, CorpusPlaces
+from flows.stages.tokenizer import library_of, tokenizer_of
 from storage.recorded_file import RecordedFile
 from tasks.documents.sampling import Heldout
 from tasks.documents.step import Settings
@@ -33,9 +34,11 @@ def encoded(context: RunContext, corpus: Corpus, tokenizer: StageResult, heldout
     inputs = corpus.inputs() | {"tokenizer": tokenizer.key}
 
     def places() -> TokensPlaces:
-        return TokensPlaces(corpus.places, tokenizer.file("tokenizer.model"))
+        return TokensPlaces(corpus.places, tokenizer_of(tokenizer))
 
-    return context.build(StageSpec("tokens", _encode, record, inputs, places, libraries=("gigatoken", "sentencepiece")))
+    return context.build(
+        StageSpec("tokens", _encode, record, inputs, places, libraries=("gigatoken", library_of(tokenizer)))
+    )
 
 
 def _encode(phases: PhaseRunner, record: Record, places: TokensPlaces) -> dict:

@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 from storage import parquet
 from storage.recorded_file import RecordedFile
 from storage.token_shards import bin_path, write_tokens
-from tasks.tokens.encoding import encoder, ended
+from tasks.tokens.encoding import encoder
 
 
 def encode_set(folder: str, number: int, evaluation: str, name: str, tokenizer: RecordedFile) -> dict:
@@ -14,6 +14,6 @@ def encode_set(folder: str, number: int, evaluation: str, name: str, tokenizer: 
     documents = documents.filter(pc.equal(documents["set"], name))
     texts = documents["text"].to_pylist()
     encode = encoder(tokenizer, texts)
-    encoded = [ended(encode(text)) for text in texts]
-    written = write_tokens(bin_path(folder, "heldout", number), documents["id"].to_pylist(), encoded)
+    encoded = [encode.document(text) for text in texts]
+    written = write_tokens(bin_path(folder, "heldout", number), documents["id"].to_pylist(), encoded, encode.dtype)
     return {"set": name, "heldout": {"tokens": written.tokens, "documents": written.documents}}

@@ -6,7 +6,7 @@ from storage.recorded_file import RecordedFile
 from storage.token_shards import TokenShard, bin_path, write_tokens
 from tasks.documents.sampling import Heldout
 from tasks.documents.selection import select
-from tasks.tokens.encoding import encoder, ended
+from tasks.tokens.encoding import encoder
 
 SPLITS = ("train", "heldout")
 
@@ -23,8 +23,8 @@ def encode_shard(folder: str, shard: int, documents: str, kept: str, tokenizer: 
     record: dict = {"rows_in": len(table)}
     for split, chosen in (("train", ~mask), ("heldout", mask)):
         rows = table.filter(pa.array(chosen))
-        encoded = [ended(encode(text)) for text in rows["text"].to_pylist()]
-        written = write_tokens(bin_path(folder, split, shard), rows["id"].to_pylist(), encoded)
+        encoded = [encode.document(text) for text in rows["text"].to_pylist()]
+        written = write_tokens(bin_path(folder, split, shard), rows["id"].to_pylist(), encoded, encode.dtype)
         record[split] = _record(written)
     if sum(record[split]["documents"] for split in SPLITS) != len(table):
         raise RuntimeError(f"{kept}: {len(table)} documents in, {record} in the token shards")

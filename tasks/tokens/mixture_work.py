@@ -4,8 +4,8 @@ import orjson
 
 from storage import checked_json, files
 from storage.recorded_file import RecordedFile
+from storage.training_manifest import token_dtype
 from tasks.tokens.mixture import Mixture
-from tasks.tokens.tokenizer import END_OF_TEXT
 
 
 def shares(weights: dict[str, float], tokens: dict[str, int], budget: int, max_epochs: float) -> dict[str, float]:
@@ -35,7 +35,7 @@ def shares(weights: dict[str, float], tokens: dict[str, int], budget: int, max_e
 
 def write_mixture(
     folder: str, shard: int, tokens: dict[str, list[dict]], heldout: dict[str, list[dict]], tokenizer: RecordedFile,
-    token_bytes: RecordedFile, budget: int, settings: Mixture,
+    token_bytes: RecordedFile, end_of_text: int, budget: int, settings: Mixture,
 ) -> dict:  # fmt: skip
     """Write `mixture.json`: what training reads, all paths relative to its folder.
 
@@ -48,8 +48,9 @@ def write_mixture(
     counts = orjson.loads(token_bytes.read())
     mixture = {
         "vocab_size": len(counts),
+        "dtype": token_dtype(len(counts)),
         "tokenizer": {"path": tokenizer.path, "digest": tokenizer.digest},
-        "end_of_text": END_OF_TEXT,
+        "end_of_text": end_of_text,
         "token_bytes": counts,
         "sources": [
             {

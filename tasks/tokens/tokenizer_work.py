@@ -1,4 +1,4 @@
-"""SentencePiece BPE with byte fallback, trained on a sample that follows the mixture."""
+"""A tokenizer, trained on a sample that follows the mixture, or taken from a file."""
 
 import io
 import json
@@ -13,15 +13,17 @@ import sentencepiece as spm
 
 from storage import files
 from storage.recorded_file import RecordedFile
-from storage.text_tokens import SPACE
+from storage.text_tokens import TextTokenizer, read_tokenizer
 from tasks.documents.sampling import Heldout, uniform
 from tasks.documents.selection import select
-from tasks.tokens.tokenizer import END_OF_TEXT, LARGEST_VOCABULARY, Tokenizer
+from tasks.tokens.tokenizer import LARGEST_VOCABULARY, Tokenizer
 
 log = logging.getLogger(__name__)
 
-UNK, BOS = 0, 1
+UNK, BOS, EOS = 0, 1, 2  # of SentencePiece models that are trained here
+MODEL, JSON = "tokenizer.model", "tokenizer.json"
 _SENTENCE = 4000
+THREADS = 16  # SentencePiece's default: sums of a unigram model depend on how many there are
 
 Inputs = dict[str, list[tuple[str, str]]]
 
@@ -35,24 +37,78 @@ def train_tokenizer(
     seed: int,
     heldout: Heldout,
 ) -> dict:
-    """Train on a sample of (documents, selection) shards by source; writes `tokenizer.model`.
+    """Train on a sample of (documents, selection) shards by source; writes `tokenizer.model`, of SentencePiece, or
+    `tokenizer.json`.
 
     Each source gives documents worth its share of `sample_bytes`, drawn by a keyed hash, never a held-out one; a
-    source that has less gives all. SentencePiece holds the sample in memory.
+    source that has less gives all. SentencePiece holds the sample in memory, `tokenizers` its distinct words.
     Raises ValueError for a source without text, if nothing is held out, and if the vocabulary does not fit the text.
     """
     total = sum(weights.values())
     sizes = trainable(inputs, heldout)
     taken: dict[str, int] = {}
-    model = io.BytesIO()
     texts = sample(inputs, sizes, {n: w / total for n, w in weights.items()}, settings, seed, heldout, taken)
+    if settings.kind == "byte_bpe":
+        name, data = JSON, _byte_bpe(texts, settings, taken)
+    else:
+        name, data = MODEL, _sentencepiece(texts, settings, taken)
+    return {"sample_bytes": taken, **_written(folder, name, data)}
+
+
+def take_tokenizer(folder: str, shard: int, tokenizer: RecordedFile, end_of_text: str | None = None) -> dict:
+    """Write the files of a tokenizer that is there. `end_of_text`: the name of that token in a tokenizer.json, None for
+    a usual one.
+
+    Raises ValueError, which names the file, for one that is damaged, loses characters or ends no text.
+    """
+    data, name = given_tokenizer(tokenizer.read(), tokenizer.path, end_of_text)
+    return {"sample_bytes": {}, **_written(folder, name, data)}
+
+
+def given_tokenizer(data: bytes, path: str, end_of_text: str | None) -> tuple[bytes, str]:
+    """Content and name of the file as a stage keeps it. Raises ValueError as `take_tokenizer`."""
+    if data.lstrip()[:1] == b"{":
+        from storage.tokenizer_json import prepared  # here, since most do without its library
+
+        data, name = prepared(data, end_of_text, path), JSON
+        size = read_tokenizer(data, name).vocab_size
+    else:
+        if end_of_text is not None:
+            raise ValueError(
+                f"tokenizer.end_of_text is {end_of_text}, but {path} says itself what ends a text; take it out"
+            )
+        size, name = read_tokenizer(data, path.removesuffix(".json")).vocab_size, MODEL
+    if size > LARGEST_VOCABULARY:
+        raise ValueError(f"{path} has {size:,} tokens; give one of at most {LARGEST_VOCABULARY:,}")
+    return data, name
+
+
+def _written(folder: str, name: str, data: bytes) -> dict:
+    tokenizer = read_tokenizer(data, name)
+    files.write_bytes(files.join(folder, name), data)
+    files.write_bytes(files.join(folder, "token_bytes.json"), json.dumps(tokenizer.token_bytes()).encode())
+    return {"file": name, "vocab_size": tokenizer.vocab_size, "end_of_text": tokenizer.end_of_text}
+
+
+def _byte_bpe(texts: Iterator[str], settings: Tokenizer, taken: dict[str, int]) -> bytes:
+    from tasks.tokens.byte_bpe import train_byte_bpe  # here, since others do without its library
+
+    data, size = train_byte_bpe(texts, settings.vocab_size, settings.symbols)
+    if size < settings.vocab_size:
+        raise _too_large(settings, sum(taken.values()), size)
+    return data
+
+
+def _sentencepiece(texts: Iterator[str], settings: Tokenizer, taken: dict[str, int]) -> bytes:
+    model = io.BytesIO()
     try:
         spm.SentencePieceTrainer.train(
-            sentence_iterator=texts,
+            sentence_iterator=(line for text in texts for line in sentences(text)),
             model_writer=model,
-            model_type="bpe",
+            model_type=settings.kind,
             vocab_size=settings.vocab_size,
             character_coverage=settings.character_coverage,
+            user_defined_symbols=list(settings.symbols),
             byte_fallback=True,
             split_digits=True,
             normalization_rule_name="identity",
@@ -60,37 +116,16 @@ def train_tokenizer(
             add_dummy_prefix=False,
             allow_whitespace_only_pieces=True,
             max_sentence_length=1 << 20,
+            num_threads=THREADS,
             unk_id=UNK,
             bos_id=BOS,
-            eos_id=END_OF_TEXT,
+            eos_id=EOS,
             pad_id=-1,
             minloglevel=2,
         )
     except RuntimeError as error:
         raise _explained(error, settings, sum(taken.values())) from None
-    files.write_bytes(files.join(folder, "tokenizer.model"), model.getvalue())
-    processor = spm.SentencePieceProcessor(model_proto=model.getvalue())
-    files.write_bytes(files.join(folder, "token_bytes.json"), json.dumps(token_bytes(processor)).encode())
-    return {"sample_bytes": taken, "vocab_size": processor.vocab_size()}
-
-
-def take_tokenizer(folder: str, shard: int, tokenizer: RecordedFile) -> dict:
-    """Write `tokenizer.model` and `token_bytes.json` of a tokenizer that is there. Raises ValueError for one whose
-    end-of-text token has another id, or that knows no bytes."""
-    processor = spm.SentencePieceProcessor(model_file=tokenizer.local())
-    if processor.eos_id() != END_OF_TEXT or not processor.is_byte(processor.piece_to_id("<0x00>")):
-        raise ValueError(
-            f"{tokenizer.path} ends a text by the token {processor.eos_id()}, not {END_OF_TEXT}, or has no bytes for "
-            "what it does not know; give a folder that `gristmill export model` wrote as training.init_from"
-        )
-    if processor.vocab_size() > LARGEST_VOCABULARY:
-        raise ValueError(
-            f"{tokenizer.path} has {processor.vocab_size()} tokens, and token shards hold {LARGEST_VOCABULARY} at "
-            "most; name weights of a smaller vocabulary as training.init_from"
-        )
-    files.write_bytes(files.join(folder, "tokenizer.model"), tokenizer.read())
-    files.write_bytes(files.join(folder, "token_bytes.json"), json.dumps(token_bytes(processor)).encode())
-    return {"sample_bytes": {}, "vocab_size": processor.vocab_size()}
+    return model.getvalue()
 
 
 def trainable(inputs: Inputs, heldout: Heldout) -> dict[str, int]:
@@ -127,16 +162,20 @@ def _explained(error: RuntimeError, settings: Tokenizer, sampled: int) -> Except
     """What SentencePiece says of a vocabulary that does not fit its text, with the recipe's keys."""
     words = str(error)
     if found := re.search(r"value <= (\d+)", words):
-        return ValueError(
-            f"tokenizer.vocab_size is {settings.vocab_size}, but a text of {sampled:,} bytes gives {found[1]} tokens "
-            "at most: lower tokenizer.vocab_size to that, or give the sources more text"
-        )
+        return _too_large(settings, sampled, int(found[1]))
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", words):
         return ValueError(
             f"tokenizer.vocab_size is {settings.vocab_size}, but the characters alone are {found[1]} tokens: "
             f"raise it above that, or lower tokenizer.character_coverage ({settings.character_coverage})"
         )
     return error
+
+
+def _too_large(settings: Tokenizer, sampled: int, most: int) -> ValueError:
+    return ValueError(
+        f"tokenizer.vocab_size is {settings.vocab_size}, but a text of {sampled:,} bytes gives {most} tokens "
+        "at most: lower tokenizer.vocab_size to that, or give the sources more text"
+    )
 
 
 def sample(
@@ -158,7 +197,7 @@ def sample(
             chosen = table.filter(pa.array(uniform(table["id"], seed, "tokenizer") < wanted / sizes[name]))
             for text in chosen["text"].to_pylist():
                 taken[name] += len(text.encode())
-                yield from _sentences(text)
+                yield text
 
 
 def _train(part: tuple[str, str], heldout: Heldout) -> pa.Table:
@@ -169,7 +208,7 @@ def _sizes(table: pa.Table) -> pa.ChunkedArray:
     return pc.binary_length(table["text"])
 
 
-def _sentences(text: str) -> Iterator[str]:
+def sentences(text: str) -> Iterator[str]:
     """Lines with their line break, cut where SentencePiece would refuse a longer one."""
     for line in text.splitlines(keepends=True):
         for start in range(0, len(line), _SENTENCE):
@@ -177,17 +216,5 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 @cache
-def load(model: RecordedFile) -> spm.SentencePieceProcessor:
-    return spm.SentencePieceProcessor(model_file=model.local())
-
-
-def token_bytes(processor: spm.SentencePieceProcessor) -> list[int]:
-    """Bytes of UTF-8 that each token stands for, 0 for control tokens: what bits per byte are counted by."""
-    return [
-        0
-        if processor.is_control(i) or processor.is_unknown(i)
-        else 1
-        if processor.is_byte(i)
-        else len(processor.id_to_piece(i).replace(SPACE, " ").encode())
-        for i in range(processor.vocab_size())
-    ]
+def load(file: RecordedFile) -> TextTokenizer:
+    return read_tokenizer(file.read(), file.path)

@@ -101,7 +101,7 @@ BROKEN = (
     ),
     Broken("training without end", "steps: 240", "steps: .inf", "training.steps", "inf", "a finite number", "26"),
     Broken("a vocabulary of letters", "4096", "260", "tokenizer.vocab_size", "260", "above 300", "20"),
-    Broken("a vocabulary too large", "4096", "70000", "tokenizer.vocab_size", "70000", "at most 65,536", "20"),
+    Broken("a vocabulary too large", "4096", "7000000", "tokenizer.vocab_size", "7000000", "at most 1,048,576", "20"),
     # contradictions
     Broken(
         "min above max",

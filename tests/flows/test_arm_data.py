@@ -10,7 +10,6 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
-import sentencepiece
 
 from flows.recipe import load
 from flows.recipe_variants import raw, variant, without
@@ -19,6 +18,7 @@ from flows.stages.arm_data import ComparisonData, arm_data
 from flows.stages.evaluation_removal import LEAST, THRESHOLD
 from storage import layout, parquet
 from storage.home import Home
+from storage.text_tokens import load_tokenizer
 from storage.training_manifest import load_training_manifest
 from tasks.documents.sampling import uniform
 from tasks.engine.executors import Threads
@@ -108,7 +108,7 @@ def contained(text: str, one: str) -> float:
 def trained_on(data: ComparisonData, name: str) -> list[str]:
     """The texts that a run of an arm reads, decoded from its token shards."""
     manifest = load_training_manifest(Path(data.arms[name].mixture.folder, "mixture.json"))
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(manifest.tokenizer.path))
+    processor = load_tokenizer(manifest.tokenizer.path)
     texts = []
     for shard in (shard for source in manifest.sources for shard in source.shards):
         tokens = np.fromfile(shard.path, manifest.dtype)
@@ -318,7 +318,7 @@ def test_the_held_out_shards_are_the_evaluation_documents_in_their_order(made, a
     [heldout] = shards
     assert [part.name for part in heldout] == list(chosen.sets_of(made.evaluation)) == ["copies", "web"]
     manifest = load_training_manifest(Path(made.arms["base"].mixture.folder, "mixture.json"))
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(manifest.tokenizer.path))
+    processor = load_tokenizer(manifest.tokenizer.path)
     texts, ids = [], []
     for part in heldout:
         [shard] = part.shards

@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 
 from storage import files, parquet, token_shards
+from storage.training_manifest import token_dtype
+
+U2, U4 = np.dtype("<u2"), np.dtype("<u4")
 
 
 def test_documents_are_found_by_the_index(tmp_path):
     documents = [np.array(d, np.uint16) for d in ([5, 6, 2], [2], [65535, 9, 9, 2])]
     path = token_shards.bin_path(str(tmp_path), "train", 3)
-    written = token_shards.write_tokens(path, ["a", "b", "c"], documents)
-    mapped = np.memmap(path, token_shards.DTYPE, mode="r")
+    written = token_shards.write_tokens(path, ["a", "b", "c"], documents, U2)
+    mapped = np.memmap(path, U2, mode="r")
     assert written == token_shards.TokenShard(path, 8, 3)
     assert mapped.tobytes() == np.concatenate(documents).astype("<u2").tobytes()
     assert path.endswith("train-00003.bin")
@@ -25,13 +28,13 @@ def test_documents_are_found_by_the_index(tmp_path):
 
 def test_an_empty_shard(tmp_path):
     path = token_shards.bin_path(str(tmp_path), "heldout", 0)
-    assert token_shards.write_tokens(path, [], []).tokens == 0
+    assert token_shards.write_tokens(path, [], [], U2).tokens == 0
     assert files.read_bytes(path) == b""
 
 
 def test_tokens_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(TypeError, match="int64"):
-        token_shards.write_tokens(str(tmp_path / "x.bin"), ["a"], [np.array([70_000])])
+        token_shards.write_tokens(str(tmp_path / "x.bin"), ["a"], [np.array([70_000])], U2)
 
 
 DOCUMENTS = [np.array(d, np.uint16) for d in ([5, 6, 2], [2], [65535, 9, 9, 2])]
@@ -40,7 +43,7 @@ DOCUMENTS = [np.array(d, np.uint16) for d in ([5, 6, 2], [2], [65535, 9, 9, 2])]
 @pytest.mark.parametrize("documents", [DOCUMENTS, []])
 def test_the_index_of_megatron_says_where_each_document_is(tmp_path, documents):
     path = token_shards.bin_path(str(tmp_path), "train", 0)
-    token_shards.write_tokens(path, [str(i) for i in range(len(documents))], documents)
+    token_shards.write_tokens(path, [str(i) for i in range(len(documents))], documents, U2)
     content = files.read_bytes(path.removesuffix(".bin") + ".idx")
     assert content[:9] == b"MMIDIDX\0\0"
     version, code, sequences, entries = struct.unpack_from("<QBQQ", content, 9)
@@ -70,7 +73,19 @@ def test_megatrons_own_reader_finds_the_documents(tmp_path, request, monkeypatch
     reader = importlib.import_module("megatron.core.datasets.indexed_dataset")
 
     path = token_shards.bin_path(str(tmp_path), "train", 0)
-    token_shards.write_tokens(path, ["a", "b", "c"], DOCUMENTS)
+    token_shards.write_tokens(path, ["a", "b", "c"], DOCUMENTS, U2)
     dataset = reader.IndexedDataset(path.removesuffix(".bin"))
     assert [dataset[i].tolist() for i in range(len(dataset))] == [document.tolist() for document in DOCUMENTS]
     assert dataset.document_indices.tolist() == [0, 1, 2, 3]
+
+
+def test_four_bytes_a_token_where_the_vocabulary_asks_for_them(tmp_path):
+    assert [token_dtype(size) for size in (1 << 16, (1 << 16) + 1)] == ["<u2", "<u4"]
+    documents = [np.array(d, np.uint32) for d in ([5, 128_000, 2], [65_536, 2])]
+    path = token_shards.bin_path(str(tmp_path), "train", 0)
+    token_shards.write_tokens(path, ["a", "b"], documents, U4)
+    assert files.read_bytes(path) == struct.pack("<5I", 5, 128_000, 2, 65_536, 2)
+    index = files.read_bytes(path.removesuffix(".bin") + ".idx")
+    assert index[17] == 4  # int32, as Megatron-LM reads ids
+    assert struct.unpack_from("<2q", index, 34 + 8) == (0, 12)
+    assert parquet.read_table(path.removesuffix(".bin") + ".parquet").schema.metadata[b"dtype"] == b"<u4"

@@ -6,10 +6,10 @@ import shutil
 
 import numpy as np
 import pytest
-import sentencepiece
 import torch
 
 from storage import checked_json, parquet
+from storage.text_tokens import load_tokenizer
 from storage.training_manifest import load_training_manifest
 from training import document_losses as losses_of
 from training.config import DOCUMENT_LOSSES
@@ -54,7 +54,7 @@ def test_against_one_document_at_a_time_in_float64(corpus, make_run, tmp_path, w
     found = document_losses(model, manifest, world)
     exact = Decoder(run.model, manifest.vocab_size).double()
     exact.load_state_dict({name: value.full_tensor().double() for name, value in model.state_dict().items()})
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(manifest.tokenizer.path))
+    pieces = load_tokenizer(manifest.tokenizer.path)
     expected = documents(corpus)
     assert found.sets == [name for name, _ in expected]
     assert found.index.tolist() == [*range(20), *range(20)]

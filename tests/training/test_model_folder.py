@@ -5,14 +5,13 @@ import random
 import shutil
 
 import pytest
-import sentencepiece
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from storage import checked_json
-from storage.text_tokens import encode_text
+from storage.text_tokens import load_tokenizer
 from storage.training_manifest import load_training_manifest
 from training import export
 from training.committed import committed
@@ -67,7 +66,7 @@ def exported(make_run, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pieces(corpus):
-    return sentencepiece.SentencePieceProcessor(model_file=str(corpus.parent / "tokenizer.model"))
+    return load_tokenizer(corpus.parent / "tokenizer.model")
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +184,7 @@ def test_other_ids_are_refused(pieces, described):
 
 def fuzzed(pieces, count: int) -> list[str]:
     draw = random.Random(3)
-    learned = [pieces.id_to_piece(i).replace("▁", " ") for i in range(pieces.vocab_size()) if not pieces.is_byte(i)]
+    learned = [name.replace("▁", " ") for name in pieces.names if not name.startswith("<0x")]
     ranges = ((0, 0x80), (0x80, 0xD800), (0xE000, 0x110000))
     texts = list(ODD)
     for _ in range(count):
@@ -202,9 +201,9 @@ def test_tokenizers_gives_the_ids_of_sentencepiece(exported, pieces, described):
     ranks = {(one, other): rank for rank, (one, other) in enumerate(described["model"]["merges"])}
     for text in fuzzed(pieces, 700):
         ids = peer.encode(text, add_special_tokens=False).ids
-        assert ids == encode_text(pieces, text) == merged(text, described["model"]["vocab"], ranks)
+        assert ids == pieces.encode(text) == merged(text, described["model"]["vocab"], ranks)
         assert peer.decode(ids, skip_special_tokens=False) == text
-        assert peer.encode(text).ids == [pieces.eos_id(), *ids]
+        assert peer.encode(text).ids == [pieces.end_of_text, *ids]
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3"])
@@ -219,16 +218,16 @@ def test_transformers_loads_the_folder(kind, exported, pieces):
         torch.testing.assert_close(peer(tokens).logits, ours(tokens), rtol=1e-4, atol=1e-4)
     tokenizer = transformers.AutoTokenizer.from_pretrained(to)
     for text in fuzzed(pieces, 200):
-        ids = [pieces.eos_id(), *encode_text(pieces, text)]
+        ids = [pieces.end_of_text, *pieces.encode(text)]
         assert tokenizer(text)["input_ids"] == ids
         assert tokenizer.decode(ids[1:]) == text
-    assert tokenizer.bos_token_id == tokenizer.eos_token_id == pieces.eos_id()
+    assert tokenizer.bos_token_id == tokenizer.eos_token_id == pieces.end_of_text
     from training.sample import generate
 
     given = tokenizer("labe", return_tensors="pt")["input_ids"]
     made = peer.generate(given, max_new_tokens=20, do_sample=False)[0, given.shape[1] :].tolist()
-    expected = generate(ours, given[0].tolist(), 20, temperature=0, top_k=0, seed=0, end=pieces.eos_id())
-    assert [token for token in made if token != pieces.eos_id()] == expected
+    expected = generate(ours, given[0].tolist(), 20, temperature=0, top_k=0, seed=0, end=pieces.end_of_text)
+    assert [token for token in made if token != pieces.end_of_text] == expected
 
 
 def test_the_mean_of_checkpoints_is_exported(exported, tmp_path):

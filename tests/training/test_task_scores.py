@@ -6,10 +6,9 @@ import random
 
 import numpy as np
 import pytest
-import sentencepiece
 import torch
 
-from storage.text_tokens import encode_text
+from storage.text_tokens import load_tokenizer
 from storage.training_manifest import load_training_manifest
 from training import export
 from training.config import ModelConfig
@@ -30,12 +29,12 @@ def world():
 
 @pytest.fixture(scope="module")
 def pieces(corpus):
-    return sentencepiece.SentencePieceProcessor(model_file=str(corpus.parent / "tokenizer.model"))
+    return load_tokenizer(corpus.parent / "tokenizer.model")
 
 
 @pytest.fixture(scope="module")
 def model(pieces):
-    model = Decoder(ModelConfig(dim=32, layers=2, heads=4, seq_len=SEQ_LEN), pieces.vocab_size())
+    model = Decoder(ModelConfig(dim=32, layers=2, heads=4, seq_len=SEQ_LEN), pieces.vocab_size)
     generator = torch.Generator().manual_seed(4)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -69,8 +68,8 @@ def one_at_a_time(model, pieces, context: str, continuation: str) -> tuple[float
     """Nats of a continuation and whether each token is the likeliest: a forward pass a token, no batch, no padding."""
     space = "" if not context.strip() or context[-1].isspace() or continuation[0].isspace() else " "
     kept = context.rstrip()
-    start = [pieces.eos_id(), *encode_text(pieces, kept)]
-    ids = encode_text(pieces, context[len(kept) :] + space + continuation)
+    start = [pieces.end_of_text, *pieces.encode(kept)]
+    ids = pieces.encode(context[len(kept) :] + space + continuation)
     nats, greedy = 0.0, True
     for at, token in enumerate(ids):
         first = at // SEQ_LEN * SEQ_LEN  # of its piece
@@ -116,10 +115,10 @@ class Knows(torch.nn.Module):
     def __init__(self, pieces, texts: list[str]) -> None:
         super().__init__()
         self.config = ModelConfig(dim=32, heads=4, seq_len=64)
-        self.embed_tokens = torch.nn.Embedding(pieces.vocab_size(), 1)
+        self.embed_tokens = torch.nn.Embedding(pieces.vocab_size, 1)
         self.next = {}
         for text in texts:
-            ids = [pieces.eos_id(), *encode_text(pieces, text)]
+            ids = [pieces.end_of_text, *pieces.encode(text)]
             self.next |= {tuple(ids[:at]): ids[at] for at in range(1, len(ids))}
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
@@ -256,7 +255,7 @@ def test_a_training_is_scored_while_it_goes_on(make_run, corpus, tmp_path):
     found = [json.loads(line) for line in (run.out / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in found if "tasks/guess/accuracy" in line] == [4, 8]
     manifest = load_training_manifest(corpus)
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(manifest.tokenizer.path))
+    processor = load_tokenizer(manifest.tokenizer.path)
     with processes(60) as world:
         truth = scored(task_scores(export.load(run.out), read_tasks(tmp_path)[0], processor, world))
     assert {name: value for name, value in found[-1].items() if name.startswith("tasks/")} == pytest.approx(truth)

@@ -12,8 +12,8 @@ from storage.recorded_file import RecordedFile
 from storage.token_shards import bin_path
 from tasks.documents.sampling import Heldout
 from tasks.tokens.encode import SPLITS, encode_shard
-from tasks.tokens.tokenizer import END_OF_TEXT, Tokenizer
-from tasks.tokens.tokenizer_work import load, train_tokenizer
+from tasks.tokens.tokenizer import Tokenizer
+from tasks.tokens.tokenizer_work import EOS, load, train_tokenizer
 from tests.recorded import recorded
 
 TEXTS = {name: topics.topics[name] for name in sorted(topics.topics)} | {"odd": "▁ \0 <s> </s> \ud7ff🦀\r\n"}
@@ -51,7 +51,7 @@ def test_both_splits_together_are_all_documents_and_decode_to_their_texts(tmp_pa
     both = found["train"] | found["heldout"]
     assert both.keys() == set(kept)
     for name, tokens in both.items():
-        assert tokens[-1] == END_OF_TEXT and (tokens == END_OF_TEXT).sum() == 1
+        assert tokens[-1] == EOS and (tokens == EOS).sum() == 1
         assert processor.decode(tokens.tolist()) == TEXTS[name]
     mask = Heldout(seed=SEED, fraction=fraction).mask(pa.table({"text": [TEXTS[name] for name in kept]}))
     assert found["heldout"].keys() == {name for name, out in zip(kept, mask, strict=True) if out}

@@ -10,12 +10,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from storage import parquet
-from storage.text_tokens import encode_text
+from storage.sentencepiece_model import SentencePieceTokenizer
 from tasks.documents.sampling import Heldout
 from tasks.tokens import encoding
-from tasks.tokens.encoding import encoder, ended
-from tasks.tokens.tokenizer import END_OF_TEXT, Tokenizer
-from tasks.tokens.tokenizer_work import BOS, UNK, load, token_bytes, train_tokenizer
+from tasks.tokens.encoding import encoder
+from tasks.tokens.tokenizer import Tokenizer
+from tasks.tokens.tokenizer_work import BOS, EOS, UNK, load, train_tokenizer
 from tests.recorded import recorded
 
 TEXTS = list(topics.topics.values())
@@ -42,20 +42,20 @@ def model(tmp_path_factory):
 @example("\ufeffx\ufffe\ufffd\U0010ffff\x00\x85\u2028")
 def test_any_text_has_the_ids_of_sentencepiece_and_comes_back(model, text):
     processor = load(model)
-    tokens = ended(encoder(model, [])(text))
+    tokens = encoder(model, []).document(text)
     assert tokens.dtype == np.uint16
-    assert tokens[:-1].tolist() == encode_text(processor, text)
-    assert tokens[-1] == END_OF_TEXT and END_OF_TEXT not in tokens[:-1]
+    assert tokens[:-1].tolist() == processor.encode(text)
+    assert tokens[-1] == EOS and EOS not in tokens[:-1]
     assert UNK not in tokens and BOS not in tokens
     assert processor.decode(tokens.tolist()) == text
-    assert sum(np.array(token_bytes(processor))[tokens]) == len(text.encode())
+    assert sum(np.array(processor.token_bytes())[tokens]) == len(text.encode())
 
 
 def test_gigatoken_encodes_real_texts_as_sentencepiece_does(model, monkeypatch):
     processor = load(model)
-    wanted = [encode_text(processor, text) for text in TEXTS]
+    wanted = [processor.encode(text) for text in TEXTS]
     encode = encoder(model, TEXTS)
-    monkeypatch.setattr(encoding, "encode_text", None)  # SentencePiece is not asked
+    monkeypatch.setattr(SentencePieceTokenizer, "encode", None)  # SentencePiece is not asked
     assert [encode(text).tolist() for text in TEXTS] == wanted
 
 
@@ -64,5 +64,5 @@ def test_where_ids_differ_sentencepiece_encodes(model, monkeypatch, caplog):
     monkeypatch.setattr(encoding, "_fast", lambda model: (lambda text: encode(text)[::-1], apart))
     with caplog.at_level(logging.WARNING):
         found = encoder(model, TEXTS)
-    assert found(TEXTS[0]).tolist() == encode_text(load(model), TEXTS[0])
+    assert found(TEXTS[0]).tolist() == load(model).encode(TEXTS[0])
     assert "gives other ids than SentencePiece" in caplog.text

@@ -99,6 +99,7 @@ def planned(tmp_path):
         "heldout": {"web": [shard("wh.bin", 40)], "books": []},
         "tokenizer": RecordedFile("../tokens/tokenizer.model", "0" * 32),
         "token_bytes": recorded(tmp_path / "token_bytes.json"),
+        "end_of_text": 2,
         "budget": 1000,
         "settings": Mixture(weights={"web": 1, "books": 1}, max_epochs=3),
     }

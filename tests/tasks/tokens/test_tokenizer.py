@@ -4,24 +4,23 @@ import random
 from collections import Counter
 from pydoc_data import topics
 
-import numpy as np
 import pyarrow as pa
 import pytest
 import sentencepiece as spm
 from pydantic import ValidationError
 
 from storage import files, parquet
-from storage.text_tokens import encode_text
-from storage.token_shards import DTYPE
+from storage.text_tokens import TextTokenizer
 from tasks.documents.sampling import Heldout
-from tasks.tokens.tokenizer import END_OF_TEXT, LARGEST_VOCABULARY, Tokenizer
+from tasks.tokens.tokenizer import LARGEST_VOCABULARY, Tokenizer
 from tasks.tokens.tokenizer_work import (
     BOS,
+    EOS,
     UNK,
     load,
     sample,
+    sentences,
     take_tokenizer,
-    token_bytes,
     train_tokenizer,
     trainable,
 )
@@ -75,25 +74,25 @@ def trained(tmp_path_factory, inputs):
 
 
 @pytest.fixture(scope="module")
-def processor(trained) -> spm.SentencePieceProcessor:
+def processor(trained) -> TextTokenizer:
     return load(recorded(trained[0] / "tokenizer.model"))
 
 
 def test_prose_takes_fewer_tokens_than_bytes(processor):
     for text in PROSE.values():
-        assert len(encode_text(processor, text)) < 0.6 * len(text.encode()) + 10
+        assert len(processor.encode(text)) < 0.6 * len(text.encode()) + 10
 
 
 def test_digits_stand_alone(processor):
-    assert [processor.id_to_piece(int(i)) for i in encode_text(processor, "2024")] == ["2", "0", "2", "4"]
+    assert [processor.names[i] for i in processor.encode("2024")] == ["2", "0", "2", "4"]
 
 
 def test_the_record_and_the_byte_counts(trained, processor):
     folder, record = trained
-    assert record["vocab_size"] == processor.vocab_size() == SETTINGS.vocab_size
+    assert record["vocab_size"] == processor.vocab_size == SETTINGS.vocab_size
     counts = files.read_json(str(folder / "token_bytes.json"))
-    assert counts == token_bytes(processor)
-    assert [i for i, n in enumerate(counts) if n == 0] == [UNK, BOS, END_OF_TEXT]
+    assert counts == processor.token_bytes()
+    assert [i for i, n in enumerate(counts) if n == 0] == [UNK, BOS, EOS]
     assert sum(n == 1 for n in counts) > 256
 
 
@@ -110,7 +109,8 @@ def drawn(inputs, weights, settings, seed=SEED) -> tuple[Counter, dict[str, int]
     total = sum(weights.values())
     shares = {name: weight / total for name, weight in weights.items()}
     sizes = trainable(inputs, heldout(seed))
-    return Counter(sample(inputs, sizes, shares, settings, seed, heldout(seed), taken)), taken
+    texts = sample(inputs, sizes, shares, settings, seed, heldout(seed), taken)
+    return Counter(line for text in texts for line in sentences(text)), taken
 
 
 @pytest.mark.parametrize("weights", [{"prose": 1, "numbers": 1}, {"prose": 9, "numbers": 1}])
@@ -156,12 +156,11 @@ def test_a_sample_with_control_characters_trains(tmp_path):
     train(tmp_path, inputs, {"odd": 1}, SETTINGS)
     small = load(recorded(tmp_path / "tokenizer.model"))
     for text in odd.values():
-        assert small.decode(encode_text(small, text)) == text
+        assert small.decode(small.encode(text)) == text
 
 
-@pytest.mark.parametrize("size", [300, (1 << 16) + 1])
+@pytest.mark.parametrize("size", [300, LARGEST_VOCABULARY + 1])
 def test_a_vocabulary_that_does_not_fit_is_refused(size):
-    assert np.iinfo(DTYPE).max + 1 == LARGEST_VOCABULARY == 1 << 16
     with pytest.raises(ValidationError):
         Tokenizer(vocab_size=size)
 
@@ -174,17 +173,38 @@ def test_a_tokenizer_is_taken_as_it_is(trained, tmp_path):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
 
 
-def test_a_tokenizer_with_other_control_tokens_is_refused(tmp_path):
+def foreign(path, **given):
     spm.SentencePieceTrainer.train(
         sentence_iterator=iter(["one two three four"] * 9),
-        model_prefix=str(tmp_path / "other"),
-        model_type="bpe",
-        vocab_size=290,
-        byte_fallback=True,
+        model_prefix=str(path.with_suffix("")),
+        vocab_size=given.pop("vocab_size", 290),
         hard_vocab_limit=False,
-        bos_id=2,
-        eos_id=1,
         minloglevel=2,
+        **given,
     )
-    with pytest.raises(ValueError, match="ends a text by the token 1, not 2"):
-        take_tokenizer(str(tmp_path / "taken"), 0, recorded(tmp_path / "other.model"))
+    return recorded(path)
+
+
+def test_a_model_whose_text_ends_by_another_id_is_taken(tmp_path):
+    file = foreign(tmp_path / "other.model", model_type="bpe", byte_fallback=True, bos_id=2, eos_id=1)
+    taken = take_tokenizer(str(tmp_path / "taken"), 0, file)
+    assert taken["end_of_text"] == 1 and taken["file"] == "tokenizer.model"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"model_type": "bpe", "vocab_size": 30}, "has no bytes for what it does not know"),
+        ({"model_type": "bpe", "byte_fallback": True, "eos_id": -1}, "has no token that ends a text"),
+    ],
+)
+def test_a_model_that_loses_texts_is_refused(tmp_path, given, words):
+    file = foreign(tmp_path / "other.model", **given)
+    with pytest.raises(ValueError, match=f"other.model {words}"):
+        take_tokenizer(str(tmp_path / "taken"), 0, file)
+
+
+def test_a_file_that_is_no_tokenizer_is_refused(tmp_path):
+    (tmp_path / "notes.model").write_bytes(b"some notes")
+    with pytest.raises(ValueError, match="notes.model is no SentencePiece model"):
+        take_tokenizer(str(tmp_path / "taken"), 0, recorded(tmp_path / "notes.model"))

@@ -1,0 +1,58 @@
+"""A SentencePiece model as a tokenizer: see `storage.text_tokens`."""
+
+from collections.abc import Sequence
+
+import sentencepiece
+
+SPACE = "▁"  # what SentencePiece writes for a space
+
+
+class SentencePieceTokenizer:
+    """A model with byte fallback. Control tokens in a text are text.
+
+    `special`: ids of control tokens and of the unknown one; `symbols`: user-defined ones, by name.
+    """
+
+    def __init__(self, data: bytes, path: str) -> None:
+        """Raises ValueError, which names the path, for what is no such model, ends no text, or has no bytes."""
+        try:
+            self.processor = sentencepiece.SentencePieceProcessor(model_proto=data)
+        except RuntimeError as error:
+            raise ValueError(f"{path} is no SentencePiece model: {' '.join(str(error).split())}") from error
+        of = self.processor
+        if not of.is_byte(of.piece_to_id("<0x00>")):
+            raise ValueError(f"{path} has no bytes for what it does not know; give a model with byte fallback")
+        if of.eos_id() < 0:
+            raise ValueError(f"{path} has no token that ends a text; give a model with an end of sentence")
+        self.vocab_size = of.vocab_size()
+        self.end_of_text = of.eos_id()
+        self.names = [of.id_to_piece(i) for i in range(self.vocab_size)]
+        self.special = frozenset(i for i in range(self.vocab_size) if of.is_control(i) or of.is_unknown(i))
+        ordinary = (i for i in range(self.vocab_size) if i not in self.special and not of.is_byte(i))
+        # the library has no question for user-defined pieces; they have the score 0, the first learned one has -0
+        self.symbols = tuple(self.names[i] for i in ordinary if str(of.get_score(i)) == "0.0")
+        self.begins_with_a_space = of.id_to_piece(of.encode("a")[0]).startswith(SPACE)
+
+    def encode(self, text: str) -> list[int]:
+        if self.begins_with_a_space:  # each part of a text would begin with one
+            return self.processor.encode(text)
+        return encode_text(self.processor, text)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return self.processor.decode(list(ids))
+
+    def token_bytes(self) -> list[int]:
+        return [
+            0 if i in self.special else 1 if self.processor.is_byte(i) else len(name.replace(SPACE, " ").encode())
+            for i, name in enumerate(self.names)
+        ]
+
+
+def encode_text(processor: sentencepiece.SentencePieceProcessor, text: str) -> list[int]:
+    """Ids of a text, without control tokens.
+
+    A literal `▁` is given as its bytes, which are decoded as they are: SentencePiece itself would read a space.
+    """
+    first, *others = processor.encode(text.split(SPACE))
+    literal = [processor.piece_to_id(f"<0x{byte:02X}>") for byte in SPACE.encode()] if others else []
+    return [*first, *(i for ids in others for i in (*literal, *ids))]

@@ -1,0 +1,178 @@
+"""Hugging Face's tokenizer.json as a tokenizer: see `storage.text_tokens`.
+
+A tokenizer.json does not say which token ends a text. One that `prepared` has written does: by its post-processor a
+text begins with the end-of-text token, as a document in training begins behind one.
+Format: https://huggingface.co/docs/tokenizers
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tokenizers
+
+from storage.sentencepiece_model import SPACE
+
+# How the tokenizers of public models name the token that ends a text.
+ENDS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>")
+BYTES = 256
+
+
+class JsonTokenizer:
+    """A tokenizer.json as `prepared` writes it. Special tokens in a text are text; other added tokens are found in it.
+
+    `plain`: its content without special tokens, by which texts are encoded.
+    """
+
+    def __init__(self, data: bytes, path: str) -> None:
+        """Raises ValueError, which names the path, for anything else."""
+        described = _read(data, path)
+        end = _first(described)
+        added = described.get("added_tokens") or []
+        self.special = frozenset(token["id"] for token in added if token["special"])
+        self.names = _names(described)
+        self.vocab_size = len(self.names)
+        if end not in self.names:
+            raise ValueError(f"{path} does not say which token ends a text; give it as tokenizer.path of a recipe")
+        self.end_of_text = self.names.index(end)
+        self.plain = json.dumps(_without_special(described, self.special), ensure_ascii=False)
+        self._tokenizer = tokenizers.Tokenizer.from_str(self.plain)
+        self._added = {token["id"] for token in added} - self.special
+        self._of_bytes = _is_of_bytes(described)
+
+    def encode(self, text: str) -> list[int]:
+        return self._tokenizer.encode(text, add_special_tokens=False).ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return self._tokenizer.decode([i for i in ids if i not in self.special], skip_special_tokens=False)
+
+    def token_bytes(self) -> list[int]:
+        return [self._size(i, name) for i, name in enumerate(self.names)]
+
+    def _size(self, token: int, name: str) -> int:
+        if token in self.special:
+            return 0
+        if token in self._added:
+            return len(name.encode())
+        if self._of_bytes:
+            return len(name)  # a character stands for a byte
+        return 1 if _is_byte(name) else len(name.replace(SPACE, " ").encode())
+
+
+def prepared(data: bytes, end: str | None, path: str) -> bytes:
+    """The content of a tokenizer.json as it is kept: a text begins with the end-of-text token, and none is cut or
+    padded. Ids stay as they are. `end`: the end-of-text token, None where it is one of ENDS.
+
+    Raises ValueError, which names the path, for a file that is no tokenizer.json, for one that does not know all bytes
+    and for one without the end-of-text token.
+    """
+    described = _read(data, path)
+    names = _names(described)
+    if not _knows_bytes(described):
+        raise ValueError(
+            f"{path} does not know all bytes, so it would lose characters; give a byte-level BPE, or a model with byte "
+            "fallback"
+        )
+    special = [token["content"] for token in described.get("added_tokens") or [] if token["special"]]
+    known = [name for name in ENDS if name in special]
+    if end is None and len(known) != 1:
+        raise ValueError(
+            f"{path} has the special tokens {', '.join(special) or 'none'}; set tokenizer.end_of_text to the one that "
+            "ends a text"
+        )
+    end = known[0] if end is None else end
+    if end not in special:
+        raise ValueError(
+            f"tokenizer.end_of_text is {end}, which is no special token of {path}; give one of "
+            f"{', '.join(special) or 'another file, since it has none'}"
+        )
+    begins = {"SpecialToken": {"id": end, "type_id": 0}}
+    template = {
+        "type": "TemplateProcessing",
+        "single": [begins, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [
+            begins,
+            {"Sequence": {"id": "A", "type_id": 0}},
+            {"SpecialToken": {"id": end, "type_id": 1}},
+            {"Sequence": {"id": "B", "type_id": 1}},
+        ],
+        "special_tokens": {end: {"id": end, "ids": [names.index(end)], "tokens": [end]}},
+    }
+    kept = described | {"truncation": None, "padding": None, "post_processor": template}
+    return data if kept == described else json.dumps(kept, ensure_ascii=False).encode()
+
+
+def _read(data: bytes, path: str) -> dict[str, Any]:
+    try:
+        tokenizers.Tokenizer.from_buffer(data)
+        described = json.loads(data)
+        kind = described["model"]["type"]
+    except Exception as error:  # the library raises Exception itself
+        raise ValueError(f"{path} is no tokenizer.json of Hugging Face: {' '.join(str(error).split())}") from error
+    if kind not in ("BPE", "Unigram"):
+        raise ValueError(f"{path} is a {kind} tokenizer, which loses characters; give a BPE or a unigram one")
+    if described["model"].get("dropout"):
+        raise ValueError(f"{path} drops merges at random; set dropout in its model to null")
+    return described
+
+
+def _vocabulary(described: dict[str, Any]) -> dict[str, int]:
+    vocab = described["model"]["vocab"]
+    return vocab if isinstance(vocab, dict) else {name: i for i, (name, _) in enumerate(vocab)}
+
+
+def _names(described: dict[str, Any]) -> list[str]:
+    """By id; an id that is not taken has an empty name."""
+    known = {i: name for name, i in _vocabulary(described).items()}
+    known |= {token["id"]: token["content"] for token in described.get("added_tokens") or []}
+    return [known.get(i, "") for i in range(max(known) + 1)]
+
+
+def _first(described: dict[str, Any]) -> str | None:
+    """The special token that a text begins with."""
+    first = ((described.get("post_processor") or {}).get("single") or [{}])[0]
+    return first.get("SpecialToken", {}).get("id")
+
+
+def _parts(described: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+    if described is None:
+        return
+    yield described
+    for key in ("pretokenizers", "decoders", "normalizers"):
+        for part in described.get(key, ()):
+            yield from _parts(part)
+
+
+def _is_of_bytes(described: dict[str, Any]) -> bool:
+    return any(part["type"] == "ByteLevel" for part in _parts(described.get("pre_tokenizer")))
+
+
+def _is_byte(name: str) -> bool:
+    return len(name) == 6 and name.startswith("<0x") and name.endswith(">")
+
+
+def _knows_bytes(described: dict[str, Any]) -> bool:
+    names = _vocabulary(described)
+    if _is_of_bytes(described):
+        return set(tokenizers.pre_tokenizers.ByteLevel.alphabet()) <= names.keys()
+    return bool(described["model"].get("byte_fallback")) and sum(map(_is_byte, names)) == BYTES
+
+
+def _without_special(described: dict[str, Any], special: frozenset[int]) -> dict[str, Any]:
+    """The same tokenizer that finds no special token in a text. Those that the model's vocabulary lists as well get
+    names that stand in no text."""
+    model = described["model"]
+
+    def named(name: str, i: int) -> str:
+        return f"\ufdd0{i}" if i in special else name  # a noncharacter of Unicode
+
+    if isinstance(model["vocab"], dict):
+        vocab: Any = {named(name, i): i for name, i in model["vocab"].items()}
+    else:
+        vocab = [[named(name, i), score] for i, (name, score) in enumerate(model["vocab"])]
+    unknown = model.get("unk_token")
+    if unknown is not None and unknown in model["vocab"]:
+        unknown = named(unknown, model["vocab"][unknown])
+    ordinary = [token for token in described.get("added_tokens") or [] if not token["special"]]
+    changed = {"vocab": vocab} | ({"unk_token": unknown} if "unk_token" in model else {})
+    return described | {"added_tokens": ordinary, "post_processor": None, "model": model | changed}
