@@ -1,0 +1,96 @@
+"""What the files of docker/ promise, by their text: no engine is needed."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCKER = ROOT / "docker"
+PUBLIC = {"prefect", "mlflow"}  # the only ones with a port
+SECRET = re.compile("PASSWORD|SECRET|TOKEN|KEY|AUTH")
+
+
+def compose(name: str) -> dict:
+    return yaml.safe_load((DOCKER / name).read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, dict]:
+    return compose("compose.yaml")["services"]
+
+
+def test_only_loopback_is_published(services):
+    assert {name for name, service in services.items() if "ports" in service} == PUBLIC
+    for name in PUBLIC:
+        assert all(port.startswith("127.0.0.1:") for port in services[name]["ports"])
+    assert all("network_mode" not in service for service in services.values())
+
+
+def test_databases_store_and_scheduler_are_on_a_network_that_no_port_leaves(services):
+    assert compose("compose.yaml")["networks"]["inner"] == {"internal": True}
+    for name in ("postgres", "redis", "s3", "dask-scheduler"):
+        assert services[name]["networks"] == ["inner"]
+
+
+def test_every_service_has_a_health_check_and_a_limit(services):
+    for name, service in services.items():
+        assert "mem_limit" in service, name
+        assert "healthcheck" in service or service["restart"] == "no", name
+        for needed, given in service.get("depends_on", {}).items():
+            once = services[needed]["restart"] == "no"
+            assert given["condition"] == ("service_completed_successfully" if once else "service_healthy")
+
+
+def test_no_secret_is_in_a_compose_file(services):
+    """Neither as a value, nor as a variable that a log of the compose tool would show."""
+    for service in (*services.values(), *compose("compose.debian.yaml")["services"].values()):
+        for name in service.get("environment", {}):
+            assert not SECRET.search(name) or name.endswith("_FILE"), name
+    assert made((DOCKER / "secrets.sh").read_text()) >= mounted(services)
+
+
+def made(script: str) -> set[str]:
+    """The names of the secrets that the script makes."""
+    return set(re.search(r"for name in (.*); do", script)[1].split())
+
+
+def mounted(services: dict[str, dict]) -> set[str]:
+    volumes = [volume for service in services.values() for volume in service.get("volumes", [])]
+    return {volume.split(":")[0].removeprefix("./secrets/") for volume in volumes if volume.startswith("./secrets/")}
+
+
+def test_every_public_image_is_named_by_release(services):
+    images = [service["image"] for service in services.values()]
+    public = [image for image in images if not image.startswith("gristmill")]
+    assert len(public) == 3
+    for image in public:
+        assert re.fullmatch(r"[\w./-]+:[\w.-]*\d[\w.-]*", image), image
+
+
+def test_the_override_knows_the_same_services(services):
+    assert set(compose("compose.debian.yaml")["services"]) <= set(services)
+
+
+def test_what_the_image_installs_is_what_the_project_needs():
+    """Every requirement has one release, which the project permits; torch is named in the Dockerfile."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    needed = [Requirement(text) for text in (*project["dependencies"], *extras["train"], *extras["redis"], *extras["service"])]
+    lines = [line for line in (DOCKER / "requirements.txt").read_text().splitlines() if not line.startswith("#")]
+    pinned = {canonicalize_name(name): version for name, version in (line.split("==") for line in lines)}
+    pinned["torch"] = re.search(r"torch==([\d.]+)\+cpu", (DOCKER / "Dockerfile").read_text())[1]
+    for requirement in needed:
+        release = pinned[canonicalize_name(requirement.name)]
+        assert requirement.specifier.contains(release), (requirement, release)
+
+
+def test_the_image_runs_as_a_user_of_its_own():
+    lines = (DOCKER / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    users = [line.split()[1] for line in lines if line.startswith("USER")]
+    assert users and users[-1] not in ("root", "0")
+    assert all(service.get("user") != "root" for service in compose("compose.debian.yaml")["services"].values())
