@@ -80,7 +80,9 @@ def test_what_the_image_installs_is_what_the_project_needs():
     """Every requirement has one release, which the project permits; torch is named in the Dockerfile."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    needed = [Requirement(text) for text in (*project["dependencies"], *extras["train"], *extras["redis"], *extras["service"])]
+    needed = [
+        Requirement(text) for text in (*project["dependencies"], *extras["train"], *extras["redis"], *extras["service"])
+    ]
     lines = [line for line in (DOCKER / "requirements.txt").read_text().splitlines() if not line.startswith("#")]
     pinned = {canonicalize_name(name): version for name, version in (line.split("==") for line in lines)}
     pinned["torch"] = re.search(r"torch==([\d.]+)\+cpu", (DOCKER / "Dockerfile").read_text())[1]
