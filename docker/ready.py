@@ -1,20 +1,28 @@
-"""Whether a service is ready: `ready.py http URL`; `ready.py worker` asks Dask's scheduler for the worker of this host.
+"""Whether a service is ready, as the exit status 0 or 1.
 
-Exits with 0 or 1.
+    ready.py http URL             it answers
+    ready.py http URL SECRET      it answers the user admin, whose password is the secret of this name
+    ready.py worker               Dask's scheduler knows a worker of this host
 """
 
+import base64
 import json
 import socket
 import sys
 import urllib.request
+from pathlib import Path
 
 SECONDS = 10
 WORKERS = "http://dask-scheduler:8787/json/identity.json"
 
 
-def get(url: str) -> bytes:
+def get(url: str, secret: str = "") -> bytes:
     """The body of an answer. Raises OSError if there is none, or if it tells of an error."""
-    with urllib.request.urlopen(url, timeout=SECONDS) as answer:
+    headers = {}
+    if secret:
+        login = f"admin:{Path('/run/secrets', secret).read_text()}"
+        headers["Authorization"] = f"Basic {base64.b64encode(login.encode()).decode()}"
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=SECONDS) as answer:
         return answer.read()
 
 
@@ -24,9 +32,9 @@ def registered() -> bool:
     return not hosts.isdisjoint(info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None))
 
 
-def main(what: str, url: str = "") -> bool:
+def main(what: str, *given: str) -> bool:
     try:
-        return registered() if what == "worker" else bool(get(url))
+        return registered() if what == "worker" else bool(get(*given))
     except OSError:
         return False
 
