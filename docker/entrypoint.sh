@@ -33,6 +33,7 @@ prefect-server)
     export PREFECT_REDIS_MESSAGING_HOST=redis PREFECT_REDIS_MESSAGING_PORT=6379
     PREFECT_REDIS_MESSAGING_PASSWORD=$(secret redis)
     export PREFECT_REDIS_MESSAGING_PASSWORD
+    export PREFECT_UI_STATIC_DIRECTORY=/tmp/prefect-ui # by default among the packages, which this user may not write
     exec prefect server start --host 0.0.0.0 --port 4200
     ;;
 mlflow-server)
