@@ -117,9 +117,8 @@ def _until(complete: Path) -> Iterator[set[str] | None]:
 def _processor() -> str:
     """The processor that numba compiles for: this one, unless `NUMBA_CPU_NAME` names another."""
     from llvmlite import binding
-    from numba import config
 
-    return config.CPU_NAME or binding.get_host_cpu_name()
+    return os.environ.get("NUMBA_CPU_NAME") or binding.get_host_cpu_name()
 
 
 def _remove_old(folder: Path) -> None:
