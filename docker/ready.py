@@ -1,8 +1,8 @@
 """Whether a service is ready, as the exit status 0 or 1.
 
-    ready.py http URL             it answers
-    ready.py http URL SECRET      it answers the user admin, whose password is the secret of this name
-    ready.py worker               Dask's scheduler knows a worker of this host
+ready.py http URL             it answers
+ready.py http URL SECRET      it answers the user admin, whose password is the secret of this name
+ready.py worker               Dask's scheduler knows a worker of this host
 """
 
 import base64
