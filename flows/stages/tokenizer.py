@@ -7,7 +7,6 @@ from flows.initial_weights import TOKENIZER, initial_folder, tokenizer_digest
 from flows.recipe import Recipe
 from flows.stages.corpus import Corpus, CorpusPlaces
 from storage.recorded_file import RecordedFile
-from tasks.documents.sampling import Heldout
 from tasks.documents.step import Settings
 from tasks.engine.make import StageResult
 from tasks.engine.phases import PhaseRunner
@@ -20,7 +19,6 @@ class Record(Settings):
     tokenizer: Tokenizer
     weights: dict[str, float]
     seed: int
-    heldout: Heldout
 
 
 class TakenRecord(Settings):
@@ -33,22 +31,22 @@ class TakenPlaces:
 
 
 def tokenizer(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult:
-    """Weights that were trained go on with their own tokenizer: then the recipe's `tokenizer` is not used."""
+    """`corpus`: the documents that it is trained on. Weights that were trained go on with their own tokenizer: then the
+    recipe's `tokenizer` is not used."""
     if (folder := initial_folder(context.settings, recipe)) is not None:
         digest = tokenizer_digest(context.settings, folder)
         places = TakenPlaces(RecordedFile(str(folder / TOKENIZER), digest))
         return context.build(
             StageSpec("tokenizer", _take, TakenRecord(), {TOKENIZER: digest}, places, libraries=("sentencepiece",))
         )
-    heldout = Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction)
-    return trained(context, corpus, recipe.tokenizer, recipe.training_mixture().weights, recipe.seed, heldout)
+    return trained(context, corpus, recipe.tokenizer, recipe.training_mixture().weights, recipe.seed)
 
 
 def trained(
-    context: RunContext, corpus: Corpus, settings: Tokenizer, weights: dict[str, float], seed: int, heldout: Heldout
+    context: RunContext, corpus: Corpus, settings: Tokenizer, weights: dict[str, float], seed: int
 ) -> StageResult:
     """A tokenizer trained on a sample of some sources, in proportion to their weights."""
-    record = Record(tokenizer=settings, weights=dict(sorted(weights.items())), seed=seed, heldout=heldout)
+    record = Record(tokenizer=settings, weights=dict(sorted(weights.items())), seed=seed)
     return context.build(
         StageSpec("tokenizer", _train, record, corpus.inputs(), corpus.places, libraries=("sentencepiece",))
     )
@@ -61,7 +59,6 @@ def _train(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
         "weights": record.weights,
         "settings": record.tokenizer,
         "seed": record.seed,
-        "heldout": record.heldout,
     }
     return {"tokenizer": phases.once("train", train_tokenizer, given)}
 
