@@ -14,7 +14,6 @@ import pytest
 
 from storage import parquet
 from storage.text_tokens import encode_text
-from tasks.documents.sampling import Heldout
 from tasks.tokens.encode import encode_shard
 from tasks.tokens.tokenizer import Tokenizer
 from tasks.tokens.tokenizer_work import load, train_tokenizer
@@ -48,15 +47,14 @@ def test_a_shard_beside_its_peers(texts, tmp_path, capsys, monkeypatch):
     path = str(tmp_path / "documents.parquet")
     parquet.write_table(path, pa.table({"id": [f"{i}" for i in range(len(texts))], "text": texts}))
     settings = Tokenizer(vocab_size=8_000, sample_bytes=4_000_000)
-    train_tokenizer(str(tmp_path), 0, {"a": [(path, path)]}, {"a": 1}, settings, 3, Heldout(seed=3, fraction=0.01))
+    train_tokenizer(str(tmp_path), 0, {"a": [(path, path)]}, {"a": 1}, settings, 3)
     model = recorded(tmp_path / "tokenizer.model")
     processor = load(model)
     size = sum(len(text.encode()) for text in texts) / 1e6
 
     ours, alone = [], []
     for turn in range(3):
-        heldout = Heldout(seed=3, fraction=0)
-        ours.append(seconds(lambda: encode_shard(str(tmp_path / f"{turn}"), 0, path, path, model, heldout)))  # noqa: B023
+        ours.append(seconds(lambda: encode_shard(str(tmp_path / f"{turn}"), 0, path, {"train": path}, model)))  # noqa: B023
         alone.append(seconds(lambda: [encode_text(processor, text) for text in texts]))
     rates = {"a shard, read and written": size / min(ours), "SentencePiece alone": size / min(alone)}
     rates |= peers(texts, processor, tmp_path, size)
