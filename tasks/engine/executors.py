@@ -11,9 +11,11 @@ import queue
 import signal
 import sys
 import types
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager, nullcontext
+from itertools import islice
 from multiprocessing import resource_tracker
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,6 +25,7 @@ from storage import leftovers
 KINDS = ("serial", "threads", "local", "dask")
 LOG_TOPIC = "gristmill-log"
 LOGGERS = ("tasks", "storage")
+WINDOW = 2_000  # jobs: of more workers than that, some would wait for work
 
 # What Dask measures of its own processes for its dashboard, which we do not start: it takes 7% of two cores.
 _UNWATCHED = {
@@ -65,36 +68,50 @@ class Threads:
 
 
 class Dask:
-    """A Dask cluster, reached through a client. A worker that dies costs its jobs only a second run."""
+    """A Dask cluster, reached through a client. A worker that dies costs its jobs only a second run.
+
+    The scheduler knows of at most WINDOW jobs at a time, so its memory does not grow with their number.
+    """
 
     def __init__(self, client: Any, messages: queue.SimpleQueue) -> None:
         self.client = client
         self.messages = messages
-        self._held: list[Any] = []
+        self._held: deque[Any] = deque(maxlen=WINDOW)
 
     def map(self, work: Callable[[Any], Any], jobs: list[Any]) -> Iterator[tuple[int, Any]]:
         from distributed import KilledWorker
         from distributed import as_completed as completed
 
-        futures = self.client.map(work, jobs, pure=False)
+        numbers = iter(range(len(jobs)))
+        unfinished: dict[Any, int] = {}
         # Those of the map before are let go of now: said before the new jobs, it would hold these up for 10 ms. If a
         # worker that holds them dies until then, their jobs are run again, and find themselves done.
-        self._held = futures
-        index = {future.key: i for i, future in enumerate(futures)}
+        held: deque[Any] = deque(maxlen=WINDOW)
+
+        def submit(count: int) -> list[Any]:
+            given = list(islice(numbers, count))
+            futures = self.client.map(work, [jobs[number] for number in given], pure=False) if given else []
+            unfinished.update(zip(futures, given, strict=True))
+            held.extend(futures)
+            return futures
+
+        waiting = completed(submit(WINDOW))
+        self._held = held
         try:
-            for batch in completed(futures).batches():
+            for batch in waiting.batches():
                 # asked for here and not by `completed`, which waits for ever for a result that is lost and fails again
                 try:
                     results = self.client.gather(batch)
                 except KilledWorker as error:
-                    job = jobs[index[error.task]]
+                    job = next(jobs[number] for future, number in unfinished.items() if future.key == error.task)
                     raise RuntimeError(f"workers died again and again, most likely out of memory, at {job}") from error
                 except ImportError as error:
                     raise ImportError(_cannot_import("a worker", error)) from error
-                yield from ((index[future.key], result) for future, result in zip(batch, results, strict=True))
+                waiting.update(submit(len(batch)))
+                yield from ((unfinished.pop(future), result) for future, result in zip(batch, results, strict=True))
         finally:
-            if not all(future.done() for future in futures):
-                self.client.cancel(futures)
+            if open_ones := [future for future in unfinished if not future.done()]:
+                self.client.cancel(open_ones)
 
 
 class Deferred:
