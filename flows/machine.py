@@ -40,6 +40,9 @@ class MachineSettings(BaseSettings):
     proxy_runs: int = Field(
         0, ge=0, description="proxy models trained at once; 0: one a GPU, or one a core on a machine without one"
     )
+    log_format: Literal["text", "json"] = Field(
+        "text", description="`json`: a run's log as lines of JSON, with run, recipe, stage, phase and shard as fields"
+    )
     steps: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="modules and packages, separated by commas, whose steps a recipe may name"
     )

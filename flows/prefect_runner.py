@@ -14,6 +14,7 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
+from prefect.runtime import flow_run
 
 from flows.check.run import before_run
 from flows.context import RunContext, SlotSpec, job_options
@@ -26,7 +27,7 @@ from flows.prefect_names import stage_name
 from flows.progress import BatchReporter, ProgressReporter, ended
 from flows.recipe import Recipe
 from flows.runs import LastRun
-from tasks.engine import options
+from tasks.engine import log_fields, options
 from tasks.engine.executors import Executor, Threads, deferred
 from tasks.engine.make import StageResult, find, find_or_make
 from tasks.engine.spec import StageSpec
@@ -43,7 +44,12 @@ def run_context(recipe: Recipe) -> Iterator[RunContext]:
     settings = MachineSettings()
     before_run(recipe, settings)
     options.configure(job_options(settings))
-    with deferred(settings.executor, settings.workers, settings.dask_address) as workers:
+    with (
+        log_fields.bound(run=flow_run.get_id(), recipe=recipe.name),
+        deferred(
+            settings.executor, settings.workers, settings.dask_address, settings.log_format == "json"
+        ) as workers,
+    ):
         last_run = LastRun(settings.home, recipe.name)
         context = RunContext(
             settings,
@@ -114,11 +120,12 @@ def _as_task(
     )
     @cancellable
     def run() -> StageResult:
-        started = time.monotonic()
-        record = progress_artifact(name)
-        stage = find_or_make(home, spec, executor, lambda: progress(record), check)
-        get_run_logger().info("%s", ended(stage, time.monotonic() - started))
-        publish_stage(name, stage)
+        with log_fields.bound(stage=f"{spec.name}-{spec.key}"):
+            started = time.monotonic()
+            record = progress_artifact(name)
+            stage = find_or_make(home, spec, executor, lambda: progress(record), check)
+            get_run_logger().info("%s", ended(stage, time.monotonic() - started))
+            publish_stage(name, stage)
         return stage
 
     return unless_cancelled(run())

@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from storage import leftovers
+from tasks.engine import log_fields
 
 KINDS = ("serial", "threads", "local", "dask")
 LOG_TOPIC = "gristmill-log"
@@ -33,14 +34,18 @@ _UNWATCHED = {
 
 
 class ToQueue(logging.Handler):
-    """Puts (level, line) where the flow's own thread takes them up; its loggers know the run."""
+    """Puts (level, line, fields) where the flow's own thread takes them up; its loggers know the run."""
 
     def __init__(self, messages: queue.SimpleQueue) -> None:
         super().__init__(logging.INFO)
         self.messages = messages
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.messages.put((record.levelno, f"{record.name}: {record.getMessage()}"))
+        self.messages.put(_message(record))
+
+
+def _message(record: logging.LogRecord) -> tuple[int, str, dict[str, Any]]:
+    return record.levelno, f"{record.name}: {record.getMessage()}", log_fields.current()
 
 
 class Threads:
@@ -119,7 +124,7 @@ Executor = Threads | Dask | Deferred
 
 
 @contextmanager
-def deferred(kind: str, workers: int = 0, address: str = "") -> Iterator[Deferred]:
+def deferred(kind: str, workers: int = 0, address: str = "", json_lines: bool = False) -> Iterator[Deferred]:
     """The executor that `executor` gives, started by the first jobs and ended with the block.
 
     Raises ValueError at once, as `executor` does.
@@ -127,7 +132,7 @@ def deferred(kind: str, workers: int = 0, address: str = "") -> Iterator[Deferre
     _check(kind, address)
     leftovers.remove_scratch()  # also where all is reused, and nothing is started
     with ExitStack() as stack:
-        yield Deferred(lambda: stack.enter_context(executor(kind, workers, address)))
+        yield Deferred(lambda: stack.enter_context(executor(kind, workers, address, json_lines)))
 
 
 def _check(kind: str, address: str) -> None:
@@ -138,11 +143,12 @@ def _check(kind: str, address: str) -> None:
 
 
 @contextmanager
-def executor(kind: str, workers: int = 0, address: str = "") -> Iterator[Threads | Dask]:
+def executor(kind: str, workers: int = 0, address: str = "", json_lines: bool = False) -> Iterator[Threads | Dask]:
     """The executor for a kind: `serial`, `threads`, `local` (Dask processes on this machine) or `dask`.
 
     `workers`: how many, 0 for one a core; `dask` takes `address` (`tcp://host:8786`) and the workers that
-    it finds there. The local cluster binds to loopback only. Raises ValueError for another kind.
+    it finds there. The local cluster binds to loopback only. `json_lines`: workers of a cluster write what they log as
+    lines of JSON, too. Raises ValueError for another kind.
     """
     _check(kind, address)
     workers = workers or os.cpu_count() or 1
@@ -162,8 +168,9 @@ def executor(kind: str, workers: int = 0, address: str = "") -> Iterator[Threads
         ):
             with Client(target) as client:
                 _check_workers(client)
-                client.register_plugin(_plugin())
-                client.subscribe_topic(LOG_TOPIC, lambda event: messages.put(tuple(event[1])))
+                # workers of a cluster have an output of their own, which is kept where they run
+                client.register_plugin(_plugin(json_lines and kind != "local"))
+                client.subscribe_topic(LOG_TOPIC, _of_this_run(messages))
                 try:
                     yield Dask(client, messages)
                 finally:
@@ -255,7 +262,19 @@ def _cannot_import(worker: str, trouble: ImportError | str) -> str:
     return f"{worker} cannot import what its jobs need ({trouble}): install the same code there as where the flow runs"
 
 
-def _plugin() -> Any:
+def _of_this_run(messages: queue.SimpleQueue) -> Callable[[Any], None]:
+    """Takes up the events of a cluster: several runs may share its workers."""
+    run = log_fields.current().get("run")
+
+    def take(event: Any) -> None:
+        level, line, fields = event[1]
+        if fields.get("run", run) == run:
+            messages.put((level, line, fields))
+
+    return take
+
+
+def _plugin(json_lines: bool) -> Any:
     """What each worker is told when it starts. An error here would have Dask start the worker again for ever: one that
     cannot import our code comes up, and its first job says so."""
     from distributed import WorkerPlugin
@@ -272,15 +291,20 @@ def _plugin() -> Any:
 
             class ToScheduler(logging.Handler):
                 def emit(self, record: logging.LogRecord) -> None:
-                    worker.log_event(LOG_TOPIC, (record.levelno, f"{record.name}: {record.getMessage()}"))
+                    worker.log_event(LOG_TOPIC, _message(record))
 
-            self.handler = ToScheduler(logging.INFO)
+            self.handlers: list[logging.Handler] = [ToScheduler(logging.INFO)]
+            if json_lines:
+                self.handlers.append(logging.StreamHandler())
+                for handler in (self.handlers[-1], *logging.getLogger("distributed").handlers):
+                    handler.setFormatter(log_fields.JsonLines())
             for name in LOGGERS:
-                logging.getLogger(name).addHandler(self.handler)
+                for handler in self.handlers:
+                    logging.getLogger(name).addHandler(handler)
                 logging.getLogger(name).setLevel(logging.INFO)
 
         def teardown(self, worker: Any) -> None:
-            if handler := getattr(self, "handler", None):
+            for handler in getattr(self, "handlers", ()):
                 for name in LOGGERS:
                     logging.getLogger(name).removeHandler(handler)
 
