@@ -1,4 +1,4 @@
-"""Fields of log lines: which run, recipe, stage, phase and shard a line is of. They hold for a block, in its context."""
+"""Fields of log lines: which run, recipe, stage, phase and shard a line is of. They hold for a block of code."""
 
 import json
 import logging

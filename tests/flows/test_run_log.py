@@ -32,7 +32,9 @@ def test_an_error_keeps_its_traceback():
     try:
         raise ValueError("no such shard")
     except ValueError as error:
-        failed = logging.LogRecord("a", logging.ERROR, __file__, 1, "failed", (), (ValueError, error, error.__traceback__))
+        failed = logging.LogRecord(
+            "a", logging.ERROR, __file__, 1, "failed", (), (ValueError, error, error.__traceback__)
+        )
     found = json.loads(JsonLines().format(failed))
     assert found["error"].startswith("Traceback") and found["error"].endswith("ValueError: no such shard")
 
