@@ -32,11 +32,7 @@ class ToQueue(logging.Handler):
         self.messages = messages
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.messages.put(_message(record))
-
-
-def _message(record: logging.LogRecord) -> tuple[int, str, dict[str, Any]]:
-    return record.levelno, f"{record.name}: {record.getMessage()}", log_fields.current()
+        self.messages.put(log_fields.message(record))
 
 
 class Threads:
@@ -257,6 +253,7 @@ def _plugin(json_lines: bool) -> Any:
 
         def setup(self, worker: Any) -> None:
             try:
+                from tasks.engine import log_fields
                 from tasks.engine.worker_memory import keep_what_is_freed
             except ImportError:
                 return
@@ -264,7 +261,7 @@ def _plugin(json_lines: bool) -> Any:
 
             class ToScheduler(logging.Handler):
                 def emit(self, record: logging.LogRecord) -> None:
-                    worker.log_event(LOG_TOPIC, _message(record))
+                    worker.log_event(LOG_TOPIC, log_fields.message(record))
 
             self.handlers: list[logging.Handler] = [ToScheduler(logging.INFO)]
             if json_lines:

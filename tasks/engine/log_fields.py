@@ -26,6 +26,11 @@ def bound(**fields: Any) -> Iterator[None]:
         _bound.reset(token)
 
 
+def message(record: logging.LogRecord) -> tuple[int, str, dict[str, Any]]:
+    """Level, line and fields of a record, for a process that has the run's log."""
+    return record.levelno, f"{record.name}: {record.getMessage()}", current()
+
+
 class JsonLines(logging.Formatter):
     """Each record as a line of JSON: `time` (UTC, ISO 8601), `level`, `logger`, the fields, `message`, and `error`, the
     traceback, if there is one."""
