@@ -51,8 +51,9 @@ def test_fields_hold_for_their_block_and_in_the_threads_that_fetch_ahead():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_a_runs_log(runs, recipe):
-    """Two Dask workers; one of their jobs warns of a record that is cut off."""
+    """Each line of a corpus that two Dask workers make."""
     corpus = {"name": "logged", "sources": recipe["sources"][:1], "steps": recipe["steps"][:2], "seed": 3, "limit": 40}
     runs.run("logged", ("corpus", corpus), log_format="json")
     lines = [json.loads(line) for line in runs.log("logged").splitlines() if not line.startswith("=== ")]
