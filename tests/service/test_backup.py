@@ -17,7 +17,7 @@ SERVERS = ("prefect", "mlflow")
 def services(tmp_path_factory):
     if lacking := servers.missing():
         pytest.skip(f"this machine lacks {lacking}")
-    with servers.serve(tmp_path_factory.mktemp("services"), workers=0) as running:
+    with servers.serve(tmp_path_factory.mktemp("services"), workers=0, deployments=False) as running:
         yield running
 
 
@@ -46,7 +46,6 @@ def test_what_was_backed_up_is_there_after_the_databases_were_lost(services, tmp
     kept = make_prefect_run(services, "kept")
     experiment = services.mlflow("POST", "/experiments/create", {"name": "backed-up"})["experiment_id"]
     model = make_mlflow_run(services, experiment, 2.5)
-    deployments = {one["name"] for one in services.prefect("POST", "/deployments/filter", {})}
     for name in DATABASES:
         postgres("pg_dump", "--format=custom", f"--file={tmp_path}/{name}.dump", f"{at}/{name}")
     later = make_prefect_run(services, "later")
@@ -65,7 +64,6 @@ def test_what_was_backed_up_is_there_after_the_databases_were_lost(services, tmp
     assert services.prefect("GET", f"/flow_runs/{kept}")["name"] == "kept"
     with pytest.raises(urllib.error.HTTPError, match="404"):  # made after the backup: the restore is what was looked at
         services.prefect("GET", f"/flow_runs/{later}")
-    assert {one["name"] for one in services.prefect("POST", "/deployments/filter", {})} == deployments
     found = services.mlflow("GET", f"/runs/get?run_id={model}")["run"]
     assert [(metric["key"], metric["value"]) for metric in found["data"]["metrics"]] == [("loss", 2.5)]
     # and the servers write again
