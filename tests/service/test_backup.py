@@ -56,8 +56,7 @@ def test_what_was_backed_up_is_there_after_the_databases_were_lost(services, tmp
         postgres("dropdb", "--force", f"--maintenance-db={at}/postgres", name)
         postgres("createdb", f"--maintenance-db={at}/postgres", name)
         postgres("pg_restore", "--no-owner", "--exit-on-error", f"--dbname={at}/{name}", f"{tmp_path}/{name}.dump")
-    for name in SERVERS:
-        services.again(name)
+    assert set(services.supervise()) == set(SERVERS)
     services.until("Prefect", lambda: services.prefect("GET", "/ready"), "prefect")
     services.until("MLflow", lambda: services.mlflow("GET", f"/experiments/get?experiment_id={experiment}"), "mlflow")
 
