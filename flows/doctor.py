@@ -211,6 +211,9 @@ def _clock(name: str, theirs: float) -> Line:
 
 
 def _dask(settings: MachineSettings) -> Iterator[Line]:
+    if settings.executor in ("kubernetes", "slurm"):
+        yield _cluster(settings)
+        return
     if settings.executor != "dask":
         yield Line("ok", "executor", f"{settings.executor}, on this machine")
         return
@@ -241,6 +244,19 @@ def _dask(settings: MachineSettings) -> Iterator[Line]:
         yield Line("error", "dask", said, "install the same gristmill and the same libraries on all workers")
     else:
         yield Line("ok", "dask", f"{address} has {len(workers)} workers with the versions of this machine")
+
+
+def _cluster(settings: MachineSettings) -> Line:
+    """Whether a cluster can be asked for; what it gives is known by the first run."""
+    from tasks.engine import clusters
+
+    try:
+        clusters.check(settings.executor, settings.workers, settings.dask_address, settings.cluster)
+    except (ImportError, OSError, ValueError) as error:
+        return Line("error", "executor", str(error), "look at docker/kubernetes and docker/slurm for examples")
+    if settings.executor == "slurm" and shutil.which("sbatch") is None:
+        return Line("error", "executor", "sbatch is not on the PATH", "run where SLURM's commands are installed")
+    return Line("ok", "executor", f"{settings.executor}, {settings.workers} workers as {settings.cluster} has them")
 
 
 def _on_worker() -> dict[str, str]:

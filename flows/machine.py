@@ -20,14 +20,19 @@ class MachineSettings(BaseSettings):
 
     home: str = Field(".gristmill", description="folder or address (s3://bucket/prefix) of all stages")
     local: str = Field("", description="local folder of databases, logs and copies; default: home, if that is local")
-    executor: Literal["serial", "threads", "local", "dask"] = Field(
-        "local", description="`local`: Dask processes on this machine; `dask`: the cluster at dask_address"
+    executor: Literal["serial", "threads", "local", "dask", "kubernetes", "slurm"] = Field(
+        "local",
+        description="`local`: Dask processes on this machine; `dask`: the cluster at dask_address; `kubernetes`, "
+        "`slurm`: a cluster of this run alone, as the file `cluster` has it",
     )
-    workers: int = Field(0, ge=0, description="0: one a core")
+    workers: int = Field(0, ge=0, description="0: one a core; `kubernetes` and `slurm` need a number")
     memory: int = Field(
         1 << 30, ge=0, description="bytes that one process of a deduplication step may hold; no result depends on it"
     )
     dask_address: str = Field("", repr=False, description="tcp://host:8786, for the executor `dask`")
+    cluster: str = Field(
+        "", description="YAML file: a DaskCluster for `kubernetes`; for `slurm` what SLURMCluster is called with"
+    )
     mlflow_uri: str = Field("", repr=False, description="default: a SQLite database in the local folder")
     redis: SecretStr = Field(
         SecretStr(""), description="redis://user:password@host:port/db of the Redis where `similar` keeps its indexes"
@@ -39,6 +44,9 @@ class MachineSettings(BaseSettings):
     training_interface: str = Field("", description="network device of training, such as eth0; default: loopback")
     proxy_runs: int = Field(
         0, ge=0, description="proxy models trained at once; 0: one a GPU, or one a core on a machine without one"
+    )
+    log_format: Literal["text", "json"] = Field(
+        "text", description="`json`: a run's log as lines of JSON, with run, recipe, stage, phase and shard as fields"
     )
     steps: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="modules and packages, separated by commas, whose steps a recipe may name"

@@ -22,9 +22,12 @@ from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 from prefect.states import Cancelled, Crashed, State
 
-from flows import prefect_server
+from flows import prefect_server, run_log
+from flows.machine import MachineSettings
 from flows.recipe_forms import from_form, pinned
 from storage.owner import has_ended, this_process
+
+run_log.install(MachineSettings().log_format)
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -14,6 +14,7 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
+from prefect.runtime import flow_run
 
 from flows.check.run import before_run
 from flows.context import RunContext, SlotSpec, job_options
@@ -26,8 +27,8 @@ from flows.prefect_names import stage_name
 from flows.progress import BatchReporter, ProgressReporter, ended
 from flows.recipe import Recipe
 from flows.runs import LastRun
-from tasks.engine import options
-from tasks.engine.executors import Executor, Threads, deferred
+from tasks.engine import log_fields, options
+from tasks.engine.executors import Deferred, Executor, Threads, deferred
 from tasks.engine.make import StageResult, find, find_or_make
 from tasks.engine.spec import StageSpec
 
@@ -43,12 +44,21 @@ def run_context(recipe: Recipe) -> Iterator[RunContext]:
     settings = MachineSettings()
     before_run(recipe, settings)
     options.configure(job_options(settings))
-    with deferred(settings.executor, settings.workers, settings.dask_address) as workers:
+    with (
+        log_fields.bound(run=flow_run.get_id(), recipe=recipe.name),
+        deferred(
+            settings.executor,
+            settings.workers,
+            settings.dask_address,
+            settings.cluster,
+            json_lines=settings.log_format == "json",
+        ) as workers,
+    ):
         last_run = LastRun(settings.home, recipe.name)
         context = RunContext(
             settings,
             partial(_build, settings.home, workers, last_run),
-            at_once=partial(_build_all, settings.home, last_run),
+            at_once=partial(_build_all, settings.home, workers, last_run),
         )
         token = _current.set(context)
         try:
@@ -58,18 +68,29 @@ def run_context(recipe: Recipe) -> Iterator[RunContext]:
             _current.reset(token)
 
 
-def _build(home: str, executor: Executor, last_run: LastRun, spec: StageSpec) -> StageResult:
+def _beside() -> Threads:
+    """The thread that makes a stage, for its jobs."""
+    return Threads(1, queue.SimpleQueue())
+
+
+def _build(home: str, executor: Deferred, last_run: LastRun, spec: StageSpec) -> StageResult:
     """Find or make a stage as a Prefect task that is named after the recipe and the stage."""
     last_run.add(spec)
+    # a training is processes of its own, for hours perhaps: workers that would wait for it are let go of
+    workers = _beside() if spec.name == "model" else executor
 
     def progress(record: Callable[[float], None]) -> ProgressReporter:
+        if workers is not executor:
+            executor.release()
         compile_kernels(get_run_logger().info)
-        return ProgressReporter(spec, executor, get_run_logger(), record)
+        return ProgressReporter(spec, workers, get_run_logger(), record)
 
-    return _as_task(home, spec, executor, progress, lambda: None)
+    return _as_task(home, spec, workers, progress, lambda: None)
 
 
-def _build_all(home: str, last_run: LastRun, specs: Sequence[SlotSpec], most: Callable[[], int]) -> list[StageResult]:
+def _build_all(
+    home: str, executor: Deferred, last_run: LastRun, specs: Sequence[SlotSpec], most: Callable[[], int]
+) -> list[StageResult]:
     """Find or make stages at the same time, those that are made as Prefect tasks.
 
     Their jobs run in the threads that make them: what such stages work with are processes of their own.
@@ -80,12 +101,13 @@ def _build_all(home: str, last_run: LastRun, specs: Sequence[SlotSpec], most: Ca
     missing = [spec for spec, stage in zip(specs, found, strict=True) if stage is None]
     if not missing:
         return [stage for stage in found if stage is not None]
+    executor.release()
     log, threads = get_run_logger(), min(most(), len(missing))
     log.info("%s: %d to make, %d at once; %d reused", first[0].name, len(missing), threads, len(first) - len(missing))
     with BatchReporter(first[0].name, len(missing), log) as reporter:
 
         def make(spec: StageSpec, check: Callable[[], None]) -> StageResult:
-            stage = _as_task(home, spec, Threads(1, queue.SimpleQueue()), lambda _: reporter.stage(), check)
+            stage = _as_task(home, spec, _beside(), lambda _: reporter.stage(), check)
             reporter.advance()
             return stage
 
@@ -114,11 +136,12 @@ def _as_task(
     )
     @cancellable
     def run() -> StageResult:
-        started = time.monotonic()
-        record = progress_artifact(name)
-        stage = find_or_make(home, spec, executor, lambda: progress(record), check)
-        get_run_logger().info("%s", ended(stage, time.monotonic() - started))
-        publish_stage(name, stage)
+        with log_fields.bound(stage=f"{spec.name}-{spec.key}"):
+            started = time.monotonic()
+            record = progress_artifact(name)
+            stage = find_or_make(home, spec, executor, lambda: progress(record), check)
+            get_run_logger().info("%s", ended(stage, time.monotonic() - started))
+            publish_stage(name, stage)
         return stage
 
     return unless_cancelled(run())

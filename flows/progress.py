@@ -15,6 +15,7 @@ from rich.progress import TaskID, TextColumn
 from flows.progress_bar import progress_bar
 from flows.reports.funnel import FunnelRow, funnel_row
 from storage.printable import printable
+from tasks.engine import log_fields
 from tasks.engine.executors import Executor
 from tasks.engine.jobs import JobResult
 from tasks.engine.make import StageResult
@@ -144,10 +145,11 @@ class ProgressReporter:
         messages = self._executor.messages
         while True:
             try:
-                level, line = messages.get_nowait()
+                level, line, fields = messages.get_nowait()
             except queue.Empty:
                 return
-            self._log.log(level, printable(line))
+            with log_fields.bound(**fields):
+                self._log.log(level, printable(line))
 
     def _begin(self, jobs: str) -> None:
         """The line of the start, which names the jobs if the first phase begins soon enough."""

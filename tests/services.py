@@ -262,13 +262,15 @@ def begun(folder: Path) -> Iterator[Services]:
 
 
 @contextmanager
-def serve(folder: Path, workers: int = 2) -> Iterator[Services]:
+def serve(folder: Path, workers: int = 2, deployments: bool = True) -> Iterator[Services]:
     """All servers, ready, in a folder of their own; they end with the block.
 
-    `workers`: Dask workers, one thread each.
+    `workers`: Dask workers, one thread each. `deployments`: with those of prefect.yaml, and a worker of their pool.
     """
     with begun(folder) as services:
         _serve(services, workers)
+        if deployments:
+            _deploy(services)
         yield services
 
 
@@ -328,13 +330,16 @@ def _serve(services: Services, workers: int) -> None:
     services.until("Prefect", _answers(f"http://127.0.0.1:{api}/api/ready"), "prefect")
     # /health answers long before the first question of a user does
     services.until("MLflow", lambda: services.mlflow("GET", "/experiments/search?max_results=1"), "mlflow")
+
+
+def _deploy(services: Services) -> None:
     made = services.command("prefect", "work-pool", "create", POOL, "--type", "process")
     if made.returncode:
         raise RuntimeError(made.stdout + made.stderr)
     deployed = services.command("prefect", "--no-prompt", "deploy", "--all")
     if deployed.returncode:
         raise RuntimeError(deployed.stdout + deployed.stderr)
-    services.start("worker", [*python, "prefect", "worker", "start", "--pool", POOL, "--limit", "1"])
+    services.start("worker", [sys.executable, "-m", "prefect", "worker", "start", "--pool", POOL, "--limit", "1"])
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ A file is read in blocks, each a range request of its own, so that an interrupte
 The retry policy is the call's `remote_io`, or else the process's (`storage.remote.retry.configure`).
 """
 
+import contextvars
 import io
 import logging
 import os
@@ -99,7 +100,9 @@ def ahead(calls: Iterator[Callable[[threading.Event], T]]) -> Generator[T, None,
             return None
         result: Future[T] = Future()
         # a daemon: a process that ends need not wait for the retries of a call that nobody waits for
-        threading.Thread(target=_complete, args=(result, call, stop), daemon=True).start()
+        # in a copy of this context, in which the lines of its retries find their fields
+        run = contextvars.copy_context().run
+        threading.Thread(target=run, args=(_complete, result, call, stop), daemon=True).start()
         return result
 
     try:

@@ -1,4 +1,4 @@
-"""Where the shards of a stage are worked on: here, in threads, on a local Dask cluster, or on one by address.
+"""Where the shards of a stage are worked on: here, in threads, or on a Dask cluster (`tasks.engine.clusters`).
 
 An executor takes a function and a list of jobs and gives the results back as they end, each with the index of
 its job. Jobs are small: paths, counts and settings, never documents. What a job logs comes back to the
@@ -8,42 +8,34 @@ caller through `messages`, so that a worker's lines reach the flow's log.
 import logging
 import os
 import queue
-import signal
 import sys
 import types
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import islice
-from multiprocessing import resource_tracker
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from storage import leftovers
+from tasks.engine import clusters, log_fields
 
-KINDS = ("serial", "threads", "local", "dask")
+KINDS = ("serial", "threads", *clusters.CLUSTERS)
 LOG_TOPIC = "gristmill-log"
 LOGGERS = ("tasks", "storage")
 WINDOW = 2_000  # jobs: of more workers than that, some would wait for work
 
-# What Dask measures of its own processes for its dashboard, which we do not start: it takes 7% of two cores.
-_UNWATCHED = {
-    "distributed.worker.profile.enabled": False,
-    "distributed.admin.tick.interval": "500ms",
-    "distributed.admin.system-monitor.interval": "2s",
-}
-
 
 class ToQueue(logging.Handler):
-    """Puts (level, line) where the flow's own thread takes them up; its loggers know the run."""
+    """Puts (level, line, fields) where the flow's own thread takes them up; its loggers know the run."""
 
     def __init__(self, messages: queue.SimpleQueue) -> None:
         super().__init__(logging.INFO)
         self.messages = messages
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.messages.put((record.levelno, f"{record.name}: {record.getMessage()}"))
+        self.messages.put(log_fields.message(record))
 
 
 class Threads:
@@ -117,8 +109,9 @@ class Dask:
 class Deferred:
     """An executor that is started by the first jobs: a run that reuses all of its stages needs none."""
 
-    def __init__(self, start: Callable[[], "Threads | Dask"]) -> None:
+    def __init__(self, start: Callable[[], "AbstractContextManager[Threads | Dask]"]) -> None:
         self._start = start
+        self._stack = ExitStack()
         self._started: Threads | Dask | None = None
         self._none: queue.SimpleQueue = queue.SimpleQueue()
 
@@ -128,40 +121,53 @@ class Deferred:
 
     def map(self, work: Callable[[Any], Any], jobs: list[Any]) -> Iterator[tuple[int, Any]]:
         if self._started is None:
-            self._started = self._start()
+            self._started = self._stack.enter_context(self._start())
         return self._started.map(work, jobs)
+
+    def release(self) -> None:
+        """End it until the next jobs: workers that wait for hours, for a training, are others' to use."""
+        self._started = None
+        self._stack.close()
 
 
 Executor = Threads | Dask | Deferred
 
 
 @contextmanager
-def deferred(kind: str, workers: int = 0, address: str = "") -> Iterator[Deferred]:
+def deferred(
+    kind: str, workers: int = 0, address: str = "", template: str = "", json_lines: bool = False
+) -> Iterator[Deferred]:
     """The executor that `executor` gives, started by the first jobs and ended with the block.
 
     Raises ValueError at once, as `executor` does.
     """
-    _check(kind, address)
+    _check(kind, workers, address, template)
     leftovers.remove_scratch()  # also where all is reused, and nothing is started
-    with ExitStack() as stack:
-        yield Deferred(lambda: stack.enter_context(executor(kind, workers, address)))
+    waiting = Deferred(lambda: executor(kind, workers, address, template, json_lines))
+    try:
+        yield waiting
+    finally:
+        waiting.release()
 
 
-def _check(kind: str, address: str) -> None:
+def _check(kind: str, workers: int, address: str, template: str) -> None:
     if kind not in KINDS:
         raise ValueError(f"no executor {kind!r}: choose {', '.join(KINDS[:-1])} or {KINDS[-1]}")
-    if kind == "dask" and not address:
-        raise ValueError("executor `dask` needs the scheduler's address: set GRISTMILL_DASK_ADDRESS=tcp://host:port")
+    clusters.check(kind, workers, address, template)
 
 
 @contextmanager
-def executor(kind: str, workers: int = 0, address: str = "") -> Iterator[Threads | Dask]:
-    """The executor for a kind: `serial`, `threads`, `local` (Dask processes on this machine) or `dask`.
+def executor(
+    kind: str, workers: int = 0, address: str = "", template: str = "", json_lines: bool = False
+) -> Iterator[Threads | Dask]:
+    """The executor for a kind: `serial`, `threads`, `local` (Dask processes on this machine), `dask`, `kubernetes` or
+    `slurm`.
 
-    `workers`: how many, 0 for one a core; `dask` takes `address` (`tcp://host:8786`) and the workers that
-    it finds there. The local cluster binds to loopback only. Raises ValueError for another kind.
+    `workers`: how many, 0 for one a core of this machine; `dask` takes `address` (`tcp://host:8786`) and the workers
+    that it finds there; `kubernetes` and `slurm` take `template`, a YAML file. `json_lines`: workers of other machines
+    write what they log as lines of JSON, too. Raises ValueError for another kind, and what a kind cannot do without.
     """
-    _check(kind, address)
+    _check(kind, workers, address, template)
     workers = workers or os.cpu_count() or 1
     messages: queue.SimpleQueue = queue.SimpleQueue()
     if kind in ("serial", "threads"):
@@ -175,48 +181,18 @@ def executor(kind: str, workers: int = 0, address: str = "") -> Iterator[Threads
         with (
             TemporaryDirectory(prefix=f"{leftovers.scratch_prefix()}dask-") as scratch,
             _bare_main(),
-            _cluster(workers, scratch) if kind == "local" else nullcontext(address) as target,
+            clusters.CLUSTERS[kind](clusters.ClusterSettings(workers, address, template, scratch)) as target,
         ):
             with Client(target) as client:
                 _check_workers(client)
-                client.register_plugin(_plugin())
-                client.subscribe_topic(LOG_TOPIC, lambda event: messages.put(tuple(event[1])))
+                # workers of a cluster have an output of their own, which is kept where they run
+                client.register_plugin(_plugin(json_lines and kind != "local"))
+                client.subscribe_topic(LOG_TOPIC, _of_this_run(messages))
                 try:
                     yield Dask(client, messages)
                 finally:
                     # workers still in a job, which nobody waits for any more, are killed with a warning
                     logging.getLogger("distributed").setLevel(logging.ERROR)
-
-
-def _cluster(workers: int, scratch: str) -> Any:
-    """Processes on this machine, one thread each, that keep in `scratch` what they keep on disk."""
-    import dask
-    from distributed import LocalCluster
-
-    with dask.config.set({**_UNWATCHED, "temporary-directory": scratch}), _interrupts_held():
-        return LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-            silence_logs=logging.ERROR,
-        )
-
-
-@contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """What is started meanwhile, the cluster's thread and so its workers, now and later, never gets a SIGINT.
-
-    A Ctrl-C at the terminal goes to all processes; what it means is for the flow to say, which gets it afterwards.
-    """
-    # it is started with the first process otherwise, and unblocks SIGINT then
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
@@ -272,7 +248,19 @@ def _cannot_import(worker: str, trouble: ImportError | str) -> str:
     return f"{worker} cannot import what its jobs need ({trouble}): install the same code there as where the flow runs"
 
 
-def _plugin() -> Any:
+def _of_this_run(messages: queue.SimpleQueue) -> Callable[[Any], None]:
+    """Takes up the events of a cluster: several runs may share its workers."""
+    run = log_fields.current().get("run")
+
+    def take(event: Any) -> None:
+        level, line, fields = event[1]
+        if fields.get("run", run) == run:
+            messages.put((level, line, fields))
+
+    return take
+
+
+def _plugin(json_lines: bool) -> Any:
     """What each worker is told when it starts. An error here would have Dask start the worker again for ever: one that
     cannot import our code comes up, and its first job says so."""
     from distributed import WorkerPlugin
@@ -282,6 +270,7 @@ def _plugin() -> Any:
 
         def setup(self, worker: Any) -> None:
             try:
+                from tasks.engine import log_fields
                 from tasks.engine.worker_memory import keep_what_is_freed
             except ImportError:
                 return
@@ -289,15 +278,20 @@ def _plugin() -> Any:
 
             class ToScheduler(logging.Handler):
                 def emit(self, record: logging.LogRecord) -> None:
-                    worker.log_event(LOG_TOPIC, (record.levelno, f"{record.name}: {record.getMessage()}"))
+                    worker.log_event(LOG_TOPIC, log_fields.message(record))
 
-            self.handler = ToScheduler(logging.INFO)
+            self.handlers: list[logging.Handler] = [ToScheduler(logging.INFO)]
+            if json_lines:
+                self.handlers.append(logging.StreamHandler())
+                for handler in (self.handlers[-1], *logging.getLogger("distributed").handlers):
+                    handler.setFormatter(log_fields.JsonLines())
             for name in LOGGERS:
-                logging.getLogger(name).addHandler(self.handler)
+                for handler in self.handlers:
+                    logging.getLogger(name).addHandler(handler)
                 logging.getLogger(name).setLevel(logging.INFO)
 
         def teardown(self, worker: Any) -> None:
-            if handler := getattr(self, "handler", None):
+            for handler in getattr(self, "handlers", ()):
                 for name in LOGGERS:
                     logging.getLogger(name).removeHandler(handler)
 

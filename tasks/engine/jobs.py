@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from storage import files, layout
-from tasks.engine import options
+from tasks.engine import log_fields, options
 from tasks.engine.code_version import code_version, releases
 from tasks.engine.cpu_time import cpu_seconds
 from tasks.engine.options import JobOptions
@@ -22,7 +22,10 @@ class Code:
 
 @dataclass(frozen=True)
 class Job:
-    """`work(folder, number, **arguments)` writes files under the stage's folder and returns a record of counts."""
+    """`work(folder, number, **arguments)` writes files under the stage's folder and returns a record of counts.
+
+    `log_fields`: of the lines that it writes, beside those of its place.
+    """
 
     work: Callable[..., dict[str, Any]]
     code: Code
@@ -31,6 +34,7 @@ class Job:
     number: int
     arguments: dict[str, Any] = field(default_factory=dict)
     options: JobOptions = field(default_factory=options.current)
+    log_fields: dict[str, Any] = field(default_factory=log_fields.current)
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,12 @@ def run_job(job: Job) -> JobResult:
     Raises RuntimeError on a worker whose code is not that of the stage's key.
     """
     options.configure(job.options)
+    stage = job.folder.rstrip("/").rpartition("/")[2]
+    with log_fields.bound(**job.log_fields | {"stage": stage, "phase": job.phase, "shard": job.number}):
+        return _run(job)
+
+
+def _run(job: Job) -> JobResult:
     if (done := layout.done_record(job.folder, job.phase, job.number)) is not None:
         return JobResult(done["record"], done["files"], found=True, cpu_seconds=done.get("cpu_seconds", 0.0))
     _check_code(job)

@@ -1,6 +1,7 @@
 """Two machines that train one model, as the documentation has it: `run` on one, `join` on the other."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import time
 import pytest
 
 from storage import files
+from tests import slurm_server
 
 RUN = "import sys; from flows.cli import app; app(sys.argv[1:])"
 
@@ -40,5 +42,30 @@ def test_a_second_machine_joins_a_run(runs, recipe):
     said = [(runs.folder / f"node-{node}.log").read_text() for node in (0, 1)]
     assert codes == (0, 0), "\n".join(said)
     (folder,) = (path for name, path in runs.stages("joined").items() if name.startswith("model-"))
+    assert files.read_json(str(folder / "result.json"))["steps"] == 12
+    assert (folder / "training-1.log").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_two_tasks_of_a_real_slurm_train_one_model(runs, recipe, tmp_path):
+    """The script that ships, with two tasks on one node; the second finds what is trained by the recipe."""
+    if lacking := slurm_server.missing():
+        pytest.skip(f"this machine lacks {lacking}")
+    fewer = recipe | {"steps": recipe["steps"][:1], "name": "slurm"}
+    runs.run("slurm", ("tokens", fewer), executor="threads")
+    path = str(runs.write(fewer))
+    environment = runs.environment("slurm", training_processes="1", training_interface="lo")
+    log = tmp_path / "log"
+    script = os.path.abspath("docker/slurm/training.sbatch")
+    one_node = ["--nodes=1", "--ntasks-per-node=2", "--gpus-per-node=0", "--cpus-per-task=1", f"--output={log}"]
+    (tmp_path / "slurm").mkdir()
+    with slurm_server.serve(tmp_path / "slurm") as slurm:
+        environment |= slurm
+        environment["PATH"] = f"{os.path.dirname(sys.executable)}:{environment['PATH']}"
+        assert shutil.which("gristmill", path=environment["PATH"])
+        done = subprocess.run(["sbatch", "--wait", *one_node, script, path], env=environment, cwd=tmp_path)
+    assert done.returncode == 0, log.read_text()
+    (folder,) = (path for name, path in runs.stages("slurm").items() if name.startswith("model-"))
     assert files.read_json(str(folder / "result.json"))["steps"] == 12
     assert (folder / "training-1.log").exists()

@@ -1,5 +1,6 @@
 """The same jobs give the same results wherever they run, and a failure is seen where it belongs."""
 
+import json
 import logging
 import os
 import platform
@@ -15,7 +16,7 @@ import pytest
 
 from storage import files, layout
 from storage.remote.retry import RemoteIOConfig
-from tasks.engine import executors, options
+from tasks.engine import executors, log_fields, options
 from tasks.engine.code_version import code_version
 from tasks.engine.executors import Dask, executor
 from tasks.engine.jobs import Code, Job, run_job
@@ -135,7 +136,7 @@ def running(request, crew):
             yield started
 
 
-def drain(messages: queue.SimpleQueue, wanted: int, seconds: float = 20) -> list[tuple[int, str]]:
+def drain(messages: queue.SimpleQueue, wanted: int, seconds: float = 20) -> list[tuple[int, str, dict]]:
     """Messages, waiting until there are `wanted` of them."""
     found = []
     until = time.monotonic() + seconds
@@ -217,7 +218,52 @@ def test_what_jobs_log_arrives(running, crew, tmp_path):
         running.messages.get()
     list(running.map(run_job, [job(crew.write, str(tmp_path), "write", i) for i in range(3)]))
     found = drain(running.messages, 3)
-    assert sorted(found) == [(logging.INFO, f"tasks.crew: shard {i} in work") for i in range(3)]
+    assert sorted(found, key=str) == [
+        (logging.INFO, f"tasks.crew: shard {i} in work", {"stage": tmp_path.name, "phase": "write", "shard": i})
+        for i in range(3)
+    ]
+
+
+def test_a_workers_own_output_is_lines_of_json(crew, tmp_path):
+    """A worker by address, as it runs on another machine: its output is read there, and the flow has the lines, too;
+    not those of another run that shares the worker."""
+    from distributed import Client, LocalCluster
+
+    path = os.pathsep.join([str(ROOT), str(Path(crew.__file__).parent)])
+    output = tmp_path / "output"
+    with (
+        LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=None, silence_logs=logging.CRITICAL) as scheduler,
+        Client(scheduler) as client,
+        open(output, "w") as written,
+    ):
+        address = scheduler.scheduler_address
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-dashboard", "--no-nanny"]
+        worker = subprocess.Popen(
+            [*command, "--nthreads", "1", "--local-directory", str(tmp_path)],
+            env=os.environ | {"PYTHONPATH": path},
+            stderr=written,
+        )
+        try:
+            client.wait_for_workers(1, timeout=120)
+            with log_fields.bound(run="ours"), executor("dask", address=address, json_lines=True) as running:
+                list(running.map(run_job, [job(crew.write, str(tmp_path), "write", 1)]))
+                with log_fields.bound(run="another"):
+                    other = job(crew.write, str(tmp_path), "write", 2)
+                list(running.map(run_job, [other, job(crew.write, str(tmp_path), "write", 3)]))
+                found = drain(running.messages, 2)
+        finally:
+            worker.terminate()
+            worker.wait()
+    place = {"run": "ours", "stage": tmp_path.name, "phase": "write"}
+    assert found == [(logging.INFO, f"tasks.crew: shard {i} in work", place | {"shard": i}) for i in (1, 3)]
+    lines = [json.loads(line) for line in output.read_text().splitlines() if line.startswith("{")]
+    ours = [line for line in lines if line["logger"] == "tasks.crew"]
+    assert [(line["run"], line["shard"], line["message"]) for line in ours] == [
+        ("ours", 1, "shard 1 in work"),
+        ("another", 2, "shard 2 in work"),
+        ("ours", 3, "shard 3 in work"),
+    ]
+    assert all(line["stage"] == tmp_path.name and line["level"] == "INFO" for line in ours)
 
 
 def test_loggers_are_left_as_they_were():
@@ -279,7 +325,8 @@ def test_by_address(crew, tmp_path):
             assert isinstance(running, Dask)
             assert sorted(running.map(crew.square, range(5))) == [(i, i * i) for i in range(5)]
             list(running.map(run_job, [job(crew.write, str(tmp_path), "write", 1)]))
-            assert drain(running.messages, 1) == [(logging.INFO, "tasks.crew: shard 1 in work")]
+            place = {"stage": tmp_path.name, "phase": "write", "shard": 1}
+            assert drain(running.messages, 1) == [(logging.INFO, "tasks.crew: shard 1 in work", place)]
         # a cluster that is not ours goes on
         with Client(address) as client:
             assert client.submit(crew.square, 6).result() == 36

@@ -1,0 +1,183 @@
+"""Clusters by a word: what is asked of Kubernetes and of SLURM, by their own schemas and on a real SLURM."""
+
+import copy
+import os
+import subprocess
+import time
+from importlib import resources
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tasks.engine.clusters import check, dask_cluster, read_template
+from tasks.engine.executors import deferred
+from tests import slurm_server
+
+DOCKER = Path(__file__).resolve().parents[3] / "docker"
+KUBERNETES = "1.30"
+
+
+def documents(name: str) -> list[dict]:
+    return list(yaml.safe_load_all((DOCKER / "kubernetes" / name).read_text()))
+
+
+def test_a_runs_cluster_has_a_name_and_an_owner_of_its_own():
+    template = read_template(str(DOCKER / "kubernetes" / "dask-cluster.yaml"))
+    before = copy.deepcopy(template)
+    owned = dask_cluster(template, 7, {"POD_NAME": "run-x", "POD_UID": "1-2"})
+    other = dask_cluster(template, 7, {})
+    assert template == before
+    names = [made["metadata"]["name"] for made in (owned, other)]
+    assert len(set(names)) == 2 and all(name.startswith("gristmill-") and len(name) < 50 for name in names)
+    for made, name in zip((owned, other), names, strict=True):
+        assert made["spec"]["scheduler"]["service"]["selector"]["dask.org/cluster-name"] == name
+        assert made["spec"]["worker"]["replicas"] == 7
+    pod = {"apiVersion": "v1", "kind": "Pod", "name": "run-x", "uid": "1-2"}
+    assert owned["metadata"]["ownerReferences"] == [pod]
+    assert "ownerReferences" not in other["metadata"]
+
+
+@pytest.mark.parametrize(
+    "kind,workers,template,message",
+    [
+        ("slurm", 0, "queue: a", "needs a number of workers: set GRISTMILL_WORKERS"),
+        ("slurm", 2, None, "needs the YAML file of its cluster: set GRISTMILL_CLUSTER"),
+        ("slurm", 2, "- queue", "is no mapping"),
+        ("slurm", 2, "queue: [", "is no YAML"),
+        ("kubernetes", 2, "kind: Pod", "of the kind Pod; give a DaskCluster"),
+        ("kubernetes", 2, "kind: DaskCluster", "needs metadata.name"),
+    ],
+)
+def test_a_cluster_that_cannot_be_is_an_error_that_names_its_remedy(
+    kind, workers, template, message, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("tasks.engine.clusters.find_spec", lambda name: True)
+    path = tmp_path / "cluster.yaml"
+    if template is not None:
+        path.write_text(template)
+    with pytest.raises(ValueError, match=message):
+        check(kind, workers, "", str(path) if template is not None else "")
+
+
+def test_a_package_that_lacks_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("tasks.engine.clusters.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"pip install 'gristmill\[slurm\]'"), deferred("slurm", 2, template="a"):
+        pass
+
+
+def test_an_executor_that_was_released_is_started_by_the_next_jobs():
+    with deferred("threads", 2) as running:
+        assert sorted(running.map(len, ["a", "bc"])) == [(0, 1), (1, 2)]
+        first = running.messages
+        running.release()
+        running.release()
+        assert sorted(running.map(len, ["abc"])) == [(0, 3)]
+        assert running.messages is not first
+
+
+@pytest.mark.parametrize("name", ["run.yaml", "training.yaml", "dask-cluster.yaml"])
+def test_manifests_hold_by_the_schemas_of_kubernetes(name):
+    """Unknown fields are refused. Pods of a DaskCluster are looked at as the pods that they become."""
+    validate = pytest.importorskip("kubernetes_validate").validate
+    for document in documents(name):
+        if document["kind"] != "DaskCluster":
+            validate(document, KUBERNETES, strict=True)
+            continue
+        for part in ("scheduler", "worker"):
+            metadata = {"name": part}
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": document["spec"][part]["spec"]}
+            validate(pod, KUBERNETES, strict=True)
+        spec = document["spec"]["scheduler"]["service"]
+        validate(
+            {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": spec}, KUBERNETES, strict=True
+        )
+    with pytest.raises(Exception, match="(?i)additional properties|unexpected"):
+        validate({"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spce": {}}, KUBERNETES, strict=True)
+
+
+def test_the_dask_cluster_holds_by_the_schema_of_the_operator():
+    pytest.importorskip("dask_kubernetes")
+    validator = pytest.importorskip("jsonschema").validate
+    folder = resources.files("dask_kubernetes.operator.customresources")
+    defined = yaml.safe_load(folder.joinpath("templates.yaml").read_text())["definitions"]
+
+    def own(schema):
+        """The schema with its own references filled in; those of Kubernetes are looked at by the test above."""
+        if isinstance(schema, list):
+            return [own(each) for each in schema]
+        if not isinstance(schema, dict):
+            return schema
+        if "$ref" in schema:
+            name = schema["$ref"].rpartition("/")[2]
+            return own(defined[name]) if name in defined else {}
+        closed = {"additionalProperties": False} if "properties" in schema else {}
+        return closed | {key: own(value) for key, value in schema.items()}
+
+    made = dask_cluster(documents("dask-cluster.yaml")[0], 3, {})
+    spec = own(defined["dask.k8s.api.v1.DaskCluster"])["properties"]["spec"]
+    validator(made["spec"], spec)
+    with pytest.raises(Exception, match="idle_timeout"):
+        validator(made["spec"] | {"idle_timeout": 3}, spec)
+
+
+def test_the_settings_of_slurm_give_a_script(monkeypatch):
+    """What ships, but for the network device, which this machine may not have."""
+    jobqueue = pytest.importorskip("dask_jobqueue")
+    given = read_template(str(DOCKER / "slurm" / "dask.yaml"))
+    given["interface"] = given["scheduler_options"]["interface"] = None
+    with jobqueue.SLURMCluster(**given) as cluster:
+        script = cluster.job_script()
+        address = cluster.scheduler_address
+    for line in ("#SBATCH -p cpu", "#SBATCH --cpus-per-task=32", "#SBATCH --mem=128G", "#SBATCH -t 12:00:00"):
+        assert line in script.splitlines()
+    (worker,) = (line for line in script.splitlines() if "dask_worker" in line)
+    assert worker.startswith("python -m distributed.cli.dask_worker ") and address in worker
+    assert "--nworkers 32" in worker and "--death-timeout 120" in worker and "--nthreads 1" in worker
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory):
+    if lacking := slurm_server.missing():
+        pytest.skip(f"this machine lacks {lacking}")
+    with slurm_server.serve(tmp_path_factory.mktemp("slurm")) as environment:
+        yield environment
+
+
+@pytest.mark.slow
+def test_jobs_run_on_a_real_slurm_and_nothing_is_left_of_them(slurm, tmp_path, monkeypatch):
+    pytest.importorskip("dask_jobqueue")
+    for name, value in slurm.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PYTHONPATH", str(DOCKER.parent))
+    settings = {"queue": "debug", "walltime": "00:20:00", "cores": 1, "processes": 1, "memory": "1GiB"}
+    settings |= {"interface": "lo", "local_directory": str(tmp_path), "log_directory": str(tmp_path / "logs")}
+    settings["scheduler_options"] = {"interface": "lo", "dashboard_address": "127.0.0.1:0"}
+    template = tmp_path / "cluster.yaml"
+    template.write_text(yaml.safe_dump(settings))
+
+    def queued() -> list[str]:
+        command = ["squeue", "--noheader", "--states=PENDING,RUNNING", "--format=%T"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+    with deferred("slurm", 2, template=str(template)) as running:
+        assert queued() == []
+        assert sorted(running.map(os.path.basename, ["/a/b", "/c/d"])) == [(0, "b"), (1, "d")]
+        assert len(queued()) == 2
+        running.release()
+        end = time.monotonic() + 60
+        while queued() and time.monotonic() < end:
+            time.sleep(0.5)
+        assert queued() == []
+
+
+@pytest.mark.slow
+def test_the_script_of_a_training_is_one_that_slurm_takes(slurm):
+    """Without what this node has not: a second node and GPUs."""
+    script = DOCKER / "slurm" / "training.sbatch"
+    environment = os.environ | slurm
+    asked = ["--test-only", "--nodes=1", "--gpus-per-node=0", "--cpus-per-task=1"]
+    taken = subprocess.run(
+        ["sbatch", *asked, str(script), "recipe.yaml"], env=environment, capture_output=True, text=True
+    )
+    assert taken.returncode == 0 and "to start at" in taken.stderr, taken.stderr
