@@ -252,7 +252,8 @@ def test_pages_that_quote_an_evaluation_document_or_a_task_leave_the_arms_and_wh
         {"name": "web", "jsonl": [write_lines(tmp_path / "web.jsonl", web)]},
         {"name": "pages", "jsonl": [write_lines(tmp_path / "pages.jsonl", [*quotes, asked, asks_little])]},
     ]
-    steps = [{"step": "extract"}, {"step": "quality", "reference": ["pages"], "min_score": 0.0}]
+    small = {"step": "quality", "reference": ["pages"], "min_score": 0.0, "dimensions": 4, "buckets": 1000, "epochs": 1}
+    steps = [{"step": "extract"}, small]
     recipe = load({"name": "quoted", "sources": sources, "steps": steps})
     home = context(str(tmp_path / "home"))
     data = arm_data(home, recipe, {"base": recipe}, tokens=10**6, tasks=str(tasks), **PROXY)
