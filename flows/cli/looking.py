@@ -79,17 +79,37 @@ def show(
 
 @app.command()
 def lineage(
-    document: Annotated[str, typer.Argument(metavar="DOC_ID", help="an id, or how it begins, as `show` prints it")],
+    document: Annotated[
+        str | None, typer.Argument(metavar="[DOC_ID]", help="an id, or how it begins, as `show` prints it")
+    ] = None,
+    shard: Annotated[
+        str | None, typer.Option(help="a token shard: its path, or as `tokens-KEY/train-00000.bin` in the home")
+    ] = None,
+    token: Annotated[int | None, typer.Option(help="of that shard, counted from 0")] = None,
     characters: Annotated[int, typer.Option("-n", min=0, help="of the raw page and of its text are shown")] = 2000,
 ) -> None:
-    """Where a document comes from: its record, read again from the source's file by its range alone, the raw page,
-    the extracted text, all scores, and what every stage decided. A dropped record has a lineage too."""
+    """Where a document, or a token, comes from: its record, read again from the source's file by its range alone, the
+    raw page, the extracted text, all scores, and what every stage decided. A dropped record has a lineage too.
+
+    Of a token also whether the tokens of its document are the same when they are derived from the record again; exits
+    with 1 if they are not.
+    """
     from flows.cli import render_documents as render
     from flows.reports.lineage import trace
 
     machine = settings()
-    found = trace(machine.home, document, machine.remote_io)
-    print_texts(line for one in found for line in render.lineage(one, characters))
+    if document is not None and shard is None and token is None:
+        found = trace(machine.home, document, machine.remote_io)
+        print_texts(line for one in found for line in render.lineage(one, characters))
+        return
+    if document is not None or shard is None or token is None:
+        raise typer.BadParameter("give a document's id, or a token by --shard and --token")
+    from flows.reports.token_lineage import trace_token
+
+    traced = trace_token(machine.home, shard, token, machine.remote_io)
+    print_texts(render.token_lineage(traced, characters))
+    if not traced.derived.same(traced.place):
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from flows.reports.kept import KeptDocuments
     from flows.reports.lineage import Lineage
     from flows.reports.similar import LookUp, Match
+    from flows.reports.token_lineage import TokenLineage
 
 CONTEXT = 160  # characters shown on either side of an offending part
 _MARKED = "bold red"
@@ -107,6 +108,25 @@ def lineage(found: "Lineage", characters: int) -> Iterator[str]:
     if "text" in found.row:
         yield f"\n-- text, {found.row['characters']:,} characters"
         yield shortened(found.row["text"], characters)
+
+
+def token_lineage(found: "TokenLineage", characters: int) -> Iterator[str]:
+    """The token and its place in its document, the document's lineage, and what derives from its record."""
+    place, derived = found.place, found.derived
+    yield (
+        f"== {one_line(found.path)}, token {place.token:,}: {place.token_id} {found.piece!r}, "
+        f"{place.token - place.first + 1:,} of the {len(place.tokens):,} of the shard's document {place.document:,}"
+    )
+    yield from lineage(found.document, characters)
+    yield "\n-- derived again"
+    if derived.tokens is None:
+        yield f"not derived: {one_line(derived.trouble)}"
+    elif derived.same(place):
+        yield f"{len(derived.tokens):,} tokens from the record, each the same as in the shard"
+    else:
+        same = next((i for i, (a, b) in enumerate(zip(derived.tokens, place.tokens, strict=False)) if a != b), None)
+        at = min(len(derived.tokens), len(place.tokens)) if same is None else same
+        yield f"{len(derived.tokens):,} tokens from the record, other ones than in the shard from the {at + 1:,}th on"
 
 
 def look_up(found: "LookUp") -> Iterator[Text]:

@@ -71,16 +71,21 @@ def trace(home: str, prefix: str, remote_io: RemoteIOConfig) -> Iterator[Lineage
     """
     found = False
     for stage in Home(home).stages("documents"):
-        for shard, made in enumerate(stage.part_records):
+        for shard in range(len(stage.part_records)):
             for row in _rows(stage, shard, prefix):
                 found = True
-                record, trouble = _read_again(stage, _file_of(made["files"], row["file"]), row, remote_io)
-                scores, decisions = _behind(stage, shard, row["id"])
-                if "rule" in row:
-                    decisions = (Decision(stage.label, False, row),)
-                yield Lineage(stage.label, row, record, trouble, scores, decisions)
+                yield lineage_of(stage, shard, row, remote_io)
     if not found:
         raise LookupError(f"no document in {home} has an id that begins with {prefix}; `gristmill show` prints ids")
+
+
+def lineage_of(stage: FinishedStage, shard: int, row: dict[str, Any], remote_io: RemoteIOConfig) -> Lineage:
+    """The lineage of a document of a `documents` stage, given its row there, or its row of the ledger."""
+    record, trouble = record_again(stage, shard, row, remote_io)
+    scores, decisions = _behind(stage, shard, row["id"])
+    if "rule" in row:
+        decisions = (Decision(stage.label, False, row),)
+    return Lineage(stage.label, row, record, trouble, scores, decisions)
 
 
 def _file_of(opened: list[dict[str, Any]], name: str) -> dict[str, Any]:
@@ -88,10 +93,11 @@ def _file_of(opened: list[dict[str, Any]], name: str) -> dict[str, Any]:
     return next((file for file in opened if file["name"] == name), opened[0])
 
 
-def _read_again(
-    stage: FinishedStage, shard: dict[str, Any], row: dict[str, Any], remote_io: RemoteIOConfig
+def record_again(
+    stage: FinishedStage, number: int, row: dict[str, Any], remote_io: RemoteIOConfig
 ) -> tuple[Record | None, str]:
-    """The record, or why it cannot be had: the file may have moved, or be another one by now."""
+    """The record of a row of a shard, or why it cannot be had: the file may have moved, or be another one by now."""
+    shard = _file_of(stage.part_records[number]["files"], row["file"])
     where = f"{shard['path']}, offset {row['offset']}"
     place = row["file"], row["offset"], row["length"]
     try:

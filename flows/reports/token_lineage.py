@@ -1,0 +1,142 @@
+"""From a token of a shard to its document, its record, and the same token derived from that record again."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from flows.reports.derived import derive_texts
+from flows.reports.history import rows_of
+from flows.reports.lineage import Lineage, lineage_of
+from storage import files, layout, parquet
+from storage.home import FinishedStage, open_stage
+from storage.recorded_file import RecordedFile
+from storage.remote.config import RemoteIOConfig
+from tasks.tokens.encoding import encoder, ended
+from tasks.tokens.tokenizer_work import load
+
+_NAME = re.compile(r"(?:train|heldout)-(\d+)\.bin")
+_PLACE = ["id", "source", "url", "file", "offset", "length", "record_id"]
+
+
+@dataclass(frozen=True)
+class TokenPlace:
+    """A token of a shard, counted from 0, and where it comes from.
+
+    `document`: the number in the shard of the document that has it; `first`: the number of that document's first
+    token; `tokens`: all of the document's, shape (n,), with the one that ends it; `row`: its source, its URL and where
+    its record is.
+    """
+
+    token: int
+    document: int
+    first: int
+    tokens: np.ndarray
+    row: dict[str, Any]
+
+    @property
+    def token_id(self) -> int:
+        return int(self.tokens[self.token - self.first])
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A document's tokens as its record gives them now, with the one that ends it; or None, and `trouble` is why."""
+
+    tokens: np.ndarray | None
+    trouble: str = ""
+
+    def same(self, place: TokenPlace) -> bool:
+        """Whether they are those of the shard."""
+        return self.tokens is not None and np.array_equal(self.tokens, place.tokens)
+
+
+@dataclass(frozen=True)
+class TokenLineage:
+    """A token of the shard `path`: what it stands for, its document's lineage, and its document's tokens derived."""
+
+    path: str
+    piece: str
+    place: TokenPlace
+    document: Lineage
+    derived: Derived
+
+
+@dataclass(frozen=True)
+class TokenSource:
+    """A token shard and the stages that it was made from.
+
+    `stage`: that of the shard; `texts`: those whose texts it has had, from the stage `documents` to the one that was
+    encoded; `number`: of the shard in all of them.
+    """
+
+    path: str
+    stage: FinishedStage
+    texts: tuple[FinishedStage, ...]
+    number: int
+
+    def locate(self, token: int) -> TokenPlace:
+        """The token's document, and where that was read. Holds the index of the shard and the ids of its documents.
+        Raises IndexError for a token that the shard does not have."""
+        index = parquet.read_table(f"{self.path.removesuffix('.bin')}.parquet")
+        dtype = np.dtype(index.schema.metadata[b"dtype"].decode())
+        begins, lengths = index["offset"].to_numpy(), index["length"].to_numpy()
+        tokens = int(lengths.sum())
+        if not 0 <= token < tokens:
+            raise IndexError(f"{self.path} has {tokens:,} tokens, counted from 0, and none with the number {token:,}")
+        at = int(np.searchsorted(begins, token, side="right")) - 1
+        with files.open_file(self.path) as f:
+            f.seek(int(begins[at]) * dtype.itemsize)
+            own = np.frombuffer(f.read(int(lengths[at]) * dtype.itemsize), dtype)
+        [row] = rows_of(self.texts[0].part(self.number), [index["id"][at].as_py()], _PLACE)
+        return TokenPlace(token, at, int(begins[at]), own, row)
+
+    def derive(self, documents: Sequence[str], remote_io: RemoteIOConfig) -> dict[str, Derived]:
+        """Tokens of some documents of the shard, by id, from their records. Holds their texts."""
+        found = derive_texts(self.texts, self.number, documents, remote_io)
+        encode = encoder(self.tokenizer, found.texts.values())
+        derived = {document: Derived(ended(encode(text))) for document, text in found.texts.items()}
+        return derived | {document: Derived(None, trouble) for document, trouble in found.troubles.items()}
+
+    @cached_property
+    def tokenizer(self) -> RecordedFile:
+        """The model that the shard was encoded with."""
+        folder = self.stage.home.stage(self.stage.inputs["tokenizer"]).folder
+        return layout.recorded_file(folder, layout.manifest(folder) or {}, "tokenizer.model")
+
+
+def token_source(home: str, shard: str) -> TokenSource:
+    """The token shard at a path, or at a path below the `stages` of a home, as `tokens-KEY/train-00000.bin`.
+
+    Raises LookupError for what is no shard of a finished stage of tokens, or of one whose documents are not there.
+    """
+    path = shard if shard.endswith(".bin") else f"{shard}.bin"
+    if not files.exists(path):
+        path = files.join(home, "stages", path)
+    folder, _, name = files.absolute(path).rpartition("/")
+    named = _NAME.fullmatch(name)
+    if named is None or not files.exists(path):
+        raise LookupError(f"{shard} is no token shard: name one as `tokens-KEY/train-00000.bin`, or by its path")
+    stage = open_stage(folder)
+    texts: list[FinishedStage] = []
+    found = stage.documents
+    while found is not None:
+        texts.insert(0, found)
+        found = found.documents
+    if not texts or "files" not in texts[0].inputs:
+        raise LookupError(f"{stage.label} was not made of documents that its home, {stage.home.address}, has")
+    return TokenSource(f"{folder}/{name}", stage, tuple(texts), int(named[1]))
+
+
+def trace_token(home: str, shard: str, token: int, remote_io: RemoteIOConfig) -> TokenLineage:
+    """All that is known of a token. Raises as `token_source` and `TokenSource.locate` do."""
+    source = token_source(home, shard)
+    place = source.locate(token)
+    document, documents = place.row["id"], source.texts[0]
+    [row] = rows_of(documents.part(source.number), [document])
+    lineage = lineage_of(documents, source.number, row, remote_io)
+    derived = source.derive([document], remote_io)[document]
+    return TokenLineage(source.path, load(source.tokenizer).id_to_piece(place.token_id), place, lineage, derived)
