@@ -11,6 +11,7 @@ from flows.stages.documents import documents
 from flows.stages.rules import decided
 from flows.stages.signals import measured
 from flows.stages.steps_behind import pinned
+from flows.stages.takedowns import without_taken_down
 from flows.steps import builder_of
 from tasks.documents.step import DocumentStep
 from tasks.models.filter import LearnedFilter
@@ -18,7 +19,7 @@ from tasks.models.filter import LearnedFilter
 
 @dataclass(frozen=True)
 class Passed:
-    """Steps that the documents went through: consecutive document steps, or one corpus step.
+    """Steps that the documents went through: consecutive document steps, or one corpus step, or none.
 
     `arriving`: the documents with the signals on which document steps decide; `left`: those that are kept.
     """
@@ -39,7 +40,8 @@ def curate(
     withheld: Callable[[Corpus, Corpus], Corpus] | None = None,
 ) -> Iterator[Passed]:
     """The recipe's way, each part of it made, or found, when it is asked for. The first has no steps behind the
-    extraction; the last one's `left` is the curated corpus.
+    extraction; the last one's `left` is the curated corpus. With takedown lists of the recipe the last part has no
+    steps, either.
 
     `extract_apart`: the extraction is a stage of its own, which recipes with other steps share; else the first steps on
     documents are in its pass. The documents are the same.
@@ -66,6 +68,10 @@ def curate(
         yield Passed(steps, arriving, left)
         check_left(left, steps)
         corpus = left
+    if recipe.takedowns:
+        left = without_taken_down(context, recipe, corpus)
+        yield Passed((), corpus, left)
+        check_left(left, ())
 
 
 def _groups(steps: tuple) -> list[tuple]:

@@ -17,6 +17,7 @@ from flows.recipe_forms import RecipeLike
 from flows.reports.run import Report
 from flows.stages import export
 from flows.stages.data import Data
+from flows.stages.heldout import before_takedowns, heldout
 from flows.stages.mixture import mixture
 from flows.stages.tokenizer import tokenizer
 from flows.stages.tokens import tokens as token_shards
@@ -39,10 +40,11 @@ def tokens(recipe: RecipeLike) -> Report:
     recipe.training_mixture()  # its error comes before any work
     with run_context(recipe) as context:
         made = _found(context, "corpus", recipe) or corpus(recipe)
-        model = tokenizer(context, recipe, made.corpus)
-        shards = token_shards(context, recipe, made.corpus, model)
+        split = heldout(context, recipe, made.corpus)
+        model = tokenizer(context, recipe, before_takedowns(context, recipe, split))
+        shards = token_shards(context, split, model)
         plan = mixture(context, recipe, made.corpus.sources, model, shards)
-        return _finished(context, "tokens", replace(made, data=Data(made.corpus, model, shards, plan)))
+        return _finished(context, "tokens", replace(made, data=Data(made.corpus, split, model, shards, plan)))
 
 
 @recorded_flow(name="pretrain", flow_run_name=flow_run_name, persist_result=False)

@@ -45,6 +45,9 @@ class Recipe(Settings):
         min_length=1,
         description="run in this order; only `url` may come before `extract`, and `normalize` only right after it",
     )
+    takedowns: tuple[str, ...] = Field(
+        (), description="addresses of lists of ids, URLs or hosts whose documents are in no export and no tokens"
+    )
     tokenizer: Tokenizer = Field(Tokenizer(), description="how texts become tokens")
     mixture: MixtureLike = Field(
         None,

@@ -145,6 +145,12 @@ def steps(given: Mapping[int, Any], settings: MachineSettings, deep: bool) -> It
                 yield from _earlier(folder, ("steps", at, "earlier", nth))
 
 
+def takedowns(recipe: Recipe, settings: MachineSettings, deep: bool) -> Iterator[Trouble]:
+    """What is wrong with the takedown lists of the recipe itself."""
+    for nth, address in enumerate(settings.placed(recipe).takedowns):
+        yield from _list(address, ("takedowns", nth), deep)
+
+
 def _list(address: str, path: Path, deep: bool, categories: tuple[str, ...] | None = None) -> Iterator[Trouble]:
     if not files.is_local(address) and not deep:
         return

@@ -24,7 +24,7 @@ from storage.schema import DOCUMENTS
 from tasks.documents.measure import measured
 from tasks.documents.normalize import Normalize
 from tasks.documents.normalize_work import rewrite
-from tasks.documents.step import EditStep
+from tasks.documents.step import DocumentStep, EditStep
 from tasks.extraction.extract import Extract
 from tasks.extraction.page import extract_page
 from tasks.guard.parent import Guard
@@ -110,7 +110,8 @@ def _records(
 
 def _edited(stage: FinishedStage, table: pa.Table) -> pa.Table:
     """The documents behind the last step of the stage that changes texts."""
-    steps = _STEPS.validate_python([*stage.settings["before"], *stage.settings["steps"]])
+    given = _STEPS.validate_python([*stage.settings["before"], *stage.settings["steps"]])
+    steps = [step for step in given if isinstance(step, DocumentStep)]
     behind = max((at + 1 for at, step in enumerate(steps) if isinstance(step, EditStep)), default=0)
     return measured(table, steps[:behind]).table if behind and len(table) else table
 

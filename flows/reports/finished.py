@@ -9,6 +9,7 @@ from flows.recipe import Recipe, load
 from flows.reports.run import Report
 from flows.stages.corpus import Corpus
 from flows.stages.data import Data
+from flows.stages.heldout import before_takedowns, heldout
 from flows.stages.mixture import mixture
 from flows.stages.tokenizer import tokenizer
 from flows.stages.tokens import tokens
@@ -41,8 +42,9 @@ def _data(context: RunContext, recipe: Recipe, corpus: Corpus) -> Data | None:
     if recipe.mixture is None:
         return None
     try:
-        model = tokenizer(context, recipe, corpus)
-        shards = tokens(context, recipe, corpus, model)
-        return Data(corpus, model, shards, mixture(context, recipe, corpus.sources, model, shards))
+        split = heldout(context, recipe, corpus)
+        model = tokenizer(context, recipe, before_takedowns(context, recipe, split))
+        shards = tokens(context, split, model)
+        return Data(corpus, split, model, shards, mixture(context, recipe, corpus.sources, model, shards))
     except NotFinishedError:
         return None

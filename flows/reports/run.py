@@ -64,10 +64,10 @@ class Report:
     @cached_property
     def summary(self) -> list[str]:
         """What came out, in a sentence each: documents, tokens, held-out loss."""
-        first, last = self.steps[0], self.steps[-1]
+        first, *_, last = funnel(self.corpus.stages)
         lines = [f"{last.documents_out:,} of {first.documents_in:,} documents kept"]
         if self.tokens is not None:
-            lines.append(f"{self.tokens:,} tokens")
+            lines.append(f"{self.tokens:,} tokens to train on")
         if result := self.result:
             lines.append(
                 f"{result['heldout/bits_per_byte']:.4f} bits/byte on held-out text, "
@@ -77,8 +77,9 @@ class Report:
 
     @cached_property
     def steps(self) -> list[FunnelRow]:
-        """The funnel: a row for each step, in the order of the recipe."""
-        return funnel(self.corpus.stages)
+        """The funnel: a row for each step, in the order of the recipe, and one for the held-out documents where there
+        are tokens."""
+        return funnel([*self.corpus.stages, *([self.data.split.stage] if self.data else [])])
 
     @property
     def funnel(self) -> "DataFrame":
@@ -130,12 +131,12 @@ class Report:
 
     @cached_property
     def tokens(self) -> int | None:
-        """Tokens of all curated documents, those that are held out included."""
-        return None if self.data is None else sum(self.data.tokens.result.values())
+        """Tokens of the documents that training may see."""
+        return None if self.data is None else self.data.tokens.result["train"]
 
     @property
     def characters_per_token(self) -> float | None:
-        """Of the curated documents: characters over this are an estimate of tokens."""
+        """Of the documents behind the last row of the funnel: characters over this are an estimate of tokens."""
         characters = self.steps[-1].characters_out
         assert characters is not None, "the corpus has texts behind its last step"
         return characters / self.tokens if self.tokens else None

@@ -8,6 +8,7 @@ from flows.curation import curate
 from flows.machine import MachineSettings
 from flows.recipe import Recipe, load
 from flows.stages.data import Data
+from flows.stages.heldout import before_takedowns, heldout
 from flows.stages.mixture import mixture
 from flows.stages.tokenizer import tokenizer
 from flows.stages.tokens import tokens
@@ -53,10 +54,12 @@ def _finished(recipe: Recipe, settings: MachineSettings) -> Iterator[StageResult
     # a corpus is verified without the libraries of training
     from flows.stages.model import model_spec
 
-    model = tokenizer(context, recipe, corpus)
+    split = heldout(context, recipe, corpus)
+    yield split.stage
+    model = tokenizer(context, recipe, before_takedowns(context, recipe, split))
     yield model
-    shards = tokens(context, recipe, corpus, model)
+    shards = tokens(context, split, model)
     yield shards
     plan = mixture(context, recipe, corpus.sources, model, shards)
     yield plan
-    yield context.build(model_spec(settings, recipe, Data(corpus, model, shards, plan)))
+    yield context.build(model_spec(settings, recipe, Data(corpus, split, model, shards, plan)))

@@ -25,13 +25,11 @@ from flows.stages.mixture import planned
 from flows.stages.task_examples import task_examples
 from flows.stages.tokenizer import trained
 from flows.stages.tokens import encoded
-from tasks.documents.sampling import Heldout
 from tasks.engine.make import StageResult
 from tasks.tokens.mixture import Mixture
 from tasks.tokens.tokenizer import Tokenizer
 
 _SEED = 0  # of the tokenizer's sample: not the recipe's, so that comparisons share it
-_NOTHING = Heldout(seed=0, fraction=0)
 
 
 @dataclass(frozen=True)
@@ -146,7 +144,7 @@ def _tokenizer(context: RunContext, base: Recipe, evaluation: StageResult, setti
             f"nothing is left of the sources of {base.name} beside the evaluation documents and what is like them: "
             "give more documents"
         )
-    return trained(context, left, settings, weights, _SEED, _NOTHING)
+    return trained(context, left, settings, weights, _SEED)
 
 
 def _curated(
@@ -165,7 +163,7 @@ def _curated(
     except NothingLeftError as error:
         raise NothingLeftError(f"{name}: {error}") from error
     corpus = without(first.left, others[-1].left if others else first.left)
-    shards = encoded(context, corpus, tokenizer, _NOTHING)
+    shards = encoded(context, corpus, tokenizer)
     counted = Counter[str](dict.fromkeys(corpus.sources, 0))
     for source, record in zip(corpus.sources, shards.records("encode"), strict=True):
         counted[source] += record["train"]["tokens"]

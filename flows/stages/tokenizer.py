@@ -9,7 +9,6 @@ from flows.recipe import Recipe
 from flows.stages.corpus import Corpus, CorpusPlaces
 from flows.tokenizer_file import tokenizer_path
 from storage.recorded_file import RecordedFile
-from tasks.documents.sampling import Heldout
 from tasks.documents.step import Settings
 from tasks.engine.make import StageResult
 from tasks.engine.phases import PhaseRunner
@@ -22,7 +21,6 @@ class Record(Settings):
     tokenizer: Tokenizer
     weights: dict[str, float]
     seed: int
-    heldout: Heldout
 
 
 class TakenRecord(Settings):
@@ -37,13 +35,13 @@ class TakenPlaces:
 
 
 def tokenizer(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult:
-    """Weights that were trained go on with their own tokenizer: then the recipe's `tokenizer` is not used."""
+    """`corpus`: the documents that it is trained on. Weights that were trained go on with their own tokenizer: then the
+    recipe's `tokenizer` is not used."""
     if (folder := initial_folder(context.settings, recipe)) is not None:
         return _taken(context, tokenizer_file(folder), None)
     if (path := tokenizer_path(context.settings, recipe)) is not None:
         return _taken(context, path, recipe.tokenizer.end_of_text)
-    heldout = Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction)
-    return trained(context, corpus, recipe.tokenizer, recipe.training_mixture().weights, recipe.seed, heldout)
+    return trained(context, corpus, recipe.tokenizer, recipe.training_mixture().weights, recipe.seed)
 
 
 def _taken(context: RunContext, path: Path, end_of_text: str | None) -> StageResult:
@@ -68,10 +66,10 @@ def _library(name: str) -> str:
 
 
 def trained(
-    context: RunContext, corpus: Corpus, settings: Tokenizer, weights: dict[str, float], seed: int, heldout: Heldout
+    context: RunContext, corpus: Corpus, settings: Tokenizer, weights: dict[str, float], seed: int
 ) -> StageResult:
     """A tokenizer trained on a sample of some sources, in proportion to their weights."""
-    record = Record(tokenizer=settings, weights=dict(sorted(weights.items())), seed=seed, heldout=heldout)
+    record = Record(tokenizer=settings, weights=dict(sorted(weights.items())), seed=seed)
     library = "tokenizers" if settings.kind == "byte_bpe" else "sentencepiece"
     return context.build(StageSpec("tokenizer", _train, record, corpus.inputs(), corpus.places, libraries=(library,)))
 
@@ -83,7 +81,6 @@ def _train(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
         "weights": record.weights,
         "settings": record.tokenizer,
         "seed": record.seed,
-        "heldout": record.heldout,
     }
     return {"tokenizer": phases.once("train", train_tokenizer, given)}
 

@@ -1,35 +1,64 @@
 """Documents to token shards: for each shard one file of training tokens and one of held-out tokens."""
 
-import pyarrow as pa
+import logging
 
+import pyarrow.compute as pc
+
+from storage import files, parquet
+from storage.damage import DamagedFileError
 from storage.recorded_file import RecordedFile
-from storage.token_shards import TokenShard, bin_path, write_tokens
-from tasks.documents.sampling import Heldout
+from storage.token_shards import bin_path, write_tokens
 from tasks.documents.selection import select
 from tasks.tokens.encoding import encoder
 
+log = logging.getLogger(__name__)
+
 SPLITS = ("train", "heldout")
 
+Encoded = tuple[RecordedFile, ...]  # the files of a shard, as a stage of tokens has recorded them
 
-def encode_shard(folder: str, shard: int, documents: str, kept: str, tokenizer: RecordedFile, heldout: Heldout) -> dict:
-    """Encode a selection's documents, those held out into a file of their own.
 
-    Holds the texts and tokens of one shard. Raises RuntimeError if a document is in neither split.
+def encode_shard(
+    folder: str,
+    shard: int,
+    documents: str,
+    kept: dict[str, str],
+    tokenizer: RecordedFile,
+    earlier: tuple[Encoded, ...] = (),
+) -> dict:
+    """Encode a shard's documents, those of each split into files of their own.
+
+    `kept`: by split the part that names its documents; a split without one has none. `earlier`: the shard in stages
+    that had the same texts, tokenizer and code: where one has the same documents, too, its files are taken as they are.
+    Holds the texts and tokens of a split. Raises RuntimeError for a document in both splits.
     """
-    table = select(documents, kept, ["text"])
-    mask = heldout.mask(table)
-    texts = table["text"]
-    encode = encoder(tokenizer, (text.as_py() for text in texts))
-    record: dict = {"rows_in": len(table)}
-    for split, chosen in (("train", ~mask), ("heldout", mask)):
-        rows = table.filter(pa.array(chosen))
-        encoded = [encode.document(text) for text in rows["text"].to_pylist()]
-        written = write_tokens(bin_path(folder, split, shard), rows["id"].to_pylist(), encoded, encode.dtype)
-        record[split] = _record(written)
-    if sum(record[split]["documents"] for split in SPLITS) != len(table):
-        raise RuntimeError(f"{kept}: {len(table)} documents in, {record} in the token shards")
-    return record
+    ids = {split: select(documents, kept[split], ["id"])["id"].to_pylist() if split in kept else [] for split in SPLITS}
+    if both := set(ids["train"]) & set(ids["heldout"]):
+        raise RuntimeError(f"{len(both)} documents of {documents} are trained on and held out, {min(both)} first")
+    if not any(_taken(folder, shard, found, ids) for found in earlier):
+        for split in SPLITS:
+            texts = select(documents, kept[split], ["text"])["text"].to_pylist() if split in kept else []
+            encode = encoder(tokenizer, texts)
+            encoded = [encode.document(text) for text in texts]
+            write_tokens(bin_path(folder, split, shard), ids[split], encoded, encode.dtype)
+    return {"rows_in": sum(map(len, ids.values())), **{split: _counts(folder, split, shard) for split in SPLITS}}
 
 
-def _record(written: TokenShard) -> dict:
-    return {"tokens": written.tokens, "documents": written.documents}
+def _taken(folder: str, shard: int, found: Encoded, ids: dict[str, list[str]]) -> bool:
+    """Take over the files of a shard, if they are those of these documents."""
+    try:
+        for split in SPLITS:
+            [index] = [file.path for file in found if file.path.endswith(f"/{split}-{shard:05d}.parquet")]
+            if parquet.read_table(index, ["id"])["id"].to_pylist() != ids[split]:
+                return False
+        for file in found:
+            files.write_bytes(files.join(folder, file.path.rpartition("/")[2]), file.read())
+    except (FileNotFoundError, DamagedFileError) as error:
+        log.warning("shard %d is encoded again, since an earlier stage cannot be read: %s", shard, error)
+        return False
+    return True
+
+
+def _counts(folder: str, split: str, shard: int) -> dict[str, int]:
+    lengths = parquet.read_table(bin_path(folder, split, shard).removesuffix(".bin") + ".parquet", ["length"])["length"]
+    return {"tokens": pc.sum(lengths).as_py() or 0, "documents": len(lengths)}

@@ -14,7 +14,7 @@ import sentencepiece as spm
 from storage import files
 from storage.recorded_file import RecordedFile
 from storage.text_tokens import TextTokenizer, read_tokenizer
-from tasks.documents.sampling import Heldout, uniform
+from tasks.documents.sampling import uniform
 from tasks.documents.selection import select
 from tasks.tokens.tokenizer import LARGEST_VOCABULARY, Tokenizer
 
@@ -35,19 +35,18 @@ def train_tokenizer(
     weights: dict[str, float],
     settings: Tokenizer,
     seed: int,
-    heldout: Heldout,
 ) -> dict:
     """Train on a sample of (documents, selection) shards by source; writes `tokenizer.model`, of SentencePiece, or
     `tokenizer.json`.
 
-    Each source gives documents worth its share of `sample_bytes`, drawn by a keyed hash, never a held-out one; a
-    source that has less gives all. SentencePiece holds the sample in memory, `tokenizers` its distinct words.
-    Raises ValueError for a source without text, if nothing is held out, and if the vocabulary does not fit the text.
+    Each source gives documents worth its share of `sample_bytes`, drawn by a keyed hash; a source that has less gives
+    all. SentencePiece holds the sample in memory, `tokenizers` its distinct words.
+    Raises ValueError for a source without text, and if the vocabulary does not fit the text.
     """
     total = sum(weights.values())
-    sizes = trainable(inputs, heldout)
+    sizes = text_sizes(inputs)
     taken: dict[str, int] = {}
-    texts = sample(inputs, sizes, {n: w / total for n, w in weights.items()}, settings, seed, heldout, taken)
+    texts = sample(inputs, sizes, {n: w / total for n, w in weights.items()}, settings, seed, taken)
     if settings.kind == "byte_bpe":
         name, data = JSON, _byte_bpe(texts, settings, taken)
     else:
@@ -128,33 +127,17 @@ def _sentencepiece(texts: Iterator[str], settings: Tokenizer, taken: dict[str, i
     return model.getvalue()
 
 
-def trainable(inputs: Inputs, heldout: Heldout) -> dict[str, int]:
-    """Bytes of text of each source that training may see.
-
-    Raises ValueError if a source has none, or if no document of all sources is held out though some should be.
-    """
-    sizes, documents, held_out = dict.fromkeys(inputs, 0), 0, 0
+def text_sizes(inputs: Inputs) -> dict[str, int]:
+    """Bytes of text of each source. Raises ValueError if a source has none."""
+    sizes = dict.fromkeys(inputs, 0)
     for name, parts in inputs.items():
-        before = documents
         for part in parts:
-            table = select(*part, ["text"])
-            mask = heldout.mask(table)
-            documents, held_out = documents + len(table), held_out + int(mask.sum())
-            sizes[name] += int(pc.sum(_sizes(table.filter(pa.array(~mask)))).as_py() or 0)
+            sizes[name] += pc.sum(_sizes(select(*part, ["text"]))).as_py() or 0
         if not sizes[name]:
-            given = documents - before
             raise ValueError(
-                f"mixture.weights names {name}, but no text of it is left to train on: all of its {given:,} documents "
-                f"are held out; lower mixture.heldout_fraction ({heldout.fraction}) or give the source more documents"
-                if given
-                else f"mixture.weights names {name}, but no document of it is left: take it out of mixture.weights, or "
-                "loosen the steps that drop its documents"
+                f"mixture.weights names {name}, but no document of it is left to train on: loosen the steps that drop "
+                "its documents, lower mixture.heldout_fraction, or take it out of mixture.weights"
             )
-    if heldout.fraction and not held_out:
-        raise ValueError(
-            f"none of {documents:,} documents is held out: raise mixture.heldout_fraction ({heldout.fraction}), or "
-            "give the sources more documents"
-        )
     return sizes
 
 
@@ -184,7 +167,6 @@ def sample(
     shares: dict[str, float],
     settings: Tokenizer,
     seed: int,
-    heldout: Heldout,
     taken: dict[str, int],
 ) -> Iterator[str]:
     for name in sorted(inputs):
@@ -193,15 +175,11 @@ def sample(
             log.info("source %s has %d bytes, less than the %d of its share of the sample", name, sizes[name], wanted)
         taken[name] = 0
         for part in inputs[name]:
-            table = _train(part, heldout)
+            table = select(*part, ["text"])
             chosen = table.filter(pa.array(uniform(table["id"], seed, "tokenizer") < wanted / sizes[name]))
             for text in chosen["text"].to_pylist():
                 taken[name] += len(text.encode())
                 yield text
-
-
-def _train(part: tuple[str, str], heldout: Heldout) -> pa.Table:
-    return heldout.without(select(*part, ["text"]))
 
 
 def _sizes(table: pa.Table) -> pa.ChunkedArray:

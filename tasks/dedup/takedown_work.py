@@ -1,0 +1,23 @@
+"""Documents of a selection that takedown lists name, dropped."""
+
+import pyarrow.compute as pc
+
+from storage import ledger, parquet, shards
+from storage.schema import SELECTION
+from tasks.dedup.takedowns import taken_down
+from tasks.documents.selection import select
+from tasks.url.step import Url
+
+STEP = "takedowns"
+
+
+def keep_allowed(folder: str, shard: int, documents: str, kept: str, takedowns: Url) -> dict:
+    """Write which documents of a shard may stay, and the ledger of the others with the entries that name them. Holds
+    the ids and URLs of the shard."""
+    named = select(documents, kept, ["url"])
+    named = named.append_column("detail", taken_down(named, takedowns))
+    named = named.filter(pc.is_valid(named["detail"]))
+    rows = [{"step": STEP, "rule": "takedown"} | row for row in named.select(["id", "detail"]).to_pylist()]
+    return shards.write_selection(
+        folder, shard, parquet.read_table(kept, SELECTION.names), [(STEP, ledger.from_rows(rows))]
+    )
