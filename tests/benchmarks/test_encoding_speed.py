@@ -15,7 +15,6 @@ from tokenizers import Tokenizer as Theirs
 
 from storage import parquet
 from storage.sentencepiece_model import SentencePieceTokenizer
-from tasks.documents.sampling import Heldout
 from tasks.tokens.encode import encode_shard
 from tasks.tokens.encoding import encoder
 from tasks.tokens.tokenizer import Tokenizer
@@ -53,16 +52,14 @@ def test_a_shard_beside_its_peers(kind, library, times_library, times_datatrove,
     path = str(tmp_path / "documents.parquet")
     parquet.write_table(path, pa.table({"id": [f"{i}" for i in range(len(texts))], "text": texts}))
     settings = Tokenizer(kind=kind, vocab_size=8_000, sample_bytes=4_000_000)
-    heldout = Heldout(seed=3, fraction=0.01)
-    record = train_tokenizer(str(tmp_path), 0, {"a": [(path, path)]}, {"a": 1}, settings, 3, heldout)
+    record = train_tokenizer(str(tmp_path), 0, {"a": [(path, path)]}, {"a": 1}, settings, 3)
     model = recorded(tmp_path / record["file"])
     tokenizer = load(model)
     size = sum(len(text.encode()) for text in texts) / 1e6
 
     ours, alone, encode = [], [], encoder(model, texts)
     for turn in range(3):
-        none = Heldout(seed=3, fraction=0)
-        ours.append(seconds(lambda: encode_shard(str(tmp_path / f"{turn}"), 0, path, path, model, none)))  # noqa: B023
+        ours.append(seconds(lambda: encode_shard(str(tmp_path / f"{turn}"), 0, path, {"train": path}, model)))  # noqa: B023
         alone.append(seconds(lambda: [encode.document(text) for text in texts]))
     whole = "a shard, read and written"
     rates = {whole: size / min(ours), "encoded alone": size / min(alone)}

@@ -174,7 +174,7 @@ SENTENCE = "word0 meadow1 river2 lantern6"
 
 def tokenizer(folder: Path) -> Kind:
     settings = Tokenizer(vocab_size=301, sample_bytes=10_000)
-    tokenizer_work.train_tokenizer(str(folder), 0, {"a": [reference(folder)]}, {"a": 1}, settings, 1, HELDOUT)
+    tokenizer_work.train_tokenizer(str(folder), 0, {"a": [reference(folder)]}, {"a": 1}, settings, 1)
     return model(folder, "tokenizer.model", lambda file: tokenizer_work.load.__wrapped__(file).encode(SENTENCE))
 
 

@@ -12,6 +12,7 @@ from flows.machine import MachineSettings
 from flows.recipe import load
 from flows.remaining import NothingLeftError
 from flows.reports.whatif import whatif
+from flows.stages.heldout import heldout
 from flows.stages.mixture import mixture
 from flows.stages.tokenizer import tokenizer
 from flows.stages.tokens import tokens
@@ -50,14 +51,18 @@ UNREADABLE = [
 ENDS = [
     ({"steps": [STRICT, "minhash"]}, ["documents", "rules"], "`gopher_quality`: of 40 documents the rule words .* 40"),
     ({"sources": "empty.text"}, ["documents"], "source other gives no document: .*empty_text dropped 1"),
-    ({"tokenizer": {"vocab_size": 30000}}, ["documents"], r"vocab_size is 30000, but .* \d+ tokens at most: lower"),
+    (
+        {"tokenizer": {"vocab_size": 30000}},
+        ["documents", "heldout"],
+        r"vocab_size is 30000, but .* \d+ tokens at most: lower",
+    ),
     ({"heldout": 1e-9}, ["documents"], r"none of 40 documents is held out: raise mixture.heldout_fraction \(1e-09\)"),
-    ({"heldout": 0.999999}, ["documents"], "names web, .* all of its 40 .* lower mixture.heldout_fraction"),
+    ({"heldout": 0.999999}, ["documents", "heldout"], "names web, .* lower mixture.heldout_fraction"),
     ({"steps": [SHORT, QUALITY]}, ["documents", "rules"], "`quality` learns from .* but 0 and 40 are left: name other"),
     ({"steps": [SHORT, PERPLEXITY]}, ["documents", "rules"], "`perplexity` learns from words, .* has none .* name"),
     (
         {"training": {"steps": 900}},
-        ["documents", "tokenizer", "tokens"],
+        ["documents", "heldout", "tokenizer", "tokens"],
         r"takes 115,200 tokens .* lower training.steps",
     ),
 ]
@@ -88,8 +93,9 @@ def end(given: dict, folder: Path) -> str:
     recipe, run = load(given), context(str(folder / "home"))
     with pytest.raises(ValueError) as error:
         *_, last = curate(run, recipe)
-        model = tokenizer(run, recipe, last.left)
-        mixture(run, recipe, last.left.sources, model, tokens(run, recipe, last.left, model))
+        split = heldout(run, recipe, last.left)
+        model = tokenizer(run, recipe, split.train)
+        mixture(run, recipe, last.left.sources, model, tokens(run, split, model))
     assert "\n" not in str(error.value)
     return str(error.value)
 

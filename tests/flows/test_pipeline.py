@@ -30,7 +30,7 @@ from training.sample import sample_text
 
 CORPUS = ["documents", "rules", "signatures", "candidates", "near_duplicates", "edited", "rules"]
 SCORED = ["perplexity_model", "perplexity", "perplexity_cut", "quality_model", "quality", "quality_cut"]
-ALL = [*CORPUS, *SCORED, "tokenizer", "tokens", "mixture", "model"]
+ALL = [*CORPUS, *SCORED, "heldout", "tokenizer", "tokens", "mixture", "model"]
 
 
 def names(keyed) -> list[str]:
@@ -196,7 +196,7 @@ def test_mlflow_shows_the_run_and_has_a_model_that_writes(undisturbed, recipe, t
     made = [f"{one.dataset.name}-{one.dataset.digest}" for one in run.inputs.dataset_inputs]
     manifests = [files.read_json(str(undisturbed.stages("undisturbed")[name] / "manifest.json")) for name in made]
     counted = [step for manifest in manifests for step in manifest["counts"]["steps"] if "edits" not in step]
-    assert len(counted) == len(recipe["steps"])
+    assert len(counted) == len(recipe["steps"]) + 1  # and that of the held-out documents
     for step in counted:
         row = funnel[step["step"]]
         assert (int(row["documents_in"]), int(row["documents_out"])) == (step["rows_in"], step["rows_out"])

@@ -154,7 +154,7 @@ def test_held_out_documents_are_not_trained_on(shard, tmp_path):
     texts = {f"d{i}": f"plain words and the rare one number{'x' * i} in a row" for i in range(40)}
     parts = [shard("held", texts)]
     heldout = Heldout(seed=5, fraction=0.5)
-    seen = heldout.without(pa.table({"text": list(texts.values())}))["text"].to_pylist()
+    seen = heldout.without(pa.table({"id": list(texts), "text": list(texts.values())}))["text"].to_pylist()
     record = train_model(str(tmp_path), 0, parts, [], LanguageModel(order=2), heldout)
     assert 0 < len(seen) < 40 and record["documents"] == len(seen)
     model = kenlm.Model(str(tmp_path / "model.bin"))

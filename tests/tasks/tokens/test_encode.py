@@ -1,6 +1,8 @@
 """Token shards hold every document of a selection once, in one of the two splits."""
 
 import os
+from collections.abc import Callable
+from pathlib import Path
 from pydoc_data import topics
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 from storage import parquet
 from storage.recorded_file import RecordedFile
 from storage.token_shards import bin_path
-from tasks.documents.sampling import Heldout
+from tasks.tokens import encode
 from tasks.tokens.encode import SPLITS, encode_shard
 from tasks.tokens.tokenizer import Tokenizer
 from tasks.tokens.tokenizer_work import EOS, load, train_tokenizer
@@ -26,7 +28,7 @@ def model(tmp_path_factory) -> RecordedFile:
     path = str(folder / "documents.parquet")
     parquet.write_table(path, pa.table({"id": list(TEXTS), "text": list(TEXTS.values())}))
     settings = Tokenizer(vocab_size=500, sample_bytes=100_000)
-    train_tokenizer(str(folder), 0, {"a": [(path, path)]}, {"a": 1}, settings, SEED, Heldout(seed=SEED, fraction=0.1))
+    train_tokenizer(str(folder), 0, {"a": [(path, path)]}, {"a": 1}, settings, SEED)
     return recorded(folder / "tokenizer.model")
 
 
@@ -40,49 +42,83 @@ def documents(folder, split: str, shard: int) -> dict[str, np.ndarray]:
     return {row["id"]: tokens[row["offset"] : row["offset"] + row["length"]] for row in index}
 
 
-@pytest.mark.parametrize("fraction", [0.1, 0.5, 0.001])
-def test_both_splits_together_are_all_documents_and_decode_to_their_texts(tmp_path, shard, model, fraction):
-    kept = list(TEXTS)[::2] + ["odd"]
-    parts = shard("web", TEXTS, kept)
-    record = encode_shard(str(tmp_path), 7, *parts, model, Heldout(seed=SEED, fraction=fraction))
+@pytest.fixture
+def splits(shard) -> Callable[..., tuple[str, dict[str, str]]]:
+    """A shard with all texts, and selections of them for its splits: by default each third document is held out."""
+
+    def write(name: str, kept: list[str], held_out: set[str] | None = None) -> tuple[str, dict[str, str]]:
+        held_out = set(kept[::3]) if held_out is None else held_out
+        documents, train = shard(name, TEXTS, [each for each in kept if each not in held_out])
+        _, heldout = shard(f"{name}-heldout", TEXTS, [each for each in kept if each in held_out])
+        return documents, {"train": train, "heldout": heldout}
+
+    return write
+
+
+def written(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def recorded_files(folder: Path) -> tuple[RecordedFile, ...]:
+    return tuple(recorded(path) for path in sorted(folder.iterdir()))
+
+
+def test_each_split_has_its_documents_and_decodes_to_their_texts(tmp_path, splits, model):
+    kept = [*list(TEXTS)[::2], "odd"]
+    record = encode_shard(str(tmp_path), 7, *splits("web", kept), model)
     processor = load(model)
     found = {split: documents(tmp_path, split, 7) for split in SPLITS}
-    assert not found["train"].keys() & found["heldout"].keys()
-    both = found["train"] | found["heldout"]
-    assert both.keys() == set(kept)
-    for name, tokens in both.items():
+    assert found["heldout"].keys() == set(kept[::3]) and found["train"].keys() == set(kept) - set(kept[::3])
+    for name, tokens in (found["train"] | found["heldout"]).items():
         assert tokens[-1] == EOS and (tokens == EOS).sum() == 1
         assert processor.decode(tokens.tolist()) == TEXTS[name]
-    mask = Heldout(seed=SEED, fraction=fraction).mask(pa.table({"text": [TEXTS[name] for name in kept]}))
-    assert found["heldout"].keys() == {name for name, out in zip(kept, mask, strict=True) if out}
     counts = {
         split: {"tokens": sum(map(len, found[split].values())), "documents": len(found[split])} for split in SPLITS
     }
     assert record == {"rows_in": len(set(kept)), **counts}
 
 
-def test_a_document_is_in_the_same_split_whatever_shard_it_is_in(tmp_path, shard, model):
-    names = list(TEXTS)
-    parts = [shard("one", TEXTS), shard("two", TEXTS, names[::3]), shard("three", dict(reversed(TEXTS.items())))]
-    for i, part in enumerate(parts):
-        encode_shard(str(tmp_path), i, *part, model, Heldout(seed=SEED, fraction=0.3))
-    first, second, third = (set(documents(tmp_path, "heldout", i)) for i in range(3))
-    assert first == third and second == first & set(names[::3])
-    assert 0 < len(first) < len(names)
+def test_a_document_in_both_splits_is_an_error(tmp_path, shard, model):
+    path, part = shard("web", TEXTS)
+    with pytest.raises(RuntimeError, match=f"{len(TEXTS)} documents of .* are trained on and held out"):
+        encode_shard(str(tmp_path), 0, path, {"train": part, "heldout": part}, model)
 
 
-def test_the_same_bytes_twice(tmp_path, shard, model):
-    parts = shard("web", TEXTS)
+def test_the_same_bytes_twice(tmp_path, splits, model):
+    parts = splits("web", list(TEXTS))
     for folder in ("a", "b"):
-        encode_shard(str(tmp_path / folder), 0, *parts, model, Heldout(seed=SEED, fraction=0.1))
-    names = sorted(p.name for p in (tmp_path / "a").iterdir())
-    assert len(names) == 6
-    for name in names:
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+        encode_shard(str(tmp_path / folder), 0, *parts, model)
+    assert len(written(tmp_path / "a")) == 6 and written(tmp_path / "a") == written(tmp_path / "b")
 
 
-def test_an_empty_selection(tmp_path, shard, model):
-    record = encode_shard(str(tmp_path), 0, *shard("web", TEXTS, []), model, Heldout(seed=SEED, fraction=0.1))
+def test_a_shard_with_the_documents_of_an_earlier_one_is_taken_from_there(tmp_path, splits, model, monkeypatch):
+    names = list(TEXTS)
+    same, fewer = splits("same", names), splits("fewer", names[:-1])
+    moved = splits("moved", names, set(names[1::3]))
+    record = encode_shard(str(tmp_path / "first"), 0, *same, model)
+    earlier = (recorded_files(tmp_path / "first"),)
+    for name, parts in {"fewer": fewer, "moved": moved}.items():
+        encode_shard(str(tmp_path / name), 0, *parts, model, earlier)
+        encode_shard(str(tmp_path / f"{name}-alone"), 0, *parts, model)
+        assert written(tmp_path / name) == written(tmp_path / f"{name}-alone") != written(tmp_path / "first")
+    monkeypatch.setattr(encode, "encoder", None)  # nothing is encoded
+    earlier = (recorded_files(tmp_path / "fewer"), *earlier)
+    assert encode_shard(str(tmp_path / "again"), 0, *same, model, earlier) == record
+    assert written(tmp_path / "again") == written(tmp_path / "first")
+
+
+def test_a_damaged_earlier_shard_is_not_taken(tmp_path, splits, model, caplog):
+    parts = splits("web", list(TEXTS))
+    encode_shard(str(tmp_path / "first"), 0, *parts, model)
+    earlier, whole = recorded_files(tmp_path / "first"), written(tmp_path / "first")
+    path = tmp_path / "first" / "train-00000.bin"
+    path.write_bytes(b"\1" + path.read_bytes()[1:])
+    encode_shard(str(tmp_path / "again"), 0, *parts, model, (earlier,))
+    assert written(tmp_path / "again") == whole and "is not what was written" in caplog.text
+
+
+def test_an_empty_selection(tmp_path, splits, model):
+    record = encode_shard(str(tmp_path), 0, *splits("web", []), model)
     assert record == {"rows_in": 0, **{split: {"tokens": 0, "documents": 0} for split in SPLITS}}
     for split in SPLITS:
         assert documents(tmp_path, split, 0) == {}

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from storage import parquet
 from storage.sentencepiece_model import SentencePieceTokenizer
-from tasks.documents.sampling import Heldout
 from tasks.tokens import encoding
 from tasks.tokens.encoding import encoder
 from tasks.tokens.tokenizer import Tokenizer
@@ -29,7 +28,7 @@ def model(tmp_path_factory):
     path = str(folder / "documents.parquet")
     parquet.write_table(path, pa.table({"id": [f"{i}" for i in range(len(TEXTS))], "text": TEXTS}))
     given = Tokenizer(vocab_size=600, sample_bytes=200_000)
-    train_tokenizer(str(folder), 0, {"a": [(path, path)]}, {"a": 1}, given, 3, Heldout(seed=3, fraction=0.1))
+    train_tokenizer(str(folder), 0, {"a": [(path, path)]}, {"a": 1}, given, 3)
     return recorded(folder / "tokenizer.model")
 
 

@@ -12,7 +12,6 @@ from pydantic import ValidationError
 
 from storage import files, parquet
 from storage.text_tokens import read_tokenizer
-from tasks.documents.sampling import Heldout
 from tasks.tokens.encoding import encoder
 from tasks.tokens.tokenizer import Tokenizer
 from tasks.tokens.tokenizer_work import load, take_tokenizer, train_tokenizer
@@ -45,7 +44,7 @@ def train(folder, kind: str, **given) -> dict:
     path = str(folder / "documents.parquet")
     parquet.write_table(path, pa.table({"id": [f"{i}" for i in range(len(TEXTS))], "text": TEXTS}))
     settings = Tokenizer(kind=kind, vocab_size=600, sample_bytes=150_000, symbols=(SYMBOL,), **given)
-    return train_tokenizer(str(folder), 0, {"a": [(path, path)]}, {"a": 1}, settings, 3, Heldout(seed=3, fraction=0.1))
+    return train_tokenizer(str(folder), 0, {"a": [(path, path)]}, {"a": 1}, settings, 3)
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from storage import files, parquet
 from storage.text_tokens import TextTokenizer
-from tasks.documents.sampling import Heldout
 from tasks.tokens.tokenizer import LARGEST_VOCABULARY, Tokenizer
 from tasks.tokens.tokenizer_work import (
     BOS,
@@ -21,18 +20,12 @@ from tasks.tokens.tokenizer_work import (
     sample,
     sentences,
     take_tokenizer,
+    text_sizes,
     train_tokenizer,
-    trainable,
 )
 from tests.recorded import recorded
 
-SEED, HELDOUT = 5, 0.2
-
-
-def heldout(seed: int) -> Heldout:
-    return Heldout(seed=seed, fraction=HELDOUT)
-
-
+SEED = 5
 SETTINGS = Tokenizer(vocab_size=600, sample_bytes=200_000)
 PROSE = {name: topics.topics[name] for name in sorted(topics.topics)}
 
@@ -63,7 +56,6 @@ def train(folder, inputs, weights=None, settings=SETTINGS, seed=SEED) -> dict:
         weights or {"prose": 3, "numbers": 1},
         settings,
         seed,
-        heldout(seed),
     )
 
 
@@ -108,8 +100,7 @@ def drawn(inputs, weights, settings, seed=SEED) -> tuple[Counter, dict[str, int]
     taken: dict[str, int] = {}
     total = sum(weights.values())
     shares = {name: weight / total for name, weight in weights.items()}
-    sizes = trainable(inputs, heldout(seed))
-    texts = sample(inputs, sizes, shares, settings, seed, heldout(seed), taken)
+    texts = sample(inputs, text_sizes(inputs), shares, settings, seed, taken)
     return Counter(line for text in texts for line in sentences(text)), taken
 
 
@@ -131,15 +122,17 @@ def texts(part: tuple[str, str]) -> dict[str, str]:
     return dict(zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True))
 
 
-def test_a_small_source_gives_all_but_its_heldout_documents(tmp_path):
+def test_a_small_source_gives_all_that_it_has(tmp_path):
     documents = {f"d{i}": f"line {i} of the document\nand its own ending {i}" for i in range(300)}
     inputs = {"small": [write(tmp_path, "small", documents)]}
     lines, taken = drawn(inputs, {"small": 1}, SETTINGS)
-    texts = pa.table({"text": list(documents.values())})
-    kept = Heldout(seed=SEED, fraction=HELDOUT).without(texts)["text"].to_pylist()
-    assert 0 < len(kept) < len(documents)
-    assert lines == Counter(line for text in kept for line in text.splitlines(keepends=True))
-    assert taken == {"small": sum(len(text.encode()) for text in kept)}
+    assert lines == Counter(line for text in documents.values() for line in text.splitlines(keepends=True))
+    assert taken == {"small": sum(len(text.encode()) for text in documents.values())}
+
+
+def test_a_source_without_a_document_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="names nothing, but no document of it is left .* mixture.heldout_fraction"):
+        text_sizes({"nothing": [write(tmp_path, "nothing", {})]})
 
 
 def test_a_longer_line_than_sentencepiece_takes_is_cut_not_lost(tmp_path):

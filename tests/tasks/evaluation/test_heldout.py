@@ -1,0 +1,143 @@
+"""What is held out, and what goes with it, against all pairs of texts."""
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from flows.stages.corpus import Corpus
+from flows.stages.heldout import THRESHOLD, Split, heldout
+from storage import layout, parquet
+from storage.schema import SELECTION
+from tasks.documents.sampling import Heldout
+from tasks.evaluation import heldout as work
+from tests.corpora import Texts, context, fresh, plain_jaccard, planted_stage
+
+RECIPE = SimpleNamespace(seed=4, heldout_fraction=0.1)
+
+
+def edited(draw: Random, text: str, vocabulary: list[str]) -> str:
+    """The text with some of its words dropped, replaced, moved or added."""
+    words = text.split()
+    for _ in range(draw.choice([0, 1, 1, 2, 3, 4, 6, 9])):
+        at = draw.randrange(len(words))
+        match draw.choice(["drop", "replace", "add", "move"]):
+            case "drop" if len(words) > 1:
+                del words[at]
+            case "add":
+                words.insert(at, draw.choice(vocabulary))
+            case "move":
+                words.append(words.pop(at))
+            case _:
+                words[at] = draw.choice(vocabulary)
+    return " ".join(words)
+
+
+def planted(seed: int, documents: int = 240) -> Texts:
+    """Texts of some length from few words, most of them edited copies of others, a few short or without a word."""
+    draw, rng = Random(seed), np.random.default_rng(seed)
+    vocabulary = fresh(rng, 3000)
+    texts = [" ".join(draw.choices(vocabulary, k=draw.choice([3, 8, 30, 60, 120]))) for _ in range(documents // 8)]
+    while len(texts) < documents - 6:
+        texts.append(edited(draw, draw.choice(texts), vocabulary))
+    texts += ["...", "...", "...", "?!", "?!", ""]
+    draw.shuffle(texts)
+    rows = [{"id": f"{rng.integers(2**62):032x}", "text": text} for text in texts]
+    return Texts([rows[i::3] for i in range(3)], ["web", "web", "books"])
+
+
+def like(one: str, other: str) -> bool:
+    has_words = all(any(c.isalnum() for c in text) for text in (one, other))
+    return one == other or (has_words and plain_jaccard(one, other) >= THRESHOLD)
+
+
+def kept_by(corpus: Corpus, folder: Path, chosen: set[str]) -> Corpus:
+    """The corpus behind a step that keeps some documents."""
+    stage = replace(planted_stage("rules", str(folder)), key=folder.name)
+    for shard in corpus.places.shards():
+        documents = parquet.read_table(corpus.documents.part(shard), SELECTION.names)
+        mask = [document in chosen for document in documents["id"].to_pylist()]
+        parquet.write_table(stage.part(shard), documents.filter(pa.array(mask)))
+    return corpus.then(stage)
+
+
+def ids(parts: list[str]) -> set[str]:
+    return {document for part in parts for document in parquet.read_table(part, ["id"])["id"].to_pylist()}
+
+
+def sides(split: Split) -> tuple[set[str], set[str]]:
+    return ids(list(split.train.places.kept)), ids(list(split.heldout))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_nothing_like_a_held_out_document_is_trained_on_and_nothing_else_is_lost(tmp_path, seed, monkeypatch):
+    monkeypatch.setattr(work, "BLOCK", 1 << 12)  # several files of texts
+    texts = planted(seed)
+    of = {row["id"]: row["text"] for shard in texts.shards for row in shard}
+    whole = texts.corpus(str(tmp_path / "home"))
+    drawn = {i for i in of if Heldout(seed=4, fraction=0.1).mask(pa.table({"id": [i]}))[0]}
+    near = {i for i in of if i not in drawn and any(like(of[i], of[held]) for held in drawn)}
+    assert len(drawn) > 10 and len(near) > 10, "there is something to find"
+    for name, chosen in {"all": set(of), "some": set(list(of)[::2])}.items():
+        corpus = kept_by(whole, tmp_path / name, chosen)
+        split = heldout(context(str(tmp_path / "home")), RECIPE, corpus)
+        # those that this recipe drops count, too
+        assert sides(split) == (chosen - drawn - near, chosen & drawn)
+        rows = [
+            row for i in range(3) for row in parquet.read_table(layout.ledger_part(split.stage.folder, i)).to_pylist()
+        ]
+        assert {(row["id"], row["rule"]) for row in rows} == {(i, "held_out") for i in chosen & drawn} | {
+            (i, "near_duplicate") for i in chosen & near
+        }
+        for row in rows:
+            if row["rule"] == "near_duplicate":
+                assert row["representative"] in drawn and like(of[row["id"]], of[row["representative"]])
+        [count] = split.stage.step_counts
+        assert (count["step"], count["rows_in"], count["rows_out"]) == (
+            "heldout",
+            len(chosen),
+            len(chosen - drawn - near),
+        )
+
+
+def test_texts_that_a_step_has_edited_are_compared_in_both_forms(tmp_path):
+    """A document that was cut until it is like a held-out one goes, and so does one that was like it before."""
+    rng = np.random.default_rng(1)
+    base, other = (" ".join(fresh(rng, 60)) for _ in range(2))
+    names = [f"{i:032x}" for i in range(400)]
+    mask = Heldout(seed=4, fraction=0.1).mask(pa.table({"id": names}))
+    held, free = (
+        [n for n, out in zip(names, mask, strict=True) if out],
+        [n for n, out in zip(names, mask, strict=True) if not out],
+    )
+    before = {held[0]: base, free[0]: f"{base} {other}", free[1]: base, free[2]: " ".join(fresh(rng, 60))}
+    after = {**before, free[0]: base, free[1]: other}
+    home = str(tmp_path / "home")
+    extracted = Texts([[{"id": i, "text": t} for i, t in before.items()]]).corpus(home)
+    cut = Texts([[{"id": i, "text": t} for i, t in after.items()]]).corpus(home, "cut")
+    split = heldout(context(home), RECIPE, extracted.rewritten(cut.documents))
+    assert sides(split) == ({free[2]}, {held[0]})
+
+
+def test_a_recipe_that_holds_nothing_out_ends_with_a_sentence(tmp_path):
+    texts = Texts([[{"id": "a", "text": "one two three"}]])
+    corpus = texts.corpus(str(tmp_path))
+    with pytest.raises(ValueError, match=r"none of 1 documents is held out: raise mixture.heldout_fraction \(1e-09\)"):
+        heldout(context(str(tmp_path)), SimpleNamespace(seed=1, heldout_fraction=1e-9), corpus)
+
+
+def test_the_same_bytes_twice(tmp_path):
+    texts, written = planted(5, 60), []
+    for name in ("a", "b"):
+        split = heldout(context(str(tmp_path / name)), RECIPE, texts.corpus(str(tmp_path / name)))
+        paths = [
+            *split.train.places.kept,
+            *split.heldout,
+            *(layout.ledger_part(split.stage.folder, i) for i in range(3)),
+        ]
+        written.append([open(path, "rb").read() for path in paths])
+    assert written[0] == written[1]
