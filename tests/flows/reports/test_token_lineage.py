@@ -1,0 +1,110 @@
+"""From any token to its document and the bytes that the crawler wrote, and back to the token."""
+
+import gzip
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from flows.cli import app
+from flows.cli.render_documents import token_lineage as rendered
+from flows.reports.token_lineage import token_source, trace_token
+from storage import parquet
+from storage.recorded_file import RecordedFile
+from storage.remote.config import RemoteIOConfig
+from tasks.tokens.tokenizer_work import load
+
+
+@pytest.fixture(scope="module")
+def home(undisturbed) -> str:
+    return str(undisturbed.home("undisturbed"))
+
+
+@pytest.fixture(scope="module")
+def folder(undisturbed) -> Path:
+    [found] = [path for name, path in undisturbed.stages("undisturbed").items() if name.startswith("tokens-")]
+    return found
+
+
+def documents_of(path: Path) -> list[tuple[str, np.ndarray]]:
+    """The ids and tokens of a shard's documents, cut at the token that ends each."""
+    tokens = np.fromfile(path, "<u2")
+    parts = np.split(tokens, np.flatnonzero(tokens == 2)[:-1] + 1) if len(tokens) else []
+    return list(zip(parquet.read_table(str(path.with_suffix(".parquet")))["id"].to_pylist(), parts, strict=True))
+
+
+def test_every_document_of_every_shard_derives_from_its_record(home, folder, crawl):
+    rng = Random(1)
+    traced = 0
+    for path in sorted(folder.glob("*.bin")):
+        documents = documents_of(path)
+        if not documents:
+            continue
+        source = token_source(home, f"{folder.name}/{path.name}")
+        derived = source.derive([name for name, _ in documents], RemoteIOConfig())
+        first = 0
+        for number, (name, tokens) in enumerate(documents):
+            at = rng.randrange(len(tokens))
+            place = source.locate(first + at)
+            assert (place.document, place.row["id"], place.first) == (number, name, first)
+            assert place.token_id == tokens[at] and np.array_equal(place.tokens, tokens)
+            assert derived[name].same(place), derived[name]
+            row = place.row
+            stored = (crawl.folder / row["file"]).read_bytes()[row["offset"] : row["offset"] + row["length"]]
+            assert row["url"].encode() in gzip.decompress(stored)
+            first += len(tokens)
+            traced += 1
+    assert traced > 80
+
+
+def test_a_token_is_shown_with_the_lineage_of_its_document(home, folder, undisturbed):
+    path = next(path for path in sorted(folder.glob("train-*.bin")) if path.stat().st_size)
+    name, tokens = documents_of(path)[1]
+    first = len(documents_of(path)[0][1])
+    found = trace_token(home, str(path), first + 3, RemoteIOConfig())
+    lines = "\n".join(rendered(found, 100))
+    [model] = [f for stage, f in undisturbed.stages("undisturbed").items() if stage.startswith("tokenizer-")]
+    pieces = load(RecordedFile(str(model / "tokenizer.model"), token_source(home, str(path)).tokenizer.digest))
+    assert found.piece == pieces.id_to_piece(int(tokens[3]))
+    for shown in (f"token {first + 3:,}: {tokens[3]} {found.piece!r}, 4 of the {len(tokens):,}", name, "-- raw"):
+        assert shown in lines
+    assert f"{len(tokens):,} tokens from the record, each the same as in the shard" in lines
+    assert {stage.rsplit("-", 1)[0] for stage in found.document.scores} >= {"edited", "perplexity", "quality"}
+    assert all(decision.kept for decision in found.document.decisions)
+
+
+def test_a_record_that_gives_other_tokens_by_now_is_said_to(home, folder, crawl):
+    path = next(path for path in sorted(folder.glob("train-*.bin")) if path.stat().st_size)
+    arguments = ["lineage", "--shard", f"{folder.name}/{path.stem}", "--token", "5"]
+    shown = CliRunner().invoke(app, arguments, env={"GRISTMILL_HOME": home})
+    assert shown.exit_code == 0 and "each the same as in the shard" in shown.stdout
+    row = token_source(home, str(path)).locate(5).row
+    archive = crawl.folder / row["file"]
+    whole = archive.read_bytes()
+    try:
+        begin, end = row["offset"], row["offset"] + row["length"]
+        other = gzip.compress(gzip.decompress(whole[begin:end]).replace(b"the ", b"fen "), mtime=0)
+        # padded by an empty member's comment to the length that it had
+        assert len(other) <= end - begin
+        archive.write_bytes(whole[:begin] + other + bytes(end - begin - len(other)) + whole[end:])
+        shown = CliRunner().invoke(app, arguments, env={"GRISTMILL_HOME": home})
+        assert shown.exit_code == 1 and "other ones than in the shard from the" in shown.stdout
+        archive.unlink()
+        shown = CliRunner().invoke(app, arguments, env={"GRISTMILL_HOME": home})
+        assert shown.exit_code == 1 and "not derived:" in shown.stdout and str(archive) in shown.stdout
+    finally:
+        archive.write_bytes(whole)
+
+
+def test_what_is_no_token_of_a_shard_is_an_error(home, folder):
+    path = next(path for path in sorted(folder.glob("train-*.bin")) if path.stat().st_size)
+    tokens = path.stat().st_size // 2
+    with pytest.raises(IndexError, match=f"has {tokens:,} tokens, counted from 0, and none with the number"):
+        token_source(home, str(path)).locate(tokens)
+    for name in ("tokens-none/train-00000.bin", f"{folder}/parts.json"):
+        with pytest.raises(LookupError, match="is no token shard: name one as"):
+            token_source(home, name)
+    shown = CliRunner().invoke(app, ["lineage", "--token", "1"], env={"GRISTMILL_HOME": home})
+    assert shown.exit_code == 2 and "--shard and --token" in shown.output

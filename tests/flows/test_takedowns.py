@@ -1,0 +1,138 @@
+"""After a takedown the documents are in nothing that is made, and only the token shards that had them are encoded."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flows.check.run import before_run
+from flows.curation import curate
+from flows.machine import MachineSettings
+from flows.recipe import Recipe, load
+from flows.recipe_errors import RecipeError
+from flows.stages.data import Data
+from flows.stages.heldout import before_takedowns, heldout
+from flows.stages.mixture import mixture
+from flows.stages.tokenizer import tokenizer
+from flows.stages.tokens import tokens
+from storage import layout, parquet
+from storage.home import open_stage
+from tasks.tokens import encode
+from tests.corpora import context
+from tests.planted.text import pydoc_paragraphs
+
+SHARDS, DOCUMENTS = 5, 24
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory) -> dict:
+    folder = tmp_path_factory.mktemp("crawl")
+    prose = pydoc_paragraphs()
+    for shard in range(SHARDS):
+        rows = [
+            {"text": prose[shard * DOCUMENTS + i], "url": f"https://site{i % 6}.example/{shard}/{i}"}
+            for i in range(DOCUMENTS)
+        ]
+        (folder / f"web-{shard}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return {
+        "name": "taken",
+        "sources": [{"name": "web", "jsonl": [f"{folder}/web-*.jsonl"]}],
+        "steps": [{"step": "extract"}, {"step": "minhash", "unit": "words"}],
+        "tokenizer": {"vocab_size": 350, "sample_bytes": 20_000},
+        "mixture": {"weights": {"web": 1}, "heldout_fraction": 0.1},
+        "model": {"dim": 32, "layers": 1, "heads": 2, "seq_len": 16},
+        "training": {"steps": 4, "batch": 2, "micro_batch": 1},
+    }
+
+
+def made(recipe: Recipe, home: Path) -> Data:
+    run = context(str(home))
+    *_, last = curate(run, recipe)
+    split = heldout(run, recipe, last.left)
+    model = tokenizer(run, recipe, before_takedowns(run, recipe, split))
+    shards = tokens(run, split, model)
+    return Data(last.left, split, model, shards, mixture(run, recipe, last.left.sources, model, shards))
+
+
+def shard_bytes(data: Data) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in Path(data.tokens.folder).iterdir() if path.suffix != ".json"}
+
+
+def documents(data: Data, shard: int, split: str = "train") -> dict[str, np.ndarray]:
+    path = Path(data.tokens.folder, f"{split}-{shard:05d}.bin")
+    array = np.fromfile(path, "<u2")
+    index = parquet.read_table(str(path.with_suffix(".parquet"))).to_pylist()
+    return {row["id"]: array[row["offset"] : row["offset"] + row["length"]] for row in index}
+
+
+def everywhere(data: Data) -> set[str]:
+    return {name for i in range(SHARDS) for split in encode.SPLITS for name in documents(data, i, split)}
+
+
+def test_only_the_shards_that_were_hit_are_encoded_again(given, tmp_path, monkeypatch):
+    whole = made(load(given), tmp_path / "home")
+    urls = {
+        row["id"]: row["url"]
+        for i in range(SHARDS)
+        for row in parquet.read_table(whole.corpus.documents.part(i), ["id", "url"]).to_pylist()
+    }
+    by_id = next(iter(documents(whole, 1)))
+    by_url = next(iter(documents(whole, 3)))
+    held_out = next(name for i in (1, 3) for name in documents(whole, i, "heldout"))
+    listed = tmp_path / "takedowns.txt"
+    listed.write_text(f"{by_id}\n{urls[by_url]}\n{held_out}\nffffffffffffffffffffffffffffffff\n")
+    gone = {by_id, by_url, held_out}
+    recipe = load(given | {"takedowns": [str(listed)]})
+
+    encoded = []
+    encoder = encode.encoder
+    monkeypatch.setattr(encode, "encoder", lambda model, texts: encoded.append(len(texts)) or encoder(model, texts))
+    after = made(recipe, tmp_path / "home")
+    assert len(encoded) == 2 * len(encode.SPLITS), "two shards of five were hit"
+    assert after.tokenizer == whole.tokenizer and after.tokens.key != whole.tokens.key
+    assert everywhere(after) == everywhere(whole) - gone
+    before, now = shard_bytes(whole), shard_bytes(after)
+    assert now.keys() == before.keys()
+    for name in now:
+        if any(f"-{shard:05d}." in name for shard in (0, 2, 4)):
+            assert now[name] == before[name], name
+    taken = documents(whole, 1)[by_id].tobytes()
+    assert taken in before["train-00001.bin"] and taken not in now["train-00001.bin"]
+    for shard in (1, 3):
+        for name, array in documents(after, shard).items():
+            assert np.array_equal(array, documents(whole, shard)[name])
+
+    # from nothing they are the same bytes
+    monkeypatch.setattr(encode, "_taken", lambda *_: False)
+    alone = made(recipe, tmp_path / "alone")
+    assert alone.tokens.key == after.tokens.key and shard_bytes(alone) == now
+
+    [count] = after.corpus.kept.step_counts
+    assert (count["step"], count["drops"]) == ("takedowns", {"takedown": len(gone)})
+    rows = [
+        r
+        for i in range(SHARDS)
+        for r in parquet.read_table(layout.ledger_part(after.corpus.kept.folder, i)).to_pylist()
+    ]
+    assert {row["id"] for row in rows} == gone and all("takedowns.txt" in row["detail"] for row in rows)
+    manifest = json.loads(Path(after.mixture.folder, "mixture.json").read_text())
+    assert manifest["sources"][0]["tokens"] == sum(len(d) for i in range(SHARDS) for d in documents(after, i).values())
+    assert open_stage(after.tokens.folder).inputs["tokenizer"] == whole.tokenizer.key
+
+
+def test_a_host_and_an_empty_list(given, tmp_path):
+    listed = tmp_path / "takedowns.txt"
+    listed.write_text("")
+    recipe = load(given | {"takedowns": [str(listed)]})
+    *_, last = curate(context(str(tmp_path / "home")), recipe)
+    assert last.left.kept.step_counts[0]["drops"] == {}
+    listed.write_text("site3.example\n")
+    *_, last = curate(context(str(tmp_path / "home")), recipe)
+    assert last.left.kept.step_counts[0]["drops"] == {"takedown": SHARDS * DOCUMENTS // 6}
+
+
+def test_a_list_that_is_not_there_is_named_before_a_run(given, tmp_path):
+    recipe = load(given | {"takedowns": [str(tmp_path / "none.txt")]})
+    with pytest.raises(RecipeError, match=r"takedowns\[0\].*none.txt"):
+        before_run(recipe, MachineSettings(home=str(tmp_path / "home")))
