@@ -78,7 +78,7 @@ def _earlier(home: str, spec: StageSpec) -> dict[int, tuple[Encoded, ...]]:
         return {name: identity[name] for name in spec.identity} | {"inputs": inputs}
 
     found: dict[int, tuple[Encoded, ...]] = {}
-    for stage in Home(home).stages(spec.name):
+    for stage in (stage for stage in Home(home).stages() if stage.name == spec.name):
         manifest = layout.manifest(stage.folder)
         if manifest is None or same(manifest) != same(spec.identity):
             continue

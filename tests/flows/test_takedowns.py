@@ -37,12 +37,12 @@ def given(tmp_path_factory) -> dict:
         (folder / f"web-{shard}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return {
         "name": "taken",
-        "sources": [{"name": "web", "jsonl": [f"{folder}/web-*.jsonl"]}],
+        "sources": [{"name": "web", "jsonl": [f"{folder}/web-*.jsonl"], "url_column": "url"}],
         "steps": [{"step": "extract"}, {"step": "minhash", "unit": "words"}],
         "tokenizer": {"vocab_size": 350, "sample_bytes": 20_000},
         "mixture": {"weights": {"web": 1}, "heldout_fraction": 0.1},
         "model": {"dim": 32, "layers": 1, "heads": 2, "seq_len": 16},
-        "training": {"steps": 4, "batch": 2, "micro_batch": 1},
+        "training": {"steps": 4, "batch": 2, "micro_batch": 1, "warmup_steps": 1},
     }
 
 
@@ -90,7 +90,7 @@ def test_only_the_shards_that_were_hit_are_encoded_again(given, tmp_path, monkey
     monkeypatch.setattr(encode, "encoder", lambda model, texts: encoded.append(len(texts)) or encoder(model, texts))
     after = made(recipe, tmp_path / "home")
     assert len(encoded) == 2 * len(encode.SPLITS), "two shards of five were hit"
-    assert after.tokenizer == whole.tokenizer and after.tokens.key != whole.tokens.key
+    assert after.tokenizer.key == whole.tokenizer.key and after.tokens.key != whole.tokens.key
     assert everywhere(after) == everywhere(whole) - gone
     before, now = shard_bytes(whole), shard_bytes(after)
     assert now.keys() == before.keys()

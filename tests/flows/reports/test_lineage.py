@@ -35,7 +35,7 @@ def test_a_kept_document_has_its_raw_page_all_scores_and_every_verdict(undisturb
     assert gzip.decompress(stored).endswith(found.raw.encode() + b"\r\n\r\n")
     assert row["text"].split("\n")[0].split()[0] in found.raw
     assert {name.rsplit("-", 1)[0] for name in found.scores} == {"near_duplicates", "edited", "perplexity", "quality"}
-    assert len(found.decisions) == 6 and all(decision.kept for decision in found.decisions)
+    assert len(found.decisions) == 7 and all(decision.kept for decision in found.decisions)
     lines = "\n".join(rendered(found, 100))
     for expected in (kept, row["url"], f"offset: {row['offset']}", "perplexity", row["text"][:50], found.raw[:50]):
         assert expected in lines
