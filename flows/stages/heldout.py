@@ -24,6 +24,7 @@ from tasks.evaluation.heldout import (
 )
 from tasks.evaluation.similar import THRESHOLD
 
+
 class Record(Settings):
     heldout: Heldout
     shingling: Shingling

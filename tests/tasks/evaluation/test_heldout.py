@@ -10,11 +10,12 @@ import pyarrow as pa
 import pytest
 
 from flows.stages.corpus import Corpus
-from flows.stages.heldout import THRESHOLD, Split, heldout
+from flows.stages.heldout import Split, heldout
 from storage import layout, parquet
 from storage.schema import SELECTION
 from tasks.documents.sampling import Heldout
 from tasks.evaluation import heldout as work
+from tasks.evaluation.similar import THRESHOLD
 from tests.corpora import Texts, context, fresh, plain_jaccard, planted_stage
 
 RECIPE = SimpleNamespace(seed=4, heldout_fraction=0.1)
