@@ -56,7 +56,11 @@ def made(recipe: Recipe, home: Path) -> Data:
 
 
 def shard_bytes(data: Data) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in Path(data.tokens.folder).iterdir() if path.suffix != ".json"}
+    return {
+        path.name: path.read_bytes()
+        for path in Path(data.tokens.folder).iterdir()
+        if path.suffix in (".bin", ".idx", ".parquet")
+    }
 
 
 def documents(data: Data, shard: int, split: str = "train") -> dict[str, np.ndarray]:
