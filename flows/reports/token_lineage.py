@@ -15,7 +15,7 @@ from storage import files, layout, parquet
 from storage.home import FinishedStage, open_stage
 from storage.recorded_file import RecordedFile
 from storage.remote.config import RemoteIOConfig
-from tasks.tokens.encoding import encoder, ended
+from tasks.tokens.encoding import encoder
 from tasks.tokens.tokenizer_work import load
 
 _NAME = re.compile(r"(?:train|heldout)-(\d+)\.bin")
@@ -98,14 +98,14 @@ class TokenSource:
         """Tokens of some documents of the shard, by id, from their records. Holds their texts."""
         found = derive_texts(self.texts, self.number, documents, remote_io)
         encode = encoder(self.tokenizer, found.texts.values())
-        derived = {document: Derived(ended(encode(text))) for document, text in found.texts.items()}
+        derived = {document: Derived(encode.document(text)) for document, text in found.texts.items()}
         return derived | {document: Derived(None, trouble) for document, trouble in found.troubles.items()}
 
     @cached_property
     def tokenizer(self) -> RecordedFile:
-        """The model that the shard was encoded with."""
-        folder = self.stage.home.stage(self.stage.inputs["tokenizer"]).folder
-        return layout.recorded_file(folder, layout.manifest(folder) or {}, "tokenizer.model")
+        """The file of the tokenizer that the shard was encoded with."""
+        made = self.stage.home.stage(self.stage.inputs["tokenizer"])
+        return layout.recorded_file(made.folder, layout.manifest(made.folder) or {}, made.result["tokenizer"]["file"])
 
 
 def token_source(home: str, shard: str) -> TokenSource:
@@ -139,4 +139,4 @@ def trace_token(home: str, shard: str, token: int, remote_io: RemoteIOConfig) ->
     [row] = rows_of(documents.part(source.number), [document])
     lineage = lineage_of(documents, source.number, row, remote_io)
     derived = source.derive([document], remote_io)[document]
-    return TokenLineage(source.path, load(source.tokenizer).id_to_piece(place.token_id), place, lineage, derived)
+    return TokenLineage(source.path, load(source.tokenizer).names[place.token_id], place, lineage, derived)

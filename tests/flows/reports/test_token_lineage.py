@@ -77,7 +77,7 @@ def test_a_token_is_shown_with_the_lineage_of_its_document(home, folder, undistu
     lines = "\n".join(rendered(found, 100))
     [model] = [f for stage, f in undisturbed.stages("undisturbed").items() if stage.startswith("tokenizer-")]
     pieces = load(RecordedFile(str(model / "tokenizer.model"), token_source(home, str(path)).tokenizer.digest))
-    assert found.piece == pieces.id_to_piece(int(tokens[3]))
+    assert found.piece == pieces.names[int(tokens[3])]
     for shown in (f"token {first + 3:,}: {tokens[3]} {found.piece!r}, 4 of the {len(tokens):,}", name, "-- raw"):
         assert shown in lines
     assert f"{len(tokens):,} tokens from the record, each the same as in the shard" in lines
