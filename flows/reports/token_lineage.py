@@ -103,7 +103,7 @@ class TokenSource:
 
     @cached_property
     def tokenizer(self) -> RecordedFile:
-        """The model that the shard was encoded with."""
+        """The file of the tokenizer that the shard was encoded with."""
         made = self.stage.home.stage(self.stage.inputs["tokenizer"])
         return layout.recorded_file(made.folder, layout.manifest(made.folder) or {}, made.result["tokenizer"]["file"])
 

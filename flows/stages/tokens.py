@@ -47,7 +47,8 @@ def encoded(context: RunContext, train: Corpus, tokenizer: StageResult, heldout:
     """`heldout`: by shard, the parts that name held-out documents, of the stage that chose what is trained on."""
 
     def places() -> TokensPlaces:
-        return TokensPlaces(train.places, heldout, tokenizer_of(tokenizer), _earlier(context.settings.home, spec))
+        earlier = _earlier(context.settings.home, spec)
+        return TokensPlaces(train.places, heldout, tokenizer_of(tokenizer), earlier)
 
     inputs = train.inputs() | {"tokenizer": tokenizer.key}
     spec = StageSpec("tokens", _encode, Record(), inputs, places, libraries=("gigatoken", library_of(tokenizer)))
