@@ -38,7 +38,6 @@ class Corpus:
 
     `sources`: the source of each shard; `documents`: the stage with the texts; `kept`: the stage whose parts
     name what is kept; `measured`: those with signals of steps; `stages`: all that led here, in order.
-    `before_takedowns`: the corpus ahead of the recipe's takedown lists, None where it has none.
     """
 
     sources: tuple[str, ...]
@@ -46,12 +45,6 @@ class Corpus:
     kept: StageResult
     measured: tuple[StageResult, ...]
     stages: tuple[StageResult, ...]
-    before_takedowns: "Corpus | None" = None
-
-    @property
-    def extracted(self) -> StageResult:
-        """The stage with all documents of the sources, as they were extracted."""
-        return next(stage for stage in self.stages if stage.name == "documents")
 
     @property
     def places(self) -> CorpusPlaces:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from flows.context import RunContext
 from flows.recipe import Recipe
 from flows.stages.corpus import Corpus, CorpusPlaces
+from flows.stages.takedowns import AllowedCorpus
 from storage import files
 from tasks.dedup.near.settings import Shingling
 from tasks.documents.sampling import Heldout
@@ -66,7 +67,7 @@ def heldout(context: RunContext, recipe: Recipe, corpus: Corpus) -> Split:
         threshold=THRESHOLD,
     )
     shards = corpus.places.shards()
-    extracted = corpus.extracted
+    extracted = next(stage for stage in corpus.stages if stage.name == "documents")
     inputs = corpus.inputs() | {"extracted": extracted.key}
     places = HeldoutPlaces(corpus.places, tuple(extracted.part(i) for i in shards))
     made = context.build(StageSpec("heldout", _split, record, inputs, places))
@@ -76,8 +77,9 @@ def heldout(context: RunContext, recipe: Recipe, corpus: Corpus) -> Split:
 def before_takedowns(context: RunContext, recipe: Recipe, split: Split) -> Corpus:
     """What training would see if nothing had been taken down: the tokenizer is trained on it, so that it stays, and
     with it the token shards that a takedown does not hit."""
-    before = split.corpus.before_takedowns
-    return split.train if before is None else heldout(context, recipe, before).train
+    if isinstance(split.corpus, AllowedCorpus):
+        return heldout(context, recipe, split.corpus.before).train
+    return split.train
 
 
 def _split(phases: PhaseRunner, record: Record, places: HeldoutPlaces) -> dict:

@@ -1,6 +1,6 @@
 """`takedowns`: the curated documents without those that the recipe's takedown lists name."""
 
-from dataclasses import replace
+from dataclasses import dataclass
 
 from flows.context import RunContext
 from flows.recipe import Recipe
@@ -20,6 +20,13 @@ class Record(Settings):
     takedowns: Url
 
 
+@dataclass(frozen=True)
+class AllowedCorpus(Corpus):
+    """A corpus without what was taken down. `before`: the corpus ahead of the lists."""
+
+    before: Corpus
+
+
 def without_taken_down(context: RunContext, recipe: Recipe, corpus: Corpus) -> Corpus:
     """The corpus without the documents that are named by id, URL, folder or host; as it is if there are no lists."""
     if not recipe.takedowns:
@@ -29,7 +36,9 @@ def without_taken_down(context: RunContext, recipe: Recipe, corpus: Corpus) -> C
     spec = StageSpec(
         "takedowns", _drop, Record(takedowns=given), corpus.inputs(), corpus.places, modules(steps), libraries(steps)
     )
-    return replace(corpus.then(context.build(spec)), before_takedowns=corpus)
+    made = context.build(spec)
+    stages = (*corpus.stages, made)
+    return AllowedCorpus(corpus.sources, corpus.documents, made, corpus.measured, stages, before=corpus)
 
 
 def _drop(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
