@@ -208,7 +208,8 @@ def _tagged(fn: Callable[P, R]) -> Callable[P, R]:
         if _process_tag() in TagsContext.get().current_tags:  # it was called, or is a part of such a flow
             return fn(*args, **kwargs)
         context = FlowRunContext.get()
-        assert context is not None and context.flow_run is not None, "Prefect runs the body within a flow run"
+        if context is None or context.flow_run is None:  # the body alone, without Prefect
+            return fn(*args, **kwargs)
         others = [tag for tag in context.flow_run.tags if not tag.startswith(_TAG)]
         with tags(_process_tag()), get_client(sync_client=True) as client:
             client.update_flow_run(context.flow_run.id, tags=[*others, _process_tag()])

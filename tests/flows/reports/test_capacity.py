@@ -26,6 +26,6 @@ def test_a_crawl_of_ten_times_the_documents_takes_ten_times_as_much(undisturbed,
         size += factor * parts["bytes"]
     assert found.measured == pages and found.unmeasured == ()
     assert found.core_hours == pytest.approx(hours) and found.bytes == pytest.approx(size, abs=20)
-    assert found.computing == pytest.approx(36 * hours) and found.storing == pytest.approx(size)
+    assert found.computing == pytest.approx(36 * hours) and found.storing == pytest.approx(size / 1e6)
     assert found.stages[0].documents_in == 10 * pages
     assert found.tokens == 10 * report.tokens
