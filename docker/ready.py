@@ -17,7 +17,7 @@ WORKERS = "http://dask-scheduler:8787/json/identity.json"
 
 
 def get(url: str, secret: str = "") -> bytes:
-    """The body of an answer. Raises OSError if there is none, or if it tells of an error."""
+    """The body of an answer. Raises OSError if there is none, or if its status is an error."""
     headers = {}
     if secret:
         login = f"admin:{Path('/run/secrets', secret).read_text()}"

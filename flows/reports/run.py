@@ -64,8 +64,8 @@ class Report:
     @cached_property
     def summary(self) -> list[str]:
         """What came out, in a sentence each: documents, tokens, held-out loss."""
-        first, *_, last = funnel(self.corpus.stages)
-        lines = [f"{last.documents_out:,} of {first.documents_in:,} documents kept"]
+        rows = funnel(self.corpus.stages)
+        lines = [f"{rows[-1].documents_out:,} of {rows[0].documents_in:,} documents kept"]
         if self.tokens is not None:
             lines.append(f"{self.tokens:,} tokens to train on")
         if result := self.result:

@@ -69,12 +69,20 @@ def kubernetes(settings: ClusterSettings) -> Any:
 
 def slurm(settings: ClusterSettings) -> Any:
     """Jobs of SLURM; the scheduler is in this process, with which they end."""
-    from dask_jobqueue import SLURMCluster
-
+    start = slurm_cluster()
     with _interrupts_held():
-        cluster = SLURMCluster(**read_template(settings.template))
+        cluster = start(**read_template(settings.template))
     cluster.scale(settings.workers)
     return cluster
+
+
+def slurm_cluster() -> Any:
+    """The class of dask-jobqueue, whose import (0.9.0) sets a handler of SIGINT: the flow's own is put back."""
+    before = signal.getsignal(signal.SIGINT)
+    from dask_jobqueue import SLURMCluster
+
+    signal.signal(signal.SIGINT, before)
+    return SLURMCluster
 
 
 CLUSTERS: dict[str, Callable[[ClusterSettings], Any]] = {

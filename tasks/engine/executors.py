@@ -10,11 +10,9 @@ import os
 import queue
 import sys
 import types
-from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from itertools import islice
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -24,7 +22,6 @@ from tasks.engine import clusters, log_fields
 KINDS = ("serial", "threads", *clusters.CLUSTERS)
 LOG_TOPIC = "gristmill-log"
 LOGGERS = ("tasks", "storage")
-WINDOW = 2_000  # jobs: of more workers than that, some would wait for work
 
 
 class ToQueue(logging.Handler):
@@ -60,50 +57,36 @@ class Threads:
 
 
 class Dask:
-    """A Dask cluster, reached through a client. A worker that dies costs its jobs only a second run.
-
-    The scheduler knows of at most WINDOW jobs at a time, so its memory does not grow with their number.
-    """
+    """A Dask cluster, reached through a client. A worker that dies costs its jobs only a second run."""
 
     def __init__(self, client: Any, messages: queue.SimpleQueue) -> None:
         self.client = client
         self.messages = messages
-        self._held: deque[Any] = deque(maxlen=WINDOW)
+        self._held: list[Any] = []
 
     def map(self, work: Callable[[Any], Any], jobs: list[Any]) -> Iterator[tuple[int, Any]]:
         from distributed import KilledWorker
         from distributed import as_completed as completed
 
-        numbers = iter(range(len(jobs)))
-        unfinished: dict[Any, int] = {}
+        futures = self.client.map(work, jobs, pure=False)
         # Those of the map before are let go of now: said before the new jobs, it would hold these up for 10 ms. If a
         # worker that holds them dies until then, their jobs are run again, and find themselves done.
-        held: deque[Any] = deque(maxlen=WINDOW)
-
-        def submit(count: int) -> list[Any]:
-            given = list(islice(numbers, count))
-            futures = self.client.map(work, [jobs[number] for number in given], pure=False) if given else []
-            unfinished.update(zip(futures, given, strict=True))
-            held.extend(futures)
-            return futures
-
-        waiting = completed(submit(WINDOW))
-        self._held = held
+        self._held = futures
+        index = {future.key: i for i, future in enumerate(futures)}
         try:
-            for batch in waiting.batches():
+            for batch in completed(futures).batches():
                 # asked for here and not by `completed`, which waits for ever for a result that is lost and fails again
                 try:
                     results = self.client.gather(batch)
                 except KilledWorker as error:
-                    job = next(jobs[number] for future, number in unfinished.items() if future.key == error.task)
+                    job = jobs[index[error.task]]
                     raise RuntimeError(f"workers died again and again, most likely out of memory, at {job}") from error
                 except ImportError as error:
                     raise ImportError(_cannot_import("a worker", error)) from error
-                waiting.update(submit(len(batch)))
-                yield from ((unfinished.pop(future), result) for future, result in zip(batch, results, strict=True))
+                yield from ((index[future.key], result) for future, result in zip(batch, results, strict=True))
         finally:
-            if open_ones := [future for future in unfinished if not future.done()]:
-                self.client.cancel(open_ones)
+            if not all(future.done() for future in futures):
+                self.client.cancel(futures)
 
 
 class Deferred:

@@ -114,12 +114,12 @@ def transitions(services) -> int:
         return client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.transition_counter)
 
 
-def test_a_failure_is_told_to_the_webhook(services, recipe):
-    told: SimpleQueue[dict] = SimpleQueue()
+def test_a_failure_reaches_the_webhook(services, recipe):
+    received: SimpleQueue[dict] = SimpleQueue()
 
     class Hook(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            told.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            received.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             self.send_response(204)
             self.end_headers()
 
@@ -128,13 +128,13 @@ def test_a_failure_is_told_to_the_webhook(services, recipe):
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Hook) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        written = services.gristmill("automations", "--webhook", f"http://127.0.0.1:{server.server_port}/told")
+        written = services.gristmill("automations", "--webhook", f"http://127.0.0.1:{server.server_port}/hook")
         assert written.returncode == 0, written.stderr
         missing = recipe | {"sources": [{"name": "web", "warc": ["s3://gristmill/nowhere/*.warc.gz"]}]}
         missing = {**missing, "mixture": None, "steps": recipe["steps"][:2]}
         home = Home(services, "fails")
         run = home.ask("corpus", named(missing, "fails"))
         assert ended(services, run) == "FAILED"
-        message = told.get(timeout=300)
+        message = received.get(timeout=300)
         server.shutdown()
     assert message["id"] == run and message["state"] == "Failed" and "nowhere" in message["message"]

@@ -2,6 +2,7 @@
 text."""
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -113,6 +114,14 @@ def test_the_figures_are_those_that_were_planted(page):
 
 def test_the_same_stages_give_the_same_bytes(report, page):
     assert run_page.page(Report(report.recipe, report.settings, report.corpus)) == page
+
+
+def test_a_recipe_with_one_step_has_a_summary(report):
+    of_two = report.corpus.stages
+    [first, *_] = [stage for stage in of_two if len(stage.step_counts) == 1]
+    summary = Report(report.recipe, report.settings, replace(report.corpus, stages=(first,))).summary
+    [counts] = first.step_counts
+    assert summary == [f"{counts['rows_out']:,} of {counts['rows_in']:,} documents kept"]
 
 
 def test_what_is_left_out_of_an_excerpt_is_counted():

@@ -245,13 +245,14 @@ def test_sentences_are_those_of_plain_python(corpus, n):
 
 @settings(max_examples=20, deadline=None)
 @given(corpora(SENTENCES.filter(fold), st.sampled_from([" ", "\n"])), st.integers(1, 3))
+@example(([("0" * 32, "Two é. Two e? one CAT! ")], 1, 1, 1), 1)
 def test_every_sentence_stays_at_least_once(corpus, n):
+    """Within a text that stays: what stood beside a sentence that is cut may be one sentence with what follows it."""
     documents, n_shards, partitions, _ = corpus
     step = SentenceDedup(sentences=n, min_words=1, min_sentences=1, partitions=partitions)
-    left = run(HOME, documents, n_shards, step)
-    assert set(map(fold, itertools.chain(*(sentences(text) for _, text in documents)))) == set(
-        map(fold, itertools.chain(*map(sentences, left.values())))
-    )
+    left = [fold(text) for text in run(HOME, documents, n_shards, step).values()]
+    for sentence in set(map(fold, itertools.chain(*(sentences(text) for _, text in documents)))):
+        assert any(sentence in text for text in left), sentence
 
 
 def test_a_banner_on_fifty_pages_stays_once(tmp_path):

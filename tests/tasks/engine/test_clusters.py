@@ -2,15 +2,18 @@
 
 import copy
 import os
+import signal
 import subprocess
+import sys
 import time
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tasks.engine.clusters import check, dask_cluster, read_template
+from tasks.engine.clusters import check, dask_cluster, read_template, slurm_cluster
 from tasks.engine.executors import deferred
 from tests import slurm_server
 
@@ -123,10 +126,16 @@ def test_the_dask_cluster_holds_by_the_schema_of_the_operator():
 
 def test_the_settings_of_slurm_give_a_script(monkeypatch):
     """What ships, but for the network device, which this machine may not have."""
-    jobqueue = pytest.importorskip("dask_jobqueue")
+    if find_spec("dask_jobqueue") is None:
+        pytest.skip("dask-jobqueue is not installed")
+    for name in [name for name in sys.modules if name.startswith("dask_jobqueue")]:
+        monkeypatch.delitem(sys.modules, name)
+    interrupted = signal.getsignal(signal.SIGINT)
+    start = slurm_cluster()
+    assert signal.getsignal(signal.SIGINT) is interrupted  # the import itself sets another
     given = read_template(str(DOCKER / "slurm" / "dask.yaml"))
     given["interface"] = given["scheduler_options"]["interface"] = None
-    with jobqueue.SLURMCluster(**given) as cluster:
+    with start(**given) as cluster:
         script = cluster.job_script()
         address = cluster.scheduler_address
     for line in ("#SBATCH -p cpu", "#SBATCH --cpus-per-task=32", "#SBATCH --mem=128G", "#SBATCH -t 12:00:00"):
@@ -146,7 +155,8 @@ def slurm(tmp_path_factory):
 
 @pytest.mark.slow
 def test_jobs_run_on_a_real_slurm_and_nothing_is_left_of_them(slurm, tmp_path, monkeypatch):
-    pytest.importorskip("dask_jobqueue")
+    if find_spec("dask_jobqueue") is None:
+        pytest.skip("dask-jobqueue is not installed")
     for name, value in slurm.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PYTHONPATH", str(DOCKER.parent))

@@ -16,7 +16,7 @@ import pytest
 
 from storage import files, layout
 from storage.remote.retry import RemoteIOConfig
-from tasks.engine import executors, log_fields, options
+from tasks.engine import log_fields, options
 from tasks.engine.code_version import code_version
 from tasks.engine.executors import Dask, executor
 from tasks.engine.jobs import Code, Job, run_job
@@ -291,20 +291,6 @@ def test_a_result_that_is_lost_and_fails_when_it_is_made_again_is_an_error(clust
 def test_a_job_that_kills_its_workers_is_named(cluster, crew):
     with pytest.raises(RuntimeError, match="workers died again and again, most likely out of memory, at job 7"):
         list(cluster.map(crew.die, ["job 7"]))
-
-
-def test_the_scheduler_knows_of_so_many_jobs_at_a_time(cluster, crew, monkeypatch):
-    def known() -> int:
-        return cluster.client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
-
-    monkeypatch.setattr(executors, "WINDOW", 4)
-    given = Dask(cluster.client, cluster.messages)
-    most, results = 0, []
-    for each in given.map(crew.square, list(range(30))):
-        results.append(each)
-        most = max(most, known())
-    assert sorted(results) == [(i, i * i) for i in range(30)]
-    assert most <= 4 * 3  # at work, held back, and about to be let go of
 
 
 def test_by_address(crew, tmp_path):

@@ -115,7 +115,7 @@ def test_a_sentencepiece_model_is_exported_with_the_same_ids(kind, tmp_path):
     described = tokenizer_json(tokenizer)
     texts = [*(TEXTS if kind == "bpe" else ()), *fuzzed(FUZZED), "a <0x41> b"]
     assert check_same_ids(tokenizer, described, texts) > 0
-    # in the library itself, which takes names of special tokens as text if it is told so
+    # in the library itself, which takes names of special tokens as text with one of its options
     peer = tokenizers.Tokenizer.from_str(json.dumps(described))
     peer.encode_special_tokens = True
     for text in texts:
