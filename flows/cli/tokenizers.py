@@ -2,12 +2,15 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flows.cli.app import Json, app, console, print_json
 from flows.cli.running import RecipeArgument
+
+if TYPE_CHECKING:
+    from flows.reports.tokenizers import TokenizerFigures
 
 
 @app.command(name="tokenizer-report")
@@ -46,7 +49,7 @@ def tokenizer_report(
     console().print(table)
 
 
-def _plain(figures) -> dict:  # type: ignore[no-untyped-def]  # noqa: ANN001
+def _plain(figures: "TokenizerFigures") -> dict[str, Any]:
     counts = {name: getattr(figures, name) for name in ("tokens", "bytes", "words")}
     groups = [
         {"source": source, "language": language, **{name: counts[name][source, language] for name in counts}}

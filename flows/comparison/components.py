@@ -35,8 +35,8 @@ class Components(BaseModel):
 
     @model_validator(mode="after")
     def _varies(self) -> Self:
-        if self.run == 0:
-            raise ValueError("components: run is 0; runs that do not vary have no error rates.")
+        if self.run == self.sample == 0:
+            raise ValueError("components: run and sample are 0; runs that do not vary have no error rates.")
         return self
 
     def pair_variance(self, learning_rates: int, evaluation: EvaluationSet) -> float:

@@ -19,7 +19,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from flows.ablate import _data
 from flows.arms import Arms, arms
 from flows.comparison.bank import calibrate
 from flows.comparison.components import fitted
@@ -30,6 +29,7 @@ from flows.prefect_flow import recorded_flow
 from flows.prefect_names import flow_run_name
 from flows.prefect_runner import run_context
 from flows.proxy_config import load_proxy
+from flows.proxy_data import proxy_data
 from flows.recipe import load
 from flows.recipe_forms import RecipeLike
 
@@ -44,7 +44,8 @@ def real_decisions(recipe: RecipeLike, what: str, against: list[str], decisions:
     compared = arms(recipe, against) if against else Arms(base.name, {base.name: base}, {}, {})
     proxy = load_proxy()
     with run_context(recipe) as context:
-        data = _data(context, compared, proxy, None, None, "")
+        # whole steps in half of a run, as for a decision
+        data = proxy_data(context, proxy, base, compared.recipes, proxy.tokens, step_tokens=2 * proxy.step_tokens)
         evaluation = evaluation_set(data, [])
         runs = ProxyRuns(context, proxy, data, evaluation, "", lambda count, train: train(), lambda made: None)
         rates, tokens = proxy.learning_rates, data.budget_tokens

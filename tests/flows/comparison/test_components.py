@@ -126,3 +126,11 @@ def test_planted_components_are_found():
 def test_runs_that_cannot_be_told_apart_are_refused():
     with pytest.raises(ValueError, match="1 arms"):
         fitted(np.zeros((1, 4, 2, 400)), evaluation())
+
+
+def test_runs_may_vary_by_their_sample_alone():
+    """As those of a small bank often do: the estimate of what a run adds is then below 0."""
+    known = COMPONENTS.model_copy(update={"run": 0.0, "run_document": 0.0})
+    assert Components.model_validate(known.model_dump()).pair_variance(2, evaluation()) == 2 * known.sample**2
+    with pytest.raises(ValueError, match="run and sample are 0"):
+        Components.model_validate(known.model_dump() | {"sample": 0.0})
