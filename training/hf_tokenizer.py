@@ -14,10 +14,8 @@ Format: https://huggingface.co/docs/tokenizers, the models BPE and Unigram with 
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from storage.sentencepiece_model import SPACE, SentencePieceTokenizer
@@ -146,62 +144,14 @@ def check_same_ids(tokenizer: TextTokenizer, described: dict[str, Any], texts: I
 
     Raises ValueError for a text whose ids differ.
     """
-    # a BPE alone follows rules of a few lines; symbols and unigram models are left to the library
-    plain = described["model"]["type"] == "BPE" and all(token["special"] for token in described["added_tokens"])
-    encode = _merging(described) if plain else _library(described)
+    written = read_tokenizer(json.dumps(described, ensure_ascii=False).encode(), "tokenizer.json")
     compared = 0
     for text in texts:
         ids = tokenizer.encode(text)
-        if ids != encode(text):
+        if ids != written.encode(text):
             raise ValueError(
                 f"tokenizer.json gives other ids than tokenizer.model for the text {text[:60]!r}...: this model is not "
                 "exported; train it with another tokenizer.kind or vocab_size"
             )
         compared += len(ids)
     return compared
-
-
-def _library(described: dict[str, Any]) -> Callable[[str], list[int]]:
-    return read_tokenizer(json.dumps(described, ensure_ascii=False).encode(), "tokenizer.json").encode
-
-
-def _merging(described: dict[str, Any]) -> Callable[[str], list[int]]:
-    ranks = {(one, other): rank for rank, (one, other) in enumerate(described["model"]["merges"])}
-    vocabulary = described["model"]["vocab"]
-    return lambda text: merged(text, vocabulary, ranks)
-
-
-def merged(text: str, vocabulary: dict[str, int], ranks: dict[tuple[str, str], int]) -> list[int]:
-    """Ids of a text by the rules of `tokenizers`' BPE: of all neighbours that are a listed pair, the first pair of the
-    list is merged, the leftmost first."""
-    parts: list[str | None] = list(text)
-    after = list(range(1, len(text) + 1))
-    before = list(range(-1, len(text) - 1))
-    waiting: list[tuple[int, int, str, str]] = []
-
-    def add(left: int, right: int) -> None:
-        if left >= 0 and right < len(text):
-            one, other = parts[left], parts[right]
-            assert one is not None and other is not None, "neighbours are parts"
-            if (rank := ranks.get((one, other))) is not None:
-                heapq.heappush(waiting, (rank, left, one, other))
-
-    for left, right in itertools.pairwise(range(len(text))):
-        add(left, right)
-    while waiting:
-        _, left, one, other = heapq.heappop(waiting)
-        if parts[left] != one or after[left] >= len(text) or parts[after[left]] != other:
-            continue  # one of them is merged with another since
-        right = after[left]
-        parts[left], parts[right] = one + other, None
-        after[left] = after[right]
-        if after[left] < len(text):
-            before[after[left]] = left
-        add(before[left], left)
-        add(left, after[left])
-    ids: list[int] = []
-    for part in parts:
-        if part is not None:
-            known = vocabulary.get(part)
-            ids += [known] if known is not None else [vocabulary[f"<0x{byte:02X}>"] for byte in part.encode()]
-    return ids

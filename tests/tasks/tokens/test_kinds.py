@@ -8,6 +8,7 @@ from pydoc_data import topics
 import numpy as np
 import pyarrow as pa
 import pytest
+import tokenizers
 from pydantic import ValidationError
 
 from storage import files, parquet
@@ -18,8 +19,6 @@ from tasks.tokens.tokenizer_work import load, take_tokenizer, train_tokenizer
 from tests.recorded import recorded
 from tests.tasks.rules.web import web_texts
 from training.hf_tokenizer import check_same_ids, tokenizer_json
-
-tokenizers = pytest.importorskip("tokenizers")
 
 TEXTS = [topics.topics[name] for name in sorted(topics.topics)]
 SYMBOL = "<|user|>"
