@@ -72,7 +72,7 @@ def group_shard(
     documents = _documents(columns, bool(rehydrate), **places)  # type: ignore[arg-type]
     quantiles = columns[-1].quantiles
     names = _names(documents, columns[:-1] if quantiles else columns)
-    labels = [names]
+    labels: list[Sequence[str]] = [names.tolist()]
     if rehydrate:
         labels.append(_repetitions(documents, rehydrate))
     if quantiles:

@@ -8,7 +8,7 @@ proportion to their weights.
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from tasks.documents.step import Settings
 
@@ -59,6 +59,14 @@ class Mixture(Settings):
     for all of its groups that have no weight of their own, in proportion to their tokens. A group without a weight is
     not trained on.
     """
+
+    # as `_consistent` has it, for forms
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"properties": {"strategy": {"const": "weights"}}},
+            "then": {"required": ["weights"], "properties": {"weights": {"minProperties": 1}}},
+        }
+    )
 
     weights: dict[str, float] = Field(
         {}, description="of the tokens, by the names of the sources or groups; they need not sum to one"

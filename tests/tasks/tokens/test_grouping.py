@@ -1,16 +1,28 @@
 """Token shards by group have each document once, in the group that its columns say."""
 
+import json
+import shutil
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage import parquet
+from flows.recipe import load
+from flows.stages.corpus import Corpus
+from flows.stages.grouped_tokens import grouped_tokens
+from flows.stages.mixture import mixture
+from storage import files, layout, parquet
 from storage.token_shards import write_tokens
+from storage.training_manifest import load_training_manifest
+from tasks.engine.make import StageResult
 from tasks.tokens.grouping_work import group_shard, quantile_edges, score_points
 from tasks.tokens.mixture import Column
+from tests import corpora
+from tests.corpora import planted_stage
 from tests.recorded import recorded
+from training.order import Order
 
 SHARDS, DOCUMENTS = 3, 200
 
@@ -110,3 +122,79 @@ def test_numbers_that_are_not_cut_are_refused(corpus, tmp_path):
     assert Counter(
         name.split("/")[0] for name in grouped(corpus, tmp_path, (Column(column="cluster_size"),))
     ) == Counter("12345")
+
+
+def test_training_reads_groups_through_all_phases(corpus, tmp_path):
+    """The stages of a recipe with groups, cluster sizes and an ordered phase, up to the order of training."""
+    folder, shards = corpus
+    home = str(tmp_path)
+    signals = planted_stage("signals", str(tmp_path / "signals"))
+    parts, counts = [], [sum(map(len, tokens.values())) for _, tokens in shards]
+    for i, count in enumerate(counts):
+        (tmp_path / "signals").mkdir(exist_ok=True)
+        shutil.copy(folder / f"signals-{i}.parquet", tmp_path / "signals" / f"part-{i:05d}.parquet")
+        names = [f"train-{i:05d}.{suffix}" for suffix in ("bin", "parquet")]
+        for name in names:
+            (tmp_path / "stages" / "tokens-planted").mkdir(parents=True, exist_ok=True)
+            shutil.copy(folder / name, tmp_path / "stages" / "tokens-planted" / name)
+        split = {"tokens": count, "documents": 1}
+        record = {"train": split, "heldout": split}
+        heldout = names[0].replace("train", "heldout")
+        shutil.copy(folder / names[0], tmp_path / "stages" / "tokens-planted" / heldout)
+        digest = files.checksum(str(folder / names[0]))
+        parts.append(
+            layout.Part("encode", i, record, {name: {"content": digest, "bytes": 1} for name in (names[0], heldout)})
+        )
+    at = str(tmp_path / "stages" / "tokens-planted")
+    tokens = StageResult("tokens", "planted", at, layout.write_manifest(at, {"result": {}}, parts), False)
+    (tmp_path / "stages" / "tokenizer-planted").mkdir()
+    (tmp_path / "stages" / "tokenizer-planted" / "token_bytes.json").write_text(json.dumps([1] * 500))
+    (tmp_path / "stages" / "tokenizer-planted" / "tokenizer.model").write_text("model")
+    beside = str(tmp_path / "stages" / "tokenizer-planted")
+    made = {
+        n: {"content": files.checksum(f"{beside}/{n}"), "bytes": 1} for n in ("token_bytes.json", "tokenizer.model")
+    }
+    written = layout.write_manifest(beside, {"result": {}}, [layout.Part("train", 0, {}, made)])
+    tokenizer = StageResult("tokenizer", "planted", beside, written, False)
+    recipe = load(
+        {
+            "name": "grouped",
+            "sources": [{"name": name, "jsonl": ["a.jsonl"]} for name in ("web", "books")],
+            "steps": [{"step": "extract"}, {"step": "minhash"}],
+            "mixture": {
+                "by": ["source", {"column": "characters", "quantiles": 3}],
+                "weights": {"web": 3, "books": 1},
+                "rehydrate": {1: 1, 2: 3},
+                "phases": [
+                    {"share": 0.6, "order": "ascending"},
+                    {"share": 0.3},
+                    {"share": 0.1, "weights": {"books": 1}},
+                ],
+            },
+            "model": {"seq_len": 8},
+            "training": {"steps": 100, "batch": 20},
+        }
+    )
+    settings = recipe.training_mixture().model_copy(
+        update={"by": (Column(column="source"), Column(column="score", quantiles=3))}
+    )
+    recipe = recipe.model_copy(update={"mixture": settings})
+    sources = ("web", "web", "books")
+    corpus_stages = Corpus(sources, signals, signals, (signals,), (signals,))
+    context = corpora.context(home)
+    grouped = grouped_tokens(context, recipe, corpus_stages, tokens)
+    assert grouped is not None and sum(grouped.result["tokens"].values()) == sum(counts)
+    plan = mixture(context, recipe, sources, tokenizer, tokens, grouped)
+    manifest = load_training_manifest(Path(plan.folder) / "mixture.json")
+    order = Order(manifest, seq_len=8, batch=20, seed=0)
+    order.check_epochs(100)
+    drawn = [order.sources[order.schedule.draw(n)[0]].name for n in range(2000)]
+    assert sum(name.startswith("books") for name in drawn) == pytest.approx(2000 * (0.9 / 4 + 0.1), abs=8)
+    ranges = [name.rsplit("/", 1)[1] for name in drawn[:1200]]
+    assert ranges == sorted(ranges, key=lambda label: "" if label == "none" else label) and len(set(ranges)) == 4
+    assert all(name.startswith("books/") for name in drawn[1801:])
+    reads = Counter(drawn)
+    epochs = {name: reads[name] * 8 / grouped.result["tokens"][name] for name in reads if name.startswith("web")}
+    thrice = np.mean([e for name, e in epochs.items() if "/x3/" in name])
+    assert thrice == pytest.approx(3 * np.mean([e for name, e in epochs.items() if "/x1/" in name]), rel=0.1)
+    assert order.batch(0).shape == (20, 9)
