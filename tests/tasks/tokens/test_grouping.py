@@ -46,7 +46,7 @@ def corpus(tmp_path_factory):
         parquet.write_table(f"{folder}/signals-{shard}.parquet", table)
         train = [i for i in range(DOCUMENTS) if i % 10]
         tokens = [np.append(rng.integers(3, 500, rng.integers(1, 60)), 2).astype("<u2") for _ in train]
-        write_tokens(f"{folder}/train-{shard:05d}.bin", [ids[i] for i in train], tokens)
+        write_tokens(f"{folder}/train-{shard:05d}.bin", [ids[i] for i in train], tokens, np.dtype("<u2"))
         shards.append((table.take(train).to_pylist(), dict(zip([ids[i] for i in train], tokens, strict=True))))
     return folder, shards
 
@@ -154,7 +154,8 @@ def test_training_reads_groups_through_all_phases(corpus, tmp_path):
     made = {
         n: {"content": files.checksum(f"{beside}/{n}"), "bytes": 1} for n in ("token_bytes.json", "tokenizer.model")
     }
-    written = layout.write_manifest(beside, {"result": {}}, [layout.Part("train", 0, {}, made)])
+    facts = {"tokenizer": {"file": "tokenizer.model", "vocab_size": 500, "end_of_text": 2}}
+    written = layout.write_manifest(beside, {"result": facts}, [layout.Part("train", 0, {}, made)])
     tokenizer = StageResult("tokenizer", "planted", beside, written, False)
     recipe = load(
         {
