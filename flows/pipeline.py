@@ -44,7 +44,7 @@ def tokens(recipe: RecipeLike) -> Report:
         split = heldout(context, recipe, made.corpus)
         model = tokenizer(context, recipe, before_takedowns(context, recipe, split))
         shards = token_shards(context, split, model)
-        groups = grouped_tokens(context, recipe, split.train, shards)
+        groups = grouped_tokens(context, recipe, split.train, model, shards)
         plan = mixture(context, recipe, made.corpus.sources, model, shards, groups)
         return _finished(context, "tokens", replace(made, data=Data(made.corpus, split, model, shards, plan, groups)))
 

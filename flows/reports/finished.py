@@ -46,7 +46,7 @@ def _data(context: RunContext, recipe: Recipe, corpus: Corpus) -> Data | None:
         split = heldout(context, recipe, corpus)
         model = tokenizer(context, recipe, before_takedowns(context, recipe, split))
         shards = tokens(context, split, model)
-        groups = grouped_tokens(context, recipe, split.train, shards)
+        groups = grouped_tokens(context, recipe, split.train, model, shards)
         plan = mixture(context, recipe, corpus.sources, model, shards, groups)
         return Data(corpus, split, model, shards, plan, groups)
     except NotFinishedError:

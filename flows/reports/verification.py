@@ -61,7 +61,7 @@ def _finished(recipe: Recipe, settings: MachineSettings) -> Iterator[StageResult
     yield model
     shards = tokens(context, split, model)
     yield shards
-    groups = grouped_tokens(context, recipe, split.train, shards)
+    groups = grouped_tokens(context, recipe, split.train, model, shards)
     if groups is not None:
         yield groups
     plan = mixture(context, recipe, corpus.sources, model, shards, groups)

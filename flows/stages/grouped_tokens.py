@@ -28,8 +28,11 @@ class GroupedPlaces:
     train: tuple[RecordedFile, ...]
 
 
-def grouped_tokens(context: RunContext, recipe: Recipe, corpus: Corpus, tokens: StageResult) -> StageResult | None:
-    """The token shards by group; None where the groups of the recipe's mixture are its sources."""
+def grouped_tokens(
+    context: RunContext, recipe: Recipe, corpus: Corpus, tokenizer: StageResult, tokens: StageResult
+) -> StageResult | None:
+    """The token shards by group; None where the groups of the recipe's mixture are its sources. `corpus`: the documents
+    that training sees."""
     settings = recipe.training_mixture()
     if settings.by_source:
         return None
@@ -43,7 +46,7 @@ def grouped_tokens(context: RunContext, recipe: Recipe, corpus: Corpus, tokens: 
                 found.append(RecordedFile(path, part.files[path.rsplit("/", 1)[1]]["content"]))
         return GroupedPlaces(corpus.places, tuple(found))
 
-    inputs = corpus.inputs(tokens, signals=True)
+    inputs = corpus.inputs(tokenizer, tokens, signals=True)
     return context.build(StageSpec("grouped_tokens", _group, record, inputs, places))
 
 

@@ -183,7 +183,7 @@ def test_training_reads_groups_through_all_phases(corpus, tmp_path):
     sources = ("web", "web", "books")
     corpus_stages = Corpus(sources, signals, signals, (signals,), (signals,))
     context = corpora.context(home)
-    grouped = grouped_tokens(context, recipe, corpus_stages, tokens)
+    grouped = grouped_tokens(context, recipe, corpus_stages, tokenizer, tokens)
     assert grouped is not None and sum(grouped.result["tokens"].values()) == sum(counts)
     plan = mixture(context, recipe, sources, tokenizer, tokens, grouped)
     manifest = load_training_manifest(Path(plan.folder) / "mixture.json")
