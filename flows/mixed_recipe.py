@@ -125,7 +125,8 @@ def written(mixture: FoundMixture) -> str:
                 f"    {json.dumps(one.name)}: {mixture.weights[one.name]:.3f} # {one.low:.3f} to {one.high:.3f}; "
                 f"uniform {one.uniform:.3f}, by tokens {one.proportional:.3f}"
             )
-    rest = {name: value for name, value in old.items() if name != "weights"}
+    # the weights that were found stand in place of a strategy
+    rest = {name: value for name, value in old.items() if name in ("max_epochs", "heldout_fraction")}
     lines += ["  " + line for line in _yaml(rest).splitlines()] if rest else []
     return "\n".join(lines) + "\n"
 

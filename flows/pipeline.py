@@ -17,6 +17,7 @@ from flows.recipe_forms import RecipeLike
 from flows.reports.run import Report
 from flows.stages import export
 from flows.stages.data import Data
+from flows.stages.grouped_tokens import grouped_tokens
 from flows.stages.heldout import before_takedowns, heldout
 from flows.stages.mixture import mixture
 from flows.stages.tokenizer import tokenizer
@@ -43,8 +44,9 @@ def tokens(recipe: RecipeLike) -> Report:
         split = heldout(context, recipe, made.corpus)
         model = tokenizer(context, recipe, before_takedowns(context, recipe, split))
         shards = token_shards(context, split, model)
-        plan = mixture(context, recipe, made.corpus.sources, model, shards)
-        return _finished(context, "tokens", replace(made, data=Data(made.corpus, split, model, shards, plan)))
+        groups = grouped_tokens(context, recipe, split.train, model, shards)
+        plan = mixture(context, recipe, made.corpus.sources, model, shards, groups)
+        return _finished(context, "tokens", replace(made, data=Data(made.corpus, split, model, shards, plan, groups)))
 
 
 @recorded_flow(name="pretrain", flow_run_name=flow_run_name, persist_result=False)

@@ -18,7 +18,7 @@ from tasks.documents.normalize import Normalize
 from tasks.documents.step import DOCUMENT_COLUMNS, DocumentStep, Settings, Step
 from tasks.extraction.extract import Extract
 from tasks.reading.sources import Source
-from tasks.tokens.mixture import Mixture
+from tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Mixture
 from tasks.tokens.tokenizer import Tokenizer
 from tasks.url.step import Url
 from training.config import ModelConfig, TrainingConfig
@@ -104,11 +104,20 @@ class Recipe(Settings):
                         "rename the signal",
                     )
             known += [signal.name for signal in step.signals]
+        if self.mixture:
+            by = [column.column for column in self.mixture.by] + [CLUSTER_SIZE] * bool(self.mixture.rehydrate)
+            for name in by:
+                if name not in (*known, *DOCUMENT_COLUMNS):
+                    hint = did_you_mean(name, known) or "put the step that measures it into the recipe"
+                    yield ("mixture",), f"groups documents by {name}, which no step measures; {hint}"
 
     def _of_sources(self) -> Iterator[tuple[KeyPath, str]]:
         names = [source.name for source in self.sources]
-        weights = self.mixture.weights if self.mixture else ()
-        wanted: list[tuple[KeyPath, str]] = [(("mixture", "weights", name), name) for name in weights]
+        wanted: list[tuple[KeyPath, str]] = []
+        if self.mixture and self.mixture.by[0].column == SOURCE:
+            wanted = [(("mixture", "weights", name), name.split("/")[0]) for name in self.mixture.weights]
+            others = (name for name in self.mixture.named if name not in self.mixture.weights)
+            wanted += [(("mixture",), name.split("/")[0]) for name in others]
         for at, step in enumerate(self.steps):
             reference = getattr(step, "reference", ())
             wanted += [(("steps", at, "reference"), name) for name in reference]

@@ -5,7 +5,8 @@
      "end_of_text": id of the token that ends each document,
      "token_bytes": [UTF-8 bytes that each token id stands for; 0 for control tokens],
      "sources": [{"name", "share", "tokens", "epochs", "shards": [{"path", "tokens", "digest"}, ...]}, ...],
-     "heldout": [{"name", "shards": [...]}, ...]}
+     "heldout": [{"name", "shards": [...]}, ...],
+     "phases": [{"first": target tokens ahead of it, "shares": [of each source]}, ...], only where there are some}
 
 A shard is a file of raw token ids of this type; each document ends with the end-of-text token. Relative paths are
 relative to the JSON file. A digest is the xxh3-128 of a file's content.
@@ -54,6 +55,13 @@ class SourceShare(SourceShards, frozen=True):
     epochs: float = Field(gt=0, description="how often the run may read it: the cap, or what is planned")
 
 
+class PhaseShares(BaseModel, frozen=True):
+    """`first`: target tokens of training ahead of the phase; `shares`: in the order of the sources."""
+
+    first: int = Field(ge=0)
+    shares: tuple[float, ...]
+
+
 class TrainingManifest(BaseModel, frozen=True):
     vocab_size: int = Field(gt=0, le=1 << 31)
     dtype: TokenDtype = "<u2"
@@ -62,6 +70,7 @@ class TrainingManifest(BaseModel, frozen=True):
     token_bytes: tuple[int, ...]
     sources: tuple[SourceShare, ...] = Field(min_length=1)
     heldout: tuple[SourceShards, ...] = Field(min_length=1)
+    phases: tuple[PhaseShares, ...] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainingManifest:
@@ -73,6 +82,12 @@ class TrainingManifest(BaseModel, frozen=True):
             raise ValueError(f"token_bytes has {len(self.token_bytes)} entries, vocab_size is {self.vocab_size}")
         if abs(sum(source.share for source in self.sources) - 1) > 1e-6:
             raise ValueError(f"shares {[source.share for source in self.sources]} do not sum to 1")
+        firsts = [phase.first for phase in self.phases]
+        if firsts and (firsts[0] != 0 or firsts != sorted(firsts)):
+            raise ValueError(f"the phases begin at {firsts} tokens, which do not ascend from 0")
+        for phase in self.phases:
+            if len(phase.shares) != len(self.sources) or abs(sum(phase.shares) - 1) > 1e-6:
+                raise ValueError(f"the shares {list(phase.shares)} of a phase are no shares of the sources")
         for part in (self.sources, self.heldout):
             names = [source.name for source in part]
             if len(set(names)) < len(names):

@@ -68,7 +68,9 @@ def fingerprint(manifest: TrainingManifest) -> str:
     """SHA-256 that names the data: the manifest without its directories, so that a run can move to another machine and
     resume there."""
     digest = hashlib.sha256()
-    digest.update(manifest.model_dump_json(exclude={"tokenizer", "sources", "heldout"}).encode())
+    # what a manifest need not have is left out where it has none, so that older checkpoints know their data
+    absent = set() if manifest.phases else {"phases"}
+    digest.update(manifest.model_dump_json(exclude={"tokenizer", "sources", "heldout", *absent}).encode())
     for part in (*manifest.sources, *manifest.heldout):
         digest.update(part.model_dump_json(exclude={"shards"}).encode())
         for shard in part.shards:

@@ -138,10 +138,10 @@ def trained(run: DoReMiRun, manifest: TrainingManifest, world: World) -> tuple[n
 
 
 def uniform(manifest: TrainingManifest) -> TrainingManifest:
-    """The manifest with equal shares of its sources."""
+    """The manifest with equal shares of its sources, from beginning to end."""
     share = 1 / len(manifest.sources)
     sources = tuple(source.model_copy(update={"share": share}) for source in manifest.sources)
-    return manifest.model_copy(update={"sources": sources})
+    return manifest.model_copy(update={"sources": sources, "phases": ()})
 
 
 Piece = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # inputs, targets (rows, seq_len); domains (rows,)

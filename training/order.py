@@ -7,6 +7,7 @@ Nothing is stored and nothing is shuffled in memory: a resume at step s asks for
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import heapq
 from collections.abc import Iterable, Sequence
@@ -124,6 +125,43 @@ def batch_number(step: int, windows: Sequence[tuple[int, int]]) -> int:
     return number
 
 
+class Phases:
+    """Schedules one after the other. A source goes on in a phase where it was at the end of the one before, so that
+    its epochs are those of the whole training.
+
+    `firsts`: the first sample of each phase; `shares`: those of the sources in it. The last phase does not end.
+    """
+
+    def __init__(self, firsts: Sequence[int], shares: Sequence[Sequence[float]]) -> None:
+        self.firsts = list(firsts)
+        self.schedules = [Schedule(list(each)) for each in shares]
+        self.before = [[0] * len(shares[0])]  # draws of each source ahead of each phase
+        for schedule, first, end in zip(self.schedules, self.firsts, self.firsts[1:], strict=False):
+            self.before.append([a + b for a, b in zip(self.before[-1], schedule.counts(end - first), strict=True)])
+
+    def _phase(self, sample: int) -> int:
+        return bisect.bisect_right(self.firsts, sample) - 1
+
+    def draw(self, sample: int) -> tuple[int, int]:
+        """The source of a sample, and how many earlier samples came from the same source."""
+        phase = self._phase(sample)
+        source, k = self.schedules[phase].draw(sample - self.firsts[phase])
+        return source, self.before[phase][source] + k
+
+    def counts(self, samples: int) -> list[int]:
+        """How many of the first `samples` samples each source gets."""
+        phase = self._phase(samples)
+        now = self.schedules[phase].counts(samples - self.firsts[phase])
+        return [a + b for a, b in zip(self.before[phase], now, strict=True)]
+
+
+def _schedule(manifest: TrainingManifest, seq_len: int) -> Phases:
+    if not manifest.phases:
+        return Phases([0], [[source.share for source in manifest.sources]])
+    firsts = [round(phase.first / seq_len) for phase in manifest.phases]
+    return Phases(firsts, [phase.shares for phase in manifest.phases])
+
+
 class Order:
     """The training samples of a manifest, by step.
 
@@ -136,7 +174,7 @@ class Order:
     def __init__(self, manifest: TrainingManifest, *, seq_len: int, batch: int, seed: int) -> None:
         self.seq_len, self.size, self.seed = seq_len, batch, seed
         self.sources = manifest.sources
-        self.schedule = Schedule([source.share for source in manifest.sources])
+        self.schedule = _schedule(manifest, seq_len)
         self.tokens = [Tokens(source.shards, manifest.vocab_size, manifest.dtype) for source in manifest.sources]
         self.windows = [(len(tokens) - 1) // seq_len for tokens in self.tokens]
         for source, tokens, windows in zip(self.sources, self.tokens, self.windows, strict=True):
@@ -150,8 +188,8 @@ class Order:
         """Raise ValueError if a run of `steps` steps would read a source more often than its cap says."""
         counts = self.schedule.counts(steps * self.size)
         for source, windows, count in zip(self.sources, self.windows, counts, strict=True):
-            # The schedule's rounding (2 draws) and the tail that fills no window are not the recipe's fault.
-            if count > source.epochs * (windows + 1) + 2:
+            # The schedule's rounding (2 draws a phase) and the tail that fills no window are not the recipe's fault.
+            if count > source.epochs * (windows + 1) + 2 * len(self.schedule.firsts):
                 raise ValueError(
                     f"source {source.name!r}: {steps} steps read it {count / windows:.2f} times, its cap is "
                     f"{source.epochs} epochs; make the mixture for this budget, train less or raise the cap"

@@ -9,6 +9,7 @@ from flows.recipe import Recipe, load
 from flows.reports.run import Report
 from flows.stages.corpus import Corpus
 from flows.stages.data import Data
+from flows.stages.grouped_tokens import grouped_tokens
 from flows.stages.heldout import before_takedowns, heldout
 from flows.stages.mixture import mixture
 from flows.stages.tokenizer import tokenizer
@@ -45,6 +46,8 @@ def _data(context: RunContext, recipe: Recipe, corpus: Corpus) -> Data | None:
         split = heldout(context, recipe, corpus)
         model = tokenizer(context, recipe, before_takedowns(context, recipe, split))
         shards = tokens(context, split, model)
-        return Data(corpus, split, model, shards, mixture(context, recipe, corpus.sources, model, shards))
+        groups = grouped_tokens(context, recipe, split.train, model, shards)
+        plan = mixture(context, recipe, corpus.sources, model, shards, groups)
+        return Data(corpus, split, model, shards, plan, groups)
     except NotFinishedError:
         return None

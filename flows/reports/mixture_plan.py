@@ -1,5 +1,6 @@
 """What a mixture would take of the tokens that a recipe has made."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,10 +9,8 @@ from flows.named_mixtures import by_name
 from flows.reports.finished import finished
 from tasks.engine.make import NotFinishedError
 from tasks.tokens.mixture import Mixture
-from tasks.tokens.mixture_work import shares
-
-# Up to so many epochs repeated tokens are worth nearly as much as new ones (Muennighoff et al. 2023)
-MOST_EPOCHS = 4
+from tasks.tokens.mixture_work import MOST_EPOCHS, mean_shares
+from tasks.tokens.strategies import stretches
 
 
 @dataclass(frozen=True)
@@ -47,21 +46,34 @@ def plan_mixture(
         raise NotFinishedError(f"the tokens of {name} are not made: `gristmill tokens` the recipe {name} first")
     given = Mixture.model_validate(by_name(mixture)) if mixture else report.recipe.training_mixture()
     budget = budget or report.recipe.training.token_budget(report.recipe.model.seq_len)
-    has = dict.fromkeys((source.name for source in report.recipe.sources), 0)
-    for source, record in zip(report.corpus.sources, report.data.tokens.records("encode"), strict=True):
-        has[source] += record["train"]["tokens"]
-    if missing := sorted(set(given.weights) - set(has)):
+    ours = report.recipe.training_mixture()
+    if (given.by, given.rehydrate) != (ours.by, ours.rehydrate):
         raise ValueError(
-            f"the mixture names {', '.join(missing)}, which are no sources of {report.recipe.name} "
-            f"({', '.join(has)}); name the sources as the mixture does, or give a mixture of your own"
+            f"the mixture groups documents otherwise than {report.recipe.name} does: give both the same `by` and "
+            "`rehydrate`"
         )
-    if empty := sorted(name for name in given.weights if not has[name]):
-        raise ValueError(f"the mixture names {', '.join(empty)}, but no document of these is left to train on")
-    total = sum(given.weights.values())
-    met = shares(given.weights, {name: has[name] for name in given.weights}, budget, given.max_epochs)
+    if report.data.grouped is not None:
+        has = report.data.grouped.result["tokens"]
+    else:
+        has = dict.fromkeys((source.name for source in report.recipe.sources), 0)
+        for source, record in zip(report.corpus.sources, report.data.tokens.records("encode"), strict=True):
+            has[source] += record["train"]["tokens"]
+        if missing := sorted(set(given.named) - set(has)):
+            raise ValueError(
+                f"the mixture names {', '.join(missing)}, which are no sources of {report.recipe.name} "
+                f"({', '.join(has)}); name the sources as the mixture does, or give a mixture of your own"
+            )
+        if empty := sorted(name for name in given.named if not has[name]):
+            raise ValueError(f"the mixture names {', '.join(empty)}, but no document of these is left to train on")
+    met = mean_shares(stretches(given, has, budget), budget)
+    wanted = _wanted(given, has, budget)
     return [
-        PlannedSource(
-            name, given.weights[name] / total, share, has[name], round(share * budget), share * budget / has[name]
-        )
+        PlannedSource(name, wanted[name], share, has[name], round(share * budget), share * budget / has[name])
         for name, share in sorted(met.items(), key=lambda item: (-item[1], item[0]))
     ]
+
+
+def _wanted(settings: Mixture, has: dict[str, int], budget: int) -> dict[str, float]:
+    """Shares without caps."""
+    plan = stretches(settings.model_copy(update={"max_epochs": math.inf}), has, budget)
+    return mean_shares(plan, budget)

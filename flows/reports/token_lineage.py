@@ -18,7 +18,7 @@ from storage.remote.config import RemoteIOConfig
 from tasks.tokens.encoding import encoder
 from tasks.tokens.tokenizer_work import load
 
-_NAME = re.compile(r"(?:train|heldout)-(\d+)\.bin")
+_NAME = re.compile(r"(?:train|heldout)-(\d+)(?:-\d+)?\.bin")
 _PLACE = ["id", "source", "url", "file", "offset", "length", "record_id"]
 
 

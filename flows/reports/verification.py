@@ -8,6 +8,7 @@ from flows.curation import curate
 from flows.machine import MachineSettings
 from flows.recipe import Recipe, load
 from flows.stages.data import Data
+from flows.stages.grouped_tokens import grouped_tokens
 from flows.stages.heldout import before_takedowns, heldout
 from flows.stages.mixture import mixture
 from flows.stages.tokenizer import tokenizer
@@ -60,6 +61,9 @@ def _finished(recipe: Recipe, settings: MachineSettings) -> Iterator[StageResult
     yield model
     shards = tokens(context, split, model)
     yield shards
-    plan = mixture(context, recipe, corpus.sources, model, shards)
+    groups = grouped_tokens(context, recipe, split.train, model, shards)
+    if groups is not None:
+        yield groups
+    plan = mixture(context, recipe, corpus.sources, model, shards, groups)
     yield plan
-    yield context.build(model_spec(settings, recipe, Data(corpus, split, model, shards, plan)))
+    yield context.build(model_spec(settings, recipe, Data(corpus, split, model, shards, plan, groups)))

@@ -27,6 +27,7 @@ from flows.stages.tokenizer import trained
 from flows.stages.tokens import encoded
 from tasks.engine.make import StageResult
 from tasks.tokens.mixture import Mixture
+from tasks.tokens.strategies import group_weights
 from tasks.tokens.tokenizer import Tokenizer
 
 _SEED = 0  # of the tokenizer's sample: not the recipe's, so that comparisons share it
@@ -175,7 +176,13 @@ def _mixture(name: str, recipe: Recipe, tokens: Mapping[str, int]) -> Mixture:
     if recipe.mixture is None:
         weights = {source: float(count) for source, count in tokens.items() if count}
     else:
-        weights = recipe.mixture.weights
+        given = recipe.mixture
+        if not given.by_source or given.phases or given.tokens:
+            raise ValueError(
+                f"{name}: mixtures are compared by the weights of their sources: take `by`, `rehydrate`, `phases` and "
+                "`tokens` out of its `mixture`"
+            )
+        weights = group_weights(given, tokens) if given.strategy != "weights" else given.weights
     if empty := [source for source in weights if not tokens[source]] if weights else list(tokens):
         raise NothingLeftError(
             f"{name}: no token is left of the source {' and '.join(empty)} once the evaluation documents and what is "

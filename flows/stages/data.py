@@ -14,7 +14,9 @@ class Data:
     tokenizer: StageResult
     tokens: StageResult
     mixture: StageResult
+    grouped: StageResult | None = None
 
     @property
     def stages(self) -> tuple[StageResult, ...]:
-        return (*self.corpus.stages, self.split.stage, self.tokenizer, self.tokens, self.mixture)
+        grouped = () if self.grouped is None else (self.grouped,)
+        return (*self.corpus.stages, self.split.stage, self.tokenizer, self.tokens, *grouped, self.mixture)

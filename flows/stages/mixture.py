@@ -39,14 +39,18 @@ class MixturePlaces:
 
 
 def mixture(
-    context: RunContext, recipe: Recipe, sources: tuple[str, ...], tokenizer: StageResult, tokens: StageResult
+    context: RunContext,
+    recipe: Recipe,
+    sources: tuple[str, ...],
+    tokenizer: StageResult,
+    tokens: StageResult,
+    grouped: StageResult | None,
 ) -> StageResult:
-    """`sources`: the source of each token shard."""
+    """`sources`: the source of each token shard; `grouped`: the shards by group, where groups are not the sources."""
     settings = recipe.training_mixture()
     budget = recipe.training.token_budget(recipe.model.seq_len)
-    return planned(
-        context, settings, budget, sources, tokenizer, tokens, tuple(sorted(settings.weights)), sources, tokens
-    )
+    heldout = tuple(sorted(settings.source_weights(sources)))
+    return planned(context, settings, budget, sources, tokenizer, tokens, heldout, sources, tokens, grouped)
 
 
 def planned(
@@ -59,18 +63,21 @@ def planned(
     heldout: tuple[str, ...],
     sets: tuple[str, ...],
     heldout_tokens: StageResult,
+    grouped: StageResult | None = None,
 ) -> StageResult:
     """The plan of `budget` tokens. `sources`: the source of each token shard; `heldout`: what training is evaluated on,
-    of `sets`, the name of each shard of `heldout_tokens`."""
+    of `sets`, the name of each shard of `heldout_tokens`; `grouped`: what is trained on in place of the shards of
+    sources."""
     record = Record(mixture=settings, budget=budget, heldout=heldout)
 
     def places() -> MixturePlaces:
         facts, model = tokenizer.result["tokenizer"], tokenizer_of(tokenizer)
         beside = RecordedFile(f"{_beside(tokenizer)}/{facts['file']}", model.digest)
-        train, held_out = _listed(tokens, "train", sources), _listed(heldout_tokens, "heldout", sets)
+        train = _listed(tokens, "train", sources) if grouped is None else _grouped(grouped)
+        held_out = _listed(heldout_tokens, "heldout", sets)
         return MixturePlaces(train, held_out, beside, tokenizer.file("token_bytes.json"), facts["end_of_text"])
 
-    inputs = {stage.name: stage.key for stage in (tokens, heldout_tokens, tokenizer)}
+    inputs = {stage.name: stage.key for stage in (tokens, heldout_tokens, tokenizer, *([grouped] if grouped else ()))}
     return context.build(StageSpec("mixture", _plan, record, inputs, places))
 
 
@@ -84,10 +91,19 @@ def _listed(tokens: StageResult, split: str, names: tuple[str, ...]) -> tuple[tu
     return tuple(found)
 
 
+def _grouped(stage: StageResult) -> tuple[tuple[str, Listed], ...]:
+    """The shards by group, each with its name."""
+    found = []
+    for part in layout.parts(stage.folder, stage.manifest):
+        for name, file, tokens, _ in part.record["groups"]:
+            found.append((name, (f"{_beside(stage)}/{file}", tokens, part.files[file]["content"])))
+    return tuple(found)
+
+
 def _plan(phases: PhaseRunner, record: Record, places: MixturePlaces) -> dict:
     """Plan the shares of the sources."""
     given = {
-        "tokens": {name: _entries(places.train, name) for name in sorted(record.mixture.weights)},
+        "tokens": {name: _entries(places.train, name) for name in _groups(record.mixture, places)},
         "heldout": {name: _entries(places.heldout, name) for name in record.heldout},
         "tokenizer": places.tokenizer,
         "token_bytes": places.token_bytes,
@@ -96,6 +112,13 @@ def _plan(phases: PhaseRunner, record: Record, places: MixturePlaces) -> dict:
         "settings": record.mixture,
     }
     return phases.once("plan", write_mixture, given)
+
+
+def _groups(settings: Mixture, places: MixturePlaces) -> list[str]:
+    """The groups that may be trained on: all that there are, but of sources with weights those that are named."""
+    if settings.by_source and settings.strategy == "weights":
+        return sorted(settings.named)
+    return sorted({name for name, (_, tokens, _) in places.train if tokens})
 
 
 def _entries(shards: tuple[tuple[str, Listed], ...], wanted: str) -> list[dict]:

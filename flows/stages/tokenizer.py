@@ -41,7 +41,8 @@ def tokenizer(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResul
         return _taken(context, tokenizer_file(folder), None)
     if (path := tokenizer_path(context.settings, recipe)) is not None:
         return _taken(context, path, recipe.tokenizer.end_of_text)
-    return trained(context, corpus, recipe.tokenizer, recipe.training_mixture().weights, recipe.seed)
+    weights = recipe.training_mixture().source_weights(dict.fromkeys(corpus.sources))
+    return trained(context, corpus, recipe.tokenizer, weights, recipe.seed)
 
 
 def _taken(context: RunContext, path: Path, end_of_text: str | None) -> StageResult:

@@ -1,22 +1,95 @@
-"""How much of each source a training run sees: weights, met as far as the cap on epochs allows.
+"""How much of each group of documents a training run sees: weights, met as far as the cap on epochs allows.
 
-The cap follows UniMax (Chung et al. 2023): a source that would be repeated more often than `max_epochs` gives
-what it has that often, and the others share the rest in proportion to their weights.
+The groups are the sources, or the documents that share values of columns. The cap follows UniMax (Chung et al. 2023): a
+group that would be repeated more often than `max_epochs` gives what it has that often, and the others share the rest in
+proportion to their weights.
 """
 
-from pydantic import Field, field_validator
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from tasks.documents.step import Settings
 
+SOURCE = "source"
+CLUSTER_SIZE = "cluster_size"
+
+
+class Column(Settings):
+    """A column of the documents by whose values they are grouped: as they are, or cut into ranges. A group of documents
+    without a value is called `none`."""
+
+    column: str = Field(description="`source`, or what a step has measured")
+    edges: tuple[float, ...] = Field((), description="of ranges of a number, ascending: `<0.3`, `0.3-0.7`, `>=0.7`")
+    quantiles: int | None = Field(
+        None,
+        ge=2,
+        le=100,
+        description="so many ranges of equally many tokens, in each group of the columns before it: `q01`, `q02`, ...",
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.edges and self.quantiles:
+            raise ValueError(f"by: {self.column} has both edges and quantiles; give one of them")
+        if list(self.edges) != sorted(set(self.edges)):
+            raise ValueError(f"by: {self.column} has the edges {list(self.edges)}; give them ascending")
+        return self
+
+
+def _named(value: Any) -> Any:
+    return {"column": value} if isinstance(value, str) else value
+
+
+class Phase(Settings):
+    """A stretch of training with weights or an order of its own."""
+
+    share: float = Field(gt=0, le=1, description="of the training tokens; those of all phases sum to one")
+    weights: dict[str, float] = Field({}, description="as those of the mixture; none: those of the mixture")
+    order: Literal["ascending", "descending"] | None = Field(
+        None, description="of the ranges of the last column of `by`, which has quantiles, one after the other"
+    )
+
 
 class Mixture(Settings):
-    """Weights by source name; they need not sum to one. A source that is not named is not trained on."""
+    """What is trained on, and how much of it.
+
+    Weights are by group: by the names of the sources, or with `by: [source, language]` as `web/en`. `web` then stands
+    for all of its groups that have no weight of their own, in proportion to their tokens. A group without a weight is
+    not trained on.
+    """
+
+    # as `_consistent` has it, for forms
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"properties": {"strategy": {"const": "weights"}}},
+            "then": {"required": ["weights"], "properties": {"weights": {"minProperties": 1}}},
+        }
+    )
 
     weights: dict[str, float] = Field(
-        min_length=1, description="of the tokens, by the names of the sources; they need not sum to one"
+        {}, description="of the tokens, by the names of the sources or groups; they need not sum to one"
     )
     max_epochs: float = Field(4, gt=0, description="no source is repeated more often (Muennighoff et al. 2023: 4)")
     heldout_fraction: float = Field(0.01, gt=0, lt=1, description="of the documents, never trained on")
+    by: tuple[Annotated[Column, BeforeValidator(_named, json_schema_input_type=str | Column)], ...] = Field(
+        (Column(column=SOURCE),), min_length=1, description="columns whose values make the groups"
+    )
+    strategy: Literal["weights", "proportional", "temperature", "unimax"] = Field(
+        "weights",
+        description="proportional: to tokens; temperature: to tokens^(1/temperature); unimax: as even as max_epochs "
+        "permits (arXiv 2304.09151)",
+    )
+    temperature: float = Field(10 / 3, gt=0, description="of that strategy; mT5 (arXiv 2010.11934): 1 / 0.3")
+    tokens: dict[str, int] = Field({}, description="fixed budgets of groups; the others share the rest")
+    without: tuple[str, ...] = Field((), description="groups that are not trained on, where the strategy is no weights")
+    rehydrate: dict[int, int] = Field(
+        {},
+        description="how often documents count by the size of their cluster of near-duplicates, from that size on, as "
+        "FineWeb-2's weights (arXiv 2506.20920); needs `minhash`",
+    )
+    phases: tuple[Phase, ...] = Field((), description="of training, one after the other")
 
     @field_validator("weights")
     @classmethod
@@ -24,3 +97,56 @@ class Mixture(Settings):
         if bad := {name: w for name, w in weights.items() if not w > 0}:
             raise ValueError(f"weights must be positive, these are not: {bad}; leave the source out instead")
         return weights
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.strategy == "weights") != bool(self.weights):
+            raise ValueError(
+                "mixture has no weights: give them, or another strategy (proportional, temperature, unimax)"
+                if not self.weights
+                else f"mixture.weights and the strategy {self.strategy} exclude each other; leave one of them out"
+            )
+        if self.without and self.weights:
+            raise ValueError(f"mixture.without names {', '.join(self.without)}; give these no weight instead")
+        if any(column.quantiles for column in self.by[:-1]):
+            raise ValueError("mixture.by has quantiles in a column that is not its last; put that column last")
+        if self.rehydrate and (min(self.rehydrate) != 1 or min(self.rehydrate.values()) < 1):
+            raise ValueError(f"mixture.rehydrate is {self.rehydrate}; begin with size 1, and repeat at least once")
+        if self.phases:
+            self._check_phases()
+        return self
+
+    def _check_phases(self) -> None:
+        if abs(sum(phase.share for phase in self.phases) - 1) > 1e-6:
+            raise ValueError(f"the shares of mixture.phases are {[p.share for p in self.phases]}; make them sum to 1")
+        if self.tokens:
+            raise ValueError("mixture.tokens and mixture.phases exclude each other; give the phases weights instead")
+        if any(phase.order for phase in self.phases) and not self.by[-1].quantiles:
+            raise ValueError("a phase of mixture.phases has an order; let the last column of mixture.by have quantiles")
+        if any(not w > 0 for phase in self.phases for w in phase.weights.values()):
+            raise ValueError("weights of mixture.phases must be positive; leave the source out instead")
+
+    @property
+    def by_source(self) -> bool:
+        """Whether the groups are the sources as they are."""
+        return self.by == (Column(column=SOURCE),) and not self.rehydrate
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The groups that it names, in order."""
+        given = [*self.weights, *self.tokens, *self.without, *(name for phase in self.phases for name in phase.weights)]
+        return tuple(dict.fromkeys(given))
+
+    def source_weights(self, sources: Iterable[str]) -> dict[str, float]:
+        """Weights of the sources that are trained on: where weights are no sources', all sources alike."""
+        if self.by[0] != Column(column=SOURCE):
+            return dict.fromkeys(sources, 1.0)
+        if self.strategy != "weights":
+            return {source: 1.0 for source in sources if source not in self.without}
+        weights: dict[str, float] = {}
+        for given in (self.weights, *(phase.weights for phase in self.phases)):
+            for name, weight in given.items():
+                source = name.split("/")[0]
+                if given is self.weights or source not in weights:
+                    weights[source] = weights.get(source, 0) + weight
+        return weights | {name.split("/")[0]: 1.0 for name in self.tokens if name.split("/")[0] not in weights}

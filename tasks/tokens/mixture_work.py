@@ -1,11 +1,20 @@
 """The shares of the sources, within their caps, and the file that training reads."""
 
+import logging
+from collections.abc import Sequence
+
 import orjson
 
 from storage import checked_json, files
 from storage.recorded_file import RecordedFile
 from storage.training_manifest import token_dtype
 from tasks.tokens.mixture import Mixture
+from tasks.tokens.strategies import Stretch, stretches
+
+log = logging.getLogger(__name__)
+
+# Up to so many epochs repeated tokens are worth nearly as much as new ones (Muennighoff et al. 2023)
+MOST_EPOCHS = 4
 
 
 def shares(weights: dict[str, float], tokens: dict[str, int], budget: int, max_epochs: float) -> dict[str, float]:
@@ -13,24 +22,9 @@ def shares(weights: dict[str, float], tokens: dict[str, int], budget: int, max_e
 
     Raises ValueError when all sources, repeated `max_epochs` times, do not fill the budget.
     """
-    available = {name: tokens[name] * max_epochs for name in weights}
-    if sum(available.values()) < budget:
-        given_by = ", ".join(f"{name} {tokens[name]:,}" for name in sorted(weights))
-        raise ValueError(
-            f"training takes {budget:,} tokens (training.steps * training.batch * model.seq_len), but the sources have "
-            f"{given_by}, which mixture.max_epochs {max_epochs:g} makes {sum(available.values()):,.0f}: lower "
-            "training.steps or model.seq_len, raise mixture.max_epochs or give more data"
-        )
-    given: dict[str, float] = {}
-    open_names = sorted(weights)
-    while open_names:
-        rest = budget - sum(given.values())
-        weight = sum(weights[name] for name in open_names)
-        capped = [name for name in open_names if available[name] < rest * weights[name] / weight]
-        for name in capped or open_names:
-            given[name] = available[name] if capped else rest * weights[name] / weight
-        open_names = [name for name in open_names if name not in given]
-    return {name: given[name] / budget for name in sorted(given)}
+    having = {name: tokens[name] for name in weights}
+    [stretch] = stretches(Mixture(weights=weights, max_epochs=max_epochs), having, budget)
+    return stretch.shares
 
 
 def write_mixture(
@@ -44,7 +38,16 @@ def write_mixture(
     if empty := sorted(name for name, parts in tokens.items() if not parts):
         raise ValueError(f"the mixture names {', '.join(empty)}, but no document of these is left to train on")
     totals = {name: sum(s["tokens"] for s in parts) for name, parts in tokens.items()}
-    given = shares(settings.weights, totals, budget, settings.max_epochs)
+    plan = stretches(settings, totals, budget)
+    given = mean_shares(plan, budget)
+    for name, share in given.items():
+        if share * budget > MOST_EPOCHS * totals[name]:
+            log.warning(
+                "%s is read %.1f times: repeated more than %d times, tokens are worth less and less (arXiv 2305.16264)",
+                name,
+                share * budget / totals[name],
+                MOST_EPOCHS,
+            )
     counts = orjson.loads(token_bytes.read())
     mixture = {
         "vocab_size": len(counts),
@@ -64,7 +67,26 @@ def write_mixture(
         ],
         "heldout": [{"name": name, "shards": parts} for name, parts in sorted(heldout.items()) if parts],
     }
+    if settings.phases:
+        mixture["phases"] = _phases(plan, list(given))
     if not mixture["heldout"]:
         raise ValueError(f"no document was held out: raise mixture.heldout_fraction ({settings.heldout_fraction})")
     checked_json.write(files.join(folder, "mixture.json"), mixture)
     return {"sources": {s["name"]: {k: s[k] for k in ("share", "tokens", "epochs")} for s in mixture["sources"]}}
+
+
+def mean_shares(plan: Sequence[Stretch], budget: int) -> dict[str, float]:
+    """Of the whole training, by group; they sum to one."""
+    if len(plan) == 1:
+        return plan[0].shares
+    names = sorted({name for stretch in plan for name in stretch.shares})
+    return {name: sum(s.shares.get(name, 0.0) * s.tokens for s in plan) / budget for name in names}
+
+
+def _phases(plan: Sequence[Stretch], names: Sequence[str]) -> list[dict]:
+    """`first`: tokens of training ahead of the stretch; `shares`: in the order of the sources."""
+    found, first = [], 0.0
+    for stretch in plan:
+        found.append({"first": round(first), "shares": [stretch.shares.get(name, 0.0) for name in names]})
+        first += stretch.tokens
+    return found

@@ -1,12 +1,22 @@
 """The i-th sample is the same for everyone, comes in the right proportion, and once per epoch."""
 
+import math
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from storage import checked_json
-from storage.training_manifest import load_training_manifest
+from storage.training_manifest import (
+    PhaseShares,
+    ShardEntry,
+    SourceShare,
+    TokenizerEntry,
+    TrainingManifest,
+    load_training_manifest,
+)
 from training.data import Tokens, fingerprint
 from training.order import Order, Schedule, permute
 
@@ -138,3 +148,127 @@ def test_an_inconsistent_mixture_names_file_and_field(corpus, tmp_path):
     checked_json.write(str(path), raw)
     with pytest.raises(ValueError, match=r"wrong.json: .*\n?.*shares \[0.9, 0.3\] do not sum to 1"):
         load_training_manifest(path)
+
+
+SOURCES = (("web", 0.61803, 80_000), ("books", 0.28197, 7_000), ("code", 0.1, 90_000))
+MIXED = 10_000_000  # positions of WINDOW tokens
+
+
+def synthetic(folder, phases=()) -> TrainingManifest:
+    """Sources of which training reads no token: their shards are holes in files."""
+    sources = []
+    for name, share, windows in SOURCES:
+        path = folder / f"{name}.bin"
+        with path.open("wb") as file:
+            file.truncate(2 * (4 * windows + 1))
+        shard = ShardEntry(path=path, tokens=4 * windows + 1, digest="")
+        sources.append(SourceShare(name=name, share=share, tokens=shard.tokens, epochs=100, shards=(shard,)))
+    return TrainingManifest(
+        vocab_size=3, tokenizer=TokenizerEntry(path=folder / "tokenizer.model", digest=""), end_of_text=2,
+        token_bytes=(0, 0, 0), sources=tuple(sources), heldout=tuple(sources), phases=phases,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def phased(tmp_path):
+    """Three phases: samples 0 to 60,000, to 90,000, and the rest, in which books alone are read."""
+    shares = [share for _, share, _ in SOURCES]
+    phases = [(0, shares), (240_000, (0.2, 0.5, 0.3)), (360_000, (0.0, 1.0, 0.0))]
+    given = tuple(PhaseShares(first=first, shares=tuple(each)) for first, each in phases)
+    return Order(synthetic(tmp_path, given), seq_len=4, batch=7, seed=1)
+
+
+def test_shares_of_ten_million_positions_are_met_within_a_thousandth(tmp_path):
+    """Drawn one by one at 20,000 places, and by the closed form at the end; the epochs are those of the shares."""
+    order = Order(synthetic(tmp_path), seq_len=4, batch=8, seed=1)
+    counts = order.schedule.counts(MIXED)
+    for (_, share, windows), count in zip(SOURCES, counts, strict=True):
+        assert abs(count / MIXED - share) < 0.001 * share
+        assert abs(count / windows - share * MIXED / windows) < 1
+    stretch = [order.schedule.draw(sample)[0] for sample in range(MIXED - 20_000, MIXED)]
+    before = order.schedule.counts(MIXED - 20_000)
+    assert [stretch.count(source) for source in range(3)] == [b - a for a, b in zip(before, counts, strict=True)]
+
+
+def test_each_window_is_read_as_often_as_planned_give_or_take_one(phased):
+    """Over the ends of phases, too: a source goes on where it was."""
+    reads = np.zeros(SOURCES[1][2], int)
+    end = 92_000
+    planned = phased.schedule.counts(end)[1] / len(reads)
+    total = phased.schedule.counts(end)[1]
+    for epoch in range(-(-total // len(reads))):
+        turns = np.arange(min(len(reads), total - epoch * len(reads)))
+        reads[permute(turns, len(reads), f"1\0books\0{epoch}".encode())] += 1
+    assert planned > 4 and np.abs(reads - planned).max() < 1
+    samples = range(89_900, 90_100)
+    places = [place for place in phased.windows_of(samples) if place[0] == 1]
+    k = phased.schedule.counts(samples.start)[1]
+    for _, epoch, window in places:
+        turn = np.array([k % len(reads)])
+        assert (epoch, window) == (k // len(reads), permute(turn, len(reads), f"1\0books\0{epoch}".encode())[0])
+        k += 1
+    assert phased.schedule.counts(samples.stop)[1] == k
+
+
+@pytest.mark.parametrize("consumers", [1, 2, 3, 8])
+def test_phases_give_the_same_sequence_to_any_consumers_and_after_a_resume(phased, consumers):
+    for first in (0, 59_990, 89_990, 10**9):
+        whole = phased.windows_of(range(first, first + 40))
+        parts = [phased.windows_of(range(first + one, first + 40, consumers)) for one in range(consumers)]
+        assert [parts[n % consumers][n // consumers] for n in range(40)] == whole
+        assert phased.windows_of(range(first + 13, first + 40)) == whole[13:]
+    assert {place[0] for place in phased.windows_of(range(90_000, 90_050))} == {1}
+
+
+def test_a_late_sample_takes_no_more_calls_than_the_first(phased):
+    def calls(sample: int) -> int:
+        seen = [0]
+        sys.setprofile(lambda frame, event, arg: seen.__setitem__(0, seen[0] + (event == "call")))
+        try:
+            phased.schedule.draw(sample)
+        finally:
+            sys.setprofile(None)
+        return seen[0]
+
+    most = max(calls(sample) for sample in range(90_000 - 50, 90_000))
+    assert max(calls(10**9 + n) for n in range(50)) <= most
+
+
+def congruential(index: np.ndarray, size: int) -> np.ndarray:
+    """The order that a full-period linear-congruential step gives: a bijection that looks shuffled."""
+    step = 5
+    while math.gcd(step, size) > 1:
+        step += 2
+    return (index * step + 12345) % size
+
+
+def serial_correlation(places: np.ndarray, lag: int) -> float:
+    """In standard errors of a random order."""
+    return abs(np.corrcoef(places[:-lag], places[lag:])[0, 1]) * math.sqrt(len(places) - lag)
+
+
+def run_excess(places: np.ndarray) -> float:
+    """How far the number of ascending and descending runs is from that of a random order, in standard errors (Wald and
+    Wolfowitz 1943: mean (2n - 1) / 3, variance (16n - 29) / 90)."""
+    up = np.diff(places) > 0
+    n, runs = len(places), 1 + np.count_nonzero(up[1:] != up[:-1])
+    return abs(runs - (2 * n - 1) / 3) / math.sqrt((16 * n - 29) / 90)
+
+
+@pytest.mark.parametrize("size", [10**3, 10**4, 10**5, 10**6, 10**7, 10**8, 10**9])
+def test_the_order_passes_tests_that_a_linear_congruential_one_fails(size):
+    length = min(size, 100_000)
+    index = np.arange(length)
+    for places, good in ((permute(index, size, b"key"), True), (congruential(index, size), False)):
+        correlated = max(serial_correlation(places, lag) for lag in (1, 2, 3))
+        assert (correlated < 4.5) == good and (run_excess(places) < 4.5) == good
+        assert len(np.unique(places)) == length and places.min() >= 0 and places.max() < size
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [10**6, 10**7])
+def test_permute_of_millions_is_a_bijection(size):
+    seen = np.zeros(size, bool)
+    for start in range(0, size, 1 << 20):
+        seen[permute(np.arange(start, min(size, start + (1 << 20))), size, b"key")] = True
+    assert seen.all()

@@ -1,0 +1,161 @@
+"""Token shards by group: the documents of a shard that share values of columns, in files of their own."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storage import files, parquet
+from storage.recorded_file import RecordedFile
+from storage.token_shards import write_tokens
+from tasks.documents.sampling import uniform
+from tasks.documents.selection import gather
+from tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Column
+
+MOST_GROUPS = 1_000  # of a shard, each with files of its own
+_POINTS = 500  # of a group's scores in a shard: a range is off by a 500th of the tokens at most
+NONE = "none"
+
+Edges = dict[str, list[tuple[float, float]]]  # of quantiles by group: score, and a number that parts equal scores
+
+
+def score_points(folder: str, shard: int, columns: tuple[Column, ...], **places: object) -> dict:
+    """For quantiles of the last column: of each group of the columns before it, points (score, tie, tokens) that stand
+    for the tokens of this shard."""
+    documents = _documents(columns, **places)  # type: ignore[arg-type]
+    names = _names(documents, columns[:-1])
+    score, tie = _scores(documents, columns[-1])
+    length = documents["length"].to_numpy()
+    points = {}
+    for name in sorted(set(names)):
+        rows = np.flatnonzero((names == name) & ~np.isnan(score))
+        rows = rows[np.lexsort((tie[rows], score[rows]))]
+        if len(rows):
+            points[name] = _thinned(score[rows], tie[rows], length[rows])
+    return {"points": points}
+
+
+def _thinned(score: np.ndarray, tie: np.ndarray, length: np.ndarray) -> list[tuple[float, float, int]]:
+    """At most _POINTS points of sorted documents, each the last of a run with about equally many tokens."""
+    ends = np.cumsum(length)
+    last = np.unique(np.searchsorted(ends, ends[-1] * np.arange(1, _POINTS + 1) / _POINTS).clip(max=len(ends) - 1))
+    tokens = np.diff(ends[last], prepend=0)
+    return [*zip(score[last].tolist(), tie[last].tolist(), tokens.tolist(), strict=True)]
+
+
+def quantile_edges(records: Sequence[Mapping], quantiles: int) -> Edges:
+    """The edges between ranges of equally many tokens, by group; `records`: those of `score_points`."""
+    found: Edges = {}
+    for name in sorted({name for record in records for name in record["points"]}):
+        points = sorted(tuple(point) for record in records for point in record["points"].get(name, ()))
+        ends = np.cumsum([tokens for *_, tokens in points])
+        at = np.searchsorted(ends, ends[-1] * np.arange(1, quantiles) / quantiles)
+        found[name] = [points[each][:2] for each in at]
+    return found
+
+
+def group_shard(
+    folder: str,
+    shard: int,
+    columns: tuple[Column, ...],
+    rehydrate: Mapping[int, int],
+    edges: Edges,
+    train: RecordedFile,
+    **places: object,
+) -> dict:
+    """Write a token shard for each group; `groups` of the record: name, file, tokens and documents of each.
+
+    `columns`, `rehydrate`: those of the mixture; `train`: the tokens of the shard. Holds the tokens of one shard.
+    Raises ValueError for more than MOST_GROUPS groups, or a column of numbers that is not cut into ranges.
+    """
+    documents = _documents(columns, bool(rehydrate), **places)  # type: ignore[arg-type]
+    quantiles = columns[-1].quantiles
+    names = _names(documents, columns[:-1] if quantiles else columns)
+    labels: list[Sequence[str]] = [names.tolist()]
+    if rehydrate:
+        labels.append(_repetitions(documents, rehydrate))
+    if quantiles:
+        labels.append(_ranges(names, *_scores(documents, columns[-1]), edges))
+    whole = np.array(["/".join(row) for row in zip(*labels, strict=True)], object)
+    found = sorted(set(whole))
+    if len(found) > MOST_GROUPS:
+        raise ValueError(
+            f"mixture.by cuts the token shard {train.path} into {len(found):,} groups, {MOST_GROUPS:,} are allowed: "
+            "name columns of fewer values, or give edges or quantiles"
+        )
+    dtype = np.dtype(documents.schema.metadata[b"dtype"].decode())
+    tokens = np.frombuffer(train.read(), dtype)
+    ids, offsets, lengths = (documents[name].to_numpy() for name in ("id", "offset", "length"))
+    groups = []
+    for number, name in enumerate(found):
+        rows = np.flatnonzero(whole == name)
+        file = f"train-{shard:05d}-{number:03d}.bin"
+        chosen = [tokens[offsets[row] : offsets[row] + lengths[row]] for row in rows]
+        written = write_tokens(files.join(folder, file), ids[rows].tolist(), chosen, dtype)
+        groups.append([name, file, written.tokens, written.documents])
+    return {"groups": groups}
+
+
+def _documents(
+    columns: tuple[Column, ...],
+    clusters: bool = False,
+    *,
+    index: str,
+    source: str,
+    documents: str,
+    kept: str,
+    signals: tuple[str, ...],
+) -> pa.Table:
+    """A row for each document of a token shard: `id`, `offset`, `length`, and the columns."""
+    rows = parquet.read_table(index, ["id", "offset", "length"])
+    wanted = [column.column for column in columns if column.column != SOURCE] + [CLUSTER_SIZE] * clusters
+    if wanted:
+        found = gather((documents, *signals), kept, [*dict.fromkeys(wanted)])
+        at = pc.index_in(rows["id"], found["id"].combine_chunks())
+        if at.null_count:
+            raise LookupError(f"{index} names {at.null_count} documents that {kept} does not hold")
+        found = found.take(at)
+        for name in dict.fromkeys(wanted):
+            rows = rows.append_column(f"by {name}", found[name])
+    return rows.append_column(f"by {SOURCE}", pa.repeat(source, len(rows)))
+
+
+def _names(documents: pa.Table, columns: Sequence[Column]) -> np.ndarray:
+    """The name of each document's group, objects (documents,)."""
+    labels = [_labels(documents[f"by {column.column}"], column) for column in columns]
+    rows = zip(*labels, strict=True) if labels else [()] * len(documents)
+    return np.array(["/".join(row) for row in rows], object)
+
+
+def _labels(values: pa.ChunkedArray, column: Column) -> list[str]:
+    if column.edges:
+        numbers = values.cast(pa.float64()).to_numpy()
+        at = np.searchsorted(column.edges, numbers, side="right")
+        edges = [f"{edge:g}" for edge in column.edges]
+        ranges = [f"<{edges[0]}", *map("-".join, zip(edges, edges[1:], strict=False)), f">={edges[-1]}"]
+        return [NONE if np.isnan(number) else ranges[i] for number, i in zip(numbers, at, strict=True)]
+    if pa.types.is_floating(values.type):
+        raise ValueError(f"mixture.by names {column.column}, whose values are numbers: give its edges or quantiles")
+    return [NONE if value is None else str(value).replace("/", "-") for value in values.to_pylist()]
+
+
+def _repetitions(documents: pa.Table, rehydrate: Mapping[int, int]) -> list[str]:
+    sizes = np.array(sorted(rehydrate))
+    at = np.searchsorted(sizes, documents[f"by {CLUSTER_SIZE}"].to_numpy(), side="right") - 1
+    return [f"x{rehydrate[int(sizes[i])]}" for i in at]
+
+
+def _scores(documents: pa.Table, column: Column) -> tuple[np.ndarray, np.ndarray]:
+    """Scores, NaN where there is none, and a number in [0, 1) that parts equal ones."""
+    score = documents[f"by {column.column}"].cast(pa.float64()).to_numpy()
+    return score, uniform(documents["id"], 0, "quantiles")
+
+
+def _ranges(names: np.ndarray, score: np.ndarray, tie: np.ndarray, edges: Edges) -> list[str]:
+    above = np.zeros(len(names), int)
+    for name in set(names):
+        rows = names == name
+        for edge_score, edge_tie in edges.get(name, ()):
+            above[rows] += (score[rows] > edge_score) | ((score[rows] == edge_score) & (tie[rows] > edge_tie))
+    return [NONE if np.isnan(one) else f"q{count + 1:02d}" for one, count in zip(score, above, strict=True)]

@@ -1,0 +1,161 @@
+"""Weights of the groups by a mixture's strategy, and the shares of each stretch of training."""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tasks.tokens.mixture import Mixture, Phase
+
+TOLERANCE = 1e-3  # of shares that are to be met
+_REPEATED = re.compile(r"x(\d+)")
+
+
+class Stretch(NamedTuple):
+    """A part of training of one mixture. `tokens`: its length; `shares`: of it, by group; they sum to one."""
+
+    tokens: float
+    shares: dict[str, float]
+
+
+def capped(weights: Mapping[str, float], available: Mapping[str, float], budget: float) -> dict[str, float]:
+    """Tokens of `budget` that each group gives: in proportion to its weight, and no more than it has available.
+
+    This is UniMax (Chung et al. 2023, arXiv 2304.09151, algorithm 1) for weights: what is left of the budget is shared
+    anew among those that are not at their cap. With equal weights it is that algorithm. `available` is enough.
+    """
+    given: dict[str, float] = {}
+    open_names = sorted(weights)
+    while open_names:
+        rest = budget - sum(given.values())
+        weight = sum(weights[name] for name in open_names)
+        full = [name for name in open_names if available[name] < rest * weights[name] / weight]
+        for name in full or open_names:
+            given[name] = available[name] if full else rest * weights[name] / weight
+        open_names = [name for name in open_names if name not in given]
+    return given
+
+
+def group_weights(settings: Mixture, tokens: Mapping[str, int], phase: Phase | None = None) -> dict[str, float]:
+    """The weight of each group that is trained on; `tokens`: of all groups, those of 0 have no document.
+
+    Raises ValueError for a weight whose group does not exist.
+    """
+    given = (phase.weights if phase else {}) or settings.weights
+    counted = {name: repetitions(settings, name) * count for name, count in tokens.items() if count}
+    if (phase and phase.weights) or settings.strategy == "weights":
+        return _split(given, counted, "mixture.weights")
+    unit = {name: _unit(settings, name) for name in counted if _key(name, settings.without) is None}
+    _check(settings.without, counted, "mixture.without")
+    sums: dict[str, float] = {}
+    for name in unit:
+        sums[unit[name]] = sums.get(unit[name], 0) + counted[name]
+    power = {"proportional": 1.0, "temperature": 1 / settings.temperature, "unimax": 0.0}[settings.strategy]
+    return {name: sums[unit[name]] ** power * (counted[name] / sums[unit[name]]) for name in unit}
+
+
+def stretches(settings: Mixture, tokens: Mapping[str, int], budget: int) -> list[Stretch]:
+    """The stretches of a training of `budget` tokens. Raises ValueError for a budget that the groups do not fill.
+
+    The phases take what they need one after the other: a group that is at its cap in one gives nothing to the next.
+    """
+    left = {name: count * settings.max_epochs for name, count in tokens.items()}
+    found: list[Stretch] = []
+    for phase in settings.phases or (None,):
+        length = budget if phase is None else budget * phase.share
+        weights = group_weights(settings, tokens, phase)
+        fixed = _fixed(settings, tokens, budget)
+        weights = {name: weight for name, weight in weights.items() if name not in fixed}
+        have = sum(left[name] for name in weights) + sum(fixed.values())
+        if not weights and abs(have - length) > TOLERANCE * length:
+            raise ValueError(
+                f"mixture.tokens are {have:,.0f} in all, but training takes {length:,.0f}, and there is no other "
+                "group: let them sum to it"
+            )
+        if weights and have < length:
+            raise ValueError(_unfilled(settings, tokens, sorted({*weights, *fixed}), length, have))
+        rest = capped(weights, left, length - sum(fixed.values()))
+        given = rest | (fixed if rest else {name: taken * length / have for name, taken in fixed.items()})
+        for name, taken in given.items():
+            left[name] = max(0.0, left[name] - taken)
+        found += _ordered(given, phase.order, length) if phase and phase.order else [_stretch(given, length)]
+    return found
+
+
+def repetitions(settings: Mixture, name: str) -> int:
+    """How often a group counts by the size of its clusters."""
+    if not settings.rehydrate:
+        return 1
+    labels = [match for label in name.split("/") if (match := _REPEATED.fullmatch(label))]
+    return int(labels[-1][1]) if labels else 1
+
+
+def _stretch(given: Mapping[str, float], length: float) -> Stretch:
+    return Stretch(length, {name: given[name] / length for name in sorted(given)})
+
+
+def _ordered(given: Mapping[str, float], order: str, length: float) -> list[Stretch]:
+    """A stretch for each range of the last column, ascending or descending; those without a value are the lowest."""
+    last = {name: name.rsplit("/", 1)[-1] for name in given}
+    found = sorted(set(last.values()), key=lambda label: "" if label == "none" else label, reverse=order[0] == "d")
+    parts = [{name: given[name] for name in given if last[name] == label} for label in found]
+    return [_stretch(part, sum(part.values())) for part in parts if sum(part.values()) > 0]
+
+
+def _fixed(settings: Mixture, tokens: Mapping[str, int], budget: int) -> dict[str, float]:
+    """Tokens of the groups that have a fixed budget."""
+    counted = {name: repetitions(settings, name) * count for name, count in tokens.items() if count}
+    given = _split(settings.tokens, counted, "mixture.tokens")
+    if sum(given.values()) > budget:
+        raise ValueError(
+            f"mixture.tokens are {sum(given.values()):,.0f} in all, but training takes {budget:,}: lower them, or "
+            "raise training.steps"
+        )
+    for name, wanted in given.items():
+        if wanted > tokens[name] * settings.max_epochs:
+            raise ValueError(
+                f"mixture.tokens gives {name} {wanted:,.0f} tokens, but it has {tokens[name]:,}, which "
+                f"mixture.max_epochs {settings.max_epochs:g} makes {tokens[name] * settings.max_epochs:,.0f}: lower "
+                "it, raise mixture.max_epochs or give more data"
+            )
+    return given
+
+
+def _split(given: Mapping[str, float], counted: Mapping[str, int], key: str) -> dict[str, float]:
+    """The value of each group: that of its longest name, in proportion to tokens among the groups of this name."""
+    _check(given, counted, key)
+    owner = {name: at for name in counted if (at := _key(name, given)) is not None}
+    sums: dict[str, int] = {}
+    for name, at in owner.items():
+        sums[at] = sums.get(at, 0) + counted[name]
+    return {name: given[at] * (counted[name] / sums[at]) for name, at in owner.items()}
+
+
+def _key(name: str, keys: Mapping[str, float] | tuple[str, ...]) -> str | None:
+    labels = name.split("/")
+    names = ("/".join(labels[:length]) for length in range(len(labels), 0, -1))
+    return next((each for each in names if each in keys), None)
+
+
+def _check(keys: Mapping[str, float] | tuple[str, ...], names: Mapping[str, int], key: str) -> None:
+    owned = {"/".join(name.split("/")[:length]) for name in names for length in range(1, name.count("/") + 2)}
+    if missing := sorted(set(keys) - owned):
+        raise ValueError(
+            f"the mixture names {', '.join(missing)}, but no document of these is left to train on: take it out of "
+            f"{key}, which may name {', '.join(sorted(names))}"
+        )
+
+
+def _unit(settings: Mixture, name: str) -> str:
+    """What a strategy weighs: a group without its ranges of cluster sizes and its quantile."""
+    quantile = settings.by[-1].quantiles is not None
+    return "/".join(name.split("/")[: len(settings.by) - quantile])
+
+
+def _unfilled(settings: Mixture, tokens: Mapping[str, int], names: list[str], length: float, have: float) -> str:
+    given_by = ", ".join(f"{name} {tokens[name]:,}" for name in names)
+    return (
+        f"training takes {length:,.0f} tokens (training.steps * training.batch * model.seq_len"
+        f"{', and the share of the phase' if settings.phases else ''}), but the sources have "
+        f"{given_by}, which mixture.max_epochs {settings.max_epochs:g} makes {have:,.0f}: lower "
+        "training.steps or model.seq_len, raise mixture.max_epochs or give more data"
+    )

@@ -1,0 +1,201 @@
+"""Token shards by group have each document once, in the group that its columns say."""
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from flows.recipe import load
+from flows.stages.corpus import Corpus
+from flows.stages.grouped_tokens import grouped_tokens
+from flows.stages.mixture import mixture
+from storage import files, layout, parquet
+from storage.token_shards import write_tokens
+from storage.training_manifest import load_training_manifest
+from tasks.engine.make import StageResult
+from tasks.tokens.grouping_work import group_shard, quantile_edges, score_points
+from tasks.tokens.mixture import Column
+from tests import corpora
+from tests.corpora import planted_stage
+from tests.recorded import recorded
+from training.order import Order
+
+SHARDS, DOCUMENTS = 3, 200
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Shards with a language, a score with ties and gaps, and cluster sizes; every tenth document is held out."""
+    folder, rng, shards = tmp_path_factory.mktemp("grouping"), np.random.default_rng(0), []
+    for shard in range(SHARDS):
+        ids = [f"{shard}-{i}" for i in range(DOCUMENTS)]
+        score = np.where(rng.random(DOCUMENTS) < 0.1, np.nan, rng.integers(0, 20, DOCUMENTS) / 4)
+        language = [["en", "de", None][i] for i in rng.choice(3, DOCUMENTS, p=[0.6, 0.3, 0.1])]
+        table = pa.table(
+            {
+                "id": ids,
+                "language": pa.array(language, pa.string()),
+                "score": pa.array(score, from_pandas=True),
+                "cluster_size": rng.integers(1, 6, DOCUMENTS),
+            }
+        )
+        parquet.write_table(f"{folder}/signals-{shard}.parquet", table)
+        train = [i for i in range(DOCUMENTS) if i % 10]
+        tokens = [np.append(rng.integers(3, 500, rng.integers(1, 60)), 2).astype("<u2") for _ in train]
+        write_tokens(f"{folder}/train-{shard:05d}.bin", [ids[i] for i in train], tokens, np.dtype("<u2"))
+        shards.append((table.take(train).to_pylist(), dict(zip([ids[i] for i in train], tokens, strict=True))))
+    return folder, shards
+
+
+def arguments(folder, shard: int, columns: tuple[Column, ...]) -> dict:
+    signals = f"{folder}/signals-{shard}.parquet"
+    index = f"{folder}/train-{shard:05d}.parquet"
+    places = {"index": index, "source": "web", "documents": signals, "kept": signals, "signals": (signals,)}
+    return places | {"columns": columns}
+
+
+def grouped(corpus, to, columns, rehydrate=None):
+    """group: [(document, its tokens as they were written)]"""
+    folder, shards = corpus
+    edges = {}
+    if columns[-1].quantiles:
+        records = [score_points(str(to), i, **arguments(folder, i, columns)) for i in range(SHARDS)]
+        edges = quantile_edges(records, columns[-1].quantiles)
+    found: dict[str, list] = {}
+    for i, (rows, _) in enumerate(shards):
+        train = recorded(folder / f"train-{i:05d}.bin")
+        made = group_shard(
+            str(to), i, rehydrate=rehydrate or {}, edges=edges, train=train, **arguments(folder, i, columns)
+        )
+        known = {row["id"]: row for row in rows}
+        for name, file, tokens, documents in made["groups"]:
+            ids = np.fromfile(to / file, "<u2")
+            index = parquet.read_table(str(to / file.replace(".bin", ".parquet"))).to_pylist()
+            assert (len(ids), len(index)) == (tokens, documents)
+            cut = [ids[row["offset"] : row["offset"] + row["length"]] for row in index]
+            found.setdefault(name, []).extend((known[row["id"]], part) for row, part in zip(index, cut, strict=True))
+    every = {row["id"]: part for group in found.values() for row, part in group}
+    assert sum(map(len, found.values())) == len(every) == sum(len(tokens) for _, tokens in shards)
+    for _, tokens in shards:
+        for name, part in tokens.items():
+            assert np.array_equal(every[name], part)
+    return found
+
+
+def test_each_document_is_in_the_group_of_its_values(corpus, tmp_path):
+    columns = (Column(column="source"), Column(column="language"), Column(column="score", edges=(1, 2.5)))
+    found = grouped(corpus, tmp_path, columns)
+    for name, documents in found.items():
+        for row, _ in documents:
+            score = row["score"]
+            ranged = "none" if score is None else "<1" if score < 1 else "1-2.5" if score < 2.5 else ">=2.5"
+            assert name == f"web/{row['language'] or 'none'}/{ranged}"
+
+
+def test_cluster_sizes_become_repetitions(corpus, tmp_path):
+    found = grouped(corpus, tmp_path, (Column(column="source"),), {1: 1, 2: 3, 4: 2})
+    for name, documents in found.items():
+        assert {row["cluster_size"] for row, _ in documents} == {"web/x1": {1}, "web/x3": {2, 3}, "web/x2": {4, 5}}[
+            name
+        ]
+
+
+def test_ranges_have_equally_many_tokens_in_each_language_and_ascend(corpus, tmp_path):
+    columns = (Column(column="language"), Column(column="score", quantiles=4))
+    found = grouped(corpus, tmp_path, columns)
+    for language in ("en", "de"):
+        ranges = [found[f"{language}/q{n:02d}"] for n in range(1, 5)]
+        sizes = [sum(len(part) for _, part in documents) for documents in ranges]
+        assert max(sizes) - min(sizes) < 2 * 61 + 0.01 * sum(sizes)  # a document at each edge, and the points
+        ends = [(min(row["score"] for row, _ in each), max(row["score"] for row, _ in each)) for each in ranges]
+        assert all(a[1] <= b[0] for a, b in zip(ends, ends[1:], strict=False))
+    assert all(row["score"] is None for name in found if name.endswith("/none") for row, _ in found[name])
+
+
+def test_numbers_that_are_not_cut_are_refused(corpus, tmp_path):
+    with pytest.raises(ValueError, match="score.*edges or quantiles"):
+        grouped(corpus, tmp_path, (Column(column="score"),))
+    assert Counter(
+        name.split("/")[0] for name in grouped(corpus, tmp_path, (Column(column="cluster_size"),))
+    ) == Counter("12345")
+
+
+def test_training_reads_groups_through_all_phases(corpus, tmp_path):
+    """The stages of a recipe with groups, cluster sizes and an ordered phase, up to the order of training."""
+    folder, shards = corpus
+    home = str(tmp_path)
+    signals = planted_stage("signals", str(tmp_path / "signals"))
+    parts, counts = [], [sum(map(len, tokens.values())) for _, tokens in shards]
+    for i, count in enumerate(counts):
+        (tmp_path / "signals").mkdir(exist_ok=True)
+        shutil.copy(folder / f"signals-{i}.parquet", tmp_path / "signals" / f"part-{i:05d}.parquet")
+        names = [f"train-{i:05d}.{suffix}" for suffix in ("bin", "parquet")]
+        for name in names:
+            (tmp_path / "stages" / "tokens-planted").mkdir(parents=True, exist_ok=True)
+            shutil.copy(folder / name, tmp_path / "stages" / "tokens-planted" / name)
+        split = {"tokens": count, "documents": 1}
+        record = {"train": split, "heldout": split}
+        heldout = names[0].replace("train", "heldout")
+        shutil.copy(folder / names[0], tmp_path / "stages" / "tokens-planted" / heldout)
+        digest = files.checksum(str(folder / names[0]))
+        parts.append(
+            layout.Part("encode", i, record, {name: {"content": digest, "bytes": 1} for name in (names[0], heldout)})
+        )
+    at = str(tmp_path / "stages" / "tokens-planted")
+    tokens = StageResult("tokens", "planted", at, layout.write_manifest(at, {"result": {}}, parts), False)
+    (tmp_path / "stages" / "tokenizer-planted").mkdir()
+    (tmp_path / "stages" / "tokenizer-planted" / "token_bytes.json").write_text(json.dumps([1] * 500))
+    (tmp_path / "stages" / "tokenizer-planted" / "tokenizer.model").write_text("model")
+    beside = str(tmp_path / "stages" / "tokenizer-planted")
+    made = {
+        n: {"content": files.checksum(f"{beside}/{n}"), "bytes": 1} for n in ("token_bytes.json", "tokenizer.model")
+    }
+    facts = {"tokenizer": {"file": "tokenizer.model", "vocab_size": 500, "end_of_text": 2}}
+    written = layout.write_manifest(beside, {"result": facts}, [layout.Part("train", 0, {}, made)])
+    tokenizer = StageResult("tokenizer", "planted", beside, written, False)
+    recipe = load(
+        {
+            "name": "grouped",
+            "sources": [{"name": name, "jsonl": ["a.jsonl"]} for name in ("web", "books")],
+            "steps": [{"step": "extract"}, {"step": "minhash"}],
+            "mixture": {
+                "by": ["source", {"column": "characters", "quantiles": 3}],
+                "weights": {"web": 3, "books": 1},
+                "rehydrate": {1: 1, 2: 3},
+                "phases": [
+                    {"share": 0.6, "order": "ascending"},
+                    {"share": 0.3},
+                    {"share": 0.1, "weights": {"books": 1}},
+                ],
+            },
+            "model": {"seq_len": 8},
+            "training": {"steps": 100, "batch": 20},
+        }
+    )
+    settings = recipe.training_mixture().model_copy(
+        update={"by": (Column(column="source"), Column(column="score", quantiles=3))}
+    )
+    recipe = recipe.model_copy(update={"mixture": settings})
+    sources = ("web", "web", "books")
+    corpus_stages = Corpus(sources, signals, signals, (signals,), (signals,))
+    context = corpora.context(home)
+    grouped = grouped_tokens(context, recipe, corpus_stages, tokenizer, tokens)
+    assert grouped is not None and sum(grouped.result["tokens"].values()) == sum(counts)
+    plan = mixture(context, recipe, sources, tokenizer, tokens, grouped)
+    manifest = load_training_manifest(Path(plan.folder) / "mixture.json")
+    order = Order(manifest, seq_len=8, batch=20, seed=0)
+    order.check_epochs(100)
+    drawn = [order.sources[order.schedule.draw(n)[0]].name for n in range(2000)]
+    assert sum(name.startswith("books") for name in drawn) == pytest.approx(2000 * (0.9 / 4 + 0.1), abs=8)
+    ranges = [name.rsplit("/", 1)[1] for name in drawn[:1200]]
+    assert ranges == sorted(ranges, key=lambda label: "" if label == "none" else label) and len(set(ranges)) == 4
+    assert all(name.startswith("books/") for name in drawn[1801:])
+    reads = Counter(drawn)
+    epochs = {name: reads[name] * 8 / grouped.result["tokens"][name] for name in reads if name.startswith("web")}
+    thrice = np.mean([e for name, e in epochs.items() if "/x3/" in name])
+    assert thrice == pytest.approx(3 * np.mean([e for name, e in epochs.items() if "/x1/" in name]), rel=0.1)
+    assert order.batch(0).shape == (20, 9)
