@@ -44,7 +44,7 @@ def mixture(
     sources: tuple[str, ...],
     tokenizer: StageResult,
     tokens: StageResult,
-    grouped: StageResult | None,
+    grouped: StageResult | None = None,
 ) -> StageResult:
     """`sources`: the source of each token shard; `grouped`: the shards by group, where groups are not the sources."""
     settings = recipe.training_mixture()
