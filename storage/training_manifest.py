@@ -36,6 +36,9 @@ class ShardEntry(BaseModel, frozen=True):
     path: Path
     tokens: int = Field(gt=0)
     digest: str
+    offset: int = Field(
+        default=0, ge=0, description="bytes ahead of the first token, in a file that others have written"
+    )
 
 
 class TokenizerEntry(BaseModel, frozen=True):

@@ -22,12 +22,12 @@ class Tokens:
         self.maps = []
         for shard in shards:
             size = shard.path.stat().st_size
-            if size != shard.tokens * token.itemsize:
+            if size != shard.offset + shard.tokens * token.itemsize:
                 raise ValueError(
                     f"{shard.path}: {size} bytes, but the mixture says {shard.tokens} tokens of "
                     f"{token.itemsize} bytes; remove the shard's stage directory and run that stage again"
                 )
-            self.maps.append(np.memmap(shard.path, dtype=token, mode="r"))
+            self.maps.append(np.memmap(shard.path, dtype=token, mode="r", offset=shard.offset))
         self.starts = np.cumsum([0] + [shard.tokens for shard in shards])
 
     def __len__(self) -> int:

@@ -13,10 +13,10 @@ class PackedRows:
     """The packed rows of one source. Holds memory maps.
 
     A row is an end-of-text token, and behind it documents that each end with one, up to seq_len + 1 tokens; what is
-    left is filled with end-of-text tokens that are no targets. A document that is longer than seq_len has rows of its own, and
-    its end stands in a row with others. The piece that begins a row is read behind the token before it, so all of its
-    tokens are targets. Another end of a long document in the same row is read behind an end-of-text token, from which
-    its first token does not follow: that one is no target.
+    left is filled with end-of-text tokens that are no targets. A document that is longer than seq_len has rows of its
+    own, and its end stands in a row with others. The piece that begins a row is read behind the token before it, so all
+    of its tokens are targets. Another end of a long document in the same row is read behind an end-of-text token, from
+    which its first token does not follow: that one is no target.
     """
 
     def __init__(self, tokens: Tokens, entries: tuple[RowsEntry, ...], seq_len: int, end_of_text: int) -> None:

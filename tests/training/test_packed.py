@@ -143,10 +143,8 @@ def test_another_context_and_damaged_rows_are_refused(packed_corpus, corpus, tmp
 
 @pytest.mark.slow
 def test_a_model_learns_from_packed_rows(make_run, packed_corpus, tmp_path):
-    run = make_run(
-        tmp_path, model={"seq_len": SEQ_LEN}, training={"document_mask": True, "sample_tokens": 0}
-    ).model_copy(update={"data": packed_corpus})
-    result = train(run)
+    settings = {"document_mask": True, "sample_tokens": 0}
+    result = train(make_run(tmp_path, model={"seq_len": SEQ_LEN}, training=settings, data=packed_corpus))
     assert result["heldout/loss"] < result["unigram/loss"]
     assert 0.9 * 40 * 7 * SEQ_LEN < result["tokens"] < 40 * 7 * SEQ_LEN
 
