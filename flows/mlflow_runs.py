@@ -127,4 +127,7 @@ def _funnel(data: Data) -> dict[str, float]:
     for name, source in data.mixture.result["sources"].items():
         metrics[f"sources/{name}/tokens"] = float(source["tokens"])
         metrics[f"sources/{name}/epochs"] = float(source["epochs"])
+        for packing in ("padding", "cut"):
+            if packing in source:
+                metrics[f"sources/{name}/{packing}"] = float(source[packing])
     return {name: value for name, value in metrics.items() if math.isfinite(value)}

@@ -20,7 +20,8 @@ def local_mixture(settings: MachineSettings, mixture: StageResult) -> Path:
     remote, local = folder.rsplit("/", 1)[0], f"{settings.local_folder}/cache/stages"
     plan = checked_json.read(files.join(folder, "mixture.json"))
     shards = [shard["path"] for part in plan["sources"] + plan["heldout"] for shard in part["shards"]]
-    names = [plan["tokenizer"]["path"], *shards, f"../{folder.rsplit('/', 1)[1]}/mixture.json"]
+    rows = [packed["path"] for part in plan["sources"] for packed in part.get("rows", ())]
+    names = [plan["tokenizer"]["path"], *shards, *rows, f"../{folder.rsplit('/', 1)[1]}/mixture.json"]
     for name in names:
         inner = name.removeprefix("../")
         files.copy(files.join(remote, inner), f"{local}/{inner}")

@@ -6,7 +6,9 @@
      "token_bytes": [UTF-8 bytes that each token id stands for; 0 for control tokens],
      "sources": [{"name", "share", "tokens", "epochs", "shards": [{"path", "tokens", "digest"}, ...]}, ...],
      "heldout": [{"name", "shards": [...]}, ...],
-     "phases": [{"first": target tokens ahead of it, "shares": [of each source]}, ...], only where there are some}
+     "phases": [{"first": target tokens ahead of it, "shares": [of each source]}, ...], only where there are some,
+     "row_length": tokens of context that the rows are packed for, only where they are: then each source has
+     "rows": [{"path": see `storage.packed_rows`, "rows", "pieces", "digest"}, ...]}
 
 A shard is a file of raw token ids of this type; each document ends with the end-of-text token. Relative paths are
 relative to the JSON file. A digest is the xxh3-128 of a file's content.
@@ -34,6 +36,9 @@ class ShardEntry(BaseModel, frozen=True):
     path: Path
     tokens: int = Field(gt=0)
     digest: str
+    offset: int = Field(
+        default=0, ge=0, description="bytes ahead of the first token, in a file that others have written"
+    )
 
 
 class TokenizerEntry(BaseModel, frozen=True):
@@ -41,7 +46,14 @@ class TokenizerEntry(BaseModel, frozen=True):
     digest: str
 
 
-Entry = TypeVar("Entry", ShardEntry, TokenizerEntry)
+class RowsEntry(BaseModel, frozen=True):
+    path: Path
+    rows: int = Field(gt=0)
+    pieces: int = Field(gt=0)
+    digest: str
+
+
+Entry = TypeVar("Entry", ShardEntry, TokenizerEntry, RowsEntry)
 
 
 class SourceShards(BaseModel, frozen=True):
@@ -53,6 +65,7 @@ class SourceShare(SourceShards, frozen=True):
     share: float = Field(ge=0, le=1)
     tokens: int = Field(gt=0)
     epochs: float = Field(gt=0, description="how often the run may read it: the cap, or what is planned")
+    rows: tuple[RowsEntry, ...] = ()
 
 
 class PhaseShares(BaseModel, frozen=True):
@@ -71,6 +84,7 @@ class TrainingManifest(BaseModel, frozen=True):
     sources: tuple[SourceShare, ...] = Field(min_length=1)
     heldout: tuple[SourceShards, ...] = Field(min_length=1)
     phases: tuple[PhaseShares, ...] = ()
+    row_length: int | None = Field(default=None, gt=0)
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainingManifest:
@@ -82,6 +96,8 @@ class TrainingManifest(BaseModel, frozen=True):
             raise ValueError(f"token_bytes has {len(self.token_bytes)} entries, vocab_size is {self.vocab_size}")
         if abs(sum(source.share for source in self.sources) - 1) > 1e-6:
             raise ValueError(f"shares {[source.share for source in self.sources]} do not sum to 1")
+        if any((self.row_length is not None) != bool(source.rows) for source in self.sources):
+            raise ValueError(f"row_length is {self.row_length}: either all sources have rows and it, or none")
         firsts = [phase.first for phase in self.phases]
         if firsts and (firsts[0] != 0 or firsts != sorted(firsts)):
             raise ValueError(f"the phases begin at {firsts} tokens, which do not ascend from 0")
@@ -111,7 +127,8 @@ def load_training_manifest(path: Path) -> TrainingManifest:
         return entry.model_copy(update={"path": Path(os.path.normpath(base / entry.path))})
 
     def absolute(part: SourceShards) -> SourceShards:
-        return part.model_copy(update={"shards": tuple(map(placed, part.shards))})
+        rows = {"rows": tuple(map(placed, part.rows))} if isinstance(part, SourceShare) else {}
+        return part.model_copy(update={"shards": tuple(map(placed, part.shards)), **rows})
 
     return manifest.model_copy(
         update={

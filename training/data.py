@@ -8,7 +8,7 @@ import numpy as np
 
 from storage import files
 from storage.damage import damaged
-from storage.training_manifest import ShardEntry, TrainingManifest
+from storage.training_manifest import RowsEntry, ShardEntry, TrainingManifest
 from training.parallel import gathered, share
 
 
@@ -22,12 +22,12 @@ class Tokens:
         self.maps = []
         for shard in shards:
             size = shard.path.stat().st_size
-            if size != shard.tokens * token.itemsize:
+            if size != shard.offset + shard.tokens * token.itemsize:
                 raise ValueError(
                     f"{shard.path}: {size} bytes, but the mixture says {shard.tokens} tokens of "
                     f"{token.itemsize} bytes; remove the shard's stage directory and run that stage again"
                 )
-            self.maps.append(np.memmap(shard.path, dtype=token, mode="r"))
+            self.maps.append(np.memmap(shard.path, dtype=token, mode="r", offset=shard.offset))
         self.starts = np.cumsum([0] + [shard.tokens for shard in shards])
 
     def __len__(self) -> int:
@@ -54,12 +54,13 @@ class Tokens:
 
 
 def check_digests(manifest: TrainingManifest) -> None:
-    """Compare every shard with its digest; a collective in which the ranks share the reading.
+    """Compare every shard and its packed rows with their digests; a collective in which the ranks share the reading.
 
     Raises FileNotFoundError; DamagedFileError on all ranks.
     """
     shards = [shard for part in (*manifest.sources, *manifest.heldout) for shard in part.shards]
-    wrong = [str(shard.path) for shard in share(shards) if files.checksum(str(shard.path)) != shard.digest]
+    entries: list[ShardEntry | RowsEntry] = [*shards, *(rows for source in manifest.sources for rows in source.rows)]
+    wrong = [str(entry.path) for entry in share(entries) if files.checksum(str(entry.path)) != entry.digest]
     for path in (path for some in gathered(wrong) for path in some):
         raise damaged(path, "is not what was written")
 
@@ -69,10 +70,12 @@ def fingerprint(manifest: TrainingManifest) -> str:
     resume there."""
     digest = hashlib.sha256()
     # what a manifest need not have is left out where it has none, so that older checkpoints know their data
-    absent = set() if manifest.phases else {"phases"}
+    absent = {name for name in ("phases", "row_length") if not getattr(manifest, name)}
     digest.update(manifest.model_dump_json(exclude={"tokenizer", "sources", "heldout", *absent}).encode())
     for part in (*manifest.sources, *manifest.heldout):
-        digest.update(part.model_dump_json(exclude={"shards"}).encode())
+        digest.update(part.model_dump_json(exclude={"shards", "rows"}).encode())
         for shard in part.shards:
             digest.update(f"\0{shard.path.name}\0{shard.tokens}\0{shard.digest}\0".encode())
+    for rows in (rows for source in manifest.sources for rows in source.rows):
+        digest.update(f"\0{rows.path.name}\0{rows.rows}\0{rows.digest}\0".encode())
     return digest.hexdigest()

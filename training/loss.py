@@ -15,12 +15,14 @@ IGNORE = -100
 def inputs_and_targets(rows: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Split (n, seq_len + 1) token ids into inputs and next-token targets, padded to `count` rows.
 
-    Padding rows have only IGNORE targets: they add nothing to a sum, and give every rank the same number of
-    forward passes, without which the ranks' collectives would wait for each other for ever.
+    A token that is read but no target is given as its bitwise complement, ~id. Padding rows have only IGNORE targets:
+    they add nothing to a sum, and give every rank the same number of forward passes, without which the ranks'
+    collectives would wait for each other for ever.
     """
     padding = count - len(rows)
-    inputs = F.pad(rows[:, :-1], (0, 0, 0, padding))
-    targets = F.pad(rows[:, 1:], (0, 0, 0, padding), value=IGNORE)
+    read, asked = rows[:, :-1], rows[:, 1:]
+    inputs = F.pad(torch.where(read < 0, ~read, read), (0, 0, 0, padding))
+    targets = F.pad(asked.masked_fill(asked < 0, IGNORE), (0, 0, 0, padding), value=IGNORE)
     return inputs, targets
 
 

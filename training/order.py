@@ -18,6 +18,7 @@ import numpy as np
 
 from storage.training_manifest import TrainingManifest
 from training.data import Tokens
+from training.packed import PackedRows
 
 ROUNDS = 8  # of the Feistel network; one 64-byte BLAKE2b digest gives exactly this many 64-bit round keys
 
@@ -155,11 +156,32 @@ class Phases:
         return [a + b for a, b in zip(self.before[phase], now, strict=True)]
 
 
-def _schedule(manifest: TrainingManifest, seq_len: int) -> Phases:
+def _schedule(manifest: TrainingManifest, seq_len: int, tokens: Sequence[float]) -> Phases:
+    """`tokens`: those of a window of each source, on average. Shares are of tokens, not of windows."""
+
+    def of_windows(shares: Sequence[float]) -> list[float]:
+        if manifest.row_length is None:
+            return list(shares)
+        each = [share / (count or 1) for share, count in zip(shares, tokens, strict=True)]
+        return [one / sum(each) for one in each]
+
     if not manifest.phases:
-        return Phases([0], [[source.share for source in manifest.sources]])
+        return Phases([0], [of_windows([source.share for source in manifest.sources])])
     firsts = [round(phase.first / seq_len) for phase in manifest.phases]
-    return Phases(firsts, [phase.shares for phase in manifest.phases])
+    return Phases(firsts, [of_windows(phase.shares) for phase in manifest.phases])
+
+
+class Windows:
+    """Windows of seq_len + 1 tokens at a stride of seq_len."""
+
+    def __init__(self, tokens: Tokens, seq_len: int) -> None:
+        self.tokens, self.seq_len = tokens, seq_len
+
+    def __len__(self) -> int:
+        return (len(self.tokens) - 1) // self.seq_len
+
+    def __call__(self, window: int) -> np.ndarray:
+        return self.tokens.read(window * self.seq_len, (window + 1) * self.seq_len + 1)
 
 
 class Order:
@@ -167,16 +189,28 @@ class Order:
 
     A source's tokens, shard after shard, are cut into windows of seq_len + 1 tokens at a stride of seq_len,
     so that every token but the first is a target once an epoch; a window may span two shards. The tail that
-    fills no window is left out. Each epoch visits all windows once, in an order keyed by seed, source name
-    and epoch.
+    fills no window is left out. Of a manifest with packed rows, the rows are the windows: `training.packed`. Each epoch
+    visits all windows once, in an order keyed by seed, source name and epoch.
     """
 
     def __init__(self, manifest: TrainingManifest, *, seq_len: int, batch: int, seed: int) -> None:
         self.seq_len, self.size, self.seed = seq_len, batch, seed
         self.sources = manifest.sources
-        self.schedule = _schedule(manifest, seq_len)
+        if manifest.row_length not in (None, seq_len):
+            raise ValueError(
+                f"the mixture is packed for a context of {manifest.row_length} tokens, the model has seq_len "
+                f"{seq_len}; make the mixture for this model"
+            )
         self.tokens = [Tokens(source.shards, manifest.vocab_size, manifest.dtype) for source in manifest.sources]
-        self.windows = [(len(tokens) - 1) // seq_len for tokens in self.tokens]
+        self.read: list[Windows | PackedRows]
+        if manifest.row_length is None:
+            self.read = [Windows(tokens, seq_len) for tokens in self.tokens]
+        else:
+            packed = zip(self.tokens, manifest.sources, strict=True)
+            self.read = [PackedRows(tokens, source.rows, seq_len, manifest.end_of_text) for tokens, source in packed]
+        self.windows = [len(read) for read in self.read]
+        each = [len(tokens) / max(1, windows) for tokens, windows in zip(self.tokens, self.windows, strict=True)]
+        self.schedule = _schedule(manifest, seq_len, each)
         for source, tokens, windows in zip(self.sources, self.tokens, self.windows, strict=True):
             if source.share and not windows:
                 raise ValueError(
@@ -209,14 +243,12 @@ class Order:
         return result
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> np.ndarray:
-        """Token ids of a step, int64 of shape (rows, seq_len + 1); rows = batch when world is 1.
+        """Token ids of a step, int64 of shape (rows, seq_len + 1); rows = batch when world is 1. A token that is no
+        target is given as ~id, see `training.loss.inputs_and_targets`.
 
         Row j of rank r is row j * world + r of the whole batch, so the ranks' rows together are the same
         batch for every world size.
         """
         samples = np.arange(step * self.size, (step + 1) * self.size)[rank::world]
-        rows = [
-            self.tokens[source].read(window * self.seq_len, (window + 1) * self.seq_len + 1)
-            for source, _, window in self.windows_of(samples)
-        ]
+        rows = [self.read[source](window) for source, _, window in self.windows_of(samples)]
         return np.array(rows, dtype=np.int64).reshape(len(rows), self.seq_len + 1)

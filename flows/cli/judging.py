@@ -103,14 +103,19 @@ def plan_mixture(
         str, typer.Option(help="a mixture that ships (llama, pile, redpajama), or a YAML file; default: the recipe's")
     ] = "",
     tokens: Annotated[int, typer.Option(min=0, help="to train on; default: those of the recipe's training")] = 0,
+    packing: Annotated[
+        bool, typer.Option("--packing", help="pack the documents, too, by `concatenate` and by `best_fit`")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """What training would take of each source: its share, tokens, and how often it would read them."""
-    from flows.cli.render_tables import plan_table
+    from flows.cli.render_tables import packing_table, plan_table
     from flows.reports.mixture_plan import plan_mixture as plan
 
-    rows = plan(name, mixture, tokens)
+    rows = plan(name, mixture, tokens, packing=packing)
     if as_json:
         print_json(rows)
-    else:
-        console().print(plan_table(rows))
+        return
+    console().print(plan_table(rows))
+    if packing:
+        console().print(packing_table(rows))

@@ -27,7 +27,8 @@ def print_report(report: "Report", console: Console) -> None:
     looked_at = [prefect_line(*user_interface())]
     if report.trained:
         console.print(Group(*training_lines(report)), highlight=False)
-        sections = {"Sample": [report.result["sample"]], **sections}
+        if report.result["sample"] is not None:
+            sections = {"Sample": [report.result["sample"]], **sections}
         looked_at.append(mlflow_line(report.settings))
     if report.exported:
         sections["Exported"] = [exported_line(report.exported)]

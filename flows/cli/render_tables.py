@@ -179,3 +179,15 @@ def plan_table(rows: Iterable["PlannedSource"]) -> Table:
         cells = [f"{row.wanted:.2%}", f"{row.share:.2%}", f"{row.has:,}", f"{row.takes:,}", f"{row.epochs:.2f}"]
         table.add_row(Text(row.name), *cells, row.remark)
     return table
+
+
+def packing_table(rows: Iterable["PlannedSource"]) -> Table:
+    """A row for each source that was packed."""
+    names = ("documents cut: concatenate", "best_fit", "padding: concatenate", "best_fit")
+    table = Table("source", *(Column(name, justify="right") for name in names), box=SIMPLE_HEAD)
+    for row in rows:
+        if row.packing:
+            given = row.packing
+            cells = [given.concatenated_cut, given.best_fit_cut, 0, given.best_fit_padding]
+            table.add_row(Text(row.name), *(f"{cell:.2%}" for cell in cells))
+    return table

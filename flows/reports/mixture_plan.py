@@ -7,16 +7,29 @@ from typing import Any
 from flows.machine import MachineSettings
 from flows.named_mixtures import by_name
 from flows.reports.finished import finished
-from tasks.engine.make import NotFinishedError
+from storage import checked_json, files
+from tasks.engine.make import NotFinishedError, StageResult
 from tasks.tokens.mixture import Mixture
 from tasks.tokens.mixture_work import MOST_EPOCHS, mean_shares
+from tasks.tokens.packing_work import concatenated_cuts, document_lengths, packed, windows
 from tasks.tokens.strategies import stretches
+
+
+@dataclass(frozen=True)
+class PackedSource:
+    """In [0, 1]: the shares of the source's documents that concatenation cuts, and that best fit cuts; the share of the
+    rows of best fit that is padding."""
+
+    concatenated_cut: float
+    best_fit_cut: float
+    best_fit_padding: float
 
 
 @dataclass(frozen=True)
 class PlannedSource:
     """`wanted` and `share`: of the training tokens, in [0, 1], as the weights ask and as `max_epochs` permits; `has`:
-    tokens that the source has for training; `takes`: tokens that training would read; `epochs`: `takes` over `has`."""
+    tokens that the source has for training; `takes`: tokens that training would read; `epochs`: `takes` over `has`;
+    `packing`: where it was asked for."""
 
     name: str
     wanted: float
@@ -24,6 +37,7 @@ class PlannedSource:
     has: int
     takes: int
     epochs: float
+    packing: PackedSource | None = None
 
     @property
     def remark(self) -> str:
@@ -33,9 +47,10 @@ class PlannedSource:
 
 
 def plan_mixture(
-    recipe: Any, mixture: str = "", budget: int = 0, settings: MachineSettings | None = None
+    recipe: Any, mixture: str = "", budget: int = 0, settings: MachineSettings | None = None, packing: bool = False
 ) -> list[PlannedSource]:
     """The plan for `budget` tokens (default: those of the recipe's training) by a mixture (default: the recipe's).
+    `packing`: pack the sources of the mixture that the recipe has made, which reads the lengths of all documents.
 
     Raises NotFinishedError where the recipe's tokens are not made, ValueError for a mixture that names a source which
     the recipe does not have, or that cannot fill the budget.
@@ -67,10 +82,35 @@ def plan_mixture(
             raise ValueError(f"the mixture names {', '.join(empty)}, but no document of these is left to train on")
     met = mean_shares(stretches(given, has, budget), budget)
     wanted = _wanted(given, has, budget)
+    packed_sources = _packing(report.data.mixture, report.recipe.model.seq_len) if packing else {}
     return [
-        PlannedSource(name, wanted[name], share, has[name], round(share * budget), share * budget / has[name])
+        PlannedSource(
+            name,
+            wanted[name],
+            share,
+            has[name],
+            round(share * budget),
+            share * budget / has[name],
+            packed_sources.get(name),
+        )
         for name, share in sorted(met.items(), key=lambda item: (-item[1], item[0]))
     ]
+
+
+def _packing(mixture: StageResult, seq_len: int) -> dict[str, PackedSource]:
+    found = {}
+    for source in checked_json.read(files.join(mixture.folder, "mixture.json"))["sources"]:
+        documents = concatenated = cut = rows = 0
+        for begin, run in windows([(shard["path"], shard["tokens"]) for shard in source["shards"]]):
+            lengths = document_lengths(mixture.folder.rsplit("/", 1)[0], run)
+            best = packed(lengths, seq_len)
+            documents += len(lengths)
+            concatenated += concatenated_cuts(lengths, begin, seq_len)
+            cut += best.cut
+            rows += best.rows
+        padding = 1 - source["tokens"] / (rows * seq_len)
+        found[source["name"]] = PackedSource(concatenated / documents, cut / documents, padding)
+    return found
 
 
 def _wanted(settings: Mixture, has: dict[str, int], budget: int) -> dict[str, float]:

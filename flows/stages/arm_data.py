@@ -177,10 +177,10 @@ def _mixture(name: str, recipe: Recipe, tokens: Mapping[str, int]) -> Mixture:
         weights = {source: float(count) for source, count in tokens.items() if count}
     else:
         given = recipe.mixture
-        if not given.by_source or given.phases or given.tokens:
+        if not given.by_source or given.phases or given.tokens or given.packing != "concatenate":
             raise ValueError(
-                f"{name}: mixtures are compared by the weights of their sources: take `by`, `rehydrate`, `phases` and "
-                "`tokens` out of its `mixture`"
+                f"{name}: mixtures are compared by the weights of their sources: take `by`, `rehydrate`, `phases`, "
+                "`tokens` and `packing` out of its `mixture`"
             )
         weights = group_weights(given, tokens) if given.strategy != "weights" else given.weights
     if empty := [source for source in weights if not tokens[source]] if weights else list(tokens):

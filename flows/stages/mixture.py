@@ -13,14 +13,17 @@ from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
 from tasks.tokens.mixture import Mixture
 from tasks.tokens.mixture_work import write_mixture
+from tasks.tokens.packing_work import pack_shards, windows
 
 
 class Record(Settings):
-    """`heldout`: the names of the held-out shards that training is evaluated on."""
+    """`heldout`: the names of the held-out shards that training is evaluated on; `seq_len`: the model's, where
+    documents are packed for it."""
 
     mixture: Mixture
     budget: int
     heldout: tuple[str, ...]
+    seq_len: int | None = None
 
 
 Listed = tuple[str, int, str]  # path, tokens, digest
@@ -50,7 +53,8 @@ def mixture(
     settings = recipe.training_mixture()
     budget = recipe.training.token_budget(recipe.model.seq_len)
     heldout = tuple(sorted(settings.source_weights(sources)))
-    return planned(context, settings, budget, sources, tokenizer, tokens, heldout, sources, tokens, grouped)
+    seq_len = recipe.model.seq_len if settings.packing == "best_fit" else None
+    return planned(context, settings, budget, sources, tokenizer, tokens, heldout, sources, tokens, grouped, seq_len)
 
 
 def planned(
@@ -64,11 +68,12 @@ def planned(
     sets: tuple[str, ...],
     heldout_tokens: StageResult,
     grouped: StageResult | None = None,
+    seq_len: int | None = None,
 ) -> StageResult:
     """The plan of `budget` tokens. `sources`: the source of each token shard; `heldout`: what training is evaluated on,
     of `sets`, the name of each shard of `heldout_tokens`; `grouped`: what is trained on in place of the shards of
-    sources."""
-    record = Record(mixture=settings, budget=budget, heldout=heldout)
+    sources; `seq_len`: of the rows that documents are packed into, None: they are not."""
+    record = Record(mixture=settings, budget=budget, heldout=heldout, seq_len=seq_len)
 
     def places() -> MixturePlaces:
         facts, model = tokenizer.result["tokenizer"], tokenizer_of(tokenizer)
@@ -102,8 +107,9 @@ def _grouped(stage: StageResult) -> tuple[tuple[str, Listed], ...]:
 
 def _plan(phases: PhaseRunner, record: Record, places: MixturePlaces) -> dict:
     """Plan the shares of the sources."""
+    tokens = {name: _entries(places.train, name) for name in _groups(record.mixture, places)}
     given = {
-        "tokens": {name: _entries(places.train, name) for name in _groups(record.mixture, places)},
+        "tokens": tokens,
         "heldout": {name: _entries(places.heldout, name) for name in record.heldout},
         "tokenizer": places.tokenizer,
         "token_bytes": places.token_bytes,
@@ -111,7 +117,30 @@ def _plan(phases: PhaseRunner, record: Record, places: MixturePlaces) -> dict:
         "budget": record.budget,
         "settings": record.mixture,
     }
-    return phases.once("plan", write_mixture, given)
+    if record.seq_len is None:
+        return phases.once("plan", write_mixture, given)
+    packed = _pack(phases, tokens, record.seq_len)
+    rows = {name: [made["entry"] for made in found] for name, found in packed.items()}
+    plan = phases.once("plan", write_mixture, given | {"rows": rows, "row_length": record.seq_len})
+    for name, source in plan["sources"].items():
+        filled = source["tokens"] / (record.seq_len * sum(entry["rows"] for entry in rows[name]))
+        cut, documents = (sum(made[key] for made in packed[name]) for key in ("cut", "documents"))
+        source |= {"padding": 1 - filled, "cut": cut / documents}
+    return plan
+
+
+def _pack(phases: PhaseRunner, tokens: dict[str, list[dict]], seq_len: int) -> dict[str, list[dict]]:
+    """The records of the jobs that pack the shards of each source."""
+    jobs: dict[int, dict] = {}
+    names: list[str] = []
+    for name, shards in sorted(tokens.items()):
+        for begin, run in windows([(shard["path"], shard["tokens"]) for shard in shards]):
+            jobs[len(names)] = {"shards": run, "begin": begin, "seq_len": seq_len}
+            names.append(name)
+    packed: dict[str, list[dict]] = {}
+    for number, made in sorted(phases.map("pack", pack_shards, jobs).items()):
+        packed.setdefault(names[number], []).append(made)
+    return packed
 
 
 def _groups(settings: Mixture, places: MixturePlaces) -> list[str]:

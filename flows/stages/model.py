@@ -153,18 +153,7 @@ def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
         nodes=places.nodes,
         restarts=RESTARTS,
     )
-    if code == launch.STOPPED:
-        raise RuntimeError(
-            f"training was stopped and has saved a checkpoint in {places.out}: run the same command to go on"
-        )
-    report = Path(places.out) / "guard.json"
-    if code and report.exists():
-        raise RuntimeError(f"training ended: {files.read_json(str(report))['error']}")
-    if code and (failure := out / launch.FAILURE).exists():
-        raise RuntimeError(f"training ended: {failure.read_text().strip()}; more is in {log}")
-    if code:
-        last = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-        raise RuntimeError(f"training ended with code {code}; the end of {log}:\n{last}")
+    check_ended_well(code, out, log)
     if store:
         for path in sorted(out.iterdir()):
             if path.is_file():
@@ -172,3 +161,17 @@ def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
     kept = [name for name in files.names(places.folder) if name.endswith((".json", ".jsonl", ".safetensors"))]
     phases.once("record", layout.record_files, {"names": kept})
     return {"result": files.read_json(files.join(places.folder, RESULT))}
+
+
+def check_ended_well(code: int, out: Path, log: Path) -> None:
+    """Raise RuntimeError, with the cause, for a training that `training.launch` has started and that left this code."""
+    if code == launch.STOPPED:
+        raise RuntimeError(f"training was stopped and has saved a checkpoint in {out}: run the same command to go on")
+    report = out / "guard.json"
+    if code and report.exists():
+        raise RuntimeError(f"training ended: {files.read_json(str(report))['error']}")
+    if code and (failure := out / launch.FAILURE).exists():
+        raise RuntimeError(f"training ended: {failure.read_text().strip()}; more is in {log}")
+    if code:
+        last = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        raise RuntimeError(f"training ended with code {code}; the end of {log}:\n{last}")

@@ -90,6 +90,11 @@ class Mixture(Settings):
         "FineWeb-2's weights (arXiv 2506.20920); needs `minhash`",
     )
     phases: tuple[Phase, ...] = Field((), description="of training, one after the other")
+    packing: Literal["concatenate", "best_fit"] = Field(
+        "concatenate",
+        description="of documents into the rows that training reads: cut wherever a row ends, or none cut that fits "
+        "into model.seq_len (arXiv 2404.10830)",
+    )
 
     @field_validator("weights")
     @classmethod

@@ -30,10 +30,12 @@ def shares(weights: dict[str, float], tokens: dict[str, int], budget: int, max_e
 def write_mixture(
     folder: str, shard: int, tokens: dict[str, list[dict]], heldout: dict[str, list[dict]], tokenizer: RecordedFile,
     token_bytes: RecordedFile, end_of_text: int, budget: int, settings: Mixture,
+    rows: dict[str, list[dict]] | None = None, row_length: int | None = None,
 ) -> dict:  # fmt: skip
     """Write `mixture.json`: what training reads, all paths relative to its folder.
 
-    `tokens` and `heldout` give the shards (`path`, `tokens`, `digest`) by source, `budget` the tokens of the whole run.
+    `tokens` and `heldout` give the shards (`path`, `tokens`, `digest`) by source, `budget` the tokens of the whole run;
+    `rows` the packed rows (`path`, `rows`, `pieces`, `digest`) of `row_length` tokens, where documents are packed.
     """
     if empty := sorted(name for name, parts in tokens.items() if not parts):
         raise ValueError(f"the mixture names {', '.join(empty)}, but no document of these is left to train on")
@@ -63,10 +65,13 @@ def write_mixture(
                 "epochs": share * budget / totals[name],
                 "shards": tokens[name],
             }
+            | ({"rows": rows[name]} if rows else {})
             for name, share in given.items()
         ],
         "heldout": [{"name": name, "shards": parts} for name, parts in sorted(heldout.items()) if parts],
     }
+    if rows:
+        mixture["row_length"] = row_length
     if settings.phases:
         mixture["phases"] = _phases(plan, list(given))
     if not mixture["heldout"]:

@@ -310,7 +310,10 @@ def test_the_plan_of_a_mixture_is_what_training_took(undisturbed, recipe, tmp_pa
     settings = MachineSettings(home=str(undisturbed.home("undisturbed")))
     [folder] = [path for name, path in undisturbed.stages("undisturbed").items() if name.startswith("mixture-")]
     result = layout.manifest(str(folder))["result"]["sources"]
-    rows = {row.name: row for row in plan_mixture(recipe, settings=settings)}
+    rows = {row.name: row for row in plan_mixture(recipe, settings=settings, packing=True)}
+    for row in rows.values():
+        assert row.packing and 0 < row.packing.best_fit_cut <= row.packing.concatenated_cut <= 1
+        assert 0 <= row.packing.best_fit_padding < 1
     assert {name: (row.share, row.has, row.epochs) for name, row in rows.items()} == {
         name: (source["share"], source["tokens"], source["epochs"]) for name, source in result.items()
     }

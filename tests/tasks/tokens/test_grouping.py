@@ -199,3 +199,17 @@ def test_training_reads_groups_through_all_phases(corpus, tmp_path):
     thrice = np.mean([e for name, e in epochs.items() if "/x3/" in name])
     assert thrice == pytest.approx(3 * np.mean([e for name, e in epochs.items() if "/x1/" in name]), rel=0.1)
     assert order.batch(0).shape == (20, 9)
+
+    best_fit = recipe.model_copy(update={"mixture": settings.model_copy(update={"packing": "best_fit"})})
+    packed = mixture(context, best_fit, sources, tokenizer, tokens, grouped)
+    whole = Order(load_training_manifest(Path(packed.folder) / "mixture.json"), seq_len=8, batch=20, seed=0)
+    whole.check_epochs(100)
+    assert [source.name for source in whole.sources] == [source.name for source in order.sources]
+    for source, read, pieces in zip(whole.sources, whole.read, whole.tokens, strict=True):
+        rows = [read(row) for row in range(len(read))]
+        counts = packed.result["sources"][source.name]
+        assert counts["padding"] == pytest.approx(1 - len(pieces) / (8 * len(rows))) and 0 <= counts["cut"] <= 1
+        asked = np.concatenate([row[1:][row[1:] >= 0] for row in rows])
+        missing = Counter(pieces.read(0, len(pieces)).tolist()) - Counter(asked.tolist())
+        assert not Counter(asked.tolist()) - Counter(pieces.read(0, len(pieces)).tolist())
+        assert missing.total() < max(1, len(rows))
