@@ -15,7 +15,6 @@ from flows.recipe_errors import Path
 from flows.tokenizer_file import check_tokenizer_file
 from storage import files, layout
 from storage.remote.redact import redact_url
-from tasks.decontamination.benchmarks import read_items
 from tasks.decontamination.step import Benchmark
 from tasks.reading.listing import shards_of, tables_of
 from tasks.reading.sources import SNAPSHOT, Archives, Lines, Selection, Snapshot, Source, Tables, Texts
@@ -172,6 +171,8 @@ def _list(address: str, path: Path, deep: bool, categories: tuple[str, ...] | No
 def _benchmark(benchmark: Benchmark, path: Path, deep: bool) -> Iterator[Trouble]:
     if not files.is_local(benchmark.path) and not deep:
         return
+    from tasks.decontamination.benchmarks import read_items  # here, since it takes pyarrow
+
     try:
         read_items(benchmark.path, benchmark)
     except (OSError, ValueError, RuntimeError) as error:
