@@ -8,6 +8,7 @@ own code is called on a few small documents, which need every kernel. What is co
 is one such process: it prints the name of each kernel that it has compiled.
 """
 
+import json
 import os
 import re
 import shutil
@@ -21,6 +22,7 @@ from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -213,7 +215,7 @@ def _rules() -> None:
 
 
 def _deduplication() -> None:
-    """Each step that removes duplicates, on a corpus of its own; and signatures of sets."""
+    """Each step that removes duplicates or items of benchmarks, on a corpus of its own; and signatures of sets."""
     import numpy as np
 
     from flows.context import RunContext
@@ -226,7 +228,7 @@ def _deduplication() -> None:
     from tasks.kernels.minhash import holdout, signatures
 
     extract = {"step": "extract", "engine": "plain"}  # which has no kernels
-    steps = [
+    steps: list[dict[str, Any]] = [
         {"step": "content_dedup"},
         {"step": "line_dedup"},
         {"step": "paragraph_dedup"},
@@ -236,6 +238,10 @@ def _deduplication() -> None:
         {"step": "minhash", "unit": "characters"},
     ]
     with tempfile.TemporaryDirectory(prefix="gristmill-kernels-") as folder:
+        items = Path(folder) / "items.jsonl"
+        items.write_text(json.dumps({"question": _SENTENCES[0], "answer": _SENTENCES[1]}), encoding="utf-8")
+        benchmark = {"name": "mill", "path": str(items), "question": ["question"], "answer": "answer"}
+        steps.append({"step": "decontamination", "benchmarks": [benchmark], "policy": "cut"})
         for i, text in enumerate((*TEXTS, TEXTS[0])):
             (Path(folder) / f"{i}.txt").write_text(text, encoding="utf-8")
         source = {"name": "mill", "text": [f"{folder}/*.txt"]}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 from pydantic import Field, SerializationInfo, SerializerFunctionWrapHandler, WrapSerializer, WrapValidator
 
 from flows import own_steps
+from tasks.decontamination.step import Decontamination
 from tasks.dedup.exact import ContentDedup, UrlDedup
 from tasks.dedup.near.settings import MinHash
 from tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
@@ -65,6 +66,7 @@ TABLE = (
     TableRow(SentenceDedup, "flows.stages.passages:cut_repeated"),
     TableRow(SubstringDedup, "flows.stages.substrings:substring_dedup"),
     TableRow(MinHash, "flows.stages.near_duplicates:minhash"),
+    TableRow(Decontamination, "flows.stages.decontamination:decontamination"),
     TableRow(Perplexity, "flows.stages.learned_filter:learned_filter"),
     TableRow(Quality, "flows.stages.learned_filter:learned_filter"),
 )

@@ -15,6 +15,7 @@ from flows.recipe_errors import Path
 from flows.tokenizer_file import check_tokenizer_file
 from storage import files, layout
 from storage.remote.redact import redact_url
+from tasks.decontamination.step import Benchmark
 from tasks.reading.listing import shards_of, tables_of
 from tasks.reading.sources import SNAPSHOT, Archives, Lines, Selection, Snapshot, Source, Tables, Texts
 from tasks.url.list_files import list_files
@@ -140,6 +141,8 @@ def steps(given: Mapping[int, Any], settings: MachineSettings, deep: bool) -> It
             for language, address in getattr(step, key, {}).items():
                 if isinstance(address, str):
                     yield from _list(address, ("steps", at, key, language), deep)
+        for nth, benchmark in enumerate(getattr(step, "benchmarks", ())):
+            yield from _benchmark(settings.placed(benchmark), ("steps", at, "benchmarks", nth), deep)
         for nth, folder in enumerate(getattr(step, "earlier", ())):
             if files.is_local(folder) or deep:
                 yield from _earlier(folder, ("steps", at, "earlier", nth))
@@ -163,6 +166,17 @@ def _list(address: str, path: Path, deep: bool, categories: tuple[str, ...] | No
     except (OSError, ValueError, RuntimeError) as error:
         what = _sentence(error, address)
         yield path, what if ";" in what else f"{what}; correct the address"
+
+
+def _benchmark(benchmark: Benchmark, path: Path, deep: bool) -> Iterator[Trouble]:
+    if not files.is_local(benchmark.path) and not deep:
+        return
+    from tasks.decontamination.benchmarks import read_items  # here, since it takes pyarrow
+
+    try:
+        read_items(benchmark.path, benchmark)
+    except (OSError, ValueError, RuntimeError) as error:
+        yield path, " ".join(str(error).split())
 
 
 def _earlier(folder: str, path: Path) -> Iterator[Trouble]:

@@ -122,6 +122,17 @@ def document_shingles(data, start, end, n, by_character, characters, room, out):
 
 
 @nb.njit(nogil=True, cache=True)
+def words_of_document(data, start, end, characters, room):
+    """Hashes of all words of `data[start:end]` in the order of the text, in the third array of `room`. Returns how many
+    there are.
+
+    `characters` are `word_characters.written(unspaced=True)`, `room` is `scratch` for these documents.
+    """
+    text, bounds, elements, _ = room
+    return _word_hashes(text, _lowercase(data, start, end, characters, text), bounds, elements)
+
+
+@nb.njit(nogil=True, cache=True)
 def _lowercase(data, start, end, characters, text):
     """Write a document's words in lower case, and zeros for what separates them. Returns the number of bytes.
 

@@ -1,0 +1,215 @@
+"""The index of benchmarks: which n-grams their items have, small enough that every worker holds it.
+
+items.parquet      ITEMS: the items of all benchmarks, in the recipe's order
+texts.parquet      TEXTS: the texts of each item, as places in the words
+words.parquet      WORDS: the words of all texts, hashed, with their weights
+ngrams.parquet     NGRAMS: the n-grams that are looked up, sorted, and where those of each begin in the next
+postings.parquet   POSTINGS: the items that have an n-gram, and where
+"""
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from storage import files, parquet
+from tasks.decontamination.benchmarks import Item, read_items
+from tasks.decontamination.step import Fields, Indexing
+from tasks.kernels.buffers import utf8
+from tasks.kernels.ngrams import bit_table, ngram_hashes, word_hashes
+
+QUESTION, ANSWER, PASSAGE = range(3)
+# An n-gram of more items says little of any of them: it is not looked up, as decon's "hot" n-grams begin no cluster
+# (doc/simple-details.md). It counts where another n-gram has led to the item.
+MOST_ITEMS = 100
+
+ITEMS = pa.schema(
+    [
+        pa.field("benchmark", pa.string(), nullable=False),
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("words", pa.int64(), nullable=False, metadata={"what": "of the question and the longest answer"}),
+        pa.field("judged", pa.bool_(), nullable=False, metadata={"what": "whether it has what documents are found by"}),
+        pa.field("row", pa.large_string(), nullable=False, metadata={"what": "of the benchmark's file, as JSON"}),
+    ]
+)
+TEXTS = pa.schema([(name, pa.int64()) for name in ("item", "kind", "start", "stop")])
+WORDS = pa.schema([("hash", pa.uint64()), ("weight", pa.float64())])
+NGRAMS = pa.schema([("hash", pa.uint64()), ("stop", pa.int64())])
+POSTINGS = pa.schema([("item", pa.int64()), ("place", pa.int64())])
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """`benchmark`, `id`: of each of I items; `first`: the first text of each item, [I + 1]; `item`, `kind`, `start`,
+    `stop`: of each text, with its place in `words` (hashes) and `weights`; `ngrams`: sorted, of n words; those of
+    ngrams[i] are in the postings from stops[i - 1] to stops[i], by item and place: that of a word in the question."""
+
+    settings: Indexing
+    benchmark: list[str]
+    id: list[str]
+    first: np.ndarray
+    item: np.ndarray
+    kind: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+    words: np.ndarray
+    weights: np.ndarray
+    ngrams: np.ndarray
+    stops: np.ndarray
+    posting_item: np.ndarray
+    posting_place: np.ndarray
+
+    @cached_property
+    def table(self) -> np.ndarray:
+        """The n-grams as a table of bits."""
+        return bit_table(self.ngrams)
+
+    @cached_property
+    def question(self) -> np.ndarray:
+        """Where the question of each item begins in `words`: int64 [I]. It is the first text of an item."""
+        return self.start[self.first[:-1]]
+
+    @cached_property
+    def question_weight(self) -> np.ndarray:
+        """The weights of each item's question summed up: float64 [I]."""
+        before = np.append(0.0, np.cumsum(self.weights))
+        return before[self.stop[self.first[:-1]]] - before[self.question]
+
+    @cached_property
+    def unseen_weight(self) -> np.ndarray:
+        """The weights of the words of each question that are in no n-gram that is looked up, summed up: float64 [I]."""
+        n = self.settings.words
+        seen = np.zeros(len(self.words) + 1, np.int64)
+        at = self.question[self.posting_item] + self.posting_place
+        np.add.at(seen, at, 1)
+        np.add.at(seen, np.minimum(at + n, len(self.words)), -1)
+        before = np.append(0.0, np.cumsum(np.where(np.cumsum(seen[:-1]) > 0, 0.0, self.weights)))
+        return before[self.stop[self.first[:-1]]] - before[self.question]
+
+    def texts(self, item: int, kind: int) -> list[slice]:
+        """The texts of a kind that an item has, as slices of the words."""
+        at = range(self.first[item], self.first[item + 1])
+        return [slice(self.start[i], self.stop[i]) for i in at if self.kind[i] == kind]
+
+
+def build_index(
+    folder: str, number: int, paths: tuple[str, ...], fields: dict[str, Fields], settings: Indexing
+) -> dict:
+    """Write the index of benchmarks, given by name in the order of their paths. Holds all items, and some 100 bytes a
+    word of them. Raises BenchmarkError."""
+    items: list[Item] = []
+    names: list[str] = []
+    for (name, given), path in zip(fields.items(), paths, strict=True):
+        read = read_items(path, given)
+        items += read
+        names += [name] * len(read)
+    if settings.method == "ngrams":
+        texts = [
+            (number, PASSAGE if part else QUESTION, text)
+            for number, item in enumerate(items)
+            for part, whole in enumerate((_whole(item), [item.passage] if item.passage else []))
+            for text in whole
+        ]
+    else:
+        texts = [
+            (number, kind, text)
+            for number, item in enumerate(items)
+            for kind, some in enumerate(((item.question,), item.answers, (item.passage,) if item.passage else ()))
+            for text in some
+        ]
+    item, kind = (np.array(column, np.int64) for column in list(zip(*texts, strict=True))[:2])
+    words, ends = word_hashes(*utf8(pa.array([text for *_, text in texts], pa.large_string())))
+    weights = _weights(words, np.repeat(item, np.diff(ends)), len(items))
+    lengths = np.diff(ends)
+    most = np.zeros((3, len(items)), np.int64)
+    for each in (QUESTION, ANSWER, PASSAGE):
+        np.maximum.at(most[each], item[kind == each], lengths[kind == each])
+    size = most[QUESTION] + most[ANSWER]
+
+    hashes, owner, place = _ngrams(words, ends, item, kind, settings)
+    if settings.method == "overlap":
+        lasting = size[owner] >= settings.min_words
+        hashes, owner, place = hashes[lasting], owner[lasting], place[lasting]
+    ngrams, inverse, times = np.unique(hashes, return_inverse=True, return_counts=True)
+    if settings.method == "overlap":
+        wanted = (times <= MOST_ITEMS)[inverse]
+        ngrams, owner, place = ngrams[times <= MOST_ITEMS], owner[wanted], place[wanted]
+        inverse, times = np.unique(hashes[wanted], return_inverse=True)[1], times[times <= MOST_ITEMS]
+    order = np.lexsort((place, owner, inverse))
+    judged = np.zeros(len(items), bool)
+    judged[owner] = True
+
+    _write(folder, "items", ITEMS, names, [one.id for one in items], size, judged, [one.row.decode() for one in items])
+    _write(folder, "texts", TEXTS, item, kind, ends[:-1], ends[1:])
+    _write(folder, "words", WORDS, words, weights)
+    _write(folder, "ngrams", NGRAMS, ngrams, np.cumsum(times))
+    _write(folder, "postings", POSTINGS, owner[order], place[order])
+    by_name = {name: np.array(names) == name for name in fields}
+    return {
+        "benchmarks": {name: {"items": int(of.sum()), "judged": int(judged[of].sum())} for name, of in by_name.items()},
+        "ngrams": len(ngrams),
+    }
+
+
+def _whole(item: Item) -> list[str]:
+    """An item as one text, for each of its answers."""
+    return [f"{item.question}\n{answer}" for answer in item.answers] or [item.question]
+
+
+def _weights(words: np.ndarray, item: np.ndarray, items: int) -> np.ndarray:
+    """ln(1 + N / d) of each word, where d of the N items have it (Spärck Jones 1972): float64. Above 0 for a word that
+    all have, or two items alone would have no weight."""
+    different, inverse = np.unique(words, return_inverse=True)
+    pairs = np.unique(inverse * items + item)
+    having = np.bincount(pairs // max(items, 1), minlength=len(different))
+    return np.log1p(items / np.maximum(having, 1))[inverse]
+
+
+def _ngrams(
+    words: np.ndarray, ends: np.ndarray, item: np.ndarray, kind: np.ndarray, settings: Indexing
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(hash, item, place) of the n-grams that documents are found by: of all texts, or of questions alone. Those of an
+    item that are equal count once, at their last place or, for overlaps, at each."""
+    hashes = ngram_hashes(words, ends, settings.words)
+    text = np.repeat(np.arange(len(item)), np.diff(ends))
+    if settings.method == "overlap":
+        [at] = np.nonzero((hashes != 0) & (kind[text] == QUESTION))
+        return hashes[at], item[text[at]], at - ends[text[at]]
+    [at] = np.nonzero(hashes)
+    owner = item[text[at]]
+    order = np.lexsort((hashes[at], owner))
+    at, owner = at[order], owner[order]
+    new = np.append(True, (hashes[at][1:] != hashes[at][:-1]) | (owner[1:] != owner[:-1]))[: len(at)]
+    return hashes[at][new], owner[new], np.zeros(int(new.sum()), np.int64)
+
+
+def _write(folder: str, name: str, schema: pa.Schema, *columns: list | np.ndarray) -> None:
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    parquet.write_table(files.join(folder, f"{name}.parquet"), pa.table(arrays, schema=schema))
+
+
+def items_of(folder: str) -> pa.Table:
+    """The table ITEMS of an index."""
+    return parquet.read_table(files.join(folder, "items.parquet"))
+
+
+@lru_cache(1)
+def load_index(folder: str, settings: Indexing) -> Index:
+    """The index in a folder, read once by each worker. Holds 16 bytes a word and 32 an n-gram of the benchmarks."""
+
+    def columns(name: str) -> list[np.ndarray]:
+        return [column.to_numpy() for column in parquet.read_table(files.join(folder, f"{name}.parquet")).columns]
+
+    items = parquet.read_table(files.join(folder, "items.parquet"), ["benchmark", "id"])
+    item, kind, start, stop = columns("texts")
+    return Index(
+        settings,
+        items["benchmark"].to_pylist(),
+        items["id"].to_pylist(),
+        np.searchsorted(item, np.arange(len(items) + 1)),
+        *(item, kind, start, stop),
+        *columns("words"),
+        *columns("ngrams"),
+        *columns("postings"),
+    )

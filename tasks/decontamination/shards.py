@@ -1,0 +1,203 @@
+"""Jobs of the step `decontamination`: hits of a shard, what becomes of its documents, the split of the benchmarks."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storage import files, layout, ledger, parquet, shards
+from storage.schema import DOCUMENTS, EDITS, LEDGER, SELECTION
+from tasks.decontamination.find import find
+from tasks.decontamination.index import items_of, load_index
+from tasks.decontamination.places import word_places
+from tasks.decontamination.step import Decontamination, Indexing, Policy
+from tasks.dedup.cutting import write_cut
+from tasks.documents.batch import schema
+from tasks.documents.edits import applied, merged, removals, rows
+from tasks.documents.measure import slices
+from tasks.documents.selection import select, select_groups
+from tasks.kernels.scan import scan
+
+STEP = "decontamination"
+_DROP, _CUT, _SHORT = "benchmark_item", "benchmark_item", "min_characters"
+SCORES = pa.schema([DOCUMENTS.field("id"), *schema(Decontamination)])
+HITS = pa.schema(
+    [
+        pa.field("id", pa.string(), False, metadata={"what": "of the document"}),
+        pa.field("benchmark", pa.string(), False),
+        pa.field("item", pa.string(), False, metadata={"what": "its id in the benchmark"}),
+        pa.field("score", pa.float64(), False),
+        pa.field("question", pa.float64(), metadata={"what": "share of it that the document has"}),
+        pa.field("answer", pa.float64(), metadata={"what": "likewise; null for an item without"}),
+        pa.field("passage", pa.float64(), metadata={"what": "likewise; null for an item without"}),
+        pa.field("start", pa.int64(), False, metadata={"what": "code points of the text that reached the step"}),
+        pa.field("stop", pa.int64(), False),
+        pa.field("found", pa.large_string(), False, metadata={"what": "the text from start to stop"}),
+    ]
+)
+
+
+def hits_file(folder: str, shard: int) -> str:
+    return files.join(folder, "hits", f"part-{shard:05d}.parquet")
+
+
+def find_shard(folder: str, shard: int, documents: str, kept: str, index: str, settings: Indexing) -> dict:
+    """Write the scores of a shard's documents, and its hits. Holds the index, a row group of texts, and what `find`
+    holds for two megabytes of them or one document."""
+    known = load_index(index, settings)
+    hits, scores = [HITS.empty_table()], [SCORES.empty_table()]
+    for group in select_groups(documents, kept, ["text"]):
+        for part in slices(group):
+            found = find(known, part["text"])
+            ids = part["id"].combine_chunks()
+            best, named = np.zeros(len(part)), np.full(len(part), "", object)
+            # of equal scores the first item's
+            for at in np.lexsort((-found.item, found.score)).tolist():
+                document = found.document[at]
+                best[document], named[document] = found.score[at], known.benchmark[found.item[at]]
+            scores.append(pa.table([ids, pa.array(best), pa.array(named, pa.string())], schema=SCORES))
+            touched, row = np.unique(found.document, return_inverse=True)
+            start, stop, text = word_places(part["text"].take(pa.array(touched)), row, found.start, found.stop)
+            columns = {
+                "id": ids.take(pa.array(found.document)),
+                "benchmark": [known.benchmark[item] for item in found.item],
+                "item": [known.id[item] for item in found.item],
+                "score": found.score,
+                **{
+                    name: pa.array(getattr(found, name), pa.float64(), from_pandas=True)
+                    for name in ("question", "answer", "passage")
+                },
+                "start": start,
+                "stop": stop,
+                "found": text,
+            }
+            hits.append(pa.table(columns).cast(HITS))
+    table = pa.concat_tables(hits)
+    parquet.write_table(hits_file(folder, shard), table)
+    parquet.write_table(layout.part(folder, shard), pa.concat_tables(scores))
+    return {"hits": len(table), "documents": len(pc.unique(table["id"]))}
+
+
+def drop_shard(folder: str, shard: int, kept: str, hits: str, threshold: float) -> dict:
+    """Write which documents of a shard stay: those without a hit. The ledger names the item of the highest score."""
+    arriving = parquet.read_table(kept, SELECTION.names)
+    found = parquet.read_table(hits, ["id", "benchmark", "item", "score"])
+    order = pc.sort_indices(found, [("id", "ascending"), ("score", "descending")])
+    found = found.take(order)
+    ids = found["id"].to_numpy(zero_copy_only=False)
+    worst = found.take(pa.array(np.flatnonzero(np.append(True, ids[1:] != ids[:-1])[: len(ids)])))
+    rows_ = {
+        "id": worst["id"],
+        "step": pa.repeat(STEP, len(worst)),
+        "rule": pa.repeat(_DROP, len(worst)),
+        "value": worst["score"],
+        "threshold": pa.repeat(threshold, len(worst)),
+        "detail": pc.binary_join_element_wise(worst["benchmark"], worst["item"], ":"),
+    }
+    return shards.write_selection(folder, shard, arriving, [(STEP, ledger.from_columns(rows_))])
+
+
+def cut_shard(folder: str, shard: int, documents: str, kept: str, hits: str, policy: Policy) -> dict:
+    """Write a shard's documents without the places of the hits, and the ledgers of cuts and drops. Holds the shard's
+    texts three times."""
+    arriving = select(documents, kept, DOCUMENTS.names)
+    found = parquet.read_table(hits, ["id", "start", "stop"])
+    row = pc.index_in(found["id"], arriving["id"].combine_chunks()).to_numpy()
+    touched, document = np.unique(row, return_inverse=True)
+    spans = _joined(document, found["start"].to_numpy(), found["stop"].to_numpy())
+    texts, cuts, drops = [pa.array([], pa.large_string())], [EDITS.empty_table()], [LEDGER.empty_table()]
+    at = 0
+    for part in slices(arriving.take(pa.array(touched))):
+        here = slice(*np.searchsorted(spans[0], [at, at + len(part)]))
+        text = scan(part["text"])
+        of, start, stop = spans[0][here] - at, spans[1][here], spans[2][here]
+        start, stop = _bytes(part["text"], of, start), _bytes(part["text"], of, stop)
+        edits = merged(removals(of, start, stop, np.zeros(len(of), np.int32), (_CUT,)))
+        ids = part["id"].combine_chunks()
+        left = applied(part["text"], edits)
+        lengths = np.asarray(pc.utf8_length(left), np.int64)
+        short = np.flatnonzero(lengths < policy.min_characters)
+        texts.append(left)
+        cuts.append(rows(ids, STEP, text, edits, keeps_removed=True))
+        drops.append(_too_short(ids, short, lengths[short], policy))
+        at += len(part)
+    whole = pa.chunked_array(texts)
+    return write_cut(folder, shard, STEP, arriving, touched, whole, pa.concat_tables(cuts), pa.concat_tables(drops))
+
+
+def _joined(document: np.ndarray, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Spans of documents, those that overlap or touch made one, in order."""
+    spans: list[list[int]] = []
+    for d, first, last in sorted(zip(document.tolist(), start.tolist(), stop.tolist(), strict=True)):
+        if spans and spans[-1][0] == d and first <= spans[-1][2]:
+            spans[-1][2] = max(spans[-1][2], last)
+        else:
+            spans.append([d, first, last])
+    columns = np.array(spans, np.int64).reshape(-1, 3).T
+    return columns[0], columns[1], columns[2]
+
+
+def _bytes(texts: pa.ChunkedArray, document: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """Places in code points as bytes of each document's text."""
+    given = texts.take(pa.array(document)).to_pylist()
+    lengths = [len(text[:at].encode()) for text, at in zip(given, place.tolist(), strict=True)]
+    return np.array(lengths, np.int64)
+
+
+def _too_short(ids: pa.Array, short: np.ndarray, lengths: np.ndarray, policy: Policy) -> pa.Table:
+    return ledger.from_columns(
+        {
+            "id": ids.take(pa.array(short)),
+            "step": pa.repeat(STEP, len(short)),
+            "rule": pa.repeat(_SHORT, len(short)),
+            "value": lengths.astype(np.float64),
+            "threshold": pa.repeat(float(policy.min_characters), len(short)),
+        }
+    )
+
+
+def split_file(folder: str, kind: str, benchmark: str) -> str:
+    """The items of a benchmark that no document holds (`clean`), or that some do (`dirty`), as lines of JSON."""
+    return files.join(folder, "split", kind, f"{benchmark}.jsonl")
+
+
+def items_file(folder: str) -> str:
+    return files.join(folder, "items.parquet")
+
+
+def split_benchmarks(folder: str, number: int, index: str, hits: tuple[str, ...]) -> dict:
+    """Write for every item how many documents hold it and the highest score, and each benchmark's items as they stand
+    in its file, clean and dirty ones apart; a file without an item is not written. Holds the items, and the hits
+    without their texts."""
+    items = items_of(index)
+    found = [parquet.read_table(path, ["id", "benchmark", "item", "score"]) for path in hits]
+    pairs = pa.concat_tables(found).group_by(["benchmark", "item", "id"]).aggregate([("score", "max")])
+    documents = {
+        name: len(pc.unique(pairs.filter(pc.equal(pairs["benchmark"], name))["id"]))
+        for name in dict.fromkeys(items["benchmark"].to_pylist())
+    }
+    each = pairs.group_by(["benchmark", "item"]).aggregate([("id", "count"), ("score_max", "max")]).to_pylist()
+    known = {(row["benchmark"], row["item"]): (row["id_count"], row["score_max_max"]) for row in each}
+    said = [
+        known.get(key, (0, 0.0)) for key in zip(items["benchmark"].to_pylist(), items["id"].to_pylist(), strict=True)
+    ]
+    table = items.select(["benchmark", "id", "words", "judged"])
+    table = table.append_column("documents", pa.array([count for count, _ in said], pa.int64()))
+    table = table.append_column("score", pa.array([score for _, score in said], pa.float64()))
+    parquet.write_table(items_file(folder), table)
+    counts = {}
+    lines = items["row"].to_pylist()
+    of = np.array(items["benchmark"].to_pylist(), object)
+    dirty = table["documents"].to_numpy() > 0
+    for name, holding in documents.items():
+        for kind, there in (("clean", ~dirty), ("dirty", dirty)):
+            some = [lines[at] for at in np.flatnonzero((of == name) & there)]
+            if some:
+                files.write_bytes(split_file(folder, kind, name), "".join(f"{line}\n" for line in some).encode())
+        mine = table.filter(pa.array(of == name))
+        counts[name] = {
+            "items": len(mine),
+            "judged": pc.sum(mine["judged"]).as_py(),
+            "dirty": int(dirty[of == name].sum()),
+            "documents": holding,
+        }
+    return {"benchmarks": counts}

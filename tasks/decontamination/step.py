@@ -1,0 +1,124 @@
+"""The step `decontamination`: benchmarks, how documents are compared with them, and what becomes of those that hold
+items."""
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from tasks.documents.step import CorpusStep, Settings, Signal
+
+SCORE, BENCHMARK = "contamination", "contamination_benchmark"
+
+
+class Fields(Settings):
+    """Which fields of a row of a benchmark are what. A field within another is written `choices.text`; a value is a
+    text, a number, or a list of them."""
+
+    question: tuple[str, ...] = Field(min_length=1, description="fields of the question; their texts are joined")
+    answer: str | None = Field(None, description="field of the answer, or of a list of answers or choices")
+    passage: str | None = Field(None, description="field of the text that the question is about")
+    id: str | None = Field(None, description="field of the item's id; None: the number of the row, from 0")
+
+
+class Benchmark(Fields):
+    """A file with the items of a benchmark."""
+
+    name: str = Field(pattern=r"^[\w.-]+$", description="in the report, in columns and as the name of its split files")
+    path: str = Field(description="JSON lines or Parquet, plain or compressed by gzip or zstd")
+
+
+class Indexing(Settings):
+    """What decides the index of the benchmarks, besides their content."""
+
+    method: Literal["overlap", "ngrams"] = Field(
+        "overlap",
+        description="overlap: by the share of an item's question, answer and passage, tolerant to changed words, after "
+        "decon; ngrams: by any n-gram of words of an item, after GPT-3",
+    )
+    ngram: int = Field(13, ge=8, le=13, description="ngrams: words of an n-gram, of which one decides")
+    overlap_ngram: int = Field(
+        3, ge=2, le=8, description="overlap: words of the n-grams of questions that lead to an item"
+    )
+    min_words: int = Field(
+        8, ge=1, description="overlap: of question and answer together; shorter items stand in many texts by chance"
+    )
+    threshold: float = Field(0.6, gt=0, le=1, description="overlap: least score of a document that holds an item")
+    strict_words: int = Field(
+        6, ge=1, description="overlap: an item of so many words or fewer needs a score of 1, a longer one less"
+    )
+    tolerant_words: int = Field(
+        12, ge=2, description="overlap: the threshold holds from so many words on; in between it falls evenly"
+    )
+    max_misses: int = Field(
+        11, ge=0, description="overlap: words in a row that are in no n-gram of the question, and do not end a match"
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.strict_words >= self.tolerant_words:
+            raise ValueError(
+                f"`strict_words` is {self.strict_words} and `tolerant_words` {self.tolerant_words}; give a larger "
+                "number for the latter"
+            )
+        return self
+
+    @property
+    def words(self) -> int:
+        """Words of the n-grams that are looked up."""
+        return self.ngram if self.method == "ngrams" else self.overlap_ngram
+
+
+class Policy(Settings):
+    """What becomes of documents that hold items."""
+
+    policy: Literal["drop", "cut", "report"] = Field(
+        "drop", description="drop: the document; cut: the words from the first that match to the last; report: nothing"
+    )
+    min_characters: int = Field(
+        20, ge=1, description="cut: a document goes if something was cut out of it and fewer characters are left"
+    )
+
+
+class Decontamination(Indexing, Policy, CorpusStep):
+    """Finds documents that hold items of benchmarks, and drops them or cuts the items out.
+
+    `ngrams`: GPT-3 (Brown et al. 2020, arXiv 2005.14165, appendix C) calls a document contaminated that has any 13-gram
+    of an item, for shorter items an n-gram of 8 words or more.
+
+    `overlap`: after decon (allenai/decon, doc/simple.md, doc/simple-details.md, version 0.3.0). Otherwise than there:
+
+    - n-grams of 3 words, not of 5 tokens, lead to an item, and its share is that of the words that stand beside one of
+      their neighbours in the item, weighted by their inverse document frequency, not that of the n-grams: one changed
+      word takes n n-grams with it;
+    - every n-gram of a document is looked up, not every tenth: with a fifth of the words changed a question keeps half
+      of its 3-grams, of which a sample would miss most;
+    - a question counts by itself as well as together with its answer and passage, whose weights are decon's.
+    """
+
+    work: ClassVar = "tasks.decontamination.find"
+    signals: ClassVar = (
+        Signal(
+            SCORE,
+            "float64",
+            "share",
+            "allenai/decon; Brown et al. 2020",
+            description="The highest score of an item of a benchmark that the document holds; 0 if it holds none.",
+        ),
+        Signal(
+            BENCHMARK,
+            "string",
+            "name",
+            "allenai/decon; Brown et al. 2020",
+            description="The benchmark of that item; empty if there is none.",
+        ),
+    )
+
+    step: Literal["decontamination"] = "decontamination"
+    benchmarks: tuple[Benchmark, ...] = Field(min_length=1, description="the sets that documents may not hold")
+
+    @model_validator(mode="after")
+    def _own_names(self) -> Self:
+        names = [benchmark.name for benchmark in self.benchmarks]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"two benchmarks are called {twice[0]}; give each a name of its own")
+        return self
