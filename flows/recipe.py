@@ -120,7 +120,8 @@ class Recipe(Settings):
             wanted += [(("mixture",), name.split("/")[0]) for name in others]
         for at, step in enumerate(self.steps):
             reference = getattr(step, "reference", ())
-            wanted += [(("steps", at, "reference"), name) for name in reference]
+            for key in ("reference", "against"):
+                wanted += [(("steps", at, key), name) for name in getattr(step, key, ())]
             if reference and set(names) <= set(reference):
                 yield (
                     ("steps", at, "reference"),

@@ -15,6 +15,9 @@ from flows.recipe_errors import Path
 from flows.tokenizer_file import check_tokenizer_file
 from storage import files, layout
 from storage.remote.redact import redact_url
+from tasks.models import classifier_file
+from tasks.models.model_files import check_fasttext, label_of
+from tasks.models.quality import Quality
 from tasks.reading.listing import shards_of, tables_of
 from tasks.reading.sources import SNAPSHOT, Archives, Lines, Selection, Snapshot, Source, Tables, Texts
 from tasks.url.list_files import list_files
@@ -143,6 +146,17 @@ def steps(given: Mapping[int, Any], settings: MachineSettings, deep: bool) -> It
         for nth, folder in enumerate(getattr(step, "earlier", ())):
             if files.is_local(folder) or deep:
                 yield from _earlier(folder, ("steps", at, "earlier", nth))
+        if isinstance(step, Quality) and step.model is not None and (files.is_local(step.model) or deep):
+            yield from _classifier(step, ("steps", at, "model"))
+
+
+def _classifier(step: Quality, path: Path) -> Iterator[Trouble]:
+    assert step.model is not None
+    try:
+        label_of(check_fasttext(files.local_copy(step.model)), step.label)
+        classifier_file.check(step.model, step)
+    except (OSError, ValueError, RuntimeError) as error:
+        yield path, _sentence(error, step.model)
 
 
 def takedowns(recipe: Recipe, settings: MachineSettings, deep: bool) -> Iterator[Trouble]:

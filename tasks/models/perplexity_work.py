@@ -68,7 +68,12 @@ def train_model(
         _run([str(tool("build_binary")), "trie", arpa, model])
         with files.create(files.join(folder, "model.bin")) as target, open(model, "rb") as source:
             shutil.copyfileobj(source, target)
-        return {"documents": documents, "words": words, "bytes": Path(model).stat().st_size}
+        return {
+            "files": ["model.bin"],
+            "documents": documents,
+            "words": words,
+            "bytes": Path(model).stat().st_size,
+        }
 
 
 def _run(command: list[str]) -> None:
@@ -77,8 +82,11 @@ def _run(command: list[str]) -> None:
         raise RuntimeError(f"{' '.join(command)} ended with {result.returncode}: {result.stderr.strip()[-800:]}")
 
 
-def score_shard(folder: str, shard: int, documents: str, kept: str, model: RecordedFile, settings: Scoring) -> dict:
-    """Write `id` and `perplexity` of a selection's documents; the `model` is loaded once per process."""
+def score_shard(
+    folder: str, shard: int, documents: str, kept: str, models: Sequence[RecordedFile], settings: Scoring
+) -> dict:
+    """Write `id` and `perplexity` of a selection's documents; the model is loaded once per process."""
+    [model] = models
     table = select(documents, kept, ["text"])
     values = [perplexity(load(model), text) for text in table["text"].to_pylist()]
     scores = pa.table({"id": table["id"], "perplexity": pa.array(values, pa.float64())})

@@ -118,7 +118,7 @@ def test_a_reference_without_words_is_an_error(tmp_path, shard, texts):
 def test_scores_are_joined_by_id(trained, model, tmp_path, shard):
     kept = list(UNSEEN)[:5]
     documents, selection = shard("web", UNSEEN, kept=kept)
-    assert score_shard(str(tmp_path), 2, documents, selection, recorded(trained[0] / "model.bin"), Scoring()) == {
+    assert score_shard(str(tmp_path), 2, documents, selection, (recorded(trained[0] / "model.bin"),), Scoring()) == {
         "rows": 5
     }
     table = parquet.read_table(str(tmp_path / "part-00002.parquet"))
