@@ -15,7 +15,7 @@ from flows.steps import AnyStep
 from storage.remote.url_secrets import check_no_secrets
 from tasks.documents.export import Export
 from tasks.documents.normalize import Normalize
-from tasks.documents.step import DOCUMENT_COLUMNS, DocumentStep, Settings, Step
+from tasks.documents.step import DOCUMENT_COLUMNS, CorpusStep, DocumentStep, Settings, Step
 from tasks.extraction.extract import Extract
 from tasks.reading.sources import Source
 from tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Mixture
@@ -168,7 +168,7 @@ class Recipe(Settings):
 
 
 def _reads(step: Step) -> tuple[str, ...]:
-    return step.reads if isinstance(step, DocumentStep) else ()
+    return step.reads if isinstance(step, DocumentStep | CorpusStep) else ()
 
 
 def load(recipe: Any) -> Recipe:

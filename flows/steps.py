@@ -65,7 +65,7 @@ TABLE = (
     TableRow(SentenceDedup, "flows.stages.passages:cut_repeated"),
     TableRow(SubstringDedup, "flows.stages.substrings:substring_dedup"),
     TableRow(MinHash, "flows.stages.near_duplicates:minhash"),
-    TableRow(Perplexity, "flows.stages.learned_filter:learned_filter"),
+    TableRow(Perplexity, "flows.stages.perplexity:perplexity"),
     TableRow(Quality, "flows.stages.learned_filter:learned_filter"),
 )
 BUILT_IN: dict[str, type[Step]] = {row.settings.model_fields["step"].default: row.settings for row in TABLE}

@@ -37,6 +37,7 @@ class Training(Settings):
 class Scoring(Settings):
     work: str
     signal: str
+    reads: tuple[str, ...]
     reference: tuple[str, ...]
     settings: SerializeAsAny[Settings]
 
@@ -61,7 +62,7 @@ def learned_filter(
     context: RunContext, recipe: Recipe, corpus: Corpus, step: LearnedFilter, learns_from: Corpus | None = None
 ) -> Corpus:
     """The corpus of the documents whose scores the filter keeps. Those of the reference are kept without a score, since
-    the models have seen them. `learns_from`: a part of the corpus that the model is trained on, instead of all of it."""
+    the models have seen them. `learns_from`: a part of the corpus that the model is trained on, not on all of it."""
     reference = tuple(sorted(step.reference))
     common = {"work": step.work, "reference": reference}
     heldout = Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction)
@@ -80,9 +81,10 @@ def learned_filter(
     def scored_places() -> ScoredPlaces:
         return ScoredPlaces(places, named or tuple(map(trained[0].file, trained[0].result["model"]["files"])))
 
-    scoring = Scoring(**common, signal=step.signal, settings=step.scoring_settings())
+    scoring = Scoring(**common, signal=step.signal, reads=step.reads, settings=step.scoring_settings())
+    documents = corpus.inputs(signals=bool(step.reads))
     models = {f"model {i}": file.digest for i, file in enumerate(named)} or {"model": trained[0].key}
-    scores = context.build(StageSpec(step.step, _score, scoring, corpus.inputs() | models, scored_places, **code))
+    scores = context.build(StageSpec(step.step, _score, scoring, documents | models, scored_places, **code))
 
     cutting = Cutting(**common, step=step.step, settings=step.decision_settings())
     where = ScoredPlaces(places, scores=tuple(scores.part(i) for i in places.shards()))
@@ -105,7 +107,10 @@ def _score(phases: PhaseRunner, record: Scoring, places: ScoredPlaces) -> dict:
     """Score all other documents."""
     corpus = places.corpus
     given = {"models": places.models, "settings": record.settings}
-    scored = {i: corpus.shard(i) | given for i in corpus.shards(without=record.reference)}
+    scored: dict[int, dict[str, Any]] = {
+        i: corpus.shard(i) | given | ({"signals": corpus.signals[i]} if record.reads else {})
+        for i in corpus.shards(without=record.reference)
+    }
     unscored = {i: {"kept": corpus.kept[i], "signal": record.signal} for i in corpus.shards() if i not in scored}
     phases.map("score", import_module(record.work).score_shard, scored)
     phases.map("null-scores", null_scores_shard, unscored)

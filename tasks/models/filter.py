@@ -8,7 +8,8 @@ names. Every learned filter has a work module with the same three functions, whi
     bounds(settings, scores) -> list[Bound]                                 # by the scored parts; `decision_settings()`
 
 `reference`, `raw`: (documents, selection) parts of the reference sources and of others; `files`: names of the models in
-the record of the training; `models`: these, or the named ones, as recorded files; `scores`: paths of parts. Models are loaded once a
+the record of the training; `models`: these, or the named ones, as recorded files; a step that `reads` signals is also
+given `signals`, the parts that have them; `scores`: paths of parts. Models are loaded once a
 process. A score is a function of a document's id, its text and the models alone, and a model of the documents that it
 is trained on, in whatever order and shards they come.
 """

@@ -56,6 +56,17 @@ def check_kenlm(path: str) -> None:
     _check(path, "KenLM", _read_kenlm_header)
 
 
+def check_sentencepiece(path: str) -> None:
+    """Raise ModelFileError unless a local file is a SentencePiece model."""
+    import sentencepiece  # here, since a recipe is checked without it
+
+    try:
+        sentencepiece.SentencePieceProcessor(model_file=path)
+    except (RuntimeError, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise ModelFileError(f"{path} is no whole SentencePiece model: {reason}; copy or make it again") from error
+
+
 def _check(path: str, kind: str, read: Callable[[BinaryIO], str]) -> None:
     with open(path, "rb") as f:
         try:
