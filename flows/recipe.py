@@ -15,7 +15,7 @@ from flows.steps import AnyStep
 from storage.remote.url_secrets import check_no_secrets
 from tasks.documents.export import Export
 from tasks.documents.normalize import Normalize
-from tasks.documents.step import DOCUMENT_COLUMNS, DocumentStep, Settings, Step
+from tasks.documents.step import DOCUMENT_COLUMNS, CorpusStep, DocumentStep, Settings, Step
 from tasks.extraction.extract import Extract
 from tasks.reading.sources import Source
 from tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Mixture
@@ -120,7 +120,8 @@ class Recipe(Settings):
             wanted += [(("mixture",), name.split("/")[0]) for name in others]
         for at, step in enumerate(self.steps):
             reference = getattr(step, "reference", ())
-            wanted += [(("steps", at, "reference"), name) for name in reference]
+            for key in ("reference", "against"):
+                wanted += [(("steps", at, key), name) for name in getattr(step, key, ())]
             if reference and set(names) <= set(reference):
                 yield (
                     ("steps", at, "reference"),
@@ -167,7 +168,7 @@ class Recipe(Settings):
 
 
 def _reads(step: Step) -> tuple[str, ...]:
-    return step.reads if isinstance(step, DocumentStep) else ()
+    return step.reads if isinstance(step, DocumentStep | CorpusStep) else ()
 
 
 def load(recipe: Any) -> Recipe:

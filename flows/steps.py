@@ -67,7 +67,7 @@ TABLE = (
     TableRow(SubstringDedup, "flows.stages.substrings:substring_dedup"),
     TableRow(MinHash, "flows.stages.near_duplicates:minhash"),
     TableRow(Decontamination, "flows.stages.decontamination:decontamination"),
-    TableRow(Perplexity, "flows.stages.learned_filter:learned_filter"),
+    TableRow(Perplexity, "flows.stages.perplexity:perplexity"),
     TableRow(Quality, "flows.stages.learned_filter:learned_filter"),
 )
 BUILT_IN: dict[str, type[Step]] = {row.settings.model_fields["step"].default: row.settings for row in TABLE}

@@ -15,6 +15,7 @@ from flows.machine import MachineSettings
 from flows.recipe import Recipe
 from flows.tokenizer_file import check_tokenizer_file
 from tasks.documents.step import CorpusStep
+from tasks.models.quality import Quality
 from tasks.reading.sources import Archives, Selection, Snapshot
 
 # Bytes of a page in a WARC file, packed: 2,490 pages of a crawl in 38 MB.
@@ -71,8 +72,9 @@ def estimate(recipe: Recipe, sizes: Sequence[SourceSize], settings: MachineSetti
     seconds = START + STAGE * (len(recipe.steps) + 4) + (packed / ARCHIVE_RATE + passes * text / TEXT_RATE) / cores
     space = HOME_TEXT * text
     for step in recipe.steps:
-        # fastText's matrix, as the setting `buckets` has it
-        space += 4 * getattr(step, "dimensions", 0) * getattr(step, "buckets", 0)
+        # fastText's matrices, as the setting `buckets` has them
+        if isinstance(step, Quality) and step.model is None:
+            space += 2 * 4 * step.dimensions * step.buckets
     if recipe.mixture is not None:
         model, training = recipe.model, recipe.training
         parameters = _parameters(recipe, _vocab_size(recipe, settings))

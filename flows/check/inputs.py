@@ -16,6 +16,10 @@ from flows.tokenizer_file import check_tokenizer_file
 from storage import files, layout
 from storage.remote.redact import redact_url
 from tasks.decontamination.step import Benchmark
+from tasks.models import classifier_file, perplexity_files
+from tasks.models.model_files import check_fasttext, label_of
+from tasks.models.perplexity import Perplexity
+from tasks.models.quality import Quality
 from tasks.reading.listing import shards_of, tables_of
 from tasks.reading.sources import SNAPSHOT, Archives, Lines, Selection, Snapshot, Source, Tables, Texts
 from tasks.url.list_files import list_files
@@ -146,6 +150,33 @@ def steps(given: Mapping[int, Any], settings: MachineSettings, deep: bool) -> It
         for nth, folder in enumerate(getattr(step, "earlier", ())):
             if files.is_local(folder) or deep:
                 yield from _earlier(folder, ("steps", at, "earlier", nth))
+        if isinstance(step, Quality) and step.model is not None and (files.is_local(step.model) or deep):
+            yield from _classifier(step, ("steps", at, "model"))
+        if isinstance(step, Perplexity):
+            yield from _language_models(step, ("steps", at), deep)
+
+
+def _classifier(step: Quality, path: Path) -> Iterator[Trouble]:
+    assert step.model is not None
+    try:
+        label_of(check_fasttext(files.local_copy(step.model)), step.label)
+        classifier_file.check(step.model, step)
+    except (OSError, ValueError, RuntimeError) as error:
+        yield path, _sentence(error, step.model)
+
+
+def _language_models(step: Perplexity, path: Path, deep: bool) -> Iterator[Trouble]:
+    for language, model in step.models.items():
+        if files.is_local(model) or deep:
+            try:
+                perplexity_files.check(model)
+            except (OSError, ValueError, RuntimeError) as error:
+                yield (*path, "models", language), " ".join(str(error).split())
+    if step.cutoffs is not None and (files.is_local(step.cutoffs) or deep):
+        try:
+            step.pinned()
+        except (OSError, ValueError, RuntimeError) as error:
+            yield (*path, "cutoffs"), _sentence(error, step.cutoffs)
 
 
 def takedowns(recipe: Recipe, settings: MachineSettings, deep: bool) -> Iterator[Trouble]:

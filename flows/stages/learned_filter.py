@@ -1,7 +1,7 @@
-"""A learned filter: a model trained on reference documents, scores of all others, a cut by scores.
+"""A learned filter: models trained on reference documents, scores of all others, a cut by scores.
 
-Its three stages are `<step>_model`, `<step>` and `<step>_cut`. What differs between filters is in the module that the
-step names as its work: `train_model`, `score_shard`, `bounds`.
+Its three stages are `<step>_model`, `<step>` and `<step>_cut`; a step that names its models has not the first. What
+differs between filters is in the module that the step names as its work: `train_model`, `score_shard`, `bounds`.
 """
 
 from dataclasses import dataclass
@@ -14,10 +14,12 @@ from flows.context import RunContext
 from flows.recipe import Recipe
 from flows.stages.corpus import Corpus, CorpusPlaces
 from flows.stages.steps_behind import modules
+from storage import files
 from storage.recorded_file import RecordedFile
 from tasks.documents.decide_shards import decide_shard, keep_shard
 from tasks.documents.sampling import Heldout
 from tasks.documents.step import Settings
+from tasks.engine.make import StageResult
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
 from tasks.models.filter import LearnedFilter
@@ -27,6 +29,7 @@ from tasks.models.null_scores import null_scores_shard
 class Training(Settings):
     work: str
     reference: tuple[str, ...]
+    raw: tuple[str, ...]
     settings: SerializeAsAny[Settings]
     heldout: Heldout
 
@@ -34,6 +37,7 @@ class Training(Settings):
 class Scoring(Settings):
     work: str
     signal: str
+    reads: tuple[str, ...]
     reference: tuple[str, ...]
     settings: SerializeAsAny[Settings]
 
@@ -47,10 +51,10 @@ class Cutting(Settings):
 
 @dataclass(frozen=True)
 class ScoredPlaces:
-    """`model`: its file; `scores`: the parts with scores, by shard."""
+    """`models`: their files; `scores`: the parts with scores, by shard."""
 
     corpus: CorpusPlaces
-    model: RecordedFile | None = None
+    models: tuple[RecordedFile, ...] = ()
     scores: tuple[str, ...] = ()
 
 
@@ -58,35 +62,41 @@ def learned_filter(
     context: RunContext, recipe: Recipe, corpus: Corpus, step: LearnedFilter, learns_from: Corpus | None = None
 ) -> Corpus:
     """The corpus of the documents whose scores the filter keeps. Those of the reference are kept without a score, since
-    the model has seen them. `learns_from`: a part of the corpus that the model is trained on, instead of all of it."""
+    the models have seen them. `learns_from`: a part of the corpus that the model is trained on, not on all of it."""
     reference = tuple(sorted(step.reference))
     common = {"work": step.work, "reference": reference}
     heldout = Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction)
     code: dict[str, Any] = {"modules": modules((step,)), "libraries": step.libraries}
     places = corpus.places
 
-    training = Training(**common, settings=step.training_settings(), heldout=heldout)
-    learned = learns_from or corpus
-    model = context.build(StageSpec(f"{step.step}_model", _train, training, learned.inputs(), learned.places, **code))
+    named = tuple(RecordedFile(path, files.checksum(path)) for path in context.placed(step).named_models)
+    trained: tuple[StageResult, ...] = ()
+    if not named:
+        raw = step.raw(corpus.sources)
+        training = Training(**common, raw=raw, settings=step.training_settings(), heldout=heldout)
+        learned = learns_from or corpus
+        spec = StageSpec(f"{step.step}_model", _train, training, learned.inputs(), learned.places, **code)
+        trained = (context.build(spec),)
 
-    scoring = Scoring(**common, signal=step.step, settings=step.scoring_settings())
-    inputs = corpus.inputs() | {"model": model.key}
-    scores = context.build(
-        StageSpec(step.step, _score, scoring, inputs, lambda: ScoredPlaces(places, model.file("model.bin")), **code)
-    )
+    def scored_places() -> ScoredPlaces:
+        return ScoredPlaces(places, named or tuple(map(trained[0].file, trained[0].result["model"]["files"])))
+
+    scoring = Scoring(**common, signal=step.signal, reads=step.reads, settings=step.scoring_settings())
+    documents = corpus.inputs(signals=bool(step.reads))
+    models = {f"model {i}": file.digest for i, file in enumerate(named)} or {"model": trained[0].key}
+    scores = context.build(StageSpec(step.step, _score, scoring, documents | models, scored_places, **code))
 
     cutting = Cutting(**common, step=step.step, settings=step.decision_settings())
     where = ScoredPlaces(places, scores=tuple(scores.part(i) for i in places.shards()))
     kept = context.build(StageSpec(f"{step.step}_cut", _cut, cutting, corpus.inputs(scores), where, **code))
-    return corpus.then(kept, model, scores).measuring(scores)
+    return corpus.then(kept, *trained, scores).measuring(scores)
 
 
 def _train(phases: PhaseRunner, record: Training, places: CorpusPlaces) -> dict:
-    """Train a model on reference documents."""
-    raw = tuple(sorted(set(places.sources) - set(record.reference)))
+    """Train models on reference documents."""
     given = {
         "reference": places.parts(record.reference),
-        "raw": places.parts(raw),
+        "raw": places.parts(record.raw),
         "settings": record.settings,
         "heldout": record.heldout,
     }
@@ -96,8 +106,11 @@ def _train(phases: PhaseRunner, record: Training, places: CorpusPlaces) -> dict:
 def _score(phases: PhaseRunner, record: Scoring, places: ScoredPlaces) -> dict:
     """Score all other documents."""
     corpus = places.corpus
-    given = {"model": places.model, "settings": record.settings}
-    scored = {i: corpus.shard(i) | given for i in corpus.shards(without=record.reference)}
+    given = {"models": places.models, "settings": record.settings}
+    scored: dict[int, dict[str, Any]] = {
+        i: corpus.shard(i) | given | ({"signals": corpus.signals[i]} if record.reads else {})
+        for i in corpus.shards(without=record.reference)
+    }
     unscored = {i: {"kept": corpus.kept[i], "signal": record.signal} for i in corpus.shards() if i not in scored}
     phases.map("score", import_module(record.work).score_shard, scored)
     phases.map("null-scores", null_scores_shard, unscored)

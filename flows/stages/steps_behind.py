@@ -9,7 +9,9 @@ from tasks.documents.step import DocumentStep, Step
 
 def pinned(context: RunContext, steps: tuple[Step, ...]) -> tuple[Step, ...]:
     """The steps, those that name files tied to the content that these have now."""
-    return tuple(context.placed(step).pinned() if isinstance(step, DocumentStep) else step for step in steps)
+    return tuple(
+        context.placed(step).pinned() if isinstance(step, DocumentStep) or step.pins_files else step for step in steps
+    )
 
 
 def modules(steps: Iterable[Step]) -> tuple[str, ...]:

@@ -29,8 +29,8 @@ def decide(signals: pa.Table, decisions: Decisions) -> list[tuple[str, pa.Table]
     """Apply decisions, given as (step, its rules) in order, to a table of `id` and signal columns.
 
     Returns each step with the ledger rows of the documents that it drops: one row a document, for the first
-    rule that it fails. Raises ValueError for a signal that is null or NaN: a document that was not measured is
-    neither kept nor dropped; LookupError for a column that is not there.
+    rule that it fails. Raises ValueError for a signal that is NaN, or null where the rule does not keep that, since a
+    document that was not measured is neither kept nor dropped; LookupError for a column that is not there.
     """
     kept = np.ones(len(signals), bool)
     decided = []
@@ -56,12 +56,13 @@ def _judged(
 ) -> tuple[np.ndarray, Callable[[np.ndarray], dict[str, Any]]]:
     """Which documents fail a rule, bool; and what gives the ledger's columns of some that do: the signal, and the end
     of the bound that it crossed."""
-    column = _column(signals, step, rule.rule, rule.signal)
+    may_be_null = isinstance(rule, Bound) and rule.keeps_null
+    column = _column(signals, step, rule.rule, rule.signal, may_be_null)
     if isinstance(rule, Member):
         fails = ~np.asarray(pc.is_in(column, pa.array(rule.allowed, column.type)))
         return fails, lambda rows: {"detail": column.take(rows)}
     values = np.asarray(column, np.float64)
-    if np.isnan(values).any():
+    if np.isnan(values).sum() > column.null_count:
         raise ValueError(f"{step}.{rule.rule}: {rule.signal} is not a number for some documents")
     low, high = _ends(signals, step, rule)
 
@@ -88,13 +89,13 @@ def _open(low: float | None, high: float | None) -> tuple[float, float]:
     return -np.inf if low is None else low, np.inf if high is None else high
 
 
-def _column(signals: pa.Table, step: str, rule: str, name: str) -> pa.ChunkedArray:
+def _column(signals: pa.Table, step: str, rule: str, name: str, may_be_null: bool = False) -> pa.ChunkedArray:
     if name not in signals.column_names:
         remedy = ""
         if name == LANGUAGE:
             remedy = f": thresholds for languages need the step `language` before `{step}` in the recipe"
         raise LookupError(f"{step}.{rule}: the documents have no column {name}{remedy}")
     column = signals[name]
-    if column.null_count:
+    if column.null_count and not may_be_null:
         raise ValueError(f"{step}.{rule}: {column.null_count} documents have no {name}")
     return column

@@ -80,7 +80,8 @@ class Cut:
 class Bound:
     """A document is kept if `low <= signal <= high`; a missing end does not bind.
 
-    `languages`: the (low, high) that hold instead for documents of a language, by the column `language`.
+    `languages`: the (low, high) that hold instead for documents of a language, by the column `language`. `keeps_null`:
+    a document whose signal is null is kept; else it is an error.
     """
 
     rule: str
@@ -88,6 +89,7 @@ class Bound:
     low: float | None = None
     high: float | None = None
     languages: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
+    keeps_null: bool = False
 
     def __post_init__(self) -> None:
         ends = [end for pair in ((self.low, self.high), *self.languages.values()) for end in pair if end is not None]
@@ -114,7 +116,8 @@ class Step(Settings):
 
     `work`: the module that does the work; "" stands for the module of the class. `libraries`: the distributions whose
     release decides what comes out, a property where it depends on the settings. `signals`: the columns that documents
-    have behind the step.
+    have behind the step. `pins_files`: whether the step's key needs the content of files that it names; its work module
+    then has `pinned(step)`.
     """
 
     model_config = ConfigDict(json_schema_extra=_describe_name)
@@ -123,6 +126,11 @@ class Step(Settings):
     work: ClassVar[str] = ""
     libraries: ClassVar[tuple[str, ...]] = ()
     signals: ClassVar[tuple[Signal, ...]] = ()
+    pins_files: ClassVar[bool] = False
+
+    def pinned(self) -> Self:
+        """The step tied to the content that the files it names have now, so that its key changes with them."""
+        return work_of(self).pinned(self) if self.pins_files else self
 
 
 class DocumentStep(Step):
@@ -131,11 +139,9 @@ class DocumentStep(Step):
     Its work module has `measure(step, batch)`, which gives a column for each of `signals` (see
     `tasks.documents.batch`). The fields named in `signal_fields` change what is measured; all others are thresholds,
     which `decisions` turns into bounds and which can be replayed over stored signals. Thresholds have defaults.
-    `pins_files`: whether the step reads files; its work module then has `pinned(step)`.
     """
 
     signal_fields: ClassVar[tuple[str, ...]] = ()
-    pins_files: ClassVar[bool] = False
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -160,10 +166,6 @@ class DocumentStep(Step):
     def considers(self) -> tuple[str, ...]:
         """The signals of earlier steps that the work takes into account where a recipe measures them."""
         return ()
-
-    def pinned(self) -> Self:
-        """The step tied to the content that the files it names have now, so that its key changes with them."""
-        return work_of(self).pinned(self) if self.pins_files else self
 
     def measuring(self) -> Self:
         """The same step with every threshold at its default: all that a job which measures may read."""
@@ -220,6 +222,11 @@ class CorpusStep(Step):
     """
 
     decision_fields: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The signals of earlier steps that the work needs."""
+        return ()
 
 
 def work_of(step: Step | type[Step]) -> ModuleType:

@@ -1,13 +1,20 @@
-"""A learned filter: a model is trained on a reference, scores all other documents, and documents are kept by score.
+"""A learned filter: models score documents, and documents are kept by score.
 
-Every learned filter has a work module with the same three functions, which get a slice of the settings each:
+The models are trained on the sources in `reference`, whose documents are kept unscored, or are files that the step
+names. Every learned filter has a work module with the same three functions, which get a slice of the settings each:
 
-    train_model(folder, shard, reference, raw, settings, heldout) -> dict   # writes model.bin; `training_settings()`
-    score_shard(folder, shard, documents, kept, model, settings) -> dict    # writes id, score; `scoring_settings()`
+    train_model(folder, shard, reference, raw, settings, heldout) -> dict   # writes `files`; `training_settings()`
+    score_shard(folder, shard, documents, kept, models, settings) -> dict   # writes id, score; `scoring_settings()`
     bounds(settings, scores) -> list[Bound]                                 # by the scored parts; `decision_settings()`
 
-`reference`, `raw`: (documents, selection) parts of the reference sources and of all others; `scores`: paths of parts.
+`reference`, `raw`: (documents, selection) parts of the reference sources and of others; `files`: names of the models in
+the record of the training; `models`: these, or the named ones, as recorded files; a step that `reads` signals is also
+given `signals`, the parts that have them; `scores`: paths of parts. Models are loaded once a
+process. A score is a function of a document's id, its text and the models alone, and a model of the documents that it
+is trained on, in whatever order and shards they come.
 """
+
+from collections.abc import Sequence
 
 from pydantic import Field
 
@@ -15,9 +22,18 @@ from tasks.documents.step import CorpusStep, Settings
 
 
 class LearnedFilter(CorpusStep):
-    """A step that keeps documents by the score that a model trained on `reference` gives them."""
+    """A step that keeps documents by the scores that models give them."""
 
     reference: tuple[str, ...] = Field(min_length=1, description="names of the sources the model is trained on")
+
+    @property
+    def named_models(self) -> tuple[str, ...]:
+        """Paths or addresses of the models that it names, instead of training some."""
+        return ()
+
+    def raw(self, sources: Sequence[str]) -> tuple[str, ...]:
+        """The sources that the reference is set against in training, of those of the recipe: all others."""
+        return tuple(sorted(set(sources) - set(self.reference)))
 
     @property
     def signal(self) -> str:
@@ -25,11 +41,11 @@ class LearnedFilter(CorpusStep):
         return self.signals[0].name
 
     def training_settings(self) -> Settings:
-        """What decides the model, besides the documents."""
+        """What decides the models, besides the documents."""
         raise NotImplementedError
 
     def scoring_settings(self) -> Settings:
-        """What decides the scores, besides the documents and the model."""
+        """What decides the scores, besides the documents and the models."""
         raise NotImplementedError
 
     def decision_settings(self) -> Settings:

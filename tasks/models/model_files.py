@@ -6,12 +6,14 @@ sizes itself, but not the sentence and the numbers that begin its files.
 
 import mmap
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
 # fasttext.cc: FASTTEXT_FILEFORMAT_MAGIC_INT32, FASTTEXT_VERSION
 _FASTTEXT = (793712314, 12)
 _SUPERVISED = 3  # args.h: model_name::sup
+_LABEL = b"\1"  # dictionary.h: entry_type::label
+_GOOD = "hq"  # as DCLM's fasttext_oh_eli5.bin has it beside `cc`
 _CENTROIDS = 256  # productquantizer.h: ksub_
 # lm/binary_format.cc: kMagicBytes and the rest of `Sanity`, as 64-bit machines with little ends write it
 _KENLM = b"mmap lm http://kheafield.com/code format version 5\n\0".ljust(56, b"\0") + struct.pack(
@@ -26,17 +28,43 @@ class ModelFileError(ValueError):
     """A file is no model of its kind, or not a whole one: which file, why, and what to do."""
 
 
-def check_fasttext(path: str) -> None:
-    """Raise ModelFileError unless a local file has the form of fastText's version 12 from its first byte to its last.
+def check_fasttext(path: str) -> tuple[str, ...]:
+    """The labels of a local model. Raises ModelFileError unless the file has the form of fastText's version 12 from its
+    first byte to its last.
 
     Reads the dictionary, and of the matrices their sizes.
     """
-    _check(path, "fastText", _walk_fasttext)
+    labels: list[str] = []
+    _check(path, "fastText", lambda f: _walk_fasttext(f, labels))
+    return tuple(labels)
+
+
+def label_of(labels: Sequence[str], wanted: str | None) -> str:
+    """The label of fastText's whose probability is the score: `wanted`, with or without `__label__`, or without one
+    `hq`. Raises ModelFileError for a model without it."""
+    label = f"__label__{(wanted or _GOOD).removeprefix('__label__')}"
+    if label not in labels:
+        there = ", ".join(each.removeprefix("__label__") for each in labels[:8])
+        raise ModelFileError(
+            f"the model has no label {label.removeprefix('__label__')}; name one of {there} in `label`"
+        )
+    return label
 
 
 def check_kenlm(path: str) -> None:
     """Raise ModelFileError unless a local file begins as a binary model of KenLM does, or as an ARPA file."""
     _check(path, "KenLM", _read_kenlm_header)
+
+
+def check_sentencepiece(path: str) -> None:
+    """Raise ModelFileError unless a local file is a SentencePiece model."""
+    import sentencepiece  # here, since a recipe is checked without it
+
+    try:
+        sentencepiece.SentencePieceProcessor(model_file=path)
+    except (RuntimeError, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise ModelFileError(f"{path} is no whole SentencePiece model: {reason}; copy or make it again") from error
 
 
 def _check(path: str, kind: str, read: Callable[[BinaryIO], str]) -> None:
@@ -63,23 +91,26 @@ def _read_kenlm_header(f: BinaryIO) -> str:
     return ""
 
 
-def _walk_fasttext(f: BinaryIO) -> str:
+def _walk_fasttext(f: BinaryIO, labels: list[str]) -> str:
     with mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return _walk(data)
+        return _walk(data, labels)
 
 
-def _walk(data: mmap.mmap) -> str:
-    if (begin := struct.unpack_from("<2i", data)) != _FASTTEXT:
-        return f"it begins with {begin[0]} and {begin[1]}, not with {_FASTTEXT[0]} and {_FASTTEXT[1]}"
+def _walk(data: mmap.mmap, found: list[str]) -> str:
+    """What is wrong, or ""; adds the labels to `found`."""
+    if (magic := struct.unpack_from("<2i", data)) != _FASTTEXT:
+        return f"it begins with {magic[0]} and {magic[1]}, not with {_FASTTEXT[0]} and {_FASTTEXT[1]}"
     width, _, _, _, _, _, _, model, buckets, *_ = struct.unpack_from("<12id", data, 8)
     entries, words, labels, _, pruned = struct.unpack_from("<3i2q", data, 64)
     if min(width, entries, words, labels) < 0 or words + labels != entries or pruned < -1:
         return f"it says {width} dimensions and {entries} entries, {words} words and {labels} labels"
     at = 92
     for _ in range(entries):
-        at = data.find(b"\0", at) + 10
+        begin, at = at, data.find(b"\0", at) + 10
         if at < 10:
             return "its dictionary ends too early"
+        if data[at - 1 : at] == _LABEL:
+            found.append(data[begin : at - 10].decode(errors="replace"))
     at += 8 * max(0, pruned)
     quantized, at = _flag(data, at)
     at = _matrix(data, at, quantized, words + (buckets if pruned < 0 else pruned), width)

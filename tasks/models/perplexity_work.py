@@ -1,35 +1,26 @@
 """The step `perplexity`: KenLM models trained by `lmplz`, perplexities of documents, percentiles of these."""
 
-import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
-import kenlm
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from storage import files, layout, leftovers, parquet
 from storage.recorded_file import RecordedFile
 from tasks.documents.sampling import Heldout
-from tasks.documents.selection import select
-from tasks.documents.step import Bound
-from tasks.models.lmplz import tool
-from tasks.models.model_files import check_kenlm
-from tasks.models.perplexity import LanguageModel, Percentiles, Scoring
+from tasks.documents.selection import gather, select
+from tasks.models.lmplz import estimate
+from tasks.models.perplexity import LanguageModel, Perplexity, Scoring
+from tasks.models.perplexity_cuts import bounds as bounds
+from tasks.models.perplexity_cuts import read_cutoffs
+from tasks.models.perplexity_scores import Scored, load, load_pieces, score_pieces, score_words
+from tasks.models.perplexity_text import sentences
 
-_WORDS = re.compile(r"\w+|[^\w\s]")
-_DIGITS = re.compile(r"\d")
-_MEMORY = "1G"
-
-
-def sentences(text: str) -> list[str]:
-    """The lines of a document as the language model reads them: words separated by one space, no empty lines."""
-    folded = _DIGITS.sub("0", text.lower())
-    return [" ".join(words) for line in folded.split("\n") if (words := _WORDS.findall(line))]
+_BATCH = 1024  # documents whose lines are scored together
 
 
 def train_model(
@@ -40,7 +31,8 @@ def train_model(
     settings: LanguageModel,
     heldout: Heldout,
 ) -> dict:
-    """Train a KenLM model on the reference's (documents, selection) parts; writes `model.bin`, returns size and counts.
+    """Train a KenLM model of words on the reference's (documents, selection) parts; writes `model.bin`, returns its
+    name, size and counts.
 
     The raw documents are not read.
 
@@ -48,7 +40,7 @@ def train_model(
     Raises RuntimeError with lmplz's own last words when it fails.
     """
     with tempfile.TemporaryDirectory(prefix=leftovers.scratch_prefix()) as scratch:
-        text, arpa, model = (str(Path(scratch) / name) for name in ("text", "arpa", "model.bin"))
+        text, model = Path(scratch) / "text", Path(scratch) / "model.bin"
         documents = words = 0
         with open(text, "w", encoding="utf-8") as f:
             for documents_part, kept in reference:
@@ -62,55 +54,64 @@ def train_model(
                 f"the step `perplexity` learns from words, but its `reference` has none ({documents} documents): name "
                 "another source in `reference`, or loosen the steps before it"
             )
-        # small references lack the counts of counts that Kneser-Ney discounts need
-        options = ["-o", str(settings.order), "-S", _MEMORY, "-T", scratch, "--discount_fallback", "--skip_symbols"]
-        _run([str(tool("lmplz")), *options, "--text", text, "--arpa", arpa])
-        _run([str(tool("build_binary")), "trie", arpa, model])
+        estimate(text, model, settings.order)
         with files.create(files.join(folder, "model.bin")) as target, open(model, "rb") as source:
             shutil.copyfileobj(source, target)
-        return {"documents": documents, "words": words, "bytes": Path(model).stat().st_size}
+        return {"files": ["model.bin"], "documents": documents, "words": words, "bytes": model.stat().st_size}
 
 
-def _run(command: list[str]) -> None:
-    result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    if result.returncode:
-        raise RuntimeError(f"{' '.join(command)} ended with {result.returncode}: {result.stderr.strip()[-800:]}")
+def score_shard(
+    folder: str,
+    shard: int,
+    documents: str,
+    kept: str,
+    models: Sequence[RecordedFile],
+    settings: Scoring,
+    signals: tuple[str, ...] = (),
+) -> dict:
+    """Write `id` and `perplexity` of a selection's documents, for models of languages also `language`, and if it is
+    asked for `line_perplexities`.
 
-
-def score_shard(folder: str, shard: int, documents: str, kept: str, model: RecordedFile, settings: Scoring) -> dict:
-    """Write `id` and `perplexity` of a selection's documents; the `model` is loaded once per process."""
+    `models`: one trained in the run, or of each language KenLM's and SentencePiece's; a document in a language without
+    a model gets null. `signals`: parts, of which one has `language`.
+    """
     table = select(documents, kept, ["text"])
-    values = [perplexity(load(model), text) for text in table["text"].to_pylist()]
-    scores = pa.table({"id": table["id"], "perplexity": pa.array(values, pa.float64())})
-    parquet.write_table(layout.part(folder, shard), scores)
+    scores: dict[str, pa.Array | pa.ChunkedArray] = {"id": table["id"]}
+    language = pa.chunked_array([pa.repeat("", len(table))])
+    if settings.languages:
+        language = scores["language"] = gather(signals, kept, ["language"])["language"]
+    values = np.full(len(table), np.nan)
+    lines: list[list[float] | None] = [None] * len(table)
+    for i, name in enumerate(settings.languages or ("",)):
+        rows = np.flatnonzero(np.asarray(pc.equal(language, name)))
+        for start in range(0, len(rows), _BATCH):
+            some = rows[start : start + _BATCH]
+            texts = table["text"].take(pa.array(some)).to_pylist()
+            found = _score(models[2 * i : 2 * i + 2], texts, settings)
+            values[some] = found.perplexity
+            if settings.lines:
+                each = np.split(found.lines, np.cumsum(found.lengths)[:-1])
+                for row, of_document in zip(some.tolist(), each, strict=True):
+                    lines[row] = of_document.tolist()
+    scores["perplexity"] = pa.array(values, pa.float64(), mask=np.isnan(values))
+    if settings.lines:
+        scores["line_perplexities"] = pa.array(lines, pa.list_(pa.float32()))
+    parquet.write_table(layout.part(folder, shard), pa.table(scores))
     return {"rows": len(table)}
 
 
-@cache
-def load(model: RecordedFile) -> kenlm.Model:
-    local = model.local()
-    check_kenlm(local)
-    return kenlm.Model(local)
+def _score(models: Sequence[RecordedFile], texts: Sequence[str], settings: Scoring) -> Scored:
+    if not settings.languages:
+        return score_words(load(models[0]), texts)
+    model, pieces = models
+    return score_pieces(load(model), load_pieces(pieces), texts, by_line=settings.unit == "line")
 
 
-def perplexity(model: kenlm.Model, text: str) -> float:
-    """Perplexity per word of a document. A document without words gets that of an empty sentence."""
-    lines = sentences(text) or [""]
-    length = sum(len(line.split()) + 1 for line in lines)
-    score = sum(model.score(line, bos=True, eos=True) for line in lines)
-    return 10 ** (-score / length)
-
-
-def bounds(settings: Percentiles, scores: Sequence[str]) -> list[Bound]:
-    """Between the perplexities at two percentiles of all that were scored (linear interpolation).
-
-    `scores`: the parts with scores. Holds one float64 per document of the corpus. Raises ValueError if there is none.
-    """
-    parts = [np.empty(0), *(np.asarray(parquet.read_table(s, ["perplexity"])["perplexity"]) for s in scores)]
-    values = np.concatenate(parts)
-    if not len(values):
-        raise ValueError(
-            "the step `perplexity` has no document to score: leave a source out of its `reference`, or drop the step"
-        )
-    low, high = np.percentile(values, [settings.min_percentile, settings.max_percentile]).tolist()
-    return [Bound("min_percentile", "perplexity", low=low), Bound("max_percentile", "perplexity", high=high)]
+def pinned(step: Perplexity) -> Perplexity:
+    """The step with the checksum of its cut-offs. Raises FileNotFoundError for a file that is not there, CutoffsError
+    for one that cannot be used."""
+    if step.cutoffs is None:
+        return step
+    step = step.model_copy(update={"cutoffs_checksum": files.checksum(step.cutoffs)})
+    read_cutoffs(step.decision_settings())
+    return step

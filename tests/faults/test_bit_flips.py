@@ -191,7 +191,7 @@ def fasttext(folder: Path) -> Kind:
     settings = Classifier(dimensions=4, buckets=100, epochs=1)
     quality_work.train_model(str(folder), 0, [reference(folder)], [reference(folder)], settings, HELDOUT)
     return model(
-        folder, "model.bin", lambda file: [str(v) for v in quality_work.load.__wrapped__(file).predict(SENTENCE, k=2)]
+        folder, "model-0.bin", lambda file: [str(v) for v in quality_work.load.__wrapped__(file).predict(SENTENCE, k=2)]
     )
 
 

@@ -272,7 +272,8 @@ def test_what_makes_a_step_is_a_function_that_is_there():
             given = {"reference": ("web",)} if "reference" in row.settings.model_fields else {}
             assert callable(builder_of(row.settings(**given)))
             assert set(thresholds_of(row.settings(**given))) <= set(row.settings.model_fields)
-    assert thresholds_of(Perplexity(reference=("web",))) == ("min_percentile", "max_percentile")
+    percentiles = ("min_percentile", "max_percentile", "head_percentile", "middle_percentile")
+    assert thresholds_of(Perplexity(reference=("web",))) == (*percentiles, "cutoffs", "keep_buckets")
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.settings.__name__)

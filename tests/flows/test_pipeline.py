@@ -29,7 +29,10 @@ from training import export
 from training.sample import sample_text
 
 CORPUS = ["documents", "rules", "signatures", "candidates", "near_duplicates", "edited", "rules"]
-SCORED = ["perplexity_model", "perplexity", "perplexity_cut", "quality_model", "quality", "quality_cut"]
+SCORED = [
+    *("perplexity_model", "perplexity", "perplexity_bucket", "perplexity_cut"),
+    *("quality_model", "quality", "quality_cut"),
+]
 ALL = [*CORPUS, *SCORED, "heldout", "tokenizer", "tokens", "mixture", "model"]
 
 

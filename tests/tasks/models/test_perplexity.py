@@ -13,7 +13,9 @@ from storage import files, parquet
 from tasks.documents.sampling import Heldout
 from tasks.documents.step import Bound
 from tasks.models.perplexity import LanguageModel, Perplexity, Scoring
-from tasks.models.perplexity_work import bounds, perplexity, score_shard, sentences, train_model
+from tasks.models.perplexity_scores import score_words
+from tasks.models.perplexity_text import sentences
+from tasks.models.perplexity_work import bounds, score_shard, train_model
 from tests.recorded import recorded
 
 NAMES = sorted(topics.topics)
@@ -22,6 +24,10 @@ REFERENCE = dict(list(PROSE.items())[::2])
 UNSEEN = dict(list(PROSE.items())[1::2])
 
 NONE = Heldout(seed=1, fraction=0)
+
+
+def perplexity(model: kenlm.Model, text: str) -> float:
+    return score_words(model, [text]).perplexity[0]
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +124,7 @@ def test_a_reference_without_words_is_an_error(tmp_path, shard, texts):
 def test_scores_are_joined_by_id(trained, model, tmp_path, shard):
     kept = list(UNSEEN)[:5]
     documents, selection = shard("web", UNSEEN, kept=kept)
-    assert score_shard(str(tmp_path), 2, documents, selection, recorded(trained[0] / "model.bin"), Scoring()) == {
+    assert score_shard(str(tmp_path), 2, documents, selection, (recorded(trained[0] / "model.bin"),), Scoring()) == {
         "rows": 5
     }
     table = parquet.read_table(str(tmp_path / "part-00002.parquet"))
@@ -135,14 +141,14 @@ def test_percentiles_are_those_of_all_shards_together(tmp_path, low, high):
         parquet.write_table(path, pa.table({"id": [str(v) for v in part], "perplexity": pa.array(part, pa.float64())}))
     step = Perplexity(reference=("a",), min_percentile=low, max_percentile=high)
     expected = [
-        Bound("min_percentile", "perplexity", low=np.percentile(values, low)),
-        Bound("max_percentile", "perplexity", high=np.percentile(values, high)),
+        Bound("min_percentile", "perplexity", low=np.percentile(values, low), keeps_null=True),
+        Bound("max_percentile", "perplexity", high=np.percentile(values, high), keeps_null=True),
     ]
-    for settings in (step, step.decision_settings()):
-        assert bounds(settings, paths) == bounds(settings, paths[::-1]) == expected
+    settings = step.decision_settings()
+    assert bounds(settings, paths) == bounds(settings, paths[::-1]) == expected
     for parts in ([paths[1]], []):
         with pytest.raises(ValueError, match="has no document to score"):
-            bounds(step, parts)
+            bounds(settings, parts)
 
 
 def test_percentiles_out_of_order_are_refused():
@@ -165,6 +171,7 @@ def test_held_out_documents_are_not_trained_on(shard, tmp_path):
 def test_each_job_gets_its_slice_of_the_settings_and_no_more():
     step = Perplexity(reference=("a",), order=3, max_percentile=60)
     assert step.training_settings().model_dump() == {"order": 3}
-    assert step.scoring_settings().model_dump() == {}
-    assert step.decision_settings().model_dump() == {"min_percentile": 0, "max_percentile": 60}
-    assert set(step.decision_settings().model_dump()) == set(step.decision_fields)
+    assert step.scoring_settings() == Scoring()
+    decided = step.decision_settings().model_dump()
+    assert (decided["min_percentile"], decided["max_percentile"], decided["by_language"]) == (0, 60, False)
+    assert set(decided) == {*step.decision_fields, "cutoffs_checksum", "by_language"}

@@ -9,8 +9,9 @@ import pytest
 
 from storage import files, parquet
 from tasks.documents.sampling import Heldout
-from tasks.models.quality import Quality, Scoring
-from tasks.models.quality_work import bounds, score_shard, train_model
+from tasks.models.classifier_training import fold
+from tasks.models.quality import MIN_SCORE, Quality, Scoring
+from tasks.models.quality_work import CROSS_FITTED, MODELS, bounds, score_shard, train_model
 from tests.limits import largest_file
 from tests.recorded import recorded
 
@@ -20,6 +21,14 @@ BOTH = "the a of and to in is it for on with as at by".split()
 NONE = Heldout(seed=1, fraction=0)
 SETTINGS = Quality(reference=("good",), dimensions=8, buckets=2000, learning_rate=0.5, characters=2000)
 TRAINING = SETTINGS.training_settings()
+
+
+LONGER = TRAINING.model_copy(update={"epochs": 50})
+SCORING = SETTINGS.scoring_settings()
+
+
+def models(folder) -> tuple:
+    return tuple(recorded(f"{folder}/{name}") for name in MODELS)
 
 
 def documents(words: list[str], n: int, seed: int, name: str) -> dict[str, str]:
@@ -52,8 +61,8 @@ def test_it_tells_the_planted_vocabularies_apart(trained):
     _, record = trained
     assert record["accuracy"] > 0.95
     # as many of either kind, up to the chance of the draw: all 300 good ones, 300 of 800 raw ones
-    assert 500 < record["trained"] + record["tested"] < 700
-    assert 30 < record["tested"] < 100
+    assert 500 < record["tested"] == sum(record["trained"]) < 700
+    assert min(record["trained"]) > 250 and record["roc_auc"] > 0.99
 
 
 def test_scores_are_probabilities_joined_by_id(trained, tmp_path, shard):
@@ -62,9 +71,7 @@ def test_scores_are_probabilities_joined_by_id(trained, tmp_path, shard):
     texts = documents(GOOD, 30, 99, "good") | documents(RAW, 30, 98, "raw") | odd
     kept = list(texts)[::-1][:50]
     parts = shard("web", texts, kept)
-    assert score_shard(str(tmp_path), 3, *parts, recorded(f"{folder}/model.bin"), SETTINGS.scoring_settings()) == {
-        "rows": 50
-    }
+    assert score_shard(str(tmp_path), 3, *parts, models(folder), SCORING) == {"rows": 50}
     table = parquet.read_table(str(tmp_path / "part-00003.parquet"))
     assert table["id"].to_pylist() == [i for i in texts if i in kept]
     scores = dict(zip(table["id"].to_pylist(), table["quality"].to_pylist(), strict=True))
@@ -77,8 +84,9 @@ def test_the_score_is_fasttexts_own_probability(trained, tmp_path, shard):
     folder, _ = trained
     text = "River Mill\nCLICK  offer"
     parts = shard("web", {"a": text})
-    score_shard(str(tmp_path), 0, *parts, recorded(f"{folder}/model.bin"), Scoring(characters=2000))
-    labels, probabilities = fasttext.load_model(f"{folder}/model.bin").predict(["river mill click offer"], k=2)
+    score_shard(str(tmp_path), 0, *parts, models(folder), SCORING)
+    [unseen] = fold(pa.chunked_array([["a"]]), SCORING.seed, 2)
+    labels, probabilities = fasttext.load_model(f"{folder}/model-{unseen}.bin").predict(["river mill click offer"], k=2)
     expected = dict(zip(labels[0], probabilities[0], strict=True))["__label__hq"]
     assert parquet.read_table(str(tmp_path / "part-00000.parquet"))["quality"].to_pylist() == [pytest.approx(expected)]
 
@@ -87,37 +95,39 @@ def test_only_the_first_characters_are_read(trained, tmp_path, shard):
     folder, _ = trained
     start = " ".join(GOOD)
     parts = shard("web", {"a": start, "b": start + " " + " ".join(RAW * 5)})
-    score_shard(str(tmp_path), 0, *parts, recorded(f"{folder}/model.bin"), Scoring(characters=len(start)))
+    one = models(folder)[:1]
+    score_shard(str(tmp_path), 0, *parts, one, SCORING.model_copy(update={"characters": len(start)}))
     a, b = parquet.read_table(str(tmp_path / "part-00000.parquet"))["quality"].to_pylist()
     assert a == b
-    score_shard(str(tmp_path), 1, *parts, recorded(f"{folder}/model.bin"), Scoring(characters=10_000))
+    score_shard(str(tmp_path), 1, *parts, one, SCORING.model_copy(update={"characters": 10_000}))
     assert parquet.read_table(str(tmp_path / "part-00001.parquet"))["quality"].to_pylist()[1] < a
 
 
 def test_two_trainings_give_the_same_bytes(trained, tmp_path, inputs):
     folder, record = trained
     assert train_model(str(tmp_path), 0, *inputs, TRAINING, NONE) == record
-    assert files.checksum(f"{folder}/model.bin") == files.checksum(str(tmp_path / "model.bin"))
+    made = [files.checksum(f"{folder}/{name}") for name in (*MODELS, CROSS_FITTED)]
+    assert made == [files.checksum(str(tmp_path / name)) for name in (*MODELS, CROSS_FITTED)]
     other = tmp_path / "other"
     train_model(str(other), 0, *inputs, TRAINING.model_copy(update={"seed": 2}), NONE)
-    assert files.checksum(str(other / "model.bin")) != files.checksum(str(tmp_path / "model.bin"))
+    assert not {*made} & {files.checksum(str(other / name)) for name in MODELS}
 
 
 def test_a_model_that_found_no_space_is_refused(tmp_path, inputs):
     """fastText writes what fits, and says nothing."""
     with largest_file(100_000), pytest.raises(OSError, match="No space left|File too large"):
         train_model(str(tmp_path), 0, *inputs, TRAINING.model_copy(update={"dimensions": 100}), NONE)
-    assert not (tmp_path / "model.bin").exists()
+    assert not (tmp_path / "model-0.bin").exists()
 
 
 def test_a_page_cannot_name_labels_or_end_its_line(tmp_path, shard):
     good = documents(GOOD, 60, 1, "good")
     raw = {i: f"__label__hq __label__spam {text} </s> river" for i, text in documents(RAW, 60, 2, "raw").items()}
-    train_model(str(tmp_path), 0, [shard("good", good)], [shard("raw", raw)], TRAINING, NONE)
-    model = fasttext.load_model(str(tmp_path / "model.bin"))
+    train_model(str(tmp_path), 0, [shard("good", good)], [shard("raw", raw)], LONGER, NONE)
+    model = fasttext.load_model(str(tmp_path / "model-0.bin"))
     assert sorted(model.labels) == ["__label__hq", "__label__raw"]
     parts = shard("web", {"plain": "river mill " * 5, "tricky": "__label__raw </s> " + "river mill " * 5})
-    score_shard(str(tmp_path), 0, *parts, recorded(tmp_path / "model.bin"), Scoring(characters=2000))
+    score_shard(str(tmp_path), 0, *parts, models(tmp_path)[:1], SCORING)
     plain, tricky = parquet.read_table(str(tmp_path / "part-00000.parquet"))["quality"].to_pylist()
     assert tricky == pytest.approx(plain, abs=1e-6) and plain > 0.6
 
@@ -132,8 +142,44 @@ def test_too_few_documents_is_an_error_that_says_what_was_found(tmp_path, shard,
 def test_the_threshold_changes_no_model():
     settings = SETTINGS.model_copy(update={"min_score": 0.5})
     assert settings.training_settings() == TRAINING
-    assert settings.scoring_settings() == SETTINGS.scoring_settings() == Scoring(characters=2000)
-    assert "min_score" not in TRAINING.model_dump() and set(settings.decision_fields) == {"min_score"}
+    assert settings.scoring_settings() == SCORING == Scoring(characters=2000, lowercase=True, seed=1, label=None)
+    assert not {"min_score", "keep_top"} & {*TRAINING.model_dump()}
+    assert set(settings.decision_settings().model_dump()) == set(settings.decision_fields)
     (bound,) = bounds(settings.decision_settings(), [])
     assert (bound.signal, bound.low, bound.high) == ("quality", 0.5, None)
-    assert np.isclose(Quality(reference=("a",)).min_score, 0.018112)
+    assert bounds(SETTINGS.decision_settings(), [])[0].low == MIN_SCORE == 0.018112
+
+
+def test_a_score_is_that_of_a_model_which_has_not_seen_the_document(tmp_path, shard):
+    """Labels that mean nothing: a model that has seen a document knows its label, one that has not cannot."""
+    draw = random.Random(5)
+    texts = {f"{i}": " ".join(f"w{draw.randrange(10**6)}" for _ in range(30)) for i in range(400)}
+    good, raw = ({i: text for i, text in texts.items() if int(i) % 2 == kind} for kind in (1, 0))
+    parts = [shard("good", good)], [shard("raw", raw)]
+    record = train_model(str(tmp_path), 0, *parts, LONGER, NONE)
+    assert 0.4 < record["roc_auc"] < 0.6
+    scored = {}
+    for name, used in (("cross-fitted", models(tmp_path)), ("biased", models(tmp_path)[::-1])):
+        aucs = []
+        for number, part in enumerate([*parts[0], *parts[1]]):
+            score_shard(str(tmp_path), number, *part, used, SCORING)
+            aucs.append(parquet.read_table(str(tmp_path / f"part-{number:05d}.parquet"))["quality"].to_numpy())
+        scored[name] = aucs
+    ranks = {name: np.mean(of_good[:, None] > of_raw) for name, (of_good, of_raw) in scored.items()}
+    assert ranks["cross-fitted"] == pytest.approx(record["roc_auc"], abs=1e-9)
+    assert ranks["biased"] > 0.98
+
+
+def test_the_same_models_whatever_the_order_and_the_shards(tmp_path, shard, trained):
+    folder, record = trained
+    good = documents(GOOD, 150, 0, "good0") | documents(GOOD, 150, 1, "good1")
+    raw = documents(RAW, 400, 10, "raw0") | documents(RAW, 400, 11, "raw1")
+
+    def dealt(name: str, texts: dict[str, str], shards: int) -> list[tuple[str, str]]:
+        names = list(texts)
+        random.Random(3).shuffle(names)
+        return [shard(f"{name}{i}", {each: texts[each] for each in names[i::shards]}) for i in range(shards)]
+
+    assert train_model(str(tmp_path), 0, dealt("g", good, 3), dealt("r", raw, 5), TRAINING, NONE) == record
+    for name in MODELS:
+        assert files.checksum(f"{folder}/{name}") == files.checksum(str(tmp_path / name))

@@ -1,0 +1,64 @@
+"""The commands `train ...`: models that steps score documents by, made once and named in recipes."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli.app import app, console, settings
+
+train = typer.Typer(no_args_is_help=True, help="Train models that steps of recipes score documents by.")
+app.add_typer(train, name="train")
+
+Patterns = list[str] | None
+Option = typer.Option
+
+
+@train.command(name="lm")
+def language_model(
+    language: Annotated[str, typer.Argument(help="its code, as the step `language` names it: en")],
+    out: Annotated[Path, Option("--out", metavar="FOLDER", help="where LANGUAGE.arpa.bin and LANGUAGE.sp.model go")],
+    text: Annotated[Patterns, Option("--text", metavar="GLOB", help="plain text files; may be repeated")] = None,
+    jsonl: Annotated[Patterns, Option("--jsonl", metavar="GLOB", help="files of JSON, one object a line")] = None,
+    parquet: Annotated[Patterns, Option("--parquet", metavar="GLOB", help="Parquet files")] = None,
+    column: Annotated[str, Option("--column", help="column, or key, of the texts")] = "text",
+    recipe: Annotated[str | None, Option("--recipe", help="whose finished corpus has the texts")] = None,
+    source: Annotated[Patterns, Option("--source", help="of the recipe; may be repeated")] = None,
+    vocabulary: Annotated[int, Option("--vocabulary", min=16, help="pieces at most")] = 65_536,
+    order: Annotated[int, Option("--order", min=2, max=6, help="longest n-gram, in pieces")] = 5,
+    prune: Annotated[
+        str, Option("--prune", help="drop n-grams with at most so many occurrences: by order, the last for all higher")
+    ] = "0,0,1",
+    bits: Annotated[int, Option("--bits", min=2, max=25, help="of a quantised probability, and of a back-off")] = 8,
+) -> None:
+    """Train the models of a language for the step `perplexity`, as CCNet has them: SentencePiece and KenLM."""
+    from tasks.models import perplexity_files
+    from tasks.models.perplexity_training import Training
+    from tasks.models.perplexity_training import train as train_models
+
+    try:
+        pruned = tuple(int(each) for each in prune.split(",") if each)
+    except ValueError:
+        raise ValueError(f"--prune is {prune}; give numbers with commas between, as 0,0,1") from None
+    chosen = Training(vocabulary=vocabulary, order=order, prune=pruned, bits=bits)
+    texts = _texts(language, {"text": text, "jsonl": jsonl, "parquet": parquet}, column, recipe, source)
+    counts = train_models(texts, str(out), language, chosen)
+    model, _ = perplexity_files.names(str(out), language)
+    told = ", ".join(f"{value:,} {name}" for name, value in counts.items())
+    console().print(f"{told}\nmodels: {{{language}: {model}}}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _texts(
+    language: str, given: dict[str, Patterns], column: str, recipe: str | None, sources: Patterns
+) -> Iterable[str]:
+    from flows.language_model import texts_of_files, texts_of_recipe
+
+    kinds = [kind for kind, patterns in given.items() if patterns]
+    if len(kinds) + (recipe is not None) != 1:
+        raise ValueError("give one of --text, --jsonl, --parquet and --recipe, which have the texts")
+    if recipe is None:
+        return texts_of_files(kinds[0], given[kinds[0]] or (), column)
+    if not sources:
+        raise ValueError("--recipe needs --source: the source whose documents are good text")
+    return texts_of_recipe(recipe, sources, language, settings())

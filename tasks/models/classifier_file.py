@@ -1,0 +1,40 @@
+"""A classifier for other runs: a fastText file, and beside it `<file>.json`, which says what it is.
+
+A classifier of somebody else has no such description.
+"""
+
+from typing import Any
+
+from storage import files
+from tasks.models.model_files import ModelFileError
+from tasks.models.quality import Texts
+
+
+def description(path: str) -> str:
+    """Where the description of a classifier is."""
+    return f"{path}.json"
+
+
+def write(path: str, settings: Texts, found: dict[str, Any]) -> None:
+    """Describe the classifier at a path: its digest, the settings that it was trained with, and what was `found`."""
+    told = {"digest": files.checksum(path), "settings": settings.model_dump(mode="json"), **found}
+    files.write_json(description(path), told)
+
+
+def check(path: str, given: Texts) -> None:
+    """Raise ModelFileError if a classifier's description is of another file, or of one that reads texts otherwise."""
+    try:
+        told = files.read_json(description(path))
+    except FileNotFoundError:
+        return
+    if files.checksum(path) != told["digest"]:
+        raise ModelFileError(
+            f"{path} is not the file that {description(path)} describes; copy both again, or train it anew by "
+            "`gristmill train classifier`"
+        )
+    for name in Texts.model_fields:
+        if (wanted := told["settings"][name]) != getattr(given, name):
+            raise ModelFileError(
+                f"{path} was trained with {name} {wanted}, and the step has {getattr(given, name)}; write "
+                f"`{name}: {str(wanted).lower()}`"
+            )
