@@ -15,6 +15,7 @@ from tasks.documents.step import Bound
 from tasks.models.classifier_measures import measures
 from tasks.models.classifier_training import FOLDS, Examples, cross_fit, fold, line, ordered, probabilities
 from tasks.models.model_files import check_fasttext, label_of
+from tasks.models.percentiles import percentiles
 from tasks.models.quality import MIN_SCORE, Classifier, Scoring, Threshold
 
 if TYPE_CHECKING:
@@ -92,8 +93,12 @@ def load(model: RecordedFile) -> "fasttext.FastText._FastText":
 
 
 def bounds(settings: Threshold, scores: Sequence[str]) -> list[Bound]:
-    """At least `min_score`, whatever the scores are."""
-    return [Bound("min_score", "quality", low=MIN_SCORE if settings.min_score is None else settings.min_score)]
+    """At least `min_score`, whatever the scores are; or at least the score that `keep_top` percent of all documents
+    with a score have, so that documents with equal scores stay together. `scores`: the parts with scores."""
+    if settings.keep_top is None:
+        return [Bound("min_score", "quality", low=MIN_SCORE if settings.min_score is None else settings.min_score)]
+    found = percentiles(scores, "quality", [100 - settings.keep_top])
+    return [Bound("keep_top", "quality", low=low) for [low] in found.values()]
 
 
 def _rows(inputs: Sequence[tuple[str, str]]) -> int:

@@ -183,3 +183,23 @@ def test_the_same_models_whatever_the_order_and_the_shards(tmp_path, shard, trai
     assert train_model(str(tmp_path), 0, dealt("g", good, 3), dealt("r", raw, 5), TRAINING, NONE) == record
     for name in MODELS:
         assert files.checksum(f"{folder}/{name}") == files.checksum(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("percent", [0.5, 10, 37.5, 100])
+@pytest.mark.parametrize("shards", [1, 2, 7])
+def test_the_top_is_of_all_scored_documents_however_they_are_sharded(tmp_path, percent, shards):
+    scores = np.random.default_rng(3).beta(0.3, 2, 1000).round(3)  # many are equal
+    parts = [str(tmp_path / f"{number}.parquet") for number in range(shards)]
+    for part, some in zip(parts, np.array_split(scores, shards), strict=True):
+        parquet.write_table(part, pa.table({"quality": some}))
+    settings = SETTINGS.model_copy(update={"keep_top": percent}).decision_settings()
+    (bound,) = bounds(settings, parts)
+    assert bound.low is not None and (bound.rule, bound.signal, bound.high) == ("keep_top", "quality", None)
+    share = len(scores) * percent / 100
+    assert share - 1 < (scores >= bound.low).sum(), "equal scores stay together"
+    assert (scores > bound.low).sum() <= share
+
+
+def test_a_threshold_and_a_share_exclude_each_other():
+    with pytest.raises(ValueError, match="min_score 0.1 and keep_top 10.0; give one of them"):
+        Quality(reference=("good",), min_score=0.1, keep_top=10)
