@@ -90,7 +90,7 @@ class Recipe(Settings):
         steps = [step.step for step in self.steps]
         known: list[str] = []
         for at, step in enumerate(self.steps):
-            if "language" not in steps[:at] and (getattr(step, "languages", None) or "language" in _reads(step)):
+            if "language" not in steps[: at + 1] and (getattr(step, "languages", None) or "language" in _reads(step)):
                 yield ("steps", at), f"`{step.step}` has settings by language: put the step `language` before it"
             best = getattr(step, "best", None)
             if best is not None and best not in known:

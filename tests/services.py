@@ -312,7 +312,9 @@ def _serve(services: Services, workers: int) -> None:
         PREFECT_REDIS_MESSAGING_PASSWORD=words["redis"],
     )
     auth = folder / "mlflow-auth.ini"
-    auth.write_text(f"[mlflow]\ndefault_permission = NO_PERMISSIONS\ndatabase_uri = postgresql+psycopg://{at}/mlflow_auth\n")
+    auth.write_text(
+        f"[mlflow]\ndefault_permission = NO_PERMISSIONS\ndatabase_uri = postgresql+psycopg://{at}/mlflow_auth\n"
+    )
     services.start(
         "mlflow",
         [

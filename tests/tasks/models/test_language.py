@@ -76,3 +76,33 @@ def test_decisions_keep_the_named_languages_above_the_score():
     assert Language(characters=10).measuring() != Language().measuring()
     with pytest.raises(ValidationError):
         Language(keep=())
+
+
+def test_capitals_do_not_hide_the_language():
+    capitals = [text.upper() for text in TEXTS.values()]
+    assert measure(capitals) == measure([text.upper().lower() for text in TEXTS.values()])
+    assert measure(capitals)[0] == list(TEXTS)
+    titles = [text.title() for text in TEXTS.values()]
+    assert measure(titles) == measure([text.title().lower() for text in TEXTS.values()])
+
+
+def test_a_language_may_have_a_threshold_of_its_own():
+    signals = pa.table(
+        {
+            "id": ["a", "b", "c", "d"],
+            "language": ["hr", "hr", "en", "sl"],
+            "language_score": pa.array([0.19, 0.3, 0.3, 0.9], pa.float32()),
+        }
+    )
+
+    def dropped(**settings) -> list[str]:
+        step = Language(keep=("hr", "en"), **settings)
+        return [row for _, rows in decide(signals, [("language", step.decisions())]) for row in rows["id"].to_pylist()]
+
+    assert dropped() == ["a", "c", "d"]
+    assert dropped(languages={}) == ["a", "b", "c", "d"]
+    assert dropped(languages={"en": {"min_score": 0.1}, "hr": {"min_score": 0.1}}) == ["d"]
+    with pytest.raises(ValidationError, match="lid.176 never names"):
+        Language(languages={"hrv": {"min_score": 0.1}})
+    with pytest.raises(ValidationError, match="hr: give min_score, and it alone"):
+        Language(languages={"hr": {"max_score": 0.1}})

@@ -1,0 +1,127 @@
+"""Identification of languages on lingua's test sentences: the shipped thresholds are measured anew, and their effect on
+the other half of the texts; texts in capitals; the speed beside fastText's own call."""
+
+import os
+import tarfile
+import time
+from collections import defaultdict
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tasks.models.language import MIN_SCORES, Language
+from tasks.models.language_work import measure, model
+
+MACROLANGUAGES = {
+    **dict.fromkeys(("bs", "hr", "sr", "sh"), "hbs"),
+    **dict.fromkeys(("id", "ms"), "msa"),
+    **dict.fromkeys(("nb", "nn", "no"), "nor"),
+}
+GRID = [round(0.05 * i, 2) for i in range(4, 14)]
+SENTENCES, PRECISION, ENOUGH = 4, 0.98, 0.95
+Scored = list[tuple[str, str, float]]  # true language, label, score
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[tuple[str, str]]:
+    """Language and text: four sentences each."""
+    if "GRISTMILL_DATA" not in os.environ:
+        pytest.skip("GRISTMILL_DATA does not name the folder with the data sets")
+    found = []
+    with tarfile.open(Path(os.environ["GRISTMILL_DATA"]) / "langid_lingua_sentences_75.tar.gz") as archive:
+        for member in sorted(archive.getmembers(), key=lambda member: member.name):
+            if not member.name.startswith("sentences/") or not member.isfile():
+                continue
+            lines = [line.strip() for line in archive.extractfile(member).read().decode().splitlines() if line.strip()]
+            for start in range(0, len(lines) - SENTENCES + 1, SENTENCES):
+                found.append((Path(member.name).stem, " ".join(lines[start : start + SENTENCES])))
+    return found
+
+
+def halves(texts: list[tuple[str, str]]) -> tuple[Scored, Scored]:
+    result: tuple[Scored, Scored] = ([], [])
+    labels, scores = scored([text for _, text in texts])
+    for (language, text), label, score in zip(texts, labels, scores, strict=True):
+        result[blake2b(text.encode(), digest_size=1).digest()[0] % 2].append((language, label, score))
+    return result
+
+
+def scored(texts: list[str]) -> tuple[list[str], list[float]]:
+    columns = measure(Language(), pa.table({"text": pa.array(texts, pa.large_string())}))
+    return columns["language"].to_pylist(), columns["language_score"].to_pylist()
+
+
+def same(one: str, other: str) -> bool:
+    return MACROLANGUAGES.get(one, one) == MACROLANGUAGES.get(other, other)
+
+
+def kept_and_precision(rows: Scored, code: str, threshold: float) -> tuple[float, float]:
+    """Of the language's texts the share that is kept; of all that are kept the share in its macrolanguage, where each
+    language outside has as many texts as this one."""
+    sizes: dict[str, int] = defaultdict(int)
+    through: dict[str, int] = defaultdict(int)
+    for language, label, score in rows:
+        sizes[language] += 1
+        through[language] += label == code and score >= threshold
+    right = through[code] / sizes[code]
+    wrong = sum(through[other] / sizes[other] for other in sizes if not same(other, code))
+    return right, right / (right + wrong) if right else 0.0
+
+
+def thresholds(rows: Scored) -> dict[str, float]:
+    found = {}
+    for code in sorted({language for language, _, _ in rows}):
+        named = kept_and_precision(rows, code, 0)[0]
+        if named < 0.5 or kept_and_precision(rows, code, 0.65)[0] >= ENOUGH:
+            continue
+        good = [each for each in GRID if kept_and_precision(rows, code, each)[1] >= PRECISION]
+        if good and good[0] < 0.65:
+            found[code] = good[0]
+    return found
+
+
+@pytest.mark.bench
+def test_thresholds(texts, capsys):
+    measured, other = halves(texts)
+    found = thresholds(measured)
+    with capsys.disabled():
+        print("\nkept and precision on the other half of the texts, at 0.65 and at the threshold of the language")
+        for code, threshold in found.items():
+            before, after = (kept_and_precision(other, code, each) for each in (0.65, threshold))
+            print(f"{code} {before[0]:.3f} {before[1]:.3f} -> {threshold:.2f}: {after[0]:.3f} {after[1]:.3f}")
+    assert found == MIN_SCORES
+
+
+@pytest.mark.bench
+def test_capitals(texts, capsys):
+    known = {label for _, label, _ in halves(texts)[0]}
+    chosen = [(language, text) for language, text in texts[::5] if language in known and text.upper() != text.lower()]
+    with capsys.disabled():
+        for name, change in (("as they are", str), ("in capitals", str.upper), ("words in capitals", str.title)):
+            changed = [change(text) for _, text in chosen]
+            labels, _ = scored(changed)
+            bare = [row[0].removeprefix("__label__") for row in model().predict([t[:400] for t in changed], k=1)[0]]
+            right, without = (
+                np.mean([found == language for found, (language, _) in zip(some, chosen, strict=True)])
+                for some in (labels, bare)
+            )
+            print(f"\n{len(chosen)} texts {name}: {right:.3f} right, {without:.3f} by the model alone")
+
+
+@pytest.mark.bench
+def test_speed(texts, capsys):
+    some = [text for _, text in texts]
+    column = pa.table({"text": pa.array(some, pa.large_string())})
+    step = Language()
+    ratios = []
+    for _ in range(5):
+        started = time.thread_time()
+        model().predict([text[:400] for text in some], k=1)
+        between = time.thread_time()
+        measure(step, column)
+        ratios.append((time.thread_time() - between) / (between - started))
+    with capsys.disabled():
+        print(f"\nthe step takes {np.median(ratios):.2f} of the time of fastText's batch call")
