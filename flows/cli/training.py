@@ -1,7 +1,6 @@
 """The commands `train ...`: models that steps score documents by, made once and named in recipes."""
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,7 +17,7 @@ Option = typer.Option
 @train.command(name="lm")
 def language_model(
     language: Annotated[str, typer.Argument(help="its code, as the step `language` names it: en")],
-    out: Annotated[Path, Option("--out", metavar="FOLDER", help="where LANGUAGE.arpa.bin and LANGUAGE.sp.model go")],
+    out: Annotated[str, Option("--out", metavar="FOLDER", help="where LANGUAGE.arpa.bin and LANGUAGE.sp.model go")],
     text: Annotated[Patterns, Option("--text", metavar="GLOB", help="plain text files; may be repeated")] = None,
     jsonl: Annotated[Patterns, Option("--jsonl", metavar="GLOB", help="files of JSON, one object a line")] = None,
     parquet: Annotated[Patterns, Option("--parquet", metavar="GLOB", help="Parquet files")] = None,
@@ -43,8 +42,8 @@ def language_model(
         raise ValueError(f"--prune is {prune}; give numbers with commas between, as 0,0,1") from None
     chosen = Training(vocabulary=vocabulary, order=order, prune=pruned, bits=bits)
     texts = _texts(language, {"text": text, "jsonl": jsonl, "parquet": parquet}, column, recipe, source)
-    counts = train_models(texts, str(out), language, chosen)
-    model, _ = perplexity_files.names(str(out), language)
+    counts = train_models(texts, out, language, chosen)
+    model, _ = perplexity_files.names(out, language)
     told = ", ".join(f"{value:,} {name}" for name, value in counts.items())
     console().print(f"{told}\nmodels: {{{language}: {model}}}", markup=False, highlight=False, soft_wrap=True)
 

@@ -127,4 +127,4 @@ def _cut(phases: PhaseRunner, record: Cutting, places: ScoredPlaces) -> dict:
     kept = {i: {"kept": corpus.kept[i], "step": record.step} for i in corpus.shards() if i not in judged}
     phases.map("decide", decide_shard, judged)
     phases.map("keep", keep_shard, kept)
-    return {"bounds": {bound.rule: [bound.low, bound.high] for bound in bounds}}
+    return {"bounds": {bound.rule: dict(bound.languages) or [bound.low, bound.high] for bound in bounds}}

@@ -2,7 +2,6 @@
 says what they are and what they were trained on. Models of somebody else, as CCNet's, have no such description.
 """
 
-from pathlib import Path
 from typing import Any
 
 from storage import files
@@ -63,5 +62,5 @@ def _facts(path: str) -> dict[str, Any]:
 
 def names(folder: str, language: str) -> tuple[str, str]:
     """Addresses of the models of a language in a folder: KenLM's and SentencePiece's."""
-    model = str(Path(folder) / f"{language}.arpa.bin")
+    model = files.join(folder, f"{language}.arpa.bin")
     return model, pieces_of(model)

@@ -11,7 +11,7 @@ _WORDS = re.compile(r"\w+|[^\w\s]")
 _DIGITS = re.compile(r"\d")
 # Wenzek et al. 2020, cc_net/text_normalizer.py: UNICODE_PUNCT; its entry for the digit one in full width is left out,
 # since digits are folded before.
-_PUNCTUATION = {
+_MARKS = {
     ",": "，、",
     ".": "。",
     '"': "„”“«»」「《》",
@@ -33,6 +33,7 @@ _PUNCTUATION = {
     "]": "】",
     "%": "％",
 }
+PUNCTUATION = {mark: ascii for ascii, marks in _MARKS.items() for mark in marks}
 
 
 class _Folding(dict[int, str | None]):
@@ -49,7 +50,7 @@ class _Folding(dict[int, str | None]):
         return folded
 
 
-_FOLDING = _Folding({ord(mark): ascii for ascii, marks in _PUNCTUATION.items() for mark in marks})
+_FOLDING = _Folding({ord(mark): ascii for mark, ascii in PUNCTUATION.items()})
 
 
 def fold(text: str) -> str:

@@ -266,10 +266,18 @@ def test_the_schema_of_a_recipe_names_the_steps_of_the_table():
     assert schema["$defs"]["GopherQuality"]["properties"]["min_words"]["default"] == 50
 
 
+# settings that have no default
+NEEDED = {
+    "reference": ("web",),
+    "lists": {"any": "list"},
+    "benchmarks": ({"name": "quiz", "path": "quiz.jsonl", "question": ("question",)},),
+}
+
+
 def test_what_makes_a_step_is_a_function_that_is_there():
     for row in TABLE:
         if row.stages:
-            given = {"reference": ("web",)} if "reference" in row.settings.model_fields else {}
+            given = {name: value for name, value in NEEDED.items() if name in row.settings.model_fields}
             assert callable(builder_of(row.settings(**given)))
             assert set(thresholds_of(row.settings(**given))) <= set(row.settings.model_fields)
     percentiles = ("min_percentile", "max_percentile", "head_percentile", "middle_percentile")
@@ -278,8 +286,7 @@ def test_what_makes_a_step_is_a_function_that_is_there():
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.settings.__name__)
 def test_the_libraries_of_a_step_are_installed_distributions(row):
-    needed = {"reference": ("web",), "lists": {"any": "list"}}
-    given = {name: value for name, value in needed.items() if name in row.settings.model_fields}
+    given = {name: value for name, value in NEEDED.items() if name in row.settings.model_fields}
     for change in ({}, {"engine": "trafilatura"}, {"engine": "justext"}, {"mojibake": True}):
         if set(change) <= set(row.settings.model_fields):
             for name in row.settings(**given, **change).libraries:

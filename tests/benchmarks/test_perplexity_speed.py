@@ -1,0 +1,57 @@
+"""Scores of documents beside a loop over lines, on Python's help texts. One core each; it asserts no times."""
+
+import re
+import time
+import unicodedata
+from pydoc_data import topics
+
+import pytest
+
+from tasks.models import perplexity_files
+from tasks.models.perplexity_scores import load, load_pieces, score_pieces
+from tasks.models.perplexity_text import PUNCTUATION
+from tasks.models.perplexity_training import Training, train
+from tests.recorded import recorded
+
+TEXTS = [text for text in topics.topics.values() if text.strip()]
+DIGIT = re.compile(r"\d")
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+
+def folded(line: str) -> str:
+    """Character by character, as cc_net does."""
+    decomposed = unicodedata.normalize("NFD", line.strip().lower())
+    plain = DIGIT.sub("0", "".join(c for c in decomposed if unicodedata.category(c) != "Mn"))
+    return CONTROL.sub("", "".join(PUNCTUATION.get(c, c) for c in plain))
+
+
+@pytest.mark.bench
+def test_documents_beside_a_loop_over_lines(tmp_path, capsys):
+    train(TEXTS, str(tmp_path), "en", Training(vocabulary=4000))
+    kenlm_model, pieces_model = map(recorded, perplexity_files.names(str(tmp_path), "en"))
+    model, pieces = load(kenlm_model), load_pieces(pieces_model)
+
+    def loop() -> list[float]:
+        found = []
+        for text in TEXTS:
+            score = length = 0
+            for line in filter(str.strip, text.split("\n")):
+                tokens = " ".join(pieces.encode_as_pieces(folded(line)))
+                score += model.score(tokens)
+                length += len(tokens.split()) + 1
+            found.append(10 ** (-score / length))
+        return found
+
+    def batch() -> list[float]:
+        return score_pieces(model, pieces, TEXTS, by_line=True).perplexity.tolist()
+
+    took = {}
+    for work in (loop, batch) * 3:
+        began = time.process_time()
+        found = work()
+        took[work.__name__] = min(took.get(work.__name__, 1e9), time.process_time() - began)
+        assert found == pytest.approx(loop(), rel=1e-12)
+    characters = sum(map(len, TEXTS))
+    with capsys.disabled():
+        rates = ", ".join(f"{name} {characters / each / 1e6:.1f}" for name, each in took.items())
+        print(f"\nmillion characters a second: {rates}; {took['loop'] / took['batch']:.2f} times the loop")
