@@ -146,7 +146,7 @@ def documentation(folder: Path) -> Iterator[str]:
     """The texts of pages that differ, at most CLEAN of them, drawn by a hash of their paths."""
     found = [path for path in folder.rglob("*") if path.name.endswith((".html", ".html.gz")) and path.is_file()]
     seen: set[str] = set()
-    for path in sorted(found, key=lambda path: xxhash.xxh3_128_digest(str(path.relative_to(folder)))):
+    for path in sorted(found, key=lambda path: xxhash.xxh3_128_digest(os.fsencode(path.relative_to(folder)))):
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         text = extract_plain_text(bytes_to_str(data, detect_encoding(data)))[:CHARACTERS]
         if len(text) >= 300 and text not in seen:
