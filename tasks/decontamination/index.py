@@ -22,7 +22,7 @@ from tasks.kernels.ngrams import bit_table, ngram_hashes, word_hashes
 QUESTION, ANSWER, PASSAGE = range(3)
 # An n-gram of more items says little of any of them: it is not looked up, as decon's "hot" n-grams begin no cluster
 # (doc/simple-details.md). It counts where another n-gram has led to the item.
-MOST_ITEMS = 100
+MOST_ITEMS = 32
 
 ITEMS = pa.schema(
     [

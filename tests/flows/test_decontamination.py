@@ -4,7 +4,11 @@ import orjson
 import pytest
 
 from flows.check import inputs
+from flows.cli.render_contamination import benchmarks_table, remarks
+from flows.curation import curate
 from flows.machine import MachineSettings
+from flows.recipe import load
+from flows.reports.contamination import contamination
 from flows.stages.corpus import Corpus
 from flows.stages.decontamination import HITS, decontamination
 from storage import layout, parquet
@@ -179,3 +183,37 @@ def test_a_benchmark_that_cannot_be_used_ends_the_run_before_the_first_shard(tmp
             with pytest.raises(BenchmarkError, match=sentence):
                 through(str(tmp_path / "home"), texts, benchmarks=[{**each, "name": "other"}])
     assert not list((tmp_path / "home").glob(f"stages/{HITS}-*"))
+
+
+def test_a_report_of_a_finished_recipe_counts_items_and_shows_them(tmp_path, texts):
+    home = str(tmp_path / "home")
+    lines = [orjson.dumps({"text": document["text"]}) for shard in texts.shards for document in shard]
+    (tmp_path / "texts.jsonl").write_bytes(b"\n".join(lines))
+    given = [benchmark(tmp_path, "mill", [(QUESTION, ANSWER), OTHERS[0]]), benchmark(tmp_path, "bakery", OTHERS[1:])]
+    recipe = {
+        "name": "clean",
+        "sources": [{"name": "web", "jsonl": [str(tmp_path / "texts.jsonl")]}],
+        "steps": [{"step": "extract", "engine": "plain"}, {"step": "decontamination", "benchmarks": given}],
+    }
+    for _ in curate(context(home), load(recipe)):
+        pass
+    [found] = contamination(recipe, 1, MachineSettings(home=home))
+    assert (found.documents, found.holding) == (len(lines), 4)
+    assert [(row.benchmark, row.items, row.dirty, row.documents) for row in found.benchmarks] == [
+        ("bakery", 1, 1, 1),
+        ("mill", 2, 1, 3),
+    ]
+    assert [(one.benchmark, one.item, one.score) for one in found.examples] == [("bakery", "0", 1), ("mill", "0", 1)]
+    assert {one.found for one in found.examples} <= {
+        f"{QUESTION.upper()}?! {ANSWER}",
+        f"{QUESTION} {ANSWER}",
+        f"{OTHERS[1][0]}: {OTHERS[1][1]}",
+    }
+    shown = [str(text) for text in remarks(found)]
+    assert shown[0] == f"4 of {len(lines)} documents hold an item of a benchmark."
+    assert benchmarks_table(found).row_count == 2
+    without = recipe | {"steps": recipe["steps"][:1]}
+    for _ in curate(context(home), load(without)):
+        pass
+    with pytest.raises(LookupError, match="has no step `decontamination`"):
+        contamination(without, 1, MachineSettings(home=home))

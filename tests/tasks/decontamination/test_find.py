@@ -1,0 +1,194 @@
+"""Items found in documents, compared with plain Python on words, and planted leaks."""
+
+import random
+import re
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.decontamination.find import Hits, find
+from tasks.decontamination.index import Index, build_index, load_index
+from tasks.decontamination.places import word_places
+from tasks.decontamination.step import Fields, Indexing
+from tasks.kernels.buffers import utf8
+from tasks.kernels.ngrams import bit_table, covered_shares, ngram_hashes, possible_members, word_hashes
+from tests.planted.leaks import leaked
+from tests.planted.text import pydoc_paragraphs
+
+FIELDS = Fields(question=("q",), answer="a")
+LETTERS = st.lists(st.sampled_from("abcde"), min_size=0, max_size=30)
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"[^\W_]+", text.lower())
+
+
+def index(folder: Path, items: list[tuple[str, str]], **given) -> Index:
+    path = folder / f"items-{abs(hash((str(items), str(given))))}"
+    path.mkdir(parents=True, exist_ok=True)
+    rows = [{"q": question, "a": [answer] if answer else []} for question, answer in items]
+    (path / "items.jsonl").write_bytes(b"\n".join(map(orjson.dumps, rows)))
+    chosen = Indexing(**given)
+    build_index(str(path), 0, (str(path / "items.jsonl"),), {"set": FIELDS}, chosen)
+    return load_index(str(path), chosen)
+
+
+def texts(given: list[str]) -> pa.Array:
+    return pa.array(given, pa.large_string())
+
+
+def rows(found: Hits) -> list[tuple]:
+    return list(zip(*(column.tolist() for column in vars(found).values()), strict=True))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(LETTERS, min_size=1, max_size=5), st.integers(1, 4))
+def test_ngrams_are_those_of_the_words_in_order(documents, n):
+    hashes, ends = word_hashes(*utf8(texts([" ".join(words) for words in documents])))
+    assert np.diff(ends).tolist() == [len(words) for words in documents]
+    found = ngram_hashes(hashes, ends, n)
+    known: dict[int, tuple] = {}
+    for d, letters in enumerate(documents):
+        for i in range(len(letters)):
+            ngram = tuple(letters[i : i + n])
+            value = int(found[ends[d] + i])
+            assert (value == 0) == (len(ngram) < n)
+            assert not value or known.setdefault(value, ngram) == ngram
+    assert len(set(known.values())) == len(known)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sets(st.integers(1, 2**64 - 1), max_size=50), st.lists(st.integers(1, 2**64 - 1), max_size=200))
+def test_no_member_is_overlooked(members, others):
+    mine = np.array(sorted(members), np.uint64)
+    mine.flags.writeable = False  # as those of an index
+    there = possible_members(np.array([*members, *others], np.uint64), bit_table(mine))
+    assert set(range(len(members))) <= set(there.tolist())
+    assert there.tolist() == sorted(set(there.tolist()))
+
+
+@settings(max_examples=40, deadline=None)
+@given(LETTERS, LETTERS, st.integers(1, 3), st.integers(0, 5))
+def test_a_share_is_the_weight_of_words_in_ngrams_that_stand_there(piece, text, n, begin):
+    weights = np.arange(1.0, len(text) + 1)
+    size = min(n, len(text))
+    begin = min(begin, len(piece))
+    there = {tuple(piece[i : i + size]) for i in range(begin, len(piece) - size + 1)}
+    hit = [i for i in range(len(text) - size + 1) if size and tuple(text[i : i + size]) in there]
+    covered = {i + k for i in hit for k in range(size)}
+    codes = [np.array([ord(c) for c in letters], np.uint64) for letters in (piece, text)]
+    ends = [np.array([value]) for value in (begin, len(piece), 0, len(text))]
+    codes[1].flags.writeable = weights.flags.writeable = False  # as those of an index
+    share, first, last = covered_shares(codes[0], *ends[:2], codes[1], *ends[2:], weights, n)
+    assert share[0] == pytest.approx(sum(i + 1 for i in covered) / weights.sum() if text else 0)
+    mine = {tuple(text[i : i + size]) for i in hit}
+    places = [i for i in range(begin, len(piece) - size + 1) if tuple(piece[i : i + size]) in mine]
+    if places:
+        assert (first[0], last[0]) == (places[0], places[-1] + size)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000), st.integers(8, 13))
+def test_the_classical_way_finds_every_shared_ngram_and_nothing_else(tmp_path_factory, seed, n):
+    draw = random.Random(seed)
+    items = [" ".join(draw.choices("abc", k=draw.randint(5, 30))) for _ in range(4)]
+    documents = [" ".join(draw.choices("abc", k=draw.randint(0, 60))) for _ in range(6)]
+    documents.append("x " + items[0] + " y " + items[1])
+    made = index(tmp_path_factory.mktemp("index"), [(text, "") for text in items], method="ngrams", ngram=n)
+
+    def ngrams(text: str) -> set[tuple]:
+        all_words = words(text)
+        return {tuple(all_words[i : i + n]) for i in range(len(all_words) - n + 1)}
+
+    expected = {
+        (d, i): len(ngrams(document) & ngrams(item)) / len(ngrams(item))
+        for d, document in enumerate(documents)
+        for i, item in enumerate(items)
+        if ngrams(document) & ngrams(item)
+    }
+    found = find(made, texts(documents))
+    assert {(d, i): share for d, i, _, _, share, *_ in rows(found)} == pytest.approx(expected)
+    for d, i, start, stop, *_ in rows(found):
+        assert tuple(words(documents[d])[start : start + n]) in ngrams(items[i])
+        assert tuple(words(documents[d])[stop - n : stop]) in ngrams(items[i])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.text("aB9 .\n\u200b日本é_-", max_size=40))
+def test_places_of_words_are_code_points(text):
+    hashes, ends = word_hashes(*utf8(texts([text])))
+    count = int(ends[-1])
+    start, stop, pieces = word_places(
+        pa.chunked_array([texts([text])]), np.zeros(count, int), np.arange(count), np.arange(count) + 1
+    )
+    assert pieces == [text[a:b] for a, b in zip(start.tolist(), stop.tolist(), strict=True)]
+    for at, piece in enumerate(pieces):
+        alone, _ = word_hashes(*utf8(texts([piece])))
+        assert alone.tolist() == [hashes[at]]
+    outside = "".join(text[b:a] for a, b in zip([*start.tolist(), len(text)], [0, *stop.tolist()], strict=True))
+    assert not re.sub(r"[\W_]", "", outside)
+
+
+@pytest.fixture(scope="module")
+def prose() -> list[str]:
+    return [" ".join(text.split()) for text in pydoc_paragraphs() if 14 <= len(words(text)) <= 60]
+
+
+@pytest.fixture(scope="module")
+def held(prose, tmp_path_factory) -> tuple[Index, list[tuple[str, str]]]:
+    """An index of items whose questions and answers are paragraphs, no word of which is in the documents' own."""
+    items = list(zip(prose[:120], [text[:60] for text in prose[120:240]], strict=True))
+    return index(tmp_path_factory.mktemp("held"), items), items
+
+
+@pytest.mark.parametrize(
+    ("form", "least"),
+    [("verbatim", 0.99), ("question", 0.99), ("capitals", 0.99), ("10", 0.99), ("20", 0.95), ("30", 0.7)],
+)
+def test_planted_leaks_are_found(held, prose, form, least):
+    made, items = held
+    draw = random.Random(form)
+    own = prose[300:]
+    vocabulary = sorted({word for text in own for word in words(text)})
+    documents = []
+    for question, answer in items:
+        leak = leaked(question, answer, form, vocabulary, draw)
+        documents.append("\n".join([*draw.sample(own, 3), leak, *draw.sample(own, 3)]))
+    found = find(made, texts(documents))
+    right = {d for d, i, *_ in rows(found) if d == i}
+    assert len(right) / len(items) >= least
+    # in one batch or in several: the same
+    parts = [(0, documents[:50]), (50, documents[50:])]
+    again = [(d + at, *rest) for at, part in parts for d, *rest in rows(find(made, texts(part)))]
+    assert repr(again) == repr(rows(found))  # in which NaN is like NaN
+
+
+def test_answers_alone_and_other_texts_are_no_leaks(held, prose):
+    made, items = held
+    draw = random.Random(0)
+    own = prose[300:]
+    alone = ["\n".join([*draw.sample(own, 2), answer, *draw.sample(own, 2)]) for _, answer in items]
+    assert rows(find(made, texts(alone))) == []
+    mixed = [" ".join(draw.sample(all_words, len(all_words))) for q, _ in items for all_words in [q.split()]]
+    assert rows(find(made, texts(own + mixed))) == []
+
+
+def test_an_item_without_its_answer_scores_less_only_where_the_question_is_short(tmp_path):
+    short, long = "who ground the rye", " ".join(f"word{i}" for i in range(30))
+    answer = "the old miller from beyond the hill"
+    made = index(tmp_path, [(short, answer), (long, answer)])
+    found = find(made, texts([short, f"{short} {answer}", long, f"{long} {answer}", f"{answer} {long}"]))
+    assert [(d, i, score) for d, i, _, _, score, *_ in rows(found)] == [
+        (1, 0, 1.0),
+        (2, 1, 1.0),
+        (3, 1, 1.0),
+        (4, 1, 1.0),
+    ]
+    # the answer behind the question is a part of the place
+    places = {d: (start, stop) for d, _, start, stop, *_ in rows(found)}
+    assert places == {1: (0, 11), 2: (0, 30), 3: (0, 37), 4: (7, 37)}
