@@ -21,7 +21,8 @@ def local_mixture(settings: MachineSettings, mixture: StageResult) -> Path:
     plan = checked_json.read(files.join(folder, "mixture.json"))
     shards = [shard["path"] for part in plan["sources"] + plan["heldout"] for shard in part["shards"]]
     rows = [packed["path"] for part in plan["sources"] for packed in part.get("rows", ())]
-    names = [plan["tokenizer"]["path"], *shards, *rows, f"../{folder.rsplit('/', 1)[1]}/mixture.json"]
+    own = [f"../{folder.rsplit('/', 1)[1]}/{name}" for name in (*rows, "mixture.json")]
+    names = [plan["tokenizer"]["path"], *shards, *own]
     for name in names:
         inner = name.removeprefix("../")
         files.copy(files.join(remote, inner), f"{local}/{inner}")

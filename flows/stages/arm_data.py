@@ -145,7 +145,7 @@ def _tokenizer(context: RunContext, base: Recipe, evaluation: StageResult, setti
             f"nothing is left of the sources of {base.name} beside the evaluation documents and what is like them: "
             "give more documents"
         )
-    return trained(context, left, settings, weights, _SEED)
+    return trained(context, left, settings, Mixture(weights=weights), _SEED)
 
 
 def _curated(

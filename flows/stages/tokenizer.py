@@ -13,13 +13,17 @@ from tasks.documents.step import Settings
 from tasks.engine.make import StageResult
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
+from tasks.tokens.mixture import Mixture
+from tasks.tokens.strategies import sample_mixture
 from tasks.tokens.tokenizer import Tokenizer
 from tasks.tokens.tokenizer_work import take_tokenizer, train_tokenizer
 
 
 class Record(Settings):
+    """`mixture`: what the sample follows."""
+
     tokenizer: Tokenizer
-    weights: dict[str, float]
+    mixture: Mixture
     seed: int
 
 
@@ -41,8 +45,8 @@ def tokenizer(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResul
         return _taken(context, tokenizer_file(folder), None)
     if (path := tokenizer_path(context.settings, recipe)) is not None:
         return _taken(context, path, recipe.tokenizer.end_of_text)
-    weights = recipe.training_mixture().source_weights(dict.fromkeys(corpus.sources))
-    return trained(context, corpus, recipe.tokenizer, weights, recipe.seed)
+    mixture = sample_mixture(recipe.training_mixture(), dict.fromkeys(corpus.sources))
+    return trained(context, corpus, recipe.tokenizer, mixture, recipe.seed)
 
 
 def _taken(context: RunContext, path: Path, end_of_text: str | None) -> StageResult:
@@ -66,20 +70,33 @@ def _library(name: str) -> str:
     return "tokenizers" if name.endswith(".json") else "sentencepiece"
 
 
-def trained(
-    context: RunContext, corpus: Corpus, settings: Tokenizer, weights: dict[str, float], seed: int
-) -> StageResult:
-    """A tokenizer trained on a sample of some sources, in proportion to their weights."""
-    record = Record(tokenizer=settings, weights=dict(sorted(weights.items())), seed=seed)
+def trained(context: RunContext, corpus: Corpus, settings: Tokenizer, mixture: Mixture, seed: int) -> StageResult:
+    """A tokenizer trained on a sample that follows a mixture."""
+    record = Record(tokenizer=settings, mixture=mixture, seed=seed)
     library = "tokenizers" if settings.kind == "byte_bpe" else "sentencepiece"
-    return context.build(StageSpec("tokenizer", _train, record, corpus.inputs(), corpus.places, libraries=(library,)))
+    return context.build(
+        StageSpec(
+            "tokenizer",
+            _train,
+            record,
+            corpus.inputs(signals=not mixture.by_source),
+            corpus.places,
+            libraries=(library,),
+        )
+    )
 
 
 def _train(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
     """Train the tokenizer on a sample."""
+    wanted = record.mixture.source_weights(dict.fromkeys(places.sources))
+    inputs: dict[str, list[tuple[str, ...]]] = {name: [] for name in wanted}
+    for i, source in enumerate(places.sources):
+        if source in inputs:
+            signals = () if record.mixture.by_source else places.signals[i]
+            inputs[source].append((places.documents[i], places.kept[i], *signals))
     given = {
-        "inputs": {name: places.parts((name,)) for name in record.weights},
-        "weights": record.weights,
+        "inputs": inputs,
+        "mixture": record.mixture,
         "settings": record.tokenizer,
         "seed": record.seed,
     }

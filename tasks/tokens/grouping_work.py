@@ -24,7 +24,7 @@ def score_points(folder: str, shard: int, columns: tuple[Column, ...], **places:
     """For quantiles of the last column: of each group of the columns before it, points (score, tie, tokens) that stand
     for the tokens of this shard."""
     documents = _documents(columns, **places)  # type: ignore[arg-type]
-    names = _names(documents, columns[:-1])
+    names = group_names(documents, columns[:-1])
     score, tie = _scores(documents, columns[-1])
     length = documents["length"].to_numpy()
     points = {}
@@ -71,7 +71,7 @@ def group_shard(
     """
     documents = _documents(columns, bool(rehydrate), **places)  # type: ignore[arg-type]
     quantiles = columns[-1].quantiles
-    names = _names(documents, columns[:-1] if quantiles else columns)
+    names = group_names(documents, columns[:-1] if quantiles else columns)
     labels: list[Sequence[str]] = [names.tolist()]
     if rehydrate:
         labels.append(_repetitions(documents, rehydrate))
@@ -109,20 +109,27 @@ def _documents(
 ) -> pa.Table:
     """A row for each document of a token shard: `id`, `offset`, `length`, and the columns."""
     rows = parquet.read_table(index, ["id", "offset", "length"])
-    wanted = [column.column for column in columns if column.column != SOURCE] + [CLUSTER_SIZE] * clusters
-    if wanted:
-        found = gather((documents, *signals), kept, [*dict.fromkeys(wanted)])
+    wanted = [column.column for column in columns] + [CLUSTER_SIZE] * clusters
+    return with_columns(rows, wanted, source, (documents, *signals), kept)
+
+
+def with_columns(rows: pa.Table, wanted: Sequence[str], source: str, parts: tuple[str, ...], kept: str) -> pa.Table:
+    """The rows, which have an `id`, with the columns that `group_names` reads. Raises LookupError for a document that
+    the selection `kept` does not have, or a column that no part has."""
+    measured = [name for name in dict.fromkeys(wanted) if name != SOURCE]
+    if measured:
+        found = gather(parts, kept, measured)
         at = pc.index_in(rows["id"], found["id"].combine_chunks())
         if at.null_count:
-            raise LookupError(f"{index} names {at.null_count} documents that {kept} does not hold")
+            raise LookupError(f"{kept} does not hold {at.null_count} documents that are to be grouped")
         found = found.take(at)
-        for name in dict.fromkeys(wanted):
+        for name in measured:
             rows = rows.append_column(f"by {name}", found[name])
     return rows.append_column(f"by {SOURCE}", pa.repeat(source, len(rows)))
 
 
-def _names(documents: pa.Table, columns: Sequence[Column]) -> np.ndarray:
-    """The name of each document's group, objects (documents,)."""
+def group_names(documents: pa.Table, columns: Sequence[Column]) -> np.ndarray:
+    """The name of each document's group, objects (documents,); of documents that `with_columns` has given columns."""
     labels = [_labels(documents[f"by {column.column}"], column) for column in columns]
     rows = zip(*labels, strict=True) if labels else [()] * len(documents)
     return np.array(["/".join(row) for row in rows], object)

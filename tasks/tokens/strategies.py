@@ -1,7 +1,7 @@
 """Weights of the groups by a mixture's strategy, and the shares of each stretch of training."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from tasks.tokens.mixture import Mixture, Phase
@@ -51,6 +51,51 @@ def group_weights(settings: Mixture, tokens: Mapping[str, int], phase: Phase | N
         sums[unit[name]] = sums.get(unit[name], 0) + counted[name]
     power = {"proportional": 1.0, "temperature": 1 / settings.temperature, "unimax": 0.0}[settings.strategy]
     return {name: sums[unit[name]] ** power * (counted[name] / sums[unit[name]]) for name in unit}
+
+
+def sample_mixture(settings: Mixture, sources: Iterable[str]) -> Mixture:
+    """The mixture without what depends on training's budget or on scores: what a tokenizer's sample follows.
+
+    Quantiles are left out, and so are caps and repetitions. A group with a fixed budget of tokens and no weight has a
+    weight of 1.
+    """
+    by = tuple(column for column in settings.by if column.quantiles is None)
+    if not by:
+        return Mixture(weights=dict.fromkeys(sources, 1.0))
+
+    def summed(weights: Mapping[str, float]) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for name, weight in weights.items():
+            key = "/".join(name.split("/")[: len(by)])
+            found[key] = found.get(key, 0) + weight
+        return dict(sorted(found.items()))
+
+    weights = summed(settings.weights)
+    if settings.strategy == "weights":
+        weights = {name: 1.0 for name in summed(settings.tokens)} | weights
+    phases = tuple(Phase(share=phase.share, weights=summed(phase.weights)) for phase in settings.phases)
+    return Mixture(
+        by=by,
+        weights=weights,
+        strategy=settings.strategy,
+        temperature=settings.temperature,
+        without=tuple(name for name in settings.without if name.count("/") < len(by)),
+        phases=phases if any(phase.weights for phase in phases) else (),
+    )
+
+
+def sample_shares(mixture: Mixture, sizes: Mapping[str, int]) -> dict[str, float]:
+    """The share of each group in a sample that follows the mixture; `sizes`: the bytes of each. They sum to one.
+
+    Raises ValueError for a weight whose group does not exist.
+    """
+    shares: dict[str, float] = {}
+    for phase in mixture.phases or (None,):
+        weights = group_weights(mixture, sizes, phase)
+        whole = sum(weights.values()) / (phase.share if phase else 1)
+        for name, weight in weights.items():
+            shares[name] = shares.get(name, 0.0) + weight / whole
+    return shares
 
 
 def stretches(settings: Mixture, tokens: Mapping[str, int], budget: int) -> list[Stretch]:

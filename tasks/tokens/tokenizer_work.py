@@ -7,16 +7,14 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import sentencepiece as spm
 
 from storage import files
 from storage.recorded_file import RecordedFile
 from storage.text_tokens import TextTokenizer, read_tokenizer
-from tasks.documents.sampling import uniform
-from tasks.documents.selection import select
+from tasks.tokens.mixture import Mixture
 from tasks.tokens.tokenizer import LARGEST_VOCABULARY, Tokenizer
+from tasks.tokens.tokenizer_sample import Inputs, sample
 
 log = logging.getLogger(__name__)
 
@@ -25,28 +23,23 @@ MODEL, JSON = "tokenizer.model", "tokenizer.json"
 _SENTENCE = 4000
 THREADS = 16  # SentencePiece's default: sums of a unigram model depend on how many there are
 
-Inputs = dict[str, list[tuple[str, str]]]
-
 
 def train_tokenizer(
     folder: str,
     shard: int,
     inputs: Inputs,
-    weights: dict[str, float],
+    mixture: Mixture,
     settings: Tokenizer,
     seed: int,
 ) -> dict:
-    """Train on a sample of (documents, selection) shards by source; writes `tokenizer.model`, of SentencePiece, or
-    `tokenizer.json`.
+    """Train on a sample of the documents; writes `tokenizer.model`, of SentencePiece, or `tokenizer.json`.
 
-    Each source gives documents worth its share of `sample_bytes`, drawn by a keyed hash; a source that has less gives
-    all. SentencePiece holds the sample in memory, `tokenizers` its distinct words.
+    Each group of the mixture gives documents worth its share of `sample_bytes`, see `tasks.tokens.tokenizer_sample`.
+    SentencePiece holds the sample in memory, `tokenizers` its distinct words.
     Raises ValueError for a source without text, and if the vocabulary does not fit the text.
     """
-    total = sum(weights.values())
-    sizes = text_sizes(inputs)
     taken: dict[str, int] = {}
-    texts = sample(inputs, sizes, {n: w / total for n, w in weights.items()}, settings, seed, taken)
+    texts = sample(inputs, mixture, settings.sample_bytes, seed, taken)
     if settings.kind == "byte_bpe":
         name, data = JSON, _byte_bpe(texts, settings, taken)
     else:
@@ -127,20 +120,6 @@ def _sentencepiece(texts: Iterator[str], settings: Tokenizer, taken: dict[str, i
     return model.getvalue()
 
 
-def text_sizes(inputs: Inputs) -> dict[str, int]:
-    """Bytes of text of each source. Raises ValueError if a source has none."""
-    sizes = dict.fromkeys(inputs, 0)
-    for name, parts in inputs.items():
-        for part in parts:
-            sizes[name] += pc.sum(_sizes(select(*part, ["text"]))).as_py() or 0
-        if not sizes[name]:
-            raise ValueError(
-                f"mixture.weights names {name}, but no document of it is left to train on: loosen the steps that drop "
-                "its documents, lower mixture.heldout_fraction, or take it out of mixture.weights"
-            )
-    return sizes
-
-
 def _explained(error: RuntimeError, settings: Tokenizer, sampled: int) -> Exception:
     """What SentencePiece says of a vocabulary that does not fit its text, with the recipe's keys."""
     words = str(error)
@@ -159,31 +138,6 @@ def _too_large(settings: Tokenizer, sampled: int, most: int) -> ValueError:
         f"tokenizer.vocab_size is {settings.vocab_size}, but a text of {sampled:,} bytes gives {most} tokens "
         "at most: lower tokenizer.vocab_size to that, or give the sources more text"
     )
-
-
-def sample(
-    inputs: Inputs,
-    sizes: dict[str, int],
-    shares: dict[str, float],
-    settings: Tokenizer,
-    seed: int,
-    taken: dict[str, int],
-) -> Iterator[str]:
-    for name in sorted(inputs):
-        wanted = settings.sample_bytes * shares[name]
-        if sizes[name] < wanted:
-            log.info("source %s has %d bytes, less than the %d of its share of the sample", name, sizes[name], wanted)
-        taken[name] = 0
-        for part in inputs[name]:
-            table = select(*part, ["text"])
-            chosen = table.filter(pa.array(uniform(table["id"], seed, "tokenizer") < wanted / sizes[name]))
-            for text in chosen["text"].to_pylist():
-                taken[name] += len(text.encode())
-                yield text
-
-
-def _sizes(table: pa.Table) -> pa.ChunkedArray:
-    return pc.binary_length(table["text"])
 
 
 def sentences(text: str) -> Iterator[str]:

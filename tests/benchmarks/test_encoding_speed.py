@@ -17,6 +17,7 @@ from storage import parquet
 from storage.sentencepiece_model import SentencePieceTokenizer
 from tasks.tokens.encode import encode_shard
 from tasks.tokens.encoding import encoder
+from tasks.tokens.mixture import Mixture
 from tasks.tokens.tokenizer import Tokenizer
 from tasks.tokens.tokenizer_work import load, train_tokenizer
 from tests.recorded import recorded
@@ -52,7 +53,7 @@ def test_a_shard_beside_its_peers(kind, library, times_library, times_datatrove,
     path = str(tmp_path / "documents.parquet")
     parquet.write_table(path, pa.table({"id": [f"{i}" for i in range(len(texts))], "text": texts}))
     settings = Tokenizer(kind=kind, vocab_size=8_000, sample_bytes=4_000_000)
-    record = train_tokenizer(str(tmp_path), 0, {"a": [(path, path)]}, {"a": 1}, settings, 3)
+    record = train_tokenizer(str(tmp_path), 0, {"a": [(path, path)]}, Mixture(weights={"a": 1}), settings, 3)
     model = recorded(tmp_path / record["file"])
     tokenizer = load(model)
     size = sum(len(text.encode()) for text in texts) / 1e6

@@ -25,6 +25,7 @@ from tasks.models import perplexity_work, quality_work
 from tasks.models.perplexity import LanguageModel
 from tasks.models.quality import Classifier
 from tasks.tokens import tokenizer_work
+from tasks.tokens.mixture import Mixture
 from tasks.tokens.tokenizer import Tokenizer
 from tests.recorded import recorded
 from training import checkpoint
@@ -174,7 +175,7 @@ SENTENCE = "word0 meadow1 river2 lantern6"
 
 def tokenizer(folder: Path) -> Kind:
     settings = Tokenizer(vocab_size=301, sample_bytes=10_000)
-    tokenizer_work.train_tokenizer(str(folder), 0, {"a": [reference(folder)]}, {"a": 1}, settings, 1)
+    tokenizer_work.train_tokenizer(str(folder), 0, {"a": [reference(folder)]}, Mixture(weights={"a": 1}), settings, 1)
     return model(folder, "tokenizer.model", lambda file: tokenizer_work.load.__wrapped__(file).encode(SENTENCE))
 
 

@@ -14,6 +14,7 @@ from storage.recorded_file import RecordedFile
 from storage.token_shards import bin_path
 from tasks.tokens import encode
 from tasks.tokens.encode import SPLITS, encode_shard
+from tasks.tokens.mixture import Mixture
 from tasks.tokens.tokenizer import Tokenizer
 from tasks.tokens.tokenizer_work import EOS, load, train_tokenizer
 from tests.recorded import recorded
@@ -28,7 +29,7 @@ def model(tmp_path_factory) -> RecordedFile:
     path = str(folder / "documents.parquet")
     parquet.write_table(path, pa.table({"id": list(TEXTS), "text": list(TEXTS.values())}))
     settings = Tokenizer(vocab_size=500, sample_bytes=100_000)
-    train_tokenizer(str(folder), 0, {"a": [(path, path)]}, {"a": 1}, settings, SEED)
+    train_tokenizer(str(folder), 0, {"a": [(path, path)]}, Mixture(weights={"a": 1}), settings, SEED)
     return recorded(folder / "tokenizer.model")
 
 

@@ -13,6 +13,7 @@ from storage import parquet
 from storage.sentencepiece_model import SentencePieceTokenizer
 from tasks.tokens import encoding
 from tasks.tokens.encoding import encoder
+from tasks.tokens.mixture import Mixture
 from tasks.tokens.tokenizer import Tokenizer
 from tasks.tokens.tokenizer_work import BOS, EOS, UNK, load, train_tokenizer
 from tests.recorded import recorded
@@ -28,7 +29,7 @@ def model(tmp_path_factory):
     path = str(folder / "documents.parquet")
     parquet.write_table(path, pa.table({"id": [f"{i}" for i in range(len(TEXTS))], "text": TEXTS}))
     given = Tokenizer(vocab_size=600, sample_bytes=200_000)
-    train_tokenizer(str(folder), 0, {"a": [(path, path)]}, {"a": 1}, given, 3)
+    train_tokenizer(str(folder), 0, {"a": [(path, path)]}, Mixture(weights={"a": 1}), given, 3)
     return recorded(folder / "tokenizer.model")
 
 

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from storage import files, parquet
 from storage.text_tokens import read_tokenizer
 from tasks.tokens.encoding import encoder
+from tasks.tokens.mixture import Mixture
 from tasks.tokens.tokenizer import Tokenizer
 from tasks.tokens.tokenizer_work import load, take_tokenizer, train_tokenizer
 from tests.recorded import recorded
@@ -43,7 +44,7 @@ def train(folder, kind: str, **given) -> dict:
     path = str(folder / "documents.parquet")
     parquet.write_table(path, pa.table({"id": [f"{i}" for i in range(len(TEXTS))], "text": TEXTS}))
     settings = Tokenizer(kind=kind, vocab_size=600, sample_bytes=150_000, symbols=(SYMBOL,), **given)
-    return train_tokenizer(str(folder), 0, {"a": [(path, path)]}, {"a": 1}, settings, 3)
+    return train_tokenizer(str(folder), 0, {"a": [(path, path)]}, Mixture(weights={"a": 1}), settings, 3)
 
 
 @pytest.fixture(scope="module", params=KINDS)

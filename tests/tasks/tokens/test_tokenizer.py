@@ -11,18 +11,11 @@ from pydantic import ValidationError
 
 from storage import files, parquet
 from storage.text_tokens import TextTokenizer
+from tasks.tokens.mixture import Mixture
+from tasks.tokens.strategies import sample_mixture
 from tasks.tokens.tokenizer import LARGEST_VOCABULARY, Tokenizer
-from tasks.tokens.tokenizer_work import (
-    BOS,
-    EOS,
-    UNK,
-    load,
-    sample,
-    sentences,
-    take_tokenizer,
-    text_sizes,
-    train_tokenizer,
-)
+from tasks.tokens.tokenizer_sample import sample, text_sizes
+from tasks.tokens.tokenizer_work import BOS, EOS, UNK, load, sentences, take_tokenizer, train_tokenizer
 from tests.recorded import recorded
 
 SEED = 5
@@ -53,7 +46,7 @@ def train(folder, inputs, weights=None, settings=SETTINGS, seed=SEED) -> dict:
         str(folder),
         0,
         inputs,
-        weights or {"prose": 3, "numbers": 1},
+        Mixture(weights=weights or {"prose": 3, "numbers": 1}),
         settings,
         seed,
     )
@@ -98,9 +91,7 @@ def test_training_twice_gives_the_same_bytes(trained, tmp_path, inputs):
 def drawn(inputs, weights, settings, seed=SEED) -> tuple[Counter, dict[str, int]]:
     """How often each line is in the sample, and the bytes taken of each source."""
     taken: dict[str, int] = {}
-    total = sum(weights.values())
-    shares = {name: weight / total for name, weight in weights.items()}
-    texts = sample(inputs, text_sizes(inputs), shares, settings, seed, taken)
+    texts = sample(inputs, Mixture(weights=weights), settings.sample_bytes, seed, taken)
     return Counter(line for text in texts for line in sentences(text)), taken
 
 
@@ -115,6 +106,56 @@ def test_the_sample_follows_the_shares(inputs, weights):
         deviation = (sum(size**2 for size in sizes) * wanted / sum(sizes)) ** 0.5
         assert abs(taken[name] - wanted) < 5 * deviation
     assert sum(len(line.encode()) * n for line, n in lines.items()) == sum(taken.values())
+
+
+SHARES = {"web/en": 0.3, "web/de": 0.5, "books/en": 0.2}
+
+
+@pytest.fixture(scope="module")
+def by_language(tmp_path_factory):
+    """Two sources of mostly English; the language is in a part with signals, whose rows are in another order."""
+    folder = tmp_path_factory.mktemp("languages")
+    draw, found = random.Random(2), {}
+    for source in ("web", "books"):
+        ids = [f"{source}{i}" for i in range(4_000)]
+        documents, _ = write(folder, source, {i: "x" * draw.randrange(20, 60) for i in ids})
+        languages = {i: draw.choices(("en", "de", None), (8, 1, 1))[0] for i in ids}
+        shuffled = draw.sample(ids, len(ids))
+        signals = str(folder / f"{source}-signals.parquet")
+        parquet.write_table(signals, pa.table({"id": shuffled, "language": [languages[i] for i in shuffled]}))
+        found[source] = [(documents, documents, signals)]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("given", "shares"),
+    [
+        ({"weights": {"web/en": 3, "web/de": 5, "books/en": 2}}, SHARES),
+        ({"weights": {"web/en/q01": 1, "web/en/q02": 2, "web/de": 5, "books/en": 2}}, SHARES),
+        (
+            {
+                "weights": {"web/de": 1},
+                "phases": [{"share": 0.5}, {"share": 0.5, "weights": {"web/en": 6, "books/en": 4}}],
+            },
+            SHARES,
+        ),
+        (
+            {"strategy": "unimax", "without": ["web/none", "books/none", "books/de"]},
+            {"web/en": 1 / 3, "web/de": 1 / 3, "books/en": 1 / 3},
+        ),
+    ],
+)
+def test_the_sample_follows_sources_and_languages_by_bytes(by_language, given, shares):
+    by = ["source", "language", {"column": "score", "quantiles": 2}]
+    mixture = sample_mixture(Mixture(by=by, **given), by_language)
+    taken: dict[str, int] = {}
+    size = sum(len(text) for text in sample(by_language, mixture, 20_000, SEED, taken))
+    assert sum(taken.values()) == size and set(taken) == set(shares)
+    for name, share in shares.items():
+        wanted = 20_000 * share
+        deviation = (wanted * 45) ** 0.5  # of the sum of documents of 20 to 59 bytes
+        assert wanted + 5 * deviation < text_sizes(by_language, mixture)[name]
+        assert abs(taken[name] - wanted) < 5 * deviation
 
 
 def texts(part: tuple[str, str]) -> dict[str, str]:
@@ -132,7 +173,7 @@ def test_a_small_source_gives_all_that_it_has(tmp_path):
 
 def test_a_source_without_a_document_is_an_error(tmp_path):
     with pytest.raises(ValueError, match="names nothing, but no document of it is left .* mixture.heldout_fraction"):
-        text_sizes({"nothing": [write(tmp_path, "nothing", {})]})
+        text_sizes({"nothing": [write(tmp_path, "nothing", {})]}, Mixture(weights={"nothing": 1}))
 
 
 def test_a_longer_line_than_sentencepiece_takes_is_cut_not_lost(tmp_path):
