@@ -37,7 +37,7 @@ prefect-server)
     exec prefect server start --host 0.0.0.0 --port 4200
     ;;
 mlflow-server)
-    at="postgresql://gristmill:$(secret postgres)@postgres:5432"
+    at="postgresql+psycopg://gristmill:$(secret postgres)@postgres:5432"
     MLFLOW_AUTH_CONFIG_PATH=/tmp/mlflow-auth.ini
     (umask 077 && printf '[mlflow]\ndefault_permission = NO_PERMISSIONS\ndatabase_uri = %s/mlflow_auth\n' "$at" >"$MLFLOW_AUTH_CONFIG_PATH")
     MLFLOW_AUTH_ADMIN_PASSWORD=$(secret mlflow)

@@ -312,12 +312,12 @@ def _serve(services: Services, workers: int) -> None:
         PREFECT_REDIS_MESSAGING_PASSWORD=words["redis"],
     )
     auth = folder / "mlflow-auth.ini"
-    auth.write_text(f"[mlflow]\ndefault_permission = NO_PERMISSIONS\ndatabase_uri = postgresql://{at}/mlflow_auth\n")
+    auth.write_text(f"[mlflow]\ndefault_permission = NO_PERMISSIONS\ndatabase_uri = postgresql+psycopg://{at}/mlflow_auth\n")
     services.start(
         "mlflow",
         [
             *(*python, "mlflow", "server", "--app-name", "basic-auth", "--host", "127.0.0.1", "--port", str(tracking)),
-            *("--workers", "1", "--backend-store-uri", f"postgresql://{at}/mlflow"),
+            *("--workers", "1", "--backend-store-uri", f"postgresql+psycopg://{at}/mlflow"),
             *("--artifacts-destination", "s3://mlflow/artifacts"),
         ],
         MLFLOW_AUTH_CONFIG_PATH=str(auth),
