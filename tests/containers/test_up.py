@@ -51,7 +51,7 @@ class Containers(Services):
         return self.compose("logs", "--no-color", name)
 
     def inspect(self, name: str) -> dict:
-        (found,) = json.loads(run("docker", "inspect", self.compose("ps", "--quiet", name).strip()))
+        (found,) = json.loads(run("docker", "inspect", self.compose("ps", "--all", "--quiet", name).strip()))
         return found
 
     def address(self, name: str, network: str = "inner") -> str:
