@@ -231,7 +231,9 @@ def start_dask(services: Services, workers: int) -> None:
     python = [sys.executable, "-m"]
     # without an address, what answers for the health of each listens everywhere, also without a dashboard
     common = ["--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
-    services.start("dask-scheduler", [*python, "distributed.cli.dask_scheduler", "--port", str(port), *common])
+    unwatched = {"DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False"}  # as in the image of docker/
+    command = [*python, "distributed.cli.dask_scheduler", "--port", str(port), *common]
+    services.start("dask-scheduler", command, **unwatched)
     services.until("Dask scheduler", _listens(port), "dask-scheduler")
     for number in range(workers):
         services.start(
@@ -240,6 +242,7 @@ def start_dask(services: Services, workers: int) -> None:
                 *(*python, "distributed.cli.dask_worker", address, "--nthreads", "1", *common),
                 *("--local-directory", str(services.folder / f"worker-{number}")),
             ],
+            **unwatched,
         )
     services.environment |= {"GRISTMILL_EXECUTOR": "dask", "GRISTMILL_DASK_ADDRESS": address}
 
@@ -311,7 +314,9 @@ def _serve(services: Services, workers: int) -> None:
         PREFECT_REDIS_MESSAGING_PASSWORD=words["redis"],
     )
     auth = folder / "mlflow-auth.ini"
-    auth.write_text(f"[mlflow]\ndefault_permission = NO_PERMISSIONS\ndatabase_uri = postgresql+psycopg://{at}/mlflow_auth\n")
+    auth.write_text(
+        f"[mlflow]\ndefault_permission = NO_PERMISSIONS\ndatabase_uri = postgresql+psycopg://{at}/mlflow_auth\n"
+    )
     services.start(
         "mlflow",
         [
