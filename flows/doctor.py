@@ -276,7 +276,7 @@ def _may_hang() -> bool:
     """
     import dask
 
-    return sys.version_info < (3, 11, 9) and dask.config.get("distributed.worker.profile.enabled")
+    return sys.version_info < (3, 11, 9) and bool(dask.config.get("distributed.worker.profile.enabled"))
 
 
 def _redis(settings: MachineSettings) -> Iterator[Line]:
