@@ -67,8 +67,9 @@ dask-scheduler)
     exec dask scheduler --host 0.0.0.0 --port 8786 --no-dashboard
     ;;
 dask-worker)
+    own=$(address dask-scheduler 8786) # in the network that no port leaves
     exec dask worker tcp://dask-scheduler:8786 --nthreads 1 --nworkers "${GRISTMILL_DASK_WORKERS:-2}" \
-        --host "$(address dask-scheduler 8786)" --no-dashboard --local-directory /tmp --memory-limit 0
+        --host "$own" --dashboard-address "$own:0" --no-dashboard --local-directory /tmp --memory-limit 0
     ;;
 *)
     exec "$@"

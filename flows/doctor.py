@@ -235,6 +235,10 @@ def _dask(settings: MachineSettings) -> Iterator[Line]:
             yield Line("error", "dask", f"{address} has no workers", f"start some: `dask worker {address}`")
             return
         theirs = client.run(_on_worker)
+        hanging = sum(client.run(_may_hang).values())
+    if hanging:
+        remedy = "start workers with DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED=False, or with Python 3.11.9 or newer"
+        yield Line("warning", "dask", f"{hanging} of {len(workers)} workers may hang under Dask's profiler", remedy)
     ours = _on_worker()
     other = {worker: found for worker, found in theirs.items() if found != ours}
     if other:
@@ -263,6 +267,16 @@ def _on_worker() -> dict[str, str]:
     """What must be the same on a worker: it is run there."""
     names = ("gristmill", "distributed", "numpy", "pyarrow", "numba")
     return {"Python": ".".join(map(str, sys.version_info[:2])), **{name: version(name) for name in names}}
+
+
+def _may_hang() -> bool:
+    """Whether Dask's profiler and Python's garbage collector may wait for each other (python/cpython#106883).
+
+    Dask replaces such a worker after five minutes. It is run on a worker.
+    """
+    import dask
+
+    return sys.version_info < (3, 11, 9) and bool(dask.config.get("distributed.worker.profile.enabled"))
 
 
 def _redis(settings: MachineSettings) -> Iterator[Line]:

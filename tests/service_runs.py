@@ -89,7 +89,7 @@ def state(services: Services, run: str) -> str:
     return flow_run(services, run)["state"]["type"]
 
 
-def ended(services: Services, run: str, seconds: float = 900) -> str:
+def ended(services: Services, run: str, seconds: float = 1800) -> str:
     """The type of the state in which the run has ended."""
     return services.until(f"end of {run}", lambda: (now := state(services, run)) in ENDED and now, seconds=seconds)
 

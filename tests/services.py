@@ -229,18 +229,20 @@ def start_dask(services: Services, workers: int) -> None:
     port = free_port()
     address = f"tcp://127.0.0.1:{port}"
     python = [sys.executable, "-m"]
-    services.start(
-        "dask-scheduler",
-        [*python, "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"],
-    )
+    # without an address, what answers for the health of each listens everywhere, also without a dashboard
+    common = ["--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
+    unwatched = {"DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False"}  # as in the image of docker/
+    command = [*python, "distributed.cli.dask_scheduler", "--port", str(port), *common]
+    services.start("dask-scheduler", command, **unwatched)
     services.until("Dask scheduler", _listens(port), "dask-scheduler")
     for number in range(workers):
         services.start(
             f"dask-worker-{number}",
             [
-                *(*python, "distributed.cli.dask_worker", address, "--nthreads", "1", "--host", "127.0.0.1"),
-                *("--no-dashboard", "--local-directory", str(services.folder / f"worker-{number}")),
+                *(*python, "distributed.cli.dask_worker", address, "--nthreads", "1", *common),
+                *("--local-directory", str(services.folder / f"worker-{number}")),
             ],
+            **unwatched,
         )
     services.environment |= {"GRISTMILL_EXECUTOR": "dask", "GRISTMILL_DASK_ADDRESS": address}
 

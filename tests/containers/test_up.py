@@ -1,8 +1,10 @@
 """The services of docker/ as containers, from packages: `make images DEBIAN=1 BASE=...` makes their images first."""
 
+import io
 import json
 import shutil
 import subprocess
+import tarfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -51,7 +53,7 @@ class Containers(Services):
         return self.compose("logs", "--no-color", name)
 
     def inspect(self, name: str) -> dict:
-        (found,) = json.loads(run("docker", "inspect", self.compose("ps", "--quiet", name).strip()))
+        (found,) = json.loads(run("docker", "inspect", self.compose("ps", "--all", "--quiet", name).strip()))
         return found
 
     def address(self, name: str, network: str = "inner") -> str:
@@ -158,20 +160,26 @@ def transitions(containers: Containers) -> int:
 
 
 def test_a_scheduled_run_starts_by_itself_and_trains_and_is_tracked(containers, crawl, recipe):
-    put = "import sys, s3fs; s3fs.S3FileSystem().pipe_file(sys.argv[1], sys.stdin.buffer.read())"
-    for path in crawl.folder.glob("*.warc.gz"):
-        words = ("/opt/gristmill/docker/entrypoint.sh", "python3", "-c", put, f"s3://gristmill/crawl/{path.name}")
-        containers.compose("exec", "-T", "worker", *words, given=path.read_bytes())
+    put = "import sys, tarfile, s3fs\nstore = s3fs.S3FileSystem()\n"
+    put += "for one in (given := tarfile.open(fileobj=sys.stdin.buffer, mode='r|')):\n"
+    put += "    store.pipe_file(f's3://gristmill/crawl/{one.name}', given.extractfile(one).read())"
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for path in crawl.folder.glob("*.warc.gz"):
+            tar.add(path, path.name)
+    words = ("/opt/gristmill/docker/entrypoint.sh", "python3", "-c", put)
+    containers.compose("exec", "-T", "worker", *words, given=packed.getvalue())
     sources = [{"name": name, "warc": [f"s3://gristmill/crawl/{name}-*.warc.gz"]} for name in ("web", "reference")]
     before = transitions(containers)
     deployment = containers.prefect("GET", "/deployments/name/pipeline/nightly")["id"]
     schedule = {
         "active": True,
-        "schedule": {"interval": 86_400, "anchor_date": (datetime.now(UTC) + timedelta(seconds=20)).isoformat()},
+        # a busy server may miss the first
+        "schedule": {"interval": 300, "anchor_date": (datetime.now(UTC) + timedelta(seconds=30)).isoformat()},
         "parameters": {"recipe": {"yaml": yaml.safe_dump(recipe | {"sources": sources})}},
         "slug": "soon",
     }
-    containers.prefect("POST", f"/deployments/{deployment}/schedules", [schedule])
+    [made] = containers.prefect("POST", f"/deployments/{deployment}/schedules", [schedule])
 
     def begun() -> str:
         states = {"type": {"any_": ["RUNNING", *service.ENDED]}}
@@ -180,13 +188,14 @@ def test_a_scheduled_run_starts_by_itself_and_trains_and_is_tracked(containers, 
         return found[0]["id"] if found else ""
 
     flow_run = containers.until("scheduled run", begun)
+    containers.prefect("DELETE", f"/deployments/{deployment}/schedules/{made['id']}")
     assert service.ended(containers, flow_run) == "COMPLETED", containers.log("worker")[-4000:]
     service.all_ended(containers)
     assert transitions(containers) > before
     listed = "import s3fs; print(*s3fs.S3FileSystem().ls('gristmill/home/stages'))"
     stages = containers.compose("exec", "-T", "worker", "/opt/gristmill/docker/entrypoint.sh", "python3", "-c", listed)
-    made = {label.rpartition("/")[2].rpartition("-")[0] for label in stages.split()}
-    assert {"documents", "near_duplicates", "tokens", "model"} <= made
+    names = {label.rpartition("/")[2].rpartition("-")[0] for label in stages.split()}
+    assert {"documents", "near_duplicates", "tokens", "model"} <= names
     experiment = containers.mlflow("GET", f"/experiments/get-by-name?experiment_name={recipe['name']}")["experiment"]
     tracked = containers.mlflow("POST", "/runs/search", {"experiment_ids": [experiment["experiment_id"]]})["runs"]
     assert [one["info"]["status"] for one in tracked] == ["FINISHED"]

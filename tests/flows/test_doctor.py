@@ -7,7 +7,9 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import dask
 import pytest
+from distributed import LocalCluster
 
 from flows import doctor
 from flows.cli import main
@@ -111,3 +113,13 @@ def test_the_command_ends_with_1_where_there_is_an_error(tmp_path, monkeypatch, 
         assert (ended.value.code or 0) == code
         states = {line["state"] for line in json.loads(capsys.readouterr().out)}
         assert ("error" in states) == bool(code)
+
+
+def test_workers_that_may_hang_under_dasks_profiler_are_told(tmp_path, monkeypatch):
+    loopback = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    with LocalCluster(n_workers=1, processes=False, protocol="tcp", **loopback) as cluster:
+        for python, profiled, told in (((3, 11, 8), True, 1), ((3, 11, 8), False, 0), ((3, 11, 9), True, 0)):
+            monkeypatch.setattr(doctor, "sys", SimpleNamespace(**vars(sys) | {"version_info": python}))
+            with dask.config.set({"distributed.worker.profile.enabled": profiled}):
+                found = lines(tmp_path, executor="dask", dask_address=cluster.scheduler_address)["dask"]
+            assert [line.state for line in found] == ["warning"] * told + ["ok"]

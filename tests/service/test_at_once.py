@@ -11,7 +11,7 @@ import yaml
 
 from tests.service_runs import Home
 
-pytestmark = [pytest.mark.service, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.service, pytest.mark.timeout(3600)]
 COMMAND = "import sys; from flows.cli import main; sys.argv[0] = 'gristmill'; main()"
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.service.test_cancel import begun
 from tests.service_runs import ENDED, Home, all_ended, cancel, ended, flow_process, named, processes, retry, state
 
-pytestmark = [pytest.mark.service, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.service, pytest.mark.timeout(3600)]
 
 
 def over(services, run: str) -> str:
@@ -36,7 +36,7 @@ def over(services, run: str) -> str:
 def test_killed_in_the_middle_of_a_stage(services, sharded, undisturbed, victim, stage):
     name = f"killed-{victim}-{stage}"
     home = Home(services, name)
-    run = home.ask("pipeline", named(sharded, name))
+    run = home.ask("pipeline" if stage == "model" else "corpus", named(sharded, name))
     services.until(f"jobs of {stage}", lambda: begun(home, stage))
     if victim == "flow":
         flow_process(services, run).kill()
@@ -44,7 +44,7 @@ def test_killed_in_the_middle_of_a_stage(services, sharded, undisturbed, victim,
         services.kill(victim)
     before, in_the_middle = home.written(), not home.finished(stage)
     assert in_the_middle, "it was killed too late"
-    first = services.until("end of the run", lambda: over(services, run), seconds=900)
+    first = services.until("end of the run", lambda: over(services, run), seconds=1800)
     if first != "COMPLETED":
         services.until("end of its processes", lambda: not services.supervise() and not processes(run), seconds=120)
         retry(services, run)
@@ -53,11 +53,15 @@ def test_killed_in_the_middle_of_a_stage(services, sharded, undisturbed, victim,
 
     after = home.written()
     assert before and {marker: after[marker] for marker in before} == before, "a finished job was done again"
-    assert home.contents() == undisturbed
+    made = home.contents()
+    assert undisturbed.items() >= made.items()
     assert not home.leases()
     assert not processes(run)
     all_ended(services)
     assert state(services, run) == "COMPLETED"
+    if stage != "model":
+        return
+    assert made == undisturbed
     experiment = services.mlflow("GET", f"/experiments/get-by-name?experiment_name={name}")["experiment"]
     runs = services.mlflow("POST", "/runs/search", {"experiment_ids": [experiment["experiment_id"]]})["runs"]
     assert [one["info"]["status"] for one in runs] == ["FINISHED"]

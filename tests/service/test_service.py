@@ -15,7 +15,7 @@ from distributed import Client
 from storage import files
 from tests.service_runs import ENDED, Home, all_ended, ended, flow_run, listening, named
 
-pytestmark = [pytest.mark.service, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.service, pytest.mark.timeout(3600)]
 
 
 @pytest.mark.parametrize("flow", ["pipeline", "corpus", "tokens", "pretrain", "ablate"])
