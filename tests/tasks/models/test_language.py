@@ -1,13 +1,20 @@
 """The language of short texts, and what of a text is looked at."""
 
+from pathlib import Path
+
+import fasttext
 import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
+from flows.check import inputs
+from flows.machine import MachineSettings
+from storage.damage import DamagedFileError
 from tasks.documents.batch import schema
 from tasks.documents.decisions import decide
 from tasks.models.language import Language
 from tasks.models.language_work import measure as measure_languages
+from tasks.models.model_files import ModelFileError
 
 TEXTS = {
     "en": "The miller opens the gate early in the morning, and the water drives the wheel until the evening.",
@@ -107,3 +114,50 @@ def test_a_language_may_have_a_threshold_of_its_own():
         Language(languages={"hrv": {"min_score": 0.1}})
     with pytest.raises(ValidationError, match="hr: give min_score, and it alone"):
         Language(languages={"hr": {"max_score": 0.1}})
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A model of three languages with labels as those of GlotLID."""
+    folder = tmp_path_factory.mktemp("model")
+    labels = {"en": "eng_Latn", "de": "deu_Latn", "ru": "rus_Cyrl"}
+    lines = [f"__label__{label} {TEXTS[code]}\n" for code, label in labels.items()] * 20
+    (folder / "lines.txt").write_text("".join(lines), encoding="utf-8")
+    model = fasttext.train_supervised(
+        str(folder / "lines.txt"), minn=2, maxn=3, dim=8, bucket=1000, epoch=20, lr=1.0, thread=1, verbose=0
+    )
+    model.save_model(str(folder / "lid.bin"))
+    return folder / "lid.bin"
+
+
+def test_a_model_by_path_gives_its_own_labels(trained):
+    step = Language(model=str(trained), keep=("deu_Latn",)).pinned()
+    texts = [TEXTS[code] for code in ("ru", "en", "de")]
+    columns = measure_languages(step, pa.table({"text": pa.array(texts, pa.large_string())}))
+    assert columns["language"].to_pylist() == ["rus_Cyrl", "eng_Latn", "deu_Latn"]
+    own = fasttext.load_model(str(trained)).predict(texts, k=1)[1]
+    assert columns["language_score"].to_pylist() == pytest.approx([min(float(row[0]), 1) for row in own])
+    assert step.measuring().model_checksum == step.model_checksum != ""
+
+
+def test_a_model_that_cannot_be_used_is_refused_before_any_document(trained, tmp_path):
+    with pytest.raises(ModelFileError, match="no label deu;.* deu_Latn"):
+        Language(model=str(trained), keep=("deu",)).pinned()
+    with pytest.raises(FileNotFoundError):
+        Language(model=str(tmp_path / "none.bin")).pinned()
+    cut = tmp_path / "cut.bin"
+    cut.write_bytes(trained.read_bytes()[:-1])
+    with pytest.raises(ModelFileError, match="no whole fastText model"):
+        Language(model=str(cut), keep=("deu_Latn",)).pinned()
+    ((place, what),) = inputs.steps({1: Language(model=str(cut))}, MachineSettings(), deep=False)
+    assert place == ("steps", 1, "model")
+    assert "copy or make it again" in what
+
+
+def test_a_model_that_changes_during_a_run_stops_it(trained, tmp_path):
+    changing = tmp_path / "lid.bin"
+    changing.write_bytes(trained.read_bytes())
+    step = Language(model=str(changing), keep=("deu_Latn",)).pinned()
+    changing.write_bytes(trained.read_bytes()[:-1] + b"\1")
+    with pytest.raises(DamagedFileError):
+        measure_languages(step, pa.table({"text": pa.array(["Das Rad"], pa.large_string())}))
