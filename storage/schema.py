@@ -14,6 +14,7 @@ DOCUMENTS = pa.schema(
         pa.field("charset", pa.string()),
         pa.field("truncated", pa.string(), metadata={"what": "why the crawler cut the payload"}),
         pa.field("file", pa.string(), metadata={"what": "the source's file that holds the record"}),
+        pa.field("note", pa.string(), metadata={"what": "in what way the record is not as its format wants it"}),
         # without a length: of the file's uncompressed content, or the number of a table's row
         pa.field("offset", pa.int64(), metadata={"what": "bytes from the file's start"}),
         pa.field("length", pa.int64(), metadata={"what": "bytes of the record as it is stored"}),

@@ -32,7 +32,7 @@ from tasks.reading.record import Record
 
 _STEPS = TypeAdapter(tuple[AnyStep, ...])
 _PLACE = ["id", "source", "file", "offset", "length", "url", "record_id"]
-_OF_RECORD = ("url", "date", "ip", "status", "truncated", "record_id", "digest")
+_OF_RECORD = ("url", "date", "ip", "status", "truncated", "note", "record_id", "digest")
 
 
 @dataclass

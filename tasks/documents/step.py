@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 S = TypeVar("S", bound="Settings")
 # The columns that documents have without any step: those of `storage.schema.DOCUMENTS`.
 DOCUMENT_COLUMNS = (
-    *("id", "source", "url", "date", "ip", "status", "content_type", "charset", "truncated", "file"),
+    *("id", "source", "url", "date", "ip", "status", "content_type", "charset", "truncated", "file", "note"),
     *("offset", "length", "record_id", "digest", "title", "canonical_url", "published", "engine", "characters", "text"),
 )
 Kind = Literal["string", "bool", "int32", "int64", "float32", "float64"]

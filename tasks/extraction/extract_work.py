@@ -171,6 +171,7 @@ def _pages(
             "ip": record.ip,
             "status": record.status,
             "truncated": record.truncated,
+            "note": record.note,
             "file": file,
             "offset": record.offset,
             "length": record.length,

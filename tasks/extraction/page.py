@@ -6,9 +6,11 @@ from resiliparse.parse.encoding import detect_mime
 
 from tasks.extraction.engines import ENGINES, Refused
 from tasks.extraction.metadata import Metadata, metadata
+from tasks.extraction.xhtml import to_html
 from tasks.reading import charset as encodings
 
-HTML = ("text/html", "application/xhtml+xml")
+XHTML = "application/xhtml+xml"
+HTML = ("text/html", XHTML)
 PLAIN = ("text/plain",)
 # how a page of no declared type begins (WHATWG MIME Sniffing, section 7.1)
 _HTML_BEGINS = re.compile(
@@ -37,13 +39,16 @@ def extract_page(payload: bytes, content_type: str, charset: str | None, url: st
     content_type: the essence in lower case, sniffed if it is empty. charset: of the HTTP header. engine: a key of
     ENGINES; "text" is answered for `text/plain`, which is passed as it is. Rules: `content_type` for what is neither
     HTML nor plain text, whatever it is declared as, `too_deep` for a page that the engine's parser must not see,
-    `empty_text`. Holds the page some four times.
+    `empty_text`. XHTML that is well-formed is read by the rules of XML, other XHTML as HTML. Holds the page some four
+    times, XHTML six.
     """
     kind = content_type if content_type and not payload.startswith(_NO_PAGES) else _sniff(payload)
     if kind not in HTML + PLAIN:
         return _drop("content_type", kind)
     charset = encodings.detect(payload, charset, kind in HTML)
     page = encodings.decode(payload, charset)
+    if kind == XHTML:
+        page = to_html(page) or page
     found = Metadata(title=None, canonical_url=None, published=None)
     if kind in PLAIN:
         text, engine = page, "text"

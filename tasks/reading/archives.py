@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 from storage.remote import streams
 from storage.remote.config import RemoteIOConfig
+from tasks.reading.block import WITH_PAYLOAD, read_block, text_of
 from tasks.reading.decoders import wants_dictionary
-from tasks.reading.digests import differs
-from tasks.reading.headers import CONTROLS, HEAD, WARC_FOUND, ArcLine, arc_line, fields, head_end, media_type
+from tasks.reading.headers import CONTROLS, HEAD, WARC_FOUND, ArcLine, arc_line, fields, head_end
 from tasks.reading.members import Content, open_content
-from tasks.reading.payload import dechunk, decode
 from tasks.reading.record import Record
 from tasks.reading.record_buffer import RecordBuffer
 from tasks.reading.stored import Stored
@@ -23,13 +22,12 @@ from tasks.reading.stored import Stored
 _REMOTE_IO = RemoteIOConfig()
 _Fields = dict[bytes, bytes]
 
-_DETAIL = 200
 _REASON = 120
+# A block may lack this part of its length: what writers count wrong, not what a cut takes.
+_SHORT = 100
+_BEGINS = 64
 _KINDS = frozenset({"warcinfo", "response", "resource", "request", "metadata", "revisit", "conversion", "continuation"})
-_WITH_PAYLOAD = frozenset({"response", "resource", "conversion"})
-_STATUS = re.compile(rb"HTTP/\d(?:\.\d)?[ \t]+(\d{3})(?!\d)")
 _DATE = "{}{}{}{}-{}{}-{}{}T{}{}:{}{}:{}{}Z"
-_REFERS = (b"warc-refers-to-target-uri", b"warc-refers-to-date", b"warc-refers-to")
 _WARC_END = re.compile(rb"\r?\n\r?\n")
 _ARC_END = re.compile(rb"\r?\n")
 
@@ -41,11 +39,12 @@ def records(
 
     Where a compressed member holds more than one record, `offset` is that in the file's uncompressed content, and
     `length` is None. A payload over `max_bytes`, raw or decoded (`too_large`), one that its encoding does not fit
-    (`undecodable_payload`), a response that is not HTTP (`not_http`) and a revisit (`revisit`) are yielded with this
+    (`undecodable_payload`), a response of another protocol (`not_http`) and a revisit (`revisit`) are yielded with this
     problem and no payload. So is what cannot be read (`damaged_record`), with the headers that could be, its kind
     `unknown` if there were none; its detail is how much was skipped up to the next record that could be found.
     A file that is no archive is one such record; an empty one holds none.
-    A type that the standard does not have is `unknown_type`.
+    A type that the standard does not have is `unknown_type`. A response that is a bare body, of an address of the web,
+    is read with a note; so is a record at most 1% shorter than its length says, which counts as truncated.
     `verify_digests`: a record unlike its own block or payload digest has the problem `digest_mismatch`. Off, because
     files that were converted after the crawl (ClueWeb09, changed line ends) have wrong digests and right pages.
     Holds `max_bytes` of content and the 8 MiB of the file read last. Raises FileNotFoundError, RemoteIOError.
@@ -156,7 +155,7 @@ def _undisturbed(buffer: RecordBuffer, max_bytes: int, verify: bool) -> Record |
     if found.get(b"content-length", b"").strip() != b"%d" % (stop - end - 4):
         return None
     known = _known(found)
-    known |= _read(data, end + 4, stop, known["kind"], found, max_bytes, verify)
+    known |= read_block(data, end + 4, stop, known, found, max_bytes, verify)
     buffer.position, buffer.used, buffer.warc = len(data), True, True
     return Record(**known, offset=buffer.start, length=buffer.segment_end - buffer.start)
 
@@ -189,7 +188,7 @@ def _record(buffer: RecordBuffer, place: _Place, max_bytes: int, verify: bool) -
     line = None if buffer.data.startswith(b"WARC/", buffer.position) else arc_line(buffer.data, buffer.position)
     known, found, size, length = _arc_head(line) if line else _warc_head(buffer)
     if length > max_bytes + HEAD:
-        columns = _too_large(buffer, known["kind"], found, size, max_bytes)
+        columns = _too_large(buffer, known, found, size, max_bytes)
         alone = _skip_block(buffer, place, known, size, length)
         known |= columns
     else:
@@ -199,7 +198,8 @@ def _record(buffer: RecordBuffer, place: _Place, max_bytes: int, verify: bool) -
         if buffer.broken and alone:
             raise _Damaged(buffer.broken, size + length, known)
         start = buffer.position + size
-        known |= _read(buffer.data, start, start + length, known["kind"], found, max_bytes, verify)
+        columns = read_block(buffer.data, start, start + length, known, found, max_bytes, verify)
+        known |= columns | {"note": "; ".join(note for side in (known, columns) if (note := side.get("note"))) or None}
         buffer.position = start + length + blanks
     if place.plain:
         return Record(**known, offset=place.stored, length=buffer.offset - place.offset)
@@ -228,6 +228,10 @@ def _length(buffer: RecordBuffer, known: dict[str, Any], size: int, length: int,
         raise _Damaged(f"{buffer.broken}: {reason}", min(size, have), known)
     if (shorter := _converted(buffer, size, length)) is not None:
         return shorter
+    if (shorter := _short(buffer, size, length, end)) is not None:
+        known["note"] = f"{length - shorter} bytes short of its length of {length}"
+        known["truncated"] = known.get("truncated") or "unspecified"
+        return shorter
     raise _Damaged(reason, min(size, have), known)
 
 
@@ -242,11 +246,26 @@ def _converted(buffer: RecordBuffer, size: int, length: int) -> int | None:
     return len(text) if len(text) <= length <= len(block) + block.count(b"\n") else None
 
 
-def _too_large(buffer: RecordBuffer, kind: str, found: _Fields, size: int, max_bytes: int) -> dict[str, Any]:
-    if kind not in _WITH_PAYLOAD:
+def _short(buffer: RecordBuffer, size: int, length: int, end: re.Pattern[bytes]) -> int | None:
+    """The length of a block that its segment, or the next WARC record, cuts a little shorter than its head says."""
+    # behind the block lies at least the beginning of the record that cuts it
+    buffer.fill(size + length + _BEGINS)
+    start = buffer.position + size
+    least = start + length - length // _SHORT
+    following = WARC_FOUND.search(buffer.data, least, start + length + _BEGINS)
+    stop = following.start() if following else len(buffer.data)
+    tail = [found.start() for found in end.finditer(buffer.data, max(start, stop - 4), stop) if found.end() == stop]
+    stop = min(tail, default=stop)
+    return stop - start if least <= stop < start + length else None
+
+
+def _too_large(
+    buffer: RecordBuffer, known: dict[str, Any], found: _Fields, size: int, max_bytes: int
+) -> dict[str, Any]:
+    if known["kind"] not in WITH_PAYLOAD:
         return {}
     end = buffer.position + min(buffer.need(size + HEAD), size + HEAD)
-    columns = _read(buffer.data, buffer.position + size, end, kind, found, max_bytes, False)
+    columns = read_block(buffer.data, buffer.position + size, end, known, found, max_bytes, False)
     return {"problem": ("too_large", f"more than {max_bytes} bytes")} | columns | {"payload": b""}
 
 
@@ -288,27 +307,27 @@ def _warc_head(buffer: RecordBuffer) -> tuple[dict[str, Any], _Fields, int, int]
     if b"," in length and len(set(length.replace(b" ", b"").split(b","))) == 1:
         length = length.partition(b",")[0]
     if not length.isdigit() or len(length) > 15:
-        wrong = f"a Content-Length of {_text(length)!r}" if length else "no Content-Length"
+        wrong = f"a Content-Length of {text_of(length)!r}" if length else "no Content-Length"
         raise _Damaged(f"the record has {wrong}", size, known)
     return known, found, size, int(length)
 
 
 def _known(found: _Fields) -> dict[str, Any]:
     get = found.get
-    kind = _text(get(b"warc-type", b"")).lower()
+    kind = text_of(get(b"warc-type", b"")).lower()
     return {
         "kind": kind if kind in _KINDS else "unknown",
-        "record_id": _text(get(b"warc-record-id", b"")),
-        "url": _text(get(b"warc-target-uri", b"")).strip("<>"),
-        "date": _text(get(b"warc-date", b"")),
-        "ip": _text(get(b"warc-ip-address", b"")) or None,
-        "digest": _text(get(b"warc-payload-digest", b"")) or None,
-        "truncated": _text(get(b"warc-truncated", b"")) or None,
+        "record_id": text_of(get(b"warc-record-id", b"")),
+        "url": text_of(get(b"warc-target-uri", b"")).strip("<>"),
+        "date": text_of(get(b"warc-date", b"")),
+        "ip": text_of(get(b"warc-ip-address", b"")) or None,
+        "digest": text_of(get(b"warc-payload-digest", b"")) or None,
+        "truncated": text_of(get(b"warc-truncated", b"")) or None,
     }
 
 
 def _arc_head(line: ArcLine) -> tuple[dict[str, Any], _Fields, int, int]:
-    url, ip = _text(line.url), line.ip.decode()
+    url, ip = text_of(line.url), line.ip.decode()
     known = {
         "kind": "warcinfo" if url.lower().startswith("filedesc:") else "response",
         "url": url,
@@ -316,74 +335,5 @@ def _arc_head(line: ArcLine) -> tuple[dict[str, Any], _Fields, int, int]:
         "ip": None if ip == "0.0.0.0" else ip,
     }
     if not line.length.isdigit():
-        raise _Damaged(f"the record has a length of {_text(line.length)!r}", line.size, known)
+        raise _Damaged(f"the record has a length of {text_of(line.length)!r}", line.size, known)
     return known, {b"content-type": line.type}, line.size, int(line.length)
-
-
-def _read(data: bytes, start: int, end: int, kind: str, found: _Fields, max_bytes: int, verify: bool) -> dict[str, Any]:
-    """Columns of Record from its block, `data[start:end]`."""
-    if kind == "unknown":
-        return _wrong("unknown_type", _text(found.get(b"warc-type", b"")))
-    if verify and (wrong := differs(found.get(b"warc-block-digest", b""), [data[start:end]])):
-        return _wrong("digest_mismatch", f"block: {wrong}")
-    columns: dict[str, Any] = {}
-    http: _Fields = {}
-    if kind in ("response", "revisit"):
-        columns, http, start = _answer(data, start, end, found)
-    elif kind in ("resource", "conversion"):
-        essence, charset = media_type(found.get(b"content-type", b""))
-        if kind == "conversion":
-            essence, charset = essence or "text/plain", charset or "utf-8"
-        columns = {"content_type": essence, "charset": charset}
-    if kind == "revisit":
-        refers = [_text(value).strip("<>") for name in _REFERS if (value := found.get(name))]
-        columns |= _wrong("revisit", " ".join(refers))
-    if kind not in _WITH_PAYLOAD or "problem" in columns:
-        return columns
-    if end - start > max_bytes:
-        return columns | _wrong("too_large", f"more than {max_bytes} bytes")
-    raw = payload = data[start:end]
-    try:
-        if http:
-            payload = decode(raw, http, max_bytes)
-    except (OSError, ValueError) as error:
-        return columns | _wrong("undecodable_payload", str(error))
-    if verify and (wrong := differs(found.get(b"warc-payload-digest", b""), _bodies(raw, payload))):
-        return columns | _wrong("digest_mismatch", f"payload: {wrong}")
-    if len(payload) > max_bytes:
-        return columns | _wrong("too_large", f"more than {max_bytes} bytes")
-    columns["payload"] = payload
-    return columns
-
-
-def _answer(data: bytes, start: int, end: int, found: _Fields) -> tuple[dict[str, Any], _Fields, int]:
-    """Columns of Record from an HTTP answer's head, its fields, and where its body begins."""
-    if not data.startswith(b"HTTP/", start, end):
-        return _wrong("not_http", _text(found.get(b"content-type", b""))), {}, start
-    head = head_end(data, start, min(end, start + HEAD))
-    if head is None:
-        if end - start >= HEAD:
-            return _wrong("damaged_record", f"its HTTP headers do not end within {HEAD} bytes"), {}, start
-        head = (end, end)
-    http = fields(data[start : head[0]])
-    status = _STATUS.match(data, start, head[1])
-    essence, charset = media_type(http.get(b"content-type", b""))
-    return {"status": int(status[1]) if status else None, "content_type": essence, "charset": charset}, http, head[1]
-
-
-def _bodies(raw: bytes, decoded: bytes) -> Iterator[bytes]:
-    """What crawlers take a payload's digest of: the body as sent, without its chunks, without any encoding."""
-    yield raw
-    yield decoded
-    try:
-        yield dechunk(raw, len(raw))
-    except ValueError:
-        return
-
-
-def _wrong(rule: str, detail: str) -> dict[str, Any]:
-    return {"problem": (rule, detail[:_DETAIL])}
-
-
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", "replace").strip()

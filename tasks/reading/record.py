@@ -14,8 +14,9 @@ class Record:
     `unknown` for one so damaged that its type cannot be read. `offset`, `length`: bytes in the file as it is stored
     (of the compressed member where records are compressed one by one); for a table the row number and None.
     `digest`, `ip`, `truncated`: as the crawler wrote them. `status`, `content_type` (essence, lower case, "" if
-    unsaid), `charset`: of the HTTP response; `status` is None for a record without one. `problem`: a pair
-    (rule, detail) when the record cannot become a document, else None; the payload is empty then.
+    unsaid), `charset`: of the HTTP response; `status` is None for a record without one. `note`: in what way a record
+    that was read is not as its format wants it, else None. `problem`: a pair (rule, detail) when the record cannot
+    become a document, else None; the payload is empty then.
     """
 
     kind: str
@@ -31,4 +32,5 @@ class Record:
     content_type: str = ""
     charset: str | None = None
     payload: bytes = b""
+    note: str | None = None
     problem: tuple[str, str] | None = None

@@ -34,7 +34,8 @@ def records(
 
     `format`: `jsonl` (plain, gzip, zstd or lz4), `parquet`, or `text` (a file is a document). A row without a text, or
     with something else in its place, has the problem `no_text`, one over `max_bytes` `too_large`, a line that is no
-    JSON object `damaged_record`; so has every row of a Parquet file that cannot be read, and the place where another
+    JSON object or a string of Parquet that is not UTF-8 `damaged_record` (a text in a column of bytes may have another
+    encoding, which is detected); so has every row of a Parquet file that cannot be read, and the place where another
     file cannot be read on, once for all that is lost there.
     Holds a line and the 8 MiB of the file read last, or 256 rows and a block of each column. Raises FileNotFoundError,
     RemoteIOError, and ValueError for a Parquet file without a column that is asked for.
@@ -120,8 +121,11 @@ def _parquet(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOCon
 def _rows(number: int, batch: pa.RecordBatch, columns: Columns, max_bytes: int) -> Iterator[Record]:
     texts = _values(batch, columns.text)
     others = [_values(batch, name) if name else [None] * len(batch) for name in (columns.url, columns.id, columns.date)]
+    broken = _not_utf8(batch, [name for name in (columns.text, columns.url, columns.id, columns.date) if name])
     for row, (text, *other) in enumerate(zip(texts, *others, strict=True), number):
-        if not isinstance(text, bytes):
+        if reason := broken.get(row - number):
+            yield _lost(row, "damaged_record", f"row {row}: {reason}")
+        elif not isinstance(text, bytes):
             found = "null" if text is None else f"a {type(text).__name__}"
             yield _lost(row, "no_text", f"row {row}: {columns.text} is {found}")
         elif len(text) > max_bytes:
@@ -130,10 +134,31 @@ def _rows(number: int, batch: pa.RecordBatch, columns: Columns, max_bytes: int) 
             yield _row(row, text, *map(_said, other))
 
 
-def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
+def _not_utf8(batch: pa.RecordBatch, names: list[str]) -> dict[int, str]:
+    """By its place in the batch each row with a string that is not UTF-8, and which: Parquet's strings are."""
+    found: dict[int, str] = {}
+    for name in names:
+        column = _column(batch, name)
+        if not _is_string(column.type):
+            continue
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:
+            for row, value in enumerate(_values(batch, name)):
+                try:
+                    (value or b"").decode()
+                except UnicodeDecodeError as error:
+                    found.setdefault(row, f"the string of {name} is not UTF-8 at its byte {error.start}")
+    return found
+
+
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
     column = batch.column(name)
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
+    column = _column(batch, name)
     # as bytes: what claims to be text need not be UTF-8
     return (column.cast(pa.large_binary()) if _is_string(column.type) else column).to_pylist()
 

@@ -2,7 +2,7 @@
 
 A folder holds one folder for each set, as its makers publish it: `aeb` (article-extraction-benchmark:
 ground-truth.json, html/*.html.gz), `wcxb` (WCXB: ground-truth/*.json, html/*.html.gz), `cleaneval-dev` (CleanEval:
-GoldStandard/*.txt, input/*.html).
+GoldStandard/*.txt, input/*.html). `wcxb-train` has more pages of WCXB, which classifiers alone learn from.
 """
 
 import gzip
@@ -13,11 +13,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import orjson
 from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 
+# Those that reports are made of.
 SETS = ("aeb", "cleaneval", "wcxb")
+_TO_LEARN = "wcxb-train"
 _WORD = re.compile(r"\w+")
 
 
@@ -33,8 +36,15 @@ class Gold(NamedTuple):
 
     @property
     def trains(self) -> bool:
-        """Whether it belongs to the half that classifiers may learn from; the other half is for reports alone."""
-        return hashlib.sha256(f"{self.set}/{self.name}".encode()).digest()[-1] % 2 == 0
+        """Whether classifiers may learn from it: half of each set, all of `wcxb-train`; the others are for reports
+        alone."""
+        half = hashlib.sha256(f"{self.set}/{self.name}".encode()).digest()[-1] % 2 == 0
+        return half or self.set == _TO_LEARN
+
+    @property
+    def host(self) -> str:
+        """The host of its address without `www.`, "" if that is unknown."""
+        return (urlsplit(self.url).hostname or "").removeprefix("www.")
 
 
 def read(folder: Path) -> list[Gold]:
@@ -42,7 +52,7 @@ def read(folder: Path) -> list[Gold]:
 
     Raises FileNotFoundError if it has none of the sets.
     """
-    readers = {"aeb": _aeb, "cleaneval-dev": _cleaneval, "wcxb": _wcxb}
+    readers = {"aeb": _aeb, "cleaneval-dev": _cleaneval, "wcxb": _wcxb, _TO_LEARN: _wcxb}
     found = [page for name, reader in readers.items() if (folder / name).is_dir() for page in reader(folder / name)]
     if not found:
         raise FileNotFoundError(f"{folder} has none of the folders {', '.join(readers)}")
@@ -64,7 +74,7 @@ def _wcxb(folder: Path) -> Iterable[Gold]:
         text = entry["ground_truth"].get("main_content") or ""
         # as the benchmark's evaluate.py names them
         kind = "collection" if kind == "category" else kind
-        yield Gold("wcxb", path.stem, entry.get("url") or "", kind, page, text)
+        yield Gold(folder.name, path.stem, entry.get("url") or "", kind, page, text)
 
 
 def _cleaneval(folder: Path) -> Iterable[Gold]:

@@ -1,20 +1,20 @@
 """Trains the classifier of blocks: `python -m tools.train_blocks.train FOLDER [MODEL]`.
 
-FOLDER holds the sets of `gold`; only their training halves are read for the model, less the pages of hosts that the
-other halves have too. Needs lightgbm, holds some 3 GB for a thousand pages and takes minutes. One thread and fixed
+FOLDER holds the sets of `gold`; only the pages that `Gold.trains` names are read for the model, less those of hosts
+that the others have too. Needs lightgbm, holds some 3 GB for a thousand pages and takes minutes. One thread and fixed
 seeds: the same pages and versions give the same file.
 
 The model in the package has learned from 152 pages: of the article-extraction-benchmark, of CleanEval's development
 set, and of a sample of 148 pages of WCXB's development set.
 """
 
+import hashlib
 import html
 import logging
 import re
 import sys
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 import lightgbm
 import numpy as np
@@ -95,14 +95,20 @@ def _fit(examples: list[Example], rows: list[np.ndarray]) -> lightgbm.Booster:
 
 
 def _unseen(examples: list[Example], rows: list[np.ndarray]) -> list[np.ndarray]:
-    """The probability of each block by a classifier that has not learned from its page."""
+    """The probability of each block by a classifier that has not learned from a page of its host."""
     given: list[np.ndarray] = [np.empty(0)] * len(examples)
+    folds = [_fold(e.gold) for e in examples]
     for fold in range(FOLDS):
-        chosen = [i for i in range(len(examples)) if i % FOLDS != fold]
+        chosen = [i for i in range(len(examples)) if folds[i] != fold]
         booster = _fit([examples[i] for i in chosen], [rows[i] for i in chosen])
-        for i in range(fold, len(examples), FOLDS):
-            given[i] = booster.predict(rows[i]).astype(np.float32)
+        for i in range(len(examples)):
+            if folds[i] == fold:
+                given[i] = booster.predict(rows[i]).astype(np.float32)
     return given
+
+
+def _fold(page: gold.Gold) -> int:
+    return hashlib.sha256((page.host or f"{page.set}/{page.name}").encode()).digest()[0] % FOLDS
 
 
 def _second_rows(e: Example, first: np.ndarray) -> np.ndarray:
@@ -155,8 +161,8 @@ def train(folder: Path, model: Path) -> None:
     Holds the examples of all pages: some 3 GB for a thousand.
     """
     pages = gold.read(folder)
-    hosts = {_host(page) for page in pages if not page.trains} - {""}
-    learned = [page for page in pages if page.trains and _host(page) not in hosts]
+    hosts = {page.host for page in pages if not page.trains} - {""}
+    learned = [page for page in pages if page.trains and page.host not in hosts]
     examples = [e for page in learned if (e := example(page))]
     log.info("%d pages, %d to learn from, %d blocks", len(pages), len(examples), sum(len(e.rows) for e in examples))
     rows = [e.rows for e in examples]
@@ -166,10 +172,6 @@ def train(folder: Path, model: Path) -> None:
     arrays |= {f"second.{name}": array for name, array in flatten(_fit(examples, second_rows)).items()}
     save_file(arrays, model, {"features": str(len(FEATURES)), "second": str(len(SECOND))})
     log.info("%s: MODEL_CHECKSUM = %r", model, files.checksum(str(model)))
-
-
-def _host(page: gold.Gold) -> str:
-    return (urlsplit(page.url).hostname or "").removeprefix("www.")
 
 
 if __name__ == "__main__":

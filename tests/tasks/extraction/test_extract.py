@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from storage import files, layout, ledger, parquet
@@ -185,6 +186,34 @@ def test_rows_of_a_table_are_documents(tmp_path, extracted):
     assert found.ledger.select(["rule", "offset"]).to_pylist() == [
         {"rule": "damaged_record", "offset": 3},
         {"rule": "no_text", "offset": 4},
+    ]
+
+
+def test_bare_bodies_and_short_records_are_documents_with_a_note(tmp_path, extracted):
+    body = html(*STORY * 4).encode()
+    answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + body
+    head = "WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: https://mill.example/\r\nContent-Length: {}\r\n\r\n"
+    # the bare body, one that lacks 8 bytes, one that lacks half, one in order
+    planted = [(body, 0), (answer, 8), (answer, len(answer)), (answer, 0)]
+    members = [gzip.compress(head.format(len(b) + n).encode() + b + b"\r\n\r\n") for b, n in planted]
+    (tmp_path / "a.warc.gz").write_bytes(b"".join(members))
+    found = extracted(Shard("archive", str(tmp_path / "a.warc.gz"), "a.warc.gz"))
+    assert [(row["status"], row["truncated"], row["note"]) for row in found.documents] == [
+        (None, None, "no HTTP headers"),
+        (200, "unspecified", f"8 bytes short of its length of {len(answer) + 8}"),
+        (200, None, None),
+    ]
+    assert len(set(found.texts)) == 1 and found.ledger["rule"].to_pylist() == ["damaged_record"]
+
+
+def test_a_damaged_string_of_parquet_is_in_the_ledger(tmp_path, extracted):
+    texts = pa.array([STORY[0].encode(), "Mühle".encode("latin-1"), STORY[1].encode()], pa.binary()).view(pa.string())
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
+    found = extracted(Shard("parquet", str(tmp_path / "a.parquet"), "a.parquet", Columns()))
+    assert found.texts == list(STORY[:2])
+    reason = "row 1: the string of text is not UTF-8 at its byte 1"
+    assert found.ledger.select(["rule", "offset", "detail"]).to_pylist() == [
+        {"rule": "damaged_record", "offset": 1, "detail": reason}
     ]
 
 

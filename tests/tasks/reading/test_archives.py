@@ -216,6 +216,56 @@ def test_revisits_and_responses_that_are_not_http(tmp_path, write_warc, page):
     assert (revisit.status, dns.problem, last.problem) == (200, ("not_http", "text/dns"), None)
 
 
+def test_responses_with_a_bare_body_are_read_with_a_note(tmp_path):
+    headless = b"HTUP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + BODY
+    http = "application/http; msgtype=response"
+    written = [
+        ("https://mill.example/", "Text/HTML; charset=koi8-r", BODY),
+        ("https://mill.example/", http, BODY),
+        ("https://mill.example/", http, headless),
+        ("https://mill.example/", "text/html", headless[17:]),
+        ("whois:mill.example", "text/html", BODY),
+        ("https://mill.example/", "text/html", b""),
+        ("https://mill.example/", http, b"HTTP/1.1 200 OK\r\n\r\n" + BODY),
+    ]
+    record = "WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n\r\n"
+    join(tmp_path / "a", [record.format(u, t, len(b)).encode() + b + b"\r\n\r\n" for u, t, b in written])
+    found = read(tmp_path / "a")
+    said, unsaid, headless, fields, whois, empty, last = found
+    assert (said.content_type, said.charset, unsaid.content_type, unsaid.charset) == ("text/html", "koi8-r", "", None)
+    assert [r.payload for r in (said, unsaid, last)] == [BODY] * 3
+    assert [r.note for r in found] == ["no HTTP headers"] * 2 + [None] * 3 + ["no HTTP headers", None]
+    assert {r.status for r in found[:-1]} == {None} and (empty.payload, empty.problem) == (b"", None)
+    assert [r.problem and r.problem[0] for r in found] == [None] * 2 + ["not_http"] * 3 + [None] * 2
+
+
+@pytest.mark.parametrize("line", [ARC, ARC_2], ids=["1", "2"])
+def test_bare_bodies_in_arc_files(tmp_path, line):
+    join(tmp_path / "a", [line % len(BODY) + BODY + b"\n"] * 2)
+    for record in read(tmp_path / "a"):
+        assert (record.payload, record.content_type, record.note) == (BODY, "text/html", "no HTTP headers")
+        assert (record.status, record.problem) == (None, None)
+
+
+@pytest.mark.parametrize("name", COMPRESSIONS)
+@pytest.mark.parametrize("missing", [5, 60])
+def test_a_record_a_little_short_of_its_length_is_truncated(tmp_path, write_warc, page, name, missing):
+    bodies = [BODY + b"%d" % i for i in range(3)]
+    marked = page(bodies[2], warc={"WARC-Truncated": "time"})
+    members = cut(tmp_path / "plain", write_warc, [page(bodies[0]), page(bodies[1]), marked])
+    short = [record.replace(body, body[:-missing]) for record, body in zip(members, bodies, strict=True)]
+    offsets = join(tmp_path / "a", [COMPRESSIONS[name](record) for record in short])
+    found = read(tmp_path / "a")
+    assert [r.payload for r in found] == [body[:-missing] for body in bodies]
+    assert [(r.offset, r.length) for r in found] == [(a, b - a) for a, b in zip(offsets, offsets[1:], strict=False)]
+    assert [(r.problem, r.truncated) for r in found] == [(None, "unspecified")] * 2 + [(None, "time")]
+    for record, member in zip(found, members, strict=True):
+        length = int(member.split(b"Content-Length: ")[1].split(b"\r\n")[0])
+        assert record.note == f"{missing} bytes short of its length of {length}"
+        again = read_at(str(tmp_path / "a"), record.offset, record.length, MEGABYTE)
+        assert again == record
+
+
 def test_a_type_that_no_standard_has(tmp_path, write_warc, page):
     write_warc(tmp_path / "a", [page(kind="respoose", content_type="text/plain"), page()])
     assert [(r.kind, r.problem) for r in read(tmp_path / "a")] == [

@@ -189,13 +189,35 @@ def test_wrong_rows_cost_one_record_each(tmp_path):
     dates = pa.array([datetime(2024, 5, 1)] * 5)
     pq.write_table(pa.table({"text": texts, "date": dates}), tmp_path / "a.parquet")
     found = list(records(f"{tmp_path}/a.parquet", "parquet", Columns("text", date="date"), LIMIT))
-    assert [r.problem and r.problem[0] for r in found] == [None, "no_text", "too_large", None, None]
-    assert (found[3].payload, found[3].charset) == (b"\xff\xfe", None)
+    assert [r.problem and r.problem[0] for r in found] == [None, "no_text", "too_large", "damaged_record", None]
+    assert found[3].problem[1] == "row 3: the string of text is not UTF-8 at its byte 0" and found[3].payload == b""
     assert found[0].date == "2024-05-01T00:00:00"
     numbers = list(records(f"{tmp_path}/a.parquet", "parquet", Columns("date"), LIMIT))
     assert [r.problem[0] for r in numbers] == ["no_text"] * 5
     with pytest.raises(ValueError, match="a.parquet has no column body, u; its columns are text, date"):
         list(records(f"{tmp_path}/a.parquet", "parquet", Columns("body", "u"), LIMIT))
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())], ids=str)
+def test_a_damaged_string_of_parquet_is_a_damaged_row(tmp_path, kind):
+    latin, utf8 = "Müller mahlt".encode("latin-1"), "Müller".encode()
+    texts = pa.array([utf8, latin, utf8, None, utf8], pa.binary()).view(pa.string())
+    urls = pa.array([b"a", b"b", b"\xc3", b"d", b"e"], pa.binary()).view(pa.string())
+    if pa.types.is_dictionary(kind):
+        indices = pa.array([0, 1, 2, None, 4], pa.int32())
+        texts = pa.DictionaryArray.from_arrays(indices, texts.view(pa.binary()).fill_null(b"").view(pa.string()))
+    elif kind == pa.large_string():
+        texts = texts.cast(pa.large_binary(), safe=False).view(pa.large_string())
+    pq.write_table(pa.table({"text": texts, "url": urls}), tmp_path / "a.parquet")
+    found = list(records(f"{tmp_path}/a.parquet", "parquet", Columns("text", url="url"), LIMIT))
+    assert [r.problem and r.problem[0] for r in found] == [None, "damaged_record", "damaged_record", "no_text", None]
+    assert "string of text is not UTF-8 at its byte 1" in found[1].problem[1]
+    assert "string of url is not UTF-8 at its byte 0" in found[2].problem[1]
+    assert (found[0].payload, found[0].charset, found[0].url) == (utf8, "utf-8", "a")
+    # bytes promise no encoding: theirs is detected
+    pq.write_table(pa.table({"text": pa.array([latin], pa.binary())}), tmp_path / "b.parquet")
+    (found,) = records(f"{tmp_path}/b.parquet", "parquet", Columns("text"), LIMIT)
+    assert (found.payload, found.charset, found.problem) == (latin, None, None)
 
 
 def test_damaged_parquet_files(tmp_path):
