@@ -23,6 +23,7 @@ from storage.training_manifest import load_training_manifest
 from tasks.documents.sampling import Heldout
 from tasks.models import perplexity_work, quality_work
 from tasks.models.perplexity import LanguageModel
+from tasks.models.perplexity_scores import load, score_words
 from tasks.models.quality import Classifier
 from tasks.tokens import tokenizer_work
 from tasks.tokens.mixture import Mixture
@@ -184,7 +185,7 @@ def kenlm(folder: Path) -> Kind:
     return model(
         folder,
         "model.bin",
-        lambda file: perplexity_work.perplexity(perplexity_work.load.__wrapped__(file), SENTENCE),
+        lambda file: score_words(load.__wrapped__(file), [SENTENCE]).perplexity.tolist(),
     )
 
 
