@@ -56,7 +56,7 @@ def derive_texts(
     pages = _pages(first, number, documents, remote_io, found.troubles)
     table = pa.Table.from_pylist(list(pages), schema=DOCUMENTS)
     if settings := first.settings["normalize"]:
-        texts = rewrite(Normalize.model_validate(settings), table["text"])
+        texts = rewrite(Normalize.model_validate(settings), table["text"], pc.equal(table["engine"], "blocks"))
         table = table.set_column(table.schema.get_field_index("text"), DOCUMENTS.field("text"), texts)
     table = _edited(first, table)
     found.texts.update(zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True))
@@ -80,7 +80,7 @@ def _pages(
     def calls() -> Iterator[tuple]:
         for row, record in records:
             waiting.append(row | {name: getattr(record, name) for name in _OF_RECORD})
-            yield record.payload, record.content_type, record.charset, record.url, extract.engine
+            yield record.payload, record.content_type, record.charset, record.url, extract.engine, extract.format
 
     with Guard(f"{extract_page.__module__}:{extract_page.__name__}", extract.limits) as guard:
         for page in guard.map(calls()):

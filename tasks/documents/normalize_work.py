@@ -35,12 +35,17 @@ _INVISIBLE = (
 _UNSPACED = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"
 _ZERO_WIDTH_SPACES = re.compile(f"(?<=([{_UNSPACED}]))?\u200b+(?=([{_UNSPACED}]))?")
 _NOT_CLEAN = rf"[{_LINE_ENDS}{_SPACES}{_INVISIBLE}\x{{200B}}]"
+_NOT_ENDED = r"[ \t]\n|[ \t]\z|\A\n|\n\z"
 _NOT_TIDY = r"[^ \t\n]  |[ \t]\n|[ \t]\z|\n\n\n|\A\n|\n\z"
 
 
-def rewrite(step: Normalize, texts: pa.Array | pa.ChunkedArray) -> pa.Array:
+def rewrite(
+    step: Normalize, texts: pa.Array | pa.ChunkedArray, spaced: pa.Array | pa.ChunkedArray | None = None
+) -> pa.Array:
     """The normalized texts, large_string, one for each; nulls stay nulls.
 
+    spaced: bool, the texts whose white space has been tidied where it is not that of code: of these only the ends of
+    lines are.
     Holds a copy of the texts that change, and one of the whole column if there are any.
     """
     texts = texts.cast(pa.large_string())  # before the chunks are joined: 32-bit offsets end at 2 GiB
@@ -50,7 +55,15 @@ def rewrite(step: Normalize, texts: pa.Array | pa.ChunkedArray) -> pa.Array:
         texts = _where(texts, pc.invert(pc.string_is_ascii(texts)), _each(_repaired))
     texts = _where(texts, pc.match_substring_regex(texts, _NOT_CLEAN), _cleaned)
     texts = _where(texts, pc.invert(pc.string_is_ascii(texts)), _composed)
+    if spaced is not None:
+        spaced = pc.fill_null(spaced.combine_chunks() if isinstance(spaced, pa.ChunkedArray) else spaced, False)
+        texts = _where(texts, pc.and_(spaced, pc.match_substring_regex(texts, _NOT_ENDED)), _ended)
+        return _where(texts, pc.and_not(pc.match_substring_regex(texts, _NOT_TIDY), spaced), _tidied)
     return _where(texts, pc.match_substring_regex(texts, _NOT_TIDY), _tidied)
+
+
+def _ended(texts: pa.Array) -> pa.Array:
+    return pc.utf8_trim(pc.replace_substring_regex(texts, r"[ \t]+(\n|\z)", r"\1"), "\n")
 
 
 def _cleaned(texts: pa.Array) -> pa.Array:

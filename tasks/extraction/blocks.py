@@ -6,22 +6,26 @@ moves no element that stands where it should not (no foster parenting, no adopti
 of the source.
 """
 
-from typing import NamedTuple
-
 import numba as nb
 import numpy as np
 
 from tasks.extraction.markup import (
+    ALT,
+    MATH_TYPES,
     SPACES,
     after_bracket,
     comment_end,
     count_tags,
+    is_formula_image,
     is_letter,
+    matches_in,
     raw_text_end,
     read_tag,
     text_byte,
+    value_of,
 )
-from tasks.extraction.nesting import close, ended_height, implied_height, is_heading
+from tasks.extraction.nesting import breaks_out, close, ended_height, implied_height, is_heading
+from tasks.extraction.scanned import CELL, COMMENT, ENDS, HEADING, NONE, PREFORMATTED, TEXT, Blocks, Nodes, Page, Tags
 from tasks.extraction.vocabulary import (
     ALIASES,
     BITS,
@@ -31,6 +35,7 @@ from tasks.extraction.vocabulary import (
     FNV,
     HIDDEN,
     INLINE,
+    MARKED,
     OTHER,
     PRIME,
     PROPERTIES,
@@ -45,67 +50,6 @@ from tasks.kernels.buffers import byte
 # Elements deeper than this are not put on the stack (browsers stop at 512 too): their text counts for the last one.
 DEPTH = 512
 
-TEXT, HEADING, PREFORMATTED, CELL = range(4)
-
-# The distance to an element that a block is not in, see `Blocks.above`.
-NONE = np.int8(100)
-
-
-class Blocks(NamedTuple):
-    """One entry for each block.
-
-    begin, end: of its text. kind: TEXT, HEADING, PREFORMATTED or CELL. node: its innermost element. bullet: how many
-    lists it is in if it begins a list item, else 0; ordinal: the item's number in an `<ol>`. row, cell: numbers of the
-    table row and cell around it, counted through the page, 0 outside of tables. bits: what is around it, see
-    `vocabulary` (WORDS and AROUND). above: int8, shape (blocks, 64): for each bit how many elements up the nearest one
-    is that has it, NONE if there is none. links: links that begin in it; linked: code points of its text inside of
-    links, white space aside.
-    """
-
-    begin: np.ndarray
-    end: np.ndarray
-    kind: np.ndarray
-    node: np.ndarray
-    bullet: np.ndarray
-    ordinal: np.ndarray
-    row: np.ndarray
-    cell: np.ndarray
-    bits: np.ndarray
-    above: np.ndarray
-    links: np.ndarray
-    linked: np.ndarray
-
-
-class Nodes(NamedTuple):
-    """One entry for each element that was on the stack; 0 is the page itself.
-
-    path: a hash of the element's name and class words and of those of its ancestors.
-    """
-
-    parent: np.ndarray
-    tag: np.ndarray
-    bits: np.ndarray
-    path: np.ndarray
-
-
-class Page(NamedTuple):
-    """What a scan gives.
-
-    text: uint8, the text of all blocks, white space collapsed (kept in PREFORMATTED ones), entities as they stand,
-    except that `&nbsp;` is a space. blocks, nodes: cut to their number. title: (begin, end) in the page's bytes of
-    what the first `<title>` holds, (0, 0) if there is none. depth: the number of elements that were open at once, as a
-    parser would count that closes nothing by itself but what the standard closes. body: where the first text or
-    element of the body begins, in the page's bytes.
-    """
-
-    text: np.ndarray
-    blocks: Blocks
-    nodes: Nodes
-    title: tuple[int, int]
-    depth: int
-    body: int
-
-
 _KIND = np.zeros(len(ELEMENTS), np.int64)
 for _i, _name in enumerate(ELEMENTS):
     _kinds = {"heading": HEADING, "pre": PREFORMATTED, "td": CELL, "th": CELL}
@@ -113,13 +57,14 @@ for _i, _name in enumerate(ELEMENTS):
 
 _P, _LI, _UL, _OL, _MENU, _DIR = E["p"], E["li"], E["ul"], E["ol"], E["menu"], E["dir"]
 _TR, _TD, _TH, _BR, _TITLE, _BODY, _LINK = E["tr"], E["td"], E["th"], E["br"], E["title"], E["body"], E["a"]
+_SVG, _FOREIGN, _SCRIPT, _IMG = E["svg"], E["foreignobject"], E["script"], E["img"]
 
 
 @nb.njit(nogil=True, cache=True)
 def scan(data: np.ndarray) -> Page:
     """Blocks of a page of UTF-8 bytes (uint8); see `Page`.
 
-    Holds the text once more, and about 110 bytes for each block and 30 for each tag that opens an element.
+    Holds the text once more, and about 120 bytes for each block, 50 for each tag and 30 for each that opens an element.
     """
     size = len(data)
     most = count_tags(data) + 2
@@ -134,6 +79,10 @@ def scan(data: np.ndarray) -> Page:
     b_links, b_linked = np.empty(most, np.int32), np.empty(most, np.int64)
     n_parent, n_tag = np.empty(most, np.int32), np.empty(most, np.uint8)
     n_bits, n_path = np.empty(most, np.uint64), np.empty(most, np.uint64)
+    n_first, n_last = np.full(most, -1, np.int32), np.full(most, -1, np.int32)
+    t_begin, t_end, t_element = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int16)
+    b_after, b_before, b_marked = np.empty(most, np.int32), np.empty(most, np.int32), np.zeros(most, np.bool_)
+    tags = 0
     n_parent[0], n_tag[0], n_bits[0], n_path[0] = -1, OTHER, np.uint64(0), FNV
     nodes = 1
     blocks = 0
@@ -157,6 +106,7 @@ def scan(data: np.ndarray) -> Page:
     ordinal = 0  # its number
     title_begin = title_end = 0
     body = 0
+    begin = resume = 0
 
     # The open block.
     start = 0  # in `text`
@@ -165,6 +115,9 @@ def scan(data: np.ndarray) -> Page:
     lead = 0  # white space before the first word of a preformatted line
     links = linked = 0
     at = 0  # height of the stack where its text began
+    after = -1  # the tag that its source begins behind
+    marked = False
+    formula = -1  # where a formula ends that stands in a place where no text does, -1 outside of one
 
     i = 0
     while i <= size:
@@ -174,16 +127,20 @@ def scan(data: np.ndarray) -> Page:
         h = classes = FNV
         bits = np.uint64(0)
         hides = target = self_closed = False
+        if formula >= 0 and i >= formula:
+            i = resume
+            formula = -1
+            continue
         if not ends:
             b = byte(data, i)
-            if b != 60:
-                # Text up to the next `<`.
+            if b != 60 or formula >= 0:
+                # Text up to the next `<`, or to the end of a formula.
                 if s_skip[top]:
                     while i < size and byte(data, i) != 60:
                         i += 1
                     continue
                 pre = s_kind[top] == PREFORMATTED
-                while i < size and byte(data, i) != 60:
+                while i < size and (byte(data, i) != 60 if formula < 0 else i < formula):
                     b, following = byte(data, i), i + 1
                     if b == 38 or b == 0xC2:
                         b, following = text_byte(data, i)
@@ -229,6 +186,8 @@ def scan(data: np.ndarray) -> Page:
             b = byte(data, i) if i < size else np.uint8(0)
             if b == 33 or b == 63 or (b == 47 and i + 1 < size and not is_letter(byte(data, i + 1))):
                 i = comment_end(data, i)
+                t_begin[tags], t_end[tags], t_element[tags] = begin, i, COMMENT
+                tags += 1
                 continue
             if b == 47 and i + 1 < size:
                 closing = True
@@ -251,9 +210,20 @@ def scan(data: np.ndarray) -> Page:
                 i = begin + 1
                 continue
             tag, h, i, whole, self_closed, bits, classes, hides, target = read_tag(data, i, closing)
+            t_begin[tags], t_end[tags], t_element[tags] = begin, i, ENDS - tag if closing else tag
+            tags += 1
             if not whole:
+                t_element[tags - 1] = COMMENT
                 continue  # the standard drops a tag that the page ends in
         properties = PROPERTIES[tag]
+
+        if not closing and open_tags[_SVG] and not open_tags[_FOREIGN] and breaks_out(tag):
+            height = top
+            while s_tag[height] != _SVG:
+                height -= 1
+            top = close(height, s_tag, open_tags, top, s_node, n_last, tags - 1)
+        foreign = open_tags[_SVG] > 0 and not open_tags[_FOREIGN]
+        marked |= properties & MARKED != 0 and not s_skip[top]
 
         # Does the tag end the open block?
         flush = ends
@@ -284,9 +254,12 @@ def scan(data: np.ndarray) -> Page:
                 for k in range(BITS):
                     b_above[blocks, k] = s_above[at, k]
                 b_links[blocks], b_linked[blocks] = links, min(linked, o - start)
+                b_after[blocks], b_before[blocks], b_marked[blocks] = after, tags if ends else tags - 1, marked
                 blocks += 1
             start = o
             links = linked = lead = 0
+            after = tags - 1
+            marked = False
         if ends:
             break
         if tag == _LINK:
@@ -302,6 +275,13 @@ def scan(data: np.ndarray) -> Page:
                 depth = max(depth, top + beyond + inline)
             continue
         if properties & VOID:
+            if tag == _IMG and not s_skip[top] and is_formula_image(data, begin, i):
+                value, formula = value_of(data, begin, i, ALT)
+                if formula < 0:
+                    continue
+                marked = True
+                resume = i
+                i = value
             continue
 
         if closing:
@@ -312,22 +292,30 @@ def scan(data: np.ndarray) -> Page:
                 continue
             if not open_tags[tag] and not is_heading(tag):
                 continue
-            top = close(ended_height(tag, h, s_tag, s_hash, top), s_tag, open_tags, top)
+            height = ended_height(tag, h, s_tag, s_hash, top)
+            top = close(height, s_tag, open_tags, top, s_node, n_last, tags - 1)
             if link > top:
                 link = -1
             continue
 
         # Raw text: skipped, with its end tag.
-        if properties & RAW and not (self_closed and s_skip[top]):
+        if properties & RAW and not (self_closed and foreign):
             content_end = raw_text_end(data, i, h)
             if tag == _TITLE and not title_end and not s_skip[top]:
                 title_begin, title_end = i, content_end
-            i = after_bracket(data, content_end)
+            resume = after_bracket(data, content_end)
+            t_end[tags - 1] = resume
+            if tag == _SCRIPT and not s_skip[top] and matches_in(data, begin, i, MATH_TYPES):
+                marked = True
+                formula = content_end
+            else:
+                i = resume
             continue
-        if self_closed and s_skip[top]:
+        if self_closed and (foreign or tag == _SVG):
             continue  # in SVG `<path/>` is a whole element
 
-        top = close(implied_height(tag, s_tag, open_tags, top), s_tag, open_tags, top)
+        height = implied_height(tag, s_tag, open_tags, top)
+        top = close(height, s_tag, open_tags, top, s_node, n_last, tags - 1)
         if link > top:
             link = -1
 
@@ -374,9 +362,11 @@ def scan(data: np.ndarray) -> Page:
             s_above[top, k] = up
         n_parent[nodes], n_tag[nodes], n_bits[nodes] = s_node[below], tag, bits
         n_path[nodes] = (n_path[s_node[below]] ^ h) * PRIME ^ classes
+        n_first[nodes] = tags - 1
         s_node[top] = nodes
         nodes += 1
 
+    close(0, s_tag, open_tags, top, s_node, n_last, tags)
     return Page(
         text[:o],
         Blocks(
@@ -392,8 +382,12 @@ def scan(data: np.ndarray) -> Page:
             b_above[:blocks],
             b_links[:blocks],
             b_linked[:blocks],
+            b_after[:blocks],
+            b_before[:blocks],
+            b_marked[:blocks],
         ),
-        Nodes(n_parent[:nodes], n_tag[:nodes], n_bits[:nodes], n_path[:nodes]),
+        Nodes(n_parent[:nodes], n_tag[:nodes], n_bits[:nodes], n_path[:nodes], n_first[:nodes], n_last[:nodes]),
+        Tags(t_begin[:tags], t_end[:tags], t_element[:tags]),
         (title_begin, title_end),
         depth,
         body,

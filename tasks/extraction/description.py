@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numba as nb
 import numpy as np
 
-from tasks.extraction.blocks import Page
+from tasks.extraction.scanned import Page
 from tasks.extraction.text_counts import TextCounts, count_text, title_words
 from tasks.extraction.vocabulary import FNV, PRIME, E
 

@@ -17,10 +17,13 @@ from resiliparse.extract.html2text import extract_plain_text
 
 from storage import files
 from tasks.extraction import forest
-from tasks.extraction.blocks import Page, scan
+from tasks.extraction.blocks import scan
 from tasks.extraction.description import describe
 from tasks.extraction.features import features
-from tasks.extraction.render import render
+from tasks.extraction.rendering.document import render
+from tasks.extraction.rendering.source import Source
+from tasks.extraction.rendering.whole import shared, units, with_headings
+from tasks.extraction.scanned import Page
 from tasks.extraction.second_stage import SECOND, context, second
 
 # What it cannot take becomes a row of the ledger; a message would repeat it.
@@ -49,11 +52,13 @@ def _forests() -> tuple[forest.Forest, forest.Forest]:
 
 
 class Choice(NamedTuple):
-    """What the classifier makes of a page: the probability of each block to be main text (float32), and the blocks it
-    keeps (bool)."""
+    """What the classifier makes of a page: its bytes and their scan, the probability of each block to be main text and
+    its number of words (float32), and the blocks that are best kept (bool)."""
 
+    data: bytes
     page: Page
     likely: np.ndarray
+    words: np.ndarray
     kept: np.ndarray
 
 
@@ -62,7 +67,8 @@ def choose(page: str, batch: int = 4096) -> Choice:
 
     `batch`: rows of features that are held at once, about 250 features of 4 bytes each.
     """
-    data = np.frombuffer(page.encode("utf-8", "replace"), np.uint8)
+    source = page.encode("utf-8", "replace")
+    data = np.frombuffer(source, np.uint8)
     scanned = scan(data)
     described = describe(data, scanned)
     one, two = _forests()
@@ -80,7 +86,7 @@ def choose(page: str, batch: int = 4096) -> Choice:
             features(scanned, described, begin, end, rows)
         second(scanned, described, first, gathered, begin, end, rows)
         forest.probability(two, rows[: end - begin], likely[begin:end])
-    return Choice(scanned, likely, best_f1(likely, described.text.words))
+    return Choice(source, scanned, likely, described.text.words, best_f1(likely, described.text.words))
 
 
 def best_f1(likely: np.ndarray, words: np.ndarray) -> np.ndarray:
@@ -100,10 +106,13 @@ def best_f1(likely: np.ndarray, words: np.ndarray) -> np.ndarray:
     return kept
 
 
-def blocks(page: str) -> str:
-    """Our scan and classifier alone."""
+def blocks(page: str, markdown: bool = False) -> str:
+    """Our scan and classifier alone, the text plain or as Markdown."""
     chosen = choose(page)
-    return render(chosen.page, np.flatnonzero(chosen.kept))
+    source = Source(chosen.data, chosen.page)
+    together = units(source)
+    kept = best_f1(shared(chosen.likely, chosen.words, together.unit), chosen.words)
+    return render(source, together, with_headings(source, together.around, kept), markdown)
 
 
 def resiliparse(page: str) -> str:

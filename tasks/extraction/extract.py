@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tasks.documents.step import Step
 from tasks.guard.limits import Limits
@@ -20,9 +20,18 @@ class Extract(Step):
     engine: Literal["blocks", "resiliparse", "trafilatura", "justext", "plain"] = Field(
         "blocks", description="blocks: our own scan and block classifier; plain: all text of the page"
     )
+    format: Literal["plain", "markdown"] = Field(
+        "plain", description="markdown: headings, emphasis, code and tables are marked; by the engine blocks alone"
+    )
     max_bytes: int = Field(10_000_000, gt=0, description="a larger payload is dropped as `too_large`")
     verify_digests: bool = Field(False, description="drop records that differ from their own digest")
     limits: Limits = Field(Limits(), description="time and memory that one page may take")
+
+    @model_validator(mode="after")
+    def _format_of_engine(self) -> "Extract":
+        if self.format == "markdown" and self.engine != "blocks":
+            raise ValueError(f"format: markdown is given by the engine blocks alone, not by {self.engine}")
+        return self
 
     @property
     def libraries(self) -> tuple[str, ...]:  # type: ignore[override]  # they depend on the settings

@@ -80,7 +80,7 @@ def extract_shard(
         pages = _pages(records, source, kinds, lost["extract"])
         if before:
             pages = _allowed(pages, before, lost)
-        rows = _documents(pages, guard, extract.engine, lost["extract"])
+        rows = _documents(pages, guard, extract, lost["extract"])
         for batch in _batches(rows):
             table = pa.Table.from_pylist(batch, schema=DOCUMENTS)
             characters["extract"] += _characters(table)
@@ -132,7 +132,9 @@ def _records(
 def _guard(extract: Extract) -> Guard:
     """The first call of an engine compiles its kernels, which takes longer than any page may."""
     work = f"{extract_page.__module__}:{extract_page.__name__}"
-    return Guard(work, extract.limits, (b"<p>Grist to the mill.</p>", "text/html", "utf-8", "", extract.engine))
+    return Guard(
+        work, extract.limits, (b"<p>Grist to the mill.</p>", "text/html", "utf-8", "", extract.engine, extract.format)
+    )
 
 
 def _counts(
@@ -214,7 +216,9 @@ def _chunks(pages: Iterator[tuple[dict, Record]]) -> Iterator[list[tuple[dict, R
         yield batch
 
 
-def _documents(pages: Iterator[tuple[dict, Record]], guard: Guard, engine: str, lost: list[dict]) -> Iterator[dict]:
+def _documents(
+    pages: Iterator[tuple[dict, Record]], guard: Guard, extract: Extract, lost: list[dict]
+) -> Iterator[dict]:
     """A row of DOCUMENTS for each page that has a text, in order. The guard takes pages ahead of what it gives."""
     waiting: deque[dict] = deque()
 
@@ -224,7 +228,7 @@ def _documents(pages: Iterator[tuple[dict, Record]], guard: Guard, engine: str, 
                 lost.append(drop)
                 continue
             waiting.append(row)
-            yield record.payload, record.content_type, record.charset, record.url, engine
+            yield record.payload, record.content_type, record.charset, record.url, extract.engine, extract.format
 
     for found in guard.map(calls()):
         row = waiting.popleft()
@@ -261,7 +265,7 @@ def _batches(rows: Iterator[dict]) -> Iterator[list[dict]]:
 
 
 def _normalized(table: pa.Table, normalize: Normalize, lost: list[dict]) -> pa.Table:
-    texts = rewrite(normalize, table["text"])
+    texts = rewrite(normalize, table["text"], pc.equal(table["engine"], "blocks"))
     table = table.set_column(table.schema.get_field_index("text"), DOCUMENTS.field("text"), texts)
     lengths = pc.utf8_length(texts).cast(pa.int64())
     table = table.set_column(table.schema.get_field_index("characters"), DOCUMENTS.field("characters"), lengths)

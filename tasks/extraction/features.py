@@ -3,8 +3,8 @@
 import numba as nb
 import numpy as np
 
-from tasks.extraction.blocks import HEADING, Page
 from tasks.extraction.description import PARAGRAPH, Described, elements_apart, next_container
+from tasks.extraction.scanned import HEADING, Page
 from tasks.extraction.vocabulary import AROUND, BITS, CUES, WORDS, E
 
 _N_CUES = len(CUES)

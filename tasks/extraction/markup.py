@@ -51,6 +51,10 @@ _NBSP_16 = np.frombuffer(b"&#xa0;", np.uint8)
 _CLASSES, _CLASS_BITS = automaton(WORDS, False)
 _DISPLAY_NONE = np.frombuffer(b"display:none", np.uint8)
 _NOT_VISIBLE = np.frombuffer(b"visibility:hidden", np.uint8)
+MATH_TYPES = np.frombuffer(b"math/tex", np.uint8)
+ALT = np.frombuffer(b"alt", np.uint8)
+_A_CLASS_NAME, _SRC = np.frombuffer(b"class", np.uint8), np.frombuffer(b"src", np.uint8)
+_TEX, _MATH = np.frombuffer(b"tex", np.uint8), np.frombuffer(b"math", np.uint8)
 
 
 def _attribute(name: str) -> np.uint64:
@@ -69,12 +73,12 @@ def is_letter(b):
 
 @nb.njit(nogil=True, cache=True)
 def count_tags(data):
-    """At least the number of tags in a page: how often `<` stands before a letter or `/`."""
+    """At least the number of tags and comments in a page: how often `<` stands before a letter, `/`, `!` or `?`."""
     n = 0
     for i in range(len(data) - 1):
         if byte(data, i) == 60:
             b = byte(data, i + 1)
-            n += b == 47 or is_letter(b)
+            n += b == 47 or b == 33 or b == 63 or is_letter(b)
     return n
 
 
@@ -286,3 +290,39 @@ def _hides(data, begin, end):
             if k == len(word):
                 return True
     return False
+
+
+@nb.njit(nogil=True, cache=True)
+def matches_in(data, begin, end, text):
+    """Whether `text` (lower case) stands in `data[begin:end]`, in any case."""
+    for i in range(begin, end - len(text) + 1):
+        if _matches(data, i, text):
+            return True
+    return False
+
+
+@nb.njit(nogil=True, cache=True)
+def is_formula_image(data, begin, end):
+    """Whether the tag of an image, `data[begin:end]`, may be that of a formula, by its class or address."""
+    for word in (_A_CLASS_NAME, _SRC):
+        value, value_end = value_of(data, begin, end, word)
+        if value_end >= 0 and (matches_in(data, value, value_end, _TEX) or matches_in(data, value, value_end, _MATH)):
+            return True
+    return False
+
+
+@nb.njit(nogil=True, cache=True)
+def value_of(data, begin, end, name):
+    """(begin, end) of the value in quotes of a tag's attribute; (-1, -1) without one."""
+    i = begin + 1
+    while i + len(name) + 2 < end:
+        if SPACES[byte(data, i)] and _matches(data, i + 1, name) and byte(data, i + 1 + len(name)) == 61:
+            quote = byte(data, i + 2 + len(name))
+            if quote == 34 or quote == 39:
+                i += 3 + len(name)
+                value = i
+                while i < end and byte(data, i) != quote:
+                    i += 1
+                return value, min(i, end)
+        i += 1
+    return -1, -1

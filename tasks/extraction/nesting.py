@@ -8,7 +8,7 @@ stack; all elements from it upwards are closed, none if it is above `top`.
 import numba as nb
 
 import tasks.kernels  # noqa: F401  (says where kernels are kept)
-from tasks.extraction.vocabulary import BLOCK, CLOSES_P, CUSTOM, PROPERTIES, SCOPE, E
+from tasks.extraction.vocabulary import BLOCK, BREAKS_OUT, CLOSES_P, CUSTOM, PROPERTIES, SCOPE, E
 
 # How far up an end tag looks for its start tag. With a limit, `</x>` after many open elements stays linear.
 REACH = 128
@@ -22,6 +22,12 @@ _OPTION, _BUTTON, _SPAN, _SVG, _SELECT = E["option"], E["button"], E["span"], E[
 @nb.njit(nogil=True, cache=True, inline="always")
 def is_heading(tag):
     return _H1 <= tag <= _H6
+
+
+@nb.njit(nogil=True, cache=True, inline="always")
+def breaks_out(tag):
+    """Whether the start tag of an element ends an open `svg` (13.2.6.5)."""
+    return PROPERTIES[tag] & BREAKS_OUT != 0
 
 
 @nb.njit(nogil=True, cache=True)
@@ -88,9 +94,13 @@ def implied_height(tag, tags, open_tags, top):
 
 
 @nb.njit(nogil=True, cache=True)
-def close(height, tags, open_tags, top):
-    """Close the open elements from a height upwards; the new top of the stack."""
+def close(height, tags, open_tags, top, nodes, last, by):
+    """Close the open elements from a height upwards; the new top of the stack.
+
+    nodes: the stack's nodes; last: of each node the number of the tag that ended it, here `by`.
+    """
     while top >= height:
         open_tags[tags[top]] -= 1
+        last[nodes[top]] = by
         top -= 1
     return top

@@ -4,7 +4,7 @@ import re
 
 from resiliparse.parse.encoding import detect_mime
 
-from tasks.extraction.engines import ENGINES, Refused
+from tasks.extraction.engines import ENGINES, Refused, blocks
 from tasks.extraction.metadata import Metadata, metadata
 from tasks.extraction.xhtml import to_html
 from tasks.reading import charset as encodings
@@ -19,7 +19,8 @@ _HTML_BEGINS = re.compile(
     re.IGNORECASE,
 )
 
-
+# what a text begins with is dropped but for the indentation of its first line, which may be code
+_BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
 # how files begin that servers send as HTML or text all the same (WHATWG MIME Sniffing, sections 6 and 7)
 _NO_PAGES = (
     b"%PDF-",
@@ -33,11 +34,12 @@ _NO_PAGES = (
 )
 
 
-def extract_page(payload: bytes, content_type: str, charset: str | None, url: str, engine: str) -> dict:
+def extract_page(payload: bytes, content_type: str, charset: str | None, url: str, engine: str, format: str) -> dict:
     """Text, charset, content_type, title, canonical_url, published and engine of a page; or rule and detail of a drop.
 
     content_type: the essence in lower case, sniffed if it is empty. charset: of the HTTP header. engine: a key of
-    ENGINES; "text" is answered for `text/plain`, which is passed as it is. Rules: `content_type` for what is neither
+    ENGINES; "text" is answered for `text/plain`, which is passed as it is. format: "plain" or "markdown", which is the
+    engine blocks' alone. Rules: `content_type` for what is neither
     HTML nor plain text, whatever it is declared as, `too_deep` for a page that the engine's parser must not see,
     `empty_text`. XHTML that is well-formed is read by the rules of XML, other XHTML as HTML. Holds the page some four
     times, XHTML six.
@@ -54,11 +56,12 @@ def extract_page(payload: bytes, content_type: str, charset: str | None, url: st
         text, engine = page, "text"
     else:
         try:
-            text = ENGINES[engine](page)
+            text = blocks(page, markdown=True) if format == "markdown" else ENGINES[engine](page)
         except Refused as error:
             return _drop("too_deep", str(error))
         found = metadata(page, url)
-    text = text.encode("utf-8", "replace").decode().strip()
+    text = text.encode("utf-8", "replace").decode().rstrip()
+    text = _BLANK_LINES.sub("", text) if engine == "blocks" else text.lstrip()
     if not text:
         return _drop("empty_text", url)
     return {"text": text, "charset": charset, "content_type": kind, **found, "engine": engine}

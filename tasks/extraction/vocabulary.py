@@ -17,6 +17,8 @@ SKIP = 8  # its content is not text of the page
 CLOSES_P = 16  # its start tag ends an open paragraph (13.2.6.4.7)
 SCOPE = 32  # an end tag inside does not reach an element outside (13.2.4.2)
 INLINE = 64  # changes how text looks; never on the stack
+MARKED = 128  # its content is not to be read as if it were not there: exponents, ruby, formulas
+BREAKS_OUT = 256  # its start tag ends an open `svg` (13.2.6.5)
 
 _PROPERTIES = {
     "article section aside header footer main nav hgroup address blockquote div center figure figcaption details "
@@ -30,7 +32,7 @@ _PROPERTIES = {
     "option optgroup": BLOCK | SKIP,
     "select datalist template": BLOCK | SKIP | SCOPE,
     "object marquee": SCOPE,
-    "svg audio video canvas": SKIP | SCOPE,
+    "svg audio video canvas": SKIP,
     "script style iframe noembed noframes textarea title": RAW | SKIP,
     "area base basefont bgsound br col embed frame img input keygen link meta param source track wbr": VOID,
     "noscript span": 0,
@@ -38,13 +40,21 @@ _PROPERTIES = {
     "b i u em strong font small big tt s strike nobr cite q dfn abbr acronym code kbd samp var sub sup mark bdi bdo "
     "ins del time data ruby rb rt rtc rp blink output map picture slot math": INLINE,
     "a": INLINE,
+    "foreignobject": SCOPE,
 }
+_MARKED = "sup sub ruby rt rtc rp math -".split()
+_BREAKS_OUT = (
+    "b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li listing menu meta "
+    "nobr ol p pre ruby s small span strong strike sub sup table tt u ul var"
+).split()
 ELEMENTS = ("", "-", *(name for names in _PROPERTIES for name in names.split()))
 OTHER, CUSTOM = 0, 1  # of no known name; of a name with a hyphen (a custom element)
 E = {name: i for i, name in enumerate(ELEMENTS)}
 PROPERTIES = np.array(
-    [INLINE, BLOCK, *(value for names, value in _PROPERTIES.items() for _ in names.split())], dtype=np.int64
+    [INLINE, 0, *(value for names, value in _PROPERTIES.items() for _ in names.split())], dtype=np.int64
 )
+for _names, _property in ((_MARKED, MARKED), (_BREAKS_OUT, BREAKS_OUT)):
+    PROPERTIES[[E[_name] for _name in _names]] |= _property
 
 # Bits 0-31 of a block's surroundings: words in class, id, role and itemprop of the elements around it. `^` is the edge
 # of a word: a character that is no letter, or the step from a small to a capital letter.

@@ -138,3 +138,12 @@ def test_runs_of_a_million_characters_take_linear_time():
     given_texts = [" " * n + "x", "a" + " " * n + "x", "\u200b" * n, "\n " * n, "e" + "\u0301" * 10_000]
     expected = [" " * n + "x", "a x", "", "", "é" + "\u0301" * 9_999]
     assert rewrite(given_texts) == expected
+
+
+def test_code_of_an_engine_that_spaces_texts_itself_is_left_alone():
+    code = "  x    = 1\n\n\n\ty  = 'a  b'"
+    given_texts = pa.array([code + "  \n", f"{code}\u200b", "a  b\n\n\n\nc", "\na \nb", None], pa.large_string())
+    spaced = pa.array([True, True, False, True, True])
+    found = normalize_work.rewrite(Normalize(), given_texts, spaced).to_pylist()
+    assert found == [code, code, "a b\n\nc", "a\nb", None]
+    assert normalize_work.rewrite(Normalize(), pa.array(found, pa.large_string()), spaced).to_pylist() == found

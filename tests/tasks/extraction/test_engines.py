@@ -4,15 +4,15 @@ import time
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 from safetensors import safe_open
 
 from tasks.extraction import forest
-from tasks.extraction.blocks import scan
 from tasks.extraction.engines import DEEPEST, ENGINES, MODEL, best_f1, choose
+from tasks.extraction.extract import Extract
 from tasks.extraction.features import FEATURES
 from tasks.extraction.metadata import metadata
 from tasks.extraction.page import extract_page
-from tasks.extraction.render import render
 from tasks.extraction.second_stage import SECOND
 from tools.train_blocks.alignment import covered
 from tools.train_blocks.gold import score, word_f1
@@ -41,11 +41,6 @@ def article(paragraphs=STORY, container="article") -> str:
         '<div class="cookie-banner">We use cookies to give you the best experience. <button>Accept all</button></div>'
         f"<footer><ul>{links}</ul><p>Copyright 2024 The Mill. All rights reserved.</p></footer></body></html>"
     )
-
-
-def rendered(source: str) -> str:
-    page = scan(np.frombuffer(source.encode(), np.uint8))
-    return render(page, np.arange(len(page.blocks.begin)))
 
 
 @pytest.mark.parametrize("engine", ["blocks", "trafilatura", "resiliparse"])
@@ -139,28 +134,6 @@ def test_trees_answer_as_the_library_that_grew_them():
     assert out == pytest.approx(booster.predict(rows), abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        ("<h1>Title</h1><p>One &amp;amp; two.</p><p>Three<br>four.</p>", "Title\n\nOne &amp; two.\n\nThree\nfour."),
-        (
-            "<p>List:</p><ul><li>a<li><p>b</p><p>b2</p><ul><li>c</ul></ul><p>end</p>",
-            "List:\n\n- a\n- b\n\nb2\n\n  - c\n\nend",
-        ),
-        ("<ol><li>a<li>b<ul><li>c</ul><li>d</ol>", "1. a\n2. b\n  - c\n3. d"),
-        ("<p>x</p><pre>if a:\n    b &lt; c\n\n    d</pre><p>y</p>", "x\n\nif a:\n    b < c\n\n    d\n\ny"),
-        (
-            "<table><tr><th>name<th>size<tr><td>mill<td>12<br>m<tr><td><b>old</b> one<td></table><p>x",
-            "name | size\nmill | 12 m\nold one\n\nx",
-        ),
-        ("<table><tr><td>menu<td><p>one</p><p>two</p></table>", "menu\n\none\n\ntwo"),
-        ("<p>&#xD800;&#55296;&bogus; &lt;b&gt;</p>", "\ufffd\ufffd&bogus; <b>"),
-    ],
-)
-def test_rendering(source, expected):
-    assert rendered(source) == expected
-
-
 URL = "https://mill.example/a/b?c=1"
 
 
@@ -214,7 +187,7 @@ def test_metadata_of_hostile_heads_takes_no_longer_than_reading_them(piece):
 
 def test_a_page_becomes_plain_data():
     source = article().replace("<title>", "<link rel=canonical href=/mill><title>")
-    found = extract_page(source.encode("latin-1"), "text/html", "iso-8859-1", URL, "blocks")
+    found = extract_page(source.encode("latin-1"), "text/html", "iso-8859-1", URL, "blocks", "plain")
     assert found.pop("text").count(STORY[0]) == 1
     assert found == {
         "charset": "cp1252",
@@ -227,26 +200,42 @@ def test_a_page_becomes_plain_data():
 
 
 def test_types_are_sniffed_and_plain_text_is_passed_as_it_is():
-    assert extract_page(article().encode(), "", None, URL, "blocks")["content_type"] == "text/html"
-    assert extract_page(article().encode(), "application/xhtml+xml", None, URL, "blocks")["engine"] == "blocks"
-    plain = extract_page(b"  a <b>text</b> &amp;\n more\n", "text/plain", "utf-8", URL, "blocks")
+    assert extract_page(article().encode(), "", None, URL, "blocks", "plain")["content_type"] == "text/html"
+    assert extract_page(article().encode(), "application/xhtml+xml", None, URL, "blocks", "plain")["engine"] == "blocks"
+    plain = extract_page(b"  a <b>text</b> &amp;\n more\n", "text/plain", "utf-8", URL, "blocks", "plain")
     assert plain["text"] == "a <b>text</b> &amp;\n more"
     assert plain["engine"] == "text"
     assert plain["title"] is None
 
 
+def test_markdown_is_a_format_of_our_engine_alone():
+    page = article().replace("<p>", "<h2>Grist</h2><p>", 1)
+    found = extract_page(page.encode(), "text/html", None, URL, "blocks", "markdown")
+    assert "## Grist" in found["text"]
+    assert "## Grist" not in extract_page(page.encode(), "text/html", None, URL, "blocks", "plain")["text"]
+    with pytest.raises(ValidationError, match="blocks alone, not by trafilatura"):
+        Extract(engine="trafilatura", format="markdown")
+
+
+def test_the_first_line_of_a_text_keeps_its_indentation():
+    code = "".join(f"    line_{n} = mill({n})\n" for n in range(60))
+    assert (
+        extract_page(f"<body><pre>{code}".encode(), "text/html", None, URL, "blocks", "plain")["text"] == code.rstrip()
+    )
+
+
 def test_drops_name_their_rule():
-    assert extract_page(b"%PDF-1.4", "application/pdf", None, URL, "blocks")["rule"] == "content_type"
-    assert extract_page(b"%PDF-1.4 \x00\x01", "", None, URL, "blocks")["rule"] == "content_type"
-    assert extract_page(b"<html><p> </p></html>", "text/html", None, URL, "blocks") == {
+    assert extract_page(b"%PDF-1.4", "application/pdf", None, URL, "blocks", "plain")["rule"] == "content_type"
+    assert extract_page(b"%PDF-1.4 \x00\x01", "", None, URL, "blocks", "plain")["rule"] == "content_type"
+    assert extract_page(b"<html><p> </p></html>", "text/html", None, URL, "blocks", "plain") == {
         "rule": "empty_text",
         "detail": URL,
     }
-    assert extract_page(b"", "text/html", None, URL, "blocks")["rule"] == "empty_text"
+    assert extract_page(b"", "text/html", None, URL, "blocks", "plain")["rule"] == "empty_text"
     deep = b"<div>" * (DEEPEST + 1) + STORY[0].encode()
     for engine in ("trafilatura", "justext"):
-        assert extract_page(deep, "text/html", None, URL, engine)["rule"] == "too_deep"
-    assert extract_page(deep, "text/html", None, URL, "blocks")["text"] == STORY[0]
+        assert extract_page(deep, "text/html", None, URL, engine, "plain")["rule"] == "too_deep"
+    assert extract_page(deep, "text/html", None, URL, "blocks", "plain")["text"] == STORY[0]
 
 
 def test_words_of_the_gold_text_are_found_in_order_or_in_runs():

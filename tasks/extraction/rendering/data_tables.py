@@ -1,0 +1,111 @@
+"""Tables of data as rows that read like Markdown's; tables that only lay a page out are told apart."""
+
+from tasks.extraction.enclosing import Tables
+from tasks.extraction.rendering.inline import inline
+from tasks.extraction.rendering.source import Source
+from tasks.extraction.scanned import ENDS
+from tasks.extraction.vocabulary import E
+
+_TABLE, _TR, _TD, _TH, _CAPTION = E["table"], E["tr"], E["td"], E["th"], E["caption"]
+_PARTS = tuple(E[name] for name in ("tr", "tbody", "thead", "tfoot", "table"))
+# A cell of data is short: bytes, with headers and without.
+_LONGEST_HEADED, _LONGEST = 3000, 500
+# The standard's limits of spans are 1000 and 65534; no row of text has so many columns.
+_WIDEST, _HIGHEST = 100, 1000
+_CELLS = 200_000
+
+
+def is_data(source: Source, node: int, tables: Tables) -> bool:
+    """Whether a table holds data: rows and columns of short cells, no table inside, nothing that says it is layout."""
+    headed = tables.headers[node] > 0
+    if tables.inner[node] or tables.columns[node] < 2 or tables.rows[node] < (1 if headed else 2):
+        return False
+    if tables.filled[node] < 2 or tables.longest[node] > (_LONGEST_HEADED if headed else _LONGEST):
+        return False
+    if not headed and 4 * tables.crowded[node] > tables.filled[node]:
+        return False
+    role = source.attribute(int(source.page.nodes.first[node]), "role")
+    return role not in ("presentation", "none")
+
+
+def rows(source: Source, first: int, last: int, markdown: bool) -> tuple[list[str], list[list[str]]]:
+    """(caption and what else stands outside of cells, the cells row by row) between the tags of a table.
+
+    All rows are equally long. A cell that spans several columns or rows has its text in the first of each; the others
+    are empty. Rows and columns without any text are left out.
+    """
+    outside: list[str] = []
+    grid: list[list[str]] = []
+    row: list[str] | None = None
+    below: dict[int, int] = {}  # of each column, how many more rows a cell from above reaches into
+    behind, cell, size = first, -1, 0
+    in_row = False  # a row has begun, and no cell of it
+    for k in range(first + 1, last + 1):
+        tag = source.element[k] if k < last else ENDS - _TABLE
+        if not _bounds(tag):
+            continue
+        text = ""
+        if k > behind + 1 or source.begin[k] > source.end[behind]:
+            text = " ".join(inline(source, behind, k, markdown).split())
+        if cell >= 0 and source.element[cell] != _CAPTION:
+            if row is None:
+                row, in_row = [], False
+                grid.append(row)
+            spans = size < _CELLS
+            size += _place(source, cell, text.replace("|", "\\|"), row, below, spans)
+        elif text:
+            outside.append(text)
+        behind, cell = k, k if tag in (_TD, _TH, _CAPTION) else -1
+        if tag in _PARTS or (tag < 0 and ENDS - tag in _PARTS):
+            if row is not None or in_row:
+                _reach([] if row is None else row, below)
+            row, in_row = None, tag == _TR
+    return outside, _even([row for row in grid if any(row)], size)
+
+
+def _bounds(tag: int) -> bool:
+    """Whether a tag begins or ends a cell."""
+    own = tag if tag >= 0 else ENDS - tag
+    return own in (_TD, _TH, _CAPTION) or own in _PARTS
+
+
+def _reach(row: list[str], below: dict[int, int]) -> None:
+    while below.get(len(row), 0) > 0:
+        below[len(row)] -= 1
+        row.append("")
+
+
+def _place(source: Source, cell: int, text: str, row: list[str], below: dict[int, int], spans: bool) -> int:
+    """Put a cell into its row; how many columns it takes."""
+    _reach(row, below)
+    wide = _span(source, cell, "colspan", _WIDEST) if spans else 1
+    high = _span(source, cell, "rowspan", _HIGHEST) if spans else 1
+    for column in range(wide):
+        if high > 1:
+            below[len(row)] = high - 1
+        row.append("" if column else text)
+    return wide
+
+
+def _span(source: Source, cell: int, name: str, most: int) -> int:
+    if b"span" not in source.tag(cell).lower():
+        return 1
+    digits = (source.attribute(cell, name) or "").strip()
+    return max(1, min(int(digits[:6]), most)) if digits.isdecimal() else 1
+
+
+def _even(grid: list[list[str]], cells: int) -> list[list[str]]:
+    """The rows filled up to the same length, without the columns that are empty in all."""
+    width = max((len(row) for row in grid), default=0)
+    if width * len(grid) > 100_000 + 20 * cells:
+        return grid  # a row or two that are far too long are no reason to fill up all others
+    used = [column for column in range(width) if any(column < len(row) and row[column] for row in grid)]
+    return [[row[column] if column < len(row) else "" for column in used] for row in grid]
+
+
+def lines(grid: list[list[str]], markdown: bool) -> list[str]:
+    """A line for each row; in Markdown the first is the header."""
+    found = ["| " + " | ".join(row) + " |" for row in grid]
+    if markdown and found:
+        found.insert(1, "|" + " --- |" * len(grid[0]))
+    return found

@@ -1,0 +1,167 @@
+"""The text between two tags of a page in one piece: exponents, ruby and formulas as a reader takes them."""
+
+import re
+
+from tasks.extraction.rendering import formulas
+from tasks.extraction.rendering.source import Source
+from tasks.extraction.scanned import ENDS
+from tasks.extraction.vocabulary import BLOCK, CUSTOM, PROPERTIES, RAW, SKIP, E
+
+_SUP, _SUB, _RT, _RTC, _RP, _A, _BR, _WBR = (E[name] for name in ("sup", "sub", "rt", "rtc", "rp", "a", "br", "wbr"))
+_SPAN, _DIV = E["span"], E["div"]
+_MARKS = {
+    **{E[name]: "**" for name in ("b", "strong")},
+    **{E[name]: "*" for name in ("i", "em")},
+    **{E[name]: "`" for name in ("code", "kbd", "samp", "tt")},
+}
+_PERMALINK = re.compile(r"(?:^|[\s_-])(?:header-?link|anchor|permalink|hash-?link|header-?anchor|heading-?link)", re.I)
+_SIGNS = frozenset("¶#§🔗\u200b\u200c ")
+_SPACE = re.compile(r"[ \t\r\n\f\xa0]+")
+_LINE_ENDS, _RUNS = re.compile(r" *\n *"), re.compile(r"  +")
+# Ordinals, marks of trade: raised for looks.
+_LOOKS = re.compile(r"(?:st|nd|rd|th|er|re|e|ème|eme|o|a|os|as|º|ª|tm|sm|r|c|®|™|©|\*+|†+|‡+)$", re.IGNORECASE)
+_SIMPLE = re.compile(r"[+−-]?(?:\w|\d+)$")
+_ELEMENT = re.compile(r"(?:^|[^A-Za-z])(?:[A-Z][a-z]?\d*)+[)\]]?$|\)$")
+# How many elements whose text is rewritten may lie in each other.
+_NESTED = 8
+
+
+def inline(source: Source, first: int, last: int, markdown: bool = False) -> str:
+    """The text between two tags, white space collapsed, a line for each `<br>`; blocks in it are parted by spaces.
+
+    Fractions and exponents are written as `1/2` and `10^8`, ruby in brackets behind its base, formulas as LaTeX. Links
+    of headings to themselves are left out.
+    """
+    if last == first + 1:
+        return _SPACE.sub(" ", source.text(source.end[first], source.begin[last])).strip()
+    element, end, ends = source.element, source.end, source.ends(first, last)
+    out: list[str] = []
+    opened: list[tuple[int, int, int]] = []  # end tag, length of `out`, element
+    pos, k = end[first], first + 1
+    while True:
+        stop = source.begin[k] if k < last else source.begin[last]
+        if stop > pos:
+            out.append(_SPACE.sub(" ", source.text(pos, stop)))
+        if k >= last:
+            break
+        pos = end[k]
+        tag = element[k]
+        while opened and opened[-1][0] <= k:
+            _, at, kind = opened.pop()
+            content = "".join(out[at:]).strip()
+            del out[at:]
+            out.append(_rewritten(kind, content, out, markdown))
+        found, behind = _formula(source, k, ends)
+        if behind >= k:
+            if found:
+                out.append(found)
+            pos, k = max(pos, end[behind]), behind + 1
+            continue
+        if 0 <= tag < len(PROPERTIES):
+            if tag == _BR:
+                out.append("\n")
+            elif tag == _A and k in ends and _is_permalink(source, k, ends[k]):
+                k = ends[k]
+                pos = end[k]
+            elif PROPERTIES[tag] & SKIP and not PROPERTIES[tag] & RAW:
+                pos = end[ends[k]] if k in ends else source.begin[last]
+                k = ends.get(k, last - 1)  # one that is not closed goes on as far as its block
+            elif PROPERTIES[tag] & BLOCK:
+                out.append(" ")
+            elif k in ends and len(opened) < _NESTED and (tag in (_SUP, _SUB, _RT, _RTC, _RP) or _marks(tag, markdown)):
+                opened.append((ends[k], len(out), tag))
+        elif tag < 0 and PROPERTIES[ENDS - tag] & BLOCK:
+            out.append(" ")
+        k += 1
+    while opened:
+        _, at, kind = opened.pop()
+        content = "".join(out[at:]).strip()
+        del out[at:]
+        out.append(_rewritten(kind, content, out, markdown))
+    return _RUNS.sub(" ", _LINE_ENDS.sub("\n", "".join(out))).strip()
+
+
+def _marks(tag: int, markdown: bool) -> bool:
+    return markdown and tag in _MARKS
+
+
+def _formula(source: Source, k: int, ends: dict[int, int]) -> tuple[str | None, int]:
+    """(the formula that begins with a tag, its last tag); the tag before if none does."""
+    tag = source.element[k]
+    if tag == formulas.SCRIPT:
+        found = formulas.of_script(source.tag(k))
+        return found, k if found is not None else k - 1
+    if tag == formulas.IMG:
+        found = formulas.of_image(source, k)
+        return found, k if found is not None else k - 1
+    if tag == formulas.MATH or tag == CUSTOM:
+        if k in ends and (tag == formulas.MATH or source.name(k) == "mjx-container"):
+            found = formulas.of_element(source, k, ends[k])
+            if found is not None:
+                return found, ends[k]
+    elif tag in (_SPAN, _DIV) and k in ends:
+        classes = source.classes(k)
+        if classes and formulas.RENDERED.search(classes):
+            return _rendered(source, k, ends[k], classes)
+    return None, k - 1
+
+
+def _rendered(source: Source, k: int, behind: int, classes: str) -> tuple[str | None, int]:
+    """The same for an element that shows a formula; none where its LaTeX follows in a script of its own."""
+    if "MathJax" in classes or "mjx" in classes.lower():
+        for j in range(behind + 1, min(behind + 4, len(source.element))):
+            if source.element[j] == formulas.SCRIPT and formulas.of_script(source.tag(j)) is not None:
+                return "", behind
+            if "Preview" in classes and source.element[j] >= 0 and "MathJax" in source.classes(j):
+                return "", behind
+    display = "display" in source.classes(k - 1) if k and source.element[k - 1] in (_SPAN, _DIV) else False
+    found = formulas.of_element(source, k, behind, display)
+    return (found, behind) if found is not None else (None, k - 1)
+
+
+def _is_permalink(source: Source, first: int, last: int) -> bool:
+    if last - first > 4 or source.end[first] + 120 < source.begin[last]:
+        return False
+    text = "".join(source.text(source.end[k], source.begin[k + 1]) for k in range(first, last))
+    return set(text) <= _SIGNS and (bool(text.strip()) or bool(_PERMALINK.search(source.classes(first))))
+
+
+def _rewritten(kind: int, content: str, before: list[str], markdown: bool) -> str:
+    """The text of an element that is raised, lowered, beside its base, or, as Markdown, emphasised."""
+    if not content:
+        return ""
+    if kind in _MARKS:
+        mark = _MARKS[kind]
+        if mark == "`" and "`" in content:
+            return f"`` {content} ``"
+        return f"{mark}{content}{mark}" if "\n" not in content and "$" not in content[:1] else content
+    if kind == _RP:
+        return ""
+    if kind in (_RT, _RTC):
+        return f"({content})"
+    base = ""
+    for piece in reversed(before):
+        base = piece[-12:] + base
+        if len(base) >= 12:
+            break
+    bare = base.rstrip()
+    if not bare or content[0] in "[({":
+        return content
+    if kind == _SUB:
+        if bare[-1] in "/⁄":
+            _part_whole(before)
+            return content
+        if content.isdigit() and _ELEMENT.search(bare):
+            return content
+        return f"_{content}" if _SIMPLE.match(content) or content.isalnum() else f"_{{{content}}}"
+    if base != bare or _LOOKS.match(content) or not (bare[-1].isalnum() or bare[-1] in ")]}|'"):
+        return content
+    return f"^{content}" if _SIMPLE.match(content) else f"^{{{content}}}"
+
+
+def _part_whole(before: list[str]) -> None:
+    """The numerator of a fraction stands apart from a number before it: `3 1/2`."""
+    for at in range(len(before) - 1, max(-1, len(before) - 4), -1):
+        if before[at][:1] == "^" and before[at][1:].isdigit():
+            before[at] = " " + before[at][1:]
+            return

@@ -1,0 +1,82 @@
+"""The source of a page, by the tags that a scan found in it: attributes, matching end tags, text with its entities."""
+
+import html
+import re
+from functools import cached_property
+
+from tasks.extraction.scanned import COMMENT, ENDS, Page
+from tasks.extraction.vocabulary import CUSTOM, OTHER
+
+_NAME = re.compile(rb"</?([^\s/>]*)")
+_ATTRIBUTE = rb"""(?i)(?<=[\s"'/])%s\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))"""
+_ATTRIBUTES: dict[str, re.Pattern[bytes]] = {}
+
+
+class Source:
+    """`data`: the page's bytes; `page`: its scan. Tags are named by their numbers; see `scanned.Tags`."""
+
+    def __init__(self, data: bytes, page: Page) -> None:
+        self.data, self.page = data, page
+
+    @cached_property
+    def begin(self) -> list[int]:
+        return [*self.page.tags.begin.tolist(), len(self.data)]
+
+    @cached_property
+    def end(self) -> list[int]:
+        # the last is that of tag -1, behind which the page begins
+        return [*self.page.tags.end.tolist(), 0]
+
+    @cached_property
+    def element(self) -> list[int]:
+        return self.page.tags.element.tolist()
+
+    def tag(self, number: int) -> bytes:
+        return self.data[self.begin[number] : self.end[number]]
+
+    def name(self, number: int) -> str:
+        """The name of a tag in lower case, without a prefix."""
+        found = _NAME.match(self.data, self.begin[number])
+        return found[1].decode("ascii", "replace").lower().rpartition(":")[2] if found else ""
+
+    def attribute(self, number: int, name: str) -> str | None:
+        """The value of an attribute of a tag, None without one."""
+        pattern = _ATTRIBUTES.get(name)
+        if pattern is None:
+            pattern = _ATTRIBUTES[name] = re.compile(_ATTRIBUTE % name.encode())
+        found = pattern.search(self.data, self.begin[number], self.end[number])
+        if not found:
+            return None
+        return html.unescape((found[1] or found[2] or found[3] or b"").decode("utf-8", "replace"))
+
+    def classes(self, number: int) -> str:
+        return self.attribute(number, "class") or ""
+
+    def text(self, begin: int, end: int) -> str:
+        """What stands between two tags, with its entities decoded."""
+        text = self.data[begin:end].decode("utf-8", "replace")
+        if "&" in text:
+            text = html.unescape(text)
+        return text.replace("\0", "")
+
+    @staticmethod
+    def text_of(scanned: bytes) -> str:
+        """The text of a block as the scan has it, with its entities decoded."""
+        text = scanned.decode("utf-8", "replace")
+        return html.unescape(text) if "&" in text else text
+
+    def ends(self, first: int, last: int) -> dict[int, int]:
+        """Of each start tag between two tags its end tag, if there is one, by number."""
+        found: dict[int, int] = {}
+        opened: dict[int | str, list[int]] = {}
+        for k in range(first + 1, last):
+            element = self.element[k]
+            if element == COMMENT:
+                continue
+            own = element if element >= 0 else ENDS - element
+            key: int | str = self.name(k) if own in (OTHER, CUSTOM) else own
+            if element >= 0:
+                opened.setdefault(key, []).append(k)
+            elif starts := opened.get(key):
+                found[starts.pop()] = k
+        return found

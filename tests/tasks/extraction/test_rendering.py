@@ -1,0 +1,311 @@
+"""The text of kept blocks beside the sources that they are made of: cells, lines of code, numbers, formulas."""
+
+import html
+import re
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tasks.extraction.blocks import scan
+from tasks.extraction.engines import best_f1
+from tasks.extraction.rendering.document import render
+from tasks.extraction.rendering.source import Source
+from tasks.extraction.rendering.whole import shared, units, with_headings
+from tests.tasks.extraction.test_blocks import SOURCES
+
+CODE = "def mill(grain):\n    # a   wide   gap\n\n\n\tif grain < 1 & 2:\n        return 'a  b'\nmill(1)"
+LINES = CODE.split("\n")
+
+
+def rendered(source: str, markdown: bool = False, kept: list[int] | None = None) -> str:
+    data = source.encode("utf-8", "replace")
+    page = scan(np.frombuffer(data, np.uint8))
+    likely = np.ones(len(page.blocks.begin), np.float32)
+    if kept is not None:
+        likely[:] = 0.05
+        likely[kept] = 0.95
+    words = np.ones(len(likely), np.float32)
+    found = Source(data, page)
+    together = units(found)
+    chosen = best_f1(shared(likely, words, together.unit), words)
+    return render(found, together, with_headings(found, together.around, chosen), markdown)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("<h1>Title</h1><p>One &amp;amp; two.</p><p>Three<br>four.</p>", "Title\n\nOne &amp; two.\n\nThree\nfour."),
+        ("<h2>A <a class=headerlink href=#a>¶</a></h2><h3><a class=anchor href=#b>#</a>B</h3>x", "A\n\nB\n\nx"),
+        ("<p>x</p><pre>if a:\n    b &lt; c\n\n    d</pre><p>y</p>", "x\n\nif a:\n    b < c\n\n    d\n\ny"),
+        ("<p>&#xD800;&#55296;&bogus; &lt;b&gt;</p>", "\ufffd\ufffd&bogus; <b>"),
+        ("<p>a \u2003 b\u00a0 c", "a b c"),
+        # exponents, fractions
+        ("10<sup>8</sup> m<sup>2</sup> s<sup>-1</sup> x<sup>n+1</sup>", "10^8 m^2 s^-1 x^{n+1}"),
+        ("H<sub>2</sub>O Fe<sub>2</sub>(SO<sub>4</sub>)<sub>3</sub> x<sub>i</sub>", "H2O Fe2(SO4)3 x_i"),
+        ("the 1<sup>st</sup> and 2<sup>nd</sup>, Mill<sup>TM</sup>", "the 1st and 2nd, MillTM"),
+        ("<sup>1</sup>/<sub>2</sub> and 3<sup>1</sup>&frasl;<sub>4</sub>", "1/2 and 3 1⁄4"),
+        ("said<sup><a href=#1>[1]</a></sup>", "said[1]"),
+        # ruby
+        ("<ruby>漢字<rp>(</rp><rt>かんじ</rt><rp>)</rp></ruby>だ", "漢字(かんじ)だ"),
+        ("<ruby>東<rt>とう</rt>京<rt>きょう</rt></ruby>", "東(とう)京(きょう)"),
+        # lists
+        ("<ol><li>a<li>b<ul><li>c</ul><li>d</ol>", "1. a\n2. b\n   - c\n3. d"),
+        ("<ol start=9><li>a<li value=20>b<li>c</ol>", "9. a\n20. b\n21. c"),
+        ("<ol reversed><li>a<li>b</ol>", "2. a\n1. b"),
+        ("<ol type=a start=26><li>a<li>b</ol><ol type=I start=4><li>c</ol>", "z. a\naa. b\nIV. c"),
+        ("<ul><li>a<ul><li>b<ul><li>c</ul></ul><li>d</ul>", "- a\n  - b\n    - c\n- d"),
+        ("<ul><li><p>b</p><p>b2</p><ul><li>c</ul></ul><p>end</p>", "- b\n\n  b2\n\n  - c\n\nend"),
+        ("<dl><dt>t<dd>one<dd>two<dt>u<dd>three</dl>", "t\n: one\n: two\n\nu\n: three"),
+        ("<dl><dd>no term</dl>", "no term"),
+        # elements that the standard does not know are inline
+        ("<p>a<x-b>c</x-b>d", "acd"),
+        (
+            "<dl><dt class='sig sig-object py'><span class=sig-name><span class=pre>f</span></span>("
+            "<dl><dd><em>a</em>,</dd><dd><em>b=1</em>,</dd></dl>)<a class=headerlink href=#f>¶</a></dt>"
+            "<dd><p>Doc.</p></dd></dl>",
+            "f( a, b=1, )\n: Doc.",
+        ),
+    ],
+)
+def test_text(source, expected):
+    assert rendered(source) == expected
+
+
+def coloured(line: str) -> str:
+    """A line as highlighters give it: words in spans."""
+    pieces = re.split(r"(\w+)", line)
+    return "".join(f"<span class=n>{p}</span>" if i % 2 else html.escape(p) for i, p in enumerate(pieces))
+
+
+SHAPES = {
+    "lines": lambda lines: "<pre>\n" + "\n".join(map(html.escape, lines)) + "\n</pre>",
+    "carriage returns": lambda lines: "<pre>" + "\r\n".join(map(html.escape, lines)) + "</pre>",
+    "spans of words": lambda lines: "<pre><code>" + "\n".join(map(coloured, lines)) + "</code></pre>",
+    "a div a line": lambda lines: "<pre>" + "".join(f"<div>{coloured(line)}</div>" for line in lines) + "</pre>",
+    "divs with line ends": lambda lines: "<pre>" + "".join(f"<div>{coloured(x)}\n</div>" for x in lines) + "</pre>",
+    "divs in a div": lambda lines: (
+        "<pre><div class=a>" + "".join(f"<div>{html.escape(x) or '<br>'}</div>" for x in lines) + "</div></pre>"
+    ),
+    "a span a line": lambda lines: (
+        "<pre><code>" + "".join(f"<span class=line>{coloured(line)}</span>" for line in lines) + "</code></pre>"
+    ),
+    "spans and line ends": lambda lines: (
+        "<pre><code>" + "\n".join(f"<span class=line>{coloured(line)}</span>" for line in lines) + "</code></pre>"
+    ),
+    "spans displayed as blocks": lambda lines: (
+        "<pre>" + "".join(f'<span style="display: block">{coloured(line)}</span>' for line in lines) + "</pre>"
+    ),
+    "an item a line": lambda lines: "<pre><ol>" + "".join(f"<li>{coloured(x)}</li>" for x in lines) + "</ol></pre>",
+    "br": lambda lines: "<pre>" + "<br/>".join(map(coloured, lines)) + "</pre>",
+    "no-break spaces": lambda lines: (
+        "<pre>" + "<br>".join(html.escape(line).replace(" ", "&nbsp;") for line in lines) + "</pre>"
+    ),
+    "numbers in the line": lambda lines: (
+        "<pre>"
+        + "\n".join(f"<span class=linenos>{n:2} </span>{coloured(line)}" for n, line in enumerate(lines, 1))
+        + "</pre>"
+    ),
+    "a table row a line": lambda lines: (
+        "<pre><table>"
+        + "".join(f"<tr><td class=line-number>{n}</td><td>{coloured(x)}</td></tr>" for n, x in enumerate(lines, 1))
+        + "</table></pre>"
+    ),
+    "GitHub": lambda lines: (
+        "<table class='highlight tab-size'><tbody>"
+        + "".join(
+            f"<tr><td id=L{n} class='blob-num js-line-number' data-line-number={n}></td>"
+            f"<td id=LC{n} class='blob-code blob-code-inner'>{coloured(line)}\n</td></tr>"
+            for n, line in enumerate(lines, 1)
+        )
+        + "</tbody></table>"
+    ),
+    "highlightjs-line-numbers": lambda lines: (
+        "<table class=hljs-ln>"
+        + "".join(
+            f"<tr><td class='hljs-ln-line hljs-ln-numbers' data-line-number={n}><div class=hljs-ln-n "
+            f"data-line-number={n}></div></td><td class='hljs-ln-line hljs-ln-code'>{coloured(line) or ' '}</td></tr>"
+            for n, line in enumerate(lines, 1)
+        )
+        + "</table>"
+    ),
+    "numbers in a cell": lambda lines: (
+        "<table class=highlighttable><tr><td class=linenos><div class=linenodiv><pre>"
+        + "\n".join(map(str, range(1, len(lines) + 1)))
+        + "</pre></div></td><td class=code><div class=highlight><pre>"
+        + "\n".join(map(coloured, lines))
+        + "\n</pre></div></td></tr></table>"
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_code_in_all_shapes(shape):
+    # what is displayed as blocks has no tab that could be told from a space
+    assert rendered("<p>before</p>" + SHAPES[shape](LINES) + "<p>after</p>") == f"before\n\n{CODE}\n\nafter"
+
+
+CODE_LINE = st.text(st.sampled_from("ab(){}=<>&'\"# 1\t_"), max_size=12).map(str.rstrip)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(CODE_LINE, min_size=1, max_size=8), st.sampled_from(sorted(SHAPES)))
+def test_any_code_keeps_its_lines(lines, shape):
+    while lines and not lines[0]:
+        lines = lines[1:]
+    while lines and not lines[-1]:
+        lines = lines[:-1]
+    if lines and lines[0].strip():
+        assert rendered(SHAPES[shape](lines)) == "\n".join(lines)
+
+
+def test_markdown():
+    source = (
+        "<h1>A <b>b</b></h1><h3>c</h3><p># d <b>e</b> <i>f</i> <code>g`h</code><br>- i</p>"
+        "<pre><code class='language-python'>a\n\n  b</code></pre><ol><li>j<pre>  k\nl</pre></ol>"
+        "<table><tr><th>m<th>n<tr><td>o|p<td></table>"
+    )
+    assert rendered(source, markdown=True) == (
+        "# A **b**\n\n### c\n\n\\# d **e** *f* `` g`h ``\n\\- i\n\n```python\na\n\n  b\n```\n\n1. j\n\n   ```\n     k\n"
+        "   l\n   ```\n\n| m | n |\n| --- | --- |\n| o\\|p |  |"
+    )
+
+
+TEX = r"\frac{a}{b} < x_{1}"
+ESCAPED = html.escape(TEX)
+FORMULAS = {
+    "MathJax 2": f'<span class="MathJax_Preview">ab</span><span class="MathJax"><nobr>ab x1</nobr></span>'
+    f'<script type="math/tex">{TEX}</script>',
+    "MathJax 2, not run": f'<script type="math/tex">{TEX}</script>',
+    "MathJax 4": f'<mjx-container class="MathJax" jax="CHTML"><mjx-math data-latex="{ESCAPED}"><mjx-mi>x</mjx-mi>'
+    "</mjx-math></mjx-container>",
+    "KaTeX": '<span class="katex"><span class="katex-mathml"><math><semantics><mrow><mi>x</mi></mrow>'
+    f'<annotation encoding="application/x-tex">{ESCAPED}</annotation></semantics></math></span>'
+    '<span class="katex-html" aria-hidden="true"><span class="base">ab&lt;x1</span></span></span>',
+    "LaTeXML": f'<math alttext="{ESCAPED}" class="ltx_Math" display="inline"><mi>x</mi></math>',
+    "Wikipedia": '<span class="mwe-math-element"><span style="display: none"><math '
+    f'alttext="{{\\displaystyle {ESCAPED}}}"><semantics><mi>x</mi><annotation encoding="application/x-tex">'
+    f'{{\\displaystyle {ESCAPED}}}</annotation></semantics></math></span><img src="https://x.example/svg/1" '
+    f'class="mwe-math-fallback-image-inline" alt="{{\\displaystyle {ESCAPED}}}"></span>',
+    "an image": f'<img src="/latex.php?x" class="latex" alt="{ESCAPED}">',
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_formulas_once(name):
+    assert rendered(f"<p>one {FORMULAS[name]} two</p>") == f"one ${TEX}$ two"
+
+
+def test_displayed_formulas():
+    mathjax = (
+        '<p>one</p><div class="MathJax_Display"><span class="MathJax">ab</span></div>'
+        '<script type="math/tex; mode=display">x^2</script>'
+    )
+    assert rendered(mathjax) == "one\n\n$$x^2$$"
+    katex = '<p>a</p><p><span class="katex-display">' + FORMULAS["KaTeX"].replace(ESCAPED, "x^2") + "</span></p>"
+    assert rendered(katex) == "a\n\n$$x^2$$"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("<mfrac><mn>1</mn><msup><mi>x</mi><mn>2</mn></msup></mfrac>", r"\frac{1}{x^2}"),
+        ("<msubsup><mo>∑</mo><mrow><mi>i</mi><mo>=</mo><mn>1</mn></mrow><mi>n</mi></msubsup>", r"\sum_{i=1}^n"),
+        ("<msqrt><mi>α</mi><mi>x</mi></msqrt><mo>≤</mo><mi>sin</mi><mi>y</mi>", r"\sqrt{\alpha x}\leq\sin y"),
+        ("<mover><mi>x</mi><mo>¯</mo></mover>", r"\bar{x}"),
+        (
+            "<mtable><mtr><mtd><mn>1</mn></mtd><mtd><mn>2</mn></mtd></mtr></mtable>",
+            r"\begin{matrix} 1 & 2 \end{matrix}",
+        ),
+    ],
+)
+def test_mathml_without_latex(source, expected):
+    assert rendered(f"<p>a <math>{source}</math> b") == f"a ${expected}$ b"
+    container = f'<mjx-container jax="SVG"><svg><path d=""/></svg><mjx-assistive-mml><math>{source}</math>'
+    assert rendered(f"<p>a {container}</mjx-assistive-mml></mjx-container> b") == f"a ${expected}$ b"
+
+
+def cells(text: str) -> list[list[str]]:
+    return [line[2:-2].split(" | ") for line in text.split("\n")]
+
+
+WORD = st.text(st.sampled_from("abc123äß漢"), max_size=5)
+
+
+@st.composite
+def tables(draw):
+    """(HTML, the cells in place): any spans that do not overlap."""
+    height, width = draw(st.integers(2, 5)), draw(st.integers(2, 5))
+    grid = [[None] * width for _ in range(height)]
+    source = ["<table>"]
+    for r in range(height):
+        source.append("<tr>")
+        for c in range(width):
+            if grid[r][c] is not None:
+                continue
+            wide, high = draw(st.integers(1, 2)), draw(st.integers(1, 2))
+            wide = 2 if wide == 2 and c + 1 < width and grid[r][c + 1] is None else 1
+            high = high if r + high <= height else 1
+            for y in range(high):
+                for x in range(wide):
+                    grid[r + y][c + x] = ""
+            text = draw(WORD)
+            grid[r][c] = text
+            tag = draw(st.sampled_from(["td", "th"]))
+            spans = f" colspan={wide}" * (wide > 1) + f' rowspan="{high}"' * (high > 1)
+            source.append(f"<{tag}{spans}>{text}" + draw(st.sampled_from(["", f"</{tag}>", "<br>", "<p> </p>"])))
+        source.append(draw(st.sampled_from(["", "</tr>"])))
+    return "".join([*source, "</table>"]), grid
+
+
+@settings(max_examples=200, deadline=None)
+@given(tables())
+@example(("<table><tr><th>n<th colspan=2>s<tr><td rowspan=2>a<td>1<td>2<tr><td>3<td></table>", None))
+def test_cells_in_place(made):
+    source, grid = made
+    if grid is None:
+        grid = [["n", "s", ""], ["a", "1", "2"], ["", "3", ""]]
+    filled = [row for row in grid if any(row)]
+    used = [c for c in range(len(grid[0])) if any(row[c] for row in filled)]
+    text = rendered(f"{source}<p>end</p>")
+    expected = [[row[c] for c in used] for row in filled]
+    # a table of one column, or of one row without headers, is not told from one for layout
+    if len(filled) > 1 and len(used) > 1 and sum(bool(cell) for row in filled for cell in row) > 1:
+        assert cells(text.removesuffix("\n\nend")) == expected
+        assert len({len(row) for row in cells(text.removesuffix("\n\nend"))}) == 1
+
+
+def test_tables_for_layout_are_not_there():
+    assert rendered("<table><tr><td>menu<td><p>one</p><p>two</p></table>") == "menu\n\none\n\ntwo"
+    inner = "<table><tr><td>a<td>b<tr><td>c<td>d</table>"
+    assert rendered(f"<table><tr><td>x<td>{inner}<tr><td>y<td>z</table>") == "x\n\n| a | b |\n| c | d |\n\ny\n\nz"
+    assert rendered("<table role=presentation><tr><td>a<td>b<tr><td>c<td>d</table>") == "a\n\nb\n\nc\n\nd"
+
+
+def test_tables_and_code_are_kept_or_dropped_whole():
+    table = "<p>x</p><table><tr><td>aaaa<td>bbbb<tr><td>cccc<td>dddd</table>"
+    assert rendered(table, kept=[0, 1, 2]) == "x\n\n| aaaa | bbbb |\n| cccc | dddd |"
+    assert rendered(table, kept=[0, 4]) == "x"
+    code = "<p>x</p><pre><div>aaaa</div><div>bbbb</div><div>cccc</div><div>dddd</div></pre>"
+    assert rendered(code, kept=[0, 1, 3, 4]) == "x\n\naaaa\nbbbb\ncccc\ndddd"
+    assert rendered(code, kept=[0, 2]) == "x"
+
+
+def test_headings_come_with_what_is_kept():
+    page = "<h1>one</h1><h2>two</h2><p>three</p><h2>four</h2><p>five</p><h2>six</h2><h3>seven</h3><p>eight</p>"
+    assert rendered(page, kept=[2]) == "one\n\ntwo\n\nthree"
+    assert rendered(page, kept=[7]) == "one\n\nsix\n\nseven\n\neight"
+
+
+@settings(max_examples=300, deadline=None)
+@given(SOURCES, st.booleans())
+@example("<pre>a<div>b", True)
+@example("<table><tr><th>a<td>b<tr><td>c<td><sup>d", False)
+@example("<p>a<math><mfrac><svg>b<ruby><rt>", False)
+def test_any_page_is_rendered(source, markdown):
+    text = rendered(source, markdown)
+    text.encode()
+    if not markdown:
+        words = re.findall(r"Worte|слово", source)
+        assert len(re.findall(r"Worte|слово", text)) <= len(words)
