@@ -20,7 +20,7 @@ def xhtml(body: str, head: str = "<title>Mill</title>", doctype: str = DOCTYPE) 
 
 
 def text(page: str, kind: str = "application/xhtml+xml") -> str:
-    return extract_page(page.encode(), kind, "utf-8", "https://mill.example/", "plain").get("text", "")
+    return extract_page(page.encode(), kind, "utf-8", "https://mill.example/", "plain", "plain").get("text", "")
 
 
 @pytest.mark.parametrize(
