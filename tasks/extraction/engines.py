@@ -111,7 +111,9 @@ def blocks(page: str, markdown: bool = False) -> str:
     chosen = choose(page)
     source = Source(chosen.data, chosen.page)
     together = units(source)
-    kept = best_f1(shared(chosen.likely, chosen.words, together.unit), chosen.words)
+    kept = chosen.kept
+    if together.kinds:
+        kept = best_f1(shared(chosen.likely, chosen.words, together.unit), chosen.words)
     return render(source, together, with_headings(source, together.around, kept), markdown)
 
 

@@ -45,14 +45,16 @@ def rows(source: Source, first: int, last: int, markdown: bool) -> tuple[list[st
         if not _bounds(tag):
             continue
         text = ""
-        if k > behind + 1 or source.begin[k] > source.end[behind]:
+        if k > behind + 1:
             text = " ".join(inline(source, behind, k, markdown).split())
+        elif source.begin[k] > source.end[behind]:
+            text = " ".join(source.text(source.end[behind], source.begin[k]).split())
         if cell >= 0 and source.element[cell] != _CAPTION:
             if row is None:
                 row, in_row = [], False
                 grid.append(row)
             spans = size < _CELLS
-            size += _place(source, cell, text.replace("|", "\\|"), row, below, spans)
+            size += _place(source, cell, text.replace("|", "\\|") if "|" in text else text, row, below, spans)
         elif text:
             outside.append(text)
         behind, cell = k, k if tag in (_TD, _TH, _CAPTION) else -1

@@ -27,8 +27,6 @@ _DT, _DD, _LI, _H1 = E["dt"], E["dd"], E["li"], E["h1"]
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _RUNS = re.compile(r"[^\S\n]{2,}|[^\S\n ]")
 _MARK = re.compile(r"^(?=(?:#{1,6}|[-+*>]|```|\d+[.)])(?:\s|$)|```|~~~)", re.MULTILINE)
-# In the source of pages whose formulas are shown by elements of any name.
-_FORMULAS = (b"MathJax", b"katex")
 PARAGRAPH, ITEM, DEFINITION, ROWS, TERM = range(5)
 
 
@@ -46,7 +44,7 @@ def render(source: Source, chosen: Units, kept: np.ndarray, markdown: bool = Fal
     item = chosen.around.item[blocks.node[numbers]].tolist()
     heading = chosen.around.heading[blocks.node[numbers]].tolist()
     lists = Lists(source)
-    formulas = bool(blocks.marked.any()) and any(word in source.data for word in _FORMULAS)
+    formulas = bool(blocks.marked.any()) and source.formulas
     parts: list[str] = []
     last_kind = PARAGRAPH
     last_item = last_heading = -1

@@ -15,13 +15,19 @@ _MARKS = {
     **{E[name]: "`" for name in ("code", "kbd", "samp", "tt")},
 }
 _PERMALINK = re.compile(r"(?:^|[\s_-])(?:header-?link|anchor|permalink|hash-?link|header-?anchor|heading-?link)", re.I)
-_SIGNS = frozenset("¶#§🔗\u200b\u200c ")
+_SIGNS = frozenset("¶#§🔗\u200b\u200c")
 _SPACE = re.compile(r"[ \t\r\n\f\xa0]+")
 _LINE_ENDS, _RUNS = re.compile(r" *\n *"), re.compile(r"  +")
 # Ordinals, marks of trade: raised for looks.
 _LOOKS = re.compile(r"(?:st|nd|rd|th|er|re|e|ème|eme|o|a|os|as|º|ª|tm|sm|r|c|®|™|©|\*+|†+|‡+)$", re.IGNORECASE)
 _SIMPLE = re.compile(r"[+−-]?(?:\w|\d+)$")
 _ELEMENT = re.compile(r"(?:^|[^A-Za-z])(?:[A-Z][a-z]?\d*)+[)\]]?$|\)$")
+# Elements that change nothing in plain text; with their end tags.
+_INERT = frozenset(
+    code
+    for name in "a b i u em strong font small big tt s strike nobr cite dfn abbr code kbd samp var mark span".split()
+    for code in (E[name], ENDS - E[name])
+)
 # How many elements whose text is rewritten may lie in each other.
 _NESTED = 8
 
@@ -34,7 +40,12 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
     """
     if last == first + 1:
         return _SPACE.sub(" ", source.text(source.end[first], source.begin[last])).strip()
-    element, end, ends = source.element, source.end, source.ends(first, last)
+    element, end = source.element, source.end
+    if not markdown and _INERT.issuperset(element[first + 1 : last]) and not source.formulas:
+        text = "".join([source.text(end[k], source.begin[k + 1]) for k in (first, *range(first + 1, last))])
+        if _SIGNS.isdisjoint(text):
+            return _SPACE.sub(" ", text).strip()
+    ends = source.ends(first, last)
     out: list[str] = []
     opened: list[tuple[int, int, int]] = []  # end tag, length of `out`, element
     pos, k = end[first], first + 1
@@ -123,7 +134,7 @@ def _is_permalink(source: Source, first: int, last: int) -> bool:
     if last - first > 4 or source.end[first] + 120 < source.begin[last]:
         return False
     text = "".join(source.text(source.end[k], source.begin[k + 1]) for k in range(first, last))
-    return set(text) <= _SIGNS and (bool(text.strip()) or bool(_PERMALINK.search(source.classes(first))))
+    return set(text) <= _SIGNS | {" "} and (bool(text.strip()) or bool(_PERMALINK.search(source.classes(first))))
 
 
 def _rewritten(kind: int, content: str, before: list[str], markdown: bool) -> str:

@@ -46,8 +46,8 @@ class Lists:
         return self._indent[at]
 
     def indent_of(self, at: int) -> int:
-        """How far what is inside of the items of a list stands in."""
-        return min(60, self.indent(at) + self._width.get(at, 3 if self._tag[at] == _OL else 2))
+        """How far what is inside of the items of a list stands in; a list of which no item is shown does not count."""
+        return min(60, self.indent(at) + self._width.get(at, 0))
 
     def content(self, node: int) -> int:
         """How far the text of an item stands in."""

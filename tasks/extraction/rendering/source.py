@@ -31,6 +31,11 @@ class Source:
     def element(self) -> list[int]:
         return self.page.tags.element.tolist()
 
+    @cached_property
+    def formulas(self) -> bool:
+        """Whether elements of any name may show formulas, so that their classes must be looked at."""
+        return any(word in self.data for word in (b"MathJax", b"katex", b"mwe-math", b"mjx"))
+
     def tag(self, number: int) -> bytes:
         return self.data[self.begin[number] : self.end[number]]
 

@@ -34,7 +34,7 @@ def units(source: Source) -> Units:
     unit = np.where(page.blocks.kind == PREFORMATTED, around.code[node], -1)
     kinds = dict.fromkeys(np.unique(unit[unit > 0]).tolist(), CODE)
     table = around.table[node]
-    for each in np.unique(table[table > 0]).tolist():
+    for each in np.unique(table[table > 0]).tolist() if table.max(initial=-1) > 0 else ():
         first, last = int(page.nodes.first[each]), int(page.nodes.last[each])
         within = int(around.code[each])  # a `pre` around the table
         if not tables.inner[each] and is_code_table(source, first, last, within > 0):
@@ -55,8 +55,6 @@ def shared(likely: np.ndarray, words: np.ndarray, unit: np.ndarray) -> np.ndarra
 
     So the best choice of blocks takes all of a unit or nothing.
     """
-    if not unit.any():
-        return likely
     total = np.bincount(unit, words + 1.0)
     mean = np.bincount(unit, likely * (words + 1.0)) / np.maximum(total, 1)
     return np.where(unit > 0, mean[unit], likely).astype(np.float32)
@@ -81,7 +79,7 @@ def with_headings(source: Source, around: Enclosing, kept: np.ndarray) -> np.nda
     that is kept."""
     page = source.page
     headings = np.flatnonzero(page.blocks.kind == HEADING)
-    if not len(headings) or not kept.any():
+    if kept[headings].all() or not kept.any():
         return kept
     kept = kept.copy()
     node = around.heading[page.blocks.node[headings]]

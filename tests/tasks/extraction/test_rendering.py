@@ -57,6 +57,7 @@ def rendered(source: str, markdown: bool = False, kept: list[int] | None = None)
         ("<ol type=a start=26><li>a<li>b</ol><ol type=I start=4><li>c</ol>", "z. a\naa. b\nIV. c"),
         ("<ul><li>a<ul><li>b<ul><li>c</ul></ul><li>d</ul>", "- a\n  - b\n    - c\n- d"),
         ("<ul><li><p>b</p><p>b2</p><ul><li>c</ul></ul><p>end</p>", "- b\n\n  b2\n\n  - c\n\nend"),
+        ("<ul><ul><li>a<ul><li>b</ul></ul></ul>", "- a\n  - b"),
         ("<dl><dt>t<dd>one<dd>two<dt>u<dd>three</dl>", "t\n: one\n: two\n\nu\n: three"),
         ("<dl><dd>no term</dl>", "no term"),
         # elements that the standard does not know are inline
