@@ -51,7 +51,8 @@ def test_a_home_that_is_a_file_is_an_error(tmp_path):
     assert {line.state for line in lines(tmp_path)["home"]} == {"error"}
 
 
-def test_servers_that_do_not_answer_are_errors(tmp_path):
+def test_servers_that_do_not_answer_are_errors(tmp_path, monkeypatch):
+    monkeypatch.setattr(doctor, "_SECONDS", 1)
     nowhere = "127.0.0.1:1"  # where nobody listens
     found = lines(
         tmp_path,

@@ -58,6 +58,7 @@ def test_two_processes_train_like_one(two, run_small):
     assert_close(ours, alone, 1e-4)
 
 
+@pytest.mark.slow
 def test_three_processes_train_like_one(make_run, run_small, tmp_path):
     """7 rows for 3 ranks and micro-batches of 2: rows of padding on two of them."""
     run = make_run(tmp_path, training={"steps": 40})
