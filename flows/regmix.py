@@ -109,18 +109,23 @@ def lowest(process: GaussianProcessRegressor, candidates: np.ndarray) -> np.ndar
     """The mixture with the lowest predicted loss: the best candidates, and downhill from them on the simplex."""
     losses = predicted(process, candidates)
     scale = 1 / max(float(np.ptp(losses)), 1e-12)  # the search stops at differences that are small beside 1
-    first = candidates[np.argsort(losses, kind="stable")[:STARTS]]
-    ends = [
-        minimize(
-            lambda root: float(process.predict((root / np.linalg.norm(root))[None])[0]) * scale,
-            np.sqrt(start),
-            method="L-BFGS-B",
-            bounds=[(0, 1)] * candidates.shape[1],
-        )
-        for start in first
-    ]
-    best = min(ends, key=lambda end: end.fun).x ** 2
+    ends = []
+    for start in np.sqrt(candidates[np.argsort(losses, kind="stable")[:STARTS]]):
+
+        def loss(root: np.ndarray, start: np.ndarray = start) -> float:
+            return float(process.predict(_on_sphere(root, start)[None])[0]) * scale
+
+        end = minimize(loss, start, method="L-BFGS-B", bounds=[(0, 1)] * candidates.shape[1])
+        ends.append((end.fun, _on_sphere(end.x, start)))
+    best = min(ends, key=lambda end: end[0])[1] ** 2
     return best / best.sum()
+
+
+def _on_sphere(root: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Square roots of the shares that are as `root` to each other; a step to 0 in all of them has come from a corner,
+    and is one to `start`."""
+    norm = np.linalg.norm(root)
+    return root / norm if norm else start
 
 
 def _process(kernel: object) -> GaussianProcessRegressor:

@@ -74,7 +74,7 @@ def weights(found) -> dict[str, float]:
 def test_doremi_finds_the_noise(planted, tmp_path):
     found = by_doremi(*planted, runs=2, eta=0.1, smoothing=1e-3)
     by_source = weights(found)
-    assert min(by_source, key=by_source.__getitem__) == "noise" and by_source["noise"] < 0.2
+    assert by_source["noise"] < 0.2 < min(by_source["french"], by_source["english"] + by_source["copy"])
     assert by_source["english"] == pytest.approx(by_source["copy"], abs=0.05)
     assert found == by_doremi(*planted, runs=2, eta=0.1, smoothing=1e-3)
     (tmp_path / "out.yaml").write_text(written(found))

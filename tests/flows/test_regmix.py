@@ -1,8 +1,11 @@
 """The regression over mixtures on laws whose best mixture is known."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from flows import regmix
 from flows.regmix import LEAST_SHARE, drawn, optimum
 
 PRIOR = np.array([0.4, 0.3, 0.2, 0.1])
@@ -65,3 +68,15 @@ def test_drawn_mixtures_are_mixtures_and_the_same_again():
 def test_too_few_runs_are_refused():
     with pytest.raises(ValueError, match="^runs: 7 runs say too little of 4 sources; ask for 8 or more$"):
         optimum(drawn(PRIOR, 7, 0), np.zeros(7), seed=0)
+
+
+def test_a_search_that_steps_to_no_mixture_at_all_stays_where_it_began(monkeypatch):
+    """As L-BFGS-B did from a corner, where the slope is rounding alone."""
+
+    def step_to_zero(loss, start, **_):
+        return SimpleNamespace(fun=loss(np.zeros_like(start)), x=np.zeros_like(start))
+
+    monkeypatch.setattr(regmix, "minimize", step_to_zero)
+    shares = drawn(np.full(4, 0.25), 12, 3)
+    process = regmix.fitted(shares, 3 - 0.4 * shares[:, 2])
+    assert regmix.lowest(process, np.eye(4)) == pytest.approx([0, 0, 1, 0])
