@@ -7,6 +7,7 @@ from pydantic import TypeAdapter
 from flows.machine import MachineSettings
 from flows.recipe import load
 from flows.reports.finished import finished
+from tasks.documents.sampling import Heldout
 from tasks.documents.selection import gather, select
 from tasks.reading.charset import decode, detect
 from tasks.reading.listing import shards_of
@@ -34,7 +35,7 @@ def texts_of_recipe(
     name: str, sources: Sequence[str], language: str, settings: MachineSettings | None = None
 ) -> Iterator[str]:
     """The texts that a recipe's finished corpus keeps of some sources; where the recipe measures languages, only those
-    in `language`.
+    in `language`. Held-out documents are left out.
 
     Holds a shard. Raises NotFinishedError; ValueError for a source that the recipe has not.
     """
@@ -43,11 +44,12 @@ def texts_of_recipe(
         there = ", ".join(source.name for source in recipe.sources)
         raise ValueError(f"no source of {recipe.name} is called {', '.join(unknown)}; its sources are {there}")
     places = finished(recipe, settings).corpus.places
+    heldout = Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction)
     by_language = any(signal.name == "language" for step in recipe.steps for signal in step.signals)
     for i, source in enumerate(places.sources):
         if source not in sources:
             continue
-        texts = select(places.documents[i], places.kept[i], ["text"])
+        texts = heldout.without(select(places.documents[i], places.kept[i], ["text"]))
         if by_language:
             known = gather(places.signals[i], places.kept[i], ["language"])
             names = dict(zip(known["id"].to_pylist(), known["language"].to_pylist(), strict=True))

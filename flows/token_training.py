@@ -2,6 +2,7 @@
 
 import glob
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Self
@@ -63,7 +64,7 @@ def write_manifest(given: TokenTraining, folder: Path) -> Path:
     """Write the tokenizer and `mixture.json`, which names the files of tokens where they are; its path.
 
     Reads each file once, for its digest. Raises FileNotFoundError for a pattern without a file, and ValueError for
-    files that are of another kind than the tokenizer's ids.
+    files that are of another kind than the tokenizer's ids, or named twice.
     """
     data, name = given_tokenizer(Path(given.tokenizer).read_bytes(), given.tokenizer, given.end_of_text)
     tokenizer = read_tokenizer(data, name)
@@ -72,17 +73,19 @@ def write_manifest(given: TokenTraining, folder: Path) -> Path:
     files.write_bytes(str(folder / "token_bytes.json"), token_bytes)
     dtype = token_dtype(tokenizer.vocab_size)
 
-    def listed(sources: dict[str, tuple[str, ...]]) -> dict[str, list[dict]]:
-        return {
-            source: [_entry(path, dtype) for path in _paths(source, patterns)] for source, patterns in sources.items()
-        }
-
     trained = {source: patterns for source, patterns in given.sources.items() if source in (given.weights or [source])}
+    paths = [
+        {source: _paths(source, patterns) for source, patterns in part.items()} for part in (trained, given.heldout)
+    ]
+    _check_once([path for part in paths for found in part.values() for path in found])
+    tokens, heldout = (
+        {source: [_entry(path, dtype) for path in found] for source, found in part.items()} for part in paths
+    )
     write_mixture(
         str(folder),
         0,
-        listed(trained),
-        listed(given.heldout),
+        tokens,
+        heldout,
         RecordedFile(name, files.digest(data)),
         RecordedFile(str(folder / "token_bytes.json"), files.digest(token_bytes)),
         tokenizer.end_of_text,
@@ -100,6 +103,14 @@ def _paths(source: str, patterns: tuple[str, ...]) -> list[Path]:
             raise FileNotFoundError(f"{source}: no file is {pattern}; correct it")
         found += [Path(path).resolve() for path in paths]
     return found
+
+
+def _check_once(paths: list[Path]) -> None:
+    if twice := sorted(path for path, times in Counter(paths).items() if times > 1):
+        raise ValueError(
+            f"{twice[0]} is named more than once in `sources` and `heldout`; name it once, so that it is trained on "
+            "as often as the weights say and nothing is evaluated on it that was trained on"
+        )
 
 
 def _entry(path: Path, dtype: str) -> dict:

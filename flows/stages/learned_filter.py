@@ -69,7 +69,8 @@ def learned_filter(
     code: dict[str, Any] = {"modules": modules((step,)), "libraries": step.libraries}
     places = corpus.places
 
-    named = tuple(RecordedFile(path, files.checksum(path)) for path in context.placed(step).named_models)
+    paths = map(files.absolute, context.placed(step).named_models)  # a worker may run in another folder
+    named = tuple(RecordedFile(path, files.checksum(path)) for path in paths)
     trained: tuple[StageResult, ...] = ()
     if not named:
         raw = step.raw(corpus.sources)

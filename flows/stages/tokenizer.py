@@ -45,7 +45,7 @@ def tokenizer(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResul
         return _taken(context, tokenizer_file(folder), None)
     if (path := tokenizer_path(context.settings, recipe)) is not None:
         return _taken(context, path, recipe.tokenizer.end_of_text)
-    mixture = sample_mixture(recipe.training_mixture(), dict.fromkeys(corpus.sources))
+    mixture = sample_mixture(recipe.training_mixture())
     return trained(context, corpus, recipe.tokenizer, mixture, recipe.seed)
 
 

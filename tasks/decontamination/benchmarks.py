@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any
@@ -46,7 +47,7 @@ def read_items(path: str, fields: Fields) -> list[Item]:
             rows = list(_rows(stream, shown))
     except FileNotFoundError:
         raise BenchmarkError(f"the benchmark {shown} does not exist; correct the path") from None
-    except (OSError, EOFError, pa.ArrowException) as error:
+    except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
         raise BenchmarkError(f"the benchmark {shown} cannot be read ({error}); copy or make it again") from None
     if not rows:
         raise BenchmarkError(f"the benchmark {shown} has no item; give a file with rows, or take it out of the recipe")

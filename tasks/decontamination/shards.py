@@ -166,17 +166,19 @@ def items_file(folder: str) -> str:
 
 def split_benchmarks(folder: str, number: int, index: str, hits: tuple[str, ...]) -> dict:
     """Write for every item how many documents hold it and the highest score, and each benchmark's items as they stand
-    in its file, clean and dirty ones apart; a file without an item is not written. Holds the items, and the hits
+    in its file, clean and dirty ones apart; a file without an item is not written. Holds the items, and a shard's hits
     without their texts."""
     items = items_of(index)
-    found = [parquet.read_table(path, ["id", "benchmark", "item", "score"]) for path in hits]
-    pairs = pa.concat_tables(found).group_by(["benchmark", "item", "id"]).aggregate([("score", "max")])
-    documents = {
-        name: len(pc.unique(pairs.filter(pc.equal(pairs["benchmark"], name))["id"]))
-        for name in dict.fromkeys(items["benchmark"].to_pylist())
-    }
-    each = pairs.group_by(["benchmark", "item"]).aggregate([("id", "count"), ("score_max", "max")]).to_pylist()
-    known = {(row["benchmark"], row["item"]): (row["id_count"], row["score_max_max"]) for row in each}
+    documents = dict.fromkeys(items["benchmark"].to_pylist(), 0)
+    known: dict[tuple[str, str], tuple[int, float]] = {}
+    for path in hits:
+        found = parquet.read_table(path, ["id", "benchmark", "item", "score"])
+        for row in found.group_by("benchmark").aggregate([("id", "count_distinct")]).to_pylist():
+            documents[row["benchmark"]] += row["id_count_distinct"]
+        of_item = found.group_by(["benchmark", "item"]).aggregate([("id", "count_distinct"), ("score", "max")])
+        for row in of_item.to_pylist():
+            count, score = known.get(key := (row["benchmark"], row["item"]), (0, 0.0))
+            known[key] = count + row["id_count_distinct"], max(score, row["score_max"])
     said = [
         known.get(key, (0, 0.0)) for key in zip(items["benchmark"].to_pylist(), items["id"].to_pylist(), strict=True)
     ]

@@ -22,18 +22,21 @@ def write(path: str, settings: Texts, found: dict[str, Any]) -> None:
 
 
 def check(path: str, given: Texts) -> None:
-    """Raise ModelFileError if a classifier's description is of another file, or of one that reads texts otherwise."""
+    """Raise ModelFileError if a classifier's description is none, is of another file, or of one that reads texts
+    otherwise."""
     try:
         told = files.read_json(description(path))
+        digest, settings = told["digest"], {name: told["settings"][name] for name in Texts.model_fields}
     except FileNotFoundError:
         return
-    if files.checksum(path) != told["digest"]:
+    except (ValueError, LookupError, TypeError) as error:
         raise ModelFileError(
-            f"{path} is not the file that {description(path)} describes; copy both again, or train it anew by "
-            "`gristmill train classifier`"
-        )
-    for name in Texts.model_fields:
-        if (wanted := told["settings"][name]) != getattr(given, name):
+            f"{description(path)} is no description of {path} ({error}); copy it again, or remove it"
+        ) from error
+    if files.checksum(path) != digest:
+        raise ModelFileError(f"{path} is not the file that {description(path)} describes; copy both again")
+    for name, wanted in settings.items():
+        if wanted != getattr(given, name):
             raise ModelFileError(
                 f"{path} was trained with {name} {wanted}, and the step has {getattr(given, name)}; write "
                 f"`{name}: {str(wanted).lower()}`"

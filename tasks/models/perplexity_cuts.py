@@ -55,7 +55,7 @@ def read_cutoffs(settings: Cuts) -> dict[str, list[float]]:
     try:
         header, *rows = csv.reader(io.StringIO(data.decode()))
         table = {float(row[0]): dict(zip(header[1:], map(float, row[1:]), strict=True)) for row in rows}
-    except (ValueError, IndexError) as error:
+    except (ValueError, IndexError, csv.Error) as error:
         raise CutoffsError(
             f"{settings.cutoffs} is no table of numbers with percentiles in the first column and a column for each "
             f"language ({error}); write it as CCNet's cutoff.csv is"
@@ -66,6 +66,13 @@ def read_cutoffs(settings: Cuts) -> dict[str, list[float]]:
             f"{settings.cutoffs} has no row for the percentile {missing[0]:g}; name in head_percentile and "
             f"middle_percentile two of {', '.join(f'{each:g}' for each in table)}"
         )
+    for name in header[1:]:
+        head, middle = (table[each][name] for each in wanted)
+        if not head <= middle:
+            raise CutoffsError(
+                f"{settings.cutoffs} has the perplexities {head:g} and {middle:g} for {name} at the percentiles "
+                f"{wanted[0]:g} and {wanted[1]:g}, which do not ascend; correct them"
+            )
     return {name: [math.nextafter(table[each][name], -math.inf) for each in wanted] for name in header[1:]}
 
 

@@ -28,7 +28,7 @@ def write(model: str, settings: Settings, found: dict[str, Any]) -> None:
 def check(model: str) -> None:
     """Raise ModelFileError, or FileNotFoundError, unless a model and its SentencePiece model are there, are what their
     names say, and are those that the description, if there is one, describes."""
-    described = files.exists(description(model)) and files.read_json(description(model))["files"]
+    described = _described(model)
     for path, look in ((model, check_kenlm), (pieces_of(model), check_sentencepiece)):
         if not files.exists(path):
             remedy = "train one by `gristmill train lm`, or correct the path"
@@ -41,6 +41,18 @@ def check(model: str) -> None:
                 "`gristmill train lm`"
             )
     _check_loads(model)
+
+
+def _described(model: str) -> dict[str, Any]:
+    """What the description says of the files; nothing where there is none."""
+    if not files.exists(description(model)):
+        return {}
+    try:
+        return dict(files.read_json(description(model))["files"])
+    except (ValueError, LookupError, TypeError) as error:
+        raise ModelFileError(
+            f"{description(model)} is no description of {model} ({error}); copy it again, or remove it"
+        ) from error
 
 
 def _check_loads(model: str) -> None:

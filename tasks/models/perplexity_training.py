@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import sentencepiece
 from pydantic import Field
@@ -22,6 +22,7 @@ from tasks.models.perplexity_text import fold
 
 _THREADS = 16  # sums of a unigram model depend on how many there are
 _BATCH = 10_000  # lines
+_PIECE = 4000  # characters: SentencePiece leaves out a longer line, or fails on it
 
 
 class Training(Settings):
@@ -32,7 +33,7 @@ class Training(Settings):
         1_000_000, ge=1, description="about so many, evenly spaced, are what the pieces are learned from"
     )
     order: int = Field(5, ge=2, le=6, description="longest n-gram, in pieces")
-    prune: tuple[int, ...] = Field(
+    prune: tuple[Annotated[int, Field(ge=0)], ...] = Field(
         (0, 0, 1),
         max_length=6,
         description="n-grams with a count of at most so many are left out: by order from 1, the last for all higher",
@@ -45,8 +46,14 @@ def train(texts: Iterable[str], folder: str, language: str, settings: Training) 
     counts. Lines are read as `tasks.models.perplexity_text.fold` gives them.
 
     The texts are read once, and go through temporary files of about three times their size beside KenLM's own; held are
-    the lines that the pieces are learned from, and 1 GB. Raises ValueError for texts without a line.
+    the lines that the pieces are learned from, and 1 GB. Raises ValueError for texts without a line, and for thresholds
+    that KenLM does not take.
     """
+    if len(settings.prune) > settings.order or list(settings.prune) != sorted(settings.prune):
+        raise ValueError(
+            f"prune is {','.join(map(str, settings.prune))} for n-grams up to order {settings.order}; give one number "
+            "for each order at most, none below the one before it"
+        )
     model, pieces = perplexity_files.names(folder, language)
     with tempfile.TemporaryDirectory(prefix=leftovers.scratch_prefix()) as scratch:
         folded, encoded, binary = (Path(scratch) / name for name in ("folded", "encoded", "model"))
@@ -78,12 +85,18 @@ def _fold(texts: Iterable[str], target: Path) -> dict[str, int]:
 def _train_pieces(folded: Path, every: int, settings: Training) -> bytes:
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=(line for i, line in enumerate(_lines(folded)) if i % every == 0),
+        sentence_iterator=(
+            line[start : start + _PIECE]
+            for i, line in enumerate(_lines(folded))
+            if i % every == 0
+            for start in range(0, len(line), _PIECE)
+        ),
         model_writer=model,
         model_type="unigram",
         vocab_size=settings.vocabulary,
         hard_vocab_limit=False,
         character_coverage=0.9995,
+        max_sentence_length=1 << 20,  # bytes
         num_threads=_THREADS,
         minloglevel=2,
     )

@@ -15,8 +15,8 @@ from tasks.documents.sampling import Heldout
 from tasks.documents.selection import gather, select
 from tasks.models.lmplz import estimate
 from tasks.models.perplexity import LanguageModel, Perplexity, Scoring
+from tasks.models.perplexity_cuts import CutoffsError, read_cutoffs
 from tasks.models.perplexity_cuts import bounds as bounds
-from tasks.models.perplexity_cuts import read_cutoffs
 from tasks.models.perplexity_scores import Scored, load, load_pieces, score_pieces, score_words
 from tasks.models.perplexity_text import sentences
 
@@ -113,5 +113,10 @@ def pinned(step: Perplexity) -> Perplexity:
     if step.cutoffs is None:
         return step
     step = step.model_copy(update={"cutoffs_checksum": files.checksum(step.cutoffs)})
-    read_cutoffs(step.decision_settings())
+    known = read_cutoffs(step.decision_settings())
+    if missing := sorted(set(step.models) - set(known)):
+        raise CutoffsError(
+            f"{step.cutoffs} has no column for {', '.join(missing)}, of which `models` has models; add it, or take the "
+            "language out of `models`"
+        )
     return step

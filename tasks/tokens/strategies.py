@@ -1,7 +1,7 @@
 """Weights of the groups by a mixture's strategy, and the shares of each stretch of training."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tasks.tokens.mixture import Mixture, Phase
@@ -53,15 +53,15 @@ def group_weights(settings: Mixture, tokens: Mapping[str, int], phase: Phase | N
     return {name: sums[unit[name]] ** power * (counted[name] / sums[unit[name]]) for name in unit}
 
 
-def sample_mixture(settings: Mixture, sources: Iterable[str]) -> Mixture:
+def sample_mixture(settings: Mixture) -> Mixture:
     """The mixture without what depends on training's budget or on scores: what a tokenizer's sample follows.
 
-    Quantiles are left out, and so are caps and repetitions. A group with a fixed budget of tokens and no weight has a
-    weight of 1.
+    Quantiles are left out, and so are caps and repetitions: by quantiles alone, all sources are taken as they are. A
+    group with a fixed budget of tokens and no weight has a weight of 1.
     """
     by = tuple(column for column in settings.by if column.quantiles is None)
     if not by:
-        return Mixture(weights=dict.fromkeys(sources, 1.0))
+        return Mixture(strategy="proportional")
 
     def summed(weights: Mapping[str, float]) -> dict[str, float]:
         found: dict[str, float] = {}

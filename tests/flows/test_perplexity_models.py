@@ -2,6 +2,7 @@
 
 import json
 import random
+from contextlib import chdir
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,13 +12,19 @@ from typer.testing import CliRunner
 
 from flows.check.run import check
 from flows.cli import app
+from flows.context import RunContext
 from flows.curation import curate
+from flows.language_model import texts_of_recipe
 from flows.machine import MachineSettings
 from flows.recipe import load
 from flows.reports.whatif import whatif
 from storage import parquet
+from tasks.documents.sampling import Heldout
+from tasks.documents.selection import select
+from tasks.engine.make import StageResult
+from tasks.engine.spec import StageSpec
 from tests.conftest import FRENCH
-from tests.corpora import context, ledger
+from tests.corpora import build_in, context, ledger
 from tests.planted.text import pydoc_paragraphs
 
 PROSE = pydoc_paragraphs()
@@ -84,6 +91,19 @@ def test_documents_are_put_into_buckets_and_cut_by_language(folder):
     assert again.left.measured[-2].key == scores["perplexity_bucket"].key
 
 
+def test_a_model_with_a_relative_path_is_found_by_workers_in_another_folder(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder)
+    build = build_in(str(tmp_path))
+
+    def elsewhere(spec: StageSpec) -> StageResult:
+        with chdir(tmp_path):
+            return build(spec)
+
+    given = load(recipe(folder, models={"en": "en.arpa.bin"}))
+    *_, passed = curate(RunContext(MachineSettings(home=str(tmp_path)), elsewhere), given)
+    assert passed.left.measured[-1].name == "perplexity"
+
+
 def test_what_is_wrong_with_models_is_found_before_a_run(folder, tmp_path):
     home = MachineSettings(home=str(folder / "home"))
     broken = tmp_path / "en.arpa.bin"
@@ -116,6 +136,21 @@ def test_a_model_is_trained_on_the_documents_that_a_recipe_keeps(folder, tmp_pat
     assert made.exit_code == 0
     told = json.loads((tmp_path / "fr.arpa.bin.json").read_text())
     assert told["documents"] == 4 and told["settings"]["prune"] == [0]
+    # half of the documents held out: the model sees the others alone
+    path.write_text(json.dumps(given | {"mixture": {"weights": {"web": 1}, "heldout_fraction": 0.5}}))
+    loaded = load(str(path))
+    *_, passed = curate(context(str(folder / "home")), loaded)
+    heldout, all_texts, seen = Heldout(seed=loaded.seed, fraction=0.5), [], []
+    for documents, kept in passed.left.places.parts(("web",)):
+        table = select(documents, kept, ["text"])
+        all_texts += table["text"].to_pylist()
+        seen += table.filter(pa.array(~heldout.mask(table)))["text"].to_pylist()
+    found = [
+        text
+        for language in ("en", "fr")
+        for text in texts_of_recipe(str(path), ["web"], language, MachineSettings(home=str(folder / "home")))
+    ]
+    assert 0 < len(seen) < len(all_texts) and sorted(found) == sorted(seen)
     for wrong, options in (
         ("no source of models is called wob", ["--recipe", str(path), "--source", "wob"]),
         ("give one of", []),

@@ -85,6 +85,12 @@ def test_what_is_wrong_is_named(prepared, tmp_path):
         load(written(folder, tmp_path, weights={"books": 1}))
     with pytest.raises(FileNotFoundError, match="owt: no file is .*gone"):
         write_manifest(load(written(folder, tmp_path, sources={"owt": [f"{folder}/gone*.bin"]})), tmp_path)
+    for given in (
+        {"sources": {"owt": [f"{folder}/owt-*.bin"]}},
+        {"sources": {"owt": [f"{folder}/owt-train.bin"], "again": [f"{folder}/owt-tr*.bin"]}},
+    ):
+        with pytest.raises(ValueError, match="owt-.*.bin is named more than once in `sources` and `heldout`; name it"):
+            write_manifest(load(written(folder, tmp_path, **given)), tmp_path)
     other = tmp_path / "llama.bin"
     other.write_bytes(struct.pack("<256i", 20240801, 7, 2, *[0] * 253) + struct.pack("<2I", 1, 2))
     with pytest.raises(ValueError, match="llama.bin has tokens of 4 bytes, but the ids of the tokenizer take 2"):

@@ -55,6 +55,11 @@ def test_what_cannot_be_used_is_said_with_its_remedy(tmp_path):
         path.write_bytes(content)
         with pytest.raises(BenchmarkError, match=sentence):
             read_items(str(path), Fields(question=("q",)))
+    packed = gzip.compress(b'{"q": "a"}\n')
+    for at in range(10, len(packed)):
+        path.write_bytes(packed[:at] + bytes([packed[at] ^ 0xFF]) + packed[at + 1 :])
+        with pytest.raises(BenchmarkError, match="cannot be read .* copy or make it again"):
+            read_items(str(path), Fields(question=("q",)))
     path.write_bytes(b'{"q": "a", "n": 1}\n{"q": "b", "n": 1}\n')
     with pytest.raises(BenchmarkError, match="has the id 1 in row 0 and in row 1; name another field"):
         read_items(str(path), Fields(question=("q",), id="n"))

@@ -122,6 +122,18 @@ def test_training_gives_the_same_files_twice_and_describes_them(folder, tmp_path
     assert (tmp_path / "unpruned.arpa.bin").stat().st_size > (tmp_path / "en.arpa.bin").stat().st_size
     with pytest.raises(ValueError, match=r"no text to train on \(1 documents\)"):
         train([" \n"], str(tmp_path), "none", SMALL)
+    for prune, order in (((0, 0, 1), 2), ((1, 0), 3)):
+        with pytest.raises(ValueError, match=f"prune is .* up to order {order}; give one number"):
+            train(LEARNED, str(tmp_path), "none", SMALL.model_copy(update={"prune": prune, "order": order}))
+
+
+def test_pieces_are_learned_from_lines_of_any_length(tmp_path):
+    lines = [" ".join(text.split()) for text in LEARNED]
+    assert max(map(len, lines)) > 20_000
+    draw = random.Random(5)
+    unspaced = "".join(chr(0x4E00 + draw.randrange(500)) for _ in range(60_000))
+    for name, given, least in (("one", ["\n".join(lines), *["a b c"] * 9], 700), ("zh", [unspaced] * 3, 400)):
+        assert train(given, str(tmp_path), name, SMALL)["vocabulary"] >= least
 
 
 def test_files_that_are_missing_damaged_or_exchanged_are_named(folder, tmp_path):
@@ -148,6 +160,10 @@ def test_files_that_are_missing_damaged_or_exchanged_are_named(folder, tmp_path)
         with pytest.raises((FileNotFoundError, ModelFileError), match=wrong):
             perplexity_files.check(model)
     copied()
+    for content in ("", "{}", "[]", '{"files": 3}'):
+        (tmp_path / "en.arpa.bin.json").write_text(content)
+        with pytest.raises(ModelFileError, match="en.arpa.bin.json is no description of .*; copy it again, or remove"):
+            perplexity_files.check(model)
     (tmp_path / "en.arpa.bin.json").unlink()
     perplexity_files.check(model)
     (tmp_path / "en.arpa.bin").write_bytes((folder / "en.arpa.bin").read_bytes()[:5000])
@@ -246,6 +262,10 @@ def test_kept_buckets_are_those_of_published_cutoffs(folder, tmp_path, kept):
         (",en\n30,x\n60,2\n", {}, "is no table of numbers"),
         (",en,de\n30,1\n60,2,3\n", {}, "is no table of numbers"),
         ("", {}, "is no table of numbers"),
+        (",en,de\r30,1,1\r60,2,2\r", {}, "is no table of numbers"),
+        (",en\n30,1\n60,2\n", {}, "has no column for de, of which `models` has models; add it"),
+        (",en,de\n30,1,5\n60,2,4\n", {}, "has the perplexities 5 and 4 for de .* do not ascend"),
+        (",en,de\n30,1,nan\n60,2,4\n", {}, "has the perplexities nan and 4 for de .* do not ascend"),
     ],
 )
 def test_cutoffs_that_cannot_be_used_are_refused(folder, tmp_path, content, given, wrong):

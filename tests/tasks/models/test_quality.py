@@ -9,7 +9,9 @@ import pytest
 
 from storage import files, parquet
 from tasks.documents.sampling import Heldout
+from tasks.models import classifier_file
 from tasks.models.classifier_training import fold
+from tasks.models.model_files import ModelFileError
 from tasks.models.quality import MIN_SCORE, Quality, Scoring
 from tasks.models.quality_work import CROSS_FITTED, MODELS, bounds, score_shard, train_model
 from tests.limits import largest_file
@@ -203,3 +205,19 @@ def test_the_top_is_of_all_scored_documents_however_they_are_sharded(tmp_path, p
 def test_a_threshold_and_a_share_exclude_each_other():
     with pytest.raises(ValueError, match="min_score 0.1 and keep_top 10.0; give one of them"):
         Quality(reference=("good",), min_score=0.1, keep_top=10)
+
+
+def test_a_description_that_does_not_fit_is_named(tmp_path):
+    path = tmp_path / "model.bin"
+    path.write_bytes(b"a model")
+    classifier_file.write(str(path), TRAINING, {"tested": 2})
+    classifier_file.check(str(path), TRAINING)
+    with pytest.raises(ModelFileError, match="trained with lowercase True, .* write `lowercase: true`"):
+        classifier_file.check(str(path), TRAINING.model_copy(update={"lowercase": False}))
+    path.write_bytes(b"another model")
+    with pytest.raises(ModelFileError, match="not the file that .*model.bin.json describes; copy both again"):
+        classifier_file.check(str(path), TRAINING)
+    for content in ("", "[]", '{"digest": "0"}', '{"order": 3}'):
+        (tmp_path / "model.bin.json").write_text(content)
+        with pytest.raises(ModelFileError, match="model.bin.json is no description of .*; copy it again, or remove it"):
+            classifier_file.check(str(path), TRAINING)

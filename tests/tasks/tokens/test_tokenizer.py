@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from pathlib import Path
 from pydoc_data import topics
 
 import pyarrow as pa
@@ -147,7 +148,7 @@ def by_language(tmp_path_factory):
 )
 def test_the_sample_follows_sources_and_languages_by_bytes(by_language, given, shares):
     by = ["source", "language", {"column": "score", "quantiles": 2}]
-    mixture = sample_mixture(Mixture(by=by, **given), by_language)
+    mixture = sample_mixture(Mixture(by=by, **given))
     taken: dict[str, int] = {}
     size = sum(len(text) for text in sample(by_language, mixture, 20_000, SEED, taken))
     assert sum(taken.values()) == size and set(taken) == set(shares)
@@ -156,6 +157,19 @@ def test_the_sample_follows_sources_and_languages_by_bytes(by_language, given, s
         deviation = (wanted * 45) ** 0.5  # of the sum of documents of 20 to 59 bytes
         assert wanted + 5 * deviation < text_sizes(by_language, mixture)[name]
         assert abs(taken[name] - wanted) < 5 * deviation
+
+
+def test_by_quantiles_alone_the_sample_has_the_sources_as_they_are(by_language):
+    inputs = {name: [part[:2] for part in parts] for name, parts in by_language.items()}
+    inputs["small"] = [write(Path(inputs["web"][0][0]).parent, "small", {f"s{i}": "y" * 40 for i in range(400)})]
+    by = ({"column": "score", "quantiles": 2},)
+    mixture = sample_mixture(Mixture(by=by, weights={"q01": 1, "q02": 2}))
+    taken: dict[str, int] = {}
+    list(sample(inputs, mixture, 60_000, SEED, taken))
+    sizes = text_sizes(inputs, mixture)
+    for name, size in sizes.items():
+        wanted = 60_000 * size / sum(sizes.values())
+        assert abs(taken[name] - wanted) < 5 * (wanted * 45) ** 0.5
 
 
 def texts(part: tuple[str, str]) -> dict[str, str]:
