@@ -94,9 +94,9 @@ class Recipe(Settings):
                 yield ("steps", at), f"`{step.step}` has settings by language: put the step `language` before it"
             if isinstance(step, CorpusStep):
                 for name in step.reads:
-                    if name not in known:
+                    if name not in (*known, "language"):  # which has its own sentence
                         there = did_you_mean(name, known) or f"give one of {', '.join(known) or 'none'}"
-                        yield ("steps", at), f"reads {name}, but no step before it gives such a signal; {there}"
+                        yield ("steps", at), f"`{step.step}` reads {name}, which no step before it measures; {there}"
             best = getattr(step, "best", None)
             if best is not None and best not in known:
                 there = did_you_mean(best, known) or f"give one of {', '.join(known) or 'none'}"
