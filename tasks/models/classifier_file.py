@@ -27,13 +27,19 @@ def check(path: str, given: Texts) -> None:
         told = files.read_json(description(path))
     except FileNotFoundError:
         return
-    if files.checksum(path) != told["digest"]:
+    try:
+        digest, settings = told["digest"], {name: told["settings"][name] for name in Texts.model_fields}
+    except (KeyError, TypeError):
+        raise ModelFileError(
+            f"{description(path)} does not describe a classifier; move it away, or copy it again"
+        ) from None
+    if files.checksum(path) != digest:
         raise ModelFileError(
             f"{path} is not the file that {description(path)} describes; copy both again, or train it anew by "
             "`gristmill train classifier`"
         )
-    for name in Texts.model_fields:
-        if (wanted := told["settings"][name]) != getattr(given, name):
+    for name, wanted in settings.items():
+        if wanted != getattr(given, name):
             raise ModelFileError(
                 f"{path} was trained with {name} {wanted}, and the step has {getattr(given, name)}; write "
                 f"`{name}: {str(wanted).lower()}`"
