@@ -13,6 +13,7 @@ from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 import training
 from flows.recipe import dump
 from flows.reports import figures
+from flows.reports.classifier_curves import cross_fitted, curves_png, trained_classifier
 from flows.reports.run import Report
 from flows.reports.run_page import plots
 from flows.stages.tokenizer import tokenizer_of
@@ -38,7 +39,8 @@ _SIGNATURE = ModelSignature(
 def log_artifacts(client: mlflow.MlflowClient, run: str, report: Report) -> None:
     """Log the artifacts of a finished model to its run; `report` is one with training.
 
-    `recipe.yaml`, `funnel.csv`, `funnel.json` (a table), `funnel.png`, `losses.png`, `sample.txt`. The model is one of
+    `recipe.yaml`, `funnel.csv`, `funnel.json` (a table), `funnel.png`, `losses.png`, `sample.txt`, and of a classifier
+    that the corpus has trained the curves, `classifier.png`, and its measures, `classifier.json`. The model is one of
     the experiment's, made by the run. Held: on disk, the exported model twice while it is copied.
     """
     with tempfile.TemporaryDirectory(dir=report.settings.local_folder, prefix=".mlflow-") as folder:
@@ -49,6 +51,9 @@ def log_artifacts(client: mlflow.MlflowClient, run: str, report: Report) -> None
         rows = 1 + len(report.steps)
         (shown / "funnel.png").write_bytes(figures.png(plots.funnel(report), (0.3 * rows,)))
         (shown / "losses.png").write_bytes(figures.png(plots.losses(report), (3.5,)))
+        if (model := trained_classifier(report.corpus)) is not None:
+            (shown / "classifier.png").write_bytes(curves_png(*cross_fitted(model)))
+            files.write_json(str(shown / "classifier.json"), model.result["model"])
         if report.result["sample"]:
             (shown / "sample.txt").write_text(report.result["sample"], encoding="utf-8")
         client.log_artifacts(run, str(shown))

@@ -92,6 +92,11 @@ class Recipe(Settings):
         for at, step in enumerate(self.steps):
             if "language" not in steps[: at + 1] and (getattr(step, "languages", None) or "language" in _reads(step)):
                 yield ("steps", at), f"`{step.step}` has settings by language: put the step `language` before it"
+            if isinstance(step, CorpusStep):
+                for name in step.reads:
+                    if name not in (*known, "language"):  # which has its own sentence
+                        there = did_you_mean(name, known) or f"give one of {', '.join(known) or 'none'}"
+                        yield ("steps", at), f"`{step.step}` reads {name}, which no step before it measures; {there}"
             best = getattr(step, "best", None)
             if best is not None and best not in known:
                 there = did_you_mean(best, known) or f"give one of {', '.join(known) or 'none'}"

@@ -22,6 +22,7 @@ from tasks.extraction.extract import Extract
 from tasks.models.language import Language
 from tasks.models.perplexity import Perplexity
 from tasks.models.quality import Quality
+from tasks.models.quality_bucket import QualityBucket
 from tasks.pii.step import Pii
 from tasks.rules.bad_words import BadWords
 from tasks.rules.c4 import C4
@@ -69,6 +70,7 @@ TABLE = (
     TableRow(Decontamination, "flows.stages.decontamination:decontamination"),
     TableRow(Perplexity, "flows.stages.perplexity:perplexity"),
     TableRow(Quality, "flows.stages.learned_filter:learned_filter"),
+    TableRow(QualityBucket, "flows.stages.quality_bucket:quality_bucket"),
 )
 BUILT_IN: dict[str, type[Step]] = {row.settings.model_fields["step"].default: row.settings for row in TABLE}
 _STAGES = {row.settings: row.stages for row in TABLE}

@@ -12,7 +12,7 @@ from flows.cli.app import app
 # a module adds its commands to the application, in this order
 from flows.cli import starting, running, ablating, mixing, scaling, checking, exporting, evaluating, looking, judging  # noqa: F401, I001  # isort: skip
 from flows.cli import compiling, joining, serving, examining, cleaning, planning  # noqa: F401, I001  # isort: skip
-from flows.cli import tokenizers, token_files, decontaminating, training  # noqa: F401, I001  # isort: skip
+from flows.cli import tokenizers, token_files, decontaminating, training, auditing  # noqa: F401, I001  # isort: skip
 
 __all__ = ["app", "main"]
 

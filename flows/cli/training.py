@@ -44,8 +44,8 @@ def language_model(
     texts = _texts(language, {"text": text, "jsonl": jsonl, "parquet": parquet}, column, recipe, source)
     counts = train_models(texts, out, language, chosen)
     model, _ = perplexity_files.names(out, language)
-    told = ", ".join(f"{value:,} {name}" for name, value in counts.items())
-    console().print(f"{told}\nmodels: {{{language}: {model}}}", markup=False, highlight=False, soft_wrap=True)
+    shown = ", ".join(f"{value:,} {name}" for name, value in counts.items())
+    console().print(f"{shown}\nmodels: {{{language}: {model}}}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _texts(
@@ -61,3 +61,42 @@ def _texts(
     if not sources:
         raise ValueError("--recipe needs --source: the source whose documents are good text")
     return texts_of_recipe(recipe, sources, language, settings())
+
+
+@train.command(name="classifier")
+def classifier(
+    out: Annotated[str, typer.Argument(metavar="FILE", help="the model; its description is FILE.json")],
+    jsonl: Annotated[Patterns, Option("--jsonl", metavar="GLOB", help="labelled texts, one JSON object a line")] = None,
+    parquet: Annotated[Patterns, Option("--parquet", metavar="GLOB", help="labelled texts as Parquet files")] = None,
+    good: Annotated[Patterns, Option("--good", metavar="LABEL", help="of good examples; may be repeated")] = None,
+    text_column: Annotated[str, Option("--text-column", help="column, or key, of the texts")] = "text",
+    label_column: Annotated[str, Option("--label-column", help="column, or key, of the labels")] = "label",
+    recipe: Annotated[str | None, Option("--recipe", help="finished; its step `quality` says what is learned")] = None,
+    setting: Annotated[
+        Patterns, Option("--set", metavar="NAME=VALUE", help="of the step `quality`, as epochs=10; may be repeated")
+    ] = None,
+) -> None:
+    """Train a fastText classifier for the step `quality`: on labelled files, or on the sources of a finished recipe.
+    Beside the model go FILE.json, what it is and how good, and FILE.svg, precision, recall and calibration."""
+    import yaml
+
+    from flows.classifier import from_labels, from_recipe
+    from tasks.models.quality import Classifier
+
+    kinds = {kind: given for kind, given in (("jsonl", jsonl), ("parquet", parquet)) if given}
+    if len(kinds) + (recipe is not None) != 1:
+        raise ValueError("give one of --jsonl, --parquet and --recipe, which have the examples")
+    if recipe is not None:
+        if setting or good:
+            raise ValueError("--set and --good are for labelled files; the step `quality` of the recipe has its own")
+        found = from_recipe(out, recipe, settings())
+    else:
+        chosen = Classifier.model_validate(
+            {k: yaml.safe_load(v) for k, _, v in (s.partition("=") for s in setting or ())}
+        )
+        [(kind, patterns)] = kinds.items()
+        found = from_labels(out, kind, patterns, good or ["1"], chosen, text_column, label_column)
+    shown = ", ".join(
+        f"{name} {value:.3f}" if isinstance(value, float) else f"{value:,} {name}" for name, value in found.items()
+    )
+    console().print(f"{shown}\nmodel: {out}", markup=False, highlight=False, soft_wrap=True)

@@ -172,7 +172,8 @@ def _counts(passed: Passed) -> list[dict]:
     """What the stages of a part of the way did to the documents."""
     if not passed.steps:
         return [count for stage in passed.left.stages for count in stage.step_counts]
-    return passed.left.kept.step_counts
+    # a step that only numbers documents lets through what the one before it kept
+    return passed.left.kept.step_counts if passed.left.kept is not passed.arriving.kept else []
 
 
 def _after(passes: Iterator[Passed]) -> list[dict]:

@@ -66,6 +66,10 @@ class Corpus:
         """The corpus behind a stage that keeps some documents, and the stages that led there."""
         return replace(self, kept=kept, stages=(*self.stages, *through, kept))
 
+    def through(self, stage: StageResult) -> "Corpus":
+        """The same corpus behind a stage that neither drops documents nor cuts texts."""
+        return replace(self, stages=(*self.stages, stage))
+
     def measuring(self, stage: StageResult) -> "Corpus":
         """The corpus with the signals of a stage."""
         return replace(self, measured=(*self.measured, stage))

@@ -51,6 +51,21 @@ def decide(signals: pa.Table, decisions: Decisions) -> list[tuple[str, pa.Table]
     return decided
 
 
+def distances(signals: pa.Table, step: str, bounds: Sequence[Bound]) -> np.ndarray:
+    """How far each document is from the nearest end of the bounds, float64 (n,): as a share of that end, unless it is
+    0. Infinite for a document without a value. Raises as `decide` does."""
+    nearest = np.full(len(signals), np.inf)
+    for bound in bounds:
+        values = np.asarray(_column(signals, step, bound.rule, bound.signal, bound.keeps_null), np.float64)
+        for end in _ends(signals, step, bound):
+            ends = np.broadcast_to(end, values.shape)
+            unit = np.where(ends == 0, 1, np.abs(ends))
+            with np.errstate(invalid="ignore"):  # an end that does not bind, by its infinite unit
+                far = np.abs(values - ends) / unit
+            nearest = np.fmin(nearest, np.where(np.isfinite(ends), far, np.inf))
+    return nearest
+
+
 def _judged(
     signals: pa.Table, step: str, rule: Bound | Member
 ) -> tuple[np.ndarray, Callable[[np.ndarray], dict[str, Any]]]:

@@ -25,8 +25,8 @@ def check(path: str, given: Texts) -> None:
     """Raise ModelFileError if a classifier's description is none, is of another file, or of one that reads texts
     otherwise."""
     try:
-        told = files.read_json(description(path))
-        digest, settings = told["digest"], {name: told["settings"][name] for name in Texts.model_fields}
+        described = files.read_json(description(path))
+        digest, settings = described["digest"], {name: described["settings"][name] for name in Texts.model_fields}
     except FileNotFoundError:
         return
     except (ValueError, LookupError, TypeError) as error:
@@ -34,7 +34,10 @@ def check(path: str, given: Texts) -> None:
             f"{description(path)} is no description of {path} ({error}); copy it again, or remove it"
         ) from error
     if files.checksum(path) != digest:
-        raise ModelFileError(f"{path} is not the file that {description(path)} describes; copy both again")
+        raise ModelFileError(
+            f"{path} is not the file that {description(path)} describes; copy both again, or train it anew by "
+            "`gristmill train classifier`"
+        )
     for name, wanted in settings.items():
         if wanted != getattr(given, name):
             raise ModelFileError(

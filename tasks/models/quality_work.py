@@ -1,6 +1,6 @@
 """The step `quality`: two classifiers trained, and documents scored by the one that has not seen them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,18 @@ def train_model(
 
     As many of either kind, drawn by a keyed hash. Holds one shard's texts and a model.
     """
+    with ordered(settings, sample(reference, raw, settings, heldout)) as examples:
+        scores = cross_fit(examples, settings, [files.join(folder, name) for name in MODELS])
+        found = pa.table({"good": examples.good, "score": scores})
+        parquet.write_table(files.join(folder, CROSS_FITTED), found)
+        trained = [int((examples.folds != number).sum()) for number in range(FOLDS)]
+        return {"files": list(MODELS), "trained": trained, **measures(examples.good, scores)}
+
+
+def sample(
+    reference: Sequence[tuple[str, str]], raw: Sequence[tuple[str, str]], settings: Classifier, heldout: Heldout
+) -> Callable[[Examples], None]:
+    """What adds the examples that are learned from, given as to `train_model`. Raises ValueError for too few."""
     good_rows, raw_rows = _rows(reference), _rows(raw)
     wanted = min(FOLDS * settings.documents, good_rows, raw_rows)
     if wanted < 2:
@@ -54,12 +66,7 @@ def train_model(
                 table = table.filter(pa.array(uniform(table["id"], settings.seed, "quality") < wanted / rows))
                 examples.add(table["id"], table["text"].to_pylist(), good)
 
-    with ordered(settings, fill) as examples:
-        scores = cross_fit(examples, settings, [files.join(folder, name) for name in MODELS])
-        found = pa.table({"good": examples.good, "score": scores})
-        parquet.write_table(files.join(folder, CROSS_FITTED), found)
-        trained = [int((examples.folds != number).sum()) for number in range(FOLDS)]
-        return {"files": list(MODELS), "trained": trained, **measures(examples.good, scores)}
+    return fill
 
 
 def score_shard(

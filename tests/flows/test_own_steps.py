@@ -268,6 +268,7 @@ def test_the_schema_of_a_recipe_names_the_steps_of_the_table():
 
 # settings that have no default
 NEEDED = {
+    "scores": ("score",),
     "reference": ("web",),
     "lists": {"any": "list"},
     "benchmarks": ({"name": "quiz", "path": "quiz.jsonl", "question": ("question",)},),

@@ -207,8 +207,11 @@ def test_mlflow_shows_the_run_and_has_a_model_that_writes(undisturbed, recipe, t
         assert (int(row["documents_in"]), int(row["documents_out"])) == (step["rows_in"], step["rows_out"])
     table = files.read_json(str(shown / "funnel.json"))
     assert [row[table["columns"].index("step")] for row in table["data"]] == list(funnel)
-    for plot in ("funnel.png", "losses.png"):
+    for plot in ("funnel.png", "losses.png", "classifier.png"):
         assert (shown / plot).read_bytes().startswith(b"\x89PNG")
+    [learned] = [f for name, f in undisturbed.stages("undisturbed").items() if name.startswith("quality_model-")]
+    learned_from = files.read_json(str(learned / "manifest.json"))["result"]["model"]
+    assert files.read_json(str(shown / "classifier.json")) == learned_from
     [folder] = [f for name, f in undisturbed.stages("undisturbed").items() if name.startswith("model-")]
     result = files.read_json(str(folder / "result.json"))
     assert (shown / "sample.txt").read_text() == result["sample"]

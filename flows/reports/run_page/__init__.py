@@ -7,10 +7,13 @@ It holds texts of the crawl as they reached the rules that dropped them, ahead o
 from dataclasses import dataclass
 from typing import Any
 
+from markupsafe import Markup
+
 from flows.context import lookup
 from flows.machine import MachineSettings
 from flows.recipe import dump
 from flows.reports import near_duplicates, templates
+from flows.reports.classifier_curves import cross_fitted, curves, trained_classifier
 from flows.reports.dropped import Dropped, samples
 from flows.reports.finished import finished
 from flows.reports.funnel import ranked
@@ -78,6 +81,7 @@ def page(report: Report) -> str:
         lengths=plots.lengths(counts),
         duplicates=_duplicates(report),
         losses=plots.losses_svg(report) if report.trained else None,
+        classifier=_classifier(report),
     )
 
 
@@ -92,6 +96,12 @@ def rules(report: Report) -> list[Rule]:
                 some = [] if "takedown" in rule else shown[step["step"], rule]
                 found.append(Rule(step["step"], rule, step["rows_in"], dropped, [*map(_shown, some)]))
     return found
+
+
+def _classifier(report: Report) -> tuple[dict[str, Any], Markup] | None:
+    """The measures of the classifier that the run has trained, and its curves."""
+    model = trained_classifier(report.corpus)
+    return None if model is None else (model.result["model"], curves("classifier", *cross_fitted(model)))
 
 
 def _shown(one: Dropped) -> Shown:

@@ -1,0 +1,114 @@
+"""Classifiers for other runs: trained on labelled files, or on the sources that a finished recipe's step names."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pydantic import TypeAdapter
+
+from flows.context import job_options, lookup
+from flows.curation import curate
+from flows.machine import MachineSettings
+from flows.recipe import Recipe, load
+from flows.reports.classifier_curves import curves
+from flows.stages.corpus import Corpus
+from storage import files, leftovers
+from tasks.documents.sampling import Heldout
+from tasks.engine import options
+from tasks.models import classifier_file, quality_work
+from tasks.models.classifier_measures import measures
+from tasks.models.classifier_training import FOLDS, Examples, cross_fit, ordered, train
+from tasks.models.quality import Classifier, Quality
+from tasks.reading.charset import decode, detect
+from tasks.reading.listing import shards_of
+from tasks.reading.sources import Source
+from tasks.reading.tables import records
+
+_SOURCE: TypeAdapter[Source] = TypeAdapter(Source)
+_MOST_BYTES = 1 << 30  # of a text
+_BATCH = 1000
+
+
+def from_labels(
+    out: str, kind: str, patterns: Sequence[str], good: Sequence[str], settings: Classifier, text: str, label: str
+) -> dict[str, Any]:
+    """Train on the texts of `jsonl` or `parquet` files, of which those with a label in `good` are good examples, and
+    all others bad ones; returns the counts and measures. Equal texts are in one fold.
+
+    `text`, `label`: the columns, or keys. Raises FileNotFoundError; ValueError for a row without a text or a label, and
+    where one of the two kinds is missing.
+    """
+    source = _SOURCE.validate_python({"name": "labels", kind: patterns, "text_column": text, "id_column": label})
+
+    def fill(examples: Examples) -> None:
+        for shard in shards_of(source):
+            batch: dict[bool, list[str]] = {True: [], False: []}
+            for each, its_label in _labelled(shard, label):
+                batch[its_label in good].append(each)
+                if len(batch[its_label in good]) == _BATCH:
+                    _add(examples, batch)
+            _add(examples, batch)
+
+    return _make(out, settings, fill)
+
+
+def from_recipe(out: str, name: str, machine: MachineSettings | None = None) -> dict[str, Any]:
+    """Train on the documents that a recipe's step `quality` learns from, with its settings; returns the counts and
+    measures. The steps ahead of it are finished. Raises NotFinishedError; ValueError for a recipe without such a step,
+    or whose step names a model."""
+    recipe = load(name)
+    machine = machine or MachineSettings()
+    step = next((step for step in recipe.steps if isinstance(step, Quality)), None)
+    if step is None or step.model is not None:
+        raise ValueError(f"the recipe {recipe.name} has no step `quality` with a `reference`; add one, or give --jsonl")
+    options.configure(job_options(machine))
+    places = _arriving(recipe, step, machine).places
+    parts = places.parts(step.reference), places.parts(step.raw(places.sources))
+    heldout = Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction)
+    settings = step.training_settings()
+    return _make(out, settings, quality_work.sample(*parts, settings, heldout))
+
+
+def _arriving(recipe: Recipe, step: Quality, machine: MachineSettings) -> Corpus:
+    """The corpus as it arrives at a step."""
+    missing = {each.step for each in recipe.after[: recipe.after.index(step)]}
+    for passed in curate(lookup(machine, recipe.name), recipe):
+        missing -= {each.step for each in passed.steps}
+        if not missing:
+            break
+    return passed.left
+
+
+def _make(out: str, settings: Classifier, fill: Callable[[Examples], None]) -> dict[str, Any]:
+    """Train on all examples, write the model, its description and its curves. What is measured is by models of half of
+    the examples, on the other half: the one that is written has seen them all."""
+    if files.exists(out):
+        raise FileExistsError(f"{out} is there already: name another file, or remove it")
+    with (
+        ordered(settings, fill) as examples,
+        tempfile.TemporaryDirectory(prefix=leftovers.scratch_prefix()) as scratch,
+    ):
+        halves = [files.join(scratch, f"{number}.bin") for number in range(FOLDS)]
+        scores = cross_fit(examples, settings, halves)
+        train(examples, np.arange(len(scores)), settings, out)
+        found = {"examples": len(scores), "good": int(examples.good.sum()), **measures(examples.good, scores)}
+        files.write_bytes(f"{out}.svg", curves("classifier", examples.good, scores).encode())
+    classifier_file.write(out, settings, found)
+    return found
+
+
+def _labelled(shard: Any, label: str) -> Iterator[tuple[str, str]]:
+    for record in records(shard.path, shard.format, shard.columns, _MOST_BYTES):
+        if record.problem is not None:
+            raise ValueError(f"{shard.path} cannot be learned from: {record.problem[1]}; mend it, or leave it out")
+        if not record.record_id:
+            raise ValueError(f"{shard.path}, row {record.offset + 1}, has no {label}; name its key by --label-column")
+        yield decode(record.payload, detect(record.payload, record.charset, False)), record.record_id
+
+
+def _add(examples: Examples, batch: dict[bool, list[str]]) -> None:
+    for good, texts in batch.items():
+        examples.add(pa.chunked_array([texts], pa.string()), texts, good)
+        texts.clear()
