@@ -129,8 +129,14 @@ def train_tokens(
 ) -> dict:
     """Train in a local folder, from its newest checkpoint if it has one; what `result.json` holds.
 
-    Raises RuntimeError, with the cause, for a training that does not end well.
+    Raises RuntimeError, with the cause, for a training that does not end well; ValueError where several machines are
+    to train together.
     """
+    if settings.training_nodes > 1:
+        raise ValueError(
+            f"GRISTMILL_TRAINING_NODES is {settings.training_nodes}, and this command trains on one machine; leave it "
+            "out, or make a recipe of the texts"
+        )
     # here, since the manifest is written without the libraries of training
     from flows.stages.model import RESTARTS, RESULT, check_ended_well
     from training import launch

@@ -28,10 +28,12 @@ class TokenFile(NamedTuple):
 
 
 def token_file(path: Path) -> TokenFile:
-    """Tell a file of tokens by its first bytes: one without a header of llm.c is nanoGPT's.
+    """The kind of a file of tokens, by its first bytes: one without a header of llm.c is nanoGPT's.
 
-    Raises FileNotFoundError, or ValueError for a file that is cut off or holds no tokens.
+    Raises FileNotFoundError, or ValueError for a folder, and a file that is cut off or holds no tokens.
     """
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; name the files in it, as {path}/*.bin")
     size = path.stat().st_size
     with path.open("rb") as file:
         head = np.frombuffer(file.read(12), "<i4", min(3, size // 4)).tolist()

@@ -179,12 +179,12 @@ def split_benchmarks(folder: str, number: int, index: str, hits: tuple[str, ...]
         for row in of_item.to_pylist():
             count, score = known.get(key := (row["benchmark"], row["item"]), (0, 0.0))
             known[key] = count + row["id_count_distinct"], max(score, row["score_max"])
-    said = [
+    counted = [
         known.get(key, (0, 0.0)) for key in zip(items["benchmark"].to_pylist(), items["id"].to_pylist(), strict=True)
     ]
     table = items.select(["benchmark", "id", "words", "judged"])
-    table = table.append_column("documents", pa.array([count for count, _ in said], pa.int64()))
-    table = table.append_column("score", pa.array([score for _, score in said], pa.float64()))
+    table = table.append_column("documents", pa.array([count for count, _ in counted], pa.int64()))
+    table = table.append_column("score", pa.array([score for _, score in counted], pa.float64()))
     parquet.write_table(items_file(folder), table)
     counts = {}
     lines = items["row"].to_pylist()

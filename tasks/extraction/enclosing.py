@@ -1,4 +1,4 @@
-"""Which code, table, heading and list item each element lies in, and what the tables of a page are like."""
+"""Which code, table, heading and list item each element is in, and what the tables of a page are like."""
 
 from typing import NamedTuple
 

@@ -17,8 +17,8 @@ def description(path: str) -> str:
 
 def write(path: str, settings: Texts, found: dict[str, Any]) -> None:
     """Describe the classifier at a path: its digest, the settings that it was trained with, and what was `found`."""
-    told = {"digest": files.checksum(path), "settings": settings.model_dump(mode="json"), **found}
-    files.write_json(description(path), told)
+    described = {"digest": files.checksum(path), "settings": settings.model_dump(mode="json"), **found}
+    files.write_json(description(path), described)
 
 
 def check(path: str, given: Texts) -> None:

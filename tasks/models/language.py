@@ -23,12 +23,13 @@ CODES = frozenset(
 )
 
 
-# Of these languages the threshold of FineWeb and DCLM, 0.65, keeps less than 95% of the texts: the model shares its
-# probability among relatives, and has seen little of some. Measured by `tests/benchmarks/test_language.py` on half of
-# lingua's test sentences, 75 languages, four sentences a text: the lowest of .2, .25 ... .65 at which 98% of the texts
-# that it lets through, one of as many of each language, are in it or in its macrolanguage (Norwegian; Malay and
-# Indonesian; Bosnian, Croatian and Serbian, which the model cannot separate). A language of which the model does not
-# name half of the texts has no entry: no threshold would help.
+MIN_SCORE = 0.65  # of FineWeb (Penedo et al. 2024) and DCLM (Li et al. 2024)
+# Of these languages that threshold keeps less than 95% of the texts: the model shares its probability among relatives,
+# and has seen little of some. Measured by `tests/benchmarks/test_language.py` on half of lingua's test sentences, 75
+# languages with as many texts each, four sentences a text: the lowest of .2, .25 ... .65 at which 98% of what is kept
+# is in the language or its macrolanguage (Norwegian; Malay and Indonesian; Bosnian, Croatian and Serbian, which the
+# model cannot separate). Where the model names less than half of a language's texts there is no entry: no threshold
+# would help.
 MIN_SCORES = {
     "af": 0.2, "cy": 0.2, "ga": 0.4, "hr": 0.2, "id": 0.25, "la": 0.2, "nn": 0.2, "ro": 0.2, "sk": 0.25, "sl": 0.2,
     "sw": 0.55
@@ -55,10 +56,13 @@ class Language(DocumentStep):
     keep: tuple[str, ...] = Field(
         ("en",), min_length=1, description="ISO 639 codes of lid.176, or labels of `model` without `__label__`"
     )
-    min_score: float = Field(0.65, ge=0, le=1, description="lowest probability of the language; FineWeb and DCLM: 0.65")
+    min_score: Probability | None = Field(
+        None,
+        description=f"lowest probability of the language; null: {MIN_SCORE} as in FineWeb and DCLM, and for lid.176 a "
+        f"lower one of {', '.join(MIN_SCORES)}, as measured",
+    )
     languages: dict[str, dict[str, Probability]] = Field(
-        default_factory=lambda: {code: {"min_score": score} for code, score in MIN_SCORES.items()},
-        description="other thresholds for documents of some languages; default: where 0.65 is measurably too high",
+        {}, description="another `min_score` for documents of a language: {hr: {min_score: 0.3}}"
     )
     characters: int = Field(400, gt=0, description="of each document's beginning are looked at")
 
@@ -93,18 +97,22 @@ class Language(DocumentStep):
 
     @field_validator("languages")
     @classmethod
-    def _scores(cls, languages: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    def _scores(cls, languages: dict[str, dict[str, float]], info: ValidationInfo) -> dict[str, dict[str, float]]:
         if wrong := [code for code, own in languages.items() if set(own) != {"min_score"}]:
             raise ValueError(f"{wrong[0]}: give min_score, and it alone, as in {{hr: {{min_score: 0.2}}}}")
+        if unkept := sorted(set(languages) - set(info.data.get("keep", languages))):
+            raise ValueError(f"{unkept[0]} is not in keep, so all its documents are dropped; add it there")
         return languages
 
     def decisions(self) -> Sequence[Bound | Member]:
+        measured = MIN_SCORES if self.min_score is None and self.model is None else {}
+        least = measured | {code: own["min_score"] for code, own in self.languages.items()}
         return [
             Member("language", "language", self.keep),
             Bound(
                 "language_score",
                 "language_score",
-                low=self.min_score,
-                languages={code: (own["min_score"], None) for code, own in self.languages.items() if code in self.keep},
+                low=MIN_SCORE if self.min_score is None else self.min_score,
+                languages={code: (score, None) for code, score in least.items() if code in self.keep},
             ),
         ]

@@ -132,6 +132,8 @@ class Perplexity(Percentiles, LanguageModel, LearnedFilter):
             )
         if self.cutoffs is not None and not self.models:
             raise ValueError(f"has `cutoffs` {self.cutoffs}, which hold for models of languages; give `models`")
+        if self.models and self.order != LanguageModel().order:
+            raise ValueError(f"has order {self.order}, which a model in `models` has of its own; drop it")
         if self.unit == "document" and not self.models:
             raise ValueError("has `unit: document`, which is for models of languages; give `models`, or drop it")
         return self

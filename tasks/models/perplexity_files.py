@@ -17,12 +17,12 @@ def description(model: str) -> str:
 
 def write(model: str, settings: Settings, found: dict[str, Any]) -> None:
     """Describe a model and its SentencePiece model: their sizes and digests, the settings, and what was `found`."""
-    told = {
+    described = {
         "files": {path.rsplit("/", 1)[-1]: _facts(path) for path in (model, pieces_of(model))},
         "settings": settings.model_dump(mode="json"),
         **found,
     }
-    files.write_json(description(model), told)
+    files.write_json(description(model), described)
 
 
 def check(model: str) -> None:

@@ -52,7 +52,9 @@ class Classifier(Texts):
     """What decides the models, besides the documents."""
 
     documents: int = Field(
-        200_000, gt=1, description="each of the two models learns from at most so many of either kind (DCLM: 200k)"
+        200_000,
+        gt=1,
+        description="each of two models learns from about so many of either kind, or all (DCLM: 200k)",
     )
     word_ngrams: int = Field(2, ge=1, le=5, description="longest n-gram that is a feature, in words")
     epochs: int = Field(5, ge=1, description="passes over the documents")
@@ -96,6 +98,9 @@ class Quality(Classifier, Threshold, LearnedFilter):
             raise ValueError(f"has the label {self.label}, but no `model` that could have it; leave it out")
         if self.model is not None and self.against:
             raise ValueError(f"has a model, which learns from no source, and `against` {list(self.against)}; drop one")
+        trained = {**Classifier().model_dump(), **self.part(Texts).model_dump()}
+        if self.model is not None and (changed := dict(self.part(Classifier).model_dump().items() - trained.items())):
+            raise ValueError(f"has a model, which is trained already, and {', '.join(sorted(changed))}; drop it")
         if both := sorted(set(self.reference) & set(self.against)):
             raise ValueError(f"has {', '.join(both)} both in `reference` and in `against`; leave it out of one")
         return self

@@ -1,7 +1,7 @@
 """The step `quality`: two classifiers trained, and documents scored by the one that has not seen them."""
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -90,7 +90,7 @@ def score_shard(
     return {"rows": len(table)}
 
 
-@cache
+@lru_cache(len(MODELS))
 def load(model: RecordedFile) -> "fasttext.FastText._FastText":
     import fasttext
 

@@ -92,7 +92,7 @@ def test_what_is_wrong_with_a_classifier_is_said_before_a_run(tmp_path):
     description.write_bytes(told.replace(b'"digest": "', b'"digest": "0'))
     assert "is not the file that" in wrong()[0]
     description.write_text("{}")
-    assert "does not describe a classifier" in wrong()[0]
+    assert "is no description of" in wrong()[0]
     description.unlink()
     assert wrong(characters=500) == []  # of somebody else
     path.write_bytes(path.read_bytes()[:-1])

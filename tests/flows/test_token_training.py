@@ -9,8 +9,9 @@ import yaml
 from typer.testing import CliRunner
 
 from flows.cli import app
+from flows.machine import MachineSettings
 from flows.recipe_errors import RecipeError
-from flows.token_training import load, write_manifest
+from flows.token_training import load, train_tokens, write_manifest
 from storage.training_manifest import load_training_manifest
 from tasks.tokens.byte_bpe import train_byte_bpe
 from tasks.tokens.tokenizer_work import load as load_tokenizer
@@ -95,6 +96,12 @@ def test_what_is_wrong_is_named(prepared, tmp_path):
     other.write_bytes(struct.pack("<256i", 20240801, 7, 2, *[0] * 253) + struct.pack("<2I", 1, 2))
     with pytest.raises(ValueError, match="llama.bin has tokens of 4 bytes, but the ids of the tokenizer take 2"):
         write_manifest(load(written(folder, tmp_path, sources={"owt": [str(other)]})), tmp_path)
+
+
+def test_several_machines_are_refused(tmp_path):
+    settings = MachineSettings(training_nodes=2, training_rendezvous="127.0.0.1:29500")
+    with pytest.raises(ValueError, match="GRISTMILL_TRAINING_NODES is 2, and this command trains on one machine"):
+        train_tokens(None, tmp_path, settings)
 
 
 @pytest.mark.slow

@@ -48,3 +48,8 @@ def test_what_is_no_file_of_tokens_is_refused(tmp_path, content, trouble):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=f"train.bin.*{trouble}"):
         token_file(path)
+
+
+def test_a_folder_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="is a folder; name the files in it"):
+        token_file(tmp_path)

@@ -10,8 +10,8 @@ from tasks.documents.decisions import decide
 from tasks.documents.step import Bound, EditStep, Signal
 
 BOOKS = {book.step: book for book in books("")}
-# What a step needs that has no default.
-GIVEN = {"bad_words": {"lists": {"en": "words.txt"}}}
+# What a step needs that has no default, and what stands for one that depends on the language.
+GIVEN = {"bad_words": {"lists": {"en": "words.txt"}}, "language": {"min_score": 0.65}}
 
 
 def test_every_document_step_is_there_with_every_signal_once():

@@ -108,12 +108,16 @@ def test_a_language_may_have_a_threshold_of_its_own():
         return sorted(row for _, rows in found for row in rows["id"].to_pylist())
 
     assert dropped() == ["a", "c", "d"]
-    assert dropped(languages={}) == ["a", "b", "c", "d"]
+    assert dropped(min_score=0.65) == ["a", "b", "c", "d"], "what is given holds for all languages"
+    assert dropped(min_score=0.65, languages={"hr": {"min_score": 0.2}}) == ["a", "c", "d"]
+    assert dropped(model="other.bin") == ["a", "b", "c", "d"], "lid.176 alone was measured"
     assert dropped(languages={"en": {"min_score": 0.1}, "hr": {"min_score": 0.1}}) == ["d"]
     with pytest.raises(ValidationError, match="lid.176 never names"):
         Language(languages={"hrv": {"min_score": 0.1}})
     with pytest.raises(ValidationError, match="hr: give min_score, and it alone"):
-        Language(languages={"hr": {"max_score": 0.1}})
+        Language(keep=("hr",), languages={"hr": {"max_score": 0.1}})
+    with pytest.raises(ValidationError, match="hr is not in keep, so all its documents are dropped"):
+        Language(languages={"hr": {"min_score": 0.1}})
 
 
 @pytest.fixture(scope="module")

@@ -290,3 +290,8 @@ def test_cutoffs_that_cannot_be_used_are_refused(folder, tmp_path, content, give
 def test_settings_that_contradict_each_other_are_refused(given, wrong):
     with pytest.raises(ValidationError, match=wrong):
         Perplexity(**given)
+
+
+def test_an_order_is_for_a_model_that_the_run_trains():
+    with pytest.raises(ValueError, match="order 3, which a model in `models` has of its own; drop it"):
+        Perplexity(models={"en": "en.arpa.bin"}, order=3)

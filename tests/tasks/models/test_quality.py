@@ -221,3 +221,10 @@ def test_a_description_that_does_not_fit_is_named(tmp_path):
         (tmp_path / "model.bin.json").write_text(content)
         with pytest.raises(ModelFileError, match="model.bin.json is no description of .*; copy it again, or remove it"):
             classifier_file.check(str(path), TRAINING)
+
+
+def test_a_model_that_is_trained_takes_no_settings_of_training():
+    with pytest.raises(ValueError, match="is trained already, and epochs, seed; drop it"):
+        Quality(model="own.bin", epochs=7, seed=2)
+    given = Quality(model="own.bin", characters=100, lowercase=False)
+    assert Quality.model_validate(given.model_dump()) == given, "as the replay of thresholds reads a recipe"
