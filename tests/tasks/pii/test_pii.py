@@ -1,55 +1,31 @@
-"""Personal data: what is found and what is left alone, against planted truth, plain Python and cases by hand."""
+"""Personal data: what is found and what is left alone, against planted truth and cases by hand."""
 
 import re
 from base64 import urlsafe_b64encode
 from collections import Counter
-from itertools import pairwise
 from random import Random
 
 import numpy as np
 import phonenumbers
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from stdnum import luhn
-from stdnum.iso7064 import mod_97_10
 
 from tasks.documents.batch import Batch
 from tasks.documents.decisions import decide
 from tasks.documents.edits import applied
 from tasks.documents.measure import measured
 from tasks.documents.step import work_of
-from tasks.kernels.buffers import utf8
-from tasks.pii.candidates import (
-    ACCOUNT,
-    BLOCK,
-    CARD,
-    CODE,
-    FOREIGN,
-    HEXTETS,
-    HOOK,
-    KEY,
-    LOGIN,
-    MAILBOX,
-    NUMBER,
-    QUAD,
-    SECRET,
-    SPELLED,
-    TOKEN,
-    Sought,
-    candidates,
-)
 from tasks.pii.digits import TRUNK
-from tasks.pii.ibans import lengths
-from tasks.pii.keys import BEGINNINGS
 from tasks.pii.national_ids import COUNTRIES
 from tasks.pii.plans import groupings, is_international, national_groups
 from tasks.pii.regions import BY_LANGUAGE, REGIONS
 from tasks.pii.step import KINDS, NATIONAL_IDS, Pii
 from tests.planted import Plan, texts
 from tests.planted.text import joined
+from tests.tasks.pii.examples import MIXED, NEGATIVE, POSITIVE
 from tests.tasks.pii.truth import cases
 
 STEP = Pii()
@@ -142,90 +118,9 @@ def test_titles_and_urls_if_asked():
     assert done["pii_spans"].to_pylist() == [1, 0] and done.schema.field("title") == table.schema.field("title")
 
 
-POSITIVE = [
-    ("Write to jane.doe+mill@mail.planted-bread.co.uk.", "email", "jane.doe+mill@mail.planted-bread.co.uk"),
-    ("(mailto:a_b@planted.de), or", "email", "a_b@planted.de"),
-    ("To: Jane <jane@planted.org>", "email", "jane@planted.org"),
-    ("mail me at jane@planted.org.Then", "email", "jane@planted.org"),
-    ("12345678@qq.com", "email", "12345678@qq.com"),
-    ("Login from 83.12.44.99, port 22", "ip", "83.12.44.99"),
-    ("http://83.12.44.99:8080/", "ip", "83.12.44.99"),
-    ("the server 8.12.4.9 is down", "ip", "8.12.4.9"),
-    ("[2a02:8109:8a80:12::77]:443", "ip", "2a02:8109:8a80:12::77"),
-    ("Tel. (212) 555-0123 or", "phone", "(212) 555-0123"),
-    ("call 1-800-555-0199.", "phone", "1-800-555-0199"),
-    ("212.555.0123 24 hours", "phone", "212.555.0123"),
-    ("phone 212 555 0123", "phone", "212 555 0123"),
-    ("Fax: 212.555-0123", "phone", "212.555-0123"),
-    ("Fax: 2125550123", "phone", "2125550123"),
-    ("from +44 (0)20 7946 0123,", "phone", "+44 (0)20 7946 0123"),
-    ("(+49) 30 23125 123", "phone", "(+49) 30 23125 123"),
-    ("+33\u00a01\u00a099\u00a000\u00a012\u00a034", "phone", "+33\u00a01\u00a099\u00a000\u00a012\u00a034"),
-    ("+1 212\u2013555\u20130123", "phone", "+1 212\u2013555\u20130123"),
-    ("IBAN DE89 3704 0044 0532 0130 00 BIC", "iban", "DE89 3704 0044 0532 0130 00"),
-    ("GB82WEST12345698765432", "iban", "GB82WEST12345698765432"),
-    ("card 4539 5787 6362 1486, thank you", "credit_card", "4539 5787 6362 1486"),
-    ("card 4539578763621486", "credit_card", "4539578763621486"),
-    ("key='AKIAFAKEQWERTYUIOPAS'", "api_key", "AKIAFAKEQWERTYUIOPAS"),
-]
-
-
 @pytest.mark.parametrize(("text", "kind", "value"), POSITIVE, ids=lambda x: x[:24])
 def test_cases_to_mask(text, kind, value):
     assert found([text]) == [[(kind, value)]]
-
-
-NEGATIVE = [
-    # addresses of nobody, logins, copies, code, file names
-    *("user@example.com", "me@localhost", "a@mill.test", "root@build-7", "git@github.com:a/b.git", "hg@planted.org"),
-    *("scp f jane@planted.org:/srv", "ssh://jane@planted.org/x", "https://jane:pw@planted.org/", "@media print"),
-    *("@app.route('/')", "icon@2x.zip", "react@16.0.1", "x = a@b.to(device)", "A@B.T", "%s@%s.com", "a..b@planted.org"),
-    *("https://medium.com/@jane.doe", "jane@planted", "Message-ID: <abc@planted.org>", "a@b.c@planted.org"),
-    *(
-        "20150521101614.GA10889@planted.org",
-        "52D44CC6.4050707@planted.org",
-        "https://lore.kernel.org/r/CAHO5Pa3F2MjfTtf=YJ9@mail.gmail.com",
-    ),
-    # versions, sections, networks, times
-    *("version 83.12.44.99", "Chrome/83.12.44.99", "v83.12.44.99", "4.1.2.3", "36.2.1.3. Scan", "libx-83.12.44.99"),
-    *("83.12.44.99.1", "1.3.6.1.4.1.311", "83.12.44.0/24", "83.12.44.0", "10.1.2.3", "192.0.2.7", "255.255.255.0"),
-    *("8.8.8.8", "083.012.044.099", "83.12.44.299", "83.12.44.99-1ubuntu", "==83.12.44.99", "83.12.44.99.example.org"),
-    *(
-        "std::dec::abcd",
-        "2001:db8::1",
-        "fe80::1",
-        "12:34:56",
-        "2024::",
-        "20:24:11:05:12:33",
-        "2a02:8109::/32",
-        "2001:4860:4860::8888",
-    ),
-    # numbers
-    *("1867-1952", "2024-01-15 10:30", "20240115103000", "978-0-306-40615-7", "0-306-40615-2", "4006381333931"),
-    *("DFARS 252.227-7013", "212-555-0123-4567", "order 2125550123", "212 555 0123 212 555 0188", "1-2-3-4-5-6-7-8"),
-    *("x+44207946012", "2125550123.45", "$212-555-0123", "+12345678901", "555-0123", "0x2125550123"),
-    *("550e8400-e29b-41d4-a716-446655440000", "3.14159265358979", "1,212,555,0123", "1700000000", "1700000000000"),
-    *(
-        "4111 1111 1111 1111",
-        "4539 5787 6362 1487",
-        "4539-5787 63621486",
-        "0.4539578763621486",
-        "1, 4539578763621486",
-        "rng(4539578763621486)",
-        "4539578763621486, -53",
-    ),
-    *("DE88370400440532013000", "DE89 3704 0044 0532 0130 001", "XX89370400440532013000", "ISO 27001 2013 2017 2022"),
-    # keys
-    *(
-        "AKIAIOSFODNN7EXAMPLE",
-        "ghp_" + "x" * 36,
-        "sk_live_",
-        "sk-learn-contrib-something-long",
-        "AKIA",
-        "hf_hub_download",
-    ),
-    "e83c5163316f89bfbde7d9ab23ca2e25604af290",
-]
 
 
 @pytest.mark.parametrize("text", NEGATIVE)
@@ -298,54 +193,6 @@ def test_what_is_masked_no_longer_speaks_about_its_neighbours():
     assert len(found(masked([text]))[0]) == 0
 
 
-FRAGMENTS = st.sampled_from(
-    [value for _, _, value in POSITIVE]
-    + NEGATIVE
-    + [beginning + "x" * 20 for beginning in ("rk-", "glp", "ghq_", "pypi-")]
-    + [
-        "@",
-        ".",
-        "-",
-        "+",
-        "(",
-        ")",
-        ":",
-        "::",
-        "/",
-        "(at)",
-        " [AT] ",
-        "Bearer ",
-        "secret_access_key=",
-        "hooks",
-        "-----BEGIN PRIVATE KEY-----",
-        "-----END PRIVATE KEY-----",
-        "://",
-        '"',
-        "Tel. ",
-        "49",
-        "00",
-        "4539 5787 ",
-        "0123456",
-        "٠١٢٣",
-        "０３",
-        "－",
-        "电话",
-        "例子.公司",
-        " ",
-        "\n",
-        "1",
-        "212",
-        "2001",
-        "DE89",
-        "AKIA",
-        "tel ",
-        "version ",
-        "é",
-    ]
-)
-MIXED = st.lists(st.one_of(FRAGMENTS, st.text(max_size=4)), max_size=12).map("".join)
-
-
 @settings(max_examples=200, deadline=None)
 @given(st.lists(MIXED, min_size=1, max_size=3))
 def test_edits_are_in_order_and_masking_again_finds_nothing_more(documents):
@@ -361,217 +208,6 @@ def test_edits_are_in_order_and_masking_again_finds_nothing_more(documents):
     assert not len(work_of(STEP).edit(STEP, batch(masked(documents)))[0])
 
 
-SEPARATOR = re.compile(rb"[ \-./()]|\xc2\xa0|\xe2\x80[\x90-\x95]|\xe2\x88\x92|\xef\xbc[\x88\x89\x8d]")
-WIDE = re.compile(SEPARATOR.pattern + rb"|\xef\xbc\x8e|\xe3\x80\x80")
-GROUPINGS = groupings(("DE", "FR", "US"))
-SOUGHT = Sought(BEGINNINGS, lengths(), GROUPINGS, codes=True)
-
-
-def runs(text: bytes):
-    """The groups of digits of each number, as (start, stop)."""
-    at = 0
-    while word := re.compile(rb"\w+", re.ASCII).search(text, at):
-        at = word.end()
-        if not word[0].isdigit():
-            continue
-        groups, i = [word.span()], at
-        while True:
-            for _ in range(4):
-                separator = SEPARATOR.match(text, i)
-                i = separator.end() if separator else i
-                if not separator or text[i : i + 1].isdigit():
-                    break
-            group = re.compile(rb"\d+(?!\w)", re.ASCII).match(text, i) if separator else None
-            leads = len(groups) == 1 and (text[word.start() - 1 : word.start()] == b"+" or len(word[0]) == 1)
-            if not group or (text[i - 2 : i] == b" (" and not leads):
-                break
-            groups.append(group.span())
-            at = i = group.end()
-        yield groups
-
-
-def is_usual(text: bytes, groups: list[tuple[int, int]]) -> bool:
-    sizes = [stop - start for start, stop in groups]
-    coded = sum(min(n, 15) << 4 * i for i, n in enumerate(sizes[:8]))
-    zero = text[groups[0][0] : groups[0][0] + 1] == b"0"
-    return sum(sizes) >= 7 and bool({coded, coded | TRUNK if zero else coded} & set(GROUPINGS.tolist()))
-
-
-def may_be_phone(text: bytes, groups: list[tuple[int, int]]) -> bool:
-    """Whether a number is a candidate by the words of `_numbers`."""
-    first, stop = groups[0]
-    number = text[first:stop]
-    before = re.split(rb"[0-9]", text[max(0, first - 8) : first])[-1]
-    if re.search(rb"[A-Za-z\x80-\xff]", before) or text[first - 1 : first] == b"+" or re.match(rb"00|011$", number):
-        return True
-    if re.match(rb"0\d", number) and any(
-        sum(b - a for a, b in groups[:n]) >= 9 and is_usual(text, groups[:n]) for n in range(1, len(groups) + 1)
-    ):
-        return True
-    pieces = [[groups[0]]]
-    for last, group in pairwise(groups):
-        if re.search(rb"[ \xc2]", text[last[1] : group[0]]):
-            pieces.append([])
-        pieces[-1].append(group)
-    for piece in pieces:
-        start, stop = piece[0]
-        if start and text[start - 1 : start] == b"(":
-            return True
-        for n in range(2, len(piece) + 1):
-            if n == 2 and text[piece[1][0] - 1 : piece[1][0]] == b".":
-                continue
-            trunk = text[start : start + 1] == b"0" and stop - start > 1 and sum(b - a for a, b in piece[:n]) >= 10
-            if trunk or is_usual(text, piece[:n]):
-                return True
-    return False
-
-
-def cards(text: bytes, groups: list[tuple[int, int]]):
-    last = 0
-    for start, _ in groups:
-        if start < last:
-            continue
-        for form in (
-            rb"\d{13,19}",
-            rb"(\d{4})([ -])\d{4}\2\d{4}\2\d{4}",
-            rb"(\d{4})([ -])\d{4}\2\d{4}\2\d{4}\2\d{1,3}",
-            rb"(\d{4})([ -])\d{4}\2\d{4}\2\d{1,3}",
-            rb"(\d{4})([ -])\d{6}\2\d{4,5}",
-        ):
-            match = re.compile(rb"(?=[2-6])(?:" + form + rb")(?!\d)").match(text, start)
-            if match and luhn.is_valid(re.sub(rb"\D", b"", match[0]).decode()):
-                if not re.compile(rb"\w", re.ASCII).match(text, match.end()):
-                    last = match.end()
-                    yield start, last, CARD
-                break
-
-
-def is_host(text: bytes, start: int, stop: int) -> bool:
-    parts = text[start:stop].split(b".")
-    if any(len(part) > 1 and part[:1] == b"0" for part in parts) or max(map(int, parts)) > 255:
-        return False
-    first, *others = map(int, parts)
-    if first in (0, 10, 127) or first > 223 or others[-1] in (0, 255):
-        return False
-    opened = re.search(rb"[A-Za-z/@\x80-\xff][\0-\x20:=\"'`(\[<]{0,8}\Z", text[:start])
-    return first > 9 or not any(n <= 31 for n in others) or opened is not None
-
-
-def has_right_digits(text: bytes) -> bool:
-    number = text.replace(b" ", b"").decode()
-    return mod_97_10.is_valid(number[4:] + number[:4])
-
-
-def numbers(text: bytes):
-    """Candidates that begin with a digit, but for those of other shapes than numbers' and addresses'."""
-    for groups in runs(text):
-        start, stop = groups[0][0], groups[-1][1]
-        if sum(b - a for a, b in groups) >= 7 and stop - start <= 64 and may_be_phone(text, groups):
-            yield start, stop, NUMBER
-        if stop - start >= 6:
-            yield start, stop, CODE
-        yield from cards(text, groups)
-
-
-DIGIT = rb"\xd9[\xa0-\xa9]|\xdb[\xb0-\xb9]|\xe0[\xa5\xa7\xa9\xab\xad\xaf\xb1\xb3\xb5][\xa6-\xaf]"
-DIGIT += rb"|\xe0[\xb9\xbb][\x90-\x99]|\xe1\x81[\x80-\x89]|\xef\xbc[\x90-\x99]"
-
-
-def foreign(text: bytes):
-    group, gap = rb"(?:" + DIGIT + rb")+", rb"(?:" + WIDE.pattern + rb"){1,4}?"
-    for match in re.finditer(group + rb"(?:" + gap + group + rb")*", text):
-        if len(re.findall(DIGIT, match[0])) >= 7 and len(match[0]) <= 192:
-            yield *match.span(), FOREIGN
-
-
-def mailboxes(text: bytes):
-    for at in re.finditer(b"@", text):
-        end = at.start()
-        if text[end - 1 : end] == b'"' and end:
-            quoted = re.search(rb'"[^"\n]{0,63}"\Z', text[:end])
-            left = end - quoted.start() if quoted else 0
-        else:
-            local = re.search(rb"[\w.%+\-\x80-\xff]*\Z", text[:end], re.ASCII)[0]
-            left = (
-                0 if len(local) > 64 and local[-65:].isascii() else len(local[-64:].decode("utf-8", "ignore").encode())
-            )
-        right = re.match(rb"[A-Za-z0-9.\-\x80-\xff]{0,255}", text[at.end() :])[0].decode("utf-8", "ignore").encode()
-        start, stop = end - left, at.end() + len(right)
-        beside = text[stop : stop + 1] == b"@" and right.isascii()
-        beside |= start > 0 and text[start - 1 : start] == b"@" and text[start:end].isascii()
-        if left and b"." in right[1:] and not beside:
-            yield start, stop, MAILBOX
-
-
-def framed(text: bytes):
-    """Candidates that a word or a frame around them makes."""
-    word = rb"(?<!\w)\w*"
-    for match in re.finditer(
-        word + rb"(?:bearer|token)(?=[ \t]{1,3}(?P<token>[\w.~+/=-]{20,}))", text, re.ASCII | re.I
-    ):
-        yield *match.span("token"), TOKEN
-    for match in re.finditer(word + rb"(?:access_key|accesskey|s_key)(?!\w)", text, re.ASCII | re.I):
-        if len(match[0]) >= 9:
-            yield match.end(), min(len(text), match.end() + 60), SECRET
-    for match in re.finditer(word + rb"ooks(?!\w)", text, re.ASCII | re.I):
-        if len(match[0]) >= 5:
-            yield match.start(), min(len(text), match.start() + 200), HOOK
-    for match in re.finditer(rb"://([^\0-\x20@\"'/]*)@", text):
-        if b":" in match[1]:
-            yield *match.span(1), LOGIN
-
-
-def reference(text: bytes) -> list[tuple[int, int, int]]:
-    spans = [*numbers(text), *foreign(text), *mailboxes(text), *framed(text)]
-    first, second = (b"|".join({re.escape(b[at : at + 2]) for b in BEGINNINGS}) for at in (0, 1))
-    for shape, form in (
-        (QUAD, rb"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\d)"),
-        (HEXTETS, rb"(?<![\w:])(?=[23][0-9A-Fa-f]{3}(?!\w))(?=[0-9A-Fa-f]*:[0-9A-Fa-f]*:)[0-9A-Fa-f:]{1,45}"),
-        (KEY, rb"(?<![\w.-])(?=(?:" + first + rb"))(?=.(?:" + second + rb"))[\w.-]{20,}"),
-        (CODE, rb"(?<!\w)(?=\w*\d)(?=\d*[A-Za-z_])\w{6,32}(?!\w)"),
-        (SPELLED, rb"[\w.%+-]{1,64} ?(?:\([aA][tT]\)|\[[aA][tT]\]|\{[aA][tT]\}) ?(?=\w)"),
-    ):
-        for match in re.finditer(form, text, re.ASCII):
-            start, stop = match.span()
-            if shape == QUAD and not is_host(text, start, stop):
-                continue
-            spans.append((start, min(stop + 120, len(text)) if shape == SPELLED else stop, shape))
-    for match in re.finditer(rb"(?<!\w)[A-Z]{2}\d{2}", text, re.ASCII):
-        size = int(lengths()[match[0][0] - 65, match[0][1] - 65])
-        number = re.compile(rb"[A-Z]{2}\d{2}(?: ?[A-Z0-9]){%d}" % (size - 4) if size else rb"(?!)").match(
-            text, match.start()
-        )
-        if number and has_right_digits(number[0]):
-            spans.append((*number.span(), ACCOUNT))
-    for match in re.finditer(rb"-----(?=BEGIN(?!\w))", text, re.ASCII):
-        block = re.compile(rb"-----BEGIN(?:(?!-----B).)*?-----END[^\n]{0,60}?-----", re.DOTALL).match(
-            text, match.start()
-        )
-        if block:
-            spans.append((*block.span(), BLOCK))
-    return sorted(spans)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.lists(MIXED, min_size=1, max_size=3))
-@example(["Bearer 20240115103000Bearer 83.12.44.99jane.doe+mill@mail"])
-@example(["------BEGIN A-----\n------END A-----", "-----begin A-----\n-----END A-----"])
-def test_candidates_are_those_of_plain_python(documents):
-    data, offsets = utf8(pa.array(documents, pa.large_string()))
-    places = candidates(data, offsets, SOUGHT)
-    for d, text in enumerate(documents):
-        mine = places.document == d
-        columns = (places.start[mine] - offsets[d], places.stop[mine] - offsets[d], places.shape[mine])
-        assert sorted(zip(*(column.tolist() for column in columns), strict=True)) == reference(text.encode())
-
-
-def test_more_candidates_than_there_was_room_for():
-    text = "a@b.c " * 5000
-    data, offsets = utf8(pa.array([text], pa.large_string()))
-    places = candidates(data, offsets, SOUGHT)
-    assert places.start.tolist() == list(range(0, len(text), 6))
-
-
 def test_the_regions_are_those_with_a_numbering_plan():
     assert set(REGIONS) == phonenumbers.SUPPORTED_REGIONS and list(REGIONS) == sorted(REGIONS)
     with pytest.raises(ValidationError, match="XX, without a numbering plan"):
@@ -581,32 +217,6 @@ def test_the_regions_are_those_with_a_numbering_plan():
 def test_languages_and_countries_are_known():
     assert all(set(regions) <= set(REGIONS) for regions in BY_LANGUAGE.values())
     assert NATIONAL_IDS == COUNTRIES
-
-
-NUMBERS = {
-    "integers": lambda n: f"{n * 7919 % 10**8} ",
-    "decimals in commas": lambda n: f"{n % 97}.{n * 7919 % 10**6:06},{n * 104729 % 10**4 / 7:.4f}\n",
-    "hyphens": lambda n: f"{n * 7919 % 10**4}-{n * 104729 % 10**5}-",
-    "hyphens, a line each": lambda n: f"{n * 7919 % 9000 + 1000}-{n * 104729 % 10**5:05}\n",
-    "dates": lambda n: f"20{n % 30:02}-{n % 12 + 1:02}-{n % 28 + 1:02} {n % 24:02}:{n % 60:02}\n",
-    "one number": lambda n: f"{n * 7919}",
-    "versions": lambda n: f"{n % 9}.{n % 7}.{n % 5}.{n % 30}\n",
-    "accounts": lambda n: f"DE00{n * 104729:018} ",
-    "at signs": lambda n: "a@a.",
-    "signs": lambda n: f"+{n % 10} ",
-    "beginnings of tokens": lambda n: "eyJ",
-    "beginnings of keys": lambda n: "-----BEGIN PRIVATE KEY-----\n",
-    "digits beyond ASCII": lambda n: "٠١٢٣ ",
-}
-
-
-@pytest.mark.parametrize("name", NUMBERS)
-def test_lists_of_numbers_are_left_before_anything_is_judged(name):
-    """What is judged costs time; so the kernel leaves all but one number of a thousand bytes."""
-    text = "".join(map(NUMBERS[name], range(10_000)))
-    data, offsets = utf8(pa.array([text], pa.large_string()))
-    sought = Sought(BEGINNINGS, lengths(), groupings(("US", *BY_LANGUAGE["en"])))
-    assert len(candidates(data, offsets, sought).start) <= 1 + len(data) / 1000
 
 
 def test_validity_and_groups_are_libphonenumbers():
