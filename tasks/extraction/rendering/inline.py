@@ -58,10 +58,7 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
         pos = end[k]
         tag = element[k]
         while opened and opened[-1][0] <= k:
-            _, at, kind = opened.pop()
-            content = "".join(out[at:]).strip()
-            del out[at:]
-            out.append(_rewritten(kind, content, out, markdown))
+            _close(opened.pop(), out, source, k, last)
         found, behind = _formula(source, k, ends)
         if behind >= k:
             if found:
@@ -85,11 +82,43 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
             out.append(" ")
         k += 1
     while opened:
-        _, at, kind = opened.pop()
-        content = "".join(out[at:]).strip()
-        del out[at:]
-        out.append(_rewritten(kind, content, out, markdown))
+        _close(opened.pop(), out, source, last, last)
     return _RUNS.sub(" ", _LINE_ENDS.sub("\n", "".join(out))).strip()
+
+
+def _close(element: tuple[int, int, int], out: list[str], source: Source, tag: int, last: int) -> None:
+    """Rewrite an element that ends at a tag of the piece up to the tag `last`."""
+    _, at, kind = element
+    text = "".join(out[at:])
+    content = text.strip()
+    del out[at:]
+    if kind not in _MARKS:
+        out.append(_rewritten(kind, content, out))
+    elif not content:
+        out.append(text)
+    else:
+        before, _, after = text.partition(content)
+        previous = before[-1:] or next((piece[-1] for piece in reversed(out) if piece), "")
+        out += (before, _emphasised(_MARKS[kind], previous, content, after or _following(source, tag, last)), after)
+
+
+def _following(source: Source, tag: int, last: int) -> str:
+    """The text behind a tag, up to the next; behind tags without text the text behind these."""
+    texts = (source.text(source.end[k], source.begin[k + 1]) for k in range(tag, last))
+    return next((text for text in texts if text), "")
+
+
+def _emphasised(mark: str, previous: str, content: str, following: str) -> str:
+    """Marks around a text where a parser reads them as such: not at a word on one side and a sign on the other, and
+    not at another mark (CommonMark 0.31, section 6.2)."""
+    if mark == "`":
+        return f"`` {content} ``" if "`" in content else f"`{content}`"
+    apart = (_apart(outside, inside) for outside, inside in ((previous, content[0]), (following[:1], content[-1])))
+    return f"{mark}{content}{mark}" if "\n" not in content and content[0] != "$" and all(apart) else content
+
+
+def _apart(outside: str, inside: str) -> bool:
+    return outside != "*" and (inside.isalnum() or not outside.isalnum())
 
 
 def _marks(tag: int, markdown: bool) -> bool:
@@ -137,15 +166,10 @@ def _is_permalink(source: Source, first: int, last: int) -> bool:
     return set(text) <= _SIGNS | {" "} and (bool(text.strip()) or bool(_PERMALINK.search(source.classes(first))))
 
 
-def _rewritten(kind: int, content: str, before: list[str], markdown: bool) -> str:
-    """The text of an element that is raised, lowered, beside its base, or, as Markdown, emphasised."""
+def _rewritten(kind: int, content: str, before: list[str]) -> str:
+    """The text of an element that is raised, lowered, or beside its base."""
     if not content:
         return ""
-    if kind in _MARKS:
-        mark = _MARKS[kind]
-        if mark == "`" and "`" in content:
-            return f"`` {content} ``"
-        return f"{mark}{content}{mark}" if "\n" not in content and "$" not in content[:1] else content
     if kind == _RP:
         return ""
     if kind in (_RT, _RTC):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from tasks.extraction.blocks import scan
 from tasks.extraction.engines import best_f1
@@ -191,6 +192,19 @@ FORMULAS = {
     f'class="mwe-math-fallback-image-inline" alt="{{\\displaystyle {ESCAPED}}}"></span>',
     "an image": f'<img src="/latex.php?x" class="latex" alt="{ESCAPED}">',
 }
+
+
+_PIECES = st.lists(
+    st.tuples(st.sampled_from(["", "strong", "em", "b", "i"]), st.text("ab .:(", min_size=1, max_size=5)), max_size=6
+)
+
+
+@given(_PIECES)
+def test_emphasis_leaves_the_text_as_a_parser_of_markdown_reads_it(pieces):
+    source = "".join(f"<{name}>{text}</{name}>" if name else text for name, text in pieces)
+    html = MarkdownIt().render(rendered(f"<p>x {source} x</p>", markdown=True))
+    read = re.sub(r"</?(?:strong|em|p)>", "", html)
+    assert read.split() == "".join(text for _, text in [("", "x "), *pieces, ("", " x")]).split()
 
 
 @pytest.mark.parametrize("name", FORMULAS)
