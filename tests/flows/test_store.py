@@ -11,7 +11,7 @@ SCRIPT = """
 import sys
 from gristmill import tokens
 from storage import files
-data = tokens(sys.argv[1])
+data = tokens(sys.argv[1]).data
 for built in (data.tokenizer, data.tokens, data.mixture):
     for name in files.names(built.folder):
         if "." in name:
