@@ -1,0 +1,102 @@
+"""The shapes in which pages write formulas without a renderer of their own."""
+
+import re
+from html import escape
+
+from tests.benchmarks.structure.article import Formula
+
+
+def _wikipedia(part: Formula) -> str:
+    latex = escape(f"{{\\displaystyle {part.latex}}}")
+    kind = "display" if part.display else "inline"
+    return (
+        f'<span class="mwe-math-element"><span class="mwe-math-mathml-{kind}" style="display: none;">'
+        f'<math xmlns="http://www.w3.org/1998/Math/MathML" alttext="{latex}"><semantics><mrow><mi>f</mi></mrow>'
+        f'<annotation encoding="application/x-tex">{latex}</annotation></semantics></math></span>'
+        f'<img src="/svg/0" class="mwe-math-fallback-image-{kind}" aria-hidden="true" alt="{latex}">'
+        "</span>"
+    )
+
+
+def _ar5iv(part: Formula) -> str:
+    latex = escape(part.latex)
+    return (
+        f'<math class="ltx_Math" alttext="{latex}" display="{"block" if part.display else "inline"}"><semantics>'
+        "<mrow><mi>f</mi><mo>=</mo><mn>2</mn></mrow>"
+        f'<annotation-xml encoding="MathML-Content"><apply><eq/><ci>𝑓</ci><cn>2</cn></apply></annotation-xml>'
+        f'<annotation encoding="application/x-tex">{latex}</annotation></semantics></math>'
+    )
+
+
+def _image(part: Formula) -> str:
+    image = f'<img src="/latex.php?x" alt="{escape(part.latex)}" title="{escape(part.latex)}" class="latex" />'
+    return f'<p style="text-align:center">{image}</p>' if part.display else image
+
+
+def _delimited(part: Formula) -> str:
+    return f"<p>\\[{escape(part.latex)}\\]</p>" if part.display else f"\\({escape(part.latex)}\\)"
+
+
+def _dollars(part: Formula) -> str:
+    return f"<div>$${escape(part.latex)}$$</div>" if part.display else f"${escape(part.latex)}$"
+
+
+def _script(part: Formula) -> str:
+    mode = "; mode=display" if part.display else ""
+    return f'<span class="MathJax_Preview"></span><script type="math/tex{mode}">{part.latex}</script>'
+
+
+def _container(part: Formula) -> str:
+    text = f"$${escape(part.latex)}$$" if part.display else f"${escape(part.latex)}$"
+    return (
+        f'<p><span class="math-container">{text}</span></p>'
+        if part.display
+        else f'<span class="math-container">{text}</span>'
+    )
+
+
+def _codecogs(part: Formula) -> str:
+    image = f'<img src="https://latex.example/gif.latex?{escape(part.latex)}" title="{escape(part.latex)}" />'
+    return f'<div align="center"><a href="https://latex.example/">{image}</a></div>' if part.display else image
+
+
+def _equation_table(part: Formula) -> str:
+    if not part.display:
+        return _ar5iv(part)
+    return (
+        '<table id="S1.E1" class="ltx_equation ltx_eqn_table"><tbody><tr class="ltx_equation ltx_eqn_row">'
+        '<td class="ltx_eqn_cell ltx_eqn_center_padleft"></td>'
+        f'<td class="ltx_eqn_cell ltx_align_center">{_ar5iv(part)}</td>'
+        '<td class="ltx_eqn_cell ltx_eqn_center_padright"></td></tr></tbody></table>'
+    )
+
+
+def _escaped_script(part: Formula) -> str:
+    """As kramdown writes what XML would take for markup."""
+    mode = "; mode=display" if part.display else ""
+    inner = f"% <![CDATA[\n{part.latex} %]]>" if set("<&") & set(part.latex) else part.latex
+    return f'<script type="math/tex{mode}">{inner}</script>'
+
+
+def superscripts(part: Formula) -> str:
+    """Letters in italics, exponents and indices raised and lowered: only for formulas.scripts."""
+    text = re.sub(r"([a-z])", r"<i>\1</i>", escape(part.latex))
+    text = re.sub(r"\^\{(.*?)\}", r"<sup>\1</sup>", text)
+    text = re.sub(r"_\{(.*?)\}", r"<sub>\1</sub>", text)
+    return f'<p align="center">{text}</p>' if part.display else text
+
+
+FORMULA_SHAPES = (
+    *(
+        _wikipedia,
+        _ar5iv,
+        _image,
+        _delimited,
+        _dollars,
+        _script,
+        _container,
+        _codecogs,
+        _equation_table,
+        _escaped_script,
+    ),
+)
