@@ -19,10 +19,12 @@ from tasks.dedup.substrings import SubstringDedup
 from tasks.documents.normalize import Normalize
 from tasks.documents.step import CorpusStep, DocumentStep, Step
 from tasks.extraction.extract import Extract
+from tasks.models.harm import AdultContent, Toxicity
 from tasks.models.language import Language
 from tasks.models.perplexity import Perplexity
 from tasks.models.quality import Quality
 from tasks.models.quality_bucket import QualityBucket
+from tasks.models.topic import Topic
 from tasks.pii.step import Pii
 from tasks.rules.bad_words import BadWords
 from tasks.rules.c4 import C4
@@ -59,6 +61,9 @@ TABLE = (
     TableRow(Madlad),
     TableRow(CCNet),
     TableRow(BadWords),
+    TableRow(Topic),
+    TableRow(Toxicity),
+    TableRow(AdultContent),
     TableRow(Pii),
     TableRow(ContentDedup, "flows.stages.exact_duplicates:by_content"),
     TableRow(UrlDedup, "flows.stages.exact_duplicates:by_url"),

@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -45,12 +46,13 @@ def free_port() -> int:
 
 @dataclass
 class Services:
-    """`environment`: of clients and workers; `processes`: by name."""
+    """`environment`: of clients and workers; `processes`: by name; `removed`: folders that are removed at the end."""
 
     folder: Path
     environment: dict[str, str]
     processes: dict[str, subprocess.Popen] = field(default_factory=dict)
     commands: dict[str, tuple[list[str], dict[str, str]]] = field(default_factory=dict)
+    removed: list[Path] = field(default_factory=list)
 
     def start(self, name: str, command: list[str], **environment: str) -> None:
         """Start a process in a group of its own, with its output in `<name>.log`."""
@@ -89,6 +91,8 @@ class Services:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        for folder in self.removed:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text()
@@ -167,23 +171,22 @@ def _listens(port: int) -> Callable[[], bool]:
 def _postgres(services: Services, password: str) -> str:
     """A PostgreSQL with the databases prefect, mlflow and mlflow_auth; the address without the database."""
     programs = sorted(_POSTGRES.glob("*/bin"))[-1]
-    folder = services.folder / "postgres"
-    folder.mkdir()
-    secret = services.folder / "postgres-password"
+    # outside of pytest's folders: each new session of it closes these to other users
+    folder = Path(tempfile.mkdtemp(prefix="gristmill-postgres-"))
+    services.removed.append(folder)
+    secret = folder / "password"
     secret.write_text(password)
     user: list[str] = []
     if os.getuid() == 0:  # as which it refuses to run
         user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
         for path in (folder, secret):
             shutil.chown(path, "postgres", "postgres")
-        for parent in (services.folder, *services.folder.parents):
-            if parent.stat().st_uid == 0 and not parent.stat().st_mode & 1:
-                parent.chmod(parent.stat().st_mode | 0o011)
-    made = [str(programs / "initdb"), "-D", str(folder), "-U", "gristmill", "-A", "scram-sha-256", "-E", "UTF8"]
+    data = str(folder / "data")
+    made = [str(programs / "initdb"), "-D", data, "-U", "gristmill", "-A", "scram-sha-256", "-E", "UTF8"]
     subprocess.run([*user, *made, f"--pwfile={secret}"], check=True, capture_output=True, cwd="/")
     port = free_port()
     options = ["-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={folder}", "-p", str(port)]
-    services.start("postgres", [*user, str(programs / "postgres"), "-D", str(folder), *options])
+    services.start("postgres", [*user, str(programs / "postgres"), "-D", data, *options])
     at = f"gristmill:{password}@127.0.0.1:{port}"
     client = services.environment | {"PGPASSWORD": password}
     where = ["-h", "127.0.0.1", "-p", str(port), "-U", "gristmill"]

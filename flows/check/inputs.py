@@ -17,10 +17,12 @@ from storage import files, layout
 from storage.remote.redact import redact_url
 from tasks.decontamination.step import Benchmark
 from tasks.models import classifier_file, perplexity_files
+from tasks.models.harm import Harm
 from tasks.models.language import Language
 from tasks.models.model_files import check_fasttext, label_of
 from tasks.models.perplexity import Perplexity
 from tasks.models.quality import Quality
+from tasks.models.topic import Topic
 from tasks.reading.listing import shards_of, tables_of
 from tasks.reading.sources import SNAPSHOT, Archives, Lines, Selection, Snapshot, Source, Tables, Texts
 from tasks.url.list_files import list_files
@@ -153,11 +155,12 @@ def steps(given: Mapping[int, Any], settings: MachineSettings, deep: bool) -> It
                 yield from _earlier(folder, ("steps", at, "earlier", nth))
         if isinstance(step, Quality) and step.model is not None and (files.is_local(step.model) or deep):
             yield from _classifier(step, ("steps", at, "model"))
-        if isinstance(step, Language) and step.model is not None and (files.is_local(step.model) or deep):
+        asked = step.model if isinstance(step, (Language, Topic, Harm)) else None
+        if asked is not None and (files.is_local(asked) or deep):
             try:
                 step.pinned()
             except (OSError, ValueError, RuntimeError) as error:
-                yield ("steps", at, "model"), _sentence(error, step.model)
+                yield ("steps", at, "model"), _sentence(error, asked)
         if isinstance(step, Perplexity):
             yield from _language_models(step, ("steps", at), deep)
 

@@ -74,7 +74,8 @@ def _judged(
     may_be_null = isinstance(rule, Bound) and rule.keeps_null
     column = _column(signals, step, rule.rule, rule.signal, may_be_null)
     if isinstance(rule, Member):
-        fails = ~np.asarray(pc.is_in(column, pa.array(rule.allowed, column.type)))
+        allowed = column.unique() if rule.allowed is None else pa.array(rule.allowed, column.type)
+        fails = ~np.asarray(pc.is_in(column, allowed))
         return fails, lambda rows: {"detail": column.take(rows)}
     values = np.asarray(column, np.float64)
     if np.isnan(values).sum() > column.null_count:

@@ -99,11 +99,11 @@ class Bound:
 
 @dataclass(frozen=True)
 class Member:
-    """A document is kept if the signal, a string, is one of `allowed`."""
+    """A document is kept if the signal, a string, is one of `allowed`; None: any is."""
 
     rule: str
     signal: str
-    allowed: tuple[str, ...]
+    allowed: tuple[str, ...] | None
 
 
 def _describe_name(schema: dict[str, Any]) -> None:

@@ -1,8 +1,6 @@
 """The step `quality`: two classifiers trained, and documents scored by the one that has not seen them."""
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -12,14 +10,12 @@ from storage.recorded_file import RecordedFile
 from tasks.documents.sampling import Heldout, uniform
 from tasks.documents.selection import select
 from tasks.documents.step import Bound
+from tasks.models import fasttext_files
 from tasks.models.classifier_measures import measures
 from tasks.models.classifier_training import FOLDS, Examples, cross_fit, fold, line, ordered, probabilities
-from tasks.models.model_files import check_fasttext, label_of
+from tasks.models.model_files import label_of
 from tasks.models.percentiles import percentiles
 from tasks.models.quality import MIN_SCORE, Classifier, Scoring, Threshold
-
-if TYPE_CHECKING:
-    import fasttext
 
 MODELS = tuple(f"model-{number}.bin" for number in range(FOLDS))
 CROSS_FITTED = "cross_fitted.parquet"
@@ -84,19 +80,10 @@ def score_shard(
     scores = np.empty(len(table))
     for number, file in enumerate(models):
         rows = np.flatnonzero(folds == number)
-        model = load(file)
+        model = fasttext_files.load(file)
         scores[rows] = probabilities(model, [texts[row] for row in rows], label_of(model.labels, settings.label))
     parquet.write_table(layout.part(folder, shard), pa.table({"id": table["id"], "quality": scores}))
     return {"rows": len(table)}
-
-
-@lru_cache(len(MODELS))
-def load(model: RecordedFile) -> "fasttext.FastText._FastText":
-    import fasttext
-
-    local = model.local()
-    check_fasttext(local)
-    return fasttext.load_model(local)
 
 
 def bounds(settings: Threshold, scores: Sequence[str]) -> list[Bound]:

@@ -21,7 +21,7 @@ from storage.layout import ManifestError
 from storage.recorded_file import RecordedFile
 from storage.training_manifest import load_training_manifest
 from tasks.documents.sampling import Heldout
-from tasks.models import perplexity_work, quality_work
+from tasks.models import fasttext_files, perplexity_work, quality_work
 from tasks.models.perplexity import LanguageModel
 from tasks.models.perplexity_scores import load, score_words
 from tasks.models.quality import Classifier
@@ -193,7 +193,9 @@ def fasttext(folder: Path) -> Kind:
     settings = Classifier(dimensions=4, buckets=100, epochs=1)
     quality_work.train_model(str(folder), 0, [reference(folder)], [reference(folder)], settings, HELDOUT)
     return model(
-        folder, "model-0.bin", lambda file: [str(v) for v in quality_work.load.__wrapped__(file).predict(SENTENCE, k=2)]
+        folder,
+        "model-0.bin",
+        lambda file: [str(v) for v in fasttext_files.load.__wrapped__(file).predict(SENTENCE, k=2)],
     )
 
 

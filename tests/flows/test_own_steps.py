@@ -266,7 +266,7 @@ def test_the_schema_of_a_recipe_names_the_steps_of_the_table():
     assert schema["$defs"]["GopherQuality"]["properties"]["min_words"]["default"] == 50
 
 
-# settings that have no default
+# settings without which a step is none
 NEEDED = {
     "scores": ("score",),
     "reference": ("web",),
@@ -275,19 +275,25 @@ NEEDED = {
 }
 
 
+def needed(kind) -> dict:
+    given = {name: value for name, value in NEEDED.items() if name in kind.model_fields}
+    required = {name for name, field in kind.model_fields.items() if field.is_required()}
+    return given | {name: name for name in ("model", "label") if name in required}
+
+
 def test_what_makes_a_step_is_a_function_that_is_there():
     for row in TABLE:
         if row.stages:
-            given = {name: value for name, value in NEEDED.items() if name in row.settings.model_fields}
-            assert callable(builder_of(row.settings(**given)))
-            assert set(thresholds_of(row.settings(**given))) <= set(row.settings.model_fields)
+            made = row.settings(**needed(row.settings))
+            assert callable(builder_of(made))
+            assert set(thresholds_of(made)) <= set(row.settings.model_fields)
     percentiles = ("min_percentile", "max_percentile", "head_percentile", "middle_percentile")
     assert thresholds_of(Perplexity(reference=("web",))) == (*percentiles, "cutoffs", "keep_buckets")
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.settings.__name__)
 def test_the_libraries_of_a_step_are_installed_distributions(row):
-    given = {name: value for name, value in NEEDED.items() if name in row.settings.model_fields}
+    given = needed(row.settings)
     for change in ({}, {"engine": "trafilatura"}, {"engine": "justext"}, {"mojibake": True}):
         if set(change) <= set(row.settings.model_fields):
             for name in row.settings(**given, **change).libraries:

@@ -11,7 +11,13 @@ from tasks.documents.step import Bound, EditStep, Signal
 
 BOOKS = {book.step: book for book in books("")}
 # What a step needs that has no default, and what stands for one that depends on the language.
-GIVEN = {"bad_words": {"lists": {"en": "words.txt"}}, "language": {"min_score": 0.65}}
+GIVEN = {
+    "bad_words": {"lists": {"en": "words.txt"}},
+    "language": {"min_score": 0.65},
+    "topic": {"model": "topics.bin"},
+    "toxicity": {"model": "harm.bin", "label": "bad"},
+    "adult_content": {"model": "harm.bin", "label": "bad"},
+}
 
 
 def test_every_document_step_is_there_with_every_signal_once():
