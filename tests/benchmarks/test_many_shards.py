@@ -4,6 +4,7 @@ GRISTMILL_SHARDS: how many, of several sizes, separated by commas. Flow, schedul
 cores of one machine.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -53,9 +54,11 @@ class Used:
     memory: list[int]
 
     def look(self, process: psutil.Process) -> None:
-        times = process.cpu_times()
-        self.cpu = times.user + times.system - self.before
-        self.memory.append(process.memory_info().rss)
+        """Raises psutil.Error for a process that has ended."""
+        times, memory = process.cpu_times(), process.memory_info().rss
+        if memory:  # of one that nobody has waited for yet it is 0
+            self.cpu = times.user + times.system - self.before
+            self.memory.append(memory)
 
 
 @dataclass
@@ -87,11 +90,12 @@ def run(services: servers.Services, recipe: Path, home: str) -> Run:
         watched["flow"] = psutil.Process(flow.pid)
         while flow.poll() is None:
             for name, process in watched.items():
-                if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                with contextlib.suppress(psutil.Error):  # it ended just now
                     used[name].look(process)
-            if "server" not in watched:
-                below = watched["flow"].children() if watched["flow"].is_running() else []
-                watched |= {"server": each for each in below if "flows.prefect_server" in each.cmdline()}
+            with contextlib.suppress(psutil.Error):
+                for child in watched["flow"].children():
+                    if "flows.prefect_server" in child.cmdline():
+                        watched["server"] = child
             time.sleep(SECONDS)
         seconds = time.monotonic() - began
     assert flow.returncode == 0, (recipe.parent / "flow.log").read_text()[-4000:]
@@ -116,7 +120,7 @@ class Measured:
         cpu = ", ".join(f"{name} {1e3 * self.made.cpu(name) / self.shards:.1f}" for name in names)
         beside = (self.cpu - self.jobs) / self.shards
         said = [
-            f"{self.shards} shards: {self.made.seconds / self.shards:.4f} s a shard, again in {self.again.seconds:.1f} s",
+            f"{self.shards} shards: {self.made.seconds / self.shards:.4f} s each, again in {self.again.seconds:.1f} s",
             f"  CPU a shard, ms: {cpu}; {1e3 * beside:.1f} of all beside the work of the jobs",
         ]
         for name in ("flow", "dask-scheduler", "server"):
