@@ -68,12 +68,15 @@ def _versions(settings: MachineSettings) -> Iterator[Line]:
 
 def _memory(settings: MachineSettings) -> Iterator[Line]:
     import psutil
+    from distributed import system
 
     workers = (settings.workers or os.cpu_count() or 1) if settings.executor in ("threads", "local") else 1
-    total = psutil.virtual_memory().total
+    # a container's cgroup and a limit of the user may allow less than the machine has
+    allowed, total = system.memory_limit(), psutil.virtual_memory().total
+    have = f"{allowed / 1e9:.1f} GB" + (f" allowed of {total / 1e9:.1f}" if allowed < total else "")
     wanted = workers * 2 * settings.memory
-    found = f"{total / 1e9:.1f} GB; {workers} workers, GRISTMILL_MEMORY {settings.memory / 1e9:.1f} GB"
-    if wanted > total:
+    found = f"{have}; {workers} workers, GRISTMILL_MEMORY {settings.memory / 1e9:.1f} GB"
+    if wanted > allowed:
         yield Line("warning", "memory", found, "set GRISTMILL_MEMORY or GRISTMILL_WORKERS lower")
     else:
         yield Line("ok", "memory", found)

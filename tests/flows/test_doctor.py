@@ -1,5 +1,6 @@
 """doctor: planted faults are found, each with its remedy; what is sound is no error."""
 
+import io
 import json
 import socket
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import dask
+import psutil
 import pytest
 from distributed import LocalCluster
 
@@ -94,6 +96,22 @@ def test_clocks_that_differ_are_told(tmp_path, crawl_server, monkeypatch):
     for skew, state in ((0.0, "ok"), (30.0, "warning"), (-1000.0, "error")):
         monkeypatch.setattr(doctor, "time", SimpleNamespace(time=lambda skew=skew: time.time() + skew))
         assert one(lines(tmp_path, mlflow_uri=crawl_server.url), "clock").state == state
+
+
+def test_a_limit_of_memory_below_the_machines_is_what_counts(tmp_path, monkeypatch):
+    """As a container has one: Dask reads the files of its cgroup."""
+    total = psutil.virtual_memory().total
+    assert one(lines(tmp_path, memory=total // 4), "memory").state == "ok"
+    read = io.open
+
+    def cgroup(path, *mode, **given):
+        return io.StringIO(f"{total // 4}\n") if path == "/sys/fs/cgroup/memory.max" else read(path, *mode, **given)
+
+    monkeypatch.setattr("builtins.open", cgroup)
+    found = one(lines(tmp_path, memory=total // 4), "memory")
+    assert found.state == "warning" and found.remedy.startswith("set GRISTMILL_MEMORY")
+    assert f"{total // 4 / 1e9:.1f} GB allowed of {total / 1e9:.1f}" in found.found
+    assert one(lines(tmp_path, memory=total // 16), "memory").state == "ok"
 
 
 def test_a_port_that_is_taken_is_an_error(tmp_path):

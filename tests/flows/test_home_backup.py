@@ -5,7 +5,6 @@ import shutil
 import sqlite3
 from pathlib import Path
 
-import mlflow
 import pytest
 
 DATABASES = ("prefect/prefect.db", "mlflow.db")
@@ -30,10 +29,10 @@ def flow_runs(home: Path) -> int:
 
 
 def models(home: Path) -> list[tuple[str, float]]:
-    """Each model's run with its held-out loss."""
-    client = mlflow.MlflowClient(f"sqlite:///{home}/mlflow.db")
-    runs = client.search_runs([one.experiment_id for one in client.search_experiments()])
-    return [(run.info.run_id, run.data.metrics["heldout/bits_per_byte"]) for run in runs]
+    """Each model's run with its held-out loss. MLflow's own client in this process would still read the lost file."""
+    asked = "SELECT run_uuid, value FROM runs JOIN latest_metrics USING (run_uuid) WHERE key = 'heldout/bits_per_byte'"
+    with contextlib.closing(sqlite3.connect(home / "mlflow.db")) as database:
+        return database.execute(asked).fetchall()
 
 
 @pytest.mark.slow

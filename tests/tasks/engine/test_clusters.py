@@ -1,5 +1,6 @@
 """Clusters by a word: what is asked of Kubernetes and of SLURM, by their own schemas and on a real SLURM."""
 
+import asyncio
 import copy
 import os
 import signal
@@ -10,8 +11,11 @@ from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 
+import dask
+import httpx
 import pytest
 import yaml
+from distributed import Scheduler
 
 from tasks.engine.clusters import check, dask_cluster, read_template, slurm_cluster
 from tasks.engine.executors import deferred
@@ -79,7 +83,7 @@ def test_an_executor_that_was_released_is_started_by_the_next_jobs():
         assert running.messages is not first
 
 
-@pytest.mark.parametrize("name", ["run.yaml", "training.yaml", "dask-cluster.yaml"])
+@pytest.mark.parametrize("name", ["run.yaml", "training.yaml", "dask-cluster.yaml", "network-policy.yaml"])
 def test_manifests_hold_by_the_schemas_of_kubernetes(name):
     """Unknown fields are refused. Pods of a DaskCluster are looked at as the pods that they become."""
     validate = pytest.importorskip("kubernetes_validate").validate
@@ -97,6 +101,40 @@ def test_manifests_hold_by_the_schemas_of_kubernetes(name):
         )
     with pytest.raises(Exception, match="(?i)additional properties|unexpected"):
         validate({"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spce": {}}, KUBERNETES, strict=True)
+
+
+def test_the_port_of_the_scheduler_says_that_it_lives_and_no_more():
+    """By the settings of its pod, Dask's own scheduler. Beside it one with Dask's settings, which answers more."""
+    (container,) = documents("dask-cluster.yaml")[0]["spec"]["scheduler"]["spec"]["containers"]
+    assert "--no-dashboard" in container["args"]
+    routes = "distributed.scheduler.http.routes"
+    given = dask.config.collect_env({each["name"]: each["value"] for each in container["env"]})
+    pages = ("/health", "/info/main/workers.html", "/json/identity.json", "/metrics")
+
+    async def answers(settings: dict) -> list[int]:
+        with dask.config.set(settings):
+            async with (
+                Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address="127.0.0.1:0") as scheduler,
+                httpx.AsyncClient(base_url=f"http://127.0.0.1:{scheduler.http_server.port}") as client,
+            ):
+                return [(await client.get(page)).status_code for page in pages]
+
+    assert asyncio.run(answers({})) == [200, 200, 200, 200]
+    assert asyncio.run(answers({routes: dask.config.get(routes, config=given)})) == [200, 404, 404, 404]
+
+
+def test_the_network_policy_is_of_the_runs_pods_and_of_a_clusters():
+    """Kubernetes has no word about a selector that fits no pod: the labels are those of the job and of the operator."""
+    (policy,) = documents("network-policy.yaml")
+    (job,) = (document for document in documents("run.yaml") if document["kind"] == "Job")
+    among, operator = policy["spec"]["ingress"]
+    cluster, run = (each["podSelector"] for each in among["from"])
+    assert run["matchLabels"].items() <= job["spec"]["template"]["metadata"]["labels"].items()
+    assert cluster == policy["spec"]["podSelector"]
+    service = documents("dask-cluster.yaml")[0]["spec"]["scheduler"]["service"]
+    assert cluster["matchExpressions"] == [{"key": "dask.org/cluster-name", "operator": "Exists"}]
+    assert "dask.org/cluster-name" in service["selector"]
+    assert [each["port"] for each in operator["ports"]] == [each["port"] for each in service["ports"]]
 
 
 def test_the_dask_cluster_holds_by_the_schema_of_the_operator():
