@@ -81,6 +81,8 @@ def table(request):
     with capture.global_and_fixture_disabled():
         for measure in MEASURES:
             having = [family for family in families if (measure, "blocks", family) in found]
+            if not having:
+                continue
             print(f"\n\n{measure:18}" + "".join(f"{family:>13}" for family in having) + f"{'all':>9}", end="")
             for engine in COMPARED:
                 cells = [found[measure, engine, family] for family in having]

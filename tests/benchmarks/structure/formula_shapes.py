@@ -78,6 +78,26 @@ def _escaped_script(part: Formula) -> str:
     return f'<script type="math/tex{mode}">{inner}</script>'
 
 
+def _division(part: Formula) -> str:
+    """The class alone says that it is a formula."""
+    if part.display:
+        return f'<div class="math" data-applied="1">\n{escape(part.latex)}\n</div>'
+    return f'<span class="math">{escape(part.latex)}</span>'
+
+
+def _latex2html(part: Formula) -> str:
+    image = f'<IMG WIDTH="45" ALIGN="MIDDLE" BORDER="0" SRC="img1.png" ALT="${escape(part.latex)}$">'
+    return f'<DIV ALIGN="CENTER">{image}</DIV>' if part.display else image
+
+
+def _quicklatex(part: Formula) -> str:
+    alt = "".join(f"&#{ord(sign)};" for sign in part.latex)
+    image = (
+        f'<img src="/ql.svg" class="ql-img-inline-formula" alt="{alt}" title="Rendered by QuickLaTeX.com" width="50"/>'
+    )
+    return f'<p class="ql-center-displayed-equation"><span> </span>{image}</p>' if part.display else image
+
+
 def superscripts(part: Formula) -> str:
     """Letters in italics, exponents and indices raised and lowered: only for formulas.scripts."""
     text = re.sub(r"([a-z])", r"<i>\1</i>", escape(part.latex))
@@ -87,16 +107,6 @@ def superscripts(part: Formula) -> str:
 
 
 FORMULA_SHAPES = (
-    *(
-        _wikipedia,
-        _ar5iv,
-        _image,
-        _delimited,
-        _dollars,
-        _script,
-        _container,
-        _codecogs,
-        _equation_table,
-        _escaped_script,
-    ),
+    *(_wikipedia, _ar5iv, _image, _delimited, _dollars, _script, _container, _codecogs, _equation_table),
+    *(_escaped_script, _division, _latex2html, _quicklatex),
 )
