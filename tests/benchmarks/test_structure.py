@@ -81,10 +81,13 @@ def table(request):
     with capture.global_and_fixture_disabled():
         for measure in MEASURES:
             having = [family for family in families if (measure, "blocks", family) in found]
+            if not having:
+                continue
             print(f"\n\n{measure:18}" + "".join(f"{family:>13}" for family in having) + f"{'all':>9}", end="")
             for engine in COMPARED:
                 cells = [found[measure, engine, family] for family in having]
-                right, count = (sum(cell[i] for cell in cells) for i in (0, 1))
+                asked = [found[measure, engine, family] for family in having if family not in NOT_ASKED]
+                right, count = (sum(cell[i] for cell in asked) for i in (0, 1))
                 row = "".join(f"{r / n:13.3f}" for r, n in cells)
                 print(f"\n{engine:18}{row}{right / max(count, 1):9.3f}", end="")
             counts = "".join(f"{found[measure, 'blocks', family][1]:13}" for family in having)

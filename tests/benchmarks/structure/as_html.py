@@ -157,7 +157,19 @@ def _broken(part: Heading) -> str:
     return f"<h{part.level}>{'<br>'.join(escape(part.text).rsplit(' ', 1))}</h{part.level}>"
 
 
+def _invisible_link(part: Heading) -> str:
+    link = '<a href="#x" class="hash-link" aria-label="Direct link" title="Direct link">\u200b</a>'
+    return f'<h{part.level} class="anchor" id="x">{escape(part.text)}{link}</h{part.level}>'
+
+
+def _wiki_edit(part: Heading) -> str:
+    bracket = '<span class="mw-editsection-bracket">{}</span>'
+    edit = f'<span class="mw-editsection">{bracket.format("[")}<a href="/e">edit</a>{bracket.format("]")}</span>'
+    return f'<h{part.level}><span class="mw-headline">{escape(part.text)}</span>{edit}</h{part.level}>'
+
+
 HEADING_SHAPES = (
+    *(_invisible_link, _wiki_edit),
     *(_plain_heading, _anchored, _linked, _wiki_heading, _in_division, _styled, _permalink, _in_header, _broken),
 )
 
@@ -242,15 +254,43 @@ def _linked_cells(part: Table) -> str:
     return f'<table id="tablepress-1" class="tablepress">{"".join(_cells(part, inner, False, True))}</table>'
 
 
+def _asciidoc_table(part: Table) -> str:
+    def inner(text: str) -> str:
+        return f'<p class="tableblock">{escape(text)}</p>' if text else ""
+
+    rows = _cells(part, inner, False, True)
+    return (
+        '<table class="tableblock frame-all grid-all stretch"><colgroup><col style="width: 50%;"></colgroup>'
+        f"<thead>{''.join(rows[: part.headers])}</thead><tbody>{''.join(rows[part.headers :])}</tbody></table>"
+    )
+
+
+def _without_headers(part: Table) -> str:
+    """Nothing but bold type says what heads."""
+    rows = _cells(Table(part.rows, 0), lambda text: f"<b>{escape(text)}</b>", False, True)
+    rows[part.headers :] = _cells(Table(part.rows, 0), lambda text: escape(text) or "&nbsp;", False, True)[
+        part.headers :
+    ]
+    return f'<table border="1" bordercolor="#cccccc" width="100%">{"".join(rows)}</table>'
+
+
+def _word_table(part: Table) -> str:
+    def inner(text: str) -> str:
+        return f'<p class="MsoNormal" align="center"><span lang="EN-US">{escape(text)}<o:p></o:p></span></p>'
+
+    rows = "".join(_cells(Table(part.rows, 0), inner, False, True))
+    return f'<div align="center"><table class="MsoNormalTable" border="0" cellspacing="0">{rows}</table></div>'
+
+
+def _in_details(part: Table) -> str:
+    rows = "".join(_cells(part, lambda text: f"<span>{escape(text)}</span>", False, True))
+    table = f'<table class="min-w-full divide-y"><tbody>{rows}</tbody></table>'
+    return f'<details open><summary>Fig. 1</summary><div class="overflow-x-auto">{table}</div></details>'
+
+
 TABLE_SHAPES = (
-    *(_captioned, _short_rows, _linked_cells),
-    _modern,
-    _scrolled,
-    _wiki_table,
-    _old,
-    _paragraphs_in_cells,
-    _two_lines_in_cells,
-    _headed_rows,
+    *(_captioned, _short_rows, _linked_cells, _asciidoc_table, _without_headers, _word_table, _in_details),
+    *(_modern, _scrolled, _wiki_table, _old, _paragraphs_in_cells, _two_lines_in_cells, _headed_rows),
 )
 
 
@@ -286,7 +326,22 @@ def _unclosed(part: List) -> str:
     return _list(part, str, False)
 
 
-LIST_SHAPES = (_plain_list, _plain_list, _loose, _linked_items, _unclosed)
+def _asciidoc_list(part: List) -> str:
+    return (
+        f'<div class="{"ulist" if part.kind == "ul" else "olist"}">{_list(part, lambda t: f"<p>{t}</p>", True)}</div>'
+    )
+
+
+def _beside_items(part: List) -> str:
+    """Inner lists beside the items that they belong to, as many editors write them."""
+    written = ""
+    for item in part.items:
+        value = f' value="{item.value}"' if item.value is not None else ""
+        written += f"<li{value}>{escape(item.text)}</li>\n" + (_beside_items(item.children) if item.children else "")
+    return f"<ul>{written}</ul>" if part.kind == "ul" else f'<ol type="{part.kind}" start="{part.start}">{written}</ol>'
+
+
+LIST_SHAPES = (*(_asciidoc_list, _beside_items), _plain_list, _plain_list, _loose, _linked_items, _unclosed)
 
 
 # --- definitions

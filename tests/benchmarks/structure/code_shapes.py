@@ -255,6 +255,61 @@ def _two_spaces_behind(part: Code) -> str:
     return f'<div class="dp-highlighter"><div class="bar"></div><ol class="dp-c" start="1">{lines}</ol></div>'
 
 
+def _gitlab(part: Code) -> str:
+    numbers = "".join(
+        f'<a class="file-line-num" id="L{n}" href="#L{n}" data-line-number="{n}">{n}</a>\n'
+        for n in range(1, len(part.lines) + 1)
+    )
+    lines = "\n".join(f'<span id="LC{n}" class="line">{_tokens(line)}</span>' for n, line in enumerate(part.lines, 1))
+    return (
+        f'<div class="file-content code"><div class="line-numbers">{numbers}</div><div class="blob-content">'
+        f'<pre class="code highlight"><code>{lines}</code></pre></div></div>'
+    )
+
+
+def _coderay(part: Code) -> str:
+    numbers = "".join(f"{n}\n" for n in range(1, len(part.lines) + 1))
+    text = "\n".join(_tokens(line) for line in part.lines)
+    return (
+        '<div class="listingblock"><div class="content"><pre class="CodeRay highlight nowrap"><code>'
+        f'<table class="CodeRay linetable"><tr><td class="linenos"><pre>{numbers}</pre></td>'
+        f'<td class="code"><pre>{text}</pre></td></tr></table></code></pre></div></div>'
+    )
+
+
+def _numbers_behind(part: Code) -> str:
+    """As VitePress: the numbers follow the code."""
+    lines = "\n".join(f'<span class="line">{_tokens(line)}</span>' for line in part.lines)
+    numbers = "".join(f'<span class="line-number">{n}</span><br>' for n in range(1, len(part.lines) + 1))
+    return (
+        '<div class="language-x line-numbers-mode"><button title="Copy Code" class="copy"></button>'
+        f'<span class="lang">x</span><pre class="shiki vp-code" tabindex="0"><code>{lines}</code></pre>'
+        f'<div class="line-numbers-wrapper" aria-hidden="true">{numbers}</div></div>'
+    )
+
+
+def _rustdoc(part: Code) -> str:
+    lines = "\n".join(f'<a href="#{n}" id="{n}">{n}</a>{_tokens(line)}' for n, line in enumerate(part.lines, 1))
+    return f'<div class="example-wrap digits-1"><pre class="rust"><code>{lines}</code></pre></div>'
+
+
+def _javadoc(part: Code) -> str:
+    lines = "\n".join(
+        f'<span class="source-line-no">{n:03}</span><span id="line-{n}">{_tokens(line)}</span>'
+        for n, line in enumerate(part.lines, 1)
+    )
+    return f'<div class="source-container"><pre>{lines}</pre></div>'
+
+
+def _viewvc(part: Code) -> str:
+    rows = "".join(
+        f'<tr class="vc_row_odd" id="l{n}"><td class="vc_header" style="text-align: right;">{n}</td>'
+        f'<td><pre style="margin:0">{_tokens(line)}</pre></td></tr>'
+        for n, line in enumerate(part.lines, 1)
+    )
+    return f'<div class="vc_view"><table style="width:100%">{rows}</table></div>'
+
+
 def _tabbed(part: Code) -> bool:
     """Those who write hard spaces have no tabs."""
     return any("\t" in line for line in part.lines)
@@ -264,5 +319,5 @@ CODE_SHAPES = (
     *(_pre, _fenced, _span_a_line, _div_a_line, _breaks, _docusaurus, _hard_spaces, _blob, _row_a_line, _gutter),
     *(_hexo, _rouge, _ordered, _numbered_spans, _doxygen, _chroma_table, _chroma_inline, _geshi, _crayon, _trac),
     *(_cgit, _button_within, _titled, _react_lines, _spans_and_breaks, _carriage_returns, _custom_element),
-    _two_spaces_behind,
+    *(_two_spaces_behind, _gitlab, _coderay, _numbers_behind, _rustdoc, _javadoc, _viewvc),
 )

@@ -2,6 +2,7 @@
 
 import re
 from html import escape
+from urllib.parse import quote
 
 from tests.benchmarks.structure.article import Formula
 
@@ -13,8 +14,8 @@ def _wikipedia(part: Formula) -> str:
         f'<span class="mwe-math-element"><span class="mwe-math-mathml-{kind}" style="display: none;">'
         f'<math xmlns="http://www.w3.org/1998/Math/MathML" alttext="{latex}"><semantics><mrow><mi>f</mi></mrow>'
         f'<annotation encoding="application/x-tex">{latex}</annotation></semantics></math></span>'
-        f'<img src="/svg/0" class="mwe-math-fallback-image-{kind}" aria-hidden="true" alt="{latex}">'
-        "</span>"
+        f'<img src="https://wikimedia.org/api/rest_v1/media/math/render/svg/0" aria-hidden="true" alt="{latex}" '
+        f'class="mwe-math-fallback-image-{kind}"></span>'
     )
 
 
@@ -29,7 +30,8 @@ def _ar5iv(part: Formula) -> str:
 
 
 def _image(part: Formula) -> str:
-    image = f'<img src="/latex.php?x" alt="{escape(part.latex)}" title="{escape(part.latex)}" class="latex" />'
+    said = f'alt="{escape(part.latex)}" title="{escape(part.latex)}" class="latex"'
+    image = f'<img src="https://s0.wp.com/latex.php?latex={quote(part.latex)}" {said} />'
     return f'<p style="text-align:center">{image}</p>' if part.display else image
 
 
@@ -56,8 +58,12 @@ def _container(part: Formula) -> str:
 
 
 def _codecogs(part: Formula) -> str:
-    image = f'<img src="https://latex.example/gif.latex?{escape(part.latex)}" title="{escape(part.latex)}" />'
-    return f'<div align="center"><a href="https://latex.example/">{image}</a></div>' if part.display else image
+    image = f'<img src="https://latex.codecogs.com/gif.latex?{quote(part.latex)}" title="{escape(part.latex)}" />'
+    return (
+        f'<div align="center"><a href="https://www.codecogs.com/eqnedit.php">{image}</a></div>'
+        if part.display
+        else image
+    )
 
 
 def _equation_table(part: Formula) -> str:
@@ -78,6 +84,27 @@ def _escaped_script(part: Formula) -> str:
     return f'<script type="math/tex{mode}">{inner}</script>'
 
 
+def _division(part: Formula) -> str:
+    """The class alone says that it is a formula."""
+    if part.display:
+        return f'<div class="math" data-applied="1">\n{escape(part.latex)}\n</div>'
+    return f'<span class="math">{escape(part.latex)}</span>'
+
+
+def _latex2html(part: Formula) -> str:
+    image = f'<IMG WIDTH="45" ALIGN="MIDDLE" BORDER="0" SRC="img1.png" ALT="${escape(part.latex)}$">'
+    return f'<DIV ALIGN="CENTER">{image}</DIV>' if part.display else image
+
+
+def _quicklatex(part: Formula) -> str:
+    alt = "".join(f"&#{ord(sign)};" for sign in part.latex)
+    image = (
+        '<img src="https://quicklatex.com/cache3/ab/ql_ab_l3.svg" class="ql-img-inline-formula quicklatex-auto-format" '
+        f'alt="{alt}" title="Rendered by QuickLaTeX.com" height="13" width="50" style="vertical-align: -3px;"/>'
+    )
+    return f'<p class="ql-center-displayed-equation"><span> </span>{image}</p>' if part.display else image
+
+
 def superscripts(part: Formula) -> str:
     """Letters in italics, exponents and indices raised and lowered: only for formulas.scripts."""
     text = re.sub(r"([a-z])", r"<i>\1</i>", escape(part.latex))
@@ -87,16 +114,6 @@ def superscripts(part: Formula) -> str:
 
 
 FORMULA_SHAPES = (
-    *(
-        _wikipedia,
-        _ar5iv,
-        _image,
-        _delimited,
-        _dollars,
-        _script,
-        _container,
-        _codecogs,
-        _equation_table,
-        _escaped_script,
-    ),
+    *(_wikipedia, _ar5iv, _image, _delimited, _dollars, _script, _container, _codecogs, _equation_table),
+    *(_escaped_script, _division, _latex2html, _quicklatex),
 )

@@ -191,10 +191,14 @@ def _letters(line: str) -> str:
 # --- tables
 
 
+_WIDEST = 20
+
+
 def _fields(line: str) -> list[str]:
-    """The fields of a line, between bars or tabs."""
+    """The fields of a line, between bars, or one or two tabs; tabs end no row, so that empty fields may follow."""
     if "|" not in line:
-        return line.split("\t")
+        found = re.split(r"\t\t?", line)
+        return found + [""] * _WIDEST if len(found) > 1 else found
     line = re.sub(r"^\s*\|", "", re.sub(r"(?<!\\)\|\s*$", "", line))
     return [each.replace("\\|", "|") for each in re.split(r"(?<!\\)\|", line)]
 
