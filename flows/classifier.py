@@ -16,6 +16,7 @@ from flows.reports.classifier_curves import curves
 from flows.stages.corpus import Corpus
 from storage import files, leftovers
 from tasks.documents.sampling import Heldout
+from tasks.documents.step import CorpusStep
 from tasks.engine import options
 from tasks.models import classifier_file, quality_work
 from tasks.models.classifier_measures import measures
@@ -40,16 +41,14 @@ def from_labels(
     `text`, `label`: the columns, or keys. Raises FileNotFoundError; ValueError for a row without a text or a label, and
     where one of the two kinds is missing.
     """
-    source = _SOURCE.validate_python({"name": "labels", kind: patterns, "text_column": text, "id_column": label})
 
     def fill(examples: Examples) -> None:
-        for shard in shards_of(source):
-            batch: dict[bool, list[str]] = {True: [], False: []}
-            for each, its_label in _labelled(shard, label):
-                batch[its_label in good].append(each)
-                if len(batch[its_label in good]) == _BATCH:
-                    _add(examples, batch)
-            _add(examples, batch)
+        batch: dict[bool, list[str]] = {True: [], False: []}
+        for each, its_label in labelled(kind, patterns, text, label):
+            batch[its_label in good].append(each)
+            if len(batch[its_label in good]) == _BATCH:
+                _add(examples, batch)
+        _add(examples, batch)
 
     return _make(out, settings, fill)
 
@@ -64,14 +63,14 @@ def from_recipe(out: str, name: str, machine: MachineSettings | None = None) -> 
     if step is None or step.model is not None:
         raise ValueError(f"the recipe {recipe.name} has no step `quality` with a `reference`; add one, or give --jsonl")
     options.configure(job_options(machine))
-    places = _arriving(recipe, step, machine).places
+    places = arriving(recipe, step, machine).places
     parts = places.parts(step.reference), places.parts(step.raw(places.sources))
     heldout = Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction)
     settings = step.training_settings()
     return _make(out, settings, quality_work.sample(*parts, settings, heldout))
 
 
-def _arriving(recipe: Recipe, step: Quality, machine: MachineSettings) -> Corpus:
+def arriving(recipe: Recipe, step: CorpusStep, machine: MachineSettings) -> Corpus:
     """The corpus as it arrives at a step."""
     missing = {each.step for each in recipe.after[: recipe.after.index(step)]}
     for passed in curate(lookup(machine, recipe.name), recipe):
@@ -99,13 +98,19 @@ def _make(out: str, settings: Classifier, fill: Callable[[Examples], None]) -> d
     return found
 
 
-def _labelled(shard: Any, label: str) -> Iterator[tuple[str, str]]:
-    for record in records(shard.path, shard.format, shard.columns, _MOST_BYTES):
-        if record.problem is not None:
-            raise ValueError(f"{shard.path} cannot be learned from: {record.problem[1]}; mend it, or leave it out")
-        if not record.record_id:
-            raise ValueError(f"{shard.path}, row {record.offset + 1}, has no {label}; name its key by --label-column")
-        yield decode(record.payload, detect(record.payload, record.charset, False)), record.record_id
+def labelled(kind: str, patterns: Sequence[str], text: str, label: str) -> Iterator[tuple[str, str]]:
+    """The texts of `jsonl` or `parquet` files with their labels, by the columns, or keys, `text` and `label`. Raises
+    FileNotFoundError; ValueError for a row without one of them."""
+    source = _SOURCE.validate_python({"name": "labels", kind: patterns, "text_column": text, "id_column": label})
+    for shard in shards_of(source):
+        for record in records(shard.path, shard.format, shard.columns, _MOST_BYTES):
+            if record.problem is not None:
+                raise ValueError(f"{shard.path} cannot be learned from: {record.problem[1]}; mend it, or leave it out")
+            if not record.record_id:
+                raise ValueError(
+                    f"{shard.path}, row {record.offset + 1}, has no {label}; name its key by --label-column"
+                )
+            yield decode(record.payload, detect(record.payload, record.charset, False)), record.record_id
 
 
 def _add(examples: Examples, batch: dict[bool, list[str]]) -> None:

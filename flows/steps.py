@@ -19,6 +19,7 @@ from tasks.dedup.substrings import SubstringDedup
 from tasks.documents.normalize import Normalize
 from tasks.documents.step import CorpusStep, DocumentStep, Step
 from tasks.extraction.extract import Extract
+from tasks.models.embedding import Embedding
 from tasks.models.harm import AdultContent, Toxicity
 from tasks.models.language import Language
 from tasks.models.perplexity import Perplexity
@@ -75,6 +76,7 @@ TABLE = (
     TableRow(Decontamination, "flows.stages.decontamination:decontamination"),
     TableRow(Perplexity, "flows.stages.perplexity:perplexity"),
     TableRow(Quality, "flows.stages.learned_filter:learned_filter"),
+    TableRow(Embedding, "flows.stages.embedding:embedding"),
     TableRow(QualityBucket, "flows.stages.quality_bucket:quality_bucket"),
 )
 BUILT_IN: dict[str, type[Step]] = {row.settings.model_fields["step"].default: row.settings for row in TABLE}

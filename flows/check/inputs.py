@@ -14,9 +14,12 @@ from flows.recipe import Recipe
 from flows.recipe_errors import Path
 from flows.tokenizer_file import check_tokenizer_file
 from storage import files, layout
+from storage.recorded_file import RecordedFile
 from storage.remote.redact import redact_url
 from tasks.decontamination.step import Benchmark
 from tasks.models import classifier_file, perplexity_files
+from tasks.models.embedder import Embedder
+from tasks.models.embedding import Embedding
 from tasks.models.harm import Harm
 from tasks.models.language import Language
 from tasks.models.model_files import check_fasttext, label_of
@@ -161,6 +164,8 @@ def steps(given: Mapping[int, Any], settings: MachineSettings, deep: bool) -> It
                 step.pinned()
             except (OSError, ValueError, RuntimeError) as error:
                 yield ("steps", at, "model"), _sentence(error, asked)
+        if isinstance(step, Embedding):
+            yield from _embedding(step, ("steps", at), deep)
         if isinstance(step, Perplexity):
             yield from _language_models(step, ("steps", at), deep)
 
@@ -172,6 +177,34 @@ def _classifier(step: Quality, path: Path) -> Iterator[Trouble]:
         classifier_file.check(step.model, step)
     except (OSError, ValueError, RuntimeError) as error:
         yield path, _sentence(error, step.model)
+
+
+def _embedding(step: Embedding, path: Path, deep: bool) -> Iterator[Trouble]:
+    from tasks.models import embedding_work, head_file, onnx_embedder  # here, since they take numpy and pyarrow
+
+    try:
+        onnx_embedder.runtime(step.device)
+    except ImportError as error:
+        yield (*path, "step"), str(error)
+        return
+    embedder = None
+    if files.is_local(step.model) or deep:
+        settings = step.part(Embedder)
+        try:
+            given = onnx_embedder.embedder_files(step.model)
+            width = onnx_embedder.load(given, settings).dimension
+            embedder = embedding_work.described(given.model.digest, given.tokenizer.digest, settings)
+        except (OSError, ValueError, RuntimeError) as error:
+            yield (*path, "model"), _sentence(error, step.model)
+    for name, head in step.heads.items():
+        if not files.is_local(head) and not deep:
+            continue
+        try:
+            loaded = head_file.load(RecordedFile(head, files.checksum(head)))
+            if embedder is not None:
+                head_file.check_fits(head, loaded, embedder, width)
+        except (OSError, ValueError, RuntimeError) as error:
+            yield (*path, "heads", name), _sentence(error, head)
 
 
 def _language_models(step: Perplexity, path: Path, deep: bool) -> Iterator[Trouble]:

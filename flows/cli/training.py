@@ -78,8 +78,6 @@ def classifier(
 ) -> None:
     """Train a fastText classifier for the step `quality`: on labelled files, or on the sources of a finished recipe.
     Beside the model go FILE.json, what it is and how good, and FILE.svg, precision, recall and calibration."""
-    import yaml
-
     from flows.classifier import from_labels, from_recipe
     from tasks.models.quality import Classifier
 
@@ -91,12 +89,71 @@ def classifier(
             raise ValueError("--set and --good are for labelled files; the step `quality` of the recipe has its own")
         found = from_recipe(out, recipe, settings())
     else:
-        chosen = Classifier.model_validate(
-            {k: yaml.safe_load(v) for k, _, v in (s.partition("=") for s in setting or ())}
-        )
+        chosen = Classifier.model_validate(_values(setting))
         [(kind, patterns)] = kinds.items()
         found = from_labels(out, kind, patterns, good or ["1"], chosen, text_column, label_column)
     shown = ", ".join(
         f"{name} {value:.3f}" if isinstance(value, float) else f"{value:,} {name}" for name, value in found.items()
     )
     console().print(f"{shown}\nmodel: {out}", markup=False, highlight=False, soft_wrap=True)
+
+
+@train.command(name="head")
+def head(
+    out: Annotated[str, typer.Argument(metavar="FILE", help="the head, as safetensors")],
+    jsonl: Annotated[Patterns, Option("--jsonl", metavar="GLOB", help="labels, one JSON object a line")] = None,
+    parquet: Annotated[Patterns, Option("--parquet", metavar="GLOB", help="labels as Parquet files")] = None,
+    model: Annotated[str | None, Option("--model", metavar="FOLDER", help="a sentence embedder, for texts")] = None,
+    recipe: Annotated[
+        str | None, Option("--recipe", help="whose step `embedding` is finished, for ids of its documents")
+    ] = None,
+    good: Annotated[
+        Patterns,
+        Option("--good", metavar="LABEL", help="of good examples, against all others; none: labels are numbers"),
+    ] = None,
+    text_column: Annotated[str, Option("--text-column", help="column, or key, of the texts")] = "text",
+    id_column: Annotated[str, Option("--id-column", help="column, or key, of the documents' ids")] = "id",
+    label_column: Annotated[str, Option("--label-column", help="column, or key, of the labels")] = "label",
+    penalty: Annotated[
+        float | None, Option("--penalty", min=1e-12, help="of squared weights; none: the best of eight")
+    ] = None,
+    setting: Annotated[
+        Patterns, Option("--set", metavar="NAME=VALUE", help="of the step `embedding`, as pooling=cls; may be repeated")
+    ] = None,
+) -> None:
+    """Train a head for the step `embedding`: on labelled texts, or on labels of documents that a recipe has embedded.
+    All figures are by cross-validation in five folds; they are in the file, too."""
+    from flows import head as heads
+    from tasks.models.embedder import Embedder
+
+    kinds = {kind: given for kind, given in (("jsonl", jsonl), ("parquet", parquet)) if given}
+    if len(kinds) != 1 or (model is None) == (recipe is None):
+        raise ValueError("give --model or --recipe, which have the vectors, and --jsonl or --parquet with the labels")
+    [labels] = kinds.items()
+    if model is not None:
+        chosen = Embedder.model_validate(_values(setting))
+        found = heads.from_texts(out, model, labels, (text_column, label_column), good or (), chosen, penalty)
+    elif setting:
+        raise ValueError("--set is for --model; the step `embedding` of the recipe has its own")
+    else:
+        assert recipe is not None
+        found = heads.from_recipe(out, recipe, labels, (id_column, label_column), good or (), penalty, settings())
+    flat = {name: value for name, value in found.items() if not isinstance(value, list | dict)}
+    lines = [
+        ", ".join(
+            f"{name} {value:.3f}" if isinstance(value, float) else f"{name} {value}" for name, value in flat.items()
+        )
+    ]
+    if "f1_from" in found:
+        lines.append("F1 from " + ", ".join(f"{name}: {value:.3f}" for name, value in found["f1_from"].items()))
+    if "confusion" in found:
+        lines += [" ".join(f"{cell:>8}" for cell in row) for row in heads.table(found)]
+    lines.append(f"heads: {{NAME: {out}}}")
+    console().print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+
+
+def _values(given: Patterns) -> dict[str, object]:
+    """Settings that are given as NAME=VALUE, the values in YAML."""
+    import yaml
+
+    return {name: yaml.safe_load(value) for name, _, value in (each.partition("=") for each in given or ())}

@@ -87,10 +87,17 @@ def learned_filter(
     models = {f"model {i}": file.digest for i, file in enumerate(named)} or {"model": trained[0].key}
     scores = context.build(StageSpec(step.step, _score, scoring, documents | models, scored_places, **code))
 
-    cutting = Cutting(**common, step=step.step, settings=step.decision_settings())
-    where = ScoredPlaces(places, scores=tuple(scores.part(i) for i in places.shards()))
-    kept = context.build(StageSpec(f"{step.step}_cut", _cut, cutting, corpus.inputs(scores), where, **code))
+    kept = cut(context, corpus, step, scores)
     return corpus.then(kept, *trained, scores).measuring(scores)
+
+
+def cut(context: RunContext, corpus: Corpus, step: LearnedFilter, scores: StageResult) -> StageResult:
+    """The stage that keeps documents by the scores of a filter, and those of the reference."""
+    reference = tuple(sorted(step.reference))
+    record = Cutting(work=step.work, reference=reference, step=step.step, settings=step.decision_settings())
+    where = ScoredPlaces(corpus.places, scores=tuple(scores.part(i) for i in corpus.places.shards()))
+    code: dict[str, Any] = {"modules": modules((step,)), "libraries": step.libraries}
+    return context.build(StageSpec(f"{step.step}_cut", _cut, record, corpus.inputs(scores), where, **code))
 
 
 def _train(phases: PhaseRunner, record: Training, places: CorpusPlaces) -> dict:
@@ -112,7 +119,7 @@ def _score(phases: PhaseRunner, record: Scoring, places: ScoredPlaces) -> dict:
         i: corpus.shard(i) | given | ({"signals": corpus.signals[i]} if record.reads else {})
         for i in corpus.shards(without=record.reference)
     }
-    unscored = {i: {"kept": corpus.kept[i], "signal": record.signal} for i in corpus.shards() if i not in scored}
+    unscored = {i: {"kept": corpus.kept[i], "signals": (record.signal,)} for i in corpus.shards() if i not in scored}
     phases.map("score", import_module(record.work).score_shard, scored)
     phases.map("null-scores", null_scores_shard, unscored)
     return {}

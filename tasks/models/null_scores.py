@@ -5,8 +5,9 @@ import pyarrow as pa
 from storage import layout, parquet
 
 
-def null_scores_shard(folder: str, shard: int, kept: str, signal: str) -> dict:
-    """Write `id` and the signal, null, of a selection's documents: so that every shard has the column."""
+def null_scores_shard(folder: str, shard: int, kept: str, signals: tuple[str, ...]) -> dict:
+    """Write `id` and the signals, null, of a selection's documents: so that every shard has the columns."""
     ids = parquet.read_table(kept, ["id"])["id"]
-    parquet.write_table(layout.part(folder, shard), pa.table({"id": ids, signal: pa.nulls(len(ids), pa.float64())}))
+    nulls = {name: pa.nulls(len(ids), pa.float64()) for name in signals}
+    parquet.write_table(layout.part(folder, shard), pa.table({"id": ids, **nulls}))
     return {"rows": len(ids)}

@@ -138,4 +138,6 @@ def page(recipe: Recipe, step: str, stage: str, documents: list[Text]) -> str:
 
 def _dropping(passed: Passed) -> set[str]:
     """The rules of the cut that dropped documents."""
+    if passed.left.kept is passed.arriving.kept:  # the step makes no cut
+        return set()
     return {rule for count in passed.left.kept.step_counts for rule, dropped in count["drops"].items() if dropped}

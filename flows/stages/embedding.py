@@ -1,0 +1,85 @@
+"""`embedding`: documents embedded once, scored by heads over their vectors, and cut by these scores.
+
+Its stages are `embedding_vectors`, `embedding` with the scores and `embedding_cut`; without heads the first alone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from flows.context import RunContext
+from flows.recipe import Recipe
+from flows.stages.corpus import Corpus, CorpusPlaces
+from flows.stages.embedding_vectors import VectorPlaces, Vectors, embed
+from flows.stages.learned_filter import cut
+from flows.stages.steps_behind import modules
+from storage import files
+from storage.recorded_file import RecordedFile
+from tasks.documents.step import Settings
+from tasks.engine.make import StageResult
+from tasks.engine.phases import PhaseRunner
+from tasks.engine.spec import StageSpec
+from tasks.models.embedder import Embedder
+from tasks.models.embedding import Embedding, HeadScoring, column_of
+from tasks.models.embedding_work import score_shard
+from tasks.models.null_scores import null_scores_shard
+from tasks.models.onnx_embedder import EmbedderFiles, embedder_files
+
+
+class Scoring(Settings):
+    reference: tuple[str, ...]
+    settings: HeadScoring
+
+
+@dataclass(frozen=True)
+class HeadPlaces:
+    """`vectors`: the parts with vectors, by shard."""
+
+    corpus: CorpusPlaces
+    vectors: tuple[str, ...]
+    heads: Mapping[str, RecordedFile]
+
+
+def embedding(
+    context: RunContext, recipe: Recipe, corpus: Corpus, step: Embedding, learns_from: Corpus | None = None
+) -> Corpus:
+    """The corpus of the documents that the heads keep, with a column for each head. `learns_from`: not read, since
+    heads are trained elsewhere."""
+    embedder = embedder_files(context.placed(step).model)
+    vectors = embedded(context, corpus, step, embedder)
+    if not step.heads:
+        return corpus.through(vectors)
+    paths = {name: files.absolute(path) for name, path in sorted(context.placed(step).heads.items())}
+    heads = {name: RecordedFile(path, files.checksum(path)) for name, path in paths.items()}
+    record = Scoring(
+        reference=tuple(sorted(step.reference)),
+        settings=HeadScoring(
+            heads=tuple(heads),
+            embedder=step.part(Embedder),
+            model=embedder.model.digest,
+            tokenizer=embedder.tokenizer.digest,
+        ),
+    )
+    where = HeadPlaces(corpus.places, tuple(vectors.part(i) for i in corpus.places.shards()), heads)
+    inputs = corpus.inputs(vectors) | {f"head {name}": file.digest for name, file in heads.items()}
+    scores = context.build(StageSpec("embedding", _score, record, inputs, where, modules=modules((step,))))
+    return corpus.then(cut(context, corpus, step, scores), vectors, scores).measuring(scores)
+
+
+def embedded(context: RunContext, corpus: Corpus, step: Embedding, embedder: EmbedderFiles) -> StageResult:
+    """The stage with the vectors of a corpus."""
+    record = Vectors(reference=tuple(sorted(step.reference)), settings=step.part(Embedder))
+    inputs = corpus.inputs() | {"model": embedder.model.digest, "tokenizer": embedder.tokenizer.digest}
+    places = VectorPlaces(corpus.places, embedder)
+    return context.build(StageSpec("embedding_vectors", embed, record, inputs, places, libraries=step.libraries))
+
+
+def _score(phases: PhaseRunner, record: Scoring, places: HeadPlaces) -> dict:
+    """Score documents by heads."""
+    corpus = places.corpus
+    given = {"heads": dict(places.heads), "settings": record.settings}
+    scored = {i: {"vectors": places.vectors[i]} | given for i in corpus.shards(without=record.reference)}
+    columns = tuple(column_of(name) for name in record.settings.heads)
+    unscored = {i: {"kept": corpus.kept[i], "signals": columns} for i in corpus.shards() if i not in scored}
+    phases.map("score", score_shard, scored)
+    phases.map("null-scores", null_scores_shard, unscored)
+    return {}
