@@ -20,6 +20,7 @@ from tasks.documents.normalize import Normalize
 from tasks.documents.step import CorpusStep, DocumentStep, Step
 from tasks.extraction.extract import Extract
 from tasks.models.language import Language
+from tasks.models.mixed_languages import MixedLanguages
 from tasks.models.perplexity import Perplexity
 from tasks.models.quality import Quality
 from tasks.models.quality_bucket import QualityBucket
@@ -50,6 +51,7 @@ TABLE = (
     TableRow(Extract),
     TableRow(Normalize),
     TableRow(Language),
+    TableRow(MixedLanguages),
     TableRow(Textbook),
     TableRow(GopherQuality),
     TableRow(GopherRepetition),

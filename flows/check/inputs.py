@@ -18,6 +18,7 @@ from storage.remote.redact import redact_url
 from tasks.decontamination.step import Benchmark
 from tasks.models import classifier_file, perplexity_files
 from tasks.models.language import Language
+from tasks.models.mixed_languages import MixedLanguages
 from tasks.models.model_files import check_fasttext, label_of
 from tasks.models.perplexity import Perplexity
 from tasks.models.quality import Quality
@@ -153,7 +154,11 @@ def steps(given: Mapping[int, Any], settings: MachineSettings, deep: bool) -> It
                 yield from _earlier(folder, ("steps", at, "earlier", nth))
         if isinstance(step, Quality) and step.model is not None and (files.is_local(step.model) or deep):
             yield from _classifier(step, ("steps", at, "model"))
-        if isinstance(step, Language) and step.model is not None and (files.is_local(step.model) or deep):
+        if (
+            isinstance(step, Language | MixedLanguages)
+            and step.model is not None
+            and (files.is_local(step.model) or deep)
+        ):
             try:
                 step.pinned()
             except (OSError, ValueError, RuntimeError) as error:
