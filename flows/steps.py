@@ -22,6 +22,7 @@ from tasks.extraction.extract import Extract
 from tasks.models.embedding import Embedding
 from tasks.models.harm import AdultContent, Toxicity
 from tasks.models.language import Language
+from tasks.models.mixed_languages import MixedLanguages
 from tasks.models.perplexity import Perplexity
 from tasks.models.quality import Quality
 from tasks.models.quality_bucket import QualityBucket
@@ -53,6 +54,7 @@ TABLE = (
     TableRow(Extract),
     TableRow(Normalize),
     TableRow(Language),
+    TableRow(MixedLanguages),
     TableRow(Textbook),
     TableRow(GopherQuality),
     TableRow(GopherRepetition),

@@ -22,6 +22,7 @@ from tasks.models.embedder import Embedder
 from tasks.models.embedding import Embedding
 from tasks.models.harm import Harm
 from tasks.models.language import Language
+from tasks.models.mixed_languages import MixedLanguages
 from tasks.models.model_files import check_fasttext, label_of
 from tasks.models.perplexity import Perplexity
 from tasks.models.quality import Quality
@@ -158,7 +159,7 @@ def steps(given: Mapping[int, Any], settings: MachineSettings, deep: bool) -> It
                 yield from _earlier(folder, ("steps", at, "earlier", nth))
         if isinstance(step, Quality) and step.model is not None and (files.is_local(step.model) or deep):
             yield from _classifier(step, ("steps", at, "model"))
-        asked = step.model if isinstance(step, (Language, Topic, Harm)) else None
+        asked = step.model if isinstance(step, (Language, MixedLanguages, Topic, Harm)) else None
         if asked is not None and (files.is_local(asked) or deep):
             try:
                 step.pinned()

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from tasks.documents.step import Bound, DocumentStep, Member, Signal
+from tasks.documents.step import Bound, DocumentStep, Member, Settings, Signal
 
 Codes = TypeVar("Codes", tuple[str, ...], dict[str, dict[str, float]])
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -35,14 +35,33 @@ MIN_SCORES = {
     "sw": 0.55
 }  # fmt: skip
 
+UNKNOWN = "unknown"
+# Below it the label of lid.176 is `unknown`, or below a lower entry of MIN_SCORES. Of texts in languages that the model
+# knows and names rightly 1% score less, of those in languages that it does not know 90% (docs/language.md).
+UNKNOWN_BELOW = 0.3
 
-class Language(DocumentStep):
+
+class Identification(Settings):
+    """What decides the language that a text is taken for."""
+
+    model: str | None = Field(None, description="address of a fastText model (.bin, .ftz); null: lid.176")
+    model_checksum: str = Field("", description="xxh3-128 that the model must have; see `pinned`")
+    unknown_below: Probability | None = Field(
+        None,
+        description=f"a text is `{UNKNOWN}` if its most probable language is less probable, or, with lid.176, if it is "
+        f"not written in that language's script; null: {UNKNOWN_BELOW} for lid.176, or a lower min_score that was "
+        "measured for the language; 0, or null for another model: no text is unknown",
+    )
+
+
+class Language(Identification, DocumentStep):
     """Keep documents in one of some languages, identified with some certainty.
 
     Model: lid.176 (Joulin et al. 2017), 176 languages, ISO 639 codes. Threshold 0.65 as in FineWeb and DCLM. A text of
     which more than an eighth is capital letters is read in lower case: in capitals the model names the languages of 30%
     of the texts rightly, in lower case of 93%, as it does of others. `model` names another one, as GlotLID or OpenLID,
-    whose labels are then the languages.
+    whose labels are then the languages. The label `unknown` says that the model cannot tell. Such a document is dropped
+    unless `keep` names the label; then it is kept, whatever its score.
     """
 
     work: ClassVar = "tasks.models.language_work"
@@ -51,10 +70,10 @@ class Language(DocumentStep):
     pins_files: ClassVar = True
 
     step: Literal["language"] = "language"
-    model: str | None = Field(None, description="address of a fastText model (.bin, .ftz); null: lid.176")
-    model_checksum: str = Field("", description="xxh3-128 that the model must have; see `pinned`")
     keep: tuple[str, ...] = Field(
-        ("en",), min_length=1, description="ISO 639 codes of lid.176, or labels of `model` without `__label__`"
+        ("en",),
+        min_length=1,
+        description=f"ISO 639 codes of lid.176, or labels of `model` without `__label__`; `{UNKNOWN}`: what is in none",
     )
     min_score: Probability | None = Field(
         None,
@@ -66,21 +85,21 @@ class Language(DocumentStep):
     )
     characters: int = Field(400, gt=0, description="of each document's beginning are looked at")
 
-    signal_fields: ClassVar = ("characters", "model", "model_checksum")
+    signal_fields: ClassVar = ("characters", *Identification.model_fields)
     signals: ClassVar = (
         Signal(
             "language",
             "string",
-            "ISO 639 code, or label",
+            "ISO 639 code, or label, or unknown",
             "fastText model, most probable label",
-            description="The most probable language of the document's first `characters`.",
+            description="The most probable language of the document's first `characters`, or `unknown`.",
         ),
         Signal(
             "language_score",
             "float32",
             "probability",
             "fastText model, clipped to [0, 1]",
-            description="How probable the model takes that language to be.",
+            description="How probable the model takes the most probable language to be.",
         ),
     )
 
@@ -89,7 +108,7 @@ class Language(DocumentStep):
     def _known(cls, keep: Codes, info: ValidationInfo) -> Codes:
         if info.data.get("model") is not None:
             return keep  # its labels are known when it is read: `pinned`
-        if unknown := [code for code in keep if code not in CODES]:
+        if unknown := [code for code in keep if code not in CODES and code != UNKNOWN]:
             short = unknown[0][:2].lower()
             hint = f"did you mean `{short}`?" if short in CODES else "give codes like en, de, zh"
             raise ValueError(f"has {', '.join(unknown)}, which lid.176 never names; {hint}")
@@ -106,7 +125,7 @@ class Language(DocumentStep):
 
     def decisions(self) -> Sequence[Bound | Member]:
         measured = MIN_SCORES if self.min_score is None and self.model is None else {}
-        least = measured | {code: own["min_score"] for code, own in self.languages.items()}
+        least = {UNKNOWN: 0.0} | measured | {code: own["min_score"] for code, own in self.languages.items()}
         return [
             Member("language", "language", self.keep),
             Bound(

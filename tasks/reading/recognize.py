@@ -185,7 +185,7 @@ def _named(names: Sequence[str], columns: Sequence[str] | Mapping[str, Any]) -> 
 
 def languages(texts: Sequence[str]) -> Counter[str]:
     """Texts by their most probable language (ISO 639 code of lid.176), those of which it is unsure left out."""
-    from tasks.models.language_work import model
+    from tasks.models.identification import model
 
     if not texts:
         return Counter()

@@ -2,6 +2,7 @@
 the other half of the texts; texts in capitals; the speed beside fastText's own call."""
 
 import os
+import random
 import tarfile
 import time
 from collections import defaultdict
@@ -12,8 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.models.language import MIN_SCORES, Language
-from tasks.models.language_work import measure, model
+from tasks.documents.measure import measured
+from tasks.models.identification import model
+from tasks.models.language import CODES, MIN_SCORES, UNKNOWN, Language
+from tasks.models.language_work import measure
+from tasks.models.mixed_languages import MixedLanguages
 
 MACROLANGUAGES = {
     **dict.fromkeys(("bs", "hr", "sr", "sh"), "hbs"),
@@ -26,19 +30,27 @@ Scored = list[tuple[str, str, float]]  # true language, label, score
 
 
 @pytest.fixture(scope="module")
-def texts() -> list[tuple[str, str]]:
-    """Language and text: four sentences each."""
+def sentences() -> dict[str, list[str]]:
+    """By language."""
     if "GRISTMILL_DATA" not in os.environ:
         pytest.skip("GRISTMILL_DATA does not name the folder with the data sets")
-    found = []
+    found = {}
     with tarfile.open(Path(os.environ["GRISTMILL_DATA"]) / "langid_lingua_sentences_75.tar.gz") as archive:
         for member in sorted(archive.getmembers(), key=lambda member: member.name):
-            if not member.name.startswith("sentences/") or not member.isfile():
-                continue
-            lines = [line.strip() for line in archive.extractfile(member).read().decode().splitlines() if line.strip()]
-            for start in range(0, len(lines) - SENTENCES + 1, SENTENCES):
-                found.append((Path(member.name).stem, " ".join(lines[start : start + SENTENCES])))
+            if member.name.startswith("sentences/") and member.isfile():
+                lines = archive.extractfile(member).read().decode().splitlines()
+                found[Path(member.name).stem] = [line.strip() for line in lines if line.strip()]
     return found
+
+
+@pytest.fixture(scope="module")
+def texts(sentences) -> list[tuple[str, str]]:
+    """Language and text: four sentences each."""
+    return [
+        (language, " ".join(lines[start : start + SENTENCES]))
+        for language, lines in sentences.items()
+        for start in range(0, len(lines) - SENTENCES + 1, SENTENCES)
+    ]
 
 
 def halves(texts: list[tuple[str, str]]) -> tuple[Scored, Scored]:
@@ -49,8 +61,8 @@ def halves(texts: list[tuple[str, str]]) -> tuple[Scored, Scored]:
     return result
 
 
-def scored(texts: list[str]) -> tuple[list[str], list[float]]:
-    columns = measure(Language(), pa.table({"text": pa.array(texts, pa.large_string())}))
+def scored(texts: list[str], unknown_below: float | None = 0) -> tuple[list[str], list[float]]:
+    columns = measure(Language(unknown_below=unknown_below), pa.table({"text": pa.array(texts, pa.large_string())}))
     return columns["language"].to_pylist(), columns["language_score"].to_pylist()
 
 
@@ -93,6 +105,66 @@ def test_thresholds(texts, capsys):
             before, after = (kept_and_precision(other, code, each) for each in (0.65, threshold))
             print(f"{code} {before[0]:.3f} {before[1]:.3f} -> {threshold:.2f}: {after[0]:.3f} {after[1]:.3f}")
     assert found == MIN_SCORES
+
+
+@pytest.mark.bench
+def test_unknown(texts, capsys):
+    """Of texts in languages that the model knows and names rightly, and of those that it does not know, how many are
+    unknown."""
+    languages, some = zip(*texts, strict=True)
+    named, scores = scored(list(some))
+    labels, _ = scored(list(some), unknown_below=None)
+    known = {code for code in languages if any(same(code, each) for each in CODES)}
+    right = np.array([same(*each) for each in zip(languages, named, strict=True)])
+    strange = np.array([code not in known for code in languages])
+    unknown = np.array(labels) == UNKNOWN
+    with capsys.disabled():
+        print(
+            f"\nunknown: {unknown[right].mean():.2%} of texts that are named rightly, {unknown[strange].mean():.1%} of"
+        )
+        print(f"texts in {len(set(languages) - known)} languages that the model has not", end=", ")
+        print(f"{unknown[~right & ~strange].mean():.1%} of those that it names wrongly")
+        for least in (0.2, 0.3, 0.4, 0.5, 0.65):
+            above = np.array(scores) >= least
+            print(f"{least}: {above[right].mean():.1%} of {right.sum()} stay, {1 - above[strange].mean():.1%} go")
+    assert unknown[right].mean() < 0.01
+    assert unknown[strange].mean() > 0.9
+
+
+@pytest.mark.bench
+def test_lines_in_other_languages(sentences, capsys):
+    """Of documents glued together of lines in two languages, the lines in the second that are cut, and those in the
+    first."""
+    draw = random.Random(3)
+    codes = sorted(code for code in sentences if code in CODES)
+    documents = []
+    for _ in range(1000):
+        one = draw.choice(codes)
+        two = draw.choice([code for code in codes if not same(code, one)])
+        lines = [(True, line) for line in draw.sample(sentences[one], 12)]
+        lines += [(False, line) for line in draw.sample(sentences[two], draw.choice([1, 2, 4, 8]))]
+        draw.shuffle(lines)
+        documents.append((one, lines))
+    texts = ["\n".join(line for _, line in lines) for _, lines in documents]
+    table = pa.table(
+        {
+            "id": [f"{at:032x}" for at in range(len(texts))],
+            "text": pa.array(texts, pa.large_string()),
+            "language": [one for one, _ in documents],
+        }
+    )
+    found = measured(table, [MixedLanguages(cut=True)])
+    gone = {True: 0, False: 0}
+    for (_, lines), left in zip(documents, found.table["text"].to_pylist(), strict=True):
+        stays = left.splitlines()
+        for own, line in lines:
+            gone[own] += line not in stays
+    counts = {own: sum(each == own for _, lines in documents for each, _ in lines) for own in gone}
+    recall, precision = gone[False] / counts[False], gone[False] / sum(gone.values())
+    with capsys.disabled():
+        print(f"\nlines: recall {recall:.3f}, precision {precision:.3f}; {gone[True] / counts[True]:.4f} of own lines")
+    assert recall > 0.7
+    assert precision > 0.96
 
 
 @pytest.mark.bench

@@ -139,7 +139,7 @@ def test_a_file_that_cannot_be_read_is_found(folder, machine, tmp_path):
 
 
 def test_the_codes_are_those_of_the_model():
-    from tasks.models.language_work import model
+    from tasks.models.identification import model
 
     assert {label.removeprefix("__label__") for label in model().get_labels()} == CODES
 

@@ -120,6 +120,37 @@ def test_a_language_may_have_a_threshold_of_its_own():
         Language(languages={"hr": {"min_score": 0.1}})
 
 
+def test_what_the_model_cannot_tell_is_unknown():
+    texts = {
+        "": "a text without a letter",
+        "12 4,50 | 1998 * 23 17:40 - 100% " * 9: "numbers",
+        "ᎣᏏᏲ ᏣᎳᎩ ᎦᏬᏂᎯᏍᏗ ᎤᏍᏆᏂᎩᏗ ᏂᎦᎥ ᎤᏂᎷᏨ " * 4: "a script that no language of the model has",
+        "qzv kpf xjwq vvbz hgkt wqpx zzkf ptbv xkcd fgwq " * 4: "letters by chance",
+        "Umgayi uvula isango ekuseni, futhi amanzi aphendula isondo kuze kube kusihlwa.": "Zulu, which it has not",
+    }
+    labels, scores = measure(list(texts))
+    assert labels == ["unknown"] * len(texts), dict(zip(texts.values(), labels, strict=True))
+    named, same = measure(list(texts), unknown_below=0)
+    assert "unknown" not in named
+    assert same == scores, "the probability is that of the language that is most probable"
+    assert measure(list(TEXTS.values()))[0] == list(TEXTS)
+    assert measure(["the mill " + TEXTS["ru"]])[0] == ["ru"], "a few words in other letters do not count"
+
+
+def test_unknown_texts_are_kept_if_they_are_named():
+    signals = pa.table(
+        {"id": ["a", "b", "c"], "language": ["en", "unknown", "unknown"], "language_score": [0.9, 0.1, 0.8]}
+    )
+
+    def kept(**settings) -> list[str]:
+        found = decide(signals, [("language", Language(**settings).decisions())])
+        return sorted({"a", "b", "c"} - {row for _, rows in found for row in rows["id"].to_pylist()})
+
+    assert kept() == ["a"]
+    assert kept(keep=("en", "unknown")) == ["a", "b", "c"]
+    assert kept(keep=("unknown",), min_score=0.9) == ["b", "c"]
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:
     """A model of three languages with labels as those of GlotLID."""
@@ -142,6 +173,16 @@ def test_a_model_by_path_gives_its_own_labels(trained):
     own = fasttext.load_model(str(trained)).predict(texts, k=1)[1]
     assert columns["language_score"].to_pylist() == pytest.approx([min(float(row[0]), 1) for row in own])
     assert step.measuring().model_checksum == step.model_checksum != ""
+
+
+def test_texts_are_unknown_to_another_model_below_the_score_that_is_given(trained):
+    step = Language(model=str(trained), keep=("deu_Latn",)).pinned()
+    table = pa.table({"text": pa.array(["12 34 56", TEXTS["de"]], pa.large_string())})
+    assert "unknown" not in measure_languages(step, table)["language"].to_pylist()
+    columns = measure_languages(step.model_copy(update={"unknown_below": 1.0}), table)
+    scores = columns["language_score"].to_pylist()
+    assert [label == "unknown" for label in columns["language"].to_pylist()] == [score < 1 for score in scores]
+    assert Language(model=str(trained), keep=("deu_Latn", "unknown")).pinned().keep == ("deu_Latn", "unknown")
 
 
 def test_a_model_that_cannot_be_used_is_refused_before_any_document(trained, tmp_path):
