@@ -57,11 +57,12 @@ for bucket in ("gristmill", "mlflow"):
         store.mkdir(bucket)
 PYTHON
     prefect work-pool inspect gristmill >/dev/null 2>&1 || prefect work-pool create gristmill --type process
+    prefect work-pool set-concurrency-limit gristmill "${GRISTMILL_RUNS:-1}"
     (cd /opt/gristmill/deployments && prefect --no-prompt deploy --all)
     exec gristmill automations --webhook "${GRISTMILL_WEBHOOK:-}"
     ;;
 prefect-worker)
-    exec prefect worker start --pool gristmill --limit "${GRISTMILL_RUNS:-1}" --with-healthcheck
+    exec prefect worker start --pool gristmill --with-healthcheck
     ;;
 dask-scheduler)
     exec dask scheduler --host 0.0.0.0 --port 8786 --no-dashboard

@@ -340,13 +340,15 @@ def _serve(services: Services, workers: int) -> None:
 
 
 def _deploy(services: Services) -> None:
-    made = services.command("prefect", "work-pool", "create", POOL, "--type", "process")
-    if made.returncode:
-        raise RuntimeError(made.stdout + made.stderr)
-    deployed = services.command("prefect", "--no-prompt", "deploy", "--all")
-    if deployed.returncode:
-        raise RuntimeError(deployed.stdout + deployed.stderr)
-    services.start("worker", [sys.executable, "-m", "prefect", "worker", "start", "--pool", POOL, "--limit", "1"])
+    for words in (
+        ("work-pool", "create", POOL, "--type", "process"),
+        ("work-pool", "set-concurrency-limit", POOL, "1"),
+        ("--no-prompt", "deploy", "--all"),
+    ):
+        done = services.command("prefect", *words)
+        if done.returncode:
+            raise RuntimeError(done.stdout + done.stderr)
+    services.start("worker", [sys.executable, "-m", "prefect", "worker", "start", "--pool", POOL])
 
 
 if __name__ == "__main__":
