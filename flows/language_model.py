@@ -1,5 +1,6 @@
 """Texts that a language's models are trained on: of files, or of a finished recipe's documents."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from pydantic import TypeAdapter
@@ -18,17 +19,23 @@ _SOURCE: TypeAdapter[Source] = TypeAdapter(Source)
 _MOST_BYTES = 1 << 30  # of a text
 
 
-def texts_of_files(kind: str, patterns: Sequence[str], column: str = "text") -> Iterator[str]:
-    """The texts of files, in the order of their names; rows without a text are passed over.
+def texts_of_files(
+    kind: str, patterns: Sequence[str], column: str = "text", passed_over: Counter[str] | None = None
+) -> Iterator[str]:
+    """The texts of files, in the order of their names. Rows without a text, and those that are damaged, are passed
+    over and counted in `passed_over`, by what is wrong with them.
 
     `kind`: `text` (a file is a text), `jsonl` or `parquet`, with the texts in `column`. Raises FileNotFoundError.
     """
+    counted = Counter() if passed_over is None else passed_over
     columned = {} if kind == "text" else {"text_column": column}
     source = _SOURCE.validate_python({"name": "texts", kind: patterns, **columned})
     for shard in shards_of(source):
         for record in records(shard.path, shard.format, shard.columns, _MOST_BYTES):
             if record.problem is None:
                 yield decode(record.payload, detect(record.payload, record.charset, False))
+            else:
+                counted[record.problem[0]] += 1
 
 
 def texts_of_recipe(

@@ -1,5 +1,6 @@
 """The commands `train ...`: models that steps score documents by, made once and named in recipes."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -41,15 +42,25 @@ def language_model(
     except ValueError:
         raise ValueError(f"--prune is {prune}; give numbers with commas between, as 0,0,1") from None
     chosen = Training(vocabulary=vocabulary, order=order, prune=pruned, bits=bits)
-    texts = _texts(language, {"text": text, "jsonl": jsonl, "parquet": parquet}, column, recipe, source)
+    passed_over: Counter[str] = Counter()
+    given = {"text": text, "jsonl": jsonl, "parquet": parquet}
+    texts = _texts(language, given, column, recipe, source, passed_over)
     counts = train_models(texts, out, language, chosen)
     model, _ = perplexity_files.names(out, language)
+    if passed_over:
+        reasons = ", ".join(f"{count:,} {rule}" for rule, count in sorted(passed_over.items()))
+        console().print(f"passed over: {reasons}", markup=False, highlight=False, soft_wrap=True)
     shown = ", ".join(f"{value:,} {name}" for name, value in counts.items())
     console().print(f"{shown}\nmodels: {{{language}: {model}}}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _texts(
-    language: str, given: dict[str, Patterns], column: str, recipe: str | None, sources: Patterns
+    language: str,
+    given: dict[str, Patterns],
+    column: str,
+    recipe: str | None,
+    sources: Patterns,
+    passed_over: Counter[str],
 ) -> Iterable[str]:
     from flows.language_model import texts_of_files, texts_of_recipe
 
@@ -57,7 +68,7 @@ def _texts(
     if len(kinds) + (recipe is not None) != 1:
         raise ValueError("give one of --text, --jsonl, --parquet and --recipe, which have the texts")
     if recipe is None:
-        return texts_of_files(kinds[0], given[kinds[0]] or (), column)
+        return texts_of_files(kinds[0], given[kinds[0]] or (), column, passed_over)
     if not sources:
         raise ValueError("--recipe needs --source: the source whose documents are good text")
     return texts_of_recipe(recipe, sources, language, settings())

@@ -20,8 +20,9 @@ from tasks.kernels.buffers import utf8
 from tasks.kernels.ngrams import bit_table, ngram_hashes, word_hashes
 
 QUESTION, ANSWER, PASSAGE = range(3)
-# An n-gram of more items says little of any of them: it is not looked up, as decon's "hot" n-grams begin no cluster
-# (doc/simple-details.md). It counts where another n-gram has led to the item.
+# An n-gram in the questions and answers of more items says little of any of them: it is not looked up, as decon's "hot"
+# n-grams begin no cluster (doc/simple-details.md). With `overlap` it counts where another n-gram has led to the item.
+# A passage may have as many questions as it likes.
 MOST_ITEMS = 32
 
 ITEMS = pa.schema(
@@ -127,15 +128,14 @@ def build_index(
         np.maximum.at(most[each], item[kind == each], lengths[kind == each])
     size = most[QUESTION] + most[ANSWER]
 
-    hashes, owner, place = _ngrams(words, ends, item, kind, settings)
+    hashes, owner, place, of_kind = _ngrams(words, ends, item, kind, settings)
     if settings.method == "overlap":
         lasting = size[owner] >= settings.min_words
-        hashes, owner, place = hashes[lasting], owner[lasting], place[lasting]
+        hashes, owner, place, of_kind = hashes[lasting], owner[lasting], place[lasting], of_kind[lasting]
+    _, inverse = np.unique(hashes, return_inverse=True)
+    wanted = (np.bincount(inverse, of_kind != PASSAGE) <= MOST_ITEMS)[inverse]
+    hashes, owner, place = hashes[wanted], owner[wanted], place[wanted]
     ngrams, inverse, times = np.unique(hashes, return_inverse=True, return_counts=True)
-    if settings.method == "overlap":
-        wanted = (times <= MOST_ITEMS)[inverse]
-        ngrams, owner, place = ngrams[times <= MOST_ITEMS], owner[wanted], place[wanted]
-        inverse, times = np.unique(hashes[wanted], return_inverse=True)[1], times[times <= MOST_ITEMS]
     order = np.lexsort((place, owner, inverse))
     judged = np.zeros(len(items), bool)
     judged[owner] = True
@@ -168,20 +168,20 @@ def _weights(words: np.ndarray, item: np.ndarray, items: int) -> np.ndarray:
 
 def _ngrams(
     words: np.ndarray, ends: np.ndarray, item: np.ndarray, kind: np.ndarray, settings: Indexing
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(hash, item, place) of the n-grams that documents are found by: of all texts, or of questions alone. Those of an
-    item that are equal count once, at their last place or, for overlaps, at each."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(hash, item, place, kind of text) of the n-grams that documents are found by: of all texts, or of questions
+    alone. Those of an item that are equal count once, at their last place or, for overlaps, at each."""
     hashes = ngram_hashes(words, ends, settings.words)
     text = np.repeat(np.arange(len(item)), np.diff(ends))
     if settings.method == "overlap":
         [at] = np.nonzero((hashes != 0) & (kind[text] == QUESTION))
-        return hashes[at], item[text[at]], at - ends[text[at]]
+        return hashes[at], item[text[at]], at - ends[text[at]], kind[text[at]]
     [at] = np.nonzero(hashes)
     owner = item[text[at]]
     order = np.lexsort((hashes[at], owner))
     at, owner = at[order], owner[order]
     new = np.append(True, (hashes[at][1:] != hashes[at][:-1]) | (owner[1:] != owner[:-1]))[: len(at)]
-    return hashes[at][new], owner[new], np.zeros(int(new.sum()), np.int64)
+    return hashes[at][new], owner[new], np.zeros(int(new.sum()), np.int64), kind[text[at]][new]
 
 
 def _write(folder: str, name: str, schema: pa.Schema, *columns: list | np.ndarray) -> None:

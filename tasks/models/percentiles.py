@@ -42,13 +42,14 @@ class _OrderStatistic:
 
 
 def percentiles(
-    parts: Sequence[str], signal: str, wanted: Sequence[float], group: str | None = None
+    parts: Sequence[str], signal: str, wanted: Sequence[float], group: str | None = None, least: int = 1
 ) -> dict[str, list[float]]:
     """The values at the percentiles `wanted`, in [0, 100], of the column `signal`, by linear interpolation.
 
     `parts`: Parquet files with the float column `signal` and, if it is given, the string column `group`, whose every
     value is a group with its own percentiles; without it there is one group, "". Documents whose score is null are left
-    out. Returns the groups that have a score, in the order of their names, each with as many values as are `wanted`.
+    out. Returns the groups that have a score, in the order of their names, each with as many values as are `wanted`,
+    or with none if it has fewer than `least` scores.
 
     Reads the parts five times. Holds one row group and at most 65,536 counts for each group and value: never all
     scores. Raises ValueError for a score that is not finite, and for more than 65,536 groups.
@@ -57,16 +58,17 @@ def percentiles(
     for found in _of_parts(parts, lambda part: _sizes(part, signal, group)):
         sizes.update(found)
     names = sorted(sizes)
+    wanted_of = {name: wanted if sizes[name] >= least else () for name in names}
     if len(names) > _MOST_GROUPS:
         raise ValueError(f"the column {group} has {len(names)} values; percentiles are found for {_MOST_GROUPS} groups")
-    places = {name: [(sizes[name] - 1) * (each / 100) for each in wanted] for name in names}
+    places = {name: [(sizes[name] - 1) * (each / 100) for each in wanted_of[name]] for name in names}
     statistics = {
         (number, rank): _OrderStatistic(number, rank)
         for number, name in enumerate(names)
         for place in places[name]
         for rank in (int(place), min(int(place) + 1, sizes[name] - 1))
     }
-    for shift in _SHIFTS:
+    for shift in _SHIFTS if statistics else ():
         _find_digit(parts, signal, group, names, list(statistics.values()), shift)
     values = {key: _float(each.digits) for key, each in statistics.items()}
     return {

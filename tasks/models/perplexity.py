@@ -48,12 +48,12 @@ class Percentiles(Settings):
     max_percentile: float = Field(95, ge=0, le=100, description="documents with a higher perplexity are dropped")
     head_percentile: float = Field(30, ge=0, le=100, description="up to it a document is in the bucket `head`")
     middle_percentile: float = Field(60, ge=0, le=100, description="up to it in `middle`, above in `tail`")
-    cutoffs: str | None = Field(
-        None,
-        description="CSV file with perplexities by percentile (first column) and language, as CCNet's cutoff.csv: the "
-        "buckets end at these, not at those of this corpus",
+    min_documents: int = Field(
+        20,
+        ge=1,
+        description="of a language that has models: with fewer scored documents none is dropped by a percentile, and "
+        "all are in the bucket `all`",
     )
-    cutoffs_checksum: str = Field("", description="xxh3-128 that the file must have; see `pinned`")
     keep_buckets: tuple[Bucket, ...] = Field(BUCKETS, min_length=1, description="documents in others are dropped")
 
     @model_validator(mode="after")
@@ -68,9 +68,11 @@ class Percentiles(Settings):
 
 class Cuts(Percentiles):
     """What decides which documents are kept. `by_language`: the scores have the column `language`, and each language
-    its own percentiles."""
+    its own percentiles. `cutoffs`: where a file has them, by language the lowest perplexities of `middle` and of
+    `tail`."""
 
     by_language: bool
+    cutoffs: dict[str, tuple[float, float]] | None
 
 
 class Perplexity(Percentiles, LanguageModel, LearnedFilter):
@@ -99,7 +101,7 @@ class Perplexity(Percentiles, LanguageModel, LearnedFilter):
             description="The part of the scores of all, or of all in the language, in which the perplexity lies.",
         ),
     )
-    decision_fields: ClassVar = tuple(name for name in Percentiles.model_fields if name != "cutoffs_checksum")
+    decision_fields: ClassVar = (*Percentiles.model_fields, "cutoffs")
 
     step: Literal["perplexity"] = "perplexity"
     reference: tuple[str, ...] = Field((), description="names of the sources the model is trained on, in the run")
@@ -114,6 +116,12 @@ class Perplexity(Percentiles, LanguageModel, LearnedFilter):
         "as CCNet's own run scores it and its cutoff.csv has it",
     )
     lines: bool = Field(False, description="the perplexity of every line is stored, too, as `line_perplexities`")
+    cutoffs: str | None = Field(
+        None,
+        description="CSV file with perplexities by percentile (first column) and language, as CCNet's cutoff.csv: the "
+        "buckets end at these, not at those of this corpus",
+    )
+    cutoffs_read: dict[str, tuple[float, float]] | None = Field(None, description="what the file has; see `pinned`")
 
     @field_validator("models")
     @classmethod
@@ -153,4 +161,7 @@ class Perplexity(Percentiles, LanguageModel, LearnedFilter):
         return Scoring(languages=tuple(sorted(self.models)), unit=self.unit, lines=self.lines)
 
     def decision_settings(self) -> Cuts:
-        return Cuts(**self.part(Percentiles).model_dump(), by_language=bool(self.models))
+        if self.cutoffs is not None and self.cutoffs_read is None:
+            raise ValueError(f"the cut-offs {self.cutoffs} have not been read: the step is not `pinned`")
+        given = self.part(Percentiles).model_dump()
+        return Cuts(**given, by_language=bool(self.models), cutoffs=self.cutoffs_read)

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import layout, parquet
-from storage.recorded_file import RecordedFile
+from storage import files, layout, parquet
 from tasks.documents.step import Bound
 from tasks.models.percentiles import percentiles
-from tasks.models.perplexity import BUCKETS, UNSCORED, Cuts
+from tasks.models.perplexity import BUCKETS, UNSCORED, Cuts, Percentiles
 
 # The highest perplexities of `head` and of `middle`, by language; "" where languages are one.
 Ends = Mapping[str, Sequence[float]]
@@ -24,7 +23,8 @@ class CutoffsError(ValueError):
 
 def bounds(settings: Cuts, scores: Sequence[str]) -> list[Bound]:
     """Between the perplexities at two percentiles of all that were scored (linear interpolation), or of all in the
-    language, and within the buckets that are kept. A document without a score stays.
+    language, and within the buckets that are kept. A document without a score stays, and one in a language with too
+    few.
 
     `scores`: the parts with scores. Raises ValueError if there is none.
     """
@@ -39,41 +39,40 @@ def bounds(settings: Cuts, scores: Sequence[str]) -> list[Bound]:
 
 
 def bucket_ends(settings: Cuts, scores: Sequence[str]) -> dict[str, list[float]]:
-    """The highest perplexities that are in `head` and in `middle`, by language."""
+    """The highest perplexities that are in `head` and in `middle`, by language; none for one with too few documents."""
     if settings.cutoffs is not None:
-        return read_cutoffs(settings)
+        # CCNet's are exclusive: a document at the cut-off is in the next bucket
+        return {name: [math.nextafter(end, -math.inf) for end in ends] for name, ends in settings.cutoffs.items()}
     return _percentiles(settings, scores, [settings.head_percentile, settings.middle_percentile])
 
 
-def read_cutoffs(settings: Cuts) -> dict[str, list[float]]:
-    """The cut-offs of a file. CCNet's are exclusive: a document at the cut-off is in the next bucket.
+def read_cutoffs(path: str, settings: Percentiles) -> dict[str, tuple[float, float]]:
+    """The cut-offs of a file at the percentiles where `head` and `middle` end, by language.
 
-    Raises CutoffsError for a file of another form, or without a percentile.
+    Raises FileNotFoundError; CutoffsError for a file of another form, or without a percentile.
     """
-    assert settings.cutoffs is not None
-    data = RecordedFile(settings.cutoffs, settings.cutoffs_checksum).read()
     try:
-        header, *rows = csv.reader(io.StringIO(data.decode()))
+        header, *rows = csv.reader(io.StringIO(files.read_bytes(path).decode()))
         table = {float(row[0]): dict(zip(header[1:], map(float, row[1:]), strict=True)) for row in rows}
     except (ValueError, IndexError, csv.Error) as error:
         raise CutoffsError(
-            f"{settings.cutoffs} is no table of numbers with percentiles in the first column and a column for each "
+            f"{path} is no table of numbers with percentiles in the first column and a column for each "
             f"language ({error}); write it as CCNet's cutoff.csv is"
         ) from error
     wanted = settings.head_percentile, settings.middle_percentile
     if missing := [each for each in wanted if each not in table]:
         raise CutoffsError(
-            f"{settings.cutoffs} has no row for the percentile {missing[0]:g}; name in head_percentile and "
+            f"{path} has no row for the percentile {missing[0]:g}; name in head_percentile and "
             f"middle_percentile two of {', '.join(f'{each:g}' for each in table)}"
         )
     for name in header[1:]:
         head, middle = (table[each][name] for each in wanted)
         if not head <= middle:
             raise CutoffsError(
-                f"{settings.cutoffs} has the perplexities {head:g} and {middle:g} for {name} at the percentiles "
+                f"{path} has the perplexities {head:g} and {middle:g} for {name} at the percentiles "
                 f"{wanted[0]:g} and {wanted[1]:g}, which do not ascend; correct them"
             )
-    return {name: [math.nextafter(table[each][name], -math.inf) for each in wanted] for name in header[1:]}
+    return {name: (table[wanted[0]][name], table[wanted[1]][name]) for name in header[1:]}
 
 
 def bucket_shard(folder: str, shard: int, scores: str, by_language: bool, ends: Ends) -> dict:
@@ -95,13 +94,14 @@ def bucket_shard(folder: str, shard: int, scores: str, by_language: bool, ends: 
 
 
 def _percentiles(settings: Cuts, scores: Sequence[str], wanted: Sequence[float]) -> dict[str, list[float]]:
-    found = percentiles(scores, "perplexity", wanted, "language" if settings.by_language else None)
+    group, least = ("language", settings.min_documents) if settings.by_language else (None, 1)
+    found = percentiles(scores, "perplexity", wanted, group, least)
     if not found:
         remedy = "leave a source out of its `reference`"
         if settings.by_language:
             remedy = "name in `models` models for the languages that the step `language` keeps"
         raise ValueError(f"the step `perplexity` has no document to score: {remedy}, or drop the step")
-    return found
+    return {name: values for name, values in found.items() if values}
 
 
 def _kept(settings: Cuts, ends: Sequence[float]) -> tuple[float | None, float | None]:

@@ -108,15 +108,14 @@ def _score(models: Sequence[RecordedFile], texts: Sequence[str], settings: Scori
 
 
 def pinned(step: Perplexity) -> Perplexity:
-    """The step with the checksum of its cut-offs. Raises FileNotFoundError for a file that is not there, CutoffsError
-    for one that cannot be used."""
+    """The step with the content of its file of cut-offs. Raises FileNotFoundError for one that is not there,
+    CutoffsError for one that cannot be used."""
     if step.cutoffs is None:
         return step
-    step = step.model_copy(update={"cutoffs_checksum": files.checksum(step.cutoffs)})
-    known = read_cutoffs(step.decision_settings())
+    known = read_cutoffs(step.cutoffs, step)
     if missing := sorted(set(step.models) - set(known)):
         raise CutoffsError(
             f"{step.cutoffs} has no column for {', '.join(missing)}, of which `models` has models; add it, or take the "
             "language out of `models`"
         )
-    return step
+    return step.model_copy(update={"cutoffs_read": {name: known[name] for name in sorted(step.models)}})

@@ -288,7 +288,7 @@ def test_what_makes_a_step_is_a_function_that_is_there():
             assert callable(builder_of(made))
             assert set(thresholds_of(made)) <= set(row.settings.model_fields)
     percentiles = ("min_percentile", "max_percentile", "head_percentile", "middle_percentile")
-    assert thresholds_of(Perplexity(reference=("web",))) == (*percentiles, "cutoffs", "keep_buckets")
+    assert thresholds_of(Perplexity(reference=("web",))) == (*percentiles, "min_documents", "keep_buckets", "cutoffs")
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.settings.__name__)

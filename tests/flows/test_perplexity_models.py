@@ -91,6 +91,17 @@ def test_documents_are_put_into_buckets_and_cut_by_language(folder):
     assert again.left.measured[-2].key == scores["perplexity_bucket"].key
 
 
+def test_cutoffs_are_known_by_their_content(folder, tmp_path):
+    keys = []
+    for name, middle in (("one", 200), ("two", 200), ("three", 300)):
+        path = tmp_path / f"{name}.csv"
+        path.write_text(f",en\n30,100\n60,{middle}\n")
+        *_, passed = curate(context(str(folder / "home")), load(recipe(folder, cutoffs=str(path))))
+        keys.append((passed.left.measured[-2].key, passed.left.kept.key))
+    assert keys[0] == keys[1]
+    assert keys[0][0] != keys[2][0] and keys[0][1] != keys[2][1]
+
+
 def test_a_model_with_a_relative_path_is_found_by_workers_in_another_folder(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(folder)
     build = build_in(str(tmp_path))
@@ -102,6 +113,17 @@ def test_a_model_with_a_relative_path_is_found_by_workers_in_another_folder(fold
     given = load(recipe(folder, models={"en": "en.arpa.bin"}))
     *_, passed = curate(RunContext(MachineSettings(home=str(tmp_path)), elsewhere), given)
     assert passed.left.measured[-1].name == "perplexity"
+
+
+def test_rows_that_cannot_be_learned_from_are_counted(folder, tmp_path):
+    rows = [json.dumps({"text": text}) for text in PROSE[:50]]
+    rows[10:10] = ["{broken", json.dumps({"txt": "x"}), json.dumps({"text": 3})]
+    (tmp_path / "rows.jsonl").write_text("\n".join(rows) + "\n")
+    options = ["--jsonl", f"{tmp_path}/rows.jsonl", "--vocabulary", "300", "--prune", "0", "--order", "2"]
+    made = CliRunner().invoke(app, ["train", "lm", "en", "--out", str(tmp_path), *options], catch_exceptions=False)
+    assert made.exit_code == 0
+    assert "passed over: 1 damaged_record, 2 no_text" in made.output
+    assert "50 documents" in made.output
 
 
 def test_what_is_wrong_with_models_is_found_before_a_run(folder, tmp_path):
@@ -133,7 +155,7 @@ def test_a_model_is_trained_on_the_documents_that_a_recipe_keeps(folder, tmp_pat
     list(curate(context(str(folder / "home")), load(given)))
     options = ["--recipe", str(path), "--source", "web", "--vocabulary", "300", "--prune", "0", "--order", "2"]
     made = CliRunner().invoke(app, ["train", "lm", "fr", "--out", str(tmp_path), *options], catch_exceptions=False)
-    assert made.exit_code == 0
+    assert made.exit_code == 0 and "passed over" not in made.output
     told = json.loads((tmp_path / "fr.arpa.bin.json").read_text())
     assert told["documents"] == 4 and told["settings"]["prune"] == [0]
     # half of the documents held out: the model sees the others alone

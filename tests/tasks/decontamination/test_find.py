@@ -62,6 +62,25 @@ def test_ngrams_are_those_of_the_words_in_order(documents, n):
     assert len(set(known.values())) == len(known)
 
 
+def test_an_ngram_of_many_items_leads_to_none_but_a_passage_does(tmp_path):
+    form = "answer the following question by one of the four choices that are given below it"
+    passage = "the miller opens the gate early in the morning and the water drives the wheel until the evening"
+    own = [
+        f"{form} what does number{i} cost in the year{i} at the mill{i} by the river{i} in the town{i}"
+        for i in range(40)
+    ]
+    fields = Fields(question=("q",), passage="p")
+    (tmp_path / "items.jsonl").write_bytes(b"\n".join(orjson.dumps({"q": text, "p": passage}) for text in own))
+    chosen = Indexing(method="ngrams")
+    build_index(str(tmp_path), 0, (str(tmp_path / "items.jsonl"),), {"set": fields}, chosen)
+    known = load_index(str(tmp_path), chosen)
+    found = find(known, texts([f"{form}: a page of a test", f"As is said, {passage}.", own[7], ""]))
+    assert sorted(set(zip(found.document.tolist(), found.item.tolist(), strict=True))) == [
+        *((1, item) for item in range(40)),
+        (2, 7),
+    ]
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.sets(st.integers(1, 2**64 - 1), max_size=50), st.lists(st.integers(1, 2**64 - 1), max_size=200))
 def test_no_member_is_overlooked(members, others):

@@ -100,6 +100,12 @@ def test_a_part_without_scores_has_no_group(folder):
     assert percentiles(paths[:1], "s", [50]) == percentiles([], "s", [50]) == {}
 
 
+def test_a_group_with_too_few_scores_has_no_percentile(folder):
+    paths = written(folder, [{"s": column([1, 2, 5]), "g": ["a", "b", "b"]}, {"s": column([7, None]), "g": ["b", "a"]}])
+    assert percentiles(paths, "s", [0, 50], "g", least=2) == {"a": [], "b": [2.0, 5.0]}
+    assert percentiles(paths, "s", [100], "g", least=4) == {"a": [], "b": []}
+
+
 @pytest.mark.parametrize("score", [float("nan"), float("inf")])
 def test_a_score_without_a_place_is_an_error(folder, score):
     paths = written(folder, [{"s": column([1.0, score])}])

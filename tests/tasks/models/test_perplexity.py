@@ -174,4 +174,4 @@ def test_each_job_gets_its_slice_of_the_settings_and_no_more():
     assert step.scoring_settings() == Scoring()
     decided = step.decision_settings().model_dump()
     assert (decided["min_percentile"], decided["max_percentile"], decided["by_language"]) == (0, 60, False)
-    assert set(decided) == {*step.decision_fields, "cutoffs_checksum", "by_language"}
+    assert set(decided) == {*step.decision_fields, "by_language"}

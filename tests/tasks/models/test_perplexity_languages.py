@@ -234,6 +234,30 @@ def test_buckets_and_cuts_are_percentiles_of_each_language(folder, tmp_path):
         assert (bucket, rules.get(row["id"])) == (expected, rule)
 
 
+def test_of_a_language_with_few_documents_none_is_dropped(folder, tmp_path):
+    scores = {"en": np.arange(1, 101.0), "de": np.arange(1, 20.0)}
+    part = written(tmp_path / "scores.parquet", scores)
+    table = parquet.read_table(part)
+
+    def dropped(**given) -> list[str]:
+        step = settings(folder, keep_buckets=("head", "middle"), **given)
+        bucket_shard(str(tmp_path), 0, part, True, bucket_ends(step.decision_settings(), [part]))
+        buckets = parquet.read_table(str(tmp_path / "part-00000.parquet"))["perplexity_bucket"].to_pylist()
+        [(_, rows)] = decide(table, [("perplexity", bounds(step.decision_settings(), [part]))])
+        gone = set(rows["id"].to_pylist())
+        found = zip(table["id"].to_pylist(), table["language"].to_pylist(), buckets, strict=True)
+        for id_, language, bucket in found:
+            if language == "de" and step.min_documents > 19:
+                assert (bucket, id_ in gone) == ("all", False)
+            else:
+                assert (bucket == "tail") == (id_ in gone)
+        return sorted({row["language"] for row in table.to_pylist() if row["id"] in gone})
+
+    assert dropped() == ["en"]
+    assert dropped(min_documents=19) == ["de", "en"]
+    assert dropped(min_documents=101) == []
+
+
 @pytest.mark.parametrize("kept", [("head",), ("middle",), ("tail",), ("middle", "tail")])
 def test_kept_buckets_are_those_of_published_cutoffs(folder, tmp_path, kept):
     path = tmp_path / "cutoff.csv"
