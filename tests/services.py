@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -45,9 +46,10 @@ def free_port() -> int:
 
 @dataclass
 class Services:
-    """`environment`: of clients and workers; `processes`: by name."""
+    """`environment`: of clients and workers; `processes`: by name; `data`: a folder of the database's user."""
 
     folder: Path
+    data: Path
     environment: dict[str, str]
     processes: dict[str, subprocess.Popen] = field(default_factory=dict)
     commands: dict[str, tuple[list[str], dict[str, str]]] = field(default_factory=dict)
@@ -167,18 +169,15 @@ def _listens(port: int) -> Callable[[], bool]:
 def _postgres(services: Services, password: str) -> str:
     """A PostgreSQL with the databases prefect, mlflow and mlflow_auth; the address without the database."""
     programs = sorted(_POSTGRES.glob("*/bin"))[-1]
-    folder = services.folder / "postgres"
+    folder = services.data / "postgres"
     folder.mkdir()
-    secret = services.folder / "postgres-password"
+    secret = services.data / "postgres-password"
     secret.write_text(password)
     user: list[str] = []
     if os.getuid() == 0:  # as which it refuses to run
         user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-        for path in (folder, secret):
+        for path in (services.data, folder, secret):
             shutil.chown(path, "postgres", "postgres")
-        for parent in (services.folder, *services.folder.parents):
-            if parent.stat().st_uid == 0 and not parent.stat().st_mode & 1:
-                parent.chmod(parent.stat().st_mode | 0o011)
     made = [str(programs / "initdb"), "-D", str(folder), "-U", "gristmill", "-A", "scram-sha-256", "-E", "UTF8"]
     subprocess.run([*user, *made, f"--pwfile={secret}"], check=True, capture_output=True, cwd="/")
     port = free_port()
@@ -256,11 +255,13 @@ def begun(folder: Path) -> Iterator[Services]:
     here = str(Path(__file__).resolve().parents[1])
     path = [here, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
     environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path))
-    services = Services(folder, environment)
-    try:
-        yield services
-    finally:
-        services.stop()
+    # not in a folder of pytest's: each pytest that starts takes other users' rights from those of all that run
+    with tempfile.TemporaryDirectory(prefix="gristmill-services-") as data:
+        services = Services(folder, Path(data), environment)
+        try:
+            yield services
+        finally:
+            services.stop()
 
 
 @contextmanager
