@@ -48,13 +48,13 @@ def named_server() -> tuple[str, str] | None:
     return api.url, api.auth_string.get_secret_value() if api.auth_string else ""
 
 
-if "prefect" in sys.modules:
-    warnings.warn(
-        "prefect was imported before flows: the embedded server keeps its own settings and home", stacklevel=3
-    )
 for name, value in SETTINGS.items():
     os.environ.setdefault(name, value)
 EMBEDDED = not _chose_a_server()
 """Whether runs are recorded by a server of our own, in the home."""
+if EMBEDDED and "prefect" in sys.modules:  # a worker of Prefect's imports it first, and has a server
+    warnings.warn(
+        "prefect was imported before flows: the embedded server keeps its own settings and home", stacklevel=3
+    )
 if EMBEDDED:
     os.environ["PREFECT_HOME"] = str(private_folder(MachineSettings().prefect_home))

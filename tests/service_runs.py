@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import fsspec
 import psutil
 import yaml
 
@@ -48,7 +47,6 @@ class Home:
 
     def stages(self) -> dict[str, str]:
         """Folders of all stages, finished or not, by name and key."""
-        fsspec.filesystem("s3").invalidate_cache()  # others write there: what was listed before is old
         folder = f"{self.address}/stages"
         return {label: f"{folder}/{label}" for label in files.names(folder)}
 

@@ -46,13 +46,13 @@ def free_port() -> int:
 
 @dataclass
 class Services:
-    """`environment`: of clients and workers; `processes`: by name; `removed`: folders that are removed at the end."""
+    """`environment`: of clients and workers; `processes`: by name; `data`: a folder of the database's user."""
 
     folder: Path
+    data: Path
     environment: dict[str, str]
     processes: dict[str, subprocess.Popen] = field(default_factory=dict)
     commands: dict[str, tuple[list[str], dict[str, str]]] = field(default_factory=dict)
-    removed: list[Path] = field(default_factory=list)
 
     def start(self, name: str, command: list[str], **environment: str) -> None:
         """Start a process in a group of its own, with its output in `<name>.log`."""
@@ -91,8 +91,6 @@ class Services:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        for folder in self.removed:
-            shutil.rmtree(folder, ignore_errors=True)
 
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text()
@@ -171,22 +169,20 @@ def _listens(port: int) -> Callable[[], bool]:
 def _postgres(services: Services, password: str) -> str:
     """A PostgreSQL with the databases prefect, mlflow and mlflow_auth; the address without the database."""
     programs = sorted(_POSTGRES.glob("*/bin"))[-1]
-    # outside of pytest's folders: each new session of it closes these to other users
-    folder = Path(tempfile.mkdtemp(prefix="gristmill-postgres-"))
-    services.removed.append(folder)
-    secret = folder / "password"
+    folder = services.data / "postgres"
+    folder.mkdir()
+    secret = services.data / "postgres-password"
     secret.write_text(password)
     user: list[str] = []
     if os.getuid() == 0:  # as which it refuses to run
         user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-        for path in (folder, secret):
+        for path in (services.data, folder, secret):
             shutil.chown(path, "postgres", "postgres")
-    data = str(folder / "data")
-    made = [str(programs / "initdb"), "-D", data, "-U", "gristmill", "-A", "scram-sha-256", "-E", "UTF8"]
+    made = [str(programs / "initdb"), "-D", str(folder), "-U", "gristmill", "-A", "scram-sha-256", "-E", "UTF8"]
     subprocess.run([*user, *made, f"--pwfile={secret}"], check=True, capture_output=True, cwd="/")
     port = free_port()
     options = ["-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={folder}", "-p", str(port)]
-    services.start("postgres", [*user, str(programs / "postgres"), "-D", data, *options])
+    services.start("postgres", [*user, str(programs / "postgres"), "-D", str(folder), *options])
     at = f"gristmill:{password}@127.0.0.1:{port}"
     client = services.environment | {"PGPASSWORD": password}
     where = ["-h", "127.0.0.1", "-p", str(port), "-U", "gristmill"]
@@ -259,11 +255,13 @@ def begun(folder: Path) -> Iterator[Services]:
     here = str(Path(__file__).resolve().parents[1])
     path = [here, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
     environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path))
-    services = Services(folder, environment)
-    try:
-        yield services
-    finally:
-        services.stop()
+    # not in a folder of pytest's: each pytest that starts takes other users' rights from those of all that run
+    with tempfile.TemporaryDirectory(prefix="gristmill-services-") as data:
+        services = Services(folder, Path(data), environment)
+        try:
+            yield services
+        finally:
+            services.stop()
 
 
 @contextmanager

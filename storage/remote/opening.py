@@ -17,4 +17,6 @@ def file_system(path: str, **options: Any) -> tuple[Any, str]:
         from storage.remote.redirects import checked_client
 
         options |= {scheme: {"get_client": checked_client} for scheme in schemes}
+    elif "://" in path:
+        options |= {"use_listings_cache": False}  # other processes write there, too: what was listed is old at once
     return fsspec.core.url_to_fs(with_secrets(path), **options)

@@ -186,7 +186,8 @@ class _Forward(io.RawIOBase):
         if not self.closed:
             self.blocks.close()
             self.file.backend.close()
-            log.info("%s: %d bytes read", self.file.label, self.at)
+            if self.at:  # else most often a file that was looked for and is not there
+                log.info("%s: %d bytes read", self.file.label, self.at)
         super().close()
 
 
