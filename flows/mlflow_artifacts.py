@@ -40,8 +40,9 @@ def log_artifacts(client: mlflow.MlflowClient, run: str, report: Report) -> None
     """Log the artifacts of a finished model to its run; `report` is one with training.
 
     `recipe.yaml`, `funnel.csv`, `funnel.json` (a table), `funnel.png`, `losses.png`, `sample.txt`, and of a classifier
-    that the corpus has trained the curves, `classifier.png`, and its measures, `classifier.json`. The model is one of
-    the experiment's, made by the run. Held: on disk, the exported model twice while it is copied.
+    that the corpus has trained the curves, `classifier.png`, and its measures, `classifier.json`; of the heads that
+    scored documents how good they are, `heads.json`. The model is one of the experiment's, made by the run. Held: on
+    disk, the exported model twice while it is copied.
     """
     with tempfile.TemporaryDirectory(dir=report.settings.local_folder, prefix=".mlflow-") as folder:
         shown = Path(folder) / "shown"
@@ -54,6 +55,9 @@ def log_artifacts(client: mlflow.MlflowClient, run: str, report: Report) -> None
         if (model := trained_classifier(report.corpus)) is not None:
             (shown / "classifier.png").write_bytes(curves_png(*cross_fitted(model)))
             files.write_json(str(shown / "classifier.json"), model.result["model"])
+        for stage in report.corpus.stages:
+            if stage.name == "embedding":
+                files.write_json(str(shown / "heads.json"), stage.result["heads"])
         if report.result["sample"]:
             (shown / "sample.txt").write_text(report.result["sample"], encoding="utf-8")
         client.log_artifacts(run, str(shown))

@@ -52,12 +52,14 @@ def model(
     tanh: bool = True,
     scale: float = 1.0,
     beside: str = "",
+    positions: int = 0,
 ) -> bytes:
     """The model. `inputs`: the first are the tokens; `pooled`: it gives the first token's vector alone; `tanh`: the
-    last layer; `beside`: the file with the weights of the tokens, instead of the model itself."""
+    last layer; `beside`: the file with the weights of the tokens, instead of the model itself; `positions`: it has
+    vectors, of zeros, for so many places in a text, and cannot read a longer one."""
     tokens, attention = weights(seed, scale)
     nodes = [
-        _node("Gather", ["tokens", inputs[0]], "x"),
+        _node("Gather", ["tokens", inputs[0]], "placed" if positions else "x"),
         _node("MatMul", ["x", "attention"], "xw"),
         _node("Transpose", ["x"], "xt", _ints("perm", [0, 2, 1])),
         _node("MatMul", ["xw", "xt"], "logits"),
@@ -65,6 +67,13 @@ def model(
         _node("MatMul", ["shares", "x"], "mixed"),
         _node("Tanh" if tanh else "Identity", ["mixed"], "hidden"),
     ]
+    if positions:
+        nodes[1:1] = [
+            _node("Shape", [inputs[0]], "shape"),
+            _node("Slice", ["shape", "1", "2", "0"], "length"),
+            _node("Slice", ["positions", "0", "length", "0"], "places"),
+            _node("Add", ["placed", "places"], "x"),
+        ]
     if pooled:
         nodes.append(_node("Gather", ["hidden", "first"], "vector", _int("axis", 1)))
     output = _value("vector", _FLOAT, 2) if pooled else _value("hidden", _FLOAT, 3)
@@ -74,6 +83,8 @@ def model(
             _field(2, b"graph"),
             _field(5, _tensor("tokens", tokens, beside)),
             _field(5, _tensor("attention", attention)),
+            *(_field(5, _tensor(str(i), np.array([i]))) for i in range(3 if positions else 0)),
+            *([_field(5, _tensor("positions", np.zeros((positions, DIMENSION), np.float32)))] if positions else []),
             *([_field(5, _tensor("first", np.array(0, np.int64)))] if pooled else []),
             *(_field(11, _value(name, _INT64, 2)) for name in inputs),
             _field(12, output),

@@ -18,6 +18,7 @@ from tasks.documents.step import Settings
 from tasks.engine.make import StageResult
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
+from tasks.models import head_file
 from tasks.models.embedder import Embedder
 from tasks.models.embedding import Embedding, HeadScoring, column_of
 from tasks.models.embedding_work import score_shard
@@ -82,4 +83,5 @@ def _score(phases: PhaseRunner, record: Scoring, places: HeadPlaces) -> dict:
     unscored = {i: {"kept": corpus.kept[i], "signals": columns} for i in corpus.shards() if i not in scored}
     phases.map("score", score_shard, scored)
     phases.map("null-scores", null_scores_shard, unscored)
-    return {}
+    heads = {name: head_file.load(file) for name, file in places.heads.items()}
+    return {"heads": {name: {"kind": head.kind, **head.found} for name, head in heads.items()}}

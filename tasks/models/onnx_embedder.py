@@ -63,7 +63,7 @@ class SentenceEmbedder:
 
     def __init__(self, given: EmbedderFiles, settings: Embedder) -> None:
         self._settings = settings
-        self._path = given.model.path
+        self._path, self._tokens = given.model.path, given.tokenizer.path
         self._tokenizer = _tokenizer(given.tokenizer, settings.max_tokens)
         self._session = _session(given.model, settings)
         self._inputs = {each.name: each.type for each in self._session.get_inputs()}
@@ -73,7 +73,11 @@ class SentenceEmbedder:
                 f"{self._path} has {wrong}; export it as a sentence embedder, whose inputs are of {', '.join(_INPUTS)}"
             )
         self._output = self._session.get_outputs()[0].name
-        self.dimension = len(self.vector("a"))
+        self.dimension = 0
+        # as many tokens as it will be given, which the model may have no positions for
+        self.dimension = len(self.vector("a " * settings.max_tokens))
+        if not self.dimension:
+            raise ModelFileError(f"{self._tokens} makes no token of a letter; copy that of the embedder again")
 
     def vector(self, text: str) -> np.ndarray:
         """The vector of a text: float16 (dimension,). Of a text without a token it is zero.
@@ -81,7 +85,10 @@ class SentenceEmbedder:
         Raises ValueError for a vector that is not finite in 16 bits.
         """
         settings = self._settings
-        encoded = self._tokenizer.encode(settings.prefix + text[: settings.characters])
+        try:
+            encoded = self._tokenizer.encode(settings.prefix + text[: settings.characters])
+        except Exception as error:  # the package raises nothing more special
+            raise ModelFileError(f"{self._tokens} cannot read a text: {error}; copy it again") from error
         if not encoded.ids:
             return np.zeros(self.dimension, np.float16)
         given = dict(zip(_INPUTS, (encoded.ids, encoded.attention_mask, encoded.type_ids), strict=True))

@@ -116,6 +116,7 @@ def test_another_head_or_cut_does_not_embed_again(tmp_path, made):
         again = stage(corpus, "embedding_vectors")
         assert again.reused and again.key == vectors.key
     assert stage(cut, "embedding").reused and not cut.kept.reused
+    assert stage(cut, "embedding").result["heads"]["kind"]["roc_auc"] == made.found["roc_auc"]
     grades = column(scored, "embedding_grade")
     dropped = ledger(scored.kept, list(scored.places.shards()))
     assert {*dropped["rule"].to_pylist()} == {"grade_keep_top"}

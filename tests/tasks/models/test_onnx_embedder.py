@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import BPE, WordLevel
 
 from storage import parquet
 from tasks.models.embedder import Embedder
@@ -98,7 +100,7 @@ def test_a_file_that_was_cut_anywhere_is_refused(tmp_path):
         (embedders.model(inputs=("tokens_in",)), {}, "has no input input_ids; export it as a sentence embedder"),
         (embedders.model(inputs=("input_ids", "position_ids")), {}, "has the input position_ids; export it"),
         (embedders.model(pooled=True), {}, "gives one vector a text as vector, .* try `pooling: none`"),
-        (embedders.model(), {"pooling": "none"}, r"an array of shape \(1, 3, 12\) .* try `pooling: mean`"),
+        (embedders.model(), {"pooling": "none"}, r"an array of shape \(1, 512, 12\) .* try `pooling: mean`"),
         (embedders.model(beside="tokenizer.json"), {}, "with its weights in the same file"),
         (b"not a model", {}, "is no whole ONNX model"),
     ],
@@ -136,6 +138,22 @@ def test_a_tokenizer_of_another_model_is_refused(tmp_path, monkeypatch):
     embedder = embedders.write(tmp_path)
     with pytest.raises(ModelFileError, match="take both files from one embedder"):
         load(Path(embedder)).vector("the unheard mill")
+
+
+def test_a_model_that_reads_fewer_tokens_is_refused_before_it_reads_a_document(tmp_path):
+    embedders.write(tmp_path, embedders.model(positions=8))
+    tokens = ["[CLS]", *TEXT.split()[:6], "[SEP]"]
+    close(load(tmp_path, max_tokens=8, normalize=False).vector(TEXT), hidden(tokens).mean(axis=0))
+    with pytest.raises(ModelFileError, match="lower `max_tokens` where the model reads fewer"):
+        load(tmp_path, max_tokens=9)
+
+
+def test_a_tokenizer_without_a_token_is_refused(tmp_path):
+    embedders.write(tmp_path)
+    for strange, why in ((BPE(), "makes no token of a letter; copy"), (WordLevel({}), "cannot read a text: .*UNK")):
+        Tokenizer(strange).save(str(tmp_path / "tokenizer.json"))
+        with pytest.raises(ModelFileError, match=why):
+            load(tmp_path)
 
 
 def test_a_vector_that_16_bits_do_not_hold_is_refused(tmp_path):
