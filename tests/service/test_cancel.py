@@ -8,7 +8,7 @@ from tests.service_runs import Home, all_ended, cancel, ended, flow_run, named, 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(3600)]
 
 
-@pytest.mark.parametrize("stage", ["documents", "candidates", "model"])
+@pytest.mark.parametrize("stage", ["documents", "near_duplicates", "model"])
 def test_cancel_ends_all_and_retry_goes_on(services, sharded, undisturbed, stage):
     name = f"cancelled-{stage}"
     home = Home(services, name)

@@ -26,7 +26,7 @@ def over(services, run: str) -> str:
         ("flow", "documents"),
         ("flow", "model"),
         ("dask-worker-0", "documents"),
-        ("dask-scheduler", "candidates"),
+        ("dask-scheduler", "near_duplicates"),
         ("postgres", "documents"),
         ("redis", "documents"),
         ("mlflow", "model"),
