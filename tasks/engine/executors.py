@@ -70,7 +70,7 @@ class Dask:
         from distributed import KilledWorker
         from distributed import as_completed as completed
 
-        done, index, begun = completed(()), dict[str, int](), 0
+        done, index, begun = completed(()), dict[Any, int](), 0
         try:
             while begun < len(jobs) or index:
                 if begun < len(jobs) and len(index) <= _AT_ONCE // 2:
