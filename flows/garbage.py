@@ -122,6 +122,7 @@ def _kernels() -> list[Garbage]:
     found = []
     for folder in sorted(FOLDER.parent.glob("kernels-*")):
         if folder != FOLDER:
-            size, modified = files.size_of(str(folder))
+            size, written = files.size_of(str(folder))
+            modified = max(written, folder.stat().st_mtime)  # one without files may be about to be filled
             found.append(Garbage("kernels", Path(folder).name, str(folder), size, modified))
     return found

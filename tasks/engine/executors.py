@@ -22,6 +22,8 @@ from tasks.engine import clusters, log_fields
 KINDS = ("serial", "threads", *clusters.CLUSTERS)
 LOG_TOPIC = "gristmill-log"
 LOGGERS = ("tasks", "storage")
+# Jobs that Dask knows of: more than a thousand workers have in work and ahead. Each takes 20 kB of flow and scheduler.
+_AT_ONCE = 4096
 
 
 class ToQueue(logging.Handler):
@@ -68,13 +70,19 @@ class Dask:
         from distributed import KilledWorker
         from distributed import as_completed as completed
 
-        futures = self.client.map(work, jobs, pure=False)
-        # Those of the map before are let go of now: said before the new jobs, it would hold these up for 10 ms. If a
-        # worker that holds them dies until then, their jobs are run again, and find themselves done.
-        self._held = futures
-        index = {future.key: i for i, future in enumerate(futures)}
+        done, index, begun = completed(()), dict[Any, int](), 0
         try:
-            for batch in completed(futures).batches():
+            while begun < len(jobs) or index:
+                if begun < len(jobs) and len(index) <= _AT_ONCE // 2:
+                    some = jobs[begun : begun + _AT_ONCE - len(index)]
+                    futures = self.client.map(work, some, pure=False)
+                    # Those that are done are let go of now: said before the new jobs, it would hold these up for 10 ms.
+                    # If a worker that holds them dies until then, their jobs are run again, and find themselves done.
+                    self._held = [*(future for future in self._held if future.key in index), *futures]
+                    index.update((future.key, begun + i) for i, future in enumerate(futures))
+                    begun += len(some)
+                    done.update(futures)
+                batch = done.next_batch()
                 # asked for here and not by `completed`, which waits for ever for a result that is lost and fails again
                 try:
                     results = self.client.gather(batch)
@@ -83,10 +91,11 @@ class Dask:
                     raise RuntimeError(f"workers died again and again, most likely out of memory, at {job}") from error
                 except ImportError as error:
                     raise ImportError(_cannot_import("a worker", error)) from error
-                yield from ((index[future.key], result) for future, result in zip(batch, results, strict=True))
+                for future, result in zip(batch, results, strict=True):
+                    yield index.pop(future.key), result
         finally:
-            if not all(future.done() for future in futures):
-                self.client.cancel(futures)
+            if unfinished := [future for future in self._held if future.key in index and not future.done()]:
+                self.client.cancel(unfinished)
 
 
 class Deferred:

@@ -124,6 +124,13 @@ def test_old_caches_of_kernels_go_and_that_of_this_version_stays(home, caches):
     assert [path.name for path in caches.iterdir()] == ["kernels-now"]
 
 
+def test_a_new_cache_without_a_kernel_is_as_young_as_its_folder(home, caches):
+    (caches / "kernels-begun").mkdir()
+    found = garbage.find(home, 1)
+    assert [one.label for one in found.young if one.kind == "kernels"] == ["kernels-begun"]
+    assert "kernels" not in {one.kind for one in found.garbage}
+
+
 class Spec:
     def __init__(self, label: str):
         self.name, _, self.key = label.rpartition("-")

@@ -167,6 +167,18 @@ def test_results_are_let_go_of(crew, cluster):
     assert len(cluster.client.futures) == 2
 
 
+def test_dask_knows_of_so_many_jobs_at_once(crew, cluster, monkeypatch):
+    """However many there are: each has the index of its own, and what is done makes room for others."""
+    monkeypatch.setattr("tasks.engine.executors._AT_ONCE", 16)
+    most = 0
+    found = []
+    for result in cluster.map(crew.square, range(100)):
+        found.append(result)
+        most = max(most, len(cluster.client.futures))
+    assert sorted(found) == [(n, n * n) for n in range(100)]
+    assert most <= 2 * 16  # those that are done are let go of with the next ones
+
+
 def test_how_many_work(crew, cluster):
     with executor("serial", 5) as serial, executor("threads", 3) as threads, executor("threads") as cores:
         assert (serial.workers, threads.workers, cores.workers) == (1, 3, os.cpu_count())
