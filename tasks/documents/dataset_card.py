@@ -11,7 +11,7 @@ import yaml
 from storage import files
 from storage.export import SUFFIXES
 from tasks.documents.export_work import CARRIED, Column
-from tasks.documents.step import Settings
+from tasks.documents.step import UNKNOWN, Settings
 
 # Languages with a smaller share of the documents are not in the header, where a language is a claim.
 _LEAST_SHARE = 0.01
@@ -138,7 +138,7 @@ def write_card(folder: str, number: int, card: Card, written: Sequence[tuple[str
 def _header(card: Card, written: Sequence[tuple[str, str | None, int, int]], documents: int) -> dict:
     by_language: Counter[str] = Counter()
     for _, language, count, _ in written:
-        if language is not None:
+        if language is not None and language != UNKNOWN:
             by_language[language] += count
     languages = sorted(name for name, count in by_language.items() if count >= _LEAST_SHARE * documents)
     size = next((name for most, name in _SIZES if documents < most), "n>1T")

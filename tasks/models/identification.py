@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from storage import files
+from tasks.documents.step import UNKNOWN
 from tasks.models import fasttext_files
 from tasks.models.fasttext_files import LABEL
-from tasks.models.language import MIN_SCORES, UNKNOWN, UNKNOWN_BELOW, Identification
+from tasks.models.language import MIN_SCORES, UNKNOWN_BELOW, Identification
 from tasks.models.model_files import ModelFileError, check_fasttext
 from tasks.models.scripts import scripts_of
 

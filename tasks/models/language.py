@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from tasks.documents.step import Bound, DocumentStep, Member, Settings, Signal
+from tasks.documents.step import UNKNOWN, Bound, DocumentStep, Member, Settings, Signal
 
 Codes = TypeVar("Codes", tuple[str, ...], dict[str, dict[str, float]])
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -35,7 +35,6 @@ MIN_SCORES = {
     "sw": 0.55
 }  # fmt: skip
 
-UNKNOWN = "unknown"
 # Below it the label of lid.176 is `unknown`, or below a lower entry of MIN_SCORES. Of texts in languages that the model
 # knows and names rightly 1% score less, of those in languages that it does not know 90% (docs/language.md).
 UNKNOWN_BELOW = 0.3

@@ -6,10 +6,10 @@ import pyarrow.compute as pc
 
 from tasks.documents.batch import Batch
 from tasks.documents.edits import Edits, line_removals
+from tasks.documents.step import UNKNOWN
 from tasks.kernels.pieces import pieces
 from tasks.kernels.scan import Scan
 from tasks.models.identification import identified, labels_of, pinned_model
-from tasks.models.language import UNKNOWN
 from tasks.models.mixed_languages import RELATIVES, MixedLanguages
 
 _RULES = tuple(cut.rule for cut in MixedLanguages.cuts)

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 
 from tasks.documents.measure import measured
+from tasks.documents.step import UNKNOWN
 from tasks.models.identification import model
-from tasks.models.language import CODES, MIN_SCORES, UNKNOWN, Language
+from tasks.models.language import CODES, MIN_SCORES, Language
 from tasks.models.language_work import measure
 from tasks.models.mixed_languages import MixedLanguages
 

@@ -15,6 +15,7 @@ from flows.curation import curate
 from flows.recipe import Recipe, load
 from flows.stages.export import check_target, export, recipe_of_card
 from storage import files, layout, parquet
+from tasks.documents.dataset_card import Card, write_card
 from tasks.engine.executors import Threads
 from tests.corpora import context
 from tests.planted.text import prose
@@ -94,6 +95,14 @@ def test_it_has_the_kept_documents_with_all_that_was_measured(home, format):
     assert sum(row["cluster_size"] > 1 for row in rows) == 5
     assert made.result == {"documents": 14, "characters": sum(len(row["text"]) for row in rows)}
     assert len(list(target.glob("data/*"))) == 3 and not (target / "done").exists()
+
+
+def test_an_unknown_language_is_counted_and_not_claimed(tmp_path):
+    card = Card(name="c", recipe="", funnel=(), columns=(), format="parquet", releases=())
+    write_card(str(tmp_path), 0, card, [("web", "en", 70, 700), ("web", "unknown", 30, 300), ("web", None, 1, 1)])
+    text = (tmp_path / "README.md").read_text()
+    assert yaml.safe_load(text.split("---\n")[1])["language"] == ["en"]
+    assert "unknown" in text
 
 
 def test_its_card_has_the_figures_and_no_secret(home):
