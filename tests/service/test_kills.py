@@ -34,6 +34,7 @@ def over(services, run: str) -> str:
     ],
 )
 def test_killed_in_the_middle_of_a_stage(services, sharded, undisturbed, victim, stage):
+    services.supervise()  # what a test that failed has left dead
     name = f"killed-{victim}-{stage}"
     home = Home(services, name)
     run = home.ask("pipeline" if stage == "model" else "corpus", named(sharded, name))
