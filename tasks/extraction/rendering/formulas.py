@@ -19,6 +19,7 @@ _IMAGE = re.compile(
     r"(?i)(?:^|[\s_-])(?:la)?tex(?:$|[\s_-])|(?:^|[\s_-])math|[?&/](?:la)?tex\b|mathtex|mimetex|latex\."
 )
 _STYLE = re.compile(r"^\{\s*\\(?:displaystyle|textstyle)\s?(.*)\}$", re.DOTALL)
+_EMPTY_LINE = re.compile(r"\n\s*\n")
 _DEEPEST = 40
 
 _SCRIPTS = {"msup": "^", "msub": "_", "mover": "^", "munder": "_"}
@@ -96,8 +97,9 @@ def of_script(tag: bytes) -> str | None:
 def of_image(source: Source, k: int) -> str | None:
     """The formula of an `<img>`, None if it is the picture of something else."""
     classes, address = source.classes(k), source.attribute(k, "src") or ""
-    if (_IMAGE.search(classes) or _IMAGE.search(address)) and (alt := source.attribute(k, "alt")):
-        return delimited(alt, "display" in classes)
+    if _IMAGE.search(classes) or _IMAGE.search(address):
+        tex = source.attribute(k, "alt") or ("latex" in address.lower() and source.attribute(k, "title"))
+        return delimited(tex, "display" in classes) if tex else None
     return None
 
 
@@ -122,6 +124,8 @@ def of_element(source: Source, first: int, last: int, display: bool = False) -> 
             math = k if math is None else math
             display |= source.attribute(k, "display") == "true"
             tex = source.attribute(k, "data-latex")
+        elif math is None and name == "span" and "katex-mathml" in source.classes(k):
+            tex = _of_stripped(source, k)
         elif element == SCRIPT and (found := of_script(source.tag(k))) is not None:
             return found
         elif element == IMG and math is None and (found := of_image(source, k)) is not None:
@@ -131,6 +135,14 @@ def of_element(source: Source, first: int, last: int, display: bool = False) -> 
     if tex is None and math is not None:
         tex = _tex(_tree(source, math, last))
     return None if tex is None else delimited(tex, display)
+
+
+def _of_stripped(source: Source, k: int) -> str | None:
+    """The LaTeX of KaTeX's MathML where only its texts are left: the last, behind an empty line; None with any tag."""
+    if source.name(k + 1) != "span" or source.element[k + 1] >= 0:
+        return None
+    texts = _EMPTY_LINE.split(source.text(source.end[k], source.begin[k + 1]).strip())
+    return texts[-1] if len(texts) > 1 else None
 
 
 def _has_annotation(source: Source, first: int, last: int) -> bool:

@@ -42,7 +42,7 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
         return _SPACE.sub(" ", source.text(source.end[first], source.begin[last])).strip()
     element, end = source.element, source.end
     if not markdown and _INERT.issuperset(element[first + 1 : last]) and not source.formulas:
-        text = "".join([source.text(end[k], source.begin[k + 1]) for k in (first, *range(first + 1, last))])
+        text = source.between(first, last)
         if _SIGNS.isdisjoint(text):
             return _SPACE.sub(" ", text).strip()
     ends = source.ends(first, last)
@@ -58,7 +58,7 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
         pos = end[k]
         tag = element[k]
         while opened and opened[-1][0] <= k:
-            _close(opened.pop(), out, source, k, last)
+            _close(opened.pop(), out, source, k, last, markdown)
         found, behind = _formula(source, k, ends)
         if behind >= k:
             if found:
@@ -82,18 +82,20 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
             out.append(" ")
         k += 1
     while opened:
-        _close(opened.pop(), out, source, last, last)
+        _close(opened.pop(), out, source, last, last, markdown)
     return _RUNS.sub(" ", _LINE_ENDS.sub("\n", "".join(out))).strip()
 
 
-def _close(element: tuple[int, int, int], out: list[str], source: Source, tag: int, last: int) -> None:
+def _close(
+    element: tuple[int, int, int], out: list[str], source: Source, tag: int, last: int, markdown: bool
+) -> None:
     """Rewrite an element that ends at a tag of the piece up to the tag `last`."""
     _, at, kind = element
     text = "".join(out[at:])
     content = text.strip()
     del out[at:]
     if kind not in _MARKS:
-        out.append(_rewritten(kind, content, out))
+        out.append(_rewritten(kind, content, out, "*`" if markdown else ""))
     elif not content:
         out.append(text)
     else:
@@ -162,12 +164,12 @@ def _rendered(source: Source, k: int, behind: int, classes: str) -> tuple[str | 
 def _is_permalink(source: Source, first: int, last: int) -> bool:
     if last - first > 4 or source.end[first] + 120 < source.begin[last]:
         return False
-    text = "".join(source.text(source.end[k], source.begin[k + 1]) for k in range(first, last))
+    text = source.between(first, last)
     return set(text) <= _SIGNS | {" "} and (bool(text.strip()) or bool(_PERMALINK.search(source.classes(first))))
 
 
-def _rewritten(kind: int, content: str, before: list[str]) -> str:
-    """The text of an element that is raised, lowered, or beside its base."""
+def _rewritten(kind: int, content: str, before: list[str], marks: str) -> str:
+    """The text of an element that is raised, lowered, or beside its base; `marks`: of emphasis around the base."""
     if not content:
         return ""
     if kind == _RP:
@@ -179,7 +181,7 @@ def _rewritten(kind: int, content: str, before: list[str]) -> str:
         base = piece[-12:] + base
         if len(base) >= 12:
             break
-    bare = base.rstrip()
+    bare = base.rstrip().rstrip(marks)
     if not bare or content[0] in "[({":
         return content
     if kind == _SUB:
@@ -189,7 +191,7 @@ def _rewritten(kind: int, content: str, before: list[str]) -> str:
         if content.isdigit() and _ELEMENT.search(bare):
             return content
         return f"_{content}" if _SIMPLE.match(content) or content.isalnum() else f"_{{{content}}}"
-    if base != bare or _LOOKS.match(content) or not (bare[-1].isalnum() or bare[-1] in ")]}|'"):
+    if base[-1].isspace() or _LOOKS.match(content) or not (bare[-1].isalnum() or bare[-1] in ")]}|'"):
         return content
     return f"^{content}" if _SIMPLE.match(content) else f"^{{{content}}}"
 

@@ -11,9 +11,10 @@ from markdown_it import MarkdownIt
 
 from tasks.extraction.blocks import scan
 from tasks.extraction.engines import best_f1
+from tasks.extraction.rendering.completed import completed
 from tasks.extraction.rendering.document import render
 from tasks.extraction.rendering.source import Source
-from tasks.extraction.rendering.whole import shared, units, with_headings
+from tasks.extraction.rendering.whole import shared, units
 from tests.tasks.extraction.test_blocks import SOURCES
 
 CODE = "def mill(grain):\n    # a   wide   gap\n\n\n\tif grain < 1 & 2:\n        return 'a  b'\nmill(1)"
@@ -31,7 +32,7 @@ def rendered(source: str, markdown: bool = False, kept: list[int] | None = None)
     found = Source(data, page)
     together = units(found)
     chosen = best_f1(shared(likely, words, together.unit), words)
-    return render(found, together, with_headings(found, together.around, chosen), markdown)
+    return render(found, together, completed(found, together, chosen), markdown)
 
 
 @pytest.mark.parametrize(
