@@ -16,7 +16,7 @@ MATH, SCRIPT, IMG = E["math"], E["script"], E["img"]
 RENDERED = re.compile(r"(?:^|\s)(?:katex|MathJax\w*|mjx-chtml|MJXc-display|mwe-math-element)(?:\s|$)")
 _SCRIPT = re.compile(rb"<script[^>]*math/tex([^>]*)>(.*?)(?:</script|\Z)", re.DOTALL | re.IGNORECASE)
 _IMAGE = re.compile(
-    r"(?i)(?:^|[\s_-])(?:la)?tex(?:$|[\s_-])|(?:^|[\s_-])math|[?&/](?:la)?tex\b|mathtex|mimetex|latex\."
+    r"(?i)(?:^|[\s_-])(?:la)?tex(?:$|[\s_-])|(?:^|[\s_-])math|[?&/](?:la)?tex\b|mathtex|mimetex|latex[.?]"
 )
 _STYLE = re.compile(r"^\{\s*\\(?:displaystyle|textstyle)\s?(.*)\}$", re.DOTALL)
 _EMPTY_LINE = re.compile(r"\n\s*\n")

@@ -41,6 +41,10 @@ def rendered(source: str, markdown: bool = False, kept: list[int] | None = None)
         ("<h1>Title</h1><p>One &amp;amp; two.</p><p>Three<br>four.</p>", "Title\n\nOne &amp; two.\n\nThree\nfour."),
         ("<h2>A <a class=headerlink href=#a>¶</a></h2><h3><a class=anchor href=#b>#</a>B</h3>x", "A\n\nB\n\nx"),
         ("<p>x</p><pre>if a:\n    b &lt; c\n\n    d</pre><p>y</p>", "x\n\nif a:\n    b < c\n\n    d\n\ny"),
+        (
+            "<p>x</p><code>if a:<br />\n&nbsp;&nbsp;b &lt;&nbsp; c<br />\n<br />\n&nbsp;d</code><p>y</p>",
+            "x\n\nif a:\n  b <  c\n\n d\n\ny",
+        ),
         ("<p>&#xD800;&#55296;&bogus; &lt;b&gt;</p>", "\ufffd\ufffd&bogus; <b>"),
         ("<p>a \u2003 b\u00a0 c", "a b c"),
         # exponents, fractions
@@ -133,6 +137,63 @@ SHAPES = {
         )
         + "</table>"
     ),
+    "Doxygen": lambda lines: (
+        '<div class="fragment">'
+        + "".join(
+            f'<div class="line"><a id="l{n:05}"></a><span class="lineno">{n:5}</span>&#160;{coloured(x)}</div>\n'
+            for n, x in enumerate(lines, 1)
+        )
+        + "</div><!-- fragment -->"
+    ),
+    "Trac": lambda lines: (
+        '<table class="code"><thead><tr><th class="lineno">Line</th><th class="content">&nbsp;</th></tr></thead><tbody>'
+        + "".join(
+            f'<tr><th id="L{n}"><a href="#L{n}">{n}</a></th><td>{coloured(x)}</td></tr>' for n, x in enumerate(lines, 1)
+        )
+        + "</tbody></table>"
+    ),
+    "Redmine": lambda lines: (
+        '<table class="filecontent syntaxhl"><tbody>'
+        + "".join(
+            f'<tr id="L{n}"><th class="line-num"><a href="#L{n}">{n}</a></th>'
+            f'<td class="line-code"><pre>{coloured(x)}\n</pre></td></tr>'
+            for n, x in enumerate(lines, 1)
+        )
+        + "</tbody></table>"
+    ),
+    "GitHub, divisions": lambda lines: (
+        '<div class="react-code-file-contents"><div class="react-line-numbers" aria-hidden="true">'
+        + "".join(f'<div class="react-line-number react-code-text">{n}</div>' for n in range(1, len(lines) + 1))
+        + '</div><div class="react-code-lines">'
+        + "".join(
+            '<div class="react-code-text react-code-line-contents"><div class="react-file-line">'
+            f"{coloured(x) or chr(10)}</div></div>"
+            for x in lines
+        )
+        + "</div></div>"
+    ),
+    "GitHub, line feeds in empty rows": lambda lines: (
+        "<table class='highlight js-file-line-container'>"
+        + "".join(
+            f"<tr><td class='blob-num js-line-number' data-line-number={n}></td>"
+            f"<td class='blob-code blob-code-inner js-file-line'>{coloured(x) or chr(10)}</td></tr>\n"
+            for n, x in enumerate(lines, 1)
+        )
+        + "</table>"
+    ),
+    "SyntaxHighlighter 1": lambda lines: (
+        '<div class="dp-highlighter"><div class="bar"></div><ol start="1" class="dp-c">'
+        + "".join(f"<li class=alt><span><span>{coloured(x).replace(' ', '&nbsp;')}</span></span></li>" for x in lines)
+        + "</ol></div>"
+    ),
+    "Pygments without classes": lambda lines: (
+        '<div class="highlight"><pre style="line-height: 125%;"><span></span>'
+        + "".join(
+            f'<span style="color: inherit; padding-left: 5px">{n:2}</span>{coloured(x)}\n'
+            for n, x in enumerate(lines, 1)
+        )
+        + "</pre></div>"
+    ),
     "numbers in a cell": lambda lines: (
         "<table class=highlighttable><tr><td class=linenos><div class=linenodiv><pre>"
         + "\n".join(map(str, range(1, len(lines) + 1)))
@@ -163,6 +224,13 @@ def test_any_code_keeps_its_lines(lines, shape):
         assert rendered(SHAPES[shape](lines)) == "\n".join(lines)
 
 
+def test_numbers_of_lines_are_not_lines_that_are_numbers():
+    lines = ["a", "1", "2", "b"]
+    for shape in SHAPES:
+        assert rendered("<p>before</p>" + SHAPES[shape](lines)) == "before\n\na\n1\n2\nb"
+    assert rendered("<p>Type <code>a<br>b</code> there.") == "Type a\nb there."
+
+
 def test_markdown():
     source = (
         "<h1>A <b>b</b></h1><h3>c</h3><p># d <b>e</b> <i>f</i> <code>g`h</code><br>- i</p>"
@@ -173,6 +241,11 @@ def test_markdown():
         "# A **b**\n\n### c\n\n\\# d **e** *f* `` g`h ``\n\\- i\n\n```python\na\n\n  b\n```\n\n1. j\n\n   ```\n     k\n"
         "   l\n   ```\n\n| m | n |\n| --- | --- |\n| o\\|p |  |"
     )
+
+
+def test_exponents_of_what_is_emphasised_in_markdown():
+    source = "<p>One <i>z</i><sup>20</sup> + <i>d</i><sub>5</sub> = 3<i>r</i><sup>2</sup> two.</p>"
+    assert rendered(source, markdown=True) == "One *z*^20 + *d*_5 = 3*r*^2 two."
 
 
 TEX = r"\frac{a}{b} < x_{1}"
@@ -191,6 +264,9 @@ FORMULAS = {
     f'alttext="{{\\displaystyle {ESCAPED}}}"><semantics><mi>x</mi><annotation encoding="application/x-tex">'
     f'{{\\displaystyle {ESCAPED}}}</annotation></semantics></math></span><img src="https://x.example/svg/1" '
     f'class="mwe-math-fallback-image-inline" alt="{{\\displaystyle {ESCAPED}}}"></span>',
+    "an image with a title": f'<img src="https://x.example/gif.latex?{ESCAPED}" title="{ESCAPED}" />',
+    "KaTeX, MathML stripped": '<span class="katex"><span class="katex-mathml">\n \n  a\n \n \n  b\n \n\n <\n'
+    f' \n  x\n \n 1\n \n  {ESCAPED}\n </span><span class="katex-html"><span class="base">ab&lt;x1</span></span></span>',
     "an image": f'<img src="/latex.php?x" class="latex" alt="{ESCAPED}">',
 }
 
@@ -306,6 +382,21 @@ def test_tables_and_code_are_kept_or_dropped_whole():
     code = "<p>x</p><pre><div>aaaa</div><div>bbbb</div><div>cccc</div><div>dddd</div></pre>"
     assert rendered(code, kept=[0, 1, 3, 4]) == "x\n\naaaa\nbbbb\ncccc\ndddd"
     assert rendered(code, kept=[0, 2]) == "x"
+
+
+def test_what_belongs_to_kept_blocks_is_kept():
+    page = "<p>one</p>{}<p>two</p>"
+    assert rendered(page.format("<pre>1 2</pre>"), kept=[0, 2]) == "one\n\n1 2\n\ntwo"
+    assert rendered(page.format("<h2>h</h2><div>$$x$$</div>"), kept=[0, 3]) == "one\n\nh\n\n$$x$$\n\ntwo"
+    formula = "<p><script type='math/tex; mode=display'>x</script></p>"
+    assert rendered(page.format(formula), kept=[0, 2]) == "one\n\n$$x$$\n\ntwo"
+    assert rendered(page.format("<p>$5</p>"), kept=[0, 2]) == "one\n\ntwo"
+    assert rendered(page.format("<div>menu</div><pre>1 2</pre>"), kept=[0, 3]) == "one\n\ntwo"
+    terms = "<dl><dt>t</dt><dd>ten words long</dd><dt>u</dt><dd>ten words too</dd></dl>"
+    assert rendered(terms, kept=[1, 2, 3]) == "t\n: ten words long\n\nu\n: ten words too"
+    items = "<ul><li>aaaa<li>bbbb<ul><li>cccc</ul><li>dddd<li>eeee</ul><p>end"
+    assert rendered(items, kept=[0, 1, 3, 4, 5]) == "- aaaa\n- bbbb\n  - cccc\n- dddd\n- eeee\n\nend"
+    assert rendered(items, kept=[0, 5]) == "- aaaa\n\nend"
 
 
 def test_headings_come_with_what_is_kept():
