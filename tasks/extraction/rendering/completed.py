@@ -13,6 +13,8 @@ from tasks.extraction.vocabulary import E
 
 # How much of a section or a list is kept if all of it is.
 _MOST = 2 / 3
+# From this part of its text on a block is a link: of menus and breadcrumbs, not of what is kept around it.
+_LINKS = 0.8
 _H1 = E["h1"]
 _LISTS = [E[name] for name in ("ul", "ol", "dl")]
 _FORMULA = re.compile(r"(?:\$\$|\\\[|\\begin\{).*(?:\$\$|\\\]|\\end\{\w+\*?\})[.,;]?|\$[^$]+\$[.,;]?", re.DOTALL)
@@ -30,8 +32,10 @@ def completed(source: Source, together: Units, kept: np.ndarray) -> np.ndarray:
 
 
 def _between(source: Source, together: Units, kept: np.ndarray) -> None:
-    """Keep code, tables of data and formulas, with their headings, right between two kept blocks."""
-    belongs = (together.unit > 0) | (source.page.blocks.kind == HEADING)
+    """Keep code, tables of data and formulas, with their headings, right between two kept blocks; not what links."""
+    blocks = source.page.blocks
+    size, linked = (np.bincount(together.unit, each) for each in (blocks.end - blocks.begin, blocks.linked))
+    belongs = (together.unit > 0) & (linked < _LINKS * size)[together.unit] | (blocks.kind == HEADING)
     dropped = np.flatnonzero(~kept)
     runs = np.split(dropped, np.flatnonzero(np.diff(dropped) > 1) + 1)
     for run in runs:
@@ -57,7 +61,8 @@ def _is_formula(source: Source, block: int) -> bool:
 
 
 def _items(source: Source, around: Enclosing, kept: np.ndarray) -> None:
-    """Keep all items that are a block each, terms and definitions too, of lists of which two thirds are kept."""
+    """Keep all items that are a block each, terms and definitions too, of lists of which two thirds are kept; not what
+    links."""
     page = source.page
     item = around.item[page.blocks.node]
     alone = (item > 0) & (np.bincount(np.maximum(item, 0))[np.maximum(item, 0)] == 1)
@@ -69,7 +74,8 @@ def _items(source: Source, around: Enclosing, kept: np.ndarray) -> None:
     size = (page.blocks.end - page.blocks.begin)[blocks].astype(np.float64)
     total = np.bincount(lists, size)
     keeps = np.bincount(lists, size * kept[blocks])
-    kept[blocks] |= (lists > 0) & (keeps >= _MOST * total)[lists]
+    linked = page.blocks.linked[blocks] >= _LINKS * size
+    kept[blocks] |= (lists > 0) & ~linked & (keeps >= _MOST * total)[lists]
 
 
 def _outermost(parent: np.ndarray, wanted: np.ndarray) -> np.ndarray:

@@ -86,9 +86,7 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
     return _RUNS.sub(" ", _LINE_ENDS.sub("\n", "".join(out))).strip()
 
 
-def _close(
-    element: tuple[int, int, int], out: list[str], source: Source, tag: int, last: int, markdown: bool
-) -> None:
+def _close(element: tuple[int, int, int], out: list[str], source: Source, tag: int, last: int, markdown: bool) -> None:
     """Rewrite an element that ends at a tag of the piece up to the tag `last`."""
     _, at, kind = element
     text = "".join(out[at:])
