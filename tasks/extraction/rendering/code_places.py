@@ -11,17 +11,18 @@ from tasks.extraction.scanned import ENDS
 from tasks.extraction.vocabulary import BLOCK, PROPERTIES, E
 
 _CODE, _BR, _DIV, _OL, _TD, _TH = E["code"], E["br"], E["div"], E["ol"], E["td"], E["th"]
+_PRE, _SPAN = E["pre"], E["span"]
 _TR, _THEAD = E["tr"], E["thead"]
 _CELLS = (_TD, _TH)
 # A cell with the number of a line has few tags.
 _FEW = 8
-_NUMBERED = re.compile(rb"(?:<span></span>)?(<span[^>]*>) *([0-9]{1,9}) *</span>")
+_NUMBERED = re.compile(rb"(?:<span></span>|<code[^>]*>)*(<(span|a)(?: [^>]*)?>) *([0-9]{1,9}) *</\2>")
 # Columns and spans that hold the numbers of lines (Pygments, Rouge, Chroma, highlightjs-line-numbers, GitHub, Crayon,
 # SyntaxHighlighter, Prism, Redmine).
 NUMBERS = re.compile(
     r"(?:^|\s)(?:linenos?|linenodiv|linenumbers?|(?:react-)?line-?numbers?(?:-rows)?|lnt?|lntd|gutter|rouge-gutter|gl|"
     r"blob-num|hljs-ln-(?:numbers|n)|crayon-nums?|react-code-line-number|react-syntax-highlighter-line-number|"
-    r"line-num|code-line-number|linenr|ln-num|num)(?:\s|$)"
+    r"line-num|code-line-number|linenr|ln-num|num|source-line-no)(?:\s|$)"
 )
 _LINES = re.compile(
     r"(?:^|\s)(?:blob-code(?:-inner)?|hljs-ln(?:-code)?|rouge-(?:code|table)|lntable|lntd|highlighttable|"
@@ -51,7 +52,11 @@ def is_code_table(source: Source, first: int, last: int, within: bool) -> bool:
             return True
         if k > first + 40:
             break
-    return marked and named and bool(number_cells(source, first, last, source.ends(first, last)))
+    lines = source.element[first:last].count(_PRE)  # in ViewVC's tables each is a line
+    if not (marked and named) and lines < 2:
+        return False
+    numbers = number_cells(source, first, last, source.ends(first, last))
+    return bool(numbers) and ((marked and named) or len(numbers) == lines)
 
 
 def number_cells(source: Source, first: int, last: int, ends: dict[int, int]) -> set[int]:
@@ -80,19 +85,19 @@ def number_cells(source: Source, first: int, last: int, ends: dict[int, int]) ->
 
 def counted(source: Source, first: int, last: int) -> set[int]:
     """The elements with which all lines of a `pre` begin, if they hold nothing but the numbers of these (Pygments with
-    styles in place of classes); else none."""
+    styles in place of classes, rustdoc); else none."""
     lines = source.data[source.end[first] : source.begin[last]].rstrip(b"\n").split(b"\n")
     at = source.end[first]
     found: set[int] = set()
     number = None
     for line in lines:
         begins = _NUMBERED.match(line)
-        if not begins or (number is not None and int(begins[2]) != number + 1):
+        if not begins or (number is not None and int(begins[3]) != number + 1):
             return set()
-        number = int(begins[2])
+        number = int(begins[3])
         found.add(bisect_left(source.begin, at + begins.start(1)))
         at += len(line) + 1
-    return found
+    return found if len(lines) > 1 or source.element[max(found)] == _SPAN else set()
 
 
 def containers(source: Source) -> Iterator[int]:

@@ -8,15 +8,16 @@ from tasks.extraction.enclosing import Enclosing
 from tasks.extraction.rendering.inline import inline
 from tasks.extraction.rendering.source import Source
 from tasks.extraction.rendering.whole import Units
-from tasks.extraction.scanned import HEADING
+from tasks.extraction.scanned import ENDS, HEADING
 from tasks.extraction.vocabulary import E
 
 # How much of a section or a list is kept if all of it is.
 _MOST = 2 / 3
 # From this part of its text on a block is a link: of menus and breadcrumbs, not of what is kept around it.
 _LINKS = 0.8
-_H1 = E["h1"]
+_H1, _SPAN = E["h1"], E["span"]
 _LISTS = [E[name] for name in ("ul", "ol", "dl")]
+_MATH = re.compile(r"(?:^|\s)math display(?:\s|$)")
 _FORMULA = re.compile(r"(?:\$\$|\\\[|\\begin\{).*(?:\$\$|\\\]|\\end\{\w+\*?\})[.,;]?|\$[^$]+\$[.,;]?", re.DOTALL)
 
 
@@ -53,6 +54,11 @@ def _is_formula(source: Source, block: int) -> bool:
     if blocks.marked[block]:
         text = inline(source, int(blocks.after[block]), int(blocks.before[block]))
     else:
+        after, before = int(blocks.after[block]), int(blocks.before[block])
+        if before > after + 2 and _MATH.search(source.classes(after + 1)):  # pandoc's, for KaTeX to read
+            apart = source.text(source.end[after], source.begin[after + 1])
+            behind = source.text(source.end[before - 1], source.begin[before])
+            return not (apart.strip() or behind.strip()) and source.element[before - 1] == ENDS - _SPAN
         begin, end = int(blocks.begin[block]), int(blocks.end[block])
         if source.page.text[begin] not in (36, 92):  # $ and \
             return False

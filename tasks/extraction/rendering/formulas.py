@@ -18,6 +18,8 @@ _SCRIPT = re.compile(rb"<script[^>]*math/tex([^>]*)>(.*?)(?:</script|\Z)", re.DO
 _IMAGE = re.compile(
     r"(?i)(?:^|[\s_-])(?:la)?tex(?:$|[\s_-])|(?:^|[\s_-])math|[?&/](?:la)?tex\b|mathtex|mimetex|latex[.?]"
 )
+# The `alt` of images by latex2html.
+_SOURCE = re.compile(r"\s*(?:\$.*\$|\\begin\{.*\})\s*", re.DOTALL)
 _STYLE = re.compile(r"^\{\s*\\(?:displaystyle|textstyle)\s?(.*)\}$", re.DOTALL)
 _EMPTY_LINE = re.compile(r"\n\s*\n")
 _DEEPEST = 40
@@ -75,6 +77,8 @@ _LETTERS = dict(
 def delimited(tex: str, display: bool) -> str:
     r"""LaTeX between `$` or, if it is displayed, `$$`; "" for none. Delimiters that it has already are taken off."""
     tex = " ".join(tex.split())
+    if tex.startswith(r"\begin{displaymath}"):
+        tex, display = tex.removeprefix(r"\begin{displaymath}").removesuffix(r"\end{displaymath}").strip(), True
     for left, right in (("$$", "$$"), (r"\[", r"\]"), (r"\(", r"\)"), ("$", "$")):
         if tex.startswith(left) and tex.endswith(right) and len(tex) >= len(left + right):
             tex = tex[len(left) : len(tex) - len(right)].strip()
@@ -97,7 +101,7 @@ def of_script(tag: bytes) -> str | None:
 def of_image(source: Source, k: int) -> str | None:
     """The formula of an `<img>`, None if it is the picture of something else."""
     classes, address = source.classes(k), source.attribute(k, "src") or ""
-    if _IMAGE.search(classes) or _IMAGE.search(address):
+    if _SOURCE.fullmatch(source.attribute(k, "alt") or "") or _IMAGE.search(classes) or _IMAGE.search(address):
         tex = source.attribute(k, "alt") or ("latex" in address.lower() and source.attribute(k, "title"))
         return delimited(tex, "display" in classes) if tex else None
     return None
