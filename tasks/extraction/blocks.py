@@ -10,19 +10,18 @@ import numba as nb
 import numpy as np
 
 from tasks.extraction.markup import (
-    ALT,
     MATH_TYPES,
     SPACES,
     after_bracket,
     comment_end,
     count_tags,
+    formula_of_image,
     is_formula_image,
     is_letter,
     matches_in,
     raw_text_end,
     read_tag,
     text_byte,
-    value_of,
 )
 from tasks.extraction.nesting import breaks_out, close, ended_height, implied_height, is_heading
 from tasks.extraction.scanned import CELL, COMMENT, ENDS, HEADING, NONE, PREFORMATTED, TEXT, Blocks, Nodes, Page, Tags
@@ -276,7 +275,7 @@ def scan(data: np.ndarray) -> Page:
             continue
         if properties & VOID:
             if tag == _IMG and not s_skip[top] and is_formula_image(data, begin, i):
-                value, formula = value_of(data, begin, i, ALT)
+                value, formula = formula_of_image(data, begin, i)
                 if formula < 0:
                     continue
                 marked = True

@@ -83,15 +83,15 @@ def enclosing(page: Page) -> tuple[Enclosing, Tables]:
                 cells[within] += 1
                 columns[within] = max(columns[within], cells[within])
             headers[within] += tag == _TH or tag == _THEAD or tag == _CAPTION
-    cell = -1
+    cell = open_table = -1
     size = several = 0
     for b in range(len(blocks.begin)):
         within = table[blocks.node[b]]
         if within < 0 or not blocks.cell[b]:
             cell = -1
             continue
-        if blocks.cell[b] != cell:
-            cell = blocks.cell[b]
+        if blocks.cell[b] != cell or within != open_table:  # a caption is in the cell around its table
+            cell, open_table = blocks.cell[b], within
             size = several = 0
             filled[within] += 1
         elif not several:

@@ -20,9 +20,10 @@ from tasks.extraction import forest
 from tasks.extraction.blocks import scan
 from tasks.extraction.description import describe
 from tasks.extraction.features import features
+from tasks.extraction.rendering.completed import completed
 from tasks.extraction.rendering.document import render
 from tasks.extraction.rendering.source import Source
-from tasks.extraction.rendering.whole import shared, units, with_headings
+from tasks.extraction.rendering.whole import shared, units
 from tasks.extraction.scanned import Page
 from tasks.extraction.second_stage import SECOND, context, second
 
@@ -112,9 +113,9 @@ def blocks(page: str, markdown: bool = False) -> str:
     source = Source(chosen.data, chosen.page)
     together = units(source)
     kept = chosen.kept
-    if together.kinds:
+    if together.wholes:
         kept = best_f1(shared(chosen.likely, chosen.words, together.unit), chosen.words)
-    return render(source, together, with_headings(source, together.around, kept), markdown)
+    return render(source, together, completed(source, together, kept), markdown)
 
 
 def resiliparse(page: str) -> str:

@@ -52,7 +52,8 @@ _CLASSES, _CLASS_BITS = automaton(WORDS, False)
 _DISPLAY_NONE = np.frombuffer(b"display:none", np.uint8)
 _NOT_VISIBLE = np.frombuffer(b"visibility:hidden", np.uint8)
 MATH_TYPES = np.frombuffer(b"math/tex", np.uint8)
-ALT = np.frombuffer(b"alt", np.uint8)
+_ALT, _TITLE, _LATEX = (np.frombuffer(word, np.uint8) for word in (b"alt", b"title", b"latex"))
+_BEGIN = np.frombuffer(b"\\begin{", np.uint8)
 _A_CLASS_NAME, _SRC = np.frombuffer(b"class", np.uint8), np.frombuffer(b"src", np.uint8)
 _TEX, _MATH = np.frombuffer(b"tex", np.uint8), np.frombuffer(b"math", np.uint8)
 
@@ -303,12 +304,30 @@ def matches_in(data, begin, end, text):
 
 @nb.njit(nogil=True, cache=True)
 def is_formula_image(data, begin, end):
-    """Whether the tag of an image, `data[begin:end]`, may be that of a formula, by its class or address."""
+    """Whether the tag of an image, `data[begin:end]`, may be that of a formula, by its class or address, or by an `alt`
+    that is LaTeX, as latex2html writes it: between dollars, or `\\begin`."""
+    value, value_end = value_of(data, begin, end, _ALT)
+    if value_end > value + 2:
+        dollars = byte(data, value) == 36 and byte(data, value_end - 1) == 36
+        if dollars or matches_in(data, value, min(value + len(_BEGIN), value_end), _BEGIN):
+            return True
     for word in (_A_CLASS_NAME, _SRC):
         value, value_end = value_of(data, begin, end, word)
         if value_end >= 0 and (matches_in(data, value, value_end, _TEX) or matches_in(data, value, value_end, _MATH)):
             return True
     return False
+
+
+@nb.njit(nogil=True, cache=True)
+def formula_of_image(data, begin, end):
+    """(begin, end) of the formula that the tag of such an image has, (-1, -1) without one: its `alt`, or its `title` if
+    it is a service's that takes LaTeX in an address."""
+    value, value_end = value_of(data, begin, end, _ALT)
+    if value_end <= value:
+        address, address_end = value_of(data, begin, end, _SRC)
+        if address_end >= 0 and matches_in(data, address, address_end, _LATEX):
+            return value_of(data, begin, end, _TITLE)
+    return value, value_end
 
 
 @nb.njit(nogil=True, cache=True)

@@ -2,89 +2,133 @@
 
 import re
 
+from tasks.extraction.rendering.code_places import NUMBERS, counted, number_cells
 from tasks.extraction.rendering.source import Source
+from tasks.extraction.scanned import ENDS
 from tasks.extraction.vocabulary import BLOCK, PROPERTIES, RAW, SKIP, E
 
-_BR, _TR, _TD, _TH, _SPAN, _BUTTON = E["br"], E["tr"], E["td"], E["th"], E["span"], E["button"]
+_BR, _TD, _TH, _SPAN, _BUTTON, _TABLE, _THEAD = (E[n] for n in "br td th span button table thead".split())
+_PRE, _CODE = E["pre"], E["code"]
 _CELLS = (_TD, _TH)
 _TABLE_PARTS = tuple(E[name] for name in ("table", "tbody", "thead", "tfoot", "colgroup"))
+# Behind these stands no text: white space between rows and cells is not shown.
+_OUTSIDE_CELLS = frozenset(
+    code for tag in (*_TABLE_PARTS, E["tr"]) for code in (tag, ENDS - tag) if code != ENDS - _TABLE
+) | {ENDS - _TD, ENDS - _TH}
 # Spans that style sheets show as a line each (Shiki, Prism of Docusaurus, react-syntax-highlighter, CodeMirror).
 _LINE = re.compile(r"(?:^|\s)(?:line|token-line|code-line|hljs-line|view-line|CodeMirror-line|code__line)(?:\s|$)")
 _DISPLAYED = re.compile(r"display\s*:\s*(?:block|flex|table-row)")
-# Columns and spans that hold the numbers of lines (Pygments, Rouge, Chroma, highlightjs-line-numbers, GitHub, Crayon,
-# SyntaxHighlighter, Prism).
-_NUMBERS = re.compile(
-    r"(?:^|\s)(?:linenos?|linenodiv|linenumbers?|line-?numbers?(?:-rows)?|lnt?|lntd|gutter|rouge-gutter|gl|blob-num|"
-    r"hljs-ln-(?:numbers|line|n)|crayon-nums?|react-code-line-number|react-syntax-highlighter-line-number|"
-    r"line-num|code-line-number|linenr|ln-num|num)(?:\s|$)"
-)
-_CODE = re.compile(
-    r"(?:^|\s)(?:blob-code(?:-inner)?|hljs-ln(?:-code)?|rouge-(?:code|table)|lntable|lntd|highlighttable|crayon-(?:code|table)|"
-    r"code|js-file-line(?:-container)?|syntaxhighlighter|linenos)(?:\s|$)"
-)
 _LANGUAGE = re.compile(
     r"(?:^|\s)(?:language-|lang-|highlight-source-|highlight-|brush:\s*|sourceCode\s+)([A-Za-z0-9+#_.-]+)"
 )
+_SPACE = re.compile(r"[ \t\n\f]+")
 _NO_LANGUAGE = ("default", "none", "notranslate", "text", "plaintext")
 
 
 def code(source: Source, first: int, last: int) -> str:
     """The lines of code between two tags, indented as they are; without their numbers."""
     element, end, ends = source.element, source.end, source.ends(first, last)
-    out: list[str] = []  # text; never empty pieces
-    lines: list[tuple[int, int]] = []  # open elements that are a line: end tag, length of `out` at their begin
-    closed = False  # a line has ended, and nothing has been written since
-    ended_itself = False  # its text ended with a line feed
-    cell = False  # a cell of the row has text
+    numbers = _numbers(source, first, last, ends)
+    written = _Lines(element[first] == _CODE)
     pos, k = end[first], first + 1
+    behind = first  # the tag that the text stands behind
+    number = False  # that was the number of a line
     while True:
         stop = source.begin[k]
         if stop > pos:
-            text = source.text(pos, stop).replace("\r\n", "\n").replace("\r", "\n").replace("\xa0", " ")
-            if text and pos == end[first] and text[0] == "\n":
-                text = text[1:]  # the standard drops a line feed that a `pre` begins with
-            if text:
-                if closed and not ended_itself and text[0] != "\n" and text.strip():
-                    out.append("\n")
-                if not (closed and not text.strip() and "\n" not in text):
-                    out.append(text)
-                    closed = False
+            text = source.text(pos, stop).replace("\r\n", "\n").replace("\r", "\n")
+            if pos == end[first]:
+                text = text.removeprefix("\n")  # the standard drops a line feed that a `pre` begins with
+            if number:
+                text = text.removeprefix("\xa0")  # Doxygen parts a line from its number by it
+            if not (element[behind] in _OUTSIDE_CELLS and behind != first and not text.strip()):
+                written.text(text)
         if k >= last:
             break
-        pos = end[k]
-        tag = element[k]
-        while lines and lines[-1][0] <= k:
-            at = lines.pop()[1]
-            if not closed or at == len(out):
-                ended_itself = at < len(out) and out[-1].endswith("\n")
-                closed = True
+        pos, behind, tag = end[k], k, element[k]
+        number = False
+        written.close(k)
         if 0 <= tag < len(PROPERTIES):
             if tag == _BR:
-                out.append("\n")
-                closed = False
+                written.line_break()
+            elif k in ends and (k in numbers or _is_number(source, k, ends[k])):
+                k, number = ends[k], True
+                pos, behind = end[k], k
             elif k in ends and (
                 (PROPERTIES[tag] & SKIP and not PROPERTIES[tag] & RAW)
                 or tag == _BUTTON
-                or _is_number(source, k, ends[k])
+                or (tag == _THEAD and element[first] == _TABLE)
             ):
                 k = ends[k]
-                pos = end[k]
+                pos, behind = end[k], k
             elif tag in _CELLS:
-                if cell and out and not out[-1].endswith("\n"):
-                    out.append("\t")
-                cell = True
+                written.cell()
             elif tag not in _TABLE_PARTS and k in ends and _is_line(source, k, tag):
-                if closed:
-                    if not ended_itself:
-                        out.append("\n")
-                elif out and PROPERTIES[tag] & BLOCK and not out[-1].endswith("\n"):
-                    out.append("\n")
-                closed = False
-                cell = False
-                lines.append((ends[k], len(out)))
+                written.open(ends[k], bool(PROPERTIES[tag] & BLOCK))
         k += 1
-    text = "".join(out)
-    return re.sub(r"\A(?:[ \t]*\n)+", "", text).rstrip()
+    return re.sub(r"\A(?:[ \t]*\n)+", "", "".join(written.out)).rstrip()
+
+
+class _Lines:
+    """Code that is being written; `collapsed`: where line feeds are spaces, and several spaces are one."""
+
+    def __init__(self, collapsed: bool) -> None:
+        self.out: list[str] = []  # never empty pieces
+        self._collapsed = collapsed
+        self._opened: list[tuple[int, int]] = []  # elements that are a line: end tag, length of `out` at their begin
+        self._closed = False  # a line has ended, and nothing has been written since
+        self._ended_itself = False  # its text ended with a line feed
+        self._cells = False  # a cell of the row has begun
+
+    def text(self, text: str) -> None:
+        if self._collapsed:
+            text = _SPACE.sub(" ", text)
+            if not self.out or self.out[-1][-1] in "\n ":
+                text = text.removeprefix(" ")
+        text = text.replace("\xa0", " ")
+        blank = not text.strip()
+        if not text or (self._closed and blank and "\n" not in text):
+            return
+        if self._closed and not self._ended_itself and text[0] != "\n" and not blank:
+            self.out.append("\n")
+        self.out.append(text)
+        self._closed = False
+
+    def line_break(self) -> None:
+        self.out.append("\n")
+        self._closed = False
+
+    def cell(self) -> None:
+        if self._cells and self.out and not self.out[-1].endswith("\n"):
+            self.out.append("\t")
+        self._cells = True
+
+    def open(self, end: int, block: bool) -> None:
+        """Begin an element that is a line, up to its end tag; blocks begin a line also behind text."""
+        if self._closed:
+            if not self._ended_itself:
+                self.out.append("\n")
+        elif self.out and block and not self.out[-1].endswith("\n"):
+            self.out.append("\n")
+        self._closed = self._cells = False
+        self._opened.append((end, len(self.out)))
+
+    def close(self, tag: int) -> None:
+        """End the lines that end up to a tag."""
+        while self._opened and self._opened[-1][0] <= tag:
+            at = self._opened.pop()[1]
+            if all(self.out[i].isspace() and "\n" not in self.out[i] for i in range(at, len(self.out))):
+                del self.out[at:]  # an empty line holds a space so that it is as high as others
+            if not self._closed or at == len(self.out):
+                self._ended_itself = at < len(self.out) and self.out[-1].endswith("\n")
+                self._closed = True
+
+
+def _numbers(source: Source, first: int, last: int, ends: dict[int, int]) -> set[int]:
+    """Elements that are the number of a line by their place, whatever their class."""
+    if source.element[first] == _TABLE:
+        return number_cells(source, first, last, ends)
+    return counted(source, first, last) if source.element[first] == _PRE else set()
 
 
 def _is_line(source: Source, k: int, tag: int) -> bool:
@@ -100,7 +144,7 @@ def _is_line(source: Source, k: int, tag: int) -> bool:
 
 def _is_number(source: Source, first: int, last: int) -> bool:
     """Whether an element holds the numbers of lines, and nothing else."""
-    if b"class" not in source.tag(first) or not _NUMBERS.search(source.classes(first)):
+    if b"class" not in source.tag(first) or not NUMBERS.search(source.classes(first)):
         return False
     return all(
         not (text := source.data[source.end[k] : source.begin[k + 1]].strip())
@@ -112,23 +156,6 @@ def _is_number(source: Source, first: int, last: int) -> bool:
 
 def _digits(source: Source, text: bytes) -> bool:
     return not set(text.replace(b"&nbsp;", b"").replace(b"\xc2\xa0", b"")) - set(b"0123456789 \r\n\t.:")
-
-
-def is_code_table(source: Source, first: int, last: int, within: bool) -> bool:
-    """Whether a table shows code: a row a line, or all lines in one cell beside their numbers; `within`: of a `pre`."""
-    marked = False
-    for k in range(first, last):
-        tag = source.element[k]
-        if tag not in _CELLS and k != first:
-            continue
-        shown = source.tag(k)
-        if b"data-line-number" in shown or (b"class" in shown and _NUMBERS.search(source.classes(k))):
-            marked = True
-        if marked and (within or (tag in _CELLS and b"class" in shown and _CODE.search(source.classes(k)))):
-            return True
-        if k > first + 40:
-            break
-    return False
 
 
 def language(source: Source, first: int, last: int) -> str:

@@ -10,6 +10,8 @@ code, and a backslash before what would begin a line as a mark without being one
 """
 
 import re
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from tasks.extraction.rendering import code_lines, data_tables
 from tasks.extraction.rendering.inline import inline
 from tasks.extraction.rendering.lists import Lists
 from tasks.extraction.rendering.source import Source
-from tasks.extraction.rendering.whole import CODE, DATA, Units
+from tasks.extraction.rendering.whole import CODE, DATA, Units, Whole
 from tasks.extraction.scanned import HEADING
 from tasks.extraction.vocabulary import E
 
@@ -30,97 +32,147 @@ _MARK = re.compile(r"^(?=(?:#{1,6}|[-+*>]|```|\d+[.)])(?:\s|$)|```|~~~)", re.MUL
 PARAGRAPH, ITEM, DEFINITION, ROWS, TERM = range(5)
 
 
+class _Block(NamedTuple):
+    """A kept block: its number, kind, unit; whether it begins an item, and which `li`, `dt` or `dd` and which heading
+    (nodes, -1 for none) it is in."""
+
+    number: int
+    kind: int
+    unit: int
+    begins: bool
+    item: int
+    heading: int
+
+
+class _Piece(NamedTuple):
+    """What a block becomes, and how it is set: PARAGRAPH, ITEM, DEFINITION, ROWS or TERM; code keeps its lines."""
+
+    text: str
+    role: int
+    is_code: bool
+
+
 def render(source: Source, chosen: Units, kept: np.ndarray, markdown: bool = False) -> str:
     """The text of the kept blocks (bool) of a page."""
-    page = source.page
-    numbers = np.flatnonzero(kept)
-    blocks, nodes = page.blocks, page.nodes
-    text = page.text.tobytes()
-    begin, end, kind = blocks.begin[numbers].tolist(), blocks.end[numbers].tolist(), blocks.kind[numbers].tolist()
-    bullet = blocks.bullet[numbers].tolist()
-    after, before = blocks.after[numbers].tolist(), blocks.before[numbers].tolist()
-    marked, linked = blocks.marked[numbers].tolist(), blocks.links[numbers].tolist()
-    unit = chosen.unit[numbers].tolist()
-    item = chosen.around.item[blocks.node[numbers]].tolist()
-    heading = chosen.around.heading[blocks.node[numbers]].tolist()
-    lists = Lists(source)
-    formulas = bool(blocks.marked.any()) and source.formulas
-    parts: list[str] = []
-    last_kind = PARAGRAPH
-    last_item = last_heading = -1
+    writer = _Writer(source, chosen, markdown)
     done: set[int] = set()
-    for i in range(len(begin)):
-        is_code = False
-        this = PARAGRAPH
-        if unit[i]:
-            if unit[i] in done:
+    for block in _kept(source, chosen, kept):
+        if block.unit:
+            if block.unit in done:
                 continue
-            done.add(unit[i])
-            piece, is_code, this = _unit(source, unit[i], chosen.kinds[unit[i]], markdown)
-            if not piece:
-                continue
+            done.add(block.unit)
+            piece = _whole(source, chosen.wholes[block.unit], markdown)
         else:
-            if marked[i] or (linked[i] and kind[i] == HEADING) or ((markdown or formulas) and before[i] > after[i] + 1):
-                piece = inline(source, after[i], before[i], markdown)
-            else:
-                piece = source.text_of(text[begin[i] : end[i]])
-            piece = piece.strip() if piece.isascii() else _RUNS.sub(" ", piece).strip()
-            if piece.endswith("¶"):
-                piece = piece[:-1].rstrip()
-            if not piece:
-                continue
-            if markdown:
-                piece = _MARK.sub(r"\\", piece)
-        if kind[i] == HEADING and not unit[i]:
-            if heading[i] == last_heading and parts:
-                parts.append(" " if markdown else _CLOSE)
-                parts.append(piece.replace("\n", " ") if markdown else piece)
-                continue
-            if markdown:
-                level = int(nodes.tag[heading[i]]) - _H1 + 1 if heading[i] > 0 else 1
-                piece = "#" * level + " " + piece.replace("\n", " ")
-        last_heading = heading[i]
-        within = item[i] if item[i] > 0 else -1
-        begins = bullet[i] > 0
-        if unit[i]:  # the item that it lies in, not one that lies in it
-            within = int(chosen.around.item[nodes.parent[unit[i]]])
-            begins &= within == item[i]
+            piece = _Piece(writer.paragraph(block.number), PARAGRAPH, False)
+        if piece.text:
+            writer.add(block, piece)
+    return _SURROGATES.sub("\ufffd", "".join(writer.parts))
+
+
+def _kept(source: Source, chosen: Units, kept: np.ndarray) -> Iterator[_Block]:
+    numbers = np.flatnonzero(kept)
+    blocks, around = source.page.blocks, chosen.around
+    node = blocks.node[numbers]
+    columns = (
+        numbers,
+        blocks.kind[numbers],
+        chosen.unit[numbers],
+        blocks.bullet[numbers] > 0,
+        around.item[node],
+        around.heading[node],
+    )
+    return map(_Block._make, zip(*(column.tolist() for column in columns), strict=True))
+
+
+class _Writer:
+    """The text of a page that is being written: each piece by what stands before it."""
+
+    def __init__(self, source: Source, chosen: Units, markdown: bool) -> None:
+        self.parts: list[str] = []
+        self._source, self._chosen, self._markdown = source, chosen, markdown
+        self._text = source.page.text.tobytes()
+        self._lists = Lists(source)
+        blocks = source.page.blocks
+        self._begin, self._end = blocks.begin.tolist(), blocks.end.tolist()
+        self._after, self._before = blocks.after.tolist(), blocks.before.tolist()
+        looked_at = (blocks.before > blocks.after + 1) & (blocks.kind == HEADING) | blocks.marked
+        if markdown or (source.formulas and (blocks.marked.any() or b"katex-html" in source.data)):
+            looked_at |= blocks.before > blocks.after + 1
+        self._looked_at = looked_at.tolist()  # whose tags matter
+        self._role = PARAGRAPH
+        self._item = self._heading = -1
+
+    def paragraph(self, block: int) -> str:
+        """The text of a block by itself."""
+        if self._looked_at[block]:
+            text = inline(self._source, self._after[block], self._before[block], self._markdown)
+        else:
+            text = self._source.text_of(self._text[self._begin[block] : self._end[block]])
+        text = text.strip() if text.isascii() else _RUNS.sub(" ", text).strip()
+        if text.endswith("¶"):
+            text = text[:-1].rstrip()
+        return _MARK.sub(r"\\", text) if self._markdown else text
+
+    def add(self, block: _Block, piece: _Piece) -> None:
+        """Write a piece behind what is written."""
+        if block.kind == HEADING and not block.unit:
+            if block.heading == self._heading and self.parts:
+                self.parts += (" ", piece.text.replace("\n", " ")) if self._markdown else (_CLOSE, piece.text)
+                return
+            if self._markdown:
+                piece = piece._replace(text=self._marked_heading(block.heading, piece.text))
+        self._heading = block.heading
+        item, begins = block.item if block.item > 0 else -1, block.begins
+        if block.unit:  # the item that it lies in, not one that lies in it
+            item = int(self._chosen.around.item[self._chosen.wholes[block.unit].parent])
+            begins &= item == block.item
+        piece = self._set(piece, item, begins)
+        if self.parts:
+            close = (piece.role == ITEM and self._role == ITEM) or (
+                piece.role == DEFINITION and self._role in (TERM, DEFINITION)
+            )
+            self.parts.append(_CLOSE if close else _FAR)
+        self.parts.append(piece.text)
+        self._role, self._item = piece.role, item
+
+    def _marked_heading(self, heading: int, text: str) -> str:
+        level = int(self._source.page.nodes.tag[heading]) - _H1 + 1 if heading > 0 else 1
+        return "#" * level + " " + text.replace("\n", " ")
+
+    def _set(self, piece: _Piece, item: int, begins: bool) -> _Piece:
+        """A piece with the mark of the item that it begins, standing in as far as its list does; what lies in no `li`
+        as a term or a definition."""
+        tag = self._source.page.nodes.tag[item] if item > 0 else -1
+        if tag != _LI:
+            if tag < 0 or piece.role != PARAGRAPH or piece.is_code:
+                return piece
+            if tag == _DT:
+                return piece._replace(role=TERM)
+            if self._role in (TERM, DEFINITION) and item != self._item and tag == _DD:
+                return _Piece(": " + piece.text, DEFINITION, False)
+            return piece
+        text, role = piece.text, piece.role
         indent = 0
-        if within > 0 and nodes.tag[within] == _LI:
-            if begins:
-                indent = lists.indent(within)
-                piece = lists.mark(within) + piece
-                this = ITEM
-                if "\n" in piece and not is_code:
-                    piece = piece.replace("\n", "\n" + " " * (lists.content(within) - indent))
-            elif within == last_item or (last_kind == ITEM and within > 0):
-                indent = lists.content(within) if not is_code or markdown else 0
-        elif within > 0 and this == PARAGRAPH and not is_code:
-            if nodes.tag[within] == _DT:
-                this = TERM
-            elif last_kind in (TERM, DEFINITION) and within != last_item and nodes.tag[within] == _DD:
-                this = DEFINITION
-                piece = ": " + piece
-        if indent and not (is_code and not markdown):
-            piece = " " * indent + piece.replace("\n", "\n" + " " * indent)
-        if parts:
-            close = (this == ITEM and last_kind == ITEM) or (this == DEFINITION and last_kind in (TERM, DEFINITION))
-            parts.append(_CLOSE if close else _FAR)
-        parts.append(piece)
-        last_kind = this
-        last_item = within
-    return _SURROGATES.sub("\ufffd", "".join(parts))
+        if begins:
+            indent = self._lists.indent(item)
+            text, role = self._lists.mark(item) + text, ITEM
+            if not piece.is_code:
+                text = text.replace("\n", "\n" + " " * (self._lists.content(item) - indent))
+        elif item == self._item or self._role == ITEM:
+            indent = self._lists.content(item)
+        if indent and (self._markdown or not piece.is_code):
+            text = " " * indent + text.replace("\n", "\n" + " " * indent)
+        return _Piece(text, role, piece.is_code)
 
 
-def _unit(source: Source, node: int, kind: int, markdown: bool) -> tuple[str, bool, int]:
-    """(text, whether it is code, ROWS or PARAGRAPH) of what is rendered as a whole."""
-    nodes = source.page.nodes
-    first, last = int(nodes.first[node]), int(nodes.last[node])
+def _whole(source: Source, whole: Whole, markdown: bool) -> _Piece:
+    """The text of what is rendered as a whole."""
+    kind, first, last, _ = whole
     if kind == DATA:
         outside, grid = data_tables.rows(source, first, last, markdown)
         equations = "ltx_eqn" in source.classes(first)
         found = [" ".join(filter(None, row)) for row in grid] if equations else data_tables.lines(grid, markdown)
-        return _FAR.join([*outside, _CLOSE.join(found)]).strip(), False, ROWS
+        return _Piece(_FAR.join([*outside, _CLOSE.join(found)]).strip(), ROWS, False)
     if kind == CODE:
         text = code_lines.code(source, first, last)
         if markdown and text:
@@ -128,5 +180,5 @@ def _unit(source: Source, node: int, kind: int, markdown: bool) -> tuple[str, bo
             while fence in text:
                 fence += "`"
             text = f"{fence}{code_lines.language(source, first, last)}\n{text}\n{fence}"
-        return text, True, PARAGRAPH
-    return inline(source, first, last), False, TERM
+        return _Piece(text, PARAGRAPH, True)
+    return _Piece(inline(source, first, last), TERM, False)

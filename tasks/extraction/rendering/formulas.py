@@ -16,9 +16,12 @@ MATH, SCRIPT, IMG = E["math"], E["script"], E["img"]
 RENDERED = re.compile(r"(?:^|\s)(?:katex|MathJax\w*|mjx-chtml|MJXc-display|mwe-math-element)(?:\s|$)")
 _SCRIPT = re.compile(rb"<script[^>]*math/tex([^>]*)>(.*?)(?:</script|\Z)", re.DOTALL | re.IGNORECASE)
 _IMAGE = re.compile(
-    r"(?i)(?:^|[\s_-])(?:la)?tex(?:$|[\s_-])|(?:^|[\s_-])math|[?&/](?:la)?tex\b|mathtex|mimetex|latex\."
+    r"(?i)(?:^|[\s_-])(?:la)?tex(?:$|[\s_-])|(?:^|[\s_-])math|[?&/](?:la)?tex\b|mathtex|mimetex|latex[.?]"
 )
+# The `alt` of images by latex2html.
+_SOURCE = re.compile(r"\s*(?:\$.*\$|\\begin\{.*\})\s*", re.DOTALL)
 _STYLE = re.compile(r"^\{\s*\\(?:displaystyle|textstyle)\s?(.*)\}$", re.DOTALL)
+_EMPTY_LINE = re.compile(r"\n\s*\n")
 _DEEPEST = 40
 
 _SCRIPTS = {"msup": "^", "msub": "_", "mover": "^", "munder": "_"}
@@ -74,6 +77,8 @@ _LETTERS = dict(
 def delimited(tex: str, display: bool) -> str:
     r"""LaTeX between `$` or, if it is displayed, `$$`; "" for none. Delimiters that it has already are taken off."""
     tex = " ".join(tex.split())
+    if tex.startswith(r"\begin{displaymath}"):
+        tex, display = tex.removeprefix(r"\begin{displaymath}").removesuffix(r"\end{displaymath}").strip(), True
     for left, right in (("$$", "$$"), (r"\[", r"\]"), (r"\(", r"\)"), ("$", "$")):
         if tex.startswith(left) and tex.endswith(right) and len(tex) >= len(left + right):
             tex = tex[len(left) : len(tex) - len(right)].strip()
@@ -96,8 +101,9 @@ def of_script(tag: bytes) -> str | None:
 def of_image(source: Source, k: int) -> str | None:
     """The formula of an `<img>`, None if it is the picture of something else."""
     classes, address = source.classes(k), source.attribute(k, "src") or ""
-    if (_IMAGE.search(classes) or _IMAGE.search(address)) and (alt := source.attribute(k, "alt")):
-        return delimited(alt, "display" in classes)
+    if _SOURCE.fullmatch(source.attribute(k, "alt") or "") or _IMAGE.search(classes) or _IMAGE.search(address):
+        tex = source.attribute(k, "alt") or ("latex" in address.lower() and source.attribute(k, "title"))
+        return delimited(tex, "display" in classes) if tex else None
     return None
 
 
@@ -122,6 +128,8 @@ def of_element(source: Source, first: int, last: int, display: bool = False) -> 
             math = k if math is None else math
             display |= source.attribute(k, "display") == "true"
             tex = source.attribute(k, "data-latex")
+        elif math is None and name == "span" and "katex-mathml" in source.classes(k):
+            tex = _of_stripped(source, k)
         elif element == SCRIPT and (found := of_script(source.tag(k))) is not None:
             return found
         elif element == IMG and math is None and (found := of_image(source, k)) is not None:
@@ -131,6 +139,14 @@ def of_element(source: Source, first: int, last: int, display: bool = False) -> 
     if tex is None and math is not None:
         tex = _tex(_tree(source, math, last))
     return None if tex is None else delimited(tex, display)
+
+
+def _of_stripped(source: Source, k: int) -> str | None:
+    """The LaTeX of KaTeX's MathML where only its texts are left: the last, behind an empty line; None with any tag."""
+    if source.name(k + 1) != "span" or source.element[k + 1] >= 0:
+        return None
+    texts = _EMPTY_LINE.split(source.text(source.end[k], source.begin[k + 1]).strip())
+    return texts[-1] if len(texts) > 1 else None
 
 
 def _has_annotation(source: Source, first: int, last: int) -> bool:

@@ -42,13 +42,14 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
         return _SPACE.sub(" ", source.text(source.end[first], source.begin[last])).strip()
     element, end = source.element, source.end
     if not markdown and _INERT.issuperset(element[first + 1 : last]) and not source.formulas:
-        text = "".join([source.text(end[k], source.begin[k + 1]) for k in (first, *range(first + 1, last))])
-        if _SIGNS.isdisjoint(text):
+        text = source.between(first, last)
+        if _SIGNS.isdisjoint(text) and source.data.find(b"mw-editsection", end[first], source.begin[last]) < 0:
             return _SPACE.sub(" ", text).strip()
     ends = source.ends(first, last)
     out: list[str] = []
     opened: list[tuple[int, int, int]] = []  # end tag, length of `out`, element
     pos, k = end[first], first + 1
+    searched = first  # up to this tag elements that show formulas have none
     while True:
         stop = source.begin[k] if k < last else source.begin[last]
         if stop > pos:
@@ -58,17 +59,20 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
         pos = end[k]
         tag = element[k]
         while opened and opened[-1][0] <= k:
-            _close(opened.pop(), out, source, k, last)
-        found, behind = _formula(source, k, ends)
-        if behind >= k:
-            if found:
-                out.append(found)
+            _close(opened.pop(), out, source, k, last, markdown)
+        found, behind = _formula(source, k, ends, k < searched)
+        if found is not None:
+            out.append(found)
             pos, k = max(pos, end[behind]), behind + 1
             continue
+        searched = max(searched, behind)
         if 0 <= tag < len(PROPERTIES):
             if tag == _BR:
                 out.append("\n")
             elif tag == _A and k in ends and _is_permalink(source, k, ends[k]):
+                k = ends[k]
+                pos = end[k]
+            elif tag == _SPAN and k in ends and b"mw-editsection" in source.tag(k):  # MediaWiki's [edit]
                 k = ends[k]
                 pos = end[k]
             elif PROPERTIES[tag] & SKIP and not PROPERTIES[tag] & RAW:
@@ -82,18 +86,18 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
             out.append(" ")
         k += 1
     while opened:
-        _close(opened.pop(), out, source, last, last)
+        _close(opened.pop(), out, source, last, last, markdown)
     return _RUNS.sub(" ", _LINE_ENDS.sub("\n", "".join(out))).strip()
 
 
-def _close(element: tuple[int, int, int], out: list[str], source: Source, tag: int, last: int) -> None:
+def _close(element: tuple[int, int, int], out: list[str], source: Source, tag: int, last: int, markdown: bool) -> None:
     """Rewrite an element that ends at a tag of the piece up to the tag `last`."""
     _, at, kind = element
     text = "".join(out[at:])
     content = text.strip()
     del out[at:]
     if kind not in _MARKS:
-        out.append(_rewritten(kind, content, out))
+        out.append(_rewritten(kind, content, out, "*`" if markdown else ""))
     elif not content:
         out.append(text)
     else:
@@ -125,8 +129,11 @@ def _marks(tag: int, markdown: bool) -> bool:
     return markdown and tag in _MARKS
 
 
-def _formula(source: Source, k: int, ends: dict[int, int]) -> tuple[str | None, int]:
-    """(the formula that begins with a tag, its last tag); the tag before if none does."""
+def _formula(source: Source, k: int, ends: dict[int, int], searched: bool) -> tuple[str | None, int]:
+    """(the formula that begins with a tag, its last tag); (None, the last tag that was searched) if none does.
+
+    searched: whether an element around it shows a formula, and has none of the notations that are known.
+    """
     tag = source.element[k]
     if tag == formulas.SCRIPT:
         found = formulas.of_script(source.tag(k))
@@ -141,13 +148,13 @@ def _formula(source: Source, k: int, ends: dict[int, int]) -> tuple[str | None, 
                 return found, ends[k]
     elif tag in (_SPAN, _DIV) and k in ends:
         classes = source.classes(k)
-        if classes and formulas.RENDERED.search(classes):
+        if classes and not searched and formulas.RENDERED.search(classes):
             return _rendered(source, k, ends[k], classes)
     return None, k - 1
 
 
 def _rendered(source: Source, k: int, behind: int, classes: str) -> tuple[str | None, int]:
-    """The same for an element that shows a formula; none where its LaTeX follows in a script of its own."""
+    """The same for an element that shows a formula; "" where its LaTeX follows in a script of its own."""
     if "MathJax" in classes or "mjx" in classes.lower():
         for j in range(behind + 1, min(behind + 4, len(source.element))):
             if source.element[j] == formulas.SCRIPT and formulas.of_script(source.tag(j)) is not None:
@@ -156,18 +163,18 @@ def _rendered(source: Source, k: int, behind: int, classes: str) -> tuple[str | 
                 return "", behind
     display = "display" in source.classes(k - 1) if k and source.element[k - 1] in (_SPAN, _DIV) else False
     found = formulas.of_element(source, k, behind, display)
-    return (found, behind) if found is not None else (None, k - 1)
+    return found, behind
 
 
 def _is_permalink(source: Source, first: int, last: int) -> bool:
     if last - first > 4 or source.end[first] + 120 < source.begin[last]:
         return False
-    text = "".join(source.text(source.end[k], source.begin[k + 1]) for k in range(first, last))
+    text = source.between(first, last)
     return set(text) <= _SIGNS | {" "} and (bool(text.strip()) or bool(_PERMALINK.search(source.classes(first))))
 
 
-def _rewritten(kind: int, content: str, before: list[str]) -> str:
-    """The text of an element that is raised, lowered, or beside its base."""
+def _rewritten(kind: int, content: str, before: list[str], marks: str) -> str:
+    """The text of an element that is raised, lowered, or beside its base; `marks`: of emphasis around the base."""
     if not content:
         return ""
     if kind == _RP:
@@ -179,7 +186,7 @@ def _rewritten(kind: int, content: str, before: list[str]) -> str:
         base = piece[-12:] + base
         if len(base) >= 12:
             break
-    bare = base.rstrip()
+    bare = base.rstrip().rstrip(marks)
     if not bare or content[0] in "[({":
         return content
     if kind == _SUB:
@@ -189,7 +196,7 @@ def _rewritten(kind: int, content: str, before: list[str]) -> str:
         if content.isdigit() and _ELEMENT.search(bare):
             return content
         return f"_{content}" if _SIMPLE.match(content) or content.isalnum() else f"_{{{content}}}"
-    if base != bare or _LOOKS.match(content) or not (bare[-1].isalnum() or bare[-1] in ")]}|'"):
+    if base[-1].isspace() or _LOOKS.match(content) or not (bare[-1].isalnum() or bare[-1] in ")]}|'"):
         return content
     return f"^{content}" if _SIMPLE.match(content) else f"^{{{content}}}"
 

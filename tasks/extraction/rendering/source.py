@@ -64,6 +64,10 @@ class Source:
             text = html.unescape(text)
         return text.replace("\0", "")
 
+    def between(self, first: int, last: int) -> str:
+        """The text between two tags without the tags in it."""
+        return "".join([self.text(self.end[k], self.begin[k + 1]) for k in range(first, last)])
+
     @staticmethod
     def text_of(scanned: bytes) -> str:
         """The text of a block as the scan has it, with its entities decoded."""

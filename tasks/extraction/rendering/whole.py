@@ -1,28 +1,35 @@
-"""What is kept or dropped as a whole: code and tables of data; and the headings that come with what is kept."""
+"""What is kept or dropped as a whole, and rendered so: code and tables of data."""
 
 from typing import NamedTuple
 
 import numpy as np
 
 from tasks.extraction.enclosing import Enclosing, enclosing
-from tasks.extraction.rendering.code_lines import is_code_table
+from tasks.extraction.rendering.code_places import broken, containers, is_code_table
 from tasks.extraction.rendering.data_tables import is_data
 from tasks.extraction.rendering.source import Source
 from tasks.extraction.scanned import HEADING, PREFORMATTED
 from tasks.extraction.vocabulary import E
 
 CODE, DATA, SIGNATURE = 1, 2, 3
-# How much of a section is kept if its heading is.
-_SECTION = 2 / 3
-_DT, _H1 = E["dt"], E["h1"]
+_DT = E["dt"]
+
+
+class Whole(NamedTuple):
+    """kind: CODE, DATA or SIGNATURE. first, last: the tags that it is between. parent: the node that it is in."""
+
+    kind: int
+    first: int
+    last: int
+    parent: int
 
 
 class Units(NamedTuple):
-    """unit: int32, the node that each block is rendered with, 0 for a block by itself. kinds: CODE, DATA or
-    SIGNATURE, by such nodes. around: of each node what it lies in."""
+    """unit: int32, the key in `wholes` of what each block is rendered with, 0 for a block by itself. around: of each
+    node what it lies in."""
 
     unit: np.ndarray
-    kinds: dict[int, int]
+    wholes: dict[int, Whole]
     around: Enclosing
 
 
@@ -32,22 +39,53 @@ def units(source: Source) -> Units:
     around, tables = enclosing(page)
     node = page.blocks.node
     unit = np.where(page.blocks.kind == PREFORMATTED, around.code[node], -1)
-    kinds = dict.fromkeys(np.unique(unit[unit > 0]).tolist(), CODE)
+    wholes = {each: _of_node(source, each, CODE) for each in np.unique(unit[unit > 0]).tolist()}
     table = around.table[node]
     for each in np.unique(table[table > 0]).tolist() if table.max(initial=-1) > 0 else ():
         first, last = int(page.nodes.first[each]), int(page.nodes.last[each])
         within = int(around.code[each])  # a `pre` around the table
         if not tables.inner[each] and is_code_table(source, first, last, within > 0):
             node_of = each if within < 0 else within
-            kinds[node_of] = CODE
+            wholes[node_of] = _of_node(source, node_of, CODE)
             unit[table == each] = node_of
             continue
         if is_data(source, each, tables):
-            kinds[each] = DATA
+            wholes[each] = _of_node(source, each, DATA)
             unit[table == each] = each
+    for each in containers(source):
+        wholes[each] = _of_node(source, each, CODE)
+        unit[_between(source, wholes[each].first, wholes[each].last)] = each
+    for first, last in broken(source):
+        inside = _between(source, first, last)
+        if _fills(source, first, last, inside) and (unit[inside] <= 0).all():
+            key = len(page.nodes.first) + first
+            wholes[key] = Whole(CODE, first, last, int(node[inside.start]))
+            unit[inside] = key
     if b"sig-object" in source.data:
-        _signatures(source, around, unit, kinds)
-    return Units(np.maximum(unit, 0), kinds, around)
+        _signatures(source, around, unit, wholes)
+    return Units(np.maximum(unit, 0), wholes, around)
+
+
+def _of_node(source: Source, node: int, kind: int) -> Whole:
+    nodes = source.page.nodes
+    return Whole(kind, int(nodes.first[node]), int(nodes.last[node]), int(nodes.parent[node]))
+
+
+def _between(source: Source, first: int, last: int) -> slice:
+    """The blocks that are, or partly are, between two tags."""
+    blocks = source.page.blocks
+    return slice(int(np.searchsorted(blocks.before, first, "right")), int(np.searchsorted(blocks.after, last)))
+
+
+def _fills(source: Source, first: int, last: int, inside: slice) -> bool:
+    """Whether blocks have no text but what is between two tags."""
+    blocks = source.page.blocks
+    if inside.start >= inside.stop:
+        return False
+    after, before = int(blocks.after[inside.start]), int(blocks.before[inside.stop - 1])
+    return bool((blocks.kind[inside] != HEADING).all()) and not (
+        source.between(min(after, first), first).strip() or source.between(last, max(before, last)).strip()
+    )
 
 
 def shared(likely: np.ndarray, words: np.ndarray, unit: np.ndarray) -> np.ndarray:
@@ -60,7 +98,7 @@ def shared(likely: np.ndarray, words: np.ndarray, unit: np.ndarray) -> np.ndarra
     return np.where(unit > 0, mean[unit], likely).astype(np.float32)
 
 
-def _signatures(source: Source, around: Enclosing, unit: np.ndarray, kinds: dict[int, int]) -> None:
+def _signatures(source: Source, around: Enclosing, unit: np.ndarray, wholes: dict[int, Whole]) -> None:
     """What Sphinx documents: a `dt` is one line, also where its parameters stand in a list."""
     nodes = source.page.nodes
     item = around.item[source.page.blocks.node]
@@ -69,41 +107,5 @@ def _signatures(source: Source, around: Enclosing, unit: np.ndarray, kinds: dict
         while outer > 0 and "sig-object" not in source.classes(int(nodes.first[outer])):
             outer = int(around.item[nodes.parent[outer]])
         if outer > 0 and nodes.tag[outer] == _DT:
-            kinds[outer] = SIGNATURE
+            wholes[outer] = _of_node(source, outer, SIGNATURE)
             unit[item == each] = outer
-
-
-def with_headings(source: Source, around: Enclosing, kept: np.ndarray) -> np.ndarray:
-    """The kept blocks (bool) with the headings of what is kept: those of whose section two thirds are kept, up to the
-    next heading or, if another one follows at once, up to the next of its level; and a page's only `h1` above anything
-    that is kept."""
-    page = source.page
-    headings = np.flatnonzero(page.blocks.kind == HEADING)
-    if kept[headings].all() or not kept.any():
-        return kept
-    kept = kept.copy()
-    node = around.heading[page.blocks.node[headings]]
-    size = (page.blocks.end - page.blocks.begin).astype(np.int64)
-    text = np.where(page.blocks.kind == HEADING, 0, size)
-    totals = np.concatenate(([0], np.cumsum(text)))
-    keeps = np.concatenate(([0], np.cumsum(np.where(kept, text, 0))))
-    level = page.nodes.tag[node].astype(np.int64) - _H1
-    only = len(np.unique(node[level == 0])) == 1
-    last = int(np.flatnonzero(kept)[-1])
-    n = len(page.blocks.begin)
-    for i, block in enumerate(headings.tolist()):
-        if kept[block]:
-            continue
-        if only and level[i] == 0:
-            kept[block] = block < last
-            continue
-        following = headings[i + 1 :]
-        same = node[i + 1 :] == node[i]
-        apart = following[~same]
-        end = int(apart[0]) if len(apart) else n
-        if totals[end] == totals[block]:
-            higher = apart[level[i + 1 :][~same] <= level[i]]
-            end = int(higher[0]) if len(higher) else n
-        total = totals[end] - totals[block]
-        kept[block] = total > 0 and keeps[end] - keeps[block] >= _SECTION * total
-    return kept

@@ -2,6 +2,7 @@
 
 import html
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ from markdown_it import MarkdownIt
 
 from tasks.extraction.blocks import scan
 from tasks.extraction.engines import best_f1
+from tasks.extraction.rendering.completed import completed
 from tasks.extraction.rendering.document import render
 from tasks.extraction.rendering.source import Source
-from tasks.extraction.rendering.whole import shared, units, with_headings
+from tasks.extraction.rendering.whole import shared, units
 from tests.tasks.extraction.test_blocks import SOURCES
 
 CODE = "def mill(grain):\n    # a   wide   gap\n\n\n\tif grain < 1 & 2:\n        return 'a  b'\nmill(1)"
@@ -31,7 +33,7 @@ def rendered(source: str, markdown: bool = False, kept: list[int] | None = None)
     found = Source(data, page)
     together = units(found)
     chosen = best_f1(shared(likely, words, together.unit), words)
-    return render(found, together, with_headings(found, together.around, chosen), markdown)
+    return render(found, together, completed(found, together, chosen), markdown)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +41,17 @@ def rendered(source: str, markdown: bool = False, kept: list[int] | None = None)
     [
         ("<h1>Title</h1><p>One &amp;amp; two.</p><p>Three<br>four.</p>", "Title\n\nOne &amp; two.\n\nThree\nfour."),
         ("<h2>A <a class=headerlink href=#a>¶</a></h2><h3><a class=anchor href=#b>#</a>B</h3>x", "A\n\nB\n\nx"),
+        (
+            "<h2><span class=mw-headline>A</span><span class='mw-editsection'><span>[</span><a href=/e>edit</a>"
+            "<span>]</span></span></h2><p>x",
+            "A\n\nx",
+        ),
+        ("<p>a <img alt='\\begin{displaymath} x^2 \\end{displaymath}' src=i.png> b", "a $$x^2$$ b"),
         ("<p>x</p><pre>if a:\n    b &lt; c\n\n    d</pre><p>y</p>", "x\n\nif a:\n    b < c\n\n    d\n\ny"),
+        (
+            "<p>x</p><code>if a:<br />\n&nbsp;&nbsp;b &lt;&nbsp; c<br />\n<br />\n&nbsp;d</code><p>y</p>",
+            "x\n\nif a:\n  b <  c\n\n d\n\ny",
+        ),
         ("<p>&#xD800;&#55296;&bogus; &lt;b&gt;</p>", "\ufffd\ufffd&bogus; <b>"),
         ("<p>a \u2003 b\u00a0 c", "a b c"),
         # exponents, fractions
@@ -132,6 +144,86 @@ SHAPES = {
         )
         + "</table>"
     ),
+    "Doxygen": lambda lines: (
+        '<div class="fragment">'
+        + "".join(
+            f'<div class="line"><a id="l{n:05}"></a><span class="lineno">{n:5}</span>&#160;{coloured(x)}</div>\n'
+            for n, x in enumerate(lines, 1)
+        )
+        + "</div><!-- fragment -->"
+    ),
+    "Trac": lambda lines: (
+        '<table class="code"><thead><tr><th class="lineno">Line</th><th class="content">&nbsp;</th></tr></thead><tbody>'
+        + "".join(
+            f'<tr><th id="L{n}"><a href="#L{n}">{n}</a></th><td>{coloured(x)}</td></tr>' for n, x in enumerate(lines, 1)
+        )
+        + "</tbody></table>"
+    ),
+    "Redmine": lambda lines: (
+        '<table class="filecontent syntaxhl"><tbody>'
+        + "".join(
+            f'<tr id="L{n}"><th class="line-num"><a href="#L{n}">{n}</a></th>'
+            f'<td class="line-code"><pre>{coloured(x)}\n</pre></td></tr>'
+            for n, x in enumerate(lines, 1)
+        )
+        + "</tbody></table>"
+    ),
+    "GitHub, divisions": lambda lines: (
+        '<div class="react-code-file-contents"><div class="react-line-numbers" aria-hidden="true">'
+        + "".join(f'<div class="react-line-number react-code-text">{n}</div>' for n in range(1, len(lines) + 1))
+        + '</div><div class="react-code-lines">'
+        + "".join(
+            '<div class="react-code-text react-code-line-contents"><div class="react-file-line">'
+            f"{coloured(x) or chr(10)}</div></div>"
+            for x in lines
+        )
+        + "</div></div>"
+    ),
+    "GitHub, line feeds in empty rows": lambda lines: (
+        "<table class='highlight js-file-line-container'>"
+        + "".join(
+            f"<tr><td class='blob-num js-line-number' data-line-number={n}></td>"
+            f"<td class='blob-code blob-code-inner js-file-line'>{coloured(x) or chr(10)}</td></tr>\n"
+            for n, x in enumerate(lines, 1)
+        )
+        + "</table>"
+    ),
+    "SyntaxHighlighter 1": lambda lines: (
+        '<div class="dp-highlighter"><div class="bar"></div><ol start="1" class="dp-c">'
+        + "".join(f"<li class=alt><span><span>{coloured(x).replace(' ', '&nbsp;')}</span></span></li>" for x in lines)
+        + "</ol></div>"
+    ),
+    "Javadoc": lambda lines: (
+        "<pre>"
+        + "\n".join(
+            f'<span class="source-line-no">{n:03}</span><span id="line-{n}">{coloured(x)}</span>'
+            for n, x in enumerate(lines, 1)
+        )
+        + "</pre>"
+    ),
+    "rustdoc": lambda lines: (
+        '<pre class="rust"><code>'
+        + "\n".join(
+            f'<a href="#{n}" id="{n}" data-nosnippet>{n}</a>{coloured(x)}' for n, x in enumerate(lines + [""], 1)
+        )
+        + "</code></pre>"
+    ),
+    "ViewVC": lambda lines: (
+        "<table>"
+        + "".join(
+            f'<tr id="l{n}"><td class="vc_header">{n}</td><td><pre style="margin:0">{coloured(x)}</pre></td></tr>'
+            for n, x in enumerate(lines + [""], 1)
+        )
+        + "</table>"
+    ),
+    "Pygments without classes": lambda lines: (
+        '<div class="highlight"><pre style="line-height: 125%;"><span></span>'
+        + "".join(
+            f'<span style="color: inherit; padding-left: 5px">{n:2}</span>{coloured(x)}\n'
+            for n, x in enumerate(lines, 1)
+        )
+        + "</pre></div>"
+    ),
     "numbers in a cell": lambda lines: (
         "<table class=highlighttable><tr><td class=linenos><div class=linenodiv><pre>"
         + "\n".join(map(str, range(1, len(lines) + 1)))
@@ -162,6 +254,13 @@ def test_any_code_keeps_its_lines(lines, shape):
         assert rendered(SHAPES[shape](lines)) == "\n".join(lines)
 
 
+def test_numbers_of_lines_are_not_lines_that_are_numbers():
+    lines = ["a", "1", "2", "b"]
+    for shape in SHAPES:
+        assert rendered("<p>before</p>" + SHAPES[shape](lines)) == "before\n\na\n1\n2\nb"
+    assert rendered("<p>Type <code>a<br>b</code> there.") == "Type a\nb there."
+
+
 def test_markdown():
     source = (
         "<h1>A <b>b</b></h1><h3>c</h3><p># d <b>e</b> <i>f</i> <code>g`h</code><br>- i</p>"
@@ -172,6 +271,11 @@ def test_markdown():
         "# A **b**\n\n### c\n\n\\# d **e** *f* `` g`h ``\n\\- i\n\n```python\na\n\n  b\n```\n\n1. j\n\n   ```\n     k\n"
         "   l\n   ```\n\n| m | n |\n| --- | --- |\n| o\\|p |  |"
     )
+
+
+def test_exponents_of_what_is_emphasised_in_markdown():
+    source = "<p>One <i>z</i><sup>20</sup> + <i>d</i><sub>5</sub> = 3<i>r</i><sup>2</sup> two.</p>"
+    assert rendered(source, markdown=True) == "One *z*^20 + *d*_5 = 3*r*^2 two."
 
 
 TEX = r"\frac{a}{b} < x_{1}"
@@ -190,6 +294,10 @@ FORMULAS = {
     f'alttext="{{\\displaystyle {ESCAPED}}}"><semantics><mi>x</mi><annotation encoding="application/x-tex">'
     f'{{\\displaystyle {ESCAPED}}}</annotation></semantics></math></span><img src="https://x.example/svg/1" '
     f'class="mwe-math-fallback-image-inline" alt="{{\\displaystyle {ESCAPED}}}"></span>',
+    "latex2html": f'<IMG WIDTH="45" BORDER="0" SRC="img1.png" ALT="${ESCAPED}$">',
+    "an image with a title": f'<img src="https://x.example/gif.latex?{ESCAPED}" title="{ESCAPED}" />',
+    "KaTeX, MathML stripped": '<span class="katex"><span class="katex-mathml">\n \n  a\n \n \n  b\n \n\n <\n'
+    f' \n  x\n \n 1\n \n  {ESCAPED}\n </span><span class="katex-html"><span class="base">ab&lt;x1</span></span></span>',
     "an image": f'<img src="/latex.php?x" class="latex" alt="{ESCAPED}">',
 }
 
@@ -298,6 +406,59 @@ def test_tables_for_layout_are_not_there():
     assert rendered("<table role=presentation><tr><td>a<td>b<tr><td>c<td>d</table>") == "a\n\nb\n\nc\n\nd"
 
 
+def test_the_text_before_a_table_is_not_its_caption():
+    table = "<table><caption>c</caption><tr><th>a<th>b<tr><td>1<td>2</table>"
+    page = f"<table><tr><td>menu<td><p>{'long ' * 1000}</p>{table}<p>end</p></table>"
+    assert rendered(page).endswith("long\n\nc\n\n| a | b |\n| 1 | 2 |\n\nend")
+
+
+def _calls(source: str, markdown: bool) -> int:
+    """Calls of functions, ours and the library's, that the rendering of a page takes."""
+    count = 0
+
+    def note(frame, event, arg):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    data = source.encode()
+    found = Source(data, scan(np.frombuffer(data, np.uint8)))
+    sys.setprofile(note)
+    try:
+        together = units(found)
+        kept = np.arange(len(found.page.blocks.begin)) % 3 != 1
+        render(found, together, completed(found, together, kept), markdown)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+GROWING = {
+    "divisions": lambda n: "<div>a" * n,
+    "spans": lambda n: "<p>" + "<span>a" * n + "</span>" * n,
+    "exponents": lambda n: "<p>" + "a<sup>b" * n + "</sup>" * n,
+    "formulas": lambda n: "<p><math>a</math>" + "<span class=katex>a" * n + "</span>" * n,
+    "lists": lambda n: "<ol><li>a" * n,
+    "definitions": lambda n: "<dl>" + "<dt>a<dd>b" * n,
+    "headings": lambda n: "<p>a</p>" + "<h2>b</h2>" * n + "<p>c</p>",
+    "falling headings": lambda n: "".join(f"<h{6 - i % 6}>a</h{6 - i % 6}>b" for i in range(n)),
+    "rows": lambda n: "<table>" + "<tr><th>1<td rowspan=3>a<td colspan=2>b" * n,
+    "tables": lambda n: "<table><tr><td>a<td>b" * n,
+    "tables of code": lambda n: "<table class=code>" + "<tr><th class=lineno><a>1</a><td>b" * n,
+    "lines of code": lambda n: "<pre>" + "<div><span class=line><span>1</span>a\n" * n,
+    "numbered lines": lambda n: "<pre>" + "".join(f"<span>{i}</span>a\n" for i in range(n)),
+    "containers": lambda n: '<div class="fragment"><div class="line">a' * n,
+    "code": lambda n: "<p>x<code>a<br>b</code>" * n,
+    "open code": lambda n: "<code>a<br>" * n + "</code>" * n,
+}
+
+
+@pytest.mark.parametrize("shape", GROWING)
+def test_the_work_grows_as_the_page_does(shape):
+    for markdown in (False, True):
+        one, two, four = (_calls(GROWING[shape](n), markdown) for n in (60, 120, 240))
+        assert four - two <= 2.2 * (two - one) + 50
+
+
 def test_tables_and_code_are_kept_or_dropped_whole():
     table = "<p>x</p><table><tr><td>aaaa<td>bbbb<tr><td>cccc<td>dddd</table>"
     assert rendered(table, kept=[0, 1, 2]) == "x\n\n| aaaa | bbbb |\n| cccc | dddd |"
@@ -305,6 +466,23 @@ def test_tables_and_code_are_kept_or_dropped_whole():
     code = "<p>x</p><pre><div>aaaa</div><div>bbbb</div><div>cccc</div><div>dddd</div></pre>"
     assert rendered(code, kept=[0, 1, 3, 4]) == "x\n\naaaa\nbbbb\ncccc\ndddd"
     assert rendered(code, kept=[0, 2]) == "x"
+
+
+def test_what_belongs_to_kept_blocks_is_kept():
+    page = "<p>one</p>{}<p>two</p>"
+    assert rendered(page.format("<pre>1 2</pre>"), kept=[0, 2]) == "one\n\n1 2\n\ntwo"
+    assert rendered(page.format("<h2>h</h2><div>$$x$$</div>"), kept=[0, 3]) == "one\n\nh\n\n$$x$$\n\ntwo"
+    formula = "<p><script type='math/tex; mode=display'>x</script></p>"
+    assert rendered(page.format(formula), kept=[0, 2]) == "one\n\n$$x$$\n\ntwo"
+    formula = "<p><span class='math display'>x</span></p>"
+    assert rendered(page.format(formula), kept=[0, 2]) == "one\n\nx\n\ntwo"
+    assert rendered(page.format("<p>$5</p>"), kept=[0, 2]) == "one\n\ntwo"
+    assert rendered(page.format("<div>menu</div><pre>1 2</pre>"), kept=[0, 3]) == "one\n\ntwo"
+    terms = "<dl><dt>t</dt><dd>ten words long</dd><dt>u</dt><dd>ten words too</dd></dl>"
+    assert rendered(terms, kept=[1, 2, 3]) == "t\n: ten words long\n\nu\n: ten words too"
+    items = "<ul><li>aaaa<li>bbbb<ul><li>cccc</ul><li>dddd<li>eeee</ul><p>end"
+    assert rendered(items, kept=[0, 1, 3, 4, 5]) == "- aaaa\n- bbbb\n  - cccc\n- dddd\n- eeee\n\nend"
+    assert rendered(items, kept=[0, 5]) == "- aaaa\n\nend"
 
 
 def test_headings_come_with_what_is_kept():

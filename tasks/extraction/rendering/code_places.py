@@ -1,0 +1,135 @@
+"""Where a page shows code: `pre`, tables and containers of lines, `code` with line breaks."""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+
+import numpy as np
+
+from tasks.extraction.rendering.source import Source
+from tasks.extraction.scanned import ENDS
+from tasks.extraction.vocabulary import BLOCK, PROPERTIES, E
+
+_CODE, _BR, _DIV, _OL, _TD, _TH = E["code"], E["br"], E["div"], E["ol"], E["td"], E["th"]
+_PRE, _SPAN = E["pre"], E["span"]
+_TR, _THEAD = E["tr"], E["thead"]
+_CELLS = (_TD, _TH)
+# A cell with the number of a line has few tags.
+_FEW = 8
+_NUMBERED = re.compile(rb"(?:<span></span>|<code[^>]*>)*(<(span|a)(?: [^>]*)?>) *([0-9]{1,9}) *</\2>")
+# Columns and spans that hold the numbers of lines (Pygments, Rouge, Chroma, highlightjs-line-numbers, GitHub, Crayon,
+# SyntaxHighlighter, Prism, Redmine).
+NUMBERS = re.compile(
+    r"(?:^|\s)(?:linenos?|linenodiv|linenumbers?|(?:react-)?line-?numbers?(?:-rows)?|lnt?|lntd|gutter|rouge-gutter|gl|"
+    r"blob-num|hljs-ln-(?:numbers|n)|crayon-nums?|react-code-line-number|react-syntax-highlighter-line-number|"
+    r"line-num|code-line-number|linenr|ln-num|num|source-line-no)(?:\s|$)"
+)
+_LINES = re.compile(
+    r"(?:^|\s)(?:blob-code(?:-inner)?|hljs-ln(?:-code)?|rouge-(?:code|table)|lntable|lntd|highlighttable|"
+    r"crayon-(?:code|table)|code|js-file-line(?:-container)?|syntaxhighlighter|linenos|line-code)(?:\s|$)"
+)
+# Elements whose children are lines of code, with what the source of one contains: Doxygen's, GitHub's of today, those
+# of SyntaxHighlighter 1.
+_CONTAINERS = (
+    (b'class="fragment"', _DIV, b'class="line"'),
+    (b'class="react-code-file-contents"', _DIV, b"react-file-line"),
+    (b'class="dp-', _OL, b"<li"),
+)
+
+
+def is_code_table(source: Source, first: int, last: int, within: bool) -> bool:
+    """Whether a table shows code: a row a line, or all lines in one cell beside their numbers; `within`: of a `pre`."""
+    marked = False
+    named = b"class" in source.tag(first) and bool(_LINES.search(source.classes(first)))
+    for k in range(first, last):
+        tag = source.element[k]
+        if tag not in _CELLS and k != first:
+            continue
+        shown = source.tag(k)
+        if b"data-line-number" in shown or (b"class" in shown and NUMBERS.search(source.classes(k))):
+            marked = True
+        if marked and (within or (tag in _CELLS and b"class" in shown and _LINES.search(source.classes(k)))):
+            return True
+        if k > first + 40:
+            break
+    lines = source.element[first:last].count(_PRE)  # in ViewVC's tables each is a line
+    if not (marked and named) and lines < 2:
+        return False
+    numbers = number_cells(source, first, last, source.ends(first, last))
+    return bool(numbers) and ((marked and named) or len(numbers) == lines)
+
+
+def number_cells(source: Source, first: int, last: int, ends: dict[int, int]) -> set[int]:
+    """The first cells of the rows of a table, behind its header, if they count these; else none."""
+    found: set[int] = set()
+    number = None
+    row = head = False
+    for k in range(first + 1, last):
+        tag = source.element[k]
+        if tag in (_THEAD, ENDS - _THEAD):
+            head = tag == _THEAD
+        elif tag == _TR:
+            row = not head
+        elif tag in _CELLS and row:
+            row = False
+            behind = ends.get(k, last)
+            if behind > k + _FEW:
+                return set()
+            digits = source.between(k, behind).strip()
+            if not digits.isdecimal() or (number is not None and int(digits) != number + 1):
+                return set()
+            number = int(digits)
+            found.add(k)
+    return found
+
+
+def counted(source: Source, first: int, last: int) -> set[int]:
+    """The elements with which all lines of a `pre` begin, if they hold nothing but the numbers of these (Pygments with
+    styles in place of classes, rustdoc); else none."""
+    lines = source.data[source.end[first] : source.begin[last]].rstrip(b"\n").split(b"\n")
+    at = source.end[first]
+    found: set[int] = set()
+    number = None
+    for line in lines:
+        begins = _NUMBERED.match(line)
+        if not begins or (number is not None and int(begins[3]) != number + 1):
+            return set()
+        number = int(begins[3])
+        found.add(bisect_left(source.begin, at + begins.start(1)))
+        at += len(line) + 1
+    return found if len(lines) > 1 or source.element[max(found)] == _SPAN else set()
+
+
+def containers(source: Source) -> Iterator[int]:
+    """The nodes of elements whose children are lines of code."""
+    nodes = source.page.nodes
+    for name, element, content in _CONTAINERS:
+        behind = -1
+        at = source.data.find(name)
+        while at >= 0:
+            tag = bisect_left(source.begin, at) - 1
+            if tag > behind and tag >= 0 and source.element[tag] == element and at < source.end[tag]:
+                node = int(np.searchsorted(nodes.first, tag))
+                if node < len(nodes.first) and nodes.first[node] == tag:
+                    behind = int(nodes.last[node])
+                    if source.data.find(content, source.end[tag], source.begin[behind]) >= 0:
+                        yield node
+            at = source.data.find(name, at + 1)
+
+
+def broken(source: Source) -> Iterator[tuple[int, int]]:
+    """The tags of `code` elements with line breaks in them, and nothing that is not inline."""
+    elements = source.page.tags.element
+    begins, ends = np.flatnonzero(elements == _CODE), np.flatnonzero(elements == ENDS - _CODE)
+    lines = np.flatnonzero(elements == _BR)
+    if not len(begins) or not len(ends) or not len(lines):
+        return
+    place = np.searchsorted(ends, begins)
+    behind = ends[np.minimum(place, len(ends) - 1)]
+    alone = (behind > begins) & (np.append(begins[1:], len(elements)) > behind)
+    several = np.searchsorted(lines, begins) < np.searchsorted(lines, behind)
+    for first, last in zip(*(each[alone & several].tolist() for each in (begins, behind)), strict=True):
+        inner = elements[first + 1 : last]
+        own = np.where(inner >= 0, inner, ENDS - inner)
+        if not (PROPERTIES[own[own < len(PROPERTIES)]] & BLOCK).any():
+            yield first, last

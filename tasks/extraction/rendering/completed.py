@@ -1,0 +1,128 @@
+"""What belongs to kept blocks and is kept with them: code and formulas between them, items of lists, headings."""
+
+import re
+
+import numpy as np
+
+from tasks.extraction.enclosing import Enclosing
+from tasks.extraction.rendering.inline import inline
+from tasks.extraction.rendering.source import Source
+from tasks.extraction.rendering.whole import Units
+from tasks.extraction.scanned import ENDS, HEADING
+from tasks.extraction.vocabulary import E
+
+# How much of a section or a list is kept if all of it is.
+_MOST = 2 / 3
+# From this part of its text on a block is a link: of menus and breadcrumbs, not of what is kept around it.
+_LINKS = 0.8
+_H1, _SPAN = E["h1"], E["span"]
+_LISTS = [E[name] for name in ("ul", "ol", "dl")]
+_MATH = re.compile(r"(?:^|\s)math display(?:\s|$)")
+_FORMULA = re.compile(r"(?:\$\$|\\\[|\\begin\{).*(?:\$\$|\\\]|\\end\{\w+\*?\})[.,;]?|\$[^$]+\$[.,;]?", re.DOTALL)
+
+
+def completed(source: Source, together: Units, kept: np.ndarray) -> np.ndarray:
+    """The kept blocks (bool) with what belongs to them."""
+    if kept.all() or not kept.any():
+        return kept
+    kept = kept.copy()
+    _between(source, together, kept)
+    _items(source, together.around, kept)
+    _headings(source, together.around, kept)
+    return kept
+
+
+def _between(source: Source, together: Units, kept: np.ndarray) -> None:
+    """Keep code, tables of data and formulas, with their headings, right between two kept blocks; not what links."""
+    blocks = source.page.blocks
+    size, linked = (np.bincount(together.unit, each) for each in (blocks.end - blocks.begin, blocks.linked))
+    belongs = (together.unit > 0) & (linked < _LINKS * size)[together.unit] | (blocks.kind == HEADING)
+    dropped = np.flatnonzero(~kept)
+    runs = np.split(dropped, np.flatnonzero(np.diff(dropped) > 1) + 1)
+    for run in runs:
+        first, last = int(run[0]), int(run[-1])
+        if first == 0 or last + 1 == len(kept):
+            continue
+        others = run[~belongs[run]].tolist()
+        if (others or together.unit[run].any()) and all(_is_formula(source, block) for block in others):
+            kept[first : last + 1] = True
+
+
+def _is_formula(source: Source, block: int) -> bool:
+    """Whether a block is nothing but a formula."""
+    blocks = source.page.blocks
+    if blocks.marked[block]:
+        text = inline(source, int(blocks.after[block]), int(blocks.before[block]))
+    else:
+        after, before = int(blocks.after[block]), int(blocks.before[block])
+        if before > after + 2 and _MATH.search(source.classes(after + 1)):  # pandoc's, for KaTeX to read
+            apart = source.text(source.end[after], source.begin[after + 1])
+            behind = source.text(source.end[before - 1], source.begin[before])
+            return not (apart.strip() or behind.strip()) and source.element[before - 1] == ENDS - _SPAN
+        begin, end = int(blocks.begin[block]), int(blocks.end[block])
+        if source.page.text[begin] not in (36, 92):  # $ and \
+            return False
+        text = source.text_of(source.page.text[begin:end].tobytes())
+    return _FORMULA.fullmatch(text) is not None
+
+
+def _items(source: Source, around: Enclosing, kept: np.ndarray) -> None:
+    """Keep all items that are a block each, terms and definitions too, of lists of which two thirds are kept; not what
+    links."""
+    page = source.page
+    item = around.item[page.blocks.node]
+    alone = (item > 0) & (np.bincount(np.maximum(item, 0))[np.maximum(item, 0)] == 1)
+    if kept[alone].all():
+        return
+    outer = _outermost(page.nodes.parent, np.isin(page.nodes.tag, _LISTS))
+    blocks = np.flatnonzero(alone)
+    lists = outer[item[blocks]]
+    size = (page.blocks.end - page.blocks.begin)[blocks].astype(np.float64)
+    total = np.bincount(lists, size)
+    keeps = np.bincount(lists, size * kept[blocks])
+    linked = page.blocks.linked[blocks] >= _LINKS * size
+    kept[blocks] |= (lists > 0) & ~linked & (keeps >= _MOST * total)[lists]
+
+
+def _outermost(parent: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Of each node the outermost wanted one (bool) that it is or lies in, 0 for none; `parent`: smaller numbers."""
+    found = np.zeros(len(parent), np.int64)
+    above, wants = parent.tolist(), wanted.tolist()
+    for node in range(1, len(above)):
+        found[node] = found[above[node]] or (node if wants[node] else 0)
+    return found
+
+
+def _headings(source: Source, around: Enclosing, kept: np.ndarray) -> None:
+    """Keep the headings of sections of which two thirds are kept, up to the next heading or, if another one follows at
+    once, up to the next of its level; and a page's only `h1` above anything that is kept."""
+    page = source.page
+    headings = np.flatnonzero(page.blocks.kind == HEADING)
+    if kept[headings].all() or not kept.any():
+        return
+    node = around.heading[page.blocks.node[headings]]
+    size = (page.blocks.end - page.blocks.begin).astype(np.int64)
+    text = np.where(page.blocks.kind == HEADING, 0, size)
+    totals = np.concatenate(([0], np.cumsum(text)))
+    keeps = np.concatenate(([0], np.cumsum(np.where(kept, text, 0))))
+    begins = np.flatnonzero(np.append(True, np.diff(node) != 0))  # a heading may be several blocks
+    level = (page.nodes.tag[node[begins]].astype(np.int64) - _H1).tolist()
+    only = level.count(0) == 1
+    last = int(np.flatnonzero(kept)[-1])
+    ends = [*headings[begins].tolist(), len(page.blocks.begin)]
+    higher = [len(level)] * len(level)  # of each heading the next that is not below it
+    for i in range(len(level) - 1, -1, -1):
+        at = i + 1
+        while at < len(level) and level[at] > level[i]:
+            at = higher[at]
+        higher[i] = at
+    for i, pieces in enumerate(np.split(headings, begins[1:])):
+        for block in pieces[~kept[pieces]].tolist():
+            if only and level[i] == 0:
+                kept[block] = block < last
+                continue
+            end = ends[i + 1]
+            if totals[end] == totals[block]:
+                end = ends[higher[i]]
+            total = totals[end] - totals[block]
+            kept[block] = total > 0 and keeps[end] - keeps[block] >= _MOST * total
