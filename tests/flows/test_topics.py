@@ -91,6 +91,14 @@ def test_labels_of_files_are_learned_each_by_itself(trained, tmp_path):
         assert (tmp_path / f"m.bin{suffix}").read_bytes() == (folder / f"topics.bin{suffix}").read_bytes()
 
 
+def test_what_is_known_of_a_named_classifier_goes_to_mlflow(trained, tmp_path):
+    folder, _ = trained
+    copy_description("topic", str(folder / "topics.bin"), tmp_path)
+    copy_description("toxicity", str(folder / "of_somebody_else.bin"), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["topic-classifier.json", "topic-classifier.svg"]
+    assert (tmp_path / "topic-classifier.json").read_bytes() == (folder / "topics.bin.json").read_bytes()
+
+
 def test_a_label_with_one_example_is_named(tmp_path):
     given = [*rows(30), {"text": "one alone", "label": "rare"}]
     (tmp_path / "l.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in given))
