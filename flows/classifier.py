@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,15 @@ from flows.context import job_options, lookup
 from flows.curation import curate
 from flows.machine import MachineSettings
 from flows.recipe import Recipe, load
-from flows.reports.classifier_curves import curves
+from flows.reports.classifier_curves import confusion, curves
 from flows.stages.corpus import Corpus
 from storage import files, leftovers
 from tasks.documents.sampling import Heldout
 from tasks.documents.step import CorpusStep
 from tasks.engine import options
 from tasks.models import classifier_file, quality_work
-from tasks.models.classifier_measures import measures
-from tasks.models.classifier_training import FOLDS, Examples, cross_fit, ordered, train
+from tasks.models.classifier_measures import label_measures, measures
+from tasks.models.classifier_training import BAD, FOLDS, GOOD, PREFIX, Examples, Ordered, cross_fit, ordered, train
 from tasks.models.quality import Classifier, Quality
 from tasks.reading.charset import decode, detect
 from tasks.reading.listing import shards_of
@@ -36,21 +37,25 @@ def from_labels(
     out: str, kind: str, patterns: Sequence[str], good: Sequence[str], settings: Classifier, text: str, label: str
 ) -> dict[str, Any]:
     """Train on the texts of `jsonl` or `parquet` files, of which those with a label in `good` are good examples, and
-    all others bad ones; returns the counts and measures. Equal texts are in one fold.
+    all others bad ones; or, where `good` is empty, each label is one of the model's, with `_` for its spaces. Returns
+    the counts and measures. Equal texts are in one fold.
 
     `text`, `label`: the columns, or keys. Raises FileNotFoundError; ValueError for a row without a text or a label, and
-    where one of the two kinds is missing.
+    where a label has too few examples.
     """
+    of_two = {True: GOOD, False: BAD}
 
     def fill(examples: Examples) -> None:
-        batch: dict[bool, list[str]] = {True: [], False: []}
+        batch: dict[str, list[str]] = {}
         for each, its_label in labelled(kind, patterns, text, label):
-            batch[its_label in good].append(each)
-            if len(batch[its_label in good]) == _BATCH:
+            name = of_two[its_label in good] if good else PREFIX + "_".join(its_label.split())
+            texts = batch.setdefault(name, [])
+            texts.append(each)
+            if len(texts) == _BATCH:
                 _add(examples, batch)
         _add(examples, batch)
 
-    return _make(out, settings, fill)
+    return _make(out, settings, fill) if good else _make_topics(out, settings, fill)
 
 
 def from_recipe(out: str, name: str, machine: MachineSettings | None = None) -> dict[str, Any]:
@@ -81,8 +86,32 @@ def arriving(recipe: Recipe, step: CorpusStep, machine: MachineSettings) -> Corp
 
 
 def _make(out: str, settings: Classifier, fill: Callable[[Examples], None]) -> dict[str, Any]:
-    """Train on all examples, write the model, its description and its curves. What is measured is by models of half of
-    the examples, on the other half: the one that is written has seen them all."""
+    """Train a classifier of good examples, and write it with its description and its curves."""
+    with _trained(out, settings, fill, (GOOD, BAD)) as (examples, probabilities):
+        scores = probabilities[:, examples.names.index(GOOD)]
+        found = {"examples": len(scores), "good": int(examples.good.sum()), **measures(examples.good, scores)}
+        files.write_bytes(f"{out}.svg", curves("classifier", examples.good, scores).encode())
+    classifier_file.write(out, settings, found)
+    return found
+
+
+def _make_topics(out: str, settings: Classifier, fill: Callable[[Examples], None]) -> dict[str, Any]:
+    """Train a classifier of several labels, and write it with its description, and of each label the F1 and with which
+    others it is confused."""
+    with _trained(out, settings, fill) as (examples, probabilities):
+        names = [name.removeprefix(PREFIX) for name in examples.names]
+        found = {"examples": len(probabilities), **label_measures(examples.labels, probabilities, names)}
+        files.write_bytes(f"{out}.svg", confusion("classifier", found).encode())
+    classifier_file.write(out, settings, found)
+    return found
+
+
+@contextmanager
+def _trained(
+    out: str, settings: Classifier, fill: Callable[[Examples], None], wanted: tuple[str, ...] = ()
+) -> Iterator[tuple[Ordered, np.ndarray]]:
+    """The examples and the probabilities of their labels, float64 (n, labels), of a classifier that is trained on them
+    all and written. The probabilities are by models of half of the examples, for the other half."""
     if files.exists(out):
         raise FileExistsError(f"{out} is there already: name another file, or remove it")
     with (
@@ -90,12 +119,9 @@ def _make(out: str, settings: Classifier, fill: Callable[[Examples], None]) -> d
         tempfile.TemporaryDirectory(prefix=leftovers.scratch_prefix()) as scratch,
     ):
         halves = [files.join(scratch, f"{number}.bin") for number in range(FOLDS)]
-        scores = cross_fit(examples, settings, halves)
-        train(examples, np.arange(len(scores)), settings, out)
-        found = {"examples": len(scores), "good": int(examples.good.sum()), **measures(examples.good, scores)}
-        files.write_bytes(f"{out}.svg", curves("classifier", examples.good, scores).encode())
-    classifier_file.write(out, settings, found)
-    return found
+        probabilities = cross_fit(examples, settings, halves, wanted)
+        train(examples, np.arange(len(probabilities)), settings, out)
+        yield examples, probabilities
 
 
 def labelled(kind: str, patterns: Sequence[str], text: str, label: str) -> Iterator[tuple[str, str]]:
@@ -113,7 +139,7 @@ def labelled(kind: str, patterns: Sequence[str], text: str, label: str) -> Itera
             yield decode(record.payload, detect(record.payload, record.charset, False)), record.record_id
 
 
-def _add(examples: Examples, batch: dict[bool, list[str]]) -> None:
-    for good, texts in batch.items():
-        examples.add(pa.chunked_array([texts], pa.string()), texts, good)
+def _add(examples: Examples, batch: dict[str, list[str]]) -> None:
+    for name, texts in batch.items():
+        examples.add(pa.chunked_array([texts], pa.string()), texts, name)
         texts.clear()

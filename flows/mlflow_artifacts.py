@@ -18,6 +18,9 @@ from flows.reports.run import Report
 from flows.reports.run_page import plots
 from flows.stages.tokenizer import tokenizer_of
 from storage import files
+from tasks.models.harm import Harm
+from tasks.models.quality import Quality
+from tasks.models.topic import Topic
 from training.weight_files import CONFIG, WEIGHTS
 
 # What the files of the room `training` that a model is loaded by import.
@@ -40,9 +43,10 @@ def log_artifacts(client: mlflow.MlflowClient, run: str, report: Report) -> None
     """Log the artifacts of a finished model to its run; `report` is one with training.
 
     `recipe.yaml`, `funnel.csv`, `funnel.json` (a table), `funnel.png`, `losses.png`, `sample.txt`, and of a classifier
-    that the corpus has trained the curves, `classifier.png`, and its measures, `classifier.json`; of the heads that
-    scored documents how good they are, `heads.json`. The model is one of the experiment's, made by the run. Held: on
-    disk, the exported model twice while it is copied.
+    that the corpus has trained the curves, `classifier.png`, and its measures, `classifier.json`; of classifiers that
+    steps name what `train classifier` wrote beside them, `<step>-classifier.json` and `.svg`; of the heads that scored
+    documents how good they are, `heads.json`. The model is one of the experiment's, made by the run. Held: on disk,
+    the exported model twice while it is copied.
     """
     with tempfile.TemporaryDirectory(dir=report.settings.local_folder, prefix=".mlflow-") as folder:
         shown = Path(folder) / "shown"
@@ -58,11 +62,21 @@ def log_artifacts(client: mlflow.MlflowClient, run: str, report: Report) -> None
         for stage in report.corpus.stages:
             if stage.name == "embedding":
                 files.write_json(str(shown / "heads.json"), stage.result["heads"])
+        for step in report.recipe.steps:
+            if isinstance(step, Quality | Topic | Harm) and step.model is not None:
+                copy_description(step.step, report.settings.placed(step).model, shown)
         if report.result["sample"]:
             (shown / "sample.txt").write_text(report.result["sample"], encoding="utf-8")
         client.log_artifacts(run, str(shown))
         _log_funnel_table(client, run, report)
         _log_model(client, run, report, Path(folder))
+
+
+def copy_description(step: str, model: str, shown: Path) -> None:
+    """Copy what `train classifier` has written beside a model, if it is there, for a step."""
+    for kind in ("json", "svg"):
+        if files.exists(f"{model}.{kind}"):
+            files.copy(f"{model}.{kind}", str(shown / f"{step}-classifier.{kind}"))
 
 
 def description(report: Report) -> str:

@@ -14,19 +14,21 @@ from types import ModuleType
 
 from flows.machine import MachineSettings
 from tasks.documents.step import DocumentStep, EditStep, Step, work_of
+from tasks.models.filter import LearnedFilter
 
 GROUP = "gristmill.steps"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _ADDRESS = re.compile(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*):([A-Za-z_]\w*)")
 
 Steps = Mapping[str, type[Step]]
+_KINDS = (DocumentStep, LearnedFilter)
 
 
 class StepError(ValueError):
     """A step of a user's cannot be used: which, why, and what to do."""
 
 
-def find(name: str, built_in: Steps) -> type[DocumentStep] | None:
+def find(name: str, built_in: Steps) -> type[Step] | None:
     """The class that a recipe names, None if there is none of that name.
 
     `name`: its own name, or `module:Class`. Raises StepError for a module that is not allowed or not there, and for a
@@ -42,14 +44,14 @@ def may_be_known(name: str) -> bool:
     return ":" in name or name in _entry_points() or bool(_listed())
 
 
-def known(built_in: Steps) -> dict[str, type[DocumentStep]]:
+def known(built_in: Steps) -> dict[str, type[Step]]:
     """All steps of users that this machine knows, by name. Raises StepError for two of one name."""
-    found: dict[str, type[DocumentStep]] = {}
+    found: dict[str, type[Step]] = {}
     kinds = [checked(_at(point.value, allowed=True), built_in, point.name) for point in _entry_points().values()]
     for module in _listed():
         for kind in vars(_imported(module)).values():
             own = inspect.isclass(kind) and f"{kind.__module__}.".startswith(f"{module}.")
-            if own and issubclass(kind, DocumentStep) and not kind.model_fields["step"].is_required():
+            if own and issubclass(kind, _KINDS) and not kind.model_fields["step"].is_required():
                 kinds.append(checked(kind, built_in))
     for kind in kinds:
         other = found.setdefault(_name(kind), kind)
@@ -63,12 +65,15 @@ def address(kind: type[Step]) -> str:
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
-def checked(kind: type, built_in: Steps, entry_point: str = "") -> type[DocumentStep]:
+def checked(kind: type, built_in: Steps, entry_point: str = "") -> type[Step]:
     """The class, if it is one of the table or can be used beside it. Raises StepError."""
     if kind in built_in.values():
         return kind
-    if not (inspect.isclass(kind) and issubclass(kind, DocumentStep)):
-        raise StepError(f"{getattr(kind, '__name__', kind)!r} is no step on documents: derive a class of DocumentStep")
+    if not (inspect.isclass(kind) and issubclass(kind, _KINDS)):
+        raise StepError(
+            f"{getattr(kind, '__name__', kind)!r} is no step on documents: derive a class of DocumentStep, or of "
+            "LearnedFilter"
+        )
     where = address(kind)
     name = _name(kind)
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
@@ -77,10 +82,17 @@ def checked(kind: type, built_in: Steps, entry_point: str = "") -> type[Document
         raise StepError(f"{where} is called {name}, as a step of gristmill's own: choose another name")
     if entry_point and entry_point != name:
         raise StepError(f"the entry point {entry_point} of {GROUP} names {where}, which is called {name}: use one name")
-    work = "edit" if issubclass(kind, EditStep) else "measure"
-    if not kind.work and not hasattr(work_of(kind), work):
-        raise StepError(f"{kind.__module__} has no function {work}(step, documents), and {where} names no other module")
+    for function in _functions(kind):
+        if not kind.work and not hasattr(work_of(kind), function.partition("(")[0]):
+            raise StepError(f"{kind.__module__} has no function {function}, and {where} names no other module")
     return kind
+
+
+def _functions(kind: type[Step]) -> tuple[str, ...]:
+    """What the work module of a step must have."""
+    if issubclass(kind, LearnedFilter):
+        return "score_shard(folder, shard, documents, kept, models, settings)", "bounds(settings, scores)"
+    return ("edit(step, documents)",) if issubclass(kind, EditStep) else ("measure(step, documents)",)
 
 
 def _name(kind: type[Step]) -> str:

@@ -49,6 +49,7 @@ class TableRow:
     stages: str = ""
 
 
+_LEARNED = "flows.stages.learned_filter:learned_filter"
 TABLE = (
     TableRow(Url),
     TableRow(Extract),
@@ -77,7 +78,7 @@ TABLE = (
     TableRow(MinHash, "flows.stages.near_duplicates:minhash"),
     TableRow(Decontamination, "flows.stages.decontamination:decontamination"),
     TableRow(Perplexity, "flows.stages.perplexity:perplexity"),
-    TableRow(Quality, "flows.stages.learned_filter:learned_filter"),
+    TableRow(Quality, _LEARNED),
     TableRow(Embedding, "flows.stages.embedding:embedding"),
     TableRow(QualityBucket, "flows.stages.quality_bucket:quality_bucket"),
 )
@@ -118,8 +119,8 @@ else:
 
 
 def builder_of(step: CorpusStep) -> Callable[..., Any]:
-    """The function that makes the stages of a step that looks at all documents."""
-    module, function = _STAGES[type(step)].split(":")
+    """The function that makes the stages of a step that looks at all documents; a user's own is a learned filter."""
+    module, function = _STAGES.get(type(step), _LEARNED).split(":")
     return getattr(import_module(module), function)
 
 

@@ -12,7 +12,7 @@ ORDER = (
     "The rules of a step are asked in the order of their numbers. The first that a document fails is the reason of its "
     "drop, in the ledger and in the funnel. Shown are the recipe's keys with their defaults; null does not bind."
 )
-_FIXED = {"low": "at least", "high": "at most", "allowed": "must be"}
+_FIXED = {"low": "at least", "high": "at most", "allowed": "must be", "excluded": "must not be"}
 
 
 def rules(books: Iterable["Book"], width: int) -> Iterator[str]:

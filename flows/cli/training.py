@@ -80,6 +80,7 @@ def classifier(
     jsonl: Annotated[Patterns, Option("--jsonl", metavar="GLOB", help="labelled texts, one JSON object a line")] = None,
     parquet: Annotated[Patterns, Option("--parquet", metavar="GLOB", help="labelled texts as Parquet files")] = None,
     good: Annotated[Patterns, Option("--good", metavar="LABEL", help="of good examples; may be repeated")] = None,
+    topics: Annotated[bool, Option("--topics", help="each label by itself, for the step `topic`")] = False,
     text_column: Annotated[str, Option("--text-column", help="column, or key, of the texts")] = "text",
     label_column: Annotated[str, Option("--label-column", help="column, or key, of the labels")] = "label",
     recipe: Annotated[str | None, Option("--recipe", help="finished; its step `quality` says what is learned")] = None,
@@ -87,8 +88,8 @@ def classifier(
         Patterns, Option("--set", metavar="NAME=VALUE", help="of the step `quality`, as epochs=10; may be repeated")
     ] = None,
 ) -> None:
-    """Train a fastText classifier for the step `quality`: on labelled files, or on the sources of a finished recipe.
-    Beside the model go FILE.json, what it is and how good, and FILE.svg, precision, recall and calibration."""
+    """Train a fastText classifier: of good examples, for the step `quality`, on labelled files or on the sources of a
+    finished recipe; or of several labels. Beside the model go FILE.json, what it is and how good, and FILE.svg."""
     from flows.classifier import from_labels, from_recipe
     from tasks.models.quality import Classifier
 
@@ -96,16 +97,25 @@ def classifier(
     if len(kinds) + (recipe is not None) != 1:
         raise ValueError("give one of --jsonl, --parquet and --recipe, which have the examples")
     if recipe is not None:
-        if setting or good:
-            raise ValueError("--set and --good are for labelled files; the step `quality` of the recipe has its own")
+        if setting or good or topics:
+            raise ValueError(
+                "--set, --good and --topics are for labelled files; the step `quality` of the recipe has its own"
+            )
         found = from_recipe(out, recipe, settings())
     else:
+        if topics and good:
+            raise ValueError("--topics takes each label by itself, and --good makes two of them; give one")
         chosen = Classifier.model_validate(_values(setting))
         [(kind, patterns)] = kinds.items()
-        found = from_labels(out, kind, patterns, good or ["1"], chosen, text_column, label_column)
+        found = from_labels(out, kind, patterns, [] if topics else good or ["1"], chosen, text_column, label_column)
+    found.pop("confusion", None)
+    by_label = found.pop("by_label", {})
     shown = ", ".join(
         f"{name} {value:.3f}" if isinstance(value, float) else f"{value:,} {name}" for name, value in found.items()
     )
+    for name, each in by_label.items():
+        figures = ", ".join(f"{measure} {each[measure]:.3f}" for measure in ("f1", "precision", "recall"))
+        shown += f"\n{name}: {each['examples']:,} examples, {figures}"
     console().print(f"{shown}\nmodel: {out}", markup=False, highlight=False, soft_wrap=True)
 
 

@@ -1,6 +1,7 @@
-"""How well a classifier separates, and what its probabilities mean: curves over the documents that it has not seen."""
+"""How well a classifier separates, and what its probabilities mean: plots of the documents that it has not seen."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -26,6 +27,26 @@ def curves(name: str, good: np.ndarray, scores: np.ndarray) -> Markup:
 def curves_png(good: np.ndarray, scores: np.ndarray) -> bytes:
     """The same as PNG."""
     return png(_draw(good, scores), columns=2)
+
+
+def confusion(name: str, measured: Mapping[str, Any]) -> Markup:
+    """Of each label the share of its documents that were given each label, and its F1: as SVG. `measured`: as
+    `tasks.models.classifier_measures.label_measures` gives it."""
+    labels = list(measured["by_label"])
+    counts = np.asarray(measured["confusion"], np.float64)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+
+    def draw(given: Axes, separation: Axes) -> None:
+        places = np.arange(len(labels))
+        given.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        given.set_xticks(places, labels, rotation=90)
+        given.set_yticks(places, labels)
+        given.set_xlabel("label that was given")
+        separation.barh(places, [each["f1"] for each in measured["by_label"].values()], color=BLUE)
+        separation.set_xlim(0, 1)
+        separation.set_xlabel("F1")
+
+    return svg(name, "labels that were given by label; F1 by label", draw, (max(3.0, 0.25 * len(labels)),), columns=2)
 
 
 def trained_classifier(corpus: Corpus) -> StageResult | None:

@@ -10,13 +10,13 @@ from flows.steps import BUILT_IN, document_steps, thresholds_of
 from tasks.documents.step import Bound, DocumentStep, EditStep, Member
 
 Decision = Bound | Member
-End = Literal["low", "high", "allowed"]
+End = Literal["low", "high", "allowed", "excluded"]
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """An end of a decision: the least or the most that stays, or the values that do; `value`: the default, None where
-    it does not bind; `setting`: the key of the recipe that sets it, None where the step fixes it."""
+    """An end of a decision: the least or the most that stays, or the values that do or do not; `value`: the default,
+    None where it does not bind; `setting`: the key of the recipe that sets it, None where the step fixes it."""
 
     end: End
     value: float | tuple[str, ...] | None
@@ -63,6 +63,8 @@ def books(wanted: str) -> Iterator[Book]:
     if ":" in wanted:
         kind = own_steps.find(wanted, BUILT_IN)
         assert kind is not None, "an address finds a class, or raises StepError"
+        if not issubclass(kind, DocumentStep):
+            raise LookupError(f"{wanted} is a learned filter, whose rules are its bounds; name a step on documents")
         steps = {wanted: kind}
     if wanted and wanted not in steps:
         raise LookupError(f"no document step is called {wanted}; there are {', '.join(steps)}")
@@ -114,7 +116,7 @@ def _another(value: Any) -> Any:
 
 def _ends(decision: Decision) -> dict[End, Any]:
     if isinstance(decision, Member):
-        return {"allowed": decision.allowed}
+        return {"allowed": decision.allowed, "excluded": decision.excluded}
     return {"low": decision.low, "high": decision.high}
 
 

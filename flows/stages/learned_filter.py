@@ -14,6 +14,7 @@ from flows.context import RunContext
 from flows.recipe import Recipe
 from flows.stages.corpus import Corpus, CorpusPlaces
 from flows.stages.steps_behind import modules
+from flows.steps import modules_of
 from storage import files
 from storage.recorded_file import RecordedFile
 from tasks.documents.decide_shards import decide_shard, keep_shard
@@ -64,7 +65,7 @@ def learned_filter(
     """The corpus of the documents whose scores the filter keeps. Those of the reference are kept without a score, since
     the models have seen them. `learns_from`: a part of the corpus that the model is trained on, not on all of it."""
     reference = tuple(sorted(step.reference))
-    common = {"work": step.work, "reference": reference}
+    common = {"work": modules_of(step)[-1], "reference": reference}
     heldout = Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction)
     code: dict[str, Any] = {"modules": modules((step,)), "libraries": step.libraries}
     places = corpus.places
@@ -94,7 +95,7 @@ def learned_filter(
 def cut(context: RunContext, corpus: Corpus, step: LearnedFilter, scores: StageResult) -> StageResult:
     """The stage that keeps documents by the scores of a filter, and those of the reference."""
     reference = tuple(sorted(step.reference))
-    record = Cutting(work=step.work, reference=reference, step=step.step, settings=step.decision_settings())
+    record = Cutting(work=modules_of(step)[-1], reference=reference, step=step.step, settings=step.decision_settings())
     where = ScoredPlaces(corpus.places, scores=tuple(scores.part(i) for i in corpus.places.shards()))
     code: dict[str, Any] = {"modules": modules((step,)), "libraries": step.libraries}
     return context.build(StageSpec(f"{step.step}_cut", _cut, record, corpus.inputs(scores), where, **code))

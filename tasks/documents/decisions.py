@@ -74,8 +74,9 @@ def _judged(
     may_be_null = isinstance(rule, Bound) and rule.keeps_null
     column = _column(signals, step, rule.rule, rule.signal, may_be_null)
     if isinstance(rule, Member):
-        allowed = column.unique() if rule.allowed is None else pa.array(rule.allowed, column.type)
-        fails = ~np.asarray(pc.is_in(column, allowed))
+        fails = np.asarray(pc.is_in(column, pa.array(rule.excluded or (), column.type)))
+        if rule.allowed is not None:
+            fails = fails | ~np.asarray(pc.is_in(column, pa.array(rule.allowed, column.type)))
         return fails, lambda rows: {"detail": column.take(rows)}
     values = np.asarray(column, np.float64)
     if np.isnan(values).sum() > column.null_count:

@@ -100,11 +100,12 @@ class Bound:
 
 @dataclass(frozen=True)
 class Member:
-    """A document is kept if the signal, a string, is one of `allowed`; None: any is."""
+    """A document is kept if the signal, a string, is one of `allowed`, and none of `excluded`; None does not bind."""
 
     rule: str
     signal: str
     allowed: tuple[str, ...] | None
+    excluded: tuple[str, ...] | None = None
 
 
 def _describe_name(schema: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ A classifier of somebody else has no such description.
 from typing import Any
 
 from storage import files
+from tasks.documents.step import Settings
 from tasks.models.model_files import ModelFileError
 from tasks.models.quality import Texts
 
@@ -21,9 +22,9 @@ def write(path: str, settings: Texts, found: dict[str, Any]) -> None:
     files.write_json(description(path), described)
 
 
-def check(path: str, given: Texts) -> None:
+def check(path: str, given: Settings) -> None:
     """Raise ModelFileError if a classifier's description is none, is of another file, or of one that reads texts
-    otherwise."""
+    otherwise than the settings `given`, which have those of `Texts`."""
     try:
         described = files.read_json(description(path))
         digest, settings = described["digest"], {name: described["settings"][name] for name in Texts.model_fields}

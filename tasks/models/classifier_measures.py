@@ -1,7 +1,15 @@
-"""How well probabilities separate two labels, and how far they are from the shares that they claim."""
+"""How well probabilities separate labels, and how far they are from the shares that they claim."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.metrics import (
+    average_precision_score,
+    confusion_matrix,
+    precision_recall_fscore_support,
+    roc_auc_score,
+)
 
 # Guo et al. 2017, On Calibration of Modern Neural Networks: 15 bins of equal width
 BINS = 15
@@ -16,6 +24,28 @@ def measures(good: np.ndarray, scores: np.ndarray) -> dict[str, float | int]:
         "average_precision": float(average_precision_score(good, scores)),
         "accuracy": float(np.mean((scores >= 0.5) == good)),
         "calibration_error": calibration_error(good, scores),
+    }
+
+
+def label_measures(labels: np.ndarray, scores: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+    """`accuracy`, `macro_f1` (the mean of all labels' F1) and `calibration_error` (of the most probable label) of the
+    probabilities, float64 (n, labels), of documents whose labels are at `labels`, int64 (n,), in `names`; `by_label`:
+    of each the `examples`, `precision`, `recall` and `f1`; `confusion`: of the documents of each label, in the order of
+    `by_label`, how many were given each. Of equal probabilities the first in `names` is the most probable."""
+    found = scores.argmax(axis=1)
+    right = found == labels
+    of_labels = precision_recall_fscore_support(labels, found, labels=range(len(names)), zero_division=0)
+    by_label = {
+        name: {"examples": int(count), "precision": float(precision), "recall": float(recall), "f1": float(f1)}
+        for name, precision, recall, f1, count in zip(names, *of_labels, strict=True)
+    }
+    return {
+        "tested": len(labels),
+        "accuracy": float(right.mean()),
+        "macro_f1": float(np.mean([each["f1"] for each in by_label.values()])),
+        "calibration_error": calibration_error(right, scores.max(axis=1)),
+        "by_label": by_label,
+        "confusion": confusion_matrix(labels, found, labels=range(len(names))).tolist(),
     }
 
 

@@ -1,4 +1,4 @@
-"""fastText classifiers of two labels: trained on examples of which each is kept out of one model, and measured there.
+"""fastText classifiers: trained on examples of which each is kept out of one model, and measured there.
 
 Cross-fitting: the examples fall into two folds by a keyed hash of their ids, and model k is trained on those of the
 other fold. So a model of each fold has not seen it, and its scores are as good as those of documents that no model has
@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     import fasttext
 
 FOLDS = 2
-GOOD, BAD = "__label__hq", "__label__raw"
+PREFIX = "__label__"
+GOOD, BAD = f"{PREFIX}hq", f"{PREFIX}raw"
+_KINDS = {GOOD: "good examples", BAD: "bad ones"}
 _SPACES = re.compile(r"\s+")
 _COMMANDS = re.compile(r"(?<!\S)(__label__\S*|</s>)")
 _BATCH = 1000
@@ -46,11 +48,17 @@ def line(text: str, characters: int, lowercase: bool) -> str:
 
 def probabilities(model: "fasttext.FastText._FastText", lines: list[str], label: str) -> np.ndarray:
     """The model's probability of a label for each line, float64 (n,), in [0, 1]."""
+    return distributions(model, lines, (label,))[:, 0]
+
+
+def distributions(model: "fasttext.FastText._FastText", lines: list[str], names: Sequence[str]) -> np.ndarray:
+    """The model's probability of each of some labels for each line, float64 (n, labels), in [0, 1]; 0 of a label that
+    the model has not."""
     if not lines:
-        return np.empty(0)
+        return np.empty((0, len(names)))
     labels, scores = model.predict(lines, k=-1)
-    found = [dict(zip(row, score, strict=True)).get(label, 0.0) for row, score in zip(labels, scores, strict=True)]
-    return np.clip(np.asarray(found, np.float64), 0, 1)
+    rows = [dict(zip(row, score, strict=True)) for row, score in zip(labels, scores, strict=True)]
+    return np.clip(np.array([[row.get(name, 0.0) for name in names] for row in rows], np.float64), 0, 1)
 
 
 @dataclass
@@ -61,28 +69,36 @@ class Examples:
     settings: Classifier
     sizes: list[np.ndarray] = field(default_factory=list)
     folds: list[np.ndarray] = field(default_factory=list)
-    good: list[np.ndarray] = field(default_factory=list)
+    labels: list[np.ndarray] = field(default_factory=list)
     order: list[np.ndarray] = field(default_factory=list)
+    names: dict[str, int] = field(default_factory=dict)
 
-    def add(self, ids: pa.ChunkedArray, texts: list[str], good: bool) -> None:
-        """Texts of one label, under their ids."""
+    def add(self, ids: pa.ChunkedArray, texts: list[str], label: str) -> None:
+        """Texts of one label, as fastText has it, under their ids."""
         settings = self.settings
         lines = [f"{line(text, settings.characters, settings.lowercase)}\n".encode() for text in texts]
         self.file.writelines(lines)
         self.sizes.append(np.array([len(each) for each in lines], np.int64))
         self.folds.append(fold(ids, settings.seed, FOLDS))
-        self.good.append(np.full(len(lines), good))
+        self.labels.append(np.full(len(lines), self.names.setdefault(label, len(self.names)), np.int64))
         self.order.append(uniform(ids, settings.seed, "quality-order"))
 
 
 @dataclass(frozen=True)
 class Ordered:
     """Examples in the order of training, which does not depend on that in which they came: `lines` gives those at some
-    places. `folds`: int64 (n,); `good`: bool (n,)."""
+    places. `folds`: int64 (n,); `names`: the labels, sorted; `labels`: the place of each example's there, int64
+    (n,)."""
 
     folds: np.ndarray
-    good: np.ndarray
+    names: tuple[str, ...]
+    labels: np.ndarray
     lines: Callable[[np.ndarray], Iterator[bytes]]
+
+    @property
+    def good(self) -> np.ndarray:
+        """Whether each has the label GOOD: bool (n,)."""
+        return np.array([name == GOOD for name in self.names], bool)[self.labels]
 
 
 @contextmanager
@@ -106,8 +122,10 @@ def ordered(settings: Classifier, fill: Callable[[Examples], None]) -> Iterator[
                 file.seek(starts[place])
                 yield file.read(sizes[place])
 
-        folds, good = (np.concatenate([empty, *each])[at] for each in (examples.folds, examples.good))
-        yield Ordered(folds, good.astype(bool), lines)
+        folds, labels = (np.concatenate([empty, *each])[at] for each in (examples.folds, examples.labels))
+        names = tuple(sorted(examples.names))
+        place = np.array([names.index(name) for name in examples.names], np.int64)
+        yield Ordered(folds, names, place[labels], lines)
 
 
 def train(examples: Ordered, chosen: np.ndarray, settings: Classifier, target: str) -> None:
@@ -121,8 +139,8 @@ def train(examples: Ordered, chosen: np.ndarray, settings: Classifier, target: s
     with tempfile.TemporaryDirectory(prefix=leftovers.scratch_prefix()) as scratch:
         trained, model_path = Path(scratch) / "trained", Path(scratch) / "model.bin"
         with open(trained, "wb") as file:
-            for good, each in zip(examples.good[chosen], examples.lines(chosen), strict=True):
-                file.write(f"{GOOD if good else BAD} ".encode() + each)
+            for label, each in zip(examples.labels[chosen], examples.lines(chosen), strict=True):
+                file.write(f"{examples.names[label]} ".encode() + each)
         model = fasttext.train_supervised(
             str(trained),
             lr=settings.learning_rate,
@@ -142,30 +160,34 @@ def train(examples: Ordered, chosen: np.ndarray, settings: Classifier, target: s
 
 
 def scores(examples: Ordered, chosen: np.ndarray, model: "fasttext.FastText._FastText") -> np.ndarray:
-    """The probability of being a good example of those at some places, float64 (n,)."""
-    found = [np.empty(0)]
+    """The probabilities of the labels of the examples at some places, float64 (n, labels)."""
+    found = [np.empty((0, len(examples.names)))]
     for start in range(0, len(chosen), _BATCH):
         texts = [each[:-1].decode() for each in examples.lines(chosen[start : start + _BATCH])]
-        found.append(probabilities(model, texts, GOOD))
+        found.append(distributions(model, texts, examples.names))
     return np.concatenate(found)
 
 
-def cross_fit(examples: Ordered, settings: Classifier, targets: list[str]) -> np.ndarray:
+def cross_fit(examples: Ordered, settings: Classifier, targets: list[str], wanted: tuple[str, ...] = ()) -> np.ndarray:
     """Train a model for each fold, on the examples of the other, and write them to `targets`. Returns the probability
-    of being a good example of each, by the model that has not seen it: float64 (n,).
+    of each label of each example, by the model that has not seen it: float64 (n, labels).
 
-    Raises ValueError where a fold lacks examples of a label.
+    Raises ValueError where a fold lacks examples of a label, one of `wanted` among them.
     """
     import fasttext
 
-    found = np.empty(len(examples.good))
+    found = np.empty((len(examples.labels), len(examples.names)))
     for number, target in enumerate(targets):
         seen = np.flatnonzero(examples.folds != number)
-        good = int(examples.good[seen].sum())
-        if not 0 < good < len(seen):
+        counts = np.bincount(examples.labels[seen], minlength=len(examples.names)).tolist()
+        there = dict.fromkeys(wanted, 0) | dict(zip(examples.names, counts, strict=True))
+        if len(there) < 2 or min(there.values()) == 0:
+            listed = ", ".join(
+                f"{count} {_KINDS.get(name, name.removeprefix(PREFIX))}" for name, count in there.items()
+            )
             raise ValueError(
-                f"a classifier learns from both kinds of documents, but of those that one of the two models is "
-                f"trained on {good} are good examples and {len(seen) - good} bad ones: give more documents"
+                "a classifier learns from two labels at least, each with examples in both halves, but one of the two "
+                f"models would learn from {listed or 'nothing'}: give more documents, or leave a label out"
             )
         train(examples, seen, settings, target)
         unseen = np.flatnonzero(examples.folds == number)

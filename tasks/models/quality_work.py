@@ -12,7 +12,17 @@ from tasks.documents.selection import select
 from tasks.documents.step import Bound
 from tasks.models import fasttext_files
 from tasks.models.classifier_measures import measures
-from tasks.models.classifier_training import FOLDS, Examples, cross_fit, fold, line, ordered, probabilities
+from tasks.models.classifier_training import (
+    BAD,
+    FOLDS,
+    GOOD,
+    Examples,
+    cross_fit,
+    fold,
+    line,
+    ordered,
+    probabilities,
+)
 from tasks.models.model_files import label_of
 from tasks.models.percentiles import percentiles
 from tasks.models.quality import MIN_SCORE, Classifier, Scoring, Threshold
@@ -36,7 +46,8 @@ def train_model(
     As many of either kind, drawn by a keyed hash. Holds one shard's texts and a model.
     """
     with ordered(settings, sample(reference, raw, settings, heldout)) as examples:
-        scores = cross_fit(examples, settings, [files.join(folder, name) for name in MODELS])
+        by_label = cross_fit(examples, settings, [files.join(folder, name) for name in MODELS], (GOOD, BAD))
+        scores = by_label[:, examples.names.index(GOOD)]
         found = pa.table({"good": examples.good, "score": scores})
         parquet.write_table(files.join(folder, CROSS_FITTED), found)
         trained = [int((examples.folds != number).sum()) for number in range(FOLDS)]
@@ -60,7 +71,7 @@ def sample(
             for documents, kept in inputs:
                 table = heldout.without(select(documents, kept, ["text"]))
                 table = table.filter(pa.array(uniform(table["id"], settings.seed, "quality") < wanted / rows))
-                examples.add(table["id"], table["text"].to_pylist(), good)
+                examples.add(table["id"], table["text"].to_pylist(), GOOD if good else BAD)
 
     return fill
 

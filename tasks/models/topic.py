@@ -34,6 +34,7 @@ class Topic(DocumentStep):
         min_length=1,
         description=f"topics that are kept, labels of the model without `__label__` or `{OTHER}`; null: all",
     )
+    drop: tuple[str, ...] | None = Field(None, min_length=1, description="topics that are dropped; null: none")
 
     signal_fields: ClassVar = ("model", "model_checksum", "characters", "lowercase", "least_probability")
     signals: ClassVar = (
@@ -48,4 +49,4 @@ class Topic(DocumentStep):
     )
 
     def decisions(self) -> Sequence[Member]:
-        return [Member("topic", "topic", self.keep)]
+        return [Member("topic", "topic", self.keep, self.drop)]

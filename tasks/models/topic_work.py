@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from storage import files
 from tasks.documents.batch import Batch
-from tasks.models import fasttext_files
+from tasks.models import classifier_file, fasttext_files
 from tasks.models.classifier_training import line
 from tasks.models.fasttext_files import LABEL
 from tasks.models.model_files import ModelFileError
@@ -30,6 +30,9 @@ def pinned(step: Topic) -> Topic:
     """The step with the checksum of its model. Raises FileNotFoundError, and ModelFileError for a file that is no whole
     model, or has no label that `keep` names."""
     topics = [*fasttext_files.labels(step.model), OTHER]
-    if unknown := [topic for topic in step.keep or () if topic not in topics]:
-        raise ModelFileError(f"{step.model} has no topic {unknown[0]}; name some of {', '.join(topics[:12])} in `keep`")
+    for key in ("keep", "drop"):
+        if unknown := [topic for topic in getattr(step, key) or () if topic not in topics]:
+            there = ", ".join(topics[:12])
+            raise ModelFileError(f"{step.model} has no topic {unknown[0]}; name some of {there} in `{key}`")
+    classifier_file.check(step.model, step)
     return step.model_copy(update={"model_checksum": files.checksum(step.model)})

@@ -21,6 +21,16 @@ RULES = (
         """,
         high=0,
     ),
+    rule(
+        "word_share",
+        "fraction of words",
+        """Words that are part of a hit.
+
+        By itself, with `max_hits: null`, it asks for how much of a document hits are, where one of them in a long text
+        says little.
+        """,
+        high=None,
+    ),
 )
 
 

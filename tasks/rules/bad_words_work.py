@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from storage import files
+from tasks.documents.batch import Batch, schema
 from tasks.kernels.pieces import strings
 from tasks.kernels.scan import Scan
 from tasks.rules.bad_words import ANY, BadWords
-from tasks.rules.rule_work import Parts
-from tasks.rules.rule_work import measure as measure
+from tasks.rules.rule_work import Parts, counted
 from tasks.url.list_files import ListError, list_files
 from tasks.url.lists import read_entries
 from tasks.url.matching import alternations, matches
@@ -38,6 +38,22 @@ def hits(text: Scan, settings: BadWords, language: pa.ChunkedArray | None) -> Pa
             np.add.at(marks, np.searchsorted(text.word_stop, places[spans[:, 0]], side="right"), 1)
             np.add.at(marks, np.searchsorted(text.word_start, places[spans[:, 1]]), -1)
     return Parts("words", np.cumsum(marks)[:-1] > 0, value=count)
+
+
+def word_share(text: Scan, settings: BadWords, language: pa.ChunkedArray | None) -> Parts:
+    return _share(text, hits(text, settings, language))
+
+
+def _share(text: Scan, found: Parts) -> Parts:
+    return Parts("words", found.where, of=np.diff(text.words))
+
+
+def measure(step: BadWords, documents: Batch) -> dict[str, pa.Array]:
+    """A column for each rule, by one search."""
+    found = counted(step, step.rules[0], documents)
+    assert isinstance(found, Parts)
+    values = (found.values(documents.scan), _share(documents.scan, found).values(documents.scan))
+    return {field.name: pa.array(each, field.type) for field, each in zip(schema(step), values, strict=True)}
 
 
 def pinned(step: BadWords) -> BadWords:

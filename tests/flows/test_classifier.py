@@ -64,7 +64,7 @@ def test_labelled_files_of_any_form_give_the_same_classifier(tmp_path):
     [
         ('{"body": "a mill"}', "row 1, has no verdict; name its key by --label-column"),
         ('{"verdict": "fine"}', "body is missing; mend it"),
-        ('{"body": "a mill", "verdict": "fine"}', "learns from both kinds"),
+        ('{"body": "a mill", "verdict": "fine"}', "learns from two labels at least, .*: give more documents"),
     ],
 )
 def test_files_that_cannot_be_learned_from_are_refused(tmp_path, line, why):

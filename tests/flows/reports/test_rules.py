@@ -46,7 +46,8 @@ def test_every_threshold_of_a_recipe_is_shown_with_its_default_and_decides(name)
     settings = set(kind.model_fields) - {"step", "languages", *kind.signal_fields}
     assert shown == {setting: getattr(step, setting) for setting in settings}
     for row, rule in zip([row for row in BOOKS[name].rows if row.rule], step.decisions(), strict=True):
-        ends = {"low": rule.low, "high": rule.high} if isinstance(rule, Bound) else {"allowed": rule.allowed}
+        names = ("low", "high") if isinstance(rule, Bound) else ("allowed", "excluded")
+        ends = {name: getattr(rule, name) for name in names}
         assert {end.end: end.value for end in row.thresholds if end.value is not None} == {
             end: value for end, value in ends.items() if value is not None
         }

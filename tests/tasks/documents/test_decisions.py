@@ -23,7 +23,7 @@ def reference(documents: list[dict], decisions) -> dict[str, list[dict]]:
             found = document[rule.signal]
             row = dict.fromkeys(LEDGER.names) | {"id": document["id"], "step": step, "rule": rule.rule}
             if isinstance(rule, Member):
-                if found not in rule.allowed:
+                if (rule.allowed is not None and found not in rule.allowed) or found in (rule.excluded or ()):
                     rows[step].append(row | {"detail": found})
                     break
             else:
@@ -54,7 +54,8 @@ members = st.builds(
     Member,
     st.sampled_from("abcde"),
     st.just("language"),
-    st.lists(st.sampled_from(LANGUAGES), unique=True).map(tuple),
+    st.none() | st.lists(st.sampled_from(LANGUAGES), unique=True).map(tuple),
+    st.none() | st.lists(st.sampled_from(LANGUAGES), unique=True).map(tuple),
 )
 steps = st.lists(st.lists(st.one_of(bounds, members), max_size=4), max_size=3).map(
     lambda rules: [(f"step{i}", given) for i, given in enumerate(rules)]

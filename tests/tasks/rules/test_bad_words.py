@@ -88,6 +88,17 @@ def test_marked_are_the_words_of_hits(write):
     assert [text.data[a:b].tobytes().decode() for a, b in spans] == ["red", "apple", "$$", "red", "apple"]
 
 
+def test_the_share_is_that_of_the_words_in_hits(write):
+    step = BadWords(lists={"any": write("en", "red apple", "poop")}, max_hits=None, max_word_share=0.5)
+    texts = ["a red apple pie", "poop poop", "nothing here", "", "poop and poops and three more words"]
+    signals = work_of(step).measure(step, batch(texts))
+    assert signals["bad_words_word_share"].to_pylist() == pytest.approx([2 / 4, 1, 0, 0, 1 / 7])
+    assert signals["bad_words_hits"].to_pylist() == [1, 2, 0, 0, 1]
+    table = pa.table({"id": list("abcde"), **signals})
+    [(_, dropped)] = decide(table, [("bad_words", step.decisions())])
+    assert dropped["id"].to_pylist() == ["b"] and dropped["rule"].to_pylist() == ["word_share"]
+
+
 def test_a_pinned_step_is_bound_to_the_content_of_its_lists(write):
     path = write("en", "poop")
     step = BadWords(lists={"any": path})
