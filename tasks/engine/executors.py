@@ -22,7 +22,7 @@ from tasks.engine import clusters, log_fields
 KINDS = ("serial", "threads", *clusters.CLUSTERS)
 LOG_TOPIC = "gristmill-log"
 LOGGERS = ("tasks", "storage")
-# Jobs that Dask knows of: more than a thousand workers have in work and ahead. Each takes 20 kB of flow and scheduler.
+# Jobs that Dask knows of: more than a thousand workers have in work and ahead. Each takes 13 kB of flow and scheduler.
 _AT_ONCE = 4096
 
 
