@@ -293,6 +293,7 @@ def test_a_folder_of_other_files_is_left_alone(tmp_path):
     assert contents(tmp_path / "out") == {"thesis.txt": b"years of work"}
 
 
+@pytest.mark.slow
 def test_a_killed_harvest_leaves_nothing_half(tmp_path):
     settings = small(plant(tmp_path / "packages"), distributions=("boxed",), library=("json",))
     code = (

@@ -133,6 +133,7 @@ launch(sys.argv[1], 2, sys.argv[2], on_line=on_line)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="parent-death signals are Linux's")
+@pytest.mark.slow
 def test_stopped_then_killed_then_finished(two, make_run, tmp_path):
     """Ctrl-C saves a checkpoint; kill -9 of the launcher leaves no rank; the end is as if neither had been."""
     run = make_run(tmp_path)
@@ -214,6 +215,7 @@ def test_a_killed_rank_is_started_again(two, make_run, tmp_path):
     assert (tmp_path / METRICS).read_bytes() == (two.out / METRICS).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_failing_rank_is_a_failing_launch(make_run, tmp_path):
     run = make_run(tmp_path, data=tmp_path / "missing.json")
     assert started(run, 2, restarts=1) not in (0, STOPPED, KILLED)

@@ -78,6 +78,7 @@ def test_average_is_the_mean_of_the_weights(run_small, make_run, tmp_path):
 STORE = "s3://crawl/home/stages/model-1/checkpoints"
 
 
+@pytest.mark.slow
 def test_another_machine_goes_on_from_the_store(run_small, make_run, s3, tmp_path):
     """Half of a run here, which leaves its checkpoints in the store; the other half where the folder is empty."""
     there = make_run(tmp_path / "there", store=STORE, training={"checkpoint_every": 4})
