@@ -49,7 +49,9 @@ def test_killed_in_the_middle_of_a_stage(services, sharded, undisturbed, victim,
     if first != "COMPLETED":
         services.until("end of its processes", lambda: not services.supervise() and not processes(run), seconds=120)
         retry(services, run)
-        assert ended(services, run) == "COMPLETED", services.log("worker")[-4000:]
+        # workers of a scheduler that is gone end some time after it
+        second = services.until("end of the retry", lambda: over(services, run), seconds=1800)
+        assert second == "COMPLETED", services.log("worker")[-4000:]
     print(f"\n{victim} in {stage}: the run was {first}", flush=True)
 
     after = home.written()
