@@ -21,7 +21,8 @@ from tasks.documents.step import CorpusStep
 from tasks.engine import options
 from tasks.models import classifier_file, quality_work
 from tasks.models.classifier_measures import label_measures, measures
-from tasks.models.classifier_training import BAD, FOLDS, GOOD, PREFIX, Examples, Ordered, cross_fit, ordered, train
+from tasks.models.classifier_training import BAD, FOLDS, GOOD, Examples, Ordered, cross_fit, ordered, train
+from tasks.models.model_files import LABEL
 from tasks.models.quality import Classifier, Quality
 from tasks.reading.charset import decode, detect
 from tasks.reading.listing import shards_of
@@ -48,7 +49,7 @@ def from_labels(
     def fill(examples: Examples) -> None:
         batch: dict[str, list[str]] = {}
         for each, its_label in labelled(kind, patterns, text, label):
-            name = of_two[its_label in good] if good else PREFIX + "_".join(its_label.split())
+            name = of_two[its_label in good] if good else LABEL + "_".join(its_label.split())
             texts = batch.setdefault(name, [])
             texts.append(each)
             if len(texts) == _BATCH:
@@ -99,7 +100,7 @@ def _make_topics(out: str, settings: Classifier, fill: Callable[[Examples], None
     """Train a classifier of several labels, and write it with its description, and of each label the F1 and with which
     others it is confused."""
     with _trained(out, settings, fill) as (examples, probabilities):
-        names = [name.removeprefix(PREFIX) for name in examples.names]
+        names = [name.removeprefix(LABEL) for name in examples.names]
         found = {"examples": len(probabilities), **label_measures(examples.labels, probabilities, names)}
         files.write_bytes(f"{out}.svg", confusion("classifier", found).encode())
     classifier_file.write(out, settings, found)

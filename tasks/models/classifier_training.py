@@ -21,14 +21,14 @@ import pyarrow as pa
 
 from storage import files, leftovers
 from tasks.documents.sampling import uniform
+from tasks.models.model_files import LABEL
 from tasks.models.quality import Classifier
 
 if TYPE_CHECKING:
     import fasttext
 
 FOLDS = 2
-PREFIX = "__label__"
-GOOD, BAD = f"{PREFIX}hq", f"{PREFIX}raw"
+GOOD, BAD = f"{LABEL}hq", f"{LABEL}raw"
 _KINDS = {GOOD: "good examples", BAD: "bad ones"}
 _SPACES = re.compile(r"\s+")
 _COMMANDS = re.compile(r"(?<!\S)(__label__\S*|</s>)")
@@ -182,9 +182,7 @@ def cross_fit(examples: Ordered, settings: Classifier, targets: list[str], wante
         counts = np.bincount(examples.labels[seen], minlength=len(examples.names)).tolist()
         there = dict.fromkeys(wanted, 0) | dict(zip(examples.names, counts, strict=True))
         if len(there) < 2 or min(there.values()) == 0:
-            listed = ", ".join(
-                f"{count} {_KINDS.get(name, name.removeprefix(PREFIX))}" for name, count in there.items()
-            )
+            listed = ", ".join(f"{count} {_KINDS.get(name, name.removeprefix(LABEL))}" for name, count in there.items())
             raise ValueError(
                 "a classifier learns from two labels at least, each with examples in both halves, but one of the two "
                 f"models would learn from {listed or 'nothing'}: give more documents, or leave a label out"

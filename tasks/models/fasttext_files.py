@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING
 
 from storage import files
 from storage.recorded_file import RecordedFile
-from tasks.models.model_files import check_fasttext
+from tasks.models.model_files import LABEL, check_fasttext
 
 if TYPE_CHECKING:
     import fasttext
 
-LABEL = "__label__"
 _HELD = 4  # models; large ones take gigabytes
 
 

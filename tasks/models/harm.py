@@ -30,7 +30,7 @@ def _signals(name: str, what: str) -> tuple[Signal, ...]:
 
 
 class Harm(DocumentStep):
-    """What both steps have."""
+    """Settings of `toxicity` and `adult_content`: a model, its label, and what of it is too much."""
 
     work: ClassVar = "tasks.models.harm_work"
     libraries: ClassVar = ("fasttext-ng",)

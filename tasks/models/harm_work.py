@@ -8,7 +8,7 @@ from tasks.documents.batch import Batch
 from tasks.models import classifier_file, fasttext_files
 from tasks.models.classifier_training import line, probabilities
 from tasks.models.harm import Harm
-from tasks.models.model_files import label_of
+from tasks.models.model_files import LABEL, label_of
 
 
 def measure(step: Harm, documents: Batch) -> dict[str, pa.Array]:
@@ -33,6 +33,6 @@ def measure(step: Harm, documents: Batch) -> dict[str, pa.Array]:
 def pinned(step: Harm) -> Harm:
     """The step with the checksum of its model. Raises FileNotFoundError, and ModelFileError for a file that is no whole
     model, or has not the label."""
-    label_of([f"{fasttext_files.LABEL}{label}" for label in fasttext_files.labels(step.model)], step.label)
+    label_of([f"{LABEL}{label}" for label in fasttext_files.labels(step.model)], step.label)
     classifier_file.check(step.model, step)
     return step.model_copy(update={"model_checksum": files.checksum(step.model)})

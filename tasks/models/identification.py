@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 from storage import files
 from tasks.documents.step import UNKNOWN
 from tasks.models import fasttext_files
-from tasks.models.fasttext_files import LABEL
 from tasks.models.language import MIN_SCORES, UNKNOWN_BELOW, Identification
-from tasks.models.model_files import ModelFileError, check_fasttext
+from tasks.models.model_files import LABEL, ModelFileError, check_fasttext
 from tasks.models.scripts import scripts_of
 
 if TYPE_CHECKING:

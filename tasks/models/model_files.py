@@ -9,10 +9,11 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
+LABEL = "__label__"  # what the name of a label begins with
 # fasttext.cc: FASTTEXT_FILEFORMAT_MAGIC_INT32, FASTTEXT_VERSION
 _FASTTEXT = (793712314, 12)
 _SUPERVISED = 3  # args.h: model_name::sup
-_LABEL = b"\1"  # dictionary.h: entry_type::label
+_ENTRY_LABEL = b"\1"  # dictionary.h: entry_type::label
 _GOOD = "hq"  # as DCLM's fasttext_oh_eli5.bin has it beside `cc`
 _CENTROIDS = 256  # productquantizer.h: ksub_
 # lm/binary_format.cc: kMagicBytes and the rest of `Sanity`, as 64-bit machines with little ends write it
@@ -42,12 +43,10 @@ def check_fasttext(path: str) -> tuple[str, ...]:
 def label_of(labels: Sequence[str], wanted: str | None) -> str:
     """The label of fastText's whose probability is the score: `wanted`, with or without `__label__`, or without one
     `hq`. Raises ModelFileError for a model without it."""
-    label = f"__label__{(wanted or _GOOD).removeprefix('__label__')}"
+    label = f"{LABEL}{(wanted or _GOOD).removeprefix(LABEL)}"
     if label not in labels:
-        there = ", ".join(each.removeprefix("__label__") for each in labels[:8])
-        raise ModelFileError(
-            f"the model has no label {label.removeprefix('__label__')}; name one of {there} in `label`"
-        )
+        there = ", ".join(each.removeprefix(LABEL) for each in labels[:8])
+        raise ModelFileError(f"the model has no label {label.removeprefix(LABEL)}; name one of {there} in `label`")
     return label
 
 
@@ -109,7 +108,7 @@ def _walk(data: mmap.mmap, found: list[str]) -> str:
         begin, at = at, data.find(b"\0", at) + 10
         if at < 10:
             return "its dictionary ends too early"
-        if data[at - 1 : at] == _LABEL:
+        if data[at - 1 : at] == _ENTRY_LABEL:
             found.append(data[begin : at - 10].decode(errors="replace"))
     at += 8 * max(0, pruned)
     quantized, at = _flag(data, at)

@@ -7,8 +7,7 @@ from storage import files
 from tasks.documents.batch import Batch
 from tasks.models import classifier_file, fasttext_files
 from tasks.models.classifier_training import line
-from tasks.models.fasttext_files import LABEL
-from tasks.models.model_files import ModelFileError
+from tasks.models.model_files import LABEL, ModelFileError
 from tasks.models.topic import OTHER, Topic
 
 

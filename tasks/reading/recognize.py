@@ -186,9 +186,10 @@ def _named(names: Sequence[str], columns: Sequence[str] | Mapping[str, Any]) -> 
 def languages(texts: Sequence[str]) -> Counter[str]:
     """Texts by their most probable language (ISO 639 code of lid.176), those of which it is unsure left out."""
     from tasks.models.identification import model
+    from tasks.models.model_files import LABEL
 
     if not texts:
         return Counter()
     labels, scores = model().predict([" ".join(text[:400].split()) for text in texts], k=1)
     sure = zip(labels, scores, strict=True)
-    return Counter(label[0].removeprefix("__label__") for label, score in sure if score[0] >= 0.5)
+    return Counter(label[0].removeprefix(LABEL) for label, score in sure if score[0] >= 0.5)
