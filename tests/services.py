@@ -46,10 +46,9 @@ def free_port() -> int:
 
 @dataclass
 class Services:
-    """`environment`: of clients and workers; `processes`: by name; `data`: a folder of the database's user."""
+    """`environment`: of clients and workers; `processes`: by name."""
 
     folder: Path
-    data: Path
     environment: dict[str, str]
     processes: dict[str, subprocess.Popen] = field(default_factory=dict)
     commands: dict[str, tuple[list[str], dict[str, str]]] = field(default_factory=dict)
@@ -166,17 +165,18 @@ def _listens(port: int) -> Callable[[], bool]:
     return tried
 
 
-def _postgres(services: Services, password: str) -> str:
-    """A PostgreSQL with the databases prefect, mlflow and mlflow_auth; the address without the database."""
+def _postgres(services: Services, data: Path, password: str) -> str:
+    """A PostgreSQL with the databases prefect, mlflow and mlflow_auth, in the folder `data` that becomes its own;
+    the address without the database."""
     programs = sorted(_POSTGRES.glob("*/bin"))[-1]
-    folder = services.data / "postgres"
+    folder = data / "postgres"
     folder.mkdir()
-    secret = services.data / "postgres-password"
+    secret = data / "postgres-password"
     secret.write_text(password)
     user: list[str] = []
     if os.getuid() == 0:  # as which it refuses to run
         user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-        for path in (services.data, folder, secret):
+        for path in (data, folder, secret):
             shutil.chown(path, "postgres", "postgres")
     made = [str(programs / "initdb"), "-D", str(folder), "-U", "gristmill", "-A", "scram-sha-256", "-E", "UTF8"]
     subprocess.run([*user, *made, f"--pwfile={secret}"], check=True, capture_output=True, cwd="/")
@@ -255,13 +255,11 @@ def begun(folder: Path) -> Iterator[Services]:
     here = str(Path(__file__).resolve().parents[1])
     path = [here, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
     environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path))
-    # not in a folder of pytest's: each pytest that starts takes other users' rights from those of all that run
-    with tempfile.TemporaryDirectory(prefix="gristmill-services-") as data:
-        services = Services(folder, Path(data), environment)
-        try:
-            yield services
-        finally:
-            services.stop()
+    services = Services(folder, environment)
+    try:
+        yield services
+    finally:
+        services.stop()
 
 
 @contextmanager
@@ -270,18 +268,19 @@ def serve(folder: Path, workers: int = 2, deployments: bool = True) -> Iterator[
 
     `workers`: Dask workers, one thread each. `deployments`: with those of prefect.yaml, and a worker of their pool.
     """
-    with begun(folder) as services:
-        _serve(services, workers)
+    # not in a folder of pytest's: each pytest that starts takes other users' rights from those of all that run
+    with tempfile.TemporaryDirectory(prefix="gristmill-services-") as data, begun(folder) as services:
+        _serve(services, Path(data), workers)
         if deployments:
             _deploy(services)
         yield services
 
 
-def _serve(services: Services, workers: int) -> None:
+def _serve(services: Services, data: Path, workers: int) -> None:
     environment, folder = services.environment, services.folder
     python = [sys.executable, "-m"]
     words = {name: secrets.token_hex(8) for name in ("postgres", "redis", "prefect", "mlflow")}
-    at = _postgres(services, words["postgres"])
+    at = _postgres(services, data, words["postgres"])
     redis = _redis(services, words["redis"])
 
     start_s3(services)
