@@ -37,7 +37,7 @@ def identified(settings: Identification, texts: pa.Array | pa.ChunkedArray) -> t
     """
     capitals = pc.count_substring_regex(pc.utf8_slice_codeunits(texts, 0, _LOOKED_AT), r"\p{Lu}").to_pylist()
     read = [
-        " ".join((text.lower() if capital * 8 > min(len(text), _LOOKED_AT) else text).split())
+        _on_one_line(text.lower() if capital * 8 > min(len(text), _LOOKED_AT) else text)
         for text, capital in zip(texts.to_pylist(), capitals, strict=True)
     ]
     found, scores = _model_of(settings).predict(read, k=1) if read else ([], [])
@@ -66,6 +66,11 @@ def pinned_model(settings: Settings, named: Sequence[str]) -> Settings:
 def labels_of(settings: Identification) -> list[str]:
     """The labels of the model, without `__label__`."""
     return [label.removeprefix(LABEL) for label in _model_of(settings).get_labels()]
+
+
+def _on_one_line(text: str) -> str:
+    """The text with white space that is no space replaced by one; fastText passes over more than one between words."""
+    return text if text.isprintable() else " ".join(text.split())
 
 
 def _floor(settings: Identification, label: str) -> float:
