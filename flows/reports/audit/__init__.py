@@ -22,9 +22,10 @@ from flows.machine import MachineSettings
 from flows.recipe import Recipe, load
 from flows.reports import templates
 from flows.reports.audit.drawn import Draw, Drawn, draw
-from storage import files
+from flows.reports.marking import before_edits
+from storage import files, layout, parquet
 from tasks.documents.selection import select
-from tasks.documents.step import Step
+from tasks.documents.step import EditStep, Step
 from tasks.engine import options
 
 _CHARACTERS = 6000  # shown of a text
@@ -65,7 +66,7 @@ def write(recipe: Any, step: str = "", settings: MachineSettings | None = None) 
             stage = passed.left.kept
             path = files.join(settings.home, "reports", f"{recipe.name}-audit-{one.step}-{stage.key}.html")
             drawn = draw(passed, one, by_label=not cuts)
-            shown = texts(passed, drawn.documents, labels=not cuts)
+            shown = texts(passed, one, drawn.documents, labels=not cuts)
             question = one.question if cuts else _OF_LABELS
             written = page(recipe, one.step, question, f"{stage.name}-{stage.key}", drawn, shown)
             files.write_bytes(path, written.encode())
@@ -83,15 +84,23 @@ def drops(passed: Passed, step: Step) -> bool:
     return any(dropped for count in counts for dropped in count["drops"].values())
 
 
-def texts(passed: Passed, documents: list[Drawn], labels: bool = False) -> list[Text]:
-    """The texts of documents, in their order, as they were judged: steps that edit, and stand in one pass with the
-    filter, have cut them. Holds the texts of one shard."""
+def texts(passed: Passed, step: Step, documents: list[Drawn], labels: bool = False) -> list[Text]:
+    """The texts of documents, in their order, as they reached a step: what it and those behind it in one pass have cut
+    is there. Holds the texts of one shard, and what was cut out of them."""
     places = passed.arriving.places
+    names = [each.step for each in passed.steps]
+    edited = any(isinstance(each, EditStep) for each in passed.steps[names.index(step.step) :])
     found: dict[str, str] = {}
     for shard in sorted({one.shard for one in documents}):
+        ids = pa.array([one.id for one in documents if one.shard == shard])
         table = select(places.documents[shard], places.kept[shard], ["text"])
-        table = table.filter(pc.is_in(table["id"], pa.array([one.id for one in documents if one.shard == shard])))
+        table = table.filter(pc.is_in(table["id"], ids))
         found |= dict(zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True))
+        if edited:
+            cut = parquet.read_table(layout.edits_part(passed.arriving.documents.folder, shard))
+            cut = cut.filter(pc.is_in(cut["id"], ids)).sort_by("start")
+            for id_ in ids.to_pylist():
+                found[id_], _ = before_edits(found[id_], cut.filter(pc.equal(cut["id"], id_)), step.step, names)
     return [
         Text(
             one.id,

@@ -98,8 +98,8 @@ def judged(passed: Passed, step: Step, by_label: bool) -> Iterator[pa.Table]:
                 "shard": np.full(len(table), shard),
                 "side": side,
                 "distance": distance,
-                "draw": uniform(table["id"], _SEED, "audit-sample"),
-                "order": uniform(table["id"], _SEED, "audit"),
+                "draw": uniform(table["id"], _SEED, f"audit-sample {step.step}"),
+                "order": uniform(table["id"], _SEED, f"audit {step.step}"),
             }
         )
 

@@ -99,7 +99,7 @@ def test_steps_of_one_pass_are_judged_by_themselves(tmp_path):
     documents += [{"id": f"both{i}", "text": f"{PROSE['en']}\n" * 4 + f"{both}\n" * (i + 1)} for i in range(4)]
     corpus = Texts([documents[::2], documents[1::2]])
     home = str(tmp_path)
-    steps = (Language(keep=("en",)), MixedLanguages(max_share=0.05))
+    steps = (Language(keep=("en",)), MixedLanguages(max_share=0.05, cut=True))
     arriving = measured(context(home), corpus.corpus(home), steps)
     passed = Passed(steps, arriving, decided(context(home), arriving, steps))
     of_language, of_mixed = (draw(passed, step) for step in steps)
@@ -107,6 +107,14 @@ def test_steps_of_one_pass_are_judged_by_themselves(tmp_path):
     assert {one.id for one in of_mixed.documents if one.side == "dropped"} == {f"both{i}" for i in range(4)}
     assert not [one for one in of_mixed.documents if one.id.startswith("de")]
     assert steps[0].question == "Is it a text in en?" and audit.drops(passed, steps[1])
+    # a person reads what the step read, and not what it left
+    given = {document["id"]: document["text"] for document in documents}
+    left = by_id(read(arriving.documents, [0, 1]), "text")
+    assert left["both3"] != given["both3"]
+    for step, drawn in ((steps[0], of_language), (steps[1], of_mixed)):
+        assert {one.id: one.text for one in audit.texts(passed, step, drawn.documents)} == {
+            one.id: given[one.id] for one in drawn.documents
+        }
     stage = passed.left.kept
     about = {"recipe": "r", "stage": f"{stage.name}-{stage.key}", "labels": {}}
     for step, drawn, of_both in ((steps[0], of_language, "yes"), (steps[1], of_mixed, "no")):
@@ -120,7 +128,7 @@ def test_steps_of_one_pass_are_judged_by_themselves(tmp_path):
 def test_the_page_has_texts_alone_and_runs_nothing_of_theirs(audited):
     _, step, passed = audited
     drawn = draw(passed, step)
-    documents = audit.texts(passed, drawn.documents)
+    documents = audit.texts(passed, step, drawn.documents)
     page = audit.page(SimpleNamespace(name="small"), "quality", "Is it good?", "quality_cut-1", drawn, documents)
     assert page == audit.page(
         SimpleNamespace(name="small"), "quality", "Is it good?", "quality_cut-1", draw(passed, step), documents
