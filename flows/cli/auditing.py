@@ -37,7 +37,8 @@ def audit(
         return
     console().print(agreement_table(found))
     if found.whole is not None:
-        print_texts([f"by the sample votes would agree on {found.whole:.0%} of all documents that {found.step} judged"])
+        votes = f"the {found.sample.all.votes} votes on the sample"
+        print_texts([f"by {votes} a reader agrees with {found.step} on {found.whole:.0%} of what it judged"])
     print_texts([f"{found.unsure} votes cannot say"])
 
 
@@ -48,8 +49,8 @@ def agreement_table(found: "Agreement") -> "Table":
     table = Table(title=f"votes on {found.step} ({found.stage}), of {found.recipe}")
     for column in ("documents", "", "votes", "agree with the filter", "share", "95% interval"):
         table.add_column(column, justify="left" if column in ("documents", "") else "right")
-    for drawn, shares in found.shares.items():
-        for side, one in shares.items():
+    for drawn, shares in (("nearest the cut", found.nearest), ("sample", found.sample)):
+        for side, one in {"": shares.all, **shares.by_side}.items():
             share = f"{one.agreeing / one.votes:.0%}" if one.votes else "-"
             interval = f"{one.low:.0%} to {one.high:.0%}"
             table.add_row(drawn, side or "all", str(one.votes), str(one.agreeing), share, interval)

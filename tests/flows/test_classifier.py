@@ -141,7 +141,7 @@ def test_the_classifier_of_a_finished_recipe_is_measured_as_in_its_run(undisturb
     assert votes["stage"] == Path(page).stem.replace("small-audit-perplexity", "perplexity_cut")
     (tmp_path / "votes.json").write_text(json.dumps(votes))
     agreed = agreement(str(tmp_path / "votes.json"), machine)
-    nearest = agreed.shares["nearest the cut"]
+    nearest = agreed.nearest.by_side
     assert nearest["kept"].agreeing == nearest["kept"].votes > 0 and nearest["dropped"].agreeing == 0
     assert agreed.whole == votes["sizes"]["kept"] / sum(votes["sizes"].values())
     named = load(recipe | {"steps": [{"step": "extract"}, {"step": "quality", "model": str(tmp_path / "m.bin")}]})

@@ -286,7 +286,7 @@ def test_labels_and_cuts_have_pages(finished, tmp_path):
     votes = {i: "no" if label == "law" else "yes" for i, label in about["labels"].items()}
     (tmp_path / "votes.json").write_text(json.dumps(about | {"votes": votes}))
     found = agreement(str(tmp_path / "votes.json"), machine)
-    sample = found.shares["sample"]
+    sample = found.sample.by_side
     assert (sample["law"].agreeing, sample["sports"].agreeing) == (0, sample["sports"].votes)
     assert found.whole == pytest.approx(1 - about["sizes"]["law"] / sum(about["sizes"].values()))
     # the page of a cut names no label

@@ -1,7 +1,7 @@
 """Votes on documents that a filter has judged, compared with what it did."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,7 +16,6 @@ from storage import files, parquet
 from storage.home import FinishedStage, Home
 
 LEVEL = 0.95
-NEAREST, SAMPLED = "nearest the cut", "sample"
 
 
 class Votes(BaseModel):
@@ -49,15 +48,24 @@ class Share:
 
 
 @dataclass(frozen=True)
+class Shares:
+    """Of a draw: of all its documents, and by side, or by label."""
+
+    all: Share
+    by_side: dict[str, Share]
+
+
+@dataclass(frozen=True)
 class Agreement:
-    """Votes that agree with the step: of each draw by side and, under "", of both together; `whole`: the estimate for
-    all documents that the step judged, from the sample by the sizes of the sides, or None where a side has no vote.
-    Votes that cannot say are in `unsure` alone."""
+    """Votes that agree with the step, on the documents nearest its cut and on the sample; `whole`: the estimate for all
+    documents that the step judged, from the sample by the sizes of the sides, or None where a side has no vote. Votes
+    that cannot say are in `unsure` alone."""
 
     recipe: str
     step: str
     stage: str
-    shares: dict[str, dict[str, Share]]
+    nearest: Shares
+    sample: Shares
     whole: float | None
     unsure: int
 
@@ -86,18 +94,9 @@ def agreement(path: str, settings: MachineSettings | None = None) -> Agreement:
     if given.labels:
         sides = given.labels
         right = {id_: vote == "yes" for id_, vote in given.votes.items() if vote != "unsure"}
-    shares = {
-        name: dict(_shares([id_ for id_ in drawn if id_ in right], right, sides, given.sizes))
-        for name, drawn in ((NEAREST, given.nearest), (SAMPLED, given.sampled))
-    }
-    return Agreement(
-        given.recipe,
-        given.step,
-        given.stage,
-        shares,
-        _whole(shares[SAMPLED], given.sizes),
-        len(given.votes) - len(right),
-    )
+    nearest, sample = (_shares(drawn, right, sides, given.sizes) for drawn in (given.nearest, given.sampled))
+    whole = _whole(sample.by_side, given.sizes)
+    return Agreement(given.recipe, given.step, given.stage, nearest, sample, whole, len(given.votes) - len(right))
 
 
 def share(agreeing: int, votes: int) -> Share:
@@ -108,13 +107,11 @@ def share(agreeing: int, votes: int) -> Share:
     return Share(agreeing, votes, float(found.low), float(found.high))
 
 
-def _shares(
-    ids: Collection[str], right: Mapping[str, bool], sides: Mapping[str, str], names: Collection[str]
-) -> Iterator[tuple[str, Share]]:
-    yield "", share(sum(right[id_] for id_ in ids), len(ids))
+def _shares(drawn: Iterable[str], right: Mapping[str, bool], sides: Mapping[str, str], names: Iterable[str]) -> Shares:
+    ids = [id_ for id_ in drawn if id_ in right]
     votes, agreeing = Counter(sides[id_] for id_ in ids), Counter(sides[id_] for id_ in ids if right[id_])
-    for side in sorted(names, reverse=set(names) <= {KEPT, DROPPED}):
-        yield side, share(agreeing[side], votes[side])
+    by_side = {name: share(agreeing[name], votes[name]) for name in sorted(names)}
+    return Shares(share(agreeing.total(), len(ids)), by_side)
 
 
 def _whole(sample: Mapping[str, Share], sizes: Mapping[str, int]) -> float | None:

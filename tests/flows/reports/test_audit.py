@@ -175,12 +175,15 @@ def test_votes_are_compared_with_the_filter(audited, tmp_path):
         return str(path)
 
     found = agreement(save(), MachineSettings(home=home))
-    sample, nearest = found.shares["sample"], found.shares["nearest the cut"]
-    assert (sample["kept"].agreeing, sample["kept"].votes) == (7, 10)
-    assert (sample["dropped"].agreeing, sample["dropped"].votes) == (9, 10) and sample[""].agreeing == 16
-    assert nearest["kept"].votes == len(near["kept"]) - 1 and found.unsure == 1
+    sample, nearest = found.sample, found.nearest
+    assert (sample.by_side["kept"].agreeing, sample.by_side["kept"].votes) == (7, 10)
+    assert (sample.by_side["dropped"].agreeing, sample.by_side["dropped"].votes) == (
+        9,
+        10,
+    ) and sample.all.agreeing == 16
+    assert nearest.by_side["kept"].votes == len(near["kept"]) - 1 and found.unsure == 1
     wrong = {*some["kept"][:3], some["dropped"][0]}
-    assert nearest[""].agreeing == len({*near["kept"], *near["dropped"]} - wrong - {alone})
+    assert nearest.all.agreeing == len({*near["kept"], *near["dropped"]} - wrong - {alone})
     sizes = drawn.sizes
     assert found.whole == pytest.approx((0.7 * sizes["kept"] + 0.9 * sizes["dropped"]) / sum(sizes.values()))
     assert Home(home).stages(f"{cut.name}-{cut.key}")
