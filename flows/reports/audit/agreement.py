@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from scipy.stats import binomtest
 
 from flows.machine import MachineSettings
@@ -35,6 +35,15 @@ class Votes(BaseModel):
     sampled: list[str]
     labels: dict[str, str]
     votes: dict[str, Literal["yes", "no", "unsure"]]
+
+    @model_validator(mode="after")
+    def _of_the_page(self) -> Self:
+        drawn = {*self.nearest, *self.sampled}
+        if strange := sorted({*self.votes} - drawn):
+            raise ValueError(f"{strange[0]} has a vote, and is not among the documents of the page")
+        if self.labels and (drawn - {*self.labels} or {*self.labels.values()} - {*self.sizes}):
+            raise ValueError("the labels are not those of the documents of the page")
+        return self
 
 
 @dataclass(frozen=True)

@@ -119,8 +119,8 @@ def test_steps_of_one_pass_are_judged_by_themselves(tmp_path):
     about = {"recipe": "r", "stage": f"{stage.name}-{stage.key}", "labels": {}}
     for step, drawn, of_both in ((steps[0], of_language, "yes"), (steps[1], of_mixed, "no")):
         votes = {one.id: {"en": "yes", "de": "no", "bo": of_both}[one.id[:2]] for one in drawn.documents}
-        ids = [one.id for one in drawn.documents if one.sampled]
-        given = about | {"step": step.step, "sizes": drawn.sizes, "nearest": [], "sampled": ids, "votes": votes}
+        ids, near = ([one.id for one in drawn.documents if getattr(one, how)] for how in ("sampled", "nearest"))
+        given = about | {"step": step.step, "sizes": drawn.sizes, "nearest": near, "sampled": ids, "votes": votes}
         (tmp_path / "votes.json").write_text(json.dumps(given))
         assert agreement(str(tmp_path / "votes.json"), MachineSettings(home=home)).whole == 1, step.step
 
@@ -189,7 +189,11 @@ def test_votes_are_compared_with_the_filter(audited, tmp_path):
     assert Home(home).stages(f"{cut.name}-{cut.key}")
     assert agreement(save(votes={alone: "yes"}), MachineSettings(home=home)).whole is None
     with pytest.raises(ValueError, match="has a vote on nobody, which quality_cut-.* did not judge"):
+        agreement(save(votes={"nobody": "yes"}, sampled=["nobody"]), MachineSettings(home=home))
+    with pytest.raises(ValueError, match="nobody has a vote, and is not among the documents of the page"):
         agreement(save(votes={"nobody": "yes"}), MachineSettings(home=home))
+    with pytest.raises(ValueError, match="the labels are not those of the documents"):
+        agreement(save(labels={alone: "law"}), MachineSettings(home=home))
     with pytest.raises(ValueError, match="has no votes as a page"):
         agreement(save(votes={"web1": "perhaps"}), MachineSettings(home=home))
     with pytest.raises(LookupError, match="name by GRISTMILL_HOME"):
