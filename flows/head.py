@@ -11,6 +11,7 @@ from flows.classifier import arriving, labelled
 from flows.context import job_options, lookup
 from flows.machine import MachineSettings
 from flows.recipe import load
+from flows.reports.classifier_curves import curves
 from flows.stages.embedding import embedded
 from storage import files, parquet
 from tasks.engine import options
@@ -33,7 +34,8 @@ def from_texts(
     settings: Embedder,
     penalty: float | None = None,
 ) -> dict[str, Any]:
-    """Train on labelled texts, which the embedder in the folder `model` embeds; returns what was measured.
+    """Train on labelled texts, which the embedder in the folder `model` embeds; returns what was measured. Beside a
+    head of good examples go its curves, `<out>.svg`.
 
     `labels`: `jsonl` or `parquet`, and patterns of files; `columns`: of the texts and of the labels. `good`: the labels
     of good examples, against all others; none: labels are numbers. Equal texts are in one fold. Raises
@@ -104,9 +106,12 @@ def _make(
 ) -> dict[str, Any]:
     kind = "logistic" if good else "ridge"
     ids = pa.chunked_array([[each for each, _ in rows]], pa.string())
-    weight, bias, found = train(kind, ids, vectors, np.array([label for _, label in rows], np.float64), penalty)
+    labels = np.array([label for _, label in rows], np.float64)
+    weight, bias, found, unseen = train(kind, ids, vectors, labels, penalty)
     embedder = described(given.model.digest, given.tokenizer.digest, settings)
     head_file.write(out, Head(kind, weight, bias, embedder, found))
+    if kind == "logistic":
+        files.write_bytes(f"{out}.svg", curves("head", unseen[:, 0] == 1, unseen[:, 1]).encode())
     return {"kind": kind, **found}
 
 

@@ -66,8 +66,6 @@ TABLE = (
     TableRow(CCNet),
     TableRow(BadWords),
     TableRow(Topic),
-    TableRow(Toxicity),
-    TableRow(AdultContent),
     TableRow(Pii),
     TableRow(ContentDedup, "flows.stages.exact_duplicates:by_content"),
     TableRow(UrlDedup, "flows.stages.exact_duplicates:by_url"),
@@ -79,6 +77,8 @@ TABLE = (
     TableRow(Decontamination, "flows.stages.decontamination:decontamination"),
     TableRow(Perplexity, "flows.stages.perplexity:perplexity"),
     TableRow(Quality, _LEARNED),
+    TableRow(Toxicity, _LEARNED),
+    TableRow(AdultContent, _LEARNED),
     TableRow(Embedding, "flows.stages.embedding:embedding"),
     TableRow(QualityBucket, "flows.stages.quality_bucket:quality_bucket"),
 )

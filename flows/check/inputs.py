@@ -157,9 +157,9 @@ def steps(given: Mapping[int, Any], settings: MachineSettings, deep: bool) -> It
         for nth, folder in enumerate(getattr(step, "earlier", ())):
             if files.is_local(folder) or deep:
                 yield from _earlier(folder, ("steps", at, "earlier", nth))
-        if isinstance(step, Quality) and step.model is not None and (files.is_local(step.model) or deep):
-            yield from _classifier(step, ("steps", at, "model"))
-        asked = step.model if isinstance(step, (Language, MixedLanguages, Topic, Harm)) else None
+        if isinstance(step, (Quality, Harm)) and step.model is not None and (files.is_local(step.model) or deep):
+            yield from _classifier(step, step.model, ("steps", at, "model"))
+        asked = step.model if isinstance(step, (Language, MixedLanguages, Topic)) else None
         if asked is not None and (files.is_local(asked) or deep):
             try:
                 step.pinned()
@@ -171,13 +171,12 @@ def steps(given: Mapping[int, Any], settings: MachineSettings, deep: bool) -> It
             yield from _language_models(step, ("steps", at), deep)
 
 
-def _classifier(step: Quality, path: Path) -> Iterator[Trouble]:
-    assert step.model is not None
+def _classifier(step: Quality | Harm, model: str, path: Path) -> Iterator[Trouble]:
     try:
-        label_of(check_fasttext(files.local_copy(step.model)), step.label)
-        classifier_file.check(step.model, step)
+        label_of(check_fasttext(files.local_copy(model)), step.label)
+        classifier_file.check(model, step)
     except (OSError, ValueError, RuntimeError) as error:
-        yield path, _sentence(error, step.model)
+        yield path, _sentence(error, model)
 
 
 def _embedding(step: Embedding, path: Path, deep: bool) -> Iterator[Trouble]:

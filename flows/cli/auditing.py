@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 @app.command()
 def audit(
     name: Annotated[str, typer.Argument(metavar="[RECIPE]", help="as for `run`, which must have finished it")] = "",
-    step: Annotated[str, typer.Option("--step", help="the learned filter; default: each that dropped documents")] = "",
+    step: Annotated[str, typer.Option("--step", help="the learned filter; default: all")] = "",
     votes: Annotated[str, typer.Option("--votes", metavar="FILE", help="votes that were saved from a page")] = "",
     as_json: Json = False,
 ) -> None:
     """Judge learned filters: write a page with documents of either side of the cut, on which a person votes without
-    knowing the side, and print its path. With --votes, how far the votes agree with the filter."""
+    knowing the side, and print its path; for a step that gives labels and drops nothing, with the labels. With --votes,
+    how far the votes agree with the filter."""
     if bool(name) == bool(votes):
         raise ValueError("give a recipe, for pages to vote on, or --votes FILE, saved from such a page")
     if name:
@@ -35,17 +36,22 @@ def audit(
         print_json(found)
         return
     console().print(agreement_table(found))
+    if found.whole is not None:
+        votes = f"the {found.sample.all.votes} votes on the sample"
+        print_texts([f"by {votes} a reader agrees with {found.step} on {found.whole:.0%} of what it judged"])
     print_texts([f"{found.unsure} votes cannot say"])
 
 
 def agreement_table(found: "Agreement") -> "Table":
-    """A row for all documents, for those that the filter keeps, and for those that it drops."""
+    """For each draw a row for all its documents, and one for each side or label."""
     from rich.table import Table
 
-    table = Table(title=f"votes on {found.stage}, of {found.recipe}")
-    for column in ("documents", "votes", "agree with the filter", "share", "95% interval"):
-        table.add_column(column, justify="left" if column == "documents" else "right")
-    for name, one in (("all", found.all), ("kept", found.kept), ("dropped", found.dropped)):
-        share = f"{one.agreeing / one.votes:.0%}" if one.votes else "-"
-        table.add_row(name, str(one.votes), str(one.agreeing), share, f"{one.low:.0%} to {one.high:.0%}")
+    table = Table(title=f"votes on {found.step} ({found.stage}), of {found.recipe}")
+    for column in ("documents", "", "votes", "agree with the filter", "share", "95% interval"):
+        table.add_column(column, justify="left" if column in ("documents", "") else "right")
+    for drawn, shares in (("nearest the cut", found.nearest), ("sample", found.sample)):
+        for side, one in {"": shares.all, **shares.by_side}.items():
+            share = f"{one.agreeing / one.votes:.0%}" if one.votes else "-"
+            interval = f"{one.low:.0%} to {one.high:.0%}"
+            table.add_row(drawn, side or "all", str(one.votes), str(one.agreeing), share, interval)
     return table

@@ -91,6 +91,9 @@ def classifier(
     """Train a fastText classifier: of good examples, for the step `quality`, on labelled files or on the sources of a
     finished recipe; or of several labels. Beside the model go FILE.json, what it is and how good, and FILE.svg."""
     from flows.classifier import from_labels, from_recipe
+    from flows.model_file_tracking import log
+    from storage import files
+    from tasks.models import classifier_file
     from tasks.models.quality import Classifier
 
     kinds = {kind: given for kind, given in (("jsonl", jsonl), ("parquet", parquet)) if given}
@@ -108,6 +111,9 @@ def classifier(
         chosen = Classifier.model_validate(_values(setting))
         [(kind, patterns)] = kinds.items()
         found = from_labels(out, kind, patterns, [] if topics else good or ["1"], chosen, text_column, label_column)
+    settings_of = files.read_json(classifier_file.description(out))["settings"]
+    labels = {"recipe": recipe} if recipe is not None else {"labels": jsonl or parquet, "good": good}
+    run = log(settings(), "classifiers", out, "classifier", {**settings_of, **labels}, found)
     found.pop("confusion", None)
     by_label = found.pop("by_label", {})
     shown = ", ".join(
@@ -116,7 +122,8 @@ def classifier(
     for name, each in by_label.items():
         figures = ", ".join(f"{measure} {each[measure]:.3f}" for measure in ("f1", "precision", "recall"))
         shown += f"\n{name}: {each['examples']:,} examples, {figures}"
-    console().print(f"{shown}\nmodel: {out}", markup=False, highlight=False, soft_wrap=True)
+    shown += f"\nlogged to the MLflow run {run}\nmodel: {out}"
+    console().print(shown, markup=False, highlight=False, soft_wrap=True)
 
 
 @train.command(name="head")
@@ -145,6 +152,7 @@ def head(
     """Train a head for the step `embedding`: on labelled texts, or on labels of documents that a recipe has embedded.
     All figures are by cross-validation in five folds; they are in the file, too."""
     from flows import head as heads
+    from flows.model_file_tracking import log
     from tasks.models.embedder import Embedder
 
     kinds = {kind: given for kind, given in (("jsonl", jsonl), ("parquet", parquet)) if given}
@@ -159,6 +167,8 @@ def head(
     else:
         assert recipe is not None
         found = heads.from_recipe(out, recipe, labels, (id_column, label_column), good or (), penalty, settings())
+    given = {"labels": jsonl or parquet, "good": good, "model": model, "recipe": recipe, "kind": found["kind"]}
+    run = log(settings(), "heads", out, "head", given, found)
     flat = {name: value for name, value in found.items() if not isinstance(value, list | dict)}
     lines = [
         ", ".join(
@@ -169,7 +179,7 @@ def head(
         lines.append("F1 from " + ", ".join(f"{name}: {value:.3f}" for name, value in found["f1_from"].items()))
     if "confusion" in found:
         lines += [" ".join(f"{cell:>8}" for cell in row) for row in heads.table(found)]
-    lines.append(f"heads: {{NAME: {out}}}")
+    lines += [f"logged to the MLflow run {run}", f"heads: {{NAME: {out}}}"]
     console().print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 

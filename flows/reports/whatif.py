@@ -153,10 +153,10 @@ def whatif(recipe: Any, changes: Mapping[str, Any], settings: MachineSettings | 
     steps = tuple(changed_steps[step.step] for step in passed.steps)
     last = max(i for i, step in enumerate(old.after) if step.step in {step.step for step in steps})
     later = tuple(step.step for step in old.after[last + 1 :])
-    return Replay(passed, *_judged(passed, steps), before, passed.left.kept.step_counts, later, _after(passes))
+    return Replay(passed, *decided_by(passed, steps), before, passed.left.kept.step_counts, later, _after(passes))
 
 
-def _judged(passed: Passed, steps: tuple) -> tuple[dict[int, tuple[str, ...]], Decisions]:
+def decided_by(passed: Passed, steps: tuple) -> tuple[dict[int, tuple[str, ...]], Decisions]:
     """By which stored signals the steps decide, and how."""
     places = passed.arriving.places
     if passed.on_documents:

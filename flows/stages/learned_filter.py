@@ -37,7 +37,7 @@ class Training(Settings):
 
 class Scoring(Settings):
     work: str
-    signal: str
+    scores: tuple[str, ...]
     reads: tuple[str, ...]
     reference: tuple[str, ...]
     settings: SerializeAsAny[Settings]
@@ -83,7 +83,7 @@ def learned_filter(
     def scored_places() -> ScoredPlaces:
         return ScoredPlaces(places, named or tuple(map(trained[0].file, trained[0].result["model"]["files"])))
 
-    scoring = Scoring(**common, signal=step.signal, reads=step.reads, settings=step.scoring_settings())
+    scoring = Scoring(**common, scores=step.scores, reads=step.reads, settings=step.scoring_settings())
     documents = corpus.inputs(signals=bool(step.reads))
     models = {f"model {i}": file.digest for i, file in enumerate(named)} or {"model": trained[0].key}
     scores = context.build(StageSpec(step.step, _score, scoring, documents | models, scored_places, **code))
@@ -120,7 +120,7 @@ def _score(phases: PhaseRunner, record: Scoring, places: ScoredPlaces) -> dict:
         i: corpus.shard(i) | given | ({"signals": corpus.signals[i]} if record.reads else {})
         for i in corpus.shards(without=record.reference)
     }
-    unscored = {i: {"kept": corpus.kept[i], "signals": (record.signal,)} for i in corpus.shards() if i not in scored}
+    unscored = {i: {"kept": corpus.kept[i], "signals": record.scores} for i in corpus.shards() if i not in scored}
     phases.map("score", import_module(record.work).score_shard, scored)
     phases.map("null-scores", null_scores_shard, unscored)
     return {}

@@ -51,19 +51,42 @@ def decide(signals: pa.Table, decisions: Decisions) -> list[tuple[str, pa.Table]
     return decided
 
 
-def distances(signals: pa.Table, step: str, bounds: Sequence[Bound]) -> np.ndarray:
-    """How far each document is from the nearest end of the bounds, float64 (n,): as a share of that end, unless it is
-    0. Infinite for a document without a value. Raises as `decide` does."""
+def distances(signals: pa.Table, step: str, rules: Sequence[Bound | Member], certainty: str = "") -> np.ndarray:
+    """How far each document is from the other side of a step's cut, float64 (n,): one that is kept from the nearest
+    rule, one that is dropped from the farthest of those that it fails.
+
+    From a bound: from its nearest end, as a share of that end, unless it is 0. From a rule about a label: `certainty`,
+    the signal that says how probable the label is; infinite without one, and for a document without a value. Raises as
+    `decide` does.
+    """
+    nearest, farthest = np.full(len(signals), np.inf), np.full(len(signals), -np.inf)
+    for rule in rules:
+        fails, _ = _judged(signals, step, rule)
+        if isinstance(rule, Bound):
+            far = _from_bound(signals, step, rule)
+        else:
+            far = _from_label(signals, step, rule, certainty)
+        nearest = np.minimum(nearest, far)
+        farthest = np.where(fails, np.maximum(farthest, far), farthest)
+    return np.where(farthest >= 0, farthest, nearest)
+
+
+def _from_bound(signals: pa.Table, step: str, bound: Bound) -> np.ndarray:
+    values = np.asarray(_column(signals, step, bound.rule, bound.signal, bound.keeps_null), np.float64)
     nearest = np.full(len(signals), np.inf)
-    for bound in bounds:
-        values = np.asarray(_column(signals, step, bound.rule, bound.signal, bound.keeps_null), np.float64)
-        for end in _ends(signals, step, bound):
-            ends = np.broadcast_to(end, values.shape)
-            unit = np.where(ends == 0, 1, np.abs(ends))
-            with np.errstate(invalid="ignore"):  # an end that does not bind, by its infinite unit
-                far = np.abs(values - ends) / unit
-            nearest = np.fmin(nearest, np.where(np.isfinite(ends), far, np.inf))
+    for end in _ends(signals, step, bound):
+        ends = np.broadcast_to(end, values.shape)
+        unit = np.where(ends == 0, 1, np.abs(ends))
+        with np.errstate(invalid="ignore"):  # an end that does not bind, by its infinite unit
+            far = np.abs(values - ends) / unit
+        nearest = np.fmin(nearest, np.where(np.isfinite(ends), far, np.inf))
     return nearest
+
+
+def _from_label(signals: pa.Table, step: str, rule: Member, certainty: str) -> np.ndarray:
+    if not certainty or (rule.allowed is None and rule.excluded is None):
+        return np.full(len(signals), np.inf)
+    return np.asarray(_column(signals, step, rule.rule, certainty), np.float64)
 
 
 def _judged(

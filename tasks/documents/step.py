@@ -119,7 +119,8 @@ class Step(Settings):
     `work`: the module that does the work; "" stands for the module of the class. `libraries`: the distributions whose
     release decides what comes out, a property where it depends on the settings. `signals`: the columns that documents
     have behind the step. `pins_files`: whether the step's key needs the content of files that it names; its work module
-    then has `pinned(step)`.
+    then has `pinned(step)`. `certainty`: where the first of the signals is the label that a model gives a document, the
+    one that says how probable it is, in [0, 1].
     """
 
     model_config = ConfigDict(json_schema_extra=_describe_name)
@@ -129,6 +130,13 @@ class Step(Settings):
     libraries: ClassVar[tuple[str, ...]] = ()
     signals: ClassVar[tuple[Signal, ...]] = ()
     pins_files: ClassVar[bool] = False
+    certainty: ClassVar[str] = ""
+
+    @property
+    def question(self) -> str:
+        """What a person is asked about a document on the page of `gristmill audit`: yes means that it is to be kept.
+        A step without a question has no page."""
+        return ""
 
     def pinned(self) -> Self:
         """The step tied to the content that the files it names have now, so that its key changes with them."""

@@ -27,6 +27,10 @@ class LearnedFilter(CorpusStep):
     reference: tuple[str, ...] = Field(min_length=1, description="names of the sources the model is trained on")
 
     @property
+    def question(self) -> str:
+        return "Should a model be trained on it?"
+
+    @property
     def named_models(self) -> tuple[str, ...]:
         """Paths or addresses of the models that it names, instead of training some."""
         return ()
@@ -39,6 +43,11 @@ class LearnedFilter(CorpusStep):
     def signal(self) -> str:
         """The name of the column with the scores."""
         return self.signals[0].name
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """The columns that its work module writes."""
+        return (self.signal,)
 
     def training_settings(self) -> Settings:
         """What decides the models, besides the documents."""

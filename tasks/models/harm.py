@@ -4,23 +4,28 @@ As Dolma has it (Soldaini et al. 2024, arXiv 2402.00159): two classifiers traine
 one of adult content; Dolma asks them of sentences, here it is lines, and takes more than 0.4 for too much.
 """
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from tasks.documents.step import Bound, DocumentStep, Signal
+from tasks.documents.step import Settings, Signal
+from tasks.models.filter import LearnedFilter
 
 LINE_SCORE = 0.4  # of Dolma 1.6, of a sentence
 _DOLMA = "Soldaini et al. 2024, arXiv 2402.00159"
 
 
+def lines_of(signal: str) -> str:
+    """The column with the share of a text in lines of which the score `signal` would be too high."""
+    return f"{signal}_lines"
+
+
 def _signals(name: str, what: str) -> tuple[Signal, ...]:
     return (
-        Signal(name, "float32", "probability", _DOLMA, description=f"How probable the model takes {what} to be."),
+        Signal(name, "float64", "probability", _DOLMA, description=f"How probable the model takes {what} to be."),
         Signal(
-            f"{name}_lines",
-            "float32",
+            lines_of(name),
+            "float64",
             "fraction of characters",
             _DOLMA,
             description="The share of the text in lines of which the model takes it to be more probable than "
@@ -29,31 +34,72 @@ def _signals(name: str, what: str) -> tuple[Signal, ...]:
     )
 
 
-class Harm(DocumentStep):
-    """Settings of `toxicity` and `adult_content`: a model, its label, and what of it is too much."""
+class HarmTexts(Settings):
+    """What the model is asked."""
 
-    work: ClassVar = "tasks.models.harm_work"
-    libraries: ClassVar = ("fasttext-ng",)
-    pins_files: ClassVar = True
-
-    model: str = Field(description="path or address of a fastText classifier")
     label: str = Field(description="of the model, whose probability is the score; with or without `__label__`")
-    model_checksum: str = Field("", description="xxh3-128 that the model must have; see `pinned`")
     characters: int = Field(20_000, gt=0, description="of each document are read")
-    lowercase: bool = Field(False, description="whether the model reads texts in lower case")
+    lowercase: bool = Field(False, description="whether the model reads texts in lower case; Dolma's two: false")
     line_score: float = Field(LINE_SCORE, ge=0, le=1, description="lines with a higher score are counted")
+
+
+class HarmCuts(Settings):
+    """Which documents are kept."""
+
     max_score: float | None = Field(None, ge=0, le=1, description="the highest that is kept; null: not bound")
+    drop_top: float | None = Field(
+        None, gt=0, lt=100, description="percent of the scored documents: those with the highest scores are dropped"
+    )
     max_lines: float | None = Field(
         None, ge=0, le=1, description="the largest share of counted lines that is kept; null: not bound"
     )
 
-    signal_fields: ClassVar = ("model", "label", "model_checksum", "characters", "lowercase", "line_score")
+    @model_validator(mode="after")
+    def _one_cut(self) -> Self:
+        if self.max_score is not None and self.drop_top is not None:
+            raise ValueError(f"has max_score {self.max_score} and drop_top {self.drop_top}; give one of them")
+        return self
 
-    def decisions(self) -> Sequence[Bound]:
-        return [
-            Bound("max_score", self.signals[0].name, high=self.max_score),
-            Bound("max_lines", self.signals[1].name, high=self.max_lines),
-        ]
+
+class HarmScoring(HarmTexts):
+    """What decides the scores, besides the documents and the model. `signal`: the column of the documents' scores."""
+
+    signal: str
+
+
+class HarmThresholds(HarmCuts):
+    """The thresholds on the scores in the column `signal`."""
+
+    signal: str
+
+
+class Harm(HarmTexts, HarmCuts, LearnedFilter):
+    """Settings of `toxicity` and `adult_content`: a model, its label, and what of it is too much.
+
+    Dolma gives its models a text as it is, in upper and lower case, with a space for each end of a line
+    (`python/dolma/taggers/jigsaw.py`: `text.replace("\\n", " ").strip()`), and so does the default.
+    """
+
+    work: ClassVar = "tasks.models.harm_work"
+    libraries: ClassVar = ("fasttext-ng",)
+    decision_fields: ClassVar = tuple(HarmCuts.model_fields)
+
+    model: str = Field(description="path or address of a fastText classifier")
+    reference: tuple[str, ...] = Field((), description="names of the sources that are kept, and not scored")
+
+    @property
+    def named_models(self) -> tuple[str, ...]:
+        return (self.model,)
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        return self.signal, lines_of(self.signal)
+
+    def scoring_settings(self) -> HarmScoring:
+        return HarmScoring(signal=self.signal, **self.part(HarmTexts).model_dump())
+
+    def decision_settings(self) -> HarmThresholds:
+        return HarmThresholds(signal=self.signal, **self.part(HarmCuts).model_dump())
 
 
 class Toxicity(Harm):

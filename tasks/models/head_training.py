@@ -21,8 +21,9 @@ _MOST_GRADES = 20  # of which a confusion matrix is made
 
 def train(
     kind: str, ids: pa.ChunkedArray, vectors: np.ndarray, labels: np.ndarray, penalty: float | None
-) -> tuple[np.ndarray, float, dict[str, Any]]:
-    """The weight, float64 (dimension,), and the bias of a head, with `penalty` and what was measured.
+) -> tuple[np.ndarray, float, dict[str, Any], np.ndarray]:
+    """The weight, float64 (dimension,), and the bias of a head, with `penalty` and what was measured; and of each
+    example its label and its score by the head that has not seen its fold, float64 (n, 2).
 
     `kind`: `ridge`, a regression on numbers, or `logistic`, on labels of 0 and 1. `ids`: strings, by which the examples
     fall into folds; examples of one id are in one fold, and the order of the rows changes nothing. `vectors`: float16
@@ -41,7 +42,7 @@ def train(
         best = min(tried, key=lambda one: _error(kind, labels, tried[one]))
         weight, bias = _fit(kind, vectors, labels, best)
         found = _of_grades(labels, tried[best]) if kind == "ridge" else _of_kinds(labels == 1, tried[best])
-    return weight, bias, {"penalty": best, "folds": FOLDS, **found}
+    return weight, bias, {"penalty": best, "folds": FOLDS, **found}, np.stack([labels, tried[best]], axis=1)
 
 
 def _check(labels: np.ndarray, folds: np.ndarray) -> None:

@@ -84,6 +84,7 @@ class Language(Identification, DocumentStep):
     )
     characters: int = Field(400, gt=0, description="of each document's beginning are looked at")
 
+    certainty: ClassVar = "language_score"
     signal_fields: ClassVar = ("characters", *Identification.model_fields)
     signals: ClassVar = (
         Signal(
@@ -101,6 +102,10 @@ class Language(Identification, DocumentStep):
             description="How probable the model takes the most probable language to be.",
         ),
     )
+
+    @property
+    def question(self) -> str:
+        return f"Is it a text in {' or '.join(self.keep)}?"
 
     @field_validator("keep", "languages")
     @classmethod

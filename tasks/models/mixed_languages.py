@@ -64,6 +64,10 @@ class MixedLanguages(Identification, EditStep):
     )
 
     @property
+    def question(self) -> str:
+        return "Is it, but for a small part, in one language?"
+
+    @property
     def reads(self) -> tuple[str, ...]:
         return ("language",)
 

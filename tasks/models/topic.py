@@ -36,6 +36,7 @@ class Topic(DocumentStep):
     )
     drop: tuple[str, ...] | None = Field(None, min_length=1, description="topics that are dropped; null: none")
 
+    certainty: ClassVar = "topic_score"
     signal_fields: ClassVar = ("model", "model_checksum", "characters", "lowercase", "least_probability")
     signals: ClassVar = (
         Signal("topic", "string", "label", "fastText model, most probable label", description="The topic."),
@@ -47,6 +48,12 @@ class Topic(DocumentStep):
             description="How probable the model takes its most probable topic to be.",
         ),
     )
+
+    @property
+    def question(self) -> str:
+        kept = [] if self.keep is None else [f"about {' or '.join(self.keep)}"]
+        dropped = [] if self.drop is None else [f"not about {' or '.join(self.drop)}"]
+        return f"Is it {' and '.join((*kept, *dropped)) or 'about its topic'}?"
 
     def decisions(self) -> Sequence[Member]:
         return [Member("topic", "topic", self.keep, self.drop)]

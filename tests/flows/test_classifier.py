@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import fasttext
+import lxml.html
 import numpy as np
 import orjson
 import pyarrow as pa
@@ -135,11 +136,14 @@ def test_the_classifier_of_a_finished_recipe_is_measured_as_in_its_run(undisturb
     # pages of its filters, to be voted on
     [page] = audit.write(recipe, "perplexity", machine)
     documents = re.findall(r'<article data-id="([^"]*)">', Path(page).read_text())
-    votes = {"recipe": "small", "stage": Path(page).stem.replace("small-audit-perplexity", "perplexity_cut")}
-    (tmp_path / "votes.json").write_text(json.dumps({**votes, "votes": dict.fromkeys(documents, "keep")}))
+    [about] = lxml.html.document_fromstring(Path(page).read_text()).xpath("//@data-about")
+    votes = {**json.loads(about), "votes": dict.fromkeys(documents, "yes")}
+    assert votes["stage"] == Path(page).stem.replace("small-audit-perplexity", "perplexity_cut")
+    (tmp_path / "votes.json").write_text(json.dumps(votes))
     agreed = agreement(str(tmp_path / "votes.json"), machine)
-    assert agreed.all.votes == len(documents) > 0 and agreed.kept.agreeing == agreed.kept.votes > 0
-    assert agreed.dropped.agreeing == 0 < agreed.dropped.votes
+    nearest = agreed.nearest.by_side
+    assert nearest["kept"].agreeing == nearest["kept"].votes > 0 and nearest["dropped"].agreeing == 0
+    assert agreed.whole == votes["sizes"]["kept"] / sum(votes["sizes"].values())
     named = load(recipe | {"steps": [{"step": "extract"}, {"step": "quality", "model": str(tmp_path / "m.bin")}]})
     with pytest.raises(ValueError, match="has no step `quality` with a `reference`"):
         classifier.from_recipe(str(tmp_path / "n.bin"), named, machine)

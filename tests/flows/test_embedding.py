@@ -9,7 +9,9 @@ import pytest
 
 from flows import head as heads
 from flows.check import inputs
+from flows.curation import Passed
 from flows.machine import MachineSettings
+from flows.reports.audit.drawn import draw
 from flows.stages.embedding import embedding
 from flows.stages.quality_bucket import quality_bucket
 from tasks.engine.executors import Threads
@@ -111,7 +113,8 @@ def test_another_head_or_cut_does_not_embed_again(tmp_path, made):
     assert not vectors.reused and bare.kept.name == "documents" and len(bare.stages) == 2
     both = {"kind": made.kind, "grade": made.grade}
     _, scored = run(home, Embedding(model=made.model, heads=both, keep_top={"grade": 25}))
-    _, cut = run(home, Embedding(model=made.model, heads=both, keep_top={"grade": 50}, min_score={"kind": 0.1}))
+    step = Embedding(model=made.model, heads=both, keep_top={"grade": 50}, min_score={"kind": 0.1})
+    arriving, cut = run(home, step)
     for corpus in (scored, cut):
         again = stage(corpus, "embedding_vectors")
         assert again.reused and again.key == vectors.key
@@ -120,6 +123,20 @@ def test_another_head_or_cut_does_not_embed_again(tmp_path, made):
     grades = column(scored, "embedding_grade")
     dropped = ledger(scored.kept, list(scored.places.shards()))
     assert {*dropped["rule"].to_pylist()} == {"grade_keep_top"}
+    # of two cuts, what a page for a person has: a document that fails both is as far as from the farther one
+    kinds, half = column(cut, "embedding_kind"), np.percentile([*grades.values()], 50)
+    far = {i: (abs(kinds[i] - 0.1) / 0.1, abs(grades[i] - half) / abs(half)) for i in grades}
+    fails = {i: (kinds[i] < 0.1, grades[i] < half) for i in grades}
+    expected = {
+        i: max(d for d, fail in zip(far[i], fails[i], strict=True) if fail) if any(fails[i]) else min(far[i])
+        for i in grades
+    }
+    drawn = draw(Passed((step,), arriving, cut), step, nearest=20, sampled=2)
+    assert drawn.sizes["dropped"] == sum(map(any, fails.values())) and {*drawn.sizes} == {"dropped", "kept"}
+    for side in drawn.sizes:
+        there = sorted(expected[i] for i in grades if any(fails[i]) == (side == "dropped"))
+        shown = sorted(expected[one.id] for one in drawn.documents if one.nearest and one.side == side)
+        assert shown == pytest.approx(there[:10])
     bar = np.percentile([*grades.values()], 75)
     assert {*dropped["id"].to_pylist()} == {i for i, grade in grades.items() if grade < bar}
     for settings in ({"pooling": "cls"}, {"prefix": "query: "}, {"max_tokens": 9}, {"normalize": False}):

@@ -3,6 +3,7 @@
 import random
 from types import SimpleNamespace
 
+import fasttext
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +17,7 @@ from tasks.documents.step import DocumentStep, work_of
 from tasks.models.classifier_training import fold
 from tasks.models.embedding import Embedding
 from tasks.models.filter import LearnedFilter
+from tasks.models.harm import Harm
 from tasks.models.language import Language
 from tasks.models.quality import Quality
 from tasks.models.quality_bucket import QualityBucket
@@ -61,10 +63,22 @@ def by_id(table: pa.Table, column: str) -> dict:
     return dict(zip(table["id"].to_pylist(), table[column].to_pylist(), strict=True))
 
 
+def harm_model(folder) -> dict:
+    """The settings of a step that takes words of shops for harm."""
+    draw = random.Random(2)
+    lines = [f"__label__not {text}\n" for text in GOOD.values()]
+    lines += [f"__label__harm {' '.join(draw.choices(['click', 'buy', 'login', 'the'], k=20))}\n" for _ in GOOD]
+    (folder / "lines.txt").write_text("".join(line.replace("\n", " ").strip() + "\n" for line in lines))
+    trained = fasttext.train_supervised(str(folder / "lines.txt"), dim=4, bucket=500, epoch=20, thread=1, verbose=0)
+    trained.save_model(str(folder / "harm.bin"))
+    return {"model": str(folder / "harm.bin"), "label": "harm", "drop_top": 10}
+
+
 @pytest.mark.parametrize("kind", FILTERS, ids=lambda kind: kind.model_fields["step"].default)
 def test_order_and_shards_change_no_bit_of_a_score(tmp_path, kind):
     name = kind.model_fields["step"].default
-    step = kind(reference=("good",), **SMALL.get(name, {}))
+    given = harm_model(tmp_path) if issubclass(kind, Harm) else SMALL.get(name, {})
+    step = kind(reference=("good",), **given)
     found = []
     for at, (shards, seed) in enumerate([(1, 1), (3, 2), (7, 3)]):
         *_, corpus, there = run(str(tmp_path / f"{at}"), step, shards, seed)

@@ -1,5 +1,6 @@
 """Classifiers of several labels and the steps that name them, a learned filter in one file, groups by topic."""
 
+import json
 import random
 import re
 import sys
@@ -7,6 +8,7 @@ import textwrap
 from pathlib import Path
 
 import fasttext
+import lxml.html
 import numpy as np
 import orjson
 import pyarrow as pa
@@ -22,9 +24,11 @@ from flows.own_steps import StepError
 from flows.recipe import load
 from flows.recipe_errors import RecipeError
 from flows.reports import audit
+from flows.reports.audit.agreement import agreement
 from flows.reports.whatif import whatif
 from storage import parquet
 from tasks.documents.decisions import decide
+from tasks.documents.selection import gather
 from tasks.models.classifier_measures import label_measures
 from tasks.models.harm import Toxicity
 from tasks.models.quality import Classifier
@@ -226,11 +230,11 @@ def test_topics_and_buckets_make_the_groups_of_a_mixture(finished):
 def test_topics_and_harm_are_replayed(finished):
     recipe, machine, _ = finished
     replay = whatif(recipe, {"toxicity.max_score": 1}, machine)
-    topic, harm = replay.recorded
-    assert topic["drops"].get("topic", 0) == 0 and harm["drops"]["max_score"] > 20
-    assert replay.replayed[1]["drops"].get("max_score", 0) == 0
+    [recorded], [replayed] = replay.recorded, replay.replayed
+    assert recorded["drops"]["max_score"] > 20 and replayed["drops"].get("max_score", 0) == 0
     replay = whatif(recipe, {"topic.drop": ["law"]}, machine)
-    assert replay.replayed[0]["drops"]["topic"] >= 25 > replay.replayed[1]["drops"].get("max_score", 0)
+    [recorded], [replayed] = replay.recorded, replay.replayed
+    assert recorded["drops"].get("topic", 0) == 0 and replayed["drops"]["topic"] >= 25
     with pytest.raises(ValueError, match="topic.least_probability cannot be replayed"):
         whatif(recipe, {"topic.least_probability": 0.5}, machine)
 
@@ -253,7 +257,41 @@ def test_a_filter_in_one_file_is_run_replayed_and_judged(finished):
     )
     assert replay.replayed[0]["drops"]["min_share"] == (values < 0.99).sum()
     [page] = audit.write(recipe, "known_words", machine)
-    assert 20 < Path(page).read_text().count("<article") <= 40
+    assert 20 < Path(page).read_text().count("<article") <= 60
+
+
+def test_labels_and_cuts_have_pages(finished, tmp_path):
+    """A step that only labels is asked whether the label fits; `quality_bucket` is no filter."""
+    recipe, machine, left = finished
+    topics, toxicity, words = audit.write(recipe, "", machine)
+    assert [re.search(r"-audit-(\w+)-", page)[1] for page in (topics, toxicity, words)] == [
+        "topic", "toxicity", "known_words"
+    ]  # fmt: skip
+    tree = lxml.html.document_fromstring(Path(topics).read_text())
+    about = json.loads(tree.xpath("//@data-about")[0])
+    signals = pa.concat_tables(
+        [gather(left.places.signals[i], left.measured[0].part(i), ["topic", "topic_score"]) for i in range(3)]
+    ).to_pandas()
+    assert about["sizes"] == signals.topic.value_counts().sort_index().to_dict() and len(about["sizes"]) == 4
+    assert about["labels"].items() <= dict(zip(signals.id, signals.topic, strict=True)).items()
+    assert {*about["nearest"], *about["sampled"]} == {*about["labels"]}
+    for label, of_label in signals.groupby("topic"):
+        unsure = [i for i in about["nearest"] if about["labels"][i] == label]
+        assert sorted(unsure) == sorted(of_label.sort_values(["topic_score", "id"]).id[:10]), label
+        assert sum(about["labels"][i] == label for i in about["sampled"]) == min(5, len(of_label))
+    heads = [heading.text_content() for heading in tree.iter("h2")]
+    assert heads[0].endswith(": " + about["labels"][tree.xpath("//article/@data-id")[0]])
+    assert "Does the label fit?" in tree.text_content()
+    # a person who says that one label never fits
+    votes = {i: "no" if label == "law" else "yes" for i, label in about["labels"].items()}
+    (tmp_path / "votes.json").write_text(json.dumps(about | {"votes": votes}))
+    found = agreement(str(tmp_path / "votes.json"), machine)
+    sample = found.sample.by_side
+    assert (sample["law"].agreeing, sample["sports"].agreeing) == (0, sample["sports"].votes)
+    assert found.whole == pytest.approx(1 - about["sizes"]["law"] / sum(about["sizes"].values()))
+    # the page of a cut names no label
+    about = json.loads(lxml.html.document_fromstring(Path(toxicity).read_text()).xpath("//@data-about")[0])
+    assert about["labels"] == {} and {*about["sizes"]} == {"kept", "dropped"}
 
 
 def test_a_filter_without_its_functions_is_refused(finished, tmp_path, monkeypatch):

@@ -1,6 +1,6 @@
 "use strict";
-const about = document.getElementById("votes");
-const stage = about.dataset.stage;
+const about = JSON.parse(document.getElementById("votes").dataset.about);
+const page = about.step + "-" + about.stage;
 const articles = [...document.querySelectorAll("article")];
 const votes = {};
 
@@ -9,7 +9,7 @@ function show() {
 }
 
 function keep() {
-  try { localStorage.setItem("audit " + stage, JSON.stringify(votes)); } catch (error) { /* a browser without storage */ }
+  try { localStorage.setItem("audit " + page, JSON.stringify(votes)); } catch (error) { /* a browser without storage */ }
 }
 
 for (const article of articles) {
@@ -18,7 +18,7 @@ for (const article of articles) {
   }
 }
 try {
-  const before = JSON.parse(localStorage.getItem("audit " + stage) || "{}");
+  const before = JSON.parse(localStorage.getItem("audit " + page) || "{}");
   for (const article of articles) {
     for (const input of article.querySelectorAll("input")) {
       if (before[article.dataset.id] === input.value) { input.checked = true; votes[article.dataset.id] = input.value; }
@@ -28,10 +28,10 @@ try {
 show();
 
 document.getElementById("save").addEventListener("click", () => {
-  const text = JSON.stringify({ recipe: about.dataset.recipe, stage: stage, votes: votes }, null, 2);
+  const text = JSON.stringify({ ...about, votes: votes }, null, 2);
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
-  link.download = "votes-" + stage + ".json";
+  link.download = "votes-" + page + ".json";
   document.body.append(link);
   link.click();
   link.remove();

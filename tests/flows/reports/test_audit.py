@@ -5,6 +5,7 @@ import hashlib
 import html
 import json
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import lxml.html
@@ -12,15 +13,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from scipy.optimize import brentq
+from scipy.stats import mannwhitneyu
 
 from flows.curation import Passed
 from flows.machine import MachineSettings
 from flows.reports import audit
 from flows.reports.audit.agreement import agreement, share
+from flows.reports.audit.drawn import draw
 from flows.stages.learned_filter import learned_filter
+from flows.stages.rules import decided
+from flows.stages.signals import measured
 from storage.home import Home
 from tasks.documents.decisions import distances
-from tasks.documents.step import Bound
+from tasks.documents.step import Bound, Member
+from tasks.models.language import Language
+from tasks.models.mixed_languages import MixedLanguages
 from tasks.models.quality import Quality
 from tests.corpora import Texts, context, ledger, read
 from tests.flows.test_learned_filters import GOOD, SMALL, WEB, by_id
@@ -50,22 +57,82 @@ def truth(passed: Passed) -> tuple[dict[str, float], set[str]]:
 def test_the_documents_are_those_nearest_the_cut_of_either_side_shuffled(audited):
     _, step, passed = audited
     scores, dropped = truth(passed)
-    found = audit.near(passed, step, 7)
-    for kept in (True, False):
-        side = [i for i in scores if (i not in dropped) == kept]
+    drawn = draw(passed, step, nearest=14, sampled=10)
+    found = [one for one in drawn.documents if one.nearest]
+    for name, size in drawn.sizes.items():
+        side = [i for i in scores if (i in dropped) == (name == "dropped")]
         best = sorted(abs(scores[i] - 0.5) for i in side)[:7]
-        assert sorted(abs(scores[one.id] - 0.5) for one in found if one.kept == kept) == pytest.approx(best)
+        assert sorted(abs(scores[one.id] - 0.5) for one in found if one.side == name) == pytest.approx(best)
+        assert size == len(side)
+        assert {one.id for one in drawn.documents if one.side == name} <= {*side}
+        assert sum(one.sampled for one in drawn.documents if one.side == name) == 5
     assert [one.id for one in found] != sorted((one.id for one in found), key=scores.__getitem__)
-    turns = sum(a.kept != b.kept for a, b in zip(found, found[1:], strict=False))
-    assert turns > 3 and audit.near(passed, step, 7) == found
-    assert len(audit.near(passed, step, 10**6)) == len(scores)
+    turns = sum(a.side != b.side for a, b in zip(found, found[1:], strict=False))
+    assert turns > 3 and draw(passed, step, nearest=14, sampled=10) == drawn
+    assert len(draw(passed, step, nearest=10**6).documents) == len(scores)
+
+
+def test_the_sample_is_drawn_without_regard_to_scores(audited):
+    """Places of the sampled documents among their side's are spread evenly: a test of rank sums against the others."""
+    _, step, passed = audited
+    scores, _ = truth(passed)
+    drawn = draw(passed, step, sampled=60)
+    for name in drawn.sizes:
+        side = {one.id for one in draw(passed, step, nearest=10**6).documents if one.side == name}
+        some = {one.id for one in drawn.documents if one.sampled and one.side == name}
+        assert len(some) == 30
+        assert mannwhitneyu([scores[i] for i in some], [scores[i] for i in side - some]).pvalue > 0.01
+
+
+PROSE = {
+    "en": "the quick brown fox jumps over the lazy dog and then it sleeps in the warm evening sun by the river",
+    "de": "der schnelle braune Fuchs springt über den faulen Hund und schläft dann in der warmen Abendsonne am Fluss",
+}
+
+
+def test_steps_of_one_pass_are_judged_by_themselves(tmp_path):
+    """`language` and what stands behind it decide in one stage: what `language` dropped, the other did not judge."""
+    documents = [
+        {"id": f"{code}{i}", "text": f"{text}\n" * (i % 3 + 1)} for code, text in PROSE.items() for i in range(9)
+    ]
+    both = "\n".join(PROSE.values())
+    documents += [{"id": f"both{i}", "text": f"{PROSE['en']}\n" * 4 + f"{both}\n" * (i + 1)} for i in range(4)]
+    corpus = Texts([documents[::2], documents[1::2]])
+    home = str(tmp_path)
+    steps = (Language(keep=("en",)), MixedLanguages(max_share=0.05, cut=True))
+    arriving = measured(context(home), corpus.corpus(home), steps)
+    passed = Passed(steps, arriving, decided(context(home), arriving, steps))
+    of_language, of_mixed = (draw(passed, step) for step in steps)
+    assert of_language.sizes == {"dropped": 9, "kept": 13} and of_mixed.sizes == {"dropped": 4, "kept": 9}
+    assert {one.id for one in of_mixed.documents if one.side == "dropped"} == {f"both{i}" for i in range(4)}
+    assert not [one for one in of_mixed.documents if one.id.startswith("de")]
+    assert steps[0].question == "Is it a text in en?" and audit.drops(passed, steps[1])
+    # a person reads what the step read, and not what it left
+    given = {document["id"]: document["text"] for document in documents}
+    left = by_id(read(arriving.documents, [0, 1]), "text")
+    assert left["both3"] != given["both3"]
+    for step, drawn in ((steps[0], of_language), (steps[1], of_mixed)):
+        assert {one.id: one.text for one in audit.texts(passed, step, drawn.documents)} == {
+            one.id: given[one.id] for one in drawn.documents
+        }
+    stage = passed.left.kept
+    about = {"recipe": "r", "stage": f"{stage.name}-{stage.key}", "labels": {}}
+    for step, drawn, of_both in ((steps[0], of_language, "yes"), (steps[1], of_mixed, "no")):
+        votes = {one.id: {"en": "yes", "de": "no", "bo": of_both}[one.id[:2]] for one in drawn.documents}
+        ids, near = ([one.id for one in drawn.documents if getattr(one, how)] for how in ("sampled", "nearest"))
+        given = about | {"step": step.step, "sizes": drawn.sizes, "nearest": near, "sampled": ids, "votes": votes}
+        (tmp_path / "votes.json").write_text(json.dumps(given))
+        assert agreement(str(tmp_path / "votes.json"), MachineSettings(home=home)).whole == 1, step.step
 
 
 def test_the_page_has_texts_alone_and_runs_nothing_of_theirs(audited):
     _, step, passed = audited
-    documents = audit.texts(passed, audit.near(passed, step))
-    page = audit.page(SimpleNamespace(name="small"), "quality", "quality_cut-1", documents)
-    assert page == audit.page(SimpleNamespace(name="small"), "quality", "quality_cut-1", documents)
+    drawn = draw(passed, step)
+    documents = audit.texts(passed, step, drawn.documents)
+    page = audit.page(SimpleNamespace(name="small"), "quality", "Is it good?", "quality_cut-1", drawn, documents)
+    assert page == audit.page(
+        SimpleNamespace(name="small"), "quality", "Is it good?", "quality_cut-1", draw(passed, step), documents
+    )
     tree = lxml.html.document_fromstring(page)
     assert [article.get("data-id") for article in tree.iter("article")] == [one.id for one in documents]
     assert not [*tree.iter("img", "link", "iframe")] and len([*tree.iter("script")]) == 1
@@ -80,30 +147,53 @@ def test_the_page_has_texts_alone_and_runs_nothing_of_theirs(audited):
     # blind: neither the score nor the side of a document is on the page
     scores, _ = truth(passed)
     assert not [one.id for one in documents if f"{scores[one.id]:.3}" in html.unescape(page)]
+    for each in drawn.documents:
+        other = replace(each, side="kept" if each.side == "dropped" else "dropped")
+        swapped = replace(drawn, documents=[other if one == each else one for one in drawn.documents])
+        again = audit.page(SimpleNamespace(name="small"), "quality", "Is it good?", "quality_cut-1", swapped, documents)
+        assert again == page
 
 
 def test_votes_are_compared_with_the_filter(audited, tmp_path):
     home, step, passed = audited
     cut = passed.left.kept
     _, dropped = truth(passed)
-    documents = audit.near(passed, step)
-    votes = {one.id: "drop" if one.id in dropped else "keep" for one in documents}
-    kept = [one.id for one in documents if one.kept]
-    votes |= {kept[0]: "drop", kept[1]: "drop", kept[2]: "unsure"}
+    drawn = draw(passed, step)
+    votes = {one.id: "no" if one.id in dropped else "yes" for one in drawn.documents}
+    near, some = (
+        {side: [one.id for one in drawn.documents if getattr(one, how) and one.side == side] for side in drawn.sizes}
+        for how in ("nearest", "sampled")
+    )
+    [alone, *_] = [id_ for id_ in near["kept"] if id_ not in some["kept"]]
+    votes |= {alone: "unsure"} | dict.fromkeys(some["kept"][:3], "no") | {some["dropped"][0]: "yes"}
+    about = {"recipe": "small", "stage": f"{cut.name}-{cut.key}", "step": "quality", "sizes": drawn.sizes, "labels": {}}
+    about |= {"nearest": near["kept"] + near["dropped"], "sampled": some["kept"] + some["dropped"], "votes": votes}
     path = tmp_path / "votes.json"
 
     def save(**given) -> str:
-        path.write_text(json.dumps({"recipe": "small", "stage": f"{cut.name}-{cut.key}", "votes": votes} | given))
+        path.write_text(json.dumps(about | given))
         return str(path)
 
     found = agreement(save(), MachineSettings(home=home))
-    n = len(votes)
-    assert (found.all.agreeing, found.all.votes, found.unsure) == (n - 3, n - 1, 1)
-    assert (found.kept.agreeing, found.kept.votes) == (len(kept) - 3, len(kept) - 1)
-    assert found.dropped.agreeing == found.dropped.votes == n - len(kept)
+    sample, nearest = found.sample, found.nearest
+    assert (sample.by_side["kept"].agreeing, sample.by_side["kept"].votes) == (7, 10)
+    assert (sample.by_side["dropped"].agreeing, sample.by_side["dropped"].votes) == (
+        9,
+        10,
+    ) and sample.all.agreeing == 16
+    assert nearest.by_side["kept"].votes == len(near["kept"]) - 1 and found.unsure == 1
+    wrong = {*some["kept"][:3], some["dropped"][0]}
+    assert nearest.all.agreeing == len({*near["kept"], *near["dropped"]} - wrong - {alone})
+    sizes = drawn.sizes
+    assert found.whole == pytest.approx((0.7 * sizes["kept"] + 0.9 * sizes["dropped"]) / sum(sizes.values()))
     assert Home(home).stages(f"{cut.name}-{cut.key}")
+    assert agreement(save(votes={alone: "yes"}), MachineSettings(home=home)).whole is None
     with pytest.raises(ValueError, match="has a vote on nobody, which quality_cut-.* did not judge"):
-        agreement(save(votes={"nobody": "keep"}), MachineSettings(home=home))
+        agreement(save(votes={"nobody": "yes"}, sampled=["nobody"]), MachineSettings(home=home))
+    with pytest.raises(ValueError, match="nobody has a vote, and is not among the documents of the page"):
+        agreement(save(votes={"nobody": "yes"}), MachineSettings(home=home))
+    with pytest.raises(ValueError, match="the labels are not those of the documents"):
+        agreement(save(labels={alone: "law"}), MachineSettings(home=home))
     with pytest.raises(ValueError, match="has no votes as a page"):
         agreement(save(votes={"web1": "perhaps"}), MachineSettings(home=home))
     with pytest.raises(LookupError, match="name by GRISTMILL_HOME"):
@@ -133,3 +223,12 @@ def test_distances_are_to_the_nearest_end_that_binds():
     ]
     assert distances(table, "s", bounds) == pytest.approx([0.1, 0.5, np.inf, 10 / 160])
     assert np.isinf(distances(table, "s", [])).all()
+
+
+def test_a_dropped_document_is_as_far_as_the_farthest_rule_that_it_fails():
+    columns = {"language": ["en", "en", "de", "de"], "language_score": [0.6, 0.9, 0.4, 0.95], "x": [3.0, 8.0, 4.0, 9.0]}
+    table = pa.table({"id": list("abcd"), **columns})
+    rules = [Member("language", "language", ("en",)), Bound("score", "language_score", low=0.5), Bound("x", "x", low=5)]
+    # a: x alone fails; b: all is kept, x is nearest; c: the label, the score and x; d: the label alone
+    assert distances(table, "s", rules, "language_score") == pytest.approx([0.4, 0.6, 0.4, 0.95])
+    assert distances(table, "s", rules)[2:] == pytest.approx([np.inf, np.inf])

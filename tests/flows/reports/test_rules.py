@@ -15,8 +15,6 @@ GIVEN = {
     "bad_words": {"lists": {"en": "words.txt"}},
     "language": {"min_score": 0.65},
     "topic": {"model": "topics.bin"},
-    "toxicity": {"model": "harm.bin", "label": "bad"},
-    "adult_content": {"model": "harm.bin", "label": "bad"},
 }
 
 

@@ -30,7 +30,7 @@ def cosine(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def test_ridge_finds_the_planted_direction():
-    weight, bias, found = train("ridge", ids(), VECTORS, GRADES, None)
+    weight, bias, found, _ = train("ridge", ids(), VECTORS, GRADES, None)
     assert cosine(weight, DIRECTION) > 0.99 and bias == pytest.approx(2.5, abs=0.1)
     assert found["pearson"] > 0.9 and found["spearman"] > 0.9 and found["penalty"] in PENALTIES
     matrix = np.array(found["confusion"])
@@ -44,7 +44,7 @@ def test_ridge_finds_the_planted_direction():
 
 
 def test_ridge_with_a_penalty_is_the_closed_form():
-    weight, bias, found = train("ridge", ids(), VECTORS, GRADES, 3.0)
+    weight, bias, found, _ = train("ridge", ids(), VECTORS, GRADES, 3.0)
     x = VECTORS.astype(np.float64)
     centred = x - x.mean(axis=0)
     expected = np.linalg.solve(centred.T @ centred + 3 * np.eye(D), centred.T @ (GRADES - GRADES.mean()))
@@ -54,10 +54,13 @@ def test_ridge_with_a_penalty_is_the_closed_form():
 
 def test_logistic_finds_the_planted_direction():
     good = (np.random.default_rng(8).random(N) < 1 / (1 + np.exp(-EXACT - 1))).astype(float)
-    weight, bias, found = train("logistic", ids(), VECTORS, good, None)
+    weight, bias, found, unseen = train("logistic", ids(), VECTORS, good, None)
     assert cosine(weight, DIRECTION) > 0.95 and 0.4 < bias < 1.6
     pairs = EXACT[good == 1][:, None] - EXACT[good == 0]
     assert abs(found["roc_auc"] - np.mean(pairs > 0)) < 0.02 and found["calibration_error"] < 0.1
+    # what the curves are drawn of
+    labels, scores = unseen.T
+    assert labels.sum() == good.sum() and np.mean((scores >= 0.5) == labels) == found["accuracy"]
     (right_bad, wrong_good), (wrong_bad, right_good) = found["confusion"]
     assert found["accuracy"] == (right_bad + right_good) / N
     assert found["f1"] == pytest.approx(2 * right_good / (2 * right_good + wrong_good + wrong_bad))
@@ -75,7 +78,7 @@ def test_the_order_of_the_rows_changes_no_bit():
     order = np.random.default_rng(8).permutation(N)
     one = train("ridge", ids(), VECTORS, GRADES, 1.0)
     other = train("ridge", ids(np.array(IDS)[order]), VECTORS[order], GRADES[order], 1.0)
-    assert one[0].tobytes() == other[0].tobytes() and one[1:] == other[1:]
+    assert one[0].tobytes() == other[0].tobytes() and one[1:3] == other[1:3] and np.array_equal(one[3], other[3])
 
 
 def test_equal_texts_are_in_one_fold():

@@ -1,6 +1,7 @@
 """Topics, toxicity and adult content by models that are trained here on planted words."""
 
 import random
+import re
 from pathlib import Path
 
 import fasttext
@@ -8,15 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage import files
-from tasks.documents.batch import schema
+from flows.check import inputs
+from flows.machine import MachineSettings
+from storage import files, parquet
 from tasks.documents.decisions import decide
 from tasks.models.classifier_training import line
 from tasks.models.harm import AdultContent, Toxicity
-from tasks.models.harm_work import measure as measure_harm
+from tasks.models.harm_work import bounds, score_shard
 from tasks.models.model_files import ModelFileError
 from tasks.models.topic import OTHER, Topic
 from tasks.models.topic_work import measure as measure_topics
+from tests.recorded import recorded
 
 WORDS = {"mills": "grain flour wheel stone sack", "ships": "sail mast anchor harbour deck", "bread": "dough oven crust"}
 
@@ -76,34 +79,57 @@ def test_what_no_topic_is_probable_for_is_other_and_topics_are_kept(model):
 
 
 @pytest.mark.parametrize("kind", [Toxicity, AdultContent])
-def test_harm_is_the_probability_of_a_label_by_document_and_by_line(model, kind):
+def test_harm_is_the_probability_of_a_label_by_document_and_by_line(model, kind, shard, tmp_path):
     draw = random.Random(7)
     bad, good = sentence(draw, "ships"), sentence(draw, "mills")
-    texts = [bad, good, f"{good}\n\n{bad}\n{bad}", "", " \n "]
-    step = kind(model=str(model), label="ships", max_lines=0.5).pinned()
-    columns = measure_harm(step, batch(texts))
-    assert {name: column.type for name, column in columns.items()} == {f.name: f.type for f in schema(kind)}
-    score, share = (column.to_pylist() for column in columns.values())
+    shouted = f"\n{bad.upper()} {good}\n"
+    texts = dict(zip("abcdef", [bad, good, f"{good}\n\n{bad}\n{bad}", "", " \n ", shouted], strict=True))
+    step = kind(model=str(model), label="ships", max_lines=0.5)
+    score_shard(str(tmp_path), 0, *shard("web", texts, list(texts)), [recorded(str(model))], step.scoring_settings())
+    part = str(tmp_path / "part-00000.parquet")
+    table = parquet.read_table(part)
+    assert table.schema.names == ["id", *(signal.name for signal in kind.signals)]
+    score, share = (table[signal.name].to_pylist() for signal in kind.signals)
     truth = fasttext.load_model(str(model))
-    for text, found in zip(texts, score, strict=True):
-        labels, scores = truth.predict(line(text, 20_000, False), k=-1)
+    for text, found in zip(texts.values(), score, strict=True):
+        # as Dolma asks, python/dolma/taggers/jigsaw.py
+        labels, scores = truth.predict(text.replace("\n", " ").strip(), k=-1)
         expected = dict(zip(labels, scores, strict=True)).get("__label__ships", 0)
         assert found == pytest.approx(min(1.0, expected), abs=1e-6)
-    lines = [[part for part in text.split("\n") if part.strip()] for text in texts]
-    assert share == pytest.approx([1, 0, 2 * len(bad) / sum(map(len, lines[2])), 0, 0])
-    signals = pa.table({"id": list("abcde"), **columns})
-    ((_, dropped),) = decide(signals, [(step.step, step.decisions())])
+    lines = [part for part in texts["c"].split("\n") if part.strip()]
+    assert share == pytest.approx([1, 0, 2 * len(bad) / sum(map(len, lines)), 0, 0, 0])
+    assert score[5] < 0.1, "capitals are not made small"
+    ((_, dropped),) = decide(table, [(step.step, bounds(step.decision_settings(), [part]))])
     assert dropped["id"].to_pylist() == ["a", "c"] and set(dropped["rule"].to_pylist()) == {"max_lines"}
 
 
+@pytest.mark.parametrize("percent", [0.5, 20, 33.3, 99])
+def test_the_most_harmful_share_is_dropped(percent, tmp_path):
+    rng = np.random.default_rng(8)
+    scores = np.round(rng.random(600), 2)  # with many equal ones
+    parts = [str(tmp_path / f"{at}.parquet") for at in range(3)]
+    for at, part in enumerate(parts):
+        parquet.write_table(part, pa.table({"id": [f"{at}-{i}" for i in range(200)], "toxicity": scores[at::3]}))
+    settings = Toxicity(model="m.bin", label="toxic", drop_top=percent).decision_settings()
+    of_score, _ = bounds(settings, parts)
+    assert of_score.rule == "drop_top" and of_score.high == np.percentile(scores, 100 - percent)
+    gone = scores > of_score.high
+    assert np.mean(gone) <= percent / 100 <= np.mean(scores >= scores[~gone].max())
+    with pytest.raises(ValueError, match="has max_score 0.5 and drop_top 1.0; give one of them"):
+        AdultContent(model="m.bin", label="nsfw", drop_top=1, max_score=0.5)
+
+
 def test_models_that_are_wrong_stop_the_run(model, tmp_path):
-    with pytest.raises(ModelFileError, match="has no label toxic; name one of .*ships.* in `label`"):
-        Toxicity(model=str(model), label="toxic").pinned()
+    def wrong(step) -> str:
+        return " ".join(what for _, what in inputs.steps({0: step}, MachineSettings(home=str(tmp_path)), False))
+
+    found = wrong(Toxicity(model=str(model), label="toxic"))
+    assert re.search("has no label toxic; name one of .*ships.* in `label`", found)
     cut = tmp_path / "cut.bin"
     cut.write_bytes(model.read_bytes()[:-5])
     for step in (Topic(model=str(cut)), Toxicity(model=str(cut), label="ships")):
-        with pytest.raises(ModelFileError, match=r"cut.bin is no whole fastText model"):
-            step.pinned()
+        assert "cut.bin is no whole fastText model" in wrong(step)
+    assert "does not exist" in wrong(Toxicity(model=str(tmp_path / "nowhere.bin"), label="ships"))
     with pytest.raises(FileNotFoundError):
         Topic(model=str(tmp_path / "nowhere.bin")).pinned()
     assert Topic(model=str(model)).pinned().model_checksum == files.checksum(str(model))
