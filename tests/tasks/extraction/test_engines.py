@@ -116,7 +116,7 @@ def test_trees_answer_as_by_hand():
     )
     rows = np.array([[9, 0.5], [2, 0.6], [2.1, 0.6]], np.float32)
     out = np.empty(3, np.float32)
-    forest.probability(trees, rows, out)
+    forest.probability(forest.masks(trees), np.ascontiguousarray(rows.T), out)
     assert out == pytest.approx(1 / (1 + np.exp(-(np.array([1.0, -1.0, 3.0]) + 0.75))))
 
 
@@ -130,7 +130,7 @@ def test_trees_answer_as_the_library_that_grew_them():
     settings = {"objective": "cross_entropy", "verbose": -1, "num_threads": 1, "min_data_in_leaf": 2}
     booster = lightgbm.train(settings, lightgbm.Dataset(rows, labels, params=settings), 20)
     out = np.empty(len(rows), np.float32)
-    forest.probability(forest.Forest(**flatten(booster)), rows, out)
+    forest.probability(forest.masks(forest.Forest(**flatten(booster))), np.ascontiguousarray(rows.T), out)
     assert out == pytest.approx(booster.predict(rows), abs=1e-5)
 
 
