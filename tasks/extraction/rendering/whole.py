@@ -61,7 +61,7 @@ def units(source: Source) -> Units:
             key = len(page.nodes.first) + first
             wholes[key] = Whole(CODE, first, last, int(node[inside.start]))
             unit[inside] = key
-    if b"sig-object" in source.data:
+    if source.has(b"sig-object"):
         _signatures(source, around, unit, wholes)
     return Units(np.maximum(unit, 0), wholes, around)
 
