@@ -22,7 +22,8 @@ def contains(data: np.ndarray, word: np.ndarray) -> bool:
         stop = min(begin + _TOGETHER, len(data) - end)
         found = False
         for i in range(begin, stop):
-            found |= (byte(data, i) == a) & (byte(data, i + p) == b) & (byte(data, i + q) == c) & (byte(data, i + end) == d)
+            outer = (byte(data, i) == a) & (byte(data, i + end) == d)
+            found |= outer & (byte(data, i + p) == b) & (byte(data, i + q) == c)
         if found:
             for i in range(begin, stop):
                 k = 0

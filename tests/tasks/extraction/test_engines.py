@@ -120,6 +120,22 @@ def test_trees_answer_as_by_hand():
     assert out == pytest.approx(1 / (1 + np.exp(-(np.array([1.0, -1.0, 3.0]) + 0.75))))
 
 
+def test_a_tree_of_too_many_leaves_is_refused():
+    def tree(leaves: int) -> forest.Forest:
+        # each test's left child is a leaf, its right child the next test
+        feature = np.array([0, -1] * (leaves - 1) + [-1], np.int16)
+        right = np.where(feature < 0, 0, np.arange(len(feature)) + 2).astype(np.int32)
+        limits = np.repeat(np.arange(leaves), 2)[: len(feature)].astype(np.float32)
+        value = np.where(feature < 0, limits, 0).astype(np.float32)
+        return forest.Forest(feature, limits, right, value, np.zeros(1, np.int32), np.zeros(1, np.float32))
+
+    out = np.empty(40, np.float32)
+    forest.probability(forest.masks(tree(32)), np.arange(-1, 39, dtype=np.float32)[None], out)
+    assert out == pytest.approx(1 / (1 + np.exp(-np.clip(np.arange(-1, 39), 0, 31))))
+    with pytest.raises(ValueError, match="33 leaves"):
+        forest.masks(tree(33))
+
+
 def test_trees_answer_as_the_library_that_grew_them():
     lightgbm = pytest.importorskip("lightgbm")
     from tools.train_blocks.train import flatten
