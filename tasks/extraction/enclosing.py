@@ -12,16 +12,18 @@ from tasks.extraction.vocabulary import E
 
 _PRE, _LISTING, _XMP, _TABLE, _TR, _TD = E["pre"], E["listing"], E["xmp"], E["table"], E["tr"], E["td"]
 _TH, _CAPTION, _THEAD, _LI, _DT, _DD = E["th"], E["caption"], E["thead"], E["li"], E["dt"], E["dd"]
+_UL, _OL, _DL = E["ul"], E["ol"], E["dl"]
 
 
 class Enclosing(NamedTuple):
     """Of each node the node (int32) of the element that it is or lies in, -1 for none: the outermost `pre`, the
-    innermost table, the innermost heading, the innermost `li`, `dt` or `dd`."""
+    innermost table, the innermost heading, the innermost `li`, `dt` or `dd`, the outermost `ul`, `ol` or `dl`."""
 
     code: np.ndarray
     table: np.ndarray
     heading: np.ndarray
     item: np.ndarray
+    list: np.ndarray
 
 
 class Tables(NamedTuple):
@@ -43,10 +45,11 @@ class Tables(NamedTuple):
 
 @nb.njit(nogil=True, cache=True)
 def enclosing(page: Page) -> tuple[Enclosing, Tables]:
-    """What is around each node, and the tables among them. Holds 44 bytes for each node."""
+    """What is around each node, and the tables among them. Holds 48 bytes for each node."""
     blocks, nodes = page.blocks, page.nodes
     m = len(nodes.parent)
-    code, table, heading, item = (
+    code, table, heading, item, lists = (
+        np.full(m, -1, np.int32),
         np.full(m, -1, np.int32),
         np.full(m, -1, np.int32),
         np.full(m, -1, np.int32),
@@ -63,7 +66,7 @@ def enclosing(page: Page) -> tuple[Enclosing, Tables]:
     for k in range(1, m):
         up = nodes.parent[k]
         tag = nodes.tag[k]
-        code[k], table[k], heading[k], item[k] = code[up], table[up], heading[up], item[up]
+        code[k], table[k], heading[k], item[k], lists[k] = code[up], table[up], heading[up], item[up], lists[up]
         within = table[up]
         if (tag == _PRE or tag == _LISTING or tag == _XMP) and code[up] < 0:
             code[k] = k
@@ -71,6 +74,9 @@ def enclosing(page: Page) -> tuple[Enclosing, Tables]:
             heading[k] = k
         elif tag == _LI or tag == _DT or tag == _DD:
             item[k] = k
+        elif tag == _UL or tag == _OL or tag == _DL:
+            if lists[up] < 0:
+                lists[k] = k
         elif tag == _TABLE:
             table[k] = k
             if within >= 0:
@@ -99,4 +105,4 @@ def enclosing(page: Page) -> tuple[Enclosing, Tables]:
             crowded[within] += 1
         size += blocks.end[b] - blocks.begin[b]
         longest[within] = max(longest[within], size)
-    return Enclosing(code, table, heading, item), Tables(rows, columns, headers, inner, filled, crowded, longest)
+    return Enclosing(code, table, heading, item, lists), Tables(rows, columns, headers, inner, filled, crowded, longest)

@@ -42,14 +42,14 @@ class Refused(Exception):
 
 
 @cache
-def _forests() -> tuple[forest.Forest, forest.Forest]:
+def _forests() -> tuple[forest.Masks, forest.Masks]:
     found = files.checksum(str(MODEL))
     if found != MODEL_CHECKSUM:
         raise ValueError(
             f"{MODEL} has the checksum {found}, not {MODEL_CHECKSUM}: install gristmill again; "
             "if you have trained it anew, set MODEL_CHECKSUM"
         )
-    return forest.load(MODEL, "first"), forest.load(MODEL, "second")
+    return forest.masks(forest.load(MODEL, "first")), forest.masks(forest.load(MODEL, "second"))
 
 
 class Choice(NamedTuple):
@@ -74,19 +74,21 @@ def choose(page: str, batch: int = 4096) -> Choice:
     described = describe(data, scanned)
     one, two = _forests()
     n = len(scanned.blocks.begin)
-    rows = np.empty((min(n, batch), len(SECOND)), np.float32)
     first, likely = np.empty(n, np.float32), np.empty(n, np.float32)
+    columns = np.empty((len(SECOND), 0), np.float32)
     for begin in range(0, n, batch):
         end = min(n, begin + batch)
-        features(scanned, described, begin, end, rows)
-        forest.probability(one, rows[: end - begin], first[begin:end])
+        columns = np.empty((len(SECOND), end - begin), np.float32)
+        features(scanned, described, begin, end, columns.T)
+        forest.probability(one, columns, first[begin:end])
     gathered = context(scanned, described, first)
     for begin in range(0, n, batch):
         end = min(n, begin + batch)
         if n > batch:
-            features(scanned, described, begin, end, rows)
-        second(scanned, described, first, gathered, begin, end, rows)
-        forest.probability(two, rows[: end - begin], likely[begin:end])
+            columns = np.empty((len(SECOND), end - begin), np.float32)
+            features(scanned, described, begin, end, columns.T)
+        second(scanned, described, first, gathered, begin, end, columns.T)
+        forest.probability(two, columns, likely[begin:end])
     return Choice(source, scanned, likely, described.text.words, best_f1(likely, described.text.words))
 
 

@@ -105,7 +105,7 @@ def containers(source: Source) -> Iterator[int]:
     nodes = source.page.nodes
     for name, element, content in _CONTAINERS:
         behind = -1
-        at = source.data.find(name)
+        at = source.data.find(name) if source.has(name) else -1
         while at >= 0:
             tag = bisect_left(source.begin, at) - 1
             if tag > behind and tag >= 0 and source.element[tag] == element and at < source.end[tag]:

@@ -16,7 +16,6 @@ _MOST = 2 / 3
 # From this part of its text on a block is a link: of menus and breadcrumbs, not of what is kept around it.
 _LINKS = 0.8
 _H1, _SPAN = E["h1"], E["span"]
-_LISTS = [E[name] for name in ("ul", "ol", "dl")]
 _MATH = re.compile(r"(?:^|\s)math display(?:\s|$)")
 _FORMULA = re.compile(r"(?:\$\$|\\\[|\\begin\{).*(?:\$\$|\\\]|\\end\{\w+\*?\})[.,;]?|\$[^$]+\$[.,;]?", re.DOTALL)
 
@@ -74,23 +73,13 @@ def _items(source: Source, around: Enclosing, kept: np.ndarray) -> None:
     alone = (item > 0) & (np.bincount(np.maximum(item, 0))[np.maximum(item, 0)] == 1)
     if kept[alone].all():
         return
-    outer = _outermost(page.nodes.parent, np.isin(page.nodes.tag, _LISTS))
     blocks = np.flatnonzero(alone)
-    lists = outer[item[blocks]]
+    lists = np.maximum(around.list[item[blocks]], 0)
     size = (page.blocks.end - page.blocks.begin)[blocks].astype(np.float64)
     total = np.bincount(lists, size)
     keeps = np.bincount(lists, size * kept[blocks])
     linked = page.blocks.linked[blocks] >= _LINKS * size
     kept[blocks] |= (lists > 0) & ~linked & (keeps >= _MOST * total)[lists]
-
-
-def _outermost(parent: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Of each node the outermost wanted one (bool) that it is or lies in, 0 for none; `parent`: smaller numbers."""
-    found = np.zeros(len(parent), np.int64)
-    above, wants = parent.tolist(), wanted.tolist()
-    for node in range(1, len(above)):
-        found[node] = found[above[node]] or (node if wants[node] else 0)
-    return found
 
 
 def _headings(source: Source, around: Enclosing, kept: np.ndarray) -> None:

@@ -96,7 +96,7 @@ class _Writer:
         self._begin, self._end = blocks.begin.tolist(), blocks.end.tolist()
         self._after, self._before = blocks.after.tolist(), blocks.before.tolist()
         looked_at = (blocks.before > blocks.after + 1) & (blocks.kind == HEADING) | blocks.marked
-        if markdown or (source.formulas and (blocks.marked.any() or b"katex-html" in source.data)):
+        if markdown or (source.formulas and (blocks.marked.any() or source.has(b"katex-html"))):
             looked_at |= blocks.before > blocks.after + 1
         self._looked_at = looked_at.tolist()  # whose tags matter
         self._role = PARAGRAPH

@@ -2,10 +2,14 @@
 
 import html
 import re
+from collections import defaultdict
 from functools import cached_property
+
+import numpy as np
 
 from tasks.extraction.scanned import COMMENT, ENDS, Page
 from tasks.extraction.vocabulary import CUSTOM, OTHER
+from tasks.kernels.contains import contains
 
 _NAME = re.compile(rb"</?([^\s/>]*)")
 _ATTRIBUTE = rb"""(?i)(?<=[\s"'/])%s\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))"""
@@ -34,7 +38,11 @@ class Source:
     @cached_property
     def formulas(self) -> bool:
         """Whether elements of any name may show formulas, so that their classes must be looked at."""
-        return any(word in self.data for word in (b"MathJax", b"katex", b"mwe-math", b"mjx"))
+        return any(self.has(word) for word in (b"MathJax", b"katex", b"mwe-math", b"mjx"))
+
+    def has(self, word: bytes) -> bool:
+        """Whether a word stands anywhere in the page."""
+        return contains(np.frombuffer(self.data, np.uint8), np.frombuffer(word, np.uint8))
 
     def tag(self, number: int) -> bytes:
         return self.data[self.begin[number] : self.end[number]]
@@ -77,15 +85,14 @@ class Source:
     def ends(self, first: int, last: int) -> dict[int, int]:
         """Of each start tag between two tags its end tag, if there is one, by number."""
         found: dict[int, int] = {}
-        opened: dict[int | str, list[int]] = {}
-        for k in range(first + 1, last):
-            element = self.element[k]
+        opened: defaultdict[int | str, list[int]] = defaultdict(list)
+        for k, element in enumerate(self.element[first + 1 : last], first + 1):
             if element == COMMENT:
                 continue
             own = element if element >= 0 else ENDS - element
-            key: int | str = self.name(k) if own in (OTHER, CUSTOM) else own
+            starts = opened[self.name(k) if own == OTHER or own == CUSTOM else own]
             if element >= 0:
-                opened.setdefault(key, []).append(k)
-            elif starts := opened.get(key):
+                starts.append(k)
+            elif starts:
                 found[starts.pop()] = k
         return found

@@ -39,7 +39,7 @@ def units(source: Source) -> Units:
     around, tables = enclosing(page)
     node = page.blocks.node
     unit = np.where(page.blocks.kind == PREFORMATTED, around.code[node], -1)
-    wholes = {each: _of_node(source, each, CODE) for each in np.unique(unit[unit > 0]).tolist()}
+    wholes = {each: _of_node(source, each, CODE) for each in sorted(set(unit[unit > 0].tolist()))}
     table = around.table[node]
     for each in np.unique(table[table > 0]).tolist() if table.max(initial=-1) > 0 else ():
         first, last = int(page.nodes.first[each]), int(page.nodes.last[each])
@@ -61,7 +61,7 @@ def units(source: Source) -> Units:
             key = len(page.nodes.first) + first
             wholes[key] = Whole(CODE, first, last, int(node[inside.start]))
             unit[inside] = key
-    if b"sig-object" in source.data:
+    if source.has(b"sig-object"):
         _signatures(source, around, unit, wholes)
     return Units(np.maximum(unit, 0), wholes, around)
 

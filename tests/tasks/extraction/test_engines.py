@@ -116,8 +116,24 @@ def test_trees_answer_as_by_hand():
     )
     rows = np.array([[9, 0.5], [2, 0.6], [2.1, 0.6]], np.float32)
     out = np.empty(3, np.float32)
-    forest.probability(trees, rows, out)
+    forest.probability(forest.masks(trees), np.ascontiguousarray(rows.T), out)
     assert out == pytest.approx(1 / (1 + np.exp(-(np.array([1.0, -1.0, 3.0]) + 0.75))))
+
+
+def test_a_tree_of_too_many_leaves_is_refused():
+    def tree(leaves: int) -> forest.Forest:
+        # each test's left child is a leaf, its right child the next test
+        feature = np.array([0, -1] * (leaves - 1) + [-1], np.int16)
+        right = np.where(feature < 0, 0, np.arange(len(feature)) + 2).astype(np.int32)
+        limits = np.repeat(np.arange(leaves), 2)[: len(feature)].astype(np.float32)
+        value = np.where(feature < 0, limits, 0).astype(np.float32)
+        return forest.Forest(feature, limits, right, value, np.zeros(1, np.int32), np.zeros(1, np.float32))
+
+    out = np.empty(40, np.float32)
+    forest.probability(forest.masks(tree(32)), np.arange(-1, 39, dtype=np.float32)[None], out)
+    assert out == pytest.approx(1 / (1 + np.exp(-np.clip(np.arange(-1, 39), 0, 31))))
+    with pytest.raises(ValueError, match="33 leaves"):
+        forest.masks(tree(33))
 
 
 def test_trees_answer_as_the_library_that_grew_them():
@@ -130,7 +146,7 @@ def test_trees_answer_as_the_library_that_grew_them():
     settings = {"objective": "cross_entropy", "verbose": -1, "num_threads": 1, "min_data_in_leaf": 2}
     booster = lightgbm.train(settings, lightgbm.Dataset(rows, labels, params=settings), 20)
     out = np.empty(len(rows), np.float32)
-    forest.probability(forest.Forest(**flatten(booster)), rows, out)
+    forest.probability(forest.masks(forest.Forest(**flatten(booster))), np.ascontiguousarray(rows.T), out)
     assert out == pytest.approx(booster.predict(rows), abs=1e-5)
 
 
