@@ -1,6 +1,8 @@
 """Prefect's settings for the embedded server, set before prefect is imported; what a user has set stays.
 
-The recorder of task runs loses some in bursts unless its batches are larger (seen with prefect 3.8 and 3.9).
+The recorder of task runs loses some in bursts unless its batches are larger (seen with prefect 3.8 and 3.9). Flows use
+no block types. Two servers that start at once in a new home would both insert them, and one would end by that; without
+the memo, a server that a user starts in the home makes them.
 """
 
 import os
@@ -16,6 +18,8 @@ SETTINGS = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "100",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false",
+    "PREFECT_SERVER_MEMOIZE_BLOCK_AUTO_REGISTRATION": "false",
 }
 
 

@@ -10,10 +10,12 @@ import pytest
 from storage import files
 from tasks.engine.make import COST
 
+EARLIER = ["candidates", "documents", "near_duplicates", "rules", "signatures"]  # than `edited`
+
 
 def token_checksums(runs, home: str) -> dict[str, str]:
     folders = [f for name, f in runs.stages(home).items() if name.startswith(("tokens", "tokenizer", "mixture"))]
-    assert len(folders) == 3, runs.log(home)
+    assert len(folders) >= 3, runs.log(home)
     paths = [path for f in folders for path in sorted(f.glob("*")) if path.is_file() and path.name != COST]
     return {f"{path.parent.name}/{path.name}": files.checksum(str(path)) for path in paths}
 
@@ -31,7 +33,7 @@ def wait_for(process, home, pattern: str) -> None:
     ("stage", "before", "sign"),
     [
         pytest.param("documents", [], "done/extract-*.json", marks=pytest.mark.slow),
-        pytest.param("candidates", ["documents", "rules", "signatures"], "done/band-*.json", marks=pytest.mark.slow),
+        pytest.param("edited", EARLIER, "done/measure-*.json", marks=pytest.mark.slow),
     ],
 )
 def test_kill_9_in_a_stage_and_again(undisturbed, runs, recipe, stage, before, sign):
@@ -69,6 +71,6 @@ def test_two_recipes_at_once_make_what_they_share_once(undisturbed, runs, recipe
     assert len(stages) == len(undisturbed.stages("undisturbed")) + 2
     made = [line.partition(": made ")[0].rpartition(" ")[2] for line in log.splitlines() if ": made in " in line]
     assert sorted(made) == sorted(name.rsplit("-", 1)[0] for name in stages)
-    assert token_checksums(runs, "shared") == token_checksums(undisturbed, "undisturbed")
+    assert token_checksums(undisturbed, "undisturbed").items() <= token_checksums(runs, "shared").items()
     assert "waiting for the run that makes" in log
     assert not list(runs.home("shared").glob("stages/*/lease"))

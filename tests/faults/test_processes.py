@@ -109,7 +109,9 @@ class Command:
         _, *lines, last = self.log.read_text().splitlines()
         assert last.startswith("gristmill: stopped"), lines
         once = ("prefect: making its database", "kernels: compiling")
-        assert all("| INFO " in line or line.startswith(once) for line in lines), lines
+        told = ("| INFO ", "web is read ")
+        strange = [line for line in lines if not line.startswith(once) and not any(each in line for each in told)]
+        assert not strange
         assert {"CANCELLED"} <= self.states() <= {"CANCELLED", "COMPLETED"}
 
 
@@ -142,7 +144,9 @@ def test_a_signal_before_the_flow(command, long, number, when):
     run.wait_for(when)
     run.signal(number)
     assert run.end() == 128 + number
-    assert [line.split()[0] for line in run.log.read_text().splitlines()] == ["pipeline", "gristmill:"]
+    first, *between, last = (line.split()[0] for line in run.log.read_text().splitlines())
+    assert (first, last) == ("pipeline", "gristmill:")
+    assert set(between) <= {"prefect:"}  # that its database is made
 
 
 @pytest.mark.slow
