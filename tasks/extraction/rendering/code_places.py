@@ -16,17 +16,24 @@ _TR, _THEAD = E["tr"], E["thead"]
 _CELLS = (_TD, _TH)
 # A cell with the number of a line has few tags.
 _FEW = 8
-_NUMBERED = re.compile(rb"(?:<span></span>|<code[^>]*>)*(<(span|a)(?: [^>]*)?>) *([0-9]{1,9}) *</\2>")
+# Before the number of a line: what a `pre` begins with, empty anchors (epydoc), the span around an anchor (Chroma).
+_NUMBERED = re.compile(
+    rb"(?:<span></span>|<code[^>]*>|<a [^>]*></a>|<span[^>]*>(?=<a ))*"
+    rb"(<(span|a|tt|b|i|em)(?: [^>]*)?>)(?:&nbsp;| )*([0-9]{1,9})(?:&nbsp;| )*</\2>"
+)
+_ONLY_TAGS = re.compile(rb"(?:</[^>]*>|\s)*")
 # Columns and spans that hold the numbers of lines (Pygments, Rouge, Chroma, highlightjs-line-numbers, GitHub, Crayon,
 # SyntaxHighlighter, Prism, Redmine).
 NUMBERS = re.compile(
     r"(?:^|\s)(?:linenos?|linenodiv|linenumbers?|(?:react-)?line-?numbers?(?:-rows)?|lnt?|lntd|gutter|rouge-gutter|gl|"
     r"blob-num|hljs-ln-(?:numbers|n)|crayon-nums?|react-code-line-number|react-syntax-highlighter-line-number|"
-    r"line-num|code-line-number|linenr|ln-num|num|source-line-no)(?:\s|$)"
+    r"line-num|lines-num|code-line-number|linenr|ln-num|num|source-line-no|phabricator-source-line|"
+    r"ltx_tag_listingline)(?:\s|$)"
 )
 _LINES = re.compile(
     r"(?:^|\s)(?:blob-code(?:-inner)?|hljs-ln(?:-code)?|rouge-(?:code|table)|lntable|lntd|highlighttable|"
-    r"crayon-(?:code|table)|code|js-file-line(?:-container)?|syntaxhighlighter|linenos|line-code)(?:\s|$)"
+    r"crayon-(?:code|table)|code|js-file-line(?:-container)?|syntaxhighlighter|linenos|line-code|lines-code|"
+    r"phabricator-source-code)(?:\s|$)"
 )
 # Elements whose children are lines of code, with what the source of one contains: Doxygen's, GitHub's of today, those
 # of SyntaxHighlighter 1.
@@ -86,10 +93,14 @@ def number_cells(source: Source, first: int, last: int, ends: dict[int, int]) ->
 def counted(source: Source, first: int, last: int) -> set[int]:
     """The elements with which all lines of a `pre` begin, if they hold nothing but the numbers of these (Pygments with
     styles in place of classes, rustdoc); else none."""
-    lines = source.data[source.end[first] : source.begin[last]].rstrip(b"\n").split(b"\n")
+    lines = source.data[source.end[first] : source.begin[last]].split(b"\n")
+    while len(lines) > 1 and _ONLY_TAGS.fullmatch(lines[-1]):
+        lines.pop()
     at = source.end[first]
     found: set[int] = set()
     number = None
+    if not lines[0].strip():  # a line feed that a `pre` begins with is not shown
+        at += len(lines.pop(0)) + 1
     for line in lines:
         begins = _NUMBERED.match(line)
         if not begins or (number is not None and int(begins[3]) != number + 1):
@@ -97,7 +108,7 @@ def counted(source: Source, first: int, last: int) -> set[int]:
         number = int(begins[3])
         found.add(bisect_left(source.begin, at + begins.start(1)))
         at += len(line) + 1
-    return found if len(lines) > 1 or source.element[max(found)] == _SPAN else set()
+    return found if len(lines) > 1 or (found and source.element[max(found)] == _SPAN) else set()
 
 
 def containers(source: Source) -> Iterator[int]:

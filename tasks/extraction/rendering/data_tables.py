@@ -6,8 +6,10 @@ from tasks.extraction.rendering.source import Source
 from tasks.extraction.scanned import ENDS
 from tasks.extraction.vocabulary import E
 
-_TABLE, _TR, _TD, _TH, _CAPTION = E["table"], E["tr"], E["td"], E["th"], E["caption"]
+_TABLE, _TR, _TD, _TH, _CAPTION, _PRE = E["table"], E["tr"], E["td"], E["th"], E["caption"], E["pre"]
 _PARTS = tuple(E[name] for name in ("tr", "tbody", "thead", "tfoot", "table"))
+# At the edges of these a span of rows ends (HTML standard, 4.9.12).
+_GROUPS = tuple(code for name in ("tbody", "thead", "tfoot") for code in (E[name], ENDS - E[name]))
 # A cell of data is short: bytes, with headers and without.
 _LONGEST_HEADED, _LONGEST = 3000, 500
 # The standard's limits of spans are 1000 and 65534; no row of text has so many columns.
@@ -24,8 +26,20 @@ def is_data(source: Source, node: int, tables: Tables) -> bool:
         return False
     if not headed and 4 * tables.crowded[node] > tables.filled[node]:
         return False
-    role = source.attribute(int(source.page.nodes.first[node]), "role")
-    return role not in ("presentation", "none")
+    first, last = int(source.page.nodes.first[node]), int(source.page.nodes.last[node])
+    if source.attribute(first, "role") in ("presentation", "none"):
+        return False
+    # what a table has in `pre` alone is code that it frames
+    return 2 * source.element[first:last].count(_PRE) < tables.rows[node] or not _of_lines(source, first, last)
+
+
+def _of_lines(source: Source, first: int, last: int) -> bool:
+    """Whether a `pre` between two tags has several lines."""
+    ends = source.ends(first, last)
+    return any(
+        source.element[k] == _PRE and source.data.find(b"\n", source.end[k], source.begin[behind]) >= 0
+        for k, behind in ends.items()
+    )
 
 
 def rows(source: Source, first: int, last: int, markdown: bool) -> tuple[list[str], list[list[str]]]:
@@ -62,6 +76,8 @@ def rows(source: Source, first: int, last: int, markdown: bool) -> tuple[list[st
             if row is not None or in_row:
                 _reach([] if row is None else row, below)
             row, in_row = None, tag == _TR
+            if tag in _GROUPS:
+                below.clear()
     return outside, _even([row for row in grid if any(row)], size)
 
 

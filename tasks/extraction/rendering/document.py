@@ -28,7 +28,7 @@ _DT, _DD, _LI, _H1 = E["dt"], E["dd"], E["li"], E["h1"]
 # what the UTF-8 of a str cannot hold, and what html.unescape may make of a number
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _RUNS = re.compile(r"[^\S\n]{2,}|[^\S\n ]")
-_MARK = re.compile(r"^(?=(?:#{1,6}|[-+*>]|```|\d+[.)])(?:\s|$)|```|~~~)", re.MULTILINE)
+_MARK = re.compile(r"^(\d*)(?=(?:(?<!\d)(?:#{1,6}|[-+*>])|(?<=\d)[.)])(?:\s|$)|(?<!\d)(?:```|~~~))", re.MULTILINE)
 PARAGRAPH, ITEM, DEFINITION, ROWS, TERM = range(5)
 
 
@@ -111,7 +111,7 @@ class _Writer:
         text = text.strip() if text.isascii() else _RUNS.sub(" ", text).strip()
         if text.endswith("¶"):
             text = text[:-1].rstrip()
-        return _MARK.sub(r"\\", text) if self._markdown else text
+        return _MARK.sub(r"\1\\", text) if self._markdown else text
 
     def add(self, block: _Block, piece: _Piece) -> None:
         """Write a piece behind what is written."""

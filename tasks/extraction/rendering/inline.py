@@ -43,9 +43,10 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
     element, end = source.element, source.end
     if not markdown and _INERT.issuperset(element[first + 1 : last]) and not source.formulas:
         text = source.between(first, last)
-        if _SIGNS.isdisjoint(text) and source.data.find(b"mw-editsection", end[first], source.begin[last]) < 0:
+        if _SIGNS.isdisjoint(text) and not source.hides(first, last) and source.data.find(b"editsection", end[first], source.begin[last]) < 0:
             return _SPACE.sub(" ", text).strip()
     ends = source.ends(first, last)
+    hides = source.hides(first, last)
     out: list[str] = []
     opened: list[tuple[int, int, int]] = []  # end tag, length of `out`, element
     pos, k = end[first], first + 1
@@ -72,7 +73,10 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
             elif tag == _A and k in ends and _is_permalink(source, k, ends[k]):
                 k = ends[k]
                 pos = end[k]
-            elif tag == _SPAN and k in ends and b"mw-editsection" in source.tag(k):  # MediaWiki's [edit]
+            elif k in ends and (
+                (tag == _SPAN and b"editsection" in source.tag(k))  # MediaWiki's [edit]
+                or (hides and not PROPERTIES[tag] & BLOCK and source.hidden(k))
+            ):
                 k = ends[k]
                 pos = end[k]
             elif PROPERTIES[tag] & SKIP and not PROPERTIES[tag] & RAW:

@@ -1,10 +1,15 @@
-"""Marks of list items: bullets, numbers as `start`, `value`, `type` and `reversed` of the list say."""
+"""Marks of list items: bullets, numbers as `start`, `value`, `type`, `reversed` and the style of the list say."""
+
+import re
 
 from tasks.extraction.rendering.source import Source
 from tasks.extraction.vocabulary import E
 
 _UL, _OL, _LI, _MENU, _DIR = E["ul"], E["ol"], E["li"], E["menu"], E["dir"]
 _LISTS = (_UL, _OL, _MENU, _DIR)
+# In a style, or as a class (docutils, Asciidoctor).
+_STYLE = re.compile(r"list-style(?:-type)?\s*:\s*(lower|upper)-(alpha|latin|roman)")
+_CLASS = re.compile(r"(?:^|\s)(lower|upper)(alpha|latin|roman)(?:\s|$)")
 _ROMAN = tuple(
     zip(
         (1000, 900, 500, 400, 100, 90, 50, 40, 10, 9, 5, 4, 1),
@@ -87,7 +92,7 @@ class Lists:
         step = -1 if b"reversed" in tag else 1
         if number is None:
             number = len(items) if step < 0 else 1
-        kind = (source.attribute(first, "type") or "1") if b"type" in tag else "1"
+        kind = _kind(source, first, tag)
         found = {}
         for item in items:
             own = source.tag(int(nodes.first[item]))
@@ -97,6 +102,21 @@ class Lists:
             number += step
         self._numbers[at] = found
         return found
+
+
+def _kind(source: Source, first: int, tag: bytes) -> str:
+    """How the numbers of a list are written, as the attribute `type` has it."""
+    if kind := source.attribute(first, "type") if b"type" in tag else None:
+        return kind
+    found = None
+    if b"list-style" in tag:
+        found = _STYLE.search((source.attribute(first, "style") or "").lower())
+    elif b"alpha" in tag or b"roman" in tag or b"latin" in tag:
+        found = _CLASS.search(source.classes(first))
+    if not found:
+        return "1"
+    letter = "i" if found[2] == "roman" else "a"
+    return letter if found[1] == "lower" else letter.upper()
 
 
 def _number(value: str | None) -> int | None:

@@ -13,6 +13,7 @@ from tasks.kernels.contains import contains
 
 _NAME = re.compile(rb"</?([^\s/>]*)")
 _ATTRIBUTE = rb"""(?i)(?<=[\s"'/])%s\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))"""
+_HIDDEN = re.compile(r"(?i)display\s*:\s*none")
 _ATTRIBUTES: dict[str, re.Pattern[bytes]] = {}
 
 
@@ -64,6 +65,15 @@ class Source:
 
     def classes(self, number: int) -> str:
         return self.attribute(number, "class") or ""
+
+    def hides(self, first: int, last: int) -> bool:
+        """Whether an element between two tags may be hidden by its style."""
+        return self.data.find(b"display", self.end[first], self.begin[last]) >= 0
+
+    def hidden(self, number: int) -> bool:
+        """Whether the style of a tag says that its element is not shown."""
+        tag = self.tag(number)
+        return b"display" in tag and b"none" in tag and bool(_HIDDEN.search(self.attribute(number, "style") or ""))
 
     def text(self, begin: int, end: int) -> str:
         """What stands between two tags, with its entities decoded."""
