@@ -8,7 +8,7 @@ from tasks.extraction.scanned import ENDS
 from tasks.extraction.vocabulary import BLOCK, PROPERTIES, RAW, SKIP, E
 
 _BR, _TD, _TH, _SPAN, _BUTTON, _TABLE, _THEAD = (E[n] for n in "br td th span button table thead".split())
-_PRE, _CODE = E["pre"], E["code"]
+_PRE, _CODE, _A = E["pre"], E["code"], E["a"]
 _CELLS = (_TD, _TH)
 _TABLE_PARTS = tuple(E[name] for name in ("table", "tbody", "thead", "tfoot", "colgroup"))
 # Behind these stands no text: white space between rows and cells is not shown.
@@ -21,6 +21,7 @@ _DISPLAYED = re.compile(r"display\s*:\s*(?:block|flex|table-row)")
 _LANGUAGE = re.compile(
     r"(?:^|\s)(?:language-|lang-|highlight-source-|highlight-|brush:\s*|sourceCode\s+)([A-Za-z0-9+#_.-]+)"
 )
+_ANCHOR = re.compile(rb"<a name=\"l([0-9]{5})\">")
 _SPACE = re.compile(r"[ \t\n\f]+")
 _NO_LANGUAGE = ("default", "none", "notranslate", "text", "plaintext")
 
@@ -32,7 +33,7 @@ def code(source: Source, first: int, last: int) -> str:
     written = _Lines(element[first] == _CODE)
     pos, k = end[first], first + 1
     behind = first  # the tag that the text stands behind
-    number = False  # that was the number of a line
+    number, start = False, -1  # that was the number of a line; its tag
     while True:
         stop = source.begin[k]
         if stop > pos:
@@ -41,6 +42,9 @@ def code(source: Source, first: int, last: int) -> str:
                 text = text.removeprefix("\n")  # the standard drops a line feed that a `pre` begins with
             if number:
                 text = text.removeprefix("\xa0")  # Doxygen parts a line from its number by it
+                text = text.removeprefix(" " * numbers.get(start, 0))
+            if element[behind] == ENDS - _A and (anchor := _ANCHOR.search(source.tag(behind - 1))):
+                text = text.removeprefix(anchor[1].decode()).removeprefix(" ")  # Doxygen up to 1.7
             if not (element[behind] in _OUTSIDE_CELLS and behind != first and not text.strip()):
                 written.text(text)
         if k >= last:
@@ -52,11 +56,12 @@ def code(source: Source, first: int, last: int) -> str:
             if tag == _BR:
                 written.line_break()
             elif k in ends and (k in numbers or _is_number(source, k, ends[k])):
-                k, number = ends[k], True
+                start, k, number = k, ends[k], True
                 pos, behind = end[k], k
             elif k in ends and (
                 (PROPERTIES[tag] & SKIP and not PROPERTIES[tag] & RAW)
                 or tag == _BUTTON
+                or (tag == _A and b" download" in source.tag(k))
                 or (tag == _THEAD and element[first] == _TABLE)
             ):
                 k = ends[k]
@@ -75,7 +80,9 @@ class _Lines:
     def __init__(self, collapsed: bool) -> None:
         self.out: list[str] = []  # never empty pieces
         self._collapsed = collapsed
-        self._opened: list[tuple[int, int]] = []  # elements that are a line: end tag, length of `out` at their begin
+        # elements that are a line: end tag, length of `out` at their begin, whether they are blocks
+        self._opened: list[tuple[int, int, bool]] = []
+        self._block = False  # the line that has ended last was one
         self._closed = False  # a line has ended, and nothing has been written since
         self._ended_itself = False  # its text ended with a line feed
         self._cells = False  # a cell of the row has begun
@@ -85,7 +92,7 @@ class _Lines:
             text = _SPACE.sub(" ", text)
             if not self.out or self.out[-1][-1] in "\n ":
                 text = text.removeprefix(" ")
-        text = text.replace("\xa0", " ")
+        text = text.replace("\xa0", " ").replace("\u200b", "")
         blank = not text.strip()
         if not text or (self._closed and blank and "\n" not in text):
             return
@@ -95,6 +102,8 @@ class _Lines:
         self._closed = False
 
     def line_break(self) -> None:
+        if self._closed and self._block and not self._ended_itself:
+            self.out.append("\n")  # between two blocks a break is a line of its own
         self.out.append("\n")
         self._closed = False
 
@@ -111,12 +120,12 @@ class _Lines:
         elif self.out and block and not self.out[-1].endswith("\n"):
             self.out.append("\n")
         self._closed = self._cells = False
-        self._opened.append((end, len(self.out)))
+        self._opened.append((end, len(self.out), block))
 
     def close(self, tag: int) -> None:
         """End the lines that end up to a tag."""
         while self._opened and self._opened[-1][0] <= tag:
-            at = self._opened.pop()[1]
+            _, at, self._block = self._opened.pop()
             if all(self.out[i].isspace() and "\n" not in self.out[i] for i in range(at, len(self.out))):
                 del self.out[at:]  # an empty line holds a space so that it is as high as others
             if not self._closed or at == len(self.out):
@@ -124,11 +133,11 @@ class _Lines:
                 self._closed = True
 
 
-def _numbers(source: Source, first: int, last: int, ends: dict[int, int]) -> set[int]:
-    """Elements that are the number of a line by their place, whatever their class."""
+def _numbers(source: Source, first: int, last: int, ends: dict[int, int]) -> dict[int, int]:
+    """Elements that are the number of a line by their place, whatever their class; the spaces behind each."""
     if source.element[first] == _TABLE:
-        return number_cells(source, first, last, ends)
-    return counted(source, first, last) if source.element[first] == _PRE else set()
+        return dict.fromkeys(number_cells(source, first, last, ends), 0)
+    return counted(source, first, last) if source.element[first] == _PRE else {}
 
 
 def _is_line(source: Source, k: int, tag: int) -> bool:

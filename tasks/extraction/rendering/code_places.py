@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tasks.extraction.rendering.source import Source
-from tasks.extraction.scanned import ENDS
+from tasks.extraction.scanned import COMMENT, ENDS, PREFORMATTED
 from tasks.extraction.vocabulary import BLOCK, PROPERTIES, E
 
 _CODE, _BR, _DIV, _OL, _TD, _TH = E["code"], E["br"], E["div"], E["ol"], E["td"], E["th"]
@@ -16,11 +16,12 @@ _TR, _THEAD = E["tr"], E["thead"]
 _CELLS = (_TD, _TH)
 # A cell with the number of a line has few tags.
 _FEW = 8
-# Before the number of a line: what a `pre` begins with, empty anchors (epydoc), the span around an anchor (Chroma).
+# Before the number of a line: what a `pre` begins with, empty anchors (epydoc), spans that are a line (Chroma).
 _NUMBERED = re.compile(
-    rb"(?:<span></span>|<code[^>]*>|<a [^>]*></a>|<span[^>]*>(?=<a ))*"
+    rb"(?:</?span[^>]*>|<code[^>]*>|<a [^>]*></a>)*"
     rb"(<(span|a|tt|b|i|em)(?: [^>]*)?>)(?:&nbsp;| )*([0-9]{1,9})(?:&nbsp;| )*</\2>"
 )
+_TAG = re.compile(rb"<[^>]*>")
 _ONLY_TAGS = re.compile(rb"(?:</[^>]*>|\s)*")
 # Columns and spans that hold the numbers of lines (Pygments, Rouge, Chroma, highlightjs-line-numbers, GitHub, Crayon,
 # SyntaxHighlighter, Prism, Redmine).
@@ -28,7 +29,7 @@ NUMBERS = re.compile(
     r"(?:^|\s)(?:linenos?|linenodiv|linenumbers?|(?:react-)?line-?numbers?(?:-rows)?|lnt?|lntd|gutter|rouge-gutter|gl|"
     r"blob-num|hljs-ln-(?:numbers|n)|crayon-nums?|react-code-line-number|react-syntax-highlighter-line-number|"
     r"line-num|lines-num|code-line-number|linenr|ln-num|num|source-line-no|phabricator-source-line|"
-    r"ltx_tag_listingline)(?:\s|$)"
+    r"ltx_tag_listingline|CodeMirror-gutter-wrapper)(?:\s|$)"
 )
 _LINES = re.compile(
     r"(?:^|\s)(?:blob-code(?:-inner)?|hljs-ln(?:-code)?|rouge-(?:code|table)|lntable|lntd|highlighttable|"
@@ -42,6 +43,11 @@ _CONTAINERS = (
     (b'class="react-code-file-contents"', _DIV, b"react-file-line"),
     (b'class="dp-', _OL, b"<li"),
 )
+_CODE_MIRROR = ((b"CodeMirror-code", _DIV, b"CodeMirror-line"),)
+_LATEXML = ((b"ltx_lstlisting", _DIV, b"ltx_listingline"),)
+# How far the classes of LaTeXML are looked for: the body's first elements have them.
+_HEAD = 20_000
+_AS_PRE = re.compile(r"white-space\s*:\s*pre(?:-wrap)?\s*(?:;|$)")
 
 
 def is_code_table(source: Source, first: int, last: int, within: bool) -> bool:
@@ -90,42 +96,85 @@ def number_cells(source: Source, first: int, last: int, ends: dict[int, int]) ->
     return found
 
 
-def counted(source: Source, first: int, last: int) -> set[int]:
+def counted(source: Source, first: int, last: int) -> dict[int, int]:
     """The elements with which all lines of a `pre` begin, if they hold nothing but the numbers of these (Pygments with
-    styles in place of classes, rustdoc); else none."""
+    styles in place of classes, rustdoc, epydoc), each with the spaces that part it from its line; else none."""
     lines = source.data[source.end[first] : source.begin[last]].split(b"\n")
     while len(lines) > 1 and _ONLY_TAGS.fullmatch(lines[-1]):
         lines.pop()
     at = source.end[first]
-    found: set[int] = set()
-    number = None
     if not lines[0].strip():  # a line feed that a `pre` begins with is not shown
         at += len(lines.pop(0)) + 1
+    found: dict[int, int] = {}
+    number = None
+    widths, spaces = [], []
+    blank = False
     for line in lines:
         begins = _NUMBERED.match(line)
         if not begins or (number is not None and int(begins[3]) != number + 1):
-            return set()
+            return {}
         number = int(begins[3])
-        found.add(bisect_left(source.begin, at + begins.start(1)))
+        found[bisect_left(source.begin, at + begins.start(1))] = 0
         at += len(line) + 1
-    return found if len(lines) > 1 or (found and source.element[max(found)] == _SPAN) else set()
+        widths.append(begins.end(3) - begins.end(1))
+        behind = line[begins.end() :]
+        spaces.append(len(behind) - len(behind.lstrip(b" ")))
+        blank |= not _TAG.sub(b"", behind).strip()
+    if not found or (len(lines) == 1 and source.element[max(found)] != _SPAN):
+        return {}
+    # Pygments has no space there, and code that stands in may be all there is.
+    if blank or source.element[max(found)] != _SPAN:
+        gap = min(space for space, width in zip(spaces, widths, strict=True) if width == widths[0])
+        even = min(spaces) >= gap  # else lines begin in one column, whatever the width of their numbers
+        gaps = [gap if even else max(0, gap - width + widths[0]) for width in widths]
+        found = dict(zip(found, gaps, strict=True))
+    return found
 
 
 def containers(source: Source) -> Iterator[int]:
     """The nodes of elements whose children are lines of code."""
-    nodes = source.page.nodes
-    for name, element, content in _CONTAINERS:
+    kinds = _CONTAINERS
+    if (source.page.blocks.kind == PREFORMATTED).any():
+        kinds += _CODE_MIRROR
+    if source.data.find(b"ltx_", 0, _HEAD) >= 0:
+        kinds += _LATEXML
+    for name, element, content in kinds:
         behind = -1
-        at = source.data.find(name) if source.has(name) else -1
-        while at >= 0:
-            tag = bisect_left(source.begin, at) - 1
-            if tag > behind and tag >= 0 and source.element[tag] == element and at < source.end[tag]:
-                node = int(np.searchsorted(nodes.first, tag))
-                if node < len(nodes.first) and nodes.first[node] == tag:
-                    behind = int(nodes.last[node])
-                    if source.data.find(content, source.end[tag], source.begin[behind]) >= 0:
-                        yield node
-            at = source.data.find(name, at + 1)
+        for tag in _tags_with(source, name):
+            if tag > behind and source.element[tag] == element and (node := _node(source, tag)) >= 0:
+                behind = int(source.page.nodes.last[node])
+                if source.data.find(content, source.end[tag], source.begin[behind]) >= 0:
+                    yield node
+    yield from _styled(source)
+
+
+def _tags_with(source: Source, text: bytes) -> Iterator[int]:
+    at = source.data.find(text) if source.has(text) else -1
+    while at >= 0:
+        tag = bisect_left(source.begin, at) - 1
+        if tag >= 0 and at < source.end[tag]:
+            yield tag
+        at = source.data.find(text, at + 1)
+
+
+def _node(source: Source, tag: int) -> int:
+    """The node that begins with a tag, -1 for none."""
+    first = source.page.nodes.first
+    node = int(np.searchsorted(first, tag))
+    return node if node < len(first) and first[node] == tag else -1
+
+
+def _styled(source: Source) -> Iterator[int]:
+    """The nodes of divisions that a style shows as `pre` is shown (Visual Studio Code, Notion)."""
+    behind = -1
+    for tag in _tags_with(source, b"monospace"):
+        if tag <= behind or source.element[tag] != _DIV:
+            continue
+        if _AS_PRE.search(source.attribute(tag, "style") or "") and (node := _node(source, tag)) >= 0:
+            behind = int(source.page.nodes.last[node])
+            inner = set(source.element[tag + 1 : behind])
+            if all(element == _DIV or not PROPERTIES[element] & BLOCK for element in inner if 0 <= element < COMMENT):
+                yield node
 
 
 def broken(source: Source) -> Iterator[tuple[int, int]]:

@@ -7,7 +7,6 @@ readers, or elements that are named like it.
 
 import re
 import unicodedata
-from urllib.parse import unquote
 
 from tasks.extraction.rendering.source import Source
 from tasks.extraction.vocabulary import E
@@ -18,10 +17,6 @@ RENDERED = re.compile(r"(?:^|\s)(?:katex|MathJax\w*|mjx-chtml|MJXc-display|mwe-m
 _SCRIPT = re.compile(rb"<script[^>]*math/tex([^>]*)>(.*?)(?:</script|\Z)", re.DOTALL | re.IGNORECASE)
 _IMAGE = re.compile(
     r"(?i)(?:^|[\s_-])(?:la)?tex(?:$|[\s_-])|(?:^|[\s_-])math|[?&/](?:la)?tex\b|mathtex|mimetex|latex[.?]"
-)
-# Services that draw what their address says: CodeCogs, WordPress, mathTeX, Google Chart, Zhihu.
-_ADDRESS = re.compile(
-    r"(?i)(?:latex\.codecogs\.com/[\w.]+\?|latex\.php\?latex=|math(?:tex|imetex)\.cgi\?|[?&]cht=tx&chl=|equation\?tex=)([^&]+)"
 )
 # The `alt` of images by latex2html.
 _SOURCE = re.compile(r"\s*(?:\$.*\$|\\begin\{.*\})\s*", re.DOTALL)
@@ -111,8 +106,6 @@ def of_image(source: Source, k: int) -> str | None:
     classes, address = source.classes(k), source.attribute(k, "src") or ""
     if _SOURCE.fullmatch(source.attribute(k, "alt") or "") or _IMAGE.search(classes) or _IMAGE.search(address):
         tex = source.attribute(k, "alt") or ("latex" in address.lower() and source.attribute(k, "title"))
-        if not tex and (found := _ADDRESS.search(address)):
-            tex = unquote(found[1].replace("+", " "))
         return delimited(tex, "display" in classes) if tex else None
     return None
 
