@@ -13,7 +13,8 @@ class Normalize(Step):
     All line ends become \n, all spaces that look like one become one. Of a run of spaces inside a line one is left;
     the indentation of a line stays as it is, for code and lists; white space at its end goes. Between paragraphs stays
     one blank line, at the beginning and the end of the text none. A normalized text is left as it is. Where the text is
-    that of the extraction engine `blocks`, spaces inside of lines and blank lines stay: there they are those of code.
+    that of the extraction engine `blocks`, or plain text passed as it is (`text`), spaces inside of lines and blank
+    lines stay: there they are those of code and of aligned columns.
 
     With `mojibake`, text that was decoded with the wrong encoding is first repaired by ftfy, which also takes the C1
     controls for the characters of Windows-1252; nothing else of ftfy is used. A repaired text can look wrongly

@@ -61,7 +61,7 @@ def extract_page(payload: bytes, content_type: str, charset: str | None, url: st
             return _drop("too_deep", str(error))
         found = metadata(page, url)
     text = text.encode("utf-8", "replace").decode().rstrip()
-    text = _BLANK_LINES.sub("", text) if engine == "blocks" else text.lstrip()
+    text = _BLANK_LINES.sub("", text) if engine in ("blocks", "text") else text.lstrip()
     if not text:
         return _drop("empty_text", url)
     return {"text": text, "charset": charset, "content_type": kind, **found, "engine": engine}

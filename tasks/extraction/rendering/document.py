@@ -20,11 +20,11 @@ from tasks.extraction.rendering.inline import inline
 from tasks.extraction.rendering.lists import Lists
 from tasks.extraction.rendering.source import Source
 from tasks.extraction.rendering.whole import CODE, DATA, Units, Whole
-from tasks.extraction.scanned import HEADING
+from tasks.extraction.scanned import ENDS, HEADING
 from tasks.extraction.vocabulary import E
 
 _CLOSE, _FAR = "\n", "\n\n"
-_DT, _DD, _LI, _H1 = E["dt"], E["dd"], E["li"], E["h1"]
+_DT, _DD, _LI, _H1, _BUTTON = (E[name] for name in "dt dd li h1 button".split())
 # what the UTF-8 of a str cannot hold, and what html.unescape may make of a number
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _RUNS = re.compile(r"[^\S\n]{2,}|[^\S\n ]")
@@ -117,6 +117,8 @@ class _Writer:
         """Write a piece behind what is written."""
         if block.kind == HEADING and not block.unit:
             if block.heading == self._heading and self.parts:
+                if self._of_button(block):
+                    return
                 self.parts += (" ", piece.text.replace("\n", " ")) if self._markdown else (_CLOSE, piece.text)
                 return
             if self._markdown:
@@ -134,6 +136,12 @@ class _Writer:
             self.parts.append(_CLOSE if close else _FAR)
         self.parts.append(piece.text)
         self._role, self._item = piece.role, item
+
+    def _of_button(self, block: _Block) -> bool:
+        """Whether a piece of a heading is the label of a button in it."""
+        first = int(self._source.page.nodes.first[block.heading])
+        before = self._source.element[first + 1 : self._after[block.number] + 1]
+        return before.count(_BUTTON) > before.count(ENDS - _BUTTON)
 
     def _marked_heading(self, heading: int, text: str) -> str:
         level = int(self._source.page.nodes.tag[heading]) - _H1 + 1 if heading > 0 else 1
