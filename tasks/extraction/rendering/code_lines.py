@@ -41,8 +41,10 @@ def code(source: Source, first: int, last: int) -> str:
             if pos == end[first]:
                 text = text.removeprefix("\n")  # the standard drops a line feed that a `pre` begins with
             if number:
-                text = text.removeprefix("\xa0")  # Doxygen parts a line from its number by it
-                text = text.removeprefix(" " * numbers.get(start, 0))
+                if start in numbers:
+                    text = text.removeprefix(" " * numbers[start])
+                elif b"ltx_" not in source.tag(start):
+                    text = text.removeprefix("\xa0")  # Doxygen parts a line from its number by it
             if element[behind] == ENDS - _A and (anchor := _ANCHOR.search(source.tag(behind - 1))):
                 text = text.removeprefix(anchor[1].decode()).removeprefix(" ")  # Doxygen up to 1.7
             if not (element[behind] in _OUTSIDE_CELLS and behind != first and not text.strip()):

@@ -120,13 +120,13 @@ def counted(source: Source, first: int, last: int) -> dict[int, int]:
         behind = line[begins.end() :]
         spaces.append(len(behind) - len(behind.lstrip(b" ")))
         blank |= not _TAG.sub(b"", behind).strip()
-    if not found or (len(lines) == 1 and source.element[max(found)] != _SPAN):
+    if not found or (len(lines) == 1 and source.element[max(found)] != _SPAN and b"user-select" not in lines[0]):
         return {}
     # Pygments has no space there, and code that stands in may be all there is.
     if blank or source.element[max(found)] != _SPAN:
-        gap = min(space for space, width in zip(spaces, widths, strict=True) if width == widths[0])
-        even = min(spaces) >= gap  # else lines begin in one column, whatever the width of their numbers
-        gaps = [gap if even else max(0, gap - width + widths[0]) for width in widths]
+        # Either all gaps are equally wide, or all lines begin in one column.
+        column = min(space + width for space, width in zip(spaces, widths, strict=True))
+        gaps = max([min(spaces)] * len(lines), [max(0, column - width) for width in widths], key=sum)
         found = dict(zip(found, gaps, strict=True))
     return found
 

@@ -163,9 +163,8 @@ class _Writer:
         indent = 0
         if begins:
             indent = self._lists.indent(item)
-            text, role = self._lists.mark(item) + text, ITEM
-            if not piece.is_code:
-                text = text.replace("\n", "\n" + " " * (self._lists.content(item) - indent))
+            mark, role = self._lists.mark(item), ITEM
+            text = mark + (text if piece.is_code else text.replace("\n", "\n" + " " * len(mark)))
         elif item == self._item or self._role == ITEM:
             indent = self._lists.content(item)
         if indent and (self._markdown or not piece.is_code):

@@ -43,7 +43,11 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
     element, end = source.element, source.end
     if not markdown and _INERT.issuperset(element[first + 1 : last]) and not source.formulas:
         text = source.between(first, last)
-        if _SIGNS.isdisjoint(text) and not source.hides(first, last) and source.data.find(b"editsection", end[first], source.begin[last]) < 0:
+        if (
+            _SIGNS.isdisjoint(text)
+            and not source.hides(first, last)
+            and source.data.find(b"editsection", end[first], source.begin[last]) < 0
+        ):
             return _SPACE.sub(" ", text).strip()
     ends = source.ends(first, last)
     hides = source.hides(first, last)

@@ -224,6 +224,79 @@ SHAPES = {
         )
         + "</pre></div>"
     ),
+    "spaces behind numbers": lambda lines: (  # JXR
+        "<pre>\n"
+        + "\n".join(
+            f'<a name="L{n}" href="#L{n}">{n}</a>{" " * (4 - len(str(n)))}{coloured(x)}'
+            for n, x in enumerate([*lines, ""], 7)
+        )
+        + "\n</pre>"
+    ),
+    "anchors before numbers": lambda lines: (  # epydoc
+        '<pre class="py-src">\n'
+        + "".join(
+            f'<a name="L{n}"></a><tt class="py-lineno">{n:3}</tt>  <tt class="py-line">{coloured(x)}</tt>\n'
+            for n, x in enumerate([*lines, ""], 8)
+        )
+        + "</pre>"
+    ),
+    "Doxygen 1.7": lambda lines: (
+        '<pre class="fragment">'
+        + "\n".join(f'<a name="l{n:05}"></a>{n:05} {coloured(x)}' for n, x in enumerate(lines, 1))
+        + "</pre>"
+    ),
+    "numbers in a span of each line": lambda lines: (  # Chroma
+        "<pre><code>"
+        + "".join(
+            f'<span style="display:flex;"><span style="user-select:none"><a href="#l{n}">{n}</a></span>'
+            f"<span>{coloured(x)}\n</span></span>"
+            for n, x in enumerate(lines, 1)
+        )
+        + "</code></pre>"
+    ),
+    "Gitea": lambda lines: (
+        "<table><tbody>"
+        + "".join(
+            f'<tr><td id="L{n}" class="lines-num"><span data-line-number="{n}"></span></td>'
+            f'<td rel="L{n}" class="lines-code chroma"><code class="code-inner">{coloured(x)}\n</code></td></tr>'
+            for n, x in enumerate(lines, 1)
+        )
+        + "</tbody></table>"
+    ),
+    "Phabricator": lambda lines: (
+        "<table><tbody>"
+        + "".join(
+            f'<tr><th class="phabricator-source-line"><a data-n="{n}"></a></th>'
+            f'<td class="phabricator-source-code">{coloured(x)}\n</td></tr>'
+            for n, x in enumerate(lines, 1)
+        )
+        + "</tbody></table>"
+    ),
+    "CodeMirror 5": lambda lines: (
+        '<div class="CodeMirror-code" role="presentation">'
+        + "".join(
+            '<div style="position: relative;"><div class="CodeMirror-gutter-wrapper"><div class="CodeMirror-linenumber '
+            f'CodeMirror-gutter-elt">{n}</div></div><pre class=" CodeMirror-line "><span role="presentation">'
+            f"{coloured(x) or '<span>&#8203;</span>'}</span></pre></div>"
+            for n, x in enumerate(lines, 1)
+        )
+        + "</div>"
+    ),
+    "LaTeXML": lambda lines: (
+        '<div class="ltx_listing ltx_lstlisting ltx_listing"><div class="ltx_listing_data">'
+        '<a href="data:text/plain;base64,ZGVm" download="">&#x2B07;</a></div>'
+        + "".join(
+            f'<div class="ltx_listingline"><span class="ltx_tag ltx_tag_listingline">{n}</span>'
+            f"{coloured(x).replace(' ', '&nbsp;').replace('span&nbsp;', 'span ')}</div>"
+            for n, x in enumerate(lines, 1)
+        )
+        + "</div>"
+    ),
+    "divisions styled as pre": lambda lines: (  # Visual Studio Code
+        "<div style=\"font-family: Consolas, 'Courier New', monospace;white-space: pre;\">"
+        + "".join(f"<div>{coloured(x)}</div>" if x else "<br>" for x in lines)
+        + "</div>"
+    ),
     "numbers in a cell": lambda lines: (
         "<table class=highlighttable><tr><td class=linenos><div class=linenodiv><pre>"
         + "\n".join(map(str, range(1, len(lines) + 1)))
@@ -259,6 +332,47 @@ def test_numbers_of_lines_are_not_lines_that_are_numbers():
     for shape in SHAPES:
         assert rendered("<p>before</p>" + SHAPES[shape](lines)) == "before\n\na\n1\n2\nb"
     assert rendered("<p>Type <code>a<br>b</code> there.") == "Type a\nb there."
+
+
+def test_a_table_around_code_holds_no_data():
+    page = "<table><tr><th>C#</th><th>Copy</th></tr><tr><td colspan=2><pre>{}</pre></td></tr></table>"
+    assert rendered(page.format(html.escape(CODE))) == f"C#\n\nCopy\n\n{CODE}"
+    assert rendered(page.format("mill")) == "| C# | Copy |\n| mill |  |"
+
+
+def test_numbers_of_lists_by_their_style():
+    for style in (
+        "style='list-style-type: lower-roman'",
+        "style='list-style: LOWER-ROMAN inside'",
+        "class='lowerroman x'",
+    ):
+        assert rendered(f"<ol {style}><li>a<li>b<ol style='list-style:upper-latin'><li>c</ol></ol>") == (
+            "i. a\nii. b\n    A. c"
+        )
+
+
+def test_spans_of_rows_end_with_their_group():
+    page = "<table><tbody><tr><th>a<td rowspan=9>b<tbody><tr><th>c<td>d<tr><th rowspan=2>e<td>f<tr><td>g</table>"
+    assert rendered(page) == "| a | b |\n| c | d |\n| e | f |\n|  | g |"
+
+
+def test_what_a_style_hides_is_no_part_of_a_cell():
+    page = (
+        "<table><tr><th>a<th>b<tr><td><span style='display: none'>001 !</span>c<td><i style='color:red'>d</i></table>"
+    )
+    assert rendered(page) == "| a | b |\n| c | d |"
+
+
+def test_buttons_in_headings():
+    button = "<button><span>Copy link</span></button>"
+    assert rendered(f"<h2><span>Mill</span>{button}</h2><p>x") == "Mill\n\nx"
+    assert rendered("<h2><button>Mill</button></h2><p>x") == "Mill\n\nx"
+
+
+def test_numbers_that_begin_a_line_in_markdown():
+    text = rendered("<h2>1. Mill</h2><p>2) grain<br>3.5 sacks<br>- a", markdown=True)
+    assert text == "## 1\\. Mill\n\n2\\) grain\n3.5 sacks\n\\- a"
+    assert MarkdownIt().render(text) == "<h2>1. Mill</h2>\n<p>2) grain\n3.5 sacks\n- a</p>\n"
 
 
 def test_markdown():
