@@ -133,7 +133,7 @@ def counted(source: Source, first: int, last: int) -> dict[int, int]:
 
 def containers(source: Source) -> Iterator[int]:
     """The nodes of elements whose children are lines of code."""
-    kinds = _CONTAINERS
+    kinds: tuple[tuple[bytes, int, bytes], ...] = _CONTAINERS
     if (source.page.blocks.kind == PREFORMATTED).any():
         kinds += _CODE_MIRROR
     if source.data.find(b"ltx_", 0, _HEAD) >= 0:

@@ -219,7 +219,7 @@ def test_types_are_sniffed_and_plain_text_is_passed_as_it_is():
     assert extract_page(article().encode(), "", None, URL, "blocks", "plain")["content_type"] == "text/html"
     assert extract_page(article().encode(), "application/xhtml+xml", None, URL, "blocks", "plain")["engine"] == "blocks"
     plain = extract_page(b"  a <b>text</b> &amp;\n more\n", "text/plain", "utf-8", URL, "blocks", "plain")
-    assert plain["text"] == "a <b>text</b> &amp;\n more"
+    assert plain["text"] == "  a <b>text</b> &amp;\n more"
     assert plain["engine"] == "text"
     assert plain["title"] is None
 
