@@ -46,7 +46,7 @@ _CONTAINERS = (
 _CODE_MIRROR = ((b"CodeMirror-code", _DIV, b"CodeMirror-line"),)
 _LATEXML = ((b"ltx_lstlisting", _DIV, b"ltx_listingline"),)
 # How far the classes of LaTeXML are looked for: the body's first elements have them.
-_HEAD = 20_000
+_HEAD = 10_000
 _AS_PRE = re.compile(r"white-space\s*:\s*pre(?:-wrap)?\s*(?:;|$)")
 
 
