@@ -27,6 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--nanogpt", metavar="FOLDER", help="a checkout of github.com/karpathy/nanoGPT, for its own loop")
     parser.addoption("--dclm", metavar="FOLDER", help="a checkout of github.com/mlfoundations/dclm, for its own code")
     parser.addoption("--megatron", metavar="FOLDER", help="a checkout of github.com/NVIDIA/Megatron-LM, for its reader")
+    parser.addoption("--decon", metavar="PROGRAM", help="the program of github.com/allenai/decon, to compare")
     parser.addoption("--documentation", metavar="FOLDER", help="unpacked documentation packages of a distribution")
 
 

@@ -2,12 +2,15 @@
 
 GRISTMILL_DATA names the folder with benchmarks_test_sets.tar.gz and warc/web. `--documentation FOLDER` names a folder
 with the unpacked documentation packages of a distribution, of which the HTML pages are the clean documents.
+`--decon PROGRAM` names the program of allenai/decon, which is then given the same items and documents.
 """
 
 import gzip
 import os
 import random
 import re
+import resource
+import subprocess
 import tarfile
 import time
 from collections import Counter
@@ -96,10 +99,13 @@ def holding(index: Index, texts: list[str]) -> Iterator[tuple[int, int, float]]:
         at += len(part)
 
 
-def test_recall_of_planted_leaks(sets, overlap, tmp_path):
+@pytest.fixture(scope="module")
+def planted(sets, overlap, tmp_path_factory) -> dict[str, tuple[list[str], list[str]]]:
+    """By form the documents with a leak, and of each the benchmark."""
     draw = random.Random(5)
-    build_index(str(tmp_path), 0, tuple(sets.values()), FIELDS, overlap.settings)
-    judged = np.array(items_of(str(tmp_path))["judged"].to_pylist())
+    folder = str(tmp_path_factory.mktemp("planted"))
+    build_index(folder, 0, tuple(sets.values()), FIELDS, overlap.settings)
+    judged = np.array(items_of(folder)["judged"].to_pylist())
     every: list[tuple[str, Item]] = [
         (name, one) for name, path in sets.items() for one in read_items(path, FIELDS[name])
     ]
@@ -109,7 +115,7 @@ def test_recall_of_planted_leaks(sets, overlap, tmp_path):
         chosen += [every[at] for at in draw.sample(there, min(SAMPLE, len(there)))]
     own = pages()
     vocabulary = [word for text in own[:400] for word in re.findall(r"[A-Za-z]{2,}", text)]
-    recall = {}
+    found = {}
     for form in FORMS:
         texts, names = [], []
         for name, item in chosen:
@@ -121,6 +127,13 @@ def test_recall_of_planted_leaks(sets, overlap, tmp_path):
             leak = leaked(item.question, answer, form, vocabulary, draw)
             texts.append("\n".join([around[:cut][-3000:], leak, around[cut:][:3000]]))
             names.append(name)
+        found[form] = texts, names
+    return found
+
+
+def test_recall_of_planted_leaks(planted, overlap):
+    recall = {}
+    for form, (texts, names) in planted.items():
         held = {document for document, *_ in holding(overlap, texts)}
         there, of = Counter(names[document] for document in held), Counter(names)
         recall[form] = len(held) / len(texts)
@@ -129,6 +142,58 @@ def test_recall_of_planted_leaks(sets, overlap, tmp_path):
     assert recall["verbatim"] >= 0.99
     assert recall["capitals"] >= 0.99
     assert recall["20"] >= 0.9
+
+
+def test_beside_decon(planted, sets, overlap, pytestconfig, tmp_path):
+    """Documents with a leak and clean ones, in one run of each with one thread; decon with its defaults, and without
+    its least length of an item, which excludes most of some benchmarks."""
+    if not (program := pytestconfig.getoption("--decon")):
+        pytest.skip("--decon names no program of allenai/decon")
+    parts = {form: texts for form, (texts, _) in planted.items()}
+    parts["web"] = pages()
+    if folder := pytestconfig.getoption("--documentation"):
+        parts["documentation"] = list(documentation(Path(folder)))
+    items, documents = tmp_path / "items", tmp_path / "documents"
+    items.mkdir()
+    documents.mkdir()
+    for name, path in sets.items():
+        rows = [
+            {"eval_key": name, "eval_instance_index": at, "split": "test", "question": item.question, "answer": answer}
+            for at, item in enumerate(read_items(path, FIELDS[name]))
+            for answer in item.answers or ("",)
+        ]
+        lines = (orjson.dumps(row | {"doc_id": at, "fingerprint": f"{name}{at}"}) for at, row in enumerate(rows))
+        (items / f"{name}.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+    for name, texts in parts.items():
+        (documents / f"{name}.jsonl").write_bytes(b"".join(orjson.dumps({"text": text}) + b"\n" for text in texts))
+
+    def decon(name: str, *options: str) -> dict[str, int]:
+        report = tmp_path / name
+        command = [program, "detect", "--training-dir", str(documents), "--evals-dir", str(items)]
+        command += ["--report-output-dir", str(report), "--worker-threads", "1", *options]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        seconds = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+        times = re.findall(r"((?:Index building|Detection) time) +([0-9.]+)s", said)
+        print(f"\n{name}: {seconds:.1f} s of processor time; {dict(times)}", end="")
+        held: dict[str, set[int]] = {part: set() for part in parts}
+        for path in report.rglob("*.jsonl"):
+            for row in map(orjson.loads, path.read_bytes().splitlines()):
+                held[Path(row["training_file"]).name.partition(".")[0]].add(row["training_line"])
+        return {part: len(lines) for part, lines in held.items()}
+
+    theirs = {
+        "decon": decon("decon"),
+        "decon, short items too": decon("decon, short items too", "--eval-min-token-length", "0"),
+    }
+    list(holding(overlap, parts["verbatim"][:1]))  # compiles
+    started = time.process_time()
+    ours = {part: len({document for document, *_ in holding(overlap, texts)}) for part, texts in parts.items()}
+    print(f"\nours: {time.process_time() - started:.1f} s of processor time without the index")
+    for part, texts in parts.items():
+        each = ", ".join(f"{name} {found[part] / len(texts):.4f}" for name, found in ({"ours": ours} | theirs).items())
+        print(f"{part}, of {len(texts)}: {each}")
+    assert all(ours["verbatim"] >= found["verbatim"] for found in theirs.values())
 
 
 def test_hardly_a_clean_document_holds_an_item(overlap, pytestconfig):
