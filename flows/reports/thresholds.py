@@ -23,7 +23,7 @@ from flows.recipe import Recipe, load
 from flows.reports.quantile_matching import End, match, share
 from tasks.documents.decisions import LANGUAGE, decide, wanted
 from tasks.documents.selection import gather
-from tasks.documents.step import Bound, DocumentStep
+from tasks.documents.step import UNKNOWN, Bound, DocumentStep
 from tasks.engine import options
 
 _COLUMNS = 4  # signals of all documents that are held at once
@@ -169,12 +169,12 @@ def _match(found: Proposals, threshold: _Threshold, values: np.ndarray, places: 
 
 
 def _languages(passed: Passed, recipe: Recipe) -> np.ndarray:
-    """The language of each document that was measured; empty where the step `language` is not sure of it."""
+    """The language of each document that was measured; empty where it is unknown, or the step `language` is not sure."""
     steps = [step for step in recipe.after if step.step == LANGUAGE]
     sure = [(step.step, [rule for rule in step.decisions() if isinstance(rule, Bound)]) for step in steps]
 
     def named(table: pa.Table) -> pa.Table:
-        language = table[LANGUAGE]
+        language = pc.if_else(pc.equal(table[LANGUAGE], UNKNOWN), "", table[LANGUAGE])
         for _, unsure in decide(table, sure):
             language = pc.if_else(pc.is_in(table["id"], unsure["id"].combine_chunks()), "", language)
         return pa.table({LANGUAGE: language})

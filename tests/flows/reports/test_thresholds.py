@@ -20,7 +20,7 @@ from tasks.engine.spec import StageSpec
 
 LENGTHS = "gopher_quality_mean_word_length"
 WORDS = "gopher_quality_words"
-SIZES = {"en": 6000, "de": 3000, "is": 1500, "fo": 40}
+SIZES = {"en": 6000, "de": 3000, "is": 1500, "fo": 40, "unknown": 1200}
 
 
 def planted(name: str, n: int, draw: np.random.Generator) -> dict[str, np.ndarray]:
