@@ -169,7 +169,7 @@ def _match(found: Proposals, threshold: _Threshold, values: np.ndarray, places: 
 
 
 def _languages(passed: Passed, recipe: Recipe) -> np.ndarray:
-    """The language of each document that was measured; empty where it is unknown, or the step `language` is not sure."""
+    """The language of each document that was measured; empty where it is unknown, or `language` is not sure of it."""
     steps = [step for step in recipe.after if step.step == LANGUAGE]
     sure = [(step.step, [rule for rule in step.decisions() if isinstance(rule, Bound)]) for step in steps]
 
