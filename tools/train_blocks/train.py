@@ -177,7 +177,8 @@ def train(folder: Path, model: Path) -> None:
     second_rows = [_second_rows(e, p) for e, p in zip(examples, first, strict=True)]
     arrays = {f"first.{name}": array for name, array in flatten(_fit(examples, rows)).items()}
     arrays |= {f"second.{name}": array for name, array in flatten(_fit(examples, second_rows)).items()}
-    save_file(arrays, model)
+    # one entry: the library writes several in any order
+    save_file(arrays, model, {"features": f"{len(FEATURES)} {len(SECOND)}"})
     log.info("%s: MODEL_CHECKSUM = %r", model, files.checksum(str(model)))
 
 

@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from safetensors import safe_open
 
 from tasks.extraction import forest
 from tasks.extraction.engines import DEEPEST, ENGINES, MODEL, best_f1, choose
@@ -92,6 +93,8 @@ def test_best_choice_is_that_of_brute_force():
 
 def test_the_model_is_plain_arrays_that_fit_the_features():
     assert MODEL.stat().st_size < 1_000_000
+    with safe_open(MODEL, "np") as file:
+        assert file.metadata() == {"features": f"{len(FEATURES)} {len(SECOND)}"}
     for name, width in (("first", len(FEATURES)), ("second", len(SECOND))):
         trees = forest.load(MODEL, name)
         inner = trees.feature >= 0
