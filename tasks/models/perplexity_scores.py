@@ -12,8 +12,8 @@ from storage.recorded_file import RecordedFile
 from tasks.models.model_files import check_kenlm, check_sentencepiece
 from tasks.models.perplexity_text import fold, sentences
 
-# Writes some distinct lines as words or pieces separated by one space.
-Written = Callable[[list[str]], list[str]]
+# Writes some distinct lines as words or pieces separated by one space, in UTF-8, which KenLM reads.
+Written = Callable[[list[str]], list[bytes]]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def load_pieces(model: RecordedFile) -> sentencepiece.SentencePieceProcessor:
 
 def score_words(model: kenlm.Model, texts: Sequence[str]) -> Scored:
     """Perplexities per word under a model of words."""
-    return _scored(model, [sentences(text) for text in texts], list)
+    return _scored(model, [sentences(text) for text in texts], lambda distinct: [line.encode() for line in distinct])
 
 
 def score_pieces(
@@ -56,10 +56,10 @@ def score_pieces(
     return _scored(model, lines, lambda distinct: as_pieces(pieces, distinct))
 
 
-def as_pieces(pieces: sentencepiece.SentencePieceProcessor, lines: list[str]) -> list[str]:
-    """Lines as CCNet's models read them: folded, in pieces."""
-    encoded = pieces.encode([fold(line) for line in lines], out_type=str, num_threads=1)
-    return [" ".join(each) for each in encoded]
+def as_pieces(pieces: sentencepiece.SentencePieceProcessor, lines: list[str]) -> list[bytes]:
+    """Lines as CCNet's models read them: folded, in pieces, in UTF-8."""
+    encoded = pieces.encode([fold(line) for line in lines], out_type=bytes, num_threads=1)
+    return [b" ".join(each) for each in encoded]
 
 
 def _filled(text: str) -> list[str]:
@@ -74,7 +74,7 @@ def _scored(model: kenlm.Model, documents: Sequence[list[str]], write: Written) 
     at = np.array([places.setdefault(line, len(places)) for lines in documents for line in lines or [""]], np.int64)
     written = write(list(places))
     scores = np.array([model.score(line, bos=True, eos=True) for line in written], np.float64)[at]
-    words = np.array([len(line.split()) + 1 for line in written], np.int64)[at]
+    words = np.array([len(line.decode().split()) + 1 for line in written], np.int64)[at]
     document = np.repeat(np.arange(len(documents)), lengths)
     # added up in the order of the lines, whatever other documents the batch has
     score, length = (np.bincount(document, each, minlength=len(documents)) for each in (scores, words))
