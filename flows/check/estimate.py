@@ -15,6 +15,7 @@ from flows.machine import MachineSettings
 from flows.recipe import Recipe
 from flows.tokenizer_file import check_tokenizer_file
 from tasks.documents.step import CorpusStep
+from tasks.models.embedding import Embedding
 from tasks.models.quality import Quality
 from tasks.reading.sources import Archives, Selection, Snapshot
 
@@ -39,7 +40,8 @@ UNCERTAINTY = 2.0
 
 @dataclass(frozen=True)
 class Estimate:
-    """`seconds`, `bytes`: from, to. `unknown`: sources whose size is not known, and which are not in it."""
+    """`seconds`, `bytes`: from, to. `unknown`: what is not in it, sources whose size is not known, and steps whose speed
+    is that of a model of any size."""
 
     input_bytes: int
     seconds: tuple[float, float]
@@ -50,7 +52,7 @@ class Estimate:
     def sentence(self) -> str:
         low, high = self.seconds
         least, most = self.bytes
-        without = f", without {', '.join(self.unknown)}, whose size is not known" if self.unknown else ""
+        without = f", without {', '.join(self.unknown)}, whose size or speed is not known" if self.unknown else ""
         return f"estimate: {_duration(low)} to {_duration(high)}, {_size(least)} to {_size(most)} in the home{without}"
 
 
@@ -71,6 +73,7 @@ def estimate(recipe: Recipe, sizes: Sequence[SourceSize], settings: MachineSetti
     passes = 1 + sum(isinstance(step, CorpusStep) for step in recipe.steps)
     seconds = START + STAGE * (len(recipe.steps) + 4) + (packed / ARCHIVE_RATE + passes * text / TEXT_RATE) / cores
     space = HOME_TEXT * text
+    unknown += [step.step for step in recipe.steps if isinstance(step, Embedding)]
     for step in recipe.steps:
         # fastText's matrices, as the setting `buckets` has them
         if isinstance(step, Quality) and step.model is None:

@@ -1,4 +1,5 @@
-"""Scores of documents beside a loop over lines, on Python's help texts. One core each; it asserts no times."""
+"""Scores of documents beside a loop over lines, on Python's help texts, and the share of that loop which the calls of
+the two libraries take. One core each; it asserts no times."""
 
 import re
 import time
@@ -9,7 +10,7 @@ import pytest
 
 from tasks.models import perplexity_files
 from tasks.models.perplexity_scores import load, load_pieces, score_pieces
-from tasks.models.perplexity_text import PUNCTUATION
+from tasks.models.perplexity_text import PUNCTUATION, fold
 from tasks.models.perplexity_training import Training, train
 from tests.recorded import recorded
 
@@ -45,13 +46,22 @@ def test_documents_beside_a_loop_over_lines(tmp_path, capsys):
     def batch() -> list[float]:
         return score_pieces(model, pieces, TEXTS, by_line=True).perplexity.tolist()
 
+    lines = list(dict.fromkeys(fold(line) for text in TEXTS for line in text.split("\n") if line.strip()))
+    written = [b" ".join(each) for each in pieces.encode(lines, out_type=bytes)]
+
+    def libraries() -> None:
+        pieces.encode(lines, out_type=bytes, num_threads=1)
+        for line in written:
+            model.score(line)
+
     took = {}
-    for work in (loop, batch) * 3:
+    for work in (loop, batch, libraries) * 5:
         began = time.process_time()
-        found = work()
+        work()
         took[work.__name__] = min(took.get(work.__name__, 1e9), time.process_time() - began)
-        assert found == pytest.approx(loop(), rel=1e-12)
+    assert batch() == pytest.approx(loop(), rel=1e-12)
     characters = sum(map(len, TEXTS))
     with capsys.disabled():
         rates = ", ".join(f"{name} {characters / each / 1e6:.1f}" for name, each in took.items())
         print(f"\nmillion characters a second: {rates}; {took['loop'] / took['batch']:.2f} times the loop")
+        print(f"the calls of SentencePiece and KenLM take {took['libraries'] / took['loop']:.2f} of the loop's time")

@@ -44,6 +44,13 @@ def test_the_whole_recipe_has_nothing_wrong_and_an_estimate(folder, machine):
     assert 0 < found.estimate.seconds[0] < found.estimate.seconds[1]
 
 
+def test_the_estimate_names_a_step_whose_speed_is_not_known(folder, machine):
+    step = "step: embedding\n    model: https://example.org/embedder\n  - step: perplexity"
+    found = check(written(folder, BASE.replace("step: perplexity", step)), machine)
+    assert found.estimate is not None and found.estimate.unknown == ("embedding",)
+    assert "without embedding, whose" in found.estimate.sentence
+
+
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.name)
 def test_a_broken_recipe_gives_one_line_with_key_value_and_remedy(broken: Broken, folder, machine):
     assert BASE.count(broken.old) == 1
