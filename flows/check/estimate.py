@@ -40,8 +40,8 @@ UNCERTAINTY = 2.0
 
 @dataclass(frozen=True)
 class Estimate:
-    """`seconds`, `bytes`: from, to. `unknown`: what is not in it, sources whose size is not known, and steps whose speed
-    is that of a model of any size."""
+    """`seconds`, `bytes`: from, to. `unknown`: what is not in it: sources whose size is not known, steps whose speed is
+    not, since it is that of a model."""
 
     input_bytes: int
     seconds: tuple[float, float]
