@@ -110,8 +110,8 @@ class Command:
         assert last.startswith("gristmill: stopped"), lines
         once = ("prefect: making its database", "kernels: compiling")
         told = ("| INFO ", "web is read ")
-        strange = [line for line in lines if not line.startswith(once) and not any(each in line for each in told)]
-        assert not strange
+        unexpected = [line for line in lines if not line.startswith(once) and not any(each in line for each in told)]
+        assert not unexpected
         assert {"CANCELLED"} <= self.states() <= {"CANCELLED", "COMPLETED"}
 
 
