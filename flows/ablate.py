@@ -16,10 +16,10 @@ from flows.comparison.bank import calibrate, requests
 from flows.comparison.protocol import decide
 from flows.comparison.runs import RunRequest
 from flows.context import RunContext
+from flows.decision_artifacts import publish_decision
 from flows.decision_plan import Plan, planned
 from flows.decision_runs import ProxyRuns, decision_id, evaluation_set, training_losses
 from flows.extras import require
-from flows.prefect_artifacts import publish_decision
 from flows.prefect_flow import recorded_flow
 from flows.prefect_names import flow_run_name
 from flows.prefect_runner import run_context

@@ -3,8 +3,6 @@
 Runs are grouped in MLflow's tables and charts by the tags `arm`, `pair`, `learning_rate` and `decision`.
 """
 
-import hashlib
-import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +14,7 @@ from mlflow.entities import DatasetInput, Metric, Param
 
 from flows.comparison.runs import RunRequest
 from flows.machine import MachineSettings
-from flows.mlflow_experiment import BATCH, TrackedExperiment, dataset_input, end_status, flat
+from flows.mlflow_experiment import BATCH, TrackedExperiment, dataset_input, end_status, flat, tag_name
 from flows.recipe import Recipe, dump
 from flows.reports import decision_plots as plots
 from flows.reports import figures
@@ -166,12 +164,6 @@ def request_name(given: RunRequest) -> str:
     """The name of a child run."""
     parts = [given.arm, f"pair {given.pair}", f"lr {given.learning_rate:g}", f"{given.tokens:,} tokens"]
     return ", ".join([*parts, f"A/A {given.salt}"] if given.salt else parts)
-
-
-def tag_name(name: str) -> str:
-    """A candidate's name as MLflow takes it in names of tags, metrics and files; one that is changed has a digest."""
-    plain = re.sub(r"[^\w.\- ]|\.\.", "-", name)[:150].strip(". ")
-    return plain if plain == name else f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
 
 
 def description(report: DecisionReport) -> str:

@@ -1,6 +1,8 @@
 """MLflow: the client of this machine's server or database, and experiments whose runs do not stay RUNNING."""
 
+import hashlib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -118,3 +120,9 @@ def flat(value: Any, name: str = "") -> dict[str, Any]:
         named = {item.get("step") or item.get("name") or str(i): item for i, item in enumerate(value)}
         return flat(named, name)
     return {name: value}
+
+
+def tag_name(name: str) -> str:
+    """A candidate's name as MLflow takes it in names of tags, metrics and files; one that is changed has a digest."""
+    plain = re.sub(r"[^\w.\- ]|\.\.", "-", name)[:150].strip(". ")
+    return plain if plain == name else f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"

@@ -5,9 +5,8 @@ from typing import Any
 
 from mlflow.entities import Metric, Param
 
-from flows.decision_tracking import tag_name
 from flows.machine import MachineSettings
-from flows.mlflow_experiment import BATCH, TrackedExperiment, end_status
+from flows.mlflow_experiment import BATCH, TrackedExperiment, end_status, tag_name
 from storage import files
 
 _LONGEST = 6000  # characters of a parameter that MLflow takes

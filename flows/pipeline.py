@@ -55,7 +55,7 @@ def pretrain(recipe: RecipeLike) -> Report:
     recipe.training_mixture()
     require("train", "training a model")
     # a corpus is made without the libraries of training
-    from flows.stages.model import train
+    from flows.train_stage import train
 
     with run_context(recipe) as context:
         made = _found(context, "tokens", recipe) or tokens(recipe)

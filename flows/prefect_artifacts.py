@@ -4,8 +4,7 @@ import flows.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 
 # isort: split
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, cast
+from typing import cast
 from uuid import UUID
 
 from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
@@ -13,9 +12,6 @@ from prefect.artifacts import create_progress_artifact, create_table_artifact, u
 from flows.reports.funnel import FunnelRow, funnel_row
 from flows.reports.run import Report
 from tasks.engine.make import StageResult
-
-if TYPE_CHECKING:
-    from flows.reports.decision import DecisionReport
 
 
 def artifact_key(*parts: str) -> str:
@@ -96,24 +92,3 @@ def training_figures(report: Report) -> dict[str, float]:
         "first training loss": report.training_losses[0],
         "last training loss": report.training_losses[-1],
     }
-
-
-def publish_decision(report: "DecisionReport") -> None:
-    """Record the verdicts of the flow run that calls it, and what the steps are worth, each under the base's name."""
-    rows: list[dict[str, Any]] = [
-        {name: round(value, 6) if isinstance(value, float) else value for name, value in row.items()}
-        for row in report.rows()
-    ]
-    what = "; ".join(report.sentences)
-    create_table_artifact(
-        key=artifact_key(report.base, "verdicts"),
-        table=rows,
-        description=f"Decision {report.id} on {report.base}: {what}",
-    )
-    if report.attribution:
-        steps = [asdict(each) for each in report.attribution]
-        create_table_artifact(
-            key=artifact_key(report.base, "attribution"),
-            table=steps,
-            description=f"What the steps of {report.base} are worth",
-        )

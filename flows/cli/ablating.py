@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.cli.app import Json, app, console, print_json, print_texts, recipe_to_run, settings
-from flows.cli.running import in_flow
+from flows.cli.in_flow import in_flow
 from flows.extras import require
 
 if TYPE_CHECKING:

@@ -55,7 +55,7 @@ def mix(
         raise FileExistsError(f"{to} is there already: name another file by --out, or remove it")
     require("train", "looking for a mixture")
 
-    from flows.cli.running import in_flow
+    from flows.cli.in_flow import in_flow
     from flows.mixed_recipe import command, written
 
     def run() -> "FoundMixture":

@@ -1,23 +1,19 @@
 """Commands that run something: demo, run, corpus, tokens, pretrain, harvest."""
 
-import signal
-import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from flows.cli.app import Limit, app, console, recipe_to_run, settings
+from flows.cli.in_flow import in_flow
 from flows.extras import require
 
 if TYPE_CHECKING:
     from flows.recipe import Recipe
     from flows.reports.run import Report
-
-Made = TypeVar("Made")
 
 _LINE_SECONDS = 10.0  # between two lines where no bar is shown
 
@@ -91,30 +87,6 @@ def run_flow(flow: str, recipe: "Recipe") -> None:
         return getattr(pipeline, flow)(recipe)
 
     print_report(in_flow(flow, recipe.name, run), console())
-
-
-def in_flow(flow: str, recipe: str, run: Callable[[], Made]) -> Made:
-    """What `run` returns, a flow that it imports once the embedded server is starting."""
-    from storage.remote.redact import redact_url
-
-    typer.echo(f"{flow} of {recipe}, in {redact_url(settings().home)}", err=True)
-    # until the flow sees to it itself
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    try:
-        from flows.prefect_env import EMBEDDED
-
-        if EMBEDDED:  # the server starts while Prefect is imported here
-            from flows import prefect_server
-
-            home = Path(settings().prefect_home)
-            if not (home / "prefect.db").exists():
-                typer.echo("prefect: making its database, once for this home", err=True)
-            prefect_server.start(home)
-
-        return run()
-    except (KeyboardInterrupt, SystemExit):
-        typer.echo("gristmill: stopped; what is finished is kept, and the same command goes on from there", err=True)
-        raise
 
 
 def _default_folder() -> Path:

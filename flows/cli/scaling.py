@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.cli.app import Json, app, console, print_json, recipe_to_run
-from flows.cli.running import RecipeArgument, in_flow
+from flows.cli.in_flow import in_flow
+from flows.cli.running import RecipeArgument
 from flows.extras import require
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ import sys
 import mlflow
 import pytest
 
-from flows.decision_tracking import PARENT_TAG, Datasets, DecisionRun, tag_name
+from flows.decision_tracking import PARENT_TAG, Datasets, DecisionRun
 from flows.machine import MachineSettings
+from flows.mlflow_experiment import tag_name
 from flows.recipe import load
 from tasks.engine.make import StageResult
 from tests.flows.decisions import report

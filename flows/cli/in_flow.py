@@ -1,0 +1,37 @@
+"""A flow run by a command: the embedded server starts meanwhile, and a stop is said in a line."""
+
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import typer
+
+from flows.cli.app import settings
+
+Made = TypeVar("Made")
+
+
+def in_flow(flow: str, recipe: str, run: Callable[[], Made]) -> Made:
+    """What `run` returns, a flow that it imports once the embedded server is starting."""
+    from storage.remote.redact import redact_url
+
+    typer.echo(f"{flow} of {recipe}, in {redact_url(settings().home)}", err=True)
+    # until the flow sees to it itself
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        from flows.prefect_env import EMBEDDED
+
+        if EMBEDDED:  # the server starts while Prefect is imported here
+            from flows import prefect_server
+
+            home = Path(settings().prefect_home)
+            if not (home / "prefect.db").exists():
+                typer.echo("prefect: making its database, once for this home", err=True)
+            prefect_server.start(home)
+
+        return run()
+    except (KeyboardInterrupt, SystemExit):
+        typer.echo("gristmill: stopped; what is finished is kept, and the same command goes on from there", err=True)
+        raise
