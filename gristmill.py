@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from flows.ablate import ablate
-    from flows.mixed_recipe import FoundMixture
-    from flows.mixing import mix
+    from flows.decisions.ablate import ablate
+    from flows.decisions.report import DecisionReport
+    from flows.mixing.mix import mix
+    from flows.mixing.mixed_recipe import FoundMixture
     from flows.pipeline import corpus, pipeline, pretrain, tokens
-    from flows.recipe import load
-    from flows.reports.decision import DecisionReport
+    from flows.recipe.recipe import load
     from flows.reports.run import Report
-    from flows.reports.scaling import AgreementReport, ScalingReport
-    from flows.scale import agreement, scale
+    from flows.scaling.report import AgreementReport, ScalingReport
+    from flows.scaling.scale import agreement, scale
 
     __version__: str
 
@@ -47,19 +47,19 @@ __all__ = [
 ]
 
 _MODULES = {
-    "AgreementReport": "flows.reports.scaling",
-    "DecisionReport": "flows.reports.decision",
-    "FoundMixture": "flows.mixed_recipe",
+    "AgreementReport": "flows.scaling.report",
+    "DecisionReport": "flows.decisions.report",
+    "FoundMixture": "flows.mixing.mixed_recipe",
     "Report": "flows.reports.run",
-    "ScalingReport": "flows.reports.scaling",
-    "ablate": "flows.ablate",
-    "agreement": "flows.scale",
+    "ScalingReport": "flows.scaling.report",
+    "ablate": "flows.decisions.ablate",
+    "agreement": "flows.scaling.scale",
     "corpus": "flows.pipeline",
-    "load": "flows.recipe",
-    "mix": "flows.mixing",
+    "load": "flows.recipe.recipe",
+    "mix": "flows.mixing.mix",
     "pipeline": "flows.pipeline",
     "pretrain": "flows.pipeline",
-    "scale": "flows.scale",
+    "scale": "flows.scaling.scale",
     "tokens": "flows.pipeline",
 }
 _PACKAGES = ("flows", "storage", "tasks", "training")

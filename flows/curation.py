@@ -3,16 +3,13 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from flows.context import RunContext
-from flows.recipe import Recipe
-from flows.remaining import check_left, check_sources
-from flows.stages.corpus import Corpus
+from flows.machine.context import RunContext
+from flows.recipe.recipe import Recipe
+from flows.recipe.steps import builder_of
+from flows.stages.corpus import Corpus, check_left, check_sources, pinned
 from flows.stages.documents import documents
-from flows.stages.rules import decided
-from flows.stages.signals import measured
-from flows.stages.steps_behind import pinned
-from flows.stages.takedowns import without_taken_down
-from flows.steps import builder_of
+from flows.stages.removal import without_taken_down
+from flows.stages.signals import decided, measured
 from tasks.documents.step import DocumentStep
 from tasks.models.filter import LearnedFilter
 

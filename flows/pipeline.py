@@ -1,26 +1,25 @@
 """The flows: a corpus from crawls, tokens from the corpus, a model from the tokens, and all three."""
 
-import flows.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+import flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 
 # isort: split
 from dataclasses import replace
 
-from flows.context import RunContext
 from flows.curation import curate
-from flows.extras import require
-from flows.prefect_artifacts import publish
-from flows.prefect_flow import recorded_flow
-from flows.prefect_names import flow_run_name
-from flows.prefect_runner import run_context
-from flows.recipe import Recipe
-from flows.recipe_forms import RecipeLike
+from flows.machine.context import RunContext
+from flows.machine.settings import require
+from flows.recipe.forms import RecipeLike
+from flows.recipe.recipe import Recipe
 from flows.reports.run import Report
+from flows.run.artifacts import publish
+from flows.run.flow import recorded_flow
+from flows.run.prefect_names import flow_run_name
+from flows.run.runner import run_context
 from flows.stages import export
-from flows.stages.data import Data
-from flows.stages.grouped_tokens import grouped_tokens
-from flows.stages.heldout import before_takedowns, heldout
+from flows.stages.heldout import Data, before_takedowns, heldout
 from flows.stages.mixture import mixture
 from flows.stages.tokenizer import tokenizer
+from flows.stages.tokens import grouped_tokens
 from flows.stages.tokens import tokens as token_shards
 
 
@@ -55,7 +54,7 @@ def pretrain(recipe: RecipeLike) -> Report:
     recipe.training_mixture()
     require("train", "training a model")
     # a corpus is made without the libraries of training
-    from flows.train_stage import train
+    from flows.tracking.train import train
 
     with run_context(recipe) as context:
         made = _found(context, "tokens", recipe) or tokens(recipe)

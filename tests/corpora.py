@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 
-from flows.context import RunContext
-from flows.machine import MachineSettings
+from flows.machine.context import RunContext
+from flows.machine.settings import MachineSettings
 from flows.stages.corpus import Corpus
 from storage import layout, parquet, shards
 from storage.schema import DOCUMENTS

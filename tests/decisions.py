@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from flows.comparison.bank import Bank, calibrate
-from flows.comparison.components import Components
+from flows.comparison.components import Components, Simulator, normal
 from flows.comparison.protocol import Protocol, decide
 from flows.comparison.runs import EvaluationSet
-from flows.comparison.simulator import Simulator, normal
 
 FILE = Path(__file__).parent / "flows" / "comparison" / "components.json"
 COMPONENTS = Components.model_validate_json(FILE.read_text())

@@ -3,6 +3,7 @@
 import ast
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,30 @@ ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("flows", "storage", "tasks", "training")
 OURS = (*ROOMS, "tests", "tools", "gristmill")
 
+# The rooms of flows/, from the first to the last: a room imports only those before it, so no two import each other.
+ORDER = (
+    "flows.machine",
+    "flows.recipe",
+    "flows.comparison",
+    "flows.demo",
+    "flows.check",
+    "flows.stages",
+    "flows.curation",
+    "flows.reports",
+    "flows.run",
+    "flows.tracking",
+    "flows.service",
+    "flows.models",
+    "flows.pipeline",
+    "flows.decisions",
+    "flows.mixing",
+    "flows.scaling",
+    "flows.cli",
+)
+BELOW_FLOWS = ("storage", "tasks", "training")
+# The statistics stand alone: they know numbers, and nothing of recipes.
+STATISTICS = ("agreement", "forecast", "law", "optimum")
+
 # What a room may import of ours; a room is the longest entry that its modules begin with.
 ALLOWED = {
     "storage": ("storage",),
@@ -18,12 +43,11 @@ ALLOWED = {
     "tasks.engine": ("storage", "tasks.engine"),
     "tasks": ("storage", "tasks"),
     "training": ("storage", "training"),
-    "flows.comparison": ("flows.comparison",),
-    "flows.scaling": ("flows.scaling",),
-    "flows.stages": ("storage", "tasks", "training", "flows"),
-    "flows.reports": ("storage", "tasks", "training", "flows"),
-    "flows": ("storage", "tasks", "training", "flows"),
+    "flows": BELOW_FLOWS,
     "tools": ("storage", "tasks", "tools"),
+    **{room: (*BELOW_FLOWS, *ORDER[: at + 1]) for at, room in enumerate(ORDER)},
+    "flows.comparison": ("flows.comparison",),
+    **{f"flows.scaling.{name}": tuple(f"flows.scaling.{each}" for each in STATISTICS) for name in STATISTICS},
 }
 # What a room may not import, of ours or of others.
 FORBIDDEN = {
@@ -31,28 +55,26 @@ FORBIDDEN = {
     "tasks": ("prefect", "mlflow", "torch"),
     "training": ("prefect",),
     "flows.comparison": ("dask", "prefect", "mlflow", "torch"),
-    "flows.scaling": ("dask", "prefect", "mlflow", "torch"),
-    "flows.stages": ("prefect", "flows.reports", "flows.prefect_runner", "flows.pipeline", "flows.cli"),
-    "flows.reports": ("prefect", "flows.prefect_runner", "flows.pipeline", "flows.cli"),
-    "flows": (),
+    **{f"flows.scaling.{name}": ("dask", "prefect", "mlflow", "torch") for name in STATISTICS},
 }
 # Prefect takes seconds to import: the command line and the reports do without.
 PREFECT = (
-    "flows.ablate",
+    "flows.decisions.ablate",
+    "flows.decisions.artifacts",
     "flows.pipeline",
-    "flows.prefect_artifacts",
-    "flows.prefect_automations",
-    "flows.prefect_batch",
-    "flows.prefect_env",
-    "flows.prefect_flow",
-    "flows.prefect_names",
-    "flows.prefect_runner",
-    "flows.prefect_server",
-    "flows.scale",
+    "flows.run.artifacts",
+    "flows.run.flow",
+    "flows.run.prefect_env",
+    "flows.run.prefect_names",
+    "flows.run.runner",
+    "flows.run.server",
+    "flows.scaling.scale",
+    "flows.service.automations",
 )
 # Kernels follow one loop through many cases, and tables have many rows.
 LONG = ("tasks.kernels.",)
 MOST_LINES = 400
+MOST_MODULES = 20  # of a folder of flows/: more have groups that are folders of their own
 IMPORTING_CALLS = {"__import__", "import_module"}
 
 
@@ -137,6 +159,51 @@ def test_tasks_has_rooms_and_no_modules_beside_them():
     assert [path.name for path in (ROOT / "tasks").glob("*.py")] == ["__init__.py"]
 
 
+def circle(root: Path) -> list[str]:
+    """Modules that import each other in a circle; empty where there is none. What only annotations need is not run."""
+    paths = {name_of(root, path): path for room in ROOMS for path in modules(root, room)}
+    graph: dict[str, set[str]] = {}
+    for name, path in paths.items():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree.body = [
+            node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
+        ]
+        graph[name] = {target for _, imported in imports(tree) if (target := room_of(imported, paths))} - {name}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    assert circle(ROOT) == []
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_planted_circle_is_found(tmp_path, later):
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "one.py").write_text("from tasks.two import made\n")
+    (tmp_path / "tasks" / "two.py").write_text("from tasks import three\n")
+    (tmp_path / "tasks" / "three.py").write_text("import os\n")
+    assert circle(tmp_path) == []
+    (tmp_path / "tasks" / "three.py").write_text("")
+    with (tmp_path / "tasks" / "three.py").open("a") as f:
+        f.write("def g():\n    import tasks.one\n" if later else "from tasks.one import made\n")
+    assert set(circle(tmp_path)) == {"tasks.one", "tasks.two", "tasks.three"}
+
+
+def test_every_room_of_flows_has_its_place_in_the_order():
+    here = {f"flows.{path.stem}" for path in (ROOT / "flows").iterdir() if path.name[0] not in "_."}
+    assert here == set(ORDER)
+    assert {path.name for path in (ROOT / "flows").glob("*.py")} == {"__init__.py", "curation.py", "pipeline.py"}
+
+
+def test_folders_of_flows_are_no_lists():
+    counts = {str(path): len(list(path.glob("*.py"))) for path in (ROOT / "flows").rglob("*") if path.is_dir()}
+    assert not {path: count for path, count in counts.items() if count > MOST_MODULES}
+
+
 def test_modules_are_short():
     long = {
         name_of(ROOT, path): lines
@@ -172,7 +239,7 @@ def test_a_planted_import_is_found(tmp_path, statement):
     [
         ("tasks/kernels/words.py", "from tasks.documents import step"),
         ("tasks/engine/make.py", "from tasks.kernels import scan"),
-        ("flows/stages/rules.py", "from flows.reports import funnel"),
+        ("flows/stages/signals.py", "from flows.reports import funnel"),
         ("flows/reports/status.py", "import flows.pipeline"),
         ("training/loop.py", "import tasks.engine"),
         ("flows/comparison/protocol.py", "from storage import files"),

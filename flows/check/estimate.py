@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from flows.check.inputs import SourceSize
-from flows.machine import MachineSettings
-from flows.recipe import Recipe
-from flows.tokenizer_file import check_tokenizer_file
+from flows.machine.settings import MachineSettings
+from flows.recipe.given_files import check_tokenizer_file
+from flows.recipe.recipe import Recipe
 from tasks.documents.step import CorpusStep
 from tasks.models.embedding import Embedding
 from tasks.models.quality import Quality

@@ -7,12 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flows.eval_tasks import tasks_folder
-from flows.initial_weights import initial_folder
-from flows.machine import MachineSettings
-from flows.recipe import Recipe
-from flows.recipe_errors import Path
-from flows.tokenizer_file import check_tokenizer_file
+from flows.machine.settings import MachineSettings
+from flows.recipe.errors import Path
+from flows.recipe.given_files import check_tokenizer_file, initial_folder, tasks_folder
+from flows.recipe.recipe import Recipe
 from storage import files, layout
 from storage.recorded_file import RecordedFile
 from storage.remote.redact import redact_url

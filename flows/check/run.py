@@ -7,13 +7,13 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from flows import own_steps
 from flows.check import inputs
 from flows.check.estimate import Estimate, estimate
-from flows.machine import MachineSettings
-from flows.recipe import Recipe, read, validated
-from flows.recipe_errors import Finding, Origin, RecipeError
-from flows.steps import BUILT_IN
+from flows.machine.settings import MachineSettings
+from flows.recipe import own_steps
+from flows.recipe.errors import Finding, Origin, RecipeError
+from flows.recipe.recipe import Recipe, read, validated
+from flows.recipe.steps import BUILT_IN
 from storage import files
 from storage.home import Home
 from tasks.reading.sources import Source
@@ -32,7 +32,7 @@ class Checked:
 
 
 def check(given: Any, settings: MachineSettings, deep: bool = False) -> Checked:
-    """What can be known of a recipe, given as for `flows.recipe.load`, before it runs.
+    """What can be known of a recipe, given as for `flows.recipe.recipe.load`, before it runs.
 
     `deep`: remote files are asked for, and the modules of users' steps imported. Raises FileNotFoundError for a recipe
     that is not there.

@@ -10,9 +10,9 @@ import sys
 from flows.cli.app import app
 
 # a module adds its commands to the application, in this order
-from flows.cli import starting, running, ablating, mixing, scaling, checking, exporting, evaluating, looking, judging  # noqa: F401, I001  # isort: skip
-from flows.cli import compiling, joining, serving, examining, cleaning, planning  # noqa: F401, I001  # isort: skip
-from flows.cli import tokenizers, token_files, decontaminating, training, auditing  # noqa: F401, I001  # isort: skip
+from flows.cli import running, ablating, mixing, scaling, preparing, exporting, evaluating, looking, judging  # noqa: F401, I001  # isort: skip
+from flows.cli import serving  # noqa: F401, I001  # isort: skip
+from flows.cli import training, auditing  # noqa: F401, I001  # isort: skip
 
 __all__ = ["app", "main"]
 
@@ -27,7 +27,7 @@ def main() -> None:
     try:
         app()
     except (OSError, ValueError, LookupError, RuntimeError) as error:
-        from flows.recipe_errors import RecipeError
+        from flows.recipe.errors import RecipeError
 
         if isinstance(error, RecipeError):  # whose lines are whole sentences
             sys.exit(f"{error}")

@@ -6,12 +6,12 @@ import typer
 
 from flows.cli.app import Json, app, console, print_json, print_texts, recipe_to_run, settings
 from flows.cli.in_flow import in_flow
-from flows.extras import require
+from flows.machine.settings import require
 
 if TYPE_CHECKING:
-    from flows.arms import Arms
-    from flows.recipe import Recipe
-    from flows.reports.decision import DecisionReport
+    from flows.decisions.arms import Arms
+    from flows.decisions.report import DecisionReport
+    from flows.recipe.recipe import Recipe
 
 
 @app.command()
@@ -77,7 +77,7 @@ def ablate(
 
 def _print_plan(base: str, candidates: dict[str, Any], **given: Any) -> None:
     """`given`: parameters of the flow `ablate`."""
-    from flows.decision_plan import planned
+    from flows.decisions.plan import planned
     from flows.stages.proxy import at_once
 
     _, compared = _checked(base, candidates)
@@ -87,8 +87,8 @@ def _print_plan(base: str, candidates: dict[str, Any], **given: Any) -> None:
 
 def _checked(base: str, candidates: dict[str, Any]) -> tuple["Recipe", "Arms"]:
     """The base and the recipes that are compared. Raises before Prefect is imported."""
-    from flows.arms import arms
     from flows.check.run import before_run
+    from flows.decisions.arms import arms
 
     recipe = recipe_to_run(base, None)
     compared = arms(recipe, **candidates)
@@ -102,7 +102,7 @@ def compare(base: str, candidates: dict[str, Any], as_json: bool = False, **give
     recipe, _ = _checked(base, candidates)
 
     def decide() -> "DecisionReport":
-        from flows.ablate import ablate
+        from flows.decisions.ablate import ablate
 
         return ablate(recipe, **candidates, **given)
 
@@ -110,7 +110,7 @@ def compare(base: str, candidates: dict[str, Any], as_json: bool = False, **give
     if as_json:
         print_json(report.as_json())
         return
-    from flows.cli.render_decision import print_decision
+    from flows.cli.render_results import print_decision
 
     print_decision(report, settings(), console())
 

@@ -8,8 +8,8 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from flows.machine import MachineSettings
-    from flows.recipe import Recipe
+    from flows.machine.settings import MachineSettings
+    from flows.recipe.recipe import Recipe
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -58,7 +58,7 @@ ModelArgument = Annotated[
 
 def settings() -> "MachineSettings":
     """The settings of this machine, from the environment."""
-    from flows.machine import MachineSettings
+    from flows.machine.settings import MachineSettings
 
     return MachineSettings()
 
@@ -66,7 +66,7 @@ def settings() -> "MachineSettings":
 def recipe_to_run(name: str, limit: int | None) -> "Recipe":
     """A recipe that is checked, before the libraries of the work are imported. Raises RecipeError."""
     from flows.check.run import before_run
-    from flows.recipe import load
+    from flows.recipe.recipe import load
 
     recipe = load(name)
     if limit is not None:

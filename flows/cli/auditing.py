@@ -1,10 +1,10 @@
-"""The command audit."""
+"""Documents looked at by people, and what they hold of benchmarks."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.app import Json, app, console, print_json, print_texts, settings
+from flows.cli.app import FinishedRecipe, Json, app, console, print_json, print_texts, settings
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -55,3 +55,23 @@ def agreement_table(found: "Agreement") -> "Table":
             interval = f"{one.low:.0%} to {one.high:.0%}"
             table.add_row(drawn, side or "all", str(one.votes), str(one.agreeing), share, interval)
     return table
+
+
+@app.command()
+def contamination(
+    name: FinishedRecipe,
+    n: Annotated[int, typer.Option("-n", min=0, help="how many examples of each benchmark")] = 3,
+    as_json: Json = False,
+) -> None:
+    """Items of benchmarks that documents hold, by the recipe's step `decontamination`: of each benchmark how many, in
+    how many documents, examples, and where its clean and dirty items lie, on which `evaluate --tasks` can be run."""
+    from flows.cli import render_documents as render
+    from flows.reports.contamination import contamination as report
+
+    found = report(name, n)
+    if as_json:
+        print_json(found)
+        return
+    for one in found:
+        console().print(render.benchmarks_table(one))
+        print_texts(render.remarks(one))

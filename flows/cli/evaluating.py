@@ -1,13 +1,18 @@
-"""The command that measures a trained model: evaluate."""
+"""How well models predict, and tokenizers cut."""
 
+import dataclasses
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flows.cli.app import Json, ModelArgument, app, console, print_json, print_texts
-from flows.extras import require
+from flows.cli.running import RecipeArgument
+from flows.machine.settings import require
+
+if TYPE_CHECKING:
+    from flows.reports.tokenizers import TokenizerFigures
 
 
 @app.command()
@@ -25,9 +30,9 @@ def evaluate(
     a last word. Written beside the model as JSON, and logged to the recipe's MLflow run."""
     require("train", "evaluating a model")
 
-    from flows import evaluation
-    from flows.cli import render_evaluation as render
-    from flows.progress_bar import progress_bar
+    from flows.cli import render_tables as render
+    from flows.models import evaluation
+    from flows.run.progress import progress_bar
 
     with progress_bar() as bar:
         task = bar.add_task("batches", total=None)
@@ -42,3 +47,49 @@ def evaluate(
     if found.tasks:
         console().print(render.tasks_table(found))
     print_texts(render.remarks(found))
+
+
+@app.command(name="tokenizer-report")
+def tokenizer_report(
+    name: RecipeArgument,
+    others: Annotated[
+        list[Path] | None,
+        typer.Option("--beside", metavar="FILE", help="a tokenizer.json or a SentencePiece model; may be repeated"),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """What tokenizers make of a finished corpus, side by side: the recipe's own, and other files."""
+    from flows.reports.tokenizers import tokenizer_figures
+
+    found = tokenizer_figures(name, others or ())
+    if as_json:
+        print_json([_plain(figures) for figures in found])
+        return
+
+    from rich.table import Table
+
+    table = Table("tokenizer", "source", "language", "bytes a token", "tokens a word", "tokens")
+    for figures in found:
+        table.add_row(
+            f"{figures.name}: vocabulary {figures.vocab_size:,}, unused {figures.unused:,}, in the first "
+            f"{figures.shared:.1%}, embedding {figures.embedding:,} parameters, inexact documents {figures.inexact:,}",
+            "all",
+            "",
+            f"{figures.bytes_per_token():.3f}",
+            f"{figures.fertility():.3f}",
+            f"{sum(figures.tokens.values()):,}",
+        )
+        for group in sorted(figures.tokens):
+            row = f"{figures.bytes_per_token(group):.3f}", f"{figures.fertility(group):.3f}"
+            table.add_row("", *group, *row, f"{figures.tokens[group]:,}")
+    console().print(table)
+
+
+def _plain(figures: "TokenizerFigures") -> dict[str, Any]:
+    counts = {name: getattr(figures, name) for name in ("tokens", "bytes", "words")}
+    groups = [
+        {"source": source, "language": language, **{name: counts[name][source, language] for name in counts}}
+        for source, language in sorted(figures.tokens)
+    ]
+    plain = {f.name: getattr(figures, f.name) for f in dataclasses.fields(figures) if f.name not in counts}
+    return {**plain, "groups": groups}

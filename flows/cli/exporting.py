@@ -1,13 +1,19 @@
-"""Commands that write what was made for others to read: export documents, export model."""
+"""What is handed over: documents, models, and trainings on tokens of other makers."""
 
+import signal
+import sys
+import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from flows.cli.app import Limit, ModelArgument, app, print_texts, recipe_to_run
+from flows.cli.app import Limit, ModelArgument, app, print_texts, recipe_to_run, settings
 from flows.cli.running import RecipeArgument, run_flow
-from flows.extras import require
+from flows.machine.settings import require
+
+if TYPE_CHECKING:
+    from flows.machine.settings import MachineSettings
 
 export = typer.Typer(no_args_is_help=True, help="Write what was made for others to read.")
 app.add_typer(export, name="export")
@@ -53,11 +59,80 @@ def model(
     """Write a trained model as one folder that Hugging Face's tools load: config, weights, tokenizer, model card."""
     require("train", "exporting a model")
 
+    from flows.models.evaluation import trained_model
     from flows.stages.export import recipe_of_card
-    from flows.trained_models import trained_model
     from training.model_folder import write_model_folder
 
     found = trained_model(name)
     recipe = recipe_of_card(found.recipe) if found.recipe else ""
     written = write_model_folder(found.saved, to, found.name, recipe, dtype, average)
     print_texts([f"{'exported' if written else 'is exported already'}: {found.name} in {to}"])
+
+
+@app.command("train-tokens")
+def train_tokens(
+    given: Annotated[Path, typer.Argument(metavar="SETTINGS", help="a YAML file: files of tokens, model and training")],
+    to: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="local folder of the model; a run that was stopped goes on")
+    ],
+) -> None:
+    """Train on files of tokens that are there, those of nanoGPT and llm.c, in place of a recipe's."""
+    require("train", "training a model")
+    from flows.models import token_training
+
+    result = token_training.train_tokens(
+        token_training.load(given), to, settings(), on_line=lambda line: print_texts([line])
+    )
+    print_texts(
+        [f"held-out loss {result['heldout/loss']:.4f}, that of the tokens' frequencies {result['unigram/loss']:.4f}"]
+    )
+    print_texts([f"evaluate it: gristmill evaluate {to}"])
+
+
+_LOOK_SECONDS = 2.0
+
+
+@app.command()
+def join(
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE|RUN.JSON", help="the recipe that node 0 trains, or run.json in its model's folder"
+        ),
+    ],
+    wait: Annotated[
+        float, typer.Option(min=0.0, help="seconds to wait for node 0, which writes run.json when it begins to train")
+    ] = 600.0,
+) -> None:
+    """Train as one of several machines: on each but the first, where `run` trains. The recipe's tokens are finished."""
+    from training.launch import default_processes, launch
+
+    machine = settings()
+    if not machine.training_node:
+        raise ValueError("GRISTMILL_TRAINING_NODE is 0: there use `run`; on the others set it to 1, 2, ...")
+    written = Path(run) if run.endswith(".json") else _run_json(machine, run)
+    end = time.monotonic() + wait
+    while not written.exists():
+        if time.monotonic() > end:
+            raise ValueError(f"{written} is not there; begin the run on node 0, with a home that all nodes see")
+        time.sleep(_LOOK_SECONDS)
+    # the ranks end after a checkpoint, as those of node 0 do
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    log = written.with_name(f"training-{machine.training_node}.log")
+    processes = machine.training_processes or default_processes()
+    raise typer.Exit(launch(written, processes, log, nodes=machine.nodes, on_line=lambda line: typer.echo(line)))
+
+
+def _run_json(machine: "MachineSettings", name: str) -> Path:
+    """Where node 0 writes what it trains. Raises NotFinishedError unless the recipe's tokens are finished."""
+    from flows.recipe.recipe import load
+    from flows.reports.finished import finished
+    from flows.stages.model import local_folder, model_spec
+    from tasks.engine.make import NotFinishedError
+
+    recipe = load(name)
+    report = finished(recipe, machine)
+    if report.data is None:
+        raise NotFinishedError(f"the tokens of {recipe.name} are not finished: `gristmill tokens {name}` first")
+    folder = model_spec(machine, recipe, report.data).folder(machine.home)
+    return Path(local_folder(machine, folder)) / "run.json"

@@ -21,15 +21,15 @@ def in_flow(flow: str, recipe: str, run: Callable[[], Made]) -> Made:
     # until the flow sees to it itself
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
-        from flows.prefect_env import EMBEDDED
+        from flows.run.prefect_env import EMBEDDED
 
         if EMBEDDED:  # the server starts while Prefect is imported here
-            from flows import prefect_server
+            from flows.run import server
 
             home = Path(settings().prefect_home)
             if not (home / "prefect.db").exists():
                 typer.echo("prefect: making its database, once for this home", err=True)
-            prefect_server.start(home)
+            server.start(home)
 
         return run()
     except (KeyboardInterrupt, SystemExit):

@@ -19,7 +19,7 @@ def whatif(
     """The funnel of a finished run under other thresholds: decisions replayed over stored signals, nothing computed
     again. Steps behind the replayed ones that look at all documents together are not replayed."""
     from flows.cli import render_tables as render
-    from flows.reports import changes
+    from flows.reports import whatif as changes
     from flows.reports import whatif as replaying
 
     replay = replaying.whatif(name, changes.parsed(settings))
@@ -75,7 +75,7 @@ def rules(
 ) -> None:
     """The rules of all document steps in the order in which they are asked, of which the first that a document fails is
     the reason of its drop: thresholds and the recipe's keys for them, and what each measures, with unit and source."""
-    from flows.cli import render_rules as render
+    from flows.cli import render_tables as render
     from flows.reports.rules import books
 
     if as_json:
@@ -91,7 +91,7 @@ def new_step(
 ) -> None:
     """Write a working step on documents to begin with, NAME_step.py, and its test. Recipes name it as NAME where
     GRISTMILL_STEPS=NAME_step is set and the folder is on the PYTHONPATH."""
-    from flows import new_step as writing
+    from flows.recipe import new_step as writing
 
     print_texts([str(path) for path in writing.write(name, folder)])
 

@@ -38,7 +38,7 @@ def verify(
     """Read every file of a finished run, or of a stage, and compare it with what was written. Exits with 1 if a file
     is damaged or missing, or documents are not accounted for."""
     from flows.cli.render_tables import verified_line
-    from flows.reports.verification import verify_stages
+    from flows.reports.finished import verify_stages
 
     found = []
     for verified in verify_stages(target):
@@ -66,7 +66,7 @@ def show(
     the rule met, with the offending part in ⟦brackets⟧. As `edits`, what was cut out of texts."""
     from flows.cli import render_documents as render
     from flows.reports import dropped
-    from flows.reports.kept import show as kept_documents
+    from flows.reports.status import show as kept_documents
 
     home = settings().home
     if stage == "edits":

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.cli.app import app, console, print_texts, recipe_to_run
-from flows.extras import require
+from flows.machine.settings import require
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from flows.mixed_recipe import FoundMixture
+    from flows.mixing.mixed_recipe import FoundMixture
 
 
 class Method(StrEnum):
@@ -56,10 +56,10 @@ def mix(
     require("train", "looking for a mixture")
 
     from flows.cli.in_flow import in_flow
-    from flows.mixed_recipe import command, written
+    from flows.mixing.mixed_recipe import command, written
 
     def run() -> "FoundMixture":
-        from flows.mixing import mix
+        from flows.mixing.mix import mix
 
         return mix(recipe, str(method), proxy, runs, tokens, clean or None, judge, eta, smoothing)
 

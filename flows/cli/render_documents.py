@@ -3,17 +3,18 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from rich.table import Table
 from rich.text import Text
 
+from flows.reports.contamination import Contamination
 from storage.printable import one_line
 
 if TYPE_CHECKING:
-    from flows.reports.differences import Passage
     from flows.reports.dropped import Dropped, Edit
-    from flows.reports.history import Decision
-    from flows.reports.kept import KeptDocuments
-    from flows.reports.lineage import Lineage
+    from flows.reports.lineage import Decision, Lineage
+    from flows.reports.marking import Passage
     from flows.reports.similar import LookUp, Match
+    from flows.reports.status import KeptDocuments
     from flows.reports.token_lineage import TokenLineage
 
 CONTEXT = 160  # characters shown on either side of an offending part
@@ -150,7 +151,7 @@ def look_up(found: "LookUp") -> Iterator[Text]:
 
 def match(text: str, found: "Match") -> Text:
     """A near-duplicate of a text, and where the two first differ."""
-    from flows.reports.differences import first_difference
+    from flows.reports.marking import first_difference
 
     lines = [
         f"{found.jaccard:.4f}  {found.id}  {found.source}",
@@ -183,3 +184,34 @@ def difference(sides: "tuple[Passage, Passage] | None") -> Text:
             shown.append(*((f"⟦{stretch.text}⟧", _MARKED) if stretch.alone else (stretch.text,)))
         shown.append(" ...\n" if side.ends_within else "\n")
     return shown
+
+
+_SHOWN = 300  # characters of an example
+
+
+def benchmarks_table(found: Contamination) -> Table:
+    """A row for each benchmark."""
+    table = Table()
+    table.add_column("benchmark")
+    for name in ("items", "judged", "dirty", "of judged", "documents", "of all"):
+        table.add_column(name, justify="right")
+    for row in found.benchmarks:
+        table.add_row(
+            row.benchmark,
+            *(f"{count:,}" for count in (row.items, row.judged, row.dirty)),
+            f"{row.share:.2%}",
+            f"{row.documents:,}",
+            f"{row.shared:.3%}",
+        )
+    return table
+
+
+def remarks(found: Contamination) -> Iterator[Text]:
+    """What the table does not say: the sum, examples, and where the rest is."""
+    yield Text(f"{found.holding:,} of {found.documents:,} documents hold an item of a benchmark.")
+    for one in found.examples:
+        shown = " ".join(one.found.split())
+        cut = "..." if len(shown) > _SHOWN else ""
+        yield Text(f"{one.benchmark}:{one.item} in {one.document}, score {one.score:.2f}: {shown[:_SHOWN]}{cut}")
+    yield Text(f"items, clean and dirty ones apart: {found.split}")
+    yield Text(f"every item with its documents and score: {found.items}")

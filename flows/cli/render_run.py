@@ -10,14 +10,14 @@ from flows.cli.render_tables import funnel_table
 from storage.remote.redact import redact_url
 
 if TYPE_CHECKING:
-    from flows.machine import MachineSettings
+    from flows.machine.settings import MachineSettings
     from flows.reports.run import Report
     from tasks.engine.make import StageResult
 
 
 def print_report(report: "Report", console: Console) -> None:
     """Print the funnel, what was made of losses and a sample of the model, the stages, and how to look at the run."""
-    from flows.prefect_env import user_interface
+    from flows.run.prefect_env import user_interface
 
     title = f"Funnel of {report.recipe.name}"
     console.print(funnel_table(title, report.steps, report.characters_per_token, report.tokens))

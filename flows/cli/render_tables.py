@@ -1,14 +1,18 @@
-"""Reports as tables, and what a table does not cover as sentences."""
+"""Tables for the terminal: funnels, stages, rules, capacity, evaluations."""
 
-from collections.abc import Iterable, Mapping
+import json
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from rich.box import SIMPLE_HEAD
 from rich.table import Column, Table
 from rich.text import Text
 
+from flows.models.evaluation import Evaluation
+from flows.reports.capacity import Capacity
 from flows.reports.funnel import FunnelRow
 from flows.reports.status import StageStatus
 
@@ -17,6 +21,8 @@ if TYPE_CHECKING:
     from flows.reports.thresholds import Proposals
     from flows.reports.whatif import ComparedStep, Replay
     from tasks.engine.verify import Verified
+if TYPE_CHECKING:
+    from flows.reports.rules import Book, CutRow, Row, Threshold
 
 
 def top_reasons(reasons: Mapping[str, int], most: int = 3) -> str:
@@ -191,3 +197,147 @@ def packing_table(rows: Iterable["PlannedSource"]) -> Table:
             cells = [given.concatenated_cut, given.best_fit_cut, 0, given.best_fit_padding]
             table.add_row(Text(row.name), *(f"{cell:.2%}" for cell in cells))
     return table
+
+
+ORDER = (
+    "The rules of a step are asked in the order of their numbers. The first that a document fails is the reason of its "
+    "drop, in the ledger and in the funnel. Shown are the recipe's keys with their defaults; null does not bind."
+)
+_FIXED = {"low": "at least", "high": "at most", "allowed": "must be", "excluded": "must not be"}
+
+
+def rules(books: Iterable["Book"], width: int) -> Iterator[str]:
+    """Of each step what it cuts, by which rules it drops documents, and what else it measures; paragraphs of lines of
+    at most `width` characters."""
+    yield _wrapped(ORDER, width)
+    for book in books:
+        yield f"\n{book.step}"
+        yield from (_wrapped(line, width) for line in _lines(book))
+
+
+def _lines(book: "Book") -> Iterator[str]:
+    sources = {row.source for row in book.rows}
+    with_source = len(sources) > 1
+    if not with_source:
+        yield f"  {''.join(sources)}"
+    if book.cuts:
+        yield "  cuts out of texts:"
+    for number, cut in enumerate(book.cuts, 1):
+        yield from _cut(number, cut)
+    if book.cuts:
+        yield "  drops documents:"
+    for number, row in enumerate(book.rows, 1):
+        yield from _row(number, row, with_source)
+
+
+def _cut(number: int, cut: "CutRow") -> Iterator[str]:
+    yield _head(f"{number:2} {cut.rule}", [f"{name} {_value(value)}" for name, value in cut.settings.items()])
+    yield f"     {cut.description}"
+
+
+def _row(number: int, row: "Row", with_source: bool) -> Iterator[str]:
+    source = f"; {row.source}" if with_source else ""
+    if row.rule:
+        yield _head(f"{number:2} {row.rule}", [*map(_threshold, row.thresholds)])
+        yield f"     {row.description}"
+        yield f"     {row.signal} ({row.unit}){source}"
+    else:
+        yield f"   - {row.signal} ({row.unit}), measured only{source}"
+        yield f"     {row.description}"
+
+
+def _head(name: str, settings: list[str]) -> str:
+    return f"  {name}: {', '.join(settings)}" if settings else f"  {name}"
+
+
+def _threshold(found: "Threshold") -> str:
+    """An end of a rule as a recipe sets it, or what the step asks for whatever the recipe says."""
+    return f"{found.setting or _FIXED[found.end]} {_value(found.value)}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) if any(value) else "empty"
+    return json.dumps(value)
+
+
+def _wrapped(line: str, width: int) -> str:
+    text = line.lstrip(" ")
+    indent, further = (" " * (len(line) - len(text)), " " * 5) if line != text else ("", "")
+    return textwrap.fill(text, width, initial_indent=indent, subsequent_indent=further, break_on_hyphens=False)
+
+
+def capacity_table(capacity: Capacity) -> Table:
+    """A row for each stage."""
+    table = Table("stage", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for name in ("documents in", "documents out", "core hours", "GB in the home"):
+        table.add_column(name, justify="right")
+    for row in capacity.stages:
+        counts = ["" if n is None else f"{n:,}" for n in (row.documents_in, row.documents_out)]
+        hours = "not measured" if row.core_hours is None else f"{row.core_hours:,.1f}"
+        table.add_row(row.stage, *counts, hours, f"{row.bytes / 1e9:,.1f}")
+    return table
+
+
+def capacity_lines(capacity: Capacity, cores: int) -> list[str]:
+    """Sums, time and money, and what they were measured on."""
+    tokens = "" if capacity.tokens is None else f", {capacity.tokens / 1e9:,.1f} billion tokens"
+    lines = [
+        f"{capacity.documents:,} pages: {capacity.core_hours:,.0f} core hours, "
+        f"{capacity.core_hours / cores:,.1f} hours with {cores:,} cores, {capacity.bytes / 1e12:,.2f} TB in the home"
+        f"{tokens}"
+    ]
+    if capacity.core_hour or capacity.terabyte_month:
+        lines.append(f"{capacity.computing:,.2f} for the cores, {capacity.storing:,.2f} a month for the home")
+    if capacity.unmeasured:
+        lines.append(f"without the time of {', '.join(capacity.unmeasured)}, which was not measured")
+    return [*lines, f"by a run over {capacity.measured:,} pages, in proportion; without the training"]
+
+
+def heldout_table(found: Evaluation) -> Table:
+    table = Table("held-out text", title=found.model)
+    table.add_column("bits per byte", justify="right")
+    for name, value in found.heldout.items():
+        if name.endswith("bits_per_byte"):
+            source = name.removeprefix("heldout/").removesuffix("bits_per_byte").rstrip("/")
+            table.add_row(source or "all", f"{value:.4f}")
+    return table
+
+
+def tasks_table(found: Evaluation) -> Table:
+    """Accuracies in percent, with their standard errors."""
+    table = Table("task", title=found.model)
+    for head in ("examples", "accuracy %", "normalised %", "chance %", "perplexity", "bits per byte"):
+        table.add_column(head, justify="right")
+    for name, figures in found.tasks.items():
+        table.add_row(
+            name,
+            f"{figures['examples']:,}",
+            _share(figures, "accuracy"),
+            _share(figures, "accuracy_normalised"),
+            _share(figures, "chance"),
+            _number(figures.get("perplexity"), ",.2f"),
+            _number(figures["bits_per_byte"], ".3f"),
+        )
+    return table
+
+
+def remarks(found: Evaluation) -> Iterator[str]:
+    for name, figures in found.tasks.items():
+        if figures["cut"]:
+            yield f"{name}: the context of {figures['cut']:,} pairs was cut at its left to fit the model"
+    yield from (f"not scored: {sentence}" for sentence in found.unknown)
+    yield f"report: {found.path}"
+    if found.mlflow_run:
+        yield f"logged to the MLflow run {found.mlflow_run}"
+
+
+def _share(figures: dict[str, Any], name: str) -> str:
+    value, error = figures.get(name), figures.get(f"{name}_stderr")
+    if value is None:
+        return ""
+    return f"{100 * value:.2f}" + ("" if error is None else f" ± {100 * error:.2f}")
+
+
+def _number(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)

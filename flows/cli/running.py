@@ -9,10 +9,10 @@ import typer
 
 from flows.cli.app import Limit, app, console, recipe_to_run, settings
 from flows.cli.in_flow import in_flow
-from flows.extras import require
+from flows.machine.settings import require
 
 if TYPE_CHECKING:
-    from flows.recipe import Recipe
+    from flows.recipe.recipe import Recipe
     from flows.reports.run import Report
 
 _LINE_SECONDS = 10.0  # between two lines where no bar is shown
@@ -74,7 +74,7 @@ def run_flow(flow: str, recipe: "Recipe") -> None:
     if flow in ("pipeline", "pretrain"):
         require("train", "training a model")
     if recipe.export is not None:
-        from flows.context import lookup
+        from flows.machine.context import lookup
         from flows.stages.export import check_target
 
         check_target(lookup(settings(), recipe.name), recipe)
@@ -95,8 +95,7 @@ def _default_folder() -> Path:
 
 def _harvest(out: Path) -> None:
     from flows import demo as harvesting
-    from flows.progress import duration
-    from flows.progress_bar import progress_bar
+    from flows.run.progress import duration, progress_bar
 
     def say(line: str) -> None:
         typer.echo(f"harvest: {line}", err=True)

@@ -1,11 +1,14 @@
-"""The command automations."""
+"""The machine: what it lacks, automations, kernels, and what may be removed."""
 
 import os
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.app import app, print_texts
+from flows.cli.app import Json, app, console, print_json, print_texts, settings
+
+if TYPE_CHECKING:
+    from flows.service.garbage import Garbage
 
 
 @app.command()
@@ -17,6 +20,69 @@ def automations(
     call wrote are replaced."""
     if not os.environ.get("PREFECT_API_URL"):
         raise ValueError("automations belong to a server: set PREFECT_API_URL, as http://127.0.0.1:4200/api")
-    from flows.prefect_automations import write_automations
+    from flows.service.automations import write_automations
 
     print_texts(write_automations(webhook))
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Look at this machine and at the services that its settings name: versions, memory, disks, home, kernels, Prefect,
+    MLflow, Dask, Redis, clocks, ports. Each line says what to do. Exits with 1 if one is an error."""
+    from flows.service.doctor import examine
+
+    lines = []
+    for line in examine(settings()):
+        lines.append(line)
+        if not as_json:
+            remedy = f"\n{'':26}{line.remedy}" if line.remedy else ""
+            print_texts([f"{line.state:8} {line.subject:16} {line.found}{remedy}"])
+    if as_json:
+        print_json(lines)
+    if any(line.state == "error" for line in lines):
+        raise typer.Exit(1)
+
+
+@app.command()
+def compile() -> None:
+    """Compile all kernels, once per machine and version. A first run does the same."""
+    from flows.run.kernel_compilation import compile_kernels
+
+    out = console()
+    count = compile_kernels(lambda line: out.print(line, highlight=False))
+    out.print(f"kernels: {count} compiled" if count else "kernels: all are compiled", highlight=False)
+
+
+@app.command()
+def gc(
+    delete: Annotated[bool, typer.Option("--delete", help="remove them; without it they are only listed")] = False,
+    days: Annotated[float, typer.Option(min=0, help="what was written in so many days stays")] = 7,
+    as_json: Json = False,
+) -> None:
+    """Stages that no recipe's last run needs any more, caches of kernels of older versions, and how much they hold.
+
+    A stage stays if the last run of a recipe had it (or the run before, where the last did not end as it should), if
+    it is an input of such a stage, or if a process makes it now. A run that begins in the same moment waits for a stage
+    that is being removed, and makes it anew.
+    """
+    from flows.service import garbage
+
+    home = settings().home
+    found = garbage.find(home, days)
+    removed = [one for one in found.garbage if garbage.remove(home, one)] if delete else []
+    if as_json:
+        print_json({"garbage": found.garbage, "young": found.young, "held": found.held, "removed": removed})
+        return
+    print_texts(_line(one) for one in (removed if delete else found.garbage))
+    count, size = len(removed or found.garbage), sum(one.bytes for one in (removed or found.garbage))
+    what = "removed" if delete else "can be removed (--delete does it)"
+    console().print(f"{count} folders, {size / 1e6:,.1f} MB, {what}", highlight=False, soft_wrap=True)
+    if found.young:
+        size = sum(one.bytes for one in found.young)
+        print_texts([f"{len(found.young)} more, {size / 1e6:,.1f} MB, are younger than {days:g} days (--days)"])
+    if found.held:
+        print_texts([f"made now, and left alone: {', '.join(found.held)}"])
+
+
+def _line(one: "Garbage") -> str:
+    return f"{one.bytes / 1e6:12,.1f} MB  {one.kind:10}  {one.label}"

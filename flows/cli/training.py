@@ -62,7 +62,7 @@ def _texts(
     sources: Patterns,
     passed_over: Counter[str],
 ) -> Iterable[str]:
-    from flows.language_model import texts_of_files, texts_of_recipe
+    from flows.models.language_model import texts_of_files, texts_of_recipe
 
     kinds = [kind for kind, patterns in given.items() if patterns]
     if len(kinds) + (recipe is not None) != 1:
@@ -90,8 +90,8 @@ def classifier(
 ) -> None:
     """Train a fastText classifier: of good examples, for the step `quality`, on labelled files or on the sources of a
     finished recipe; or of several labels. Beside the model go FILE.json, what it is and how good, and FILE.svg."""
-    from flows.classifier import from_labels, from_recipe
-    from flows.model_file_tracking import log
+    from flows.models.classifier import from_labels, from_recipe
+    from flows.tracking.model_file import log
     from storage import files
     from tasks.models import classifier_file
     from tasks.models.quality import Classifier
@@ -151,8 +151,8 @@ def head(
 ) -> None:
     """Train a head for the step `embedding`: on labelled texts, or on labels of documents that a recipe has embedded.
     All figures are by cross-validation in five folds; they are in the file, too."""
-    from flows import head as heads
-    from flows.model_file_tracking import log
+    from flows.models import head as heads
+    from flows.tracking.model_file import log
     from tasks.models.embedder import Embedder
 
     kinds = {kind: given for kind, given in (("jsonl", jsonl), ("parquet", parquet)) if given}

@@ -37,13 +37,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from scipy.special import stdtrit
 
 from flows.comparison.bank import Bank, judged_documents
-from flows.comparison.boundary import declared
 from flows.comparison.crossed import Estimate, estimate
-from flows.comparison.interval import Look, p_value, stagewise
+from flows.comparison.interval import Look, declared, p_value, stagewise
 from flows.comparison.power import Noise, pairs_needed
 from flows.comparison.runs import EvaluationSet, Run, RunRequest, asked
-from flows.comparison.verdict import AtLearningRate, Outcome, Verdict
-from flows.comparison.worth import worth
+from flows.comparison.verdict import AtLearningRate, Outcome, Verdict, worth
 
 # Raised when the same losses may give another verdict than before: by another estimate, boundary, interval or sentence.
 VERSION = 2

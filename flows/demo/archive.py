@@ -1,9 +1,11 @@
-"""Pages to WARC 1.1 files, the same bytes for the same pages."""
+"""A page as a server would give it, and the two ways in which the harvest makes one from text."""
 
 import base64
 import gzip
+import html
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import sha1
 from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
@@ -11,7 +13,35 @@ from uuid import NAMESPACE_URL, uuid5
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
-from flows.demo.page import Page
+# RFC 6761: no name under .invalid is ever delegated, so these addresses can be nobody's.
+MODULES = "https://modules.harvest.invalid/"
+PACKAGES = "https://packages.harvest.invalid/"
+MANUAL = "https://manual.harvest.invalid/"
+SERVICES = "https://services.harvest.invalid/"
+
+
+@dataclass(frozen=True)
+class Page:
+    """`kind` is the source it is filed under; `edited` marks what may become reference prose."""
+
+    url: str
+    kind: str
+    content_type: str
+    payload: bytes
+    edited: bool = False
+
+
+def html_page(title: str, body: str) -> bytes:
+    """A whole HTML document in UTF-8. `body` is markup already, `title` is text."""
+    title = html.escape(title)
+    page = f'<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{title}</title></head>\n'
+    return f"{page}<body>\n{body}\n</body>\n</html>\n".encode("utf-8", "replace")
+
+
+def preformatted(title: str, text: str) -> bytes:
+    """An HTML document that shows `text` as it is."""
+    return html_page(title, f"<h1>{html.escape(title)}</h1>\n<pre>\n{html.escape(text)}\n</pre>")
+
 
 # The files do not depend on when they were made: each harvest of an environment is the same.
 DATE = "2024-01-01T00:00:00Z"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from flows.machine import MachineSettings
+from flows.machine.settings import MachineSettings
 from flows.reports.finished import finished
-from flows.stages.decontamination import HITS
+from flows.stages.removal import HITS
 from storage import files, parquet
 from tasks.decontamination.shards import hits_file, items_file
 from tasks.engine.make import StageResult

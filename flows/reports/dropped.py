@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
+from flows.recipe.steps import AnyStep
 from flows.reports.marking import Marked, Marks, before_edits, marks, spans
-from flows.steps import AnyStep
 from storage import parquet
 from storage.home import FinishedStage, Home
 from tasks.rules.rule import RuleStep

@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from flows.machine import MachineSettings
-from flows.named_mixtures import by_name
+from flows.machine.settings import MachineSettings
+from flows.recipe.recipe import by_name
 from flows.reports.finished import finished
 from storage import checked_json, files
 from tasks.engine.make import NotFinishedError, StageResult

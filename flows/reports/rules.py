@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from flows import own_steps
-from flows.own_steps import StepError
-from flows.steps import BUILT_IN, document_steps, thresholds_of
+from flows.recipe import own_steps
+from flows.recipe.own_steps import StepError
+from flows.recipe.steps import BUILT_IN, document_steps, thresholds_of
 from tasks.documents.step import Bound, DocumentStep, EditStep, Member
 
 Decision = Bound | Member

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from flows.machine import MachineSettings
-from flows.recipe import Recipe
+from flows.machine.settings import MachineSettings
+from flows.recipe.recipe import Recipe
 from flows.reports import templates
 from flows.reports.dropped import dropped_by
-from flows.reports.frames import frame
-from flows.reports.funnel import FunnelRow, funnel
-from flows.reports.kept import show
+from flows.reports.funnel import FunnelRow, frame, funnel
+from flows.reports.status import show
 from flows.stages.corpus import Corpus
-from flows.stages.data import Data
+from flows.stages.heldout import Data
 from storage.home import Home
 from tasks.engine.make import StageResult
 from training.tracking import METRICS

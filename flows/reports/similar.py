@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flows.reports.history import Decision, decision
+from flows.reports.lineage import Decision, decision
 from storage import parquet
 from storage.home import FinishedStage, Home
 from tasks.dedup.near.settings import MinHash

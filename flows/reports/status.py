@@ -1,13 +1,13 @@
-"""Looking into the home: which stages there are."""
+"""The stages of a home in order of time, and what each let through."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
+from flows.machine.runs import recipes_by_stage
 from flows.reports.funnel import ranked
-from flows.runs import recipes_by_stage
-from storage import files
+from storage import files, parquet
 from storage.home import FinishedStage, Home, StageFolder, UnfinishedStage, UnreadableStage
 
 
@@ -62,3 +62,55 @@ def _modified(stage: StageFolder) -> float | None:
         return files.modified(files.join(stage.folder, "manifest.json"))
     done = files.join(stage.folder, "done")
     return max((files.modified(files.join(done, name)) for name in files.names(done)), default=None)
+
+
+@dataclass(frozen=True)
+class KeptDocument:
+    """A row of a stage's part without its text, and the text, if the stage or the one that it reads has texts."""
+
+    row: dict[str, Any]
+    text: str | None
+
+
+@dataclass(frozen=True)
+class KeptDocuments:
+    """The first documents of the stage in `folder`."""
+
+    folder: str
+    documents: list[KeptDocument]
+
+
+def show(home: str, name: str, n: int) -> Iterator[KeptDocuments]:
+    """The first `n` documents of each stage with a name or a label, of unfinished ones too.
+
+    Holds one part of the stage and one of the texts. Raises FileNotFoundError for a stage that is not there, naming
+    those that are.
+    """
+    found = Home(home)
+    matching = sorted([*found.stages(name), *found.unfinished(name)], key=lambda stage: stage.label)
+    if not matching:
+        known = ", ".join(row.stage for row in status(home)) or "none"
+        raise FileNotFoundError(f"no stage {name} in {home}; there are: {known}")
+    for stage in matching:
+        yield KeptDocuments(stage.folder, _first(stage, n))
+
+
+def _first(stage: StageFolder, n: int) -> list[KeptDocument]:
+    documents: list[KeptDocument] = []
+    for part in stage.parts:
+        if len(documents) == n:
+            break
+        rows = parquet.read_table(part).slice(0, n - len(documents)).to_pylist()
+        texts = _texts(stage, part.rsplit("/", 1)[-1]) if rows else {}
+        for row in rows:
+            whole = texts.get(row.get("id"), {}) | row
+            documents.append(KeptDocument({k: v for k, v in whole.items() if k != "text"}, whole.get("text")))
+    return documents
+
+
+def _texts(stage: StageFolder, part: str) -> dict[str, dict[str, Any]]:
+    """Rows of the documents' part behind a stage's part, by id; empty if the stage has no documents."""
+    if not isinstance(stage, FinishedStage) or stage.documents is None:
+        return {}
+    table = parquet.read_table(f"{stage.documents.folder}/{part}", ["id", "source", "url", "text"])
+    return {row["id"]: row for row in table.to_pylist()}

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from flows.machine import MachineSettings
-from flows.recipe import Recipe, load
+from flows.machine.settings import MachineSettings
+from flows.recipe.recipe import Recipe, load
 from flows.reports.finished import finished
 from flows.stages.corpus import CorpusPlaces
 from flows.stages.tokenizer import tokenizer_of

@@ -1,7 +1,11 @@
 """The documents of a run between two stages: where they lie, and which of them are kept."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from flows.machine.context import RunContext
+from flows.recipe.steps import modules_of
+from tasks.documents.step import DocumentStep, Step
 from tasks.engine.make import StageResult
 
 
@@ -77,3 +81,60 @@ class Corpus:
     def rewritten(self, stage: StageResult, *through: StageResult) -> "Corpus":
         """The corpus behind a stage that has the texts anew, and the stages that led there."""
         return replace(self, documents=stage, kept=stage, stages=(*self.stages, *through, stage))
+
+
+def pinned(context: RunContext, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The steps, those that name files tied to the content that these have now."""
+    return tuple(
+        context.placed(step).pinned() if isinstance(step, DocumentStep) or step.pins_files else step for step in steps
+    )
+
+
+def modules(steps: Iterable[Step]) -> tuple[str, ...]:
+    return tuple(sorted({name for step in steps for name in modules_of(step)}))
+
+
+def classes(steps: Iterable[Step]) -> tuple[str, ...]:
+    """The classes of steps as `module:Class`: two of one name may be in one module."""
+    return tuple(f"{type(step).__module__}:{type(step).__qualname__}" for step in steps)
+
+
+def libraries(steps: Iterable[Step]) -> tuple[str, ...]:
+    return tuple(sorted({name for step in steps for name in step.libraries}))
+
+
+_SHOWN = 3
+
+
+class NothingLeftError(ValueError):
+    """A source, or the whole corpus, has no document left."""
+
+
+def check_sources(corpus: Corpus) -> None:
+    """Raise NothingLeftError for a source of whose files no document could be made."""
+    for source, counts in corpus.documents.result["sources"].items():
+        if not counts["documents"]:
+            raise NothingLeftError(
+                f"the source {source} gives no document: of its {counts['records']:,} records "
+                f"{_dropped(counts['drops'])}; see `gristmill show dropped`, then name other files, loosen these steps "
+                f"or take {source} out of the recipe"
+            )
+
+
+def check_left(corpus: Corpus, steps: tuple[Step, ...]) -> None:
+    """Raise NothingLeftError if the last of the steps that were made left no document."""
+    counts = corpus.kept.step_counts
+    if not counts or counts[-1]["rows_out"]:
+        return
+    emptied = next(count for count in counts if not count["rows_out"])
+    named = " and ".join(f"`{step.step}`" for step in steps if step.step == emptied["step"]) or emptied["step"]
+    raise NothingLeftError(
+        f"nothing is left of the corpus behind the step {named}: of {emptied['rows_in']:,} documents "
+        f"{_dropped(emptied['drops'])}; loosen {named} in the recipe, whose thresholds `gristmill whatif` tries out"
+    )
+
+
+def _dropped(drops: dict[str, int]) -> str:
+    """The rules that dropped most."""
+    most = sorted(drops.items(), key=lambda item: (-item[1], item[0]))[:_SHOWN]
+    return ", ".join(f"the rule {rule} dropped {n:,}" for rule, n in most) or "none is left"

@@ -1,7 +1,4 @@
-"""`documents`: every shard of the sources read, extracted and measured in one pass.
-
-A shard is a file; with a limit it is all that is read of a source, whose files are then read one after the other.
-"""
+"""`selection`: the records that a source selects by Common Crawl's columnar index, put into shards."""
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -11,11 +8,9 @@ from operator import attrgetter
 
 from pydantic import SerializeAsAny
 
-from flows.context import RunContext
-from flows.recipe import Recipe
-from flows.stages import index_selection
-from flows.stages.corpus import Corpus
-from flows.stages.steps_behind import classes, libraries, modules, pinned
+from flows.machine.context import RunContext
+from flows.recipe.recipe import Recipe
+from flows.stages.corpus import Corpus, classes, libraries, modules, pinned
 from storage import files
 from storage.fingerprint import fingerprint
 from tasks.documents.normalize import Normalize
@@ -25,9 +20,27 @@ from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec, digest
 from tasks.extraction.extract import Extract
 from tasks.extraction.extract_work import extract_shard
+from tasks.reading import index
 from tasks.reading.first_records import FILES, look
-from tasks.reading.listing import Shard, shards_of
-from tasks.reading.sources import Columns, Selection, Snapshot, Source
+from tasks.reading.listing import Shard, shards_of, tables_of
+from tasks.reading.sources import Columns, IndexFilters, Selection, Snapshot, Source
+
+
+def selected(context: RunContext, source: Selection) -> StageResult:
+    """Filter the index's files, one a job, and put the records that fit into shards."""
+    tables = tables_of(source)
+    notes = f"{context.settings.local_folder}/fingerprints"
+    with ThreadPoolExecutor(8) as pool:
+        prints = list(pool.map(lambda path: fingerprint(path, notes), tables))
+    filters = source.part(IndexFilters)
+    return context.build(StageSpec("selection", _select, filters, {"files": digest(prints)}, tuple(tables)))
+
+
+def _select(phases: PhaseRunner, filters: IndexFilters, places: tuple[str, ...]) -> dict:
+    """Select records by the index and put them into shards."""
+    jobs = {i: {"path": path, "filters": filters} for i, path in enumerate(places)}
+    phases.map("match", index.match, jobs)
+    return phases.once("gather", index.gather, {"matched": len(places), "filters": filters})
 
 
 class SourceFormat(Settings):
@@ -69,7 +82,7 @@ def documents(context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ..
     for source in recipe.sources:
         here = context.placed(source)
         if isinstance(here, Selection):
-            selections.append(index_selection.selected(context, here))
+            selections.append(selected(context, here))
             parts = [selections[-1].part(i) for i in range(selections[-1].result["parts"])]
             prints = [f"{selections[-1].key} {i}" for i in range(len(parts))]
             read = shards_of(here, parts)[: recipe.limit]

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from flows.context import RunContext
-from flows.machine import MachineSettings
-from flows.proxy_config import ProxyConfig
+from flows.machine.context import RunContext
+from flows.machine.settings import MachineSettings
+from flows.recipe.proxy import ProxyConfig
+from flows.stages.model import local_folder, local_mixture
 from flows.stages.proxy import ProxyResult, at_once, gpus
-from flows.training_places import local_folder, local_mixture
 from storage import checked_json, files, layout
 from tasks.documents.step import Settings
 from tasks.engine.make import StageResult

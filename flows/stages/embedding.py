@@ -1,17 +1,12 @@
-"""`embedding`: documents embedded once, scored by heads over their vectors, and cut by these scores.
-
-Its stages are `embedding_vectors`, `embedding` with the scores and `embedding_cut`; without heads the first alone.
-"""
+"""The vectors of documents: a stage that knows nothing of heads, so that another head does not embed again."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from flows.context import RunContext
-from flows.recipe import Recipe
-from flows.stages.corpus import Corpus, CorpusPlaces
-from flows.stages.embedding_vectors import VectorPlaces, Vectors, embed
-from flows.stages.learned_filter import cut
-from flows.stages.steps_behind import modules
+from flows.machine.context import RunContext
+from flows.recipe.recipe import Recipe
+from flows.stages.corpus import Corpus, CorpusPlaces, modules
+from flows.stages.learned_filters import cut
 from storage import files
 from storage.recorded_file import RecordedFile
 from tasks.documents.step import Settings
@@ -23,7 +18,26 @@ from tasks.models.embedder import Embedder
 from tasks.models.embedding import Embedding, HeadScoring, column_of
 from tasks.models.embedding_work import score_shard
 from tasks.models.null_scores import null_scores_shard
-from tasks.models.onnx_embedder import EmbedderFiles, embedder_files
+from tasks.models.onnx_embedder import EmbedderFiles, embed_shard, embedder_files
+
+
+class Vectors(Settings):
+    reference: tuple[str, ...]
+    settings: Embedder
+
+
+@dataclass(frozen=True)
+class VectorPlaces:
+    corpus: CorpusPlaces
+    embedder: EmbedderFiles
+
+
+def embed(phases: PhaseRunner, record: Vectors, places: VectorPlaces) -> dict:
+    """Embed documents."""
+    corpus = places.corpus
+    given = {"embedder": places.embedder, "settings": record.settings}
+    phases.map("embed", embed_shard, {i: corpus.shard(i) | given for i in corpus.shards(without=record.reference)})
+    return {}
 
 
 class Scoring(Settings):

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pydantic import Field
 
-from flows.context import RunContext
-from flows.recipe import Recipe
-from flows.recipe_variants import unfiltered
-from flows.remaining import check_sources
-from flows.stages.corpus import Corpus
+from flows.machine.context import RunContext
+from flows.recipe.recipe import Recipe
+from flows.recipe.variants import unfiltered
+from flows.stages.corpus import Corpus, check_sources
 from flows.stages.documents import documents
 from storage import files, parquet
 from tasks.dedup.near.settings import Shingling

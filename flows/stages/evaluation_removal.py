@@ -1,19 +1,70 @@
-"""`evaluation_removal`: a corpus without the evaluation documents, what is like one of them and what contains one."""
+"""What recipes are judged by, as tokens, and taken out of what they train on."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from flows.context import RunContext
+import pyarrow as pa
+
+from flows.machine.context import RunContext
+from flows.recipe.given_files import task_digests, tasks_at
 from flows.stages.corpus import Corpus, CorpusPlaces
-from flows.stages.task_examples import examples_file
-from storage import files
+from flows.stages.tokenizer import library_of, tokenizer_of
+from storage import files, layout, parquet
+from storage.recorded_file import RecordedFile
 from tasks.dedup.near.settings import Shingling
 from tasks.documents.step import Settings
 from tasks.engine.make import StageResult
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
 from tasks.evaluation.documents import evaluation_file
+from tasks.evaluation.encode import encode_set
 from tasks.evaluation.removal import collect_texts, find_shard, found_file, found_folder, remove_shard, texts_file
 from tasks.evaluation.similar import THRESHOLD
+from training.evaluation_tasks import read_tasks
+
+FILE = "examples.parquet"
+_SCHEMA = pa.schema([pa.field("id", pa.string()), pa.field("text", pa.large_string())])
+
+
+class ExamplesRecord(Settings):
+    """Nothing: the files' digests are the stage's inputs."""
+
+
+@dataclass(frozen=True)
+class ExamplesPlaces:
+    """`tasks`: the folder, which is on this machine's disk."""
+
+    tasks: str
+
+
+def examples_file(folder: str) -> str:
+    return files.join(folder, FILE)
+
+
+def task_examples(context: RunContext, tasks: str) -> StageResult:
+    """A file with `id` (`<task>:<number of the example>`) and `text`: of each example every context, as a model is
+    given it, and the right continuation behind its context. Raises as `tasks_at` and `read_tasks`."""
+    folder = tasks_at(context.settings, tasks, "tasks")
+    inputs = {f"eval_tasks {name}": digest for name, digest in task_digests(context.settings, folder).items()}
+    places = ExamplesPlaces(str(folder))
+    return context.build(
+        StageSpec("task_examples", _collect, ExamplesRecord(), inputs, places, ("training.evaluation_tasks",))
+    )
+
+
+def _collect(phases: PhaseRunner, record: ExamplesRecord, places: ExamplesPlaces) -> dict:
+    """Collect the texts of tasks."""
+    tasks, _ = read_tasks(Path(places.tasks))
+    rows = []
+    for task in tasks:
+        for number, example in enumerate(task.examples):
+            context, right = example.pairs[example.answer]
+            texts = {one for one, _ in example.pairs} | {f"{context} {right}"}
+            rows += [{"id": f"{task.name}:{number}", "text": text} for text in sorted(texts)]
+    parquet.write_table(examples_file(phases.folder), pa.Table.from_pylist(rows, _SCHEMA))
+    phases.once("record", layout.record_files, {"names": [FILE]})
+    return {"examples": {task.name: len(task.examples) for task in tasks}}
+
 
 # Fewest shingles of five words of a document that counts as contained: of a sentence or two the most stand in many
 # texts, and a set judges little by them.
@@ -86,3 +137,34 @@ def _remove(phases: PhaseRunner, record: Record, places: RemovalPlaces) -> dict:
     phases.map("remove", remove_shard, jobs)
     files.remove(found_folder(phases.folder))
     return collected
+
+
+class TokensRecord(Settings):
+    sets: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class EvaluationTokensPlaces:
+    evaluation: str
+    tokenizer: RecordedFile
+
+
+def evaluation_tokens(context: RunContext, evaluation: StageResult, tokenizer: StageResult) -> StageResult:
+    """Shard n has the documents of the n-th set, by name, in their order."""
+    record = TokensRecord(sets=tuple(sorted(evaluation.result["sets"])))
+    inputs = {"evaluation_documents": evaluation.key, "tokenizer": tokenizer.key}
+
+    def places() -> EvaluationTokensPlaces:
+        return EvaluationTokensPlaces(evaluation_file(evaluation.folder), tokenizer_of(tokenizer))
+
+    spec = StageSpec(
+        "evaluation_tokens", _encode, record, inputs, places, libraries=("gigatoken", library_of(tokenizer))
+    )
+    return context.build(spec)
+
+
+def _encode(phases: PhaseRunner, record: TokensRecord, places: EvaluationTokensPlaces) -> dict:
+    """Encode the evaluation documents."""
+    given = {"evaluation": places.evaluation, "tokenizer": places.tokenizer}
+    encoded = phases.map("encode", encode_set, {n: given | {"name": name} for n, name in enumerate(record.sets)})
+    return {"tokens": {record["set"]: record["heldout"]["tokens"] for record in encoded.values()}}

@@ -9,8 +9,8 @@ from importlib.metadata import version
 
 import yaml
 
-from flows.context import RunContext
-from flows.recipe import Recipe
+from flows.machine.context import RunContext
+from flows.recipe.recipe import Recipe
 from flows.stages.corpus import Corpus, CorpusPlaces
 from storage import files, layout
 from storage.remote.redact import redact_url

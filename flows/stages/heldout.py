@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from flows.context import RunContext
-from flows.recipe import Recipe
+from flows.machine.context import RunContext
+from flows.recipe.recipe import Recipe
 from flows.stages.corpus import Corpus, CorpusPlaces
-from flows.stages.takedowns import AllowedCorpus
+from flows.stages.removal import AllowedCorpus
 from storage import files
 from tasks.dedup.near.settings import Shingling
 from tasks.documents.sampling import Heldout
@@ -106,3 +106,18 @@ def _split(phases: PhaseRunner, record: Record, places: HeldoutPlaces) -> dict:
     files.remove(drawn_folder(phases.folder))
     files.remove(texts_folder(phases.folder))
     return {"heldout": held_out}
+
+
+@dataclass(frozen=True)
+class Data:
+    corpus: Corpus
+    split: Split
+    tokenizer: StageResult
+    tokens: StageResult
+    mixture: StageResult
+    grouped: StageResult | None = None
+
+    @property
+    def stages(self) -> tuple[StageResult, ...]:
+        grouped = () if self.grouped is None else (self.grouped,)
+        return (*self.corpus.stages, self.split.stage, self.tokenizer, self.tokens, *grouped, self.mixture)

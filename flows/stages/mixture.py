@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from flows.context import RunContext
-from flows.recipe import Recipe
+from flows.machine.context import RunContext
+from flows.recipe.recipe import Recipe
 from flows.stages.tokenizer import tokenizer_of
 from storage import layout, token_shards
 from storage.recorded_file import RecordedFile

@@ -1,15 +1,14 @@
-"""`model`: training in processes of their own, as one stage."""
+"""Where a training reads and writes on this machine: token shards and what grows need a real file system."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.eval_tasks import task_digests, tasks_folder
-from flows.initial_weights import init_digests, initial_folder
-from flows.machine import MachineSettings
-from flows.recipe import Recipe
-from flows.stages.data import Data
+from flows.machine.settings import MachineSettings
+from flows.recipe.given_files import init_digests, initial_folder, task_digests, tasks_folder
+from flows.recipe.recipe import Recipe
+from flows.stages.heldout import Data
 from storage import checked_json, files, layout
 from tasks.documents.step import Settings
 from tasks.engine.make import StageResult
@@ -18,6 +17,29 @@ from tasks.engine.spec import StageSpec
 from training import launch
 from training.config import CHECKPOINTS, GuardConfig, ModelConfig, RunConfig, TrackingConfig, TrainingConfig
 from training.keeping import restore
+
+
+def local_folder(settings: MachineSettings, folder: str) -> str:
+    """Checkpoints and logs are appended to while they grow, which needs a real file system."""
+    return folder if files.is_local(folder) else f"{settings.local_folder}/{folder.split('://')[-1]}"
+
+
+def local_mixture(settings: MachineSettings, mixture: StageResult) -> Path:
+    """The mixture's file on a local path, with all that it names beside it: token shards are mapped into memory."""
+    folder = mixture.folder
+    if files.is_local(folder):
+        return Path(folder) / "mixture.json"
+    remote, local = folder.rsplit("/", 1)[0], f"{settings.local_folder}/cache/stages"
+    plan = checked_json.read(files.join(folder, "mixture.json"))
+    shards = [shard["path"] for part in plan["sources"] + plan["heldout"] for shard in part["shards"]]
+    rows = [packed["path"] for part in plan["sources"] for packed in part.get("rows", ())]
+    own = [f"../{folder.rsplit('/', 1)[1]}/{name}" for name in (*rows, "mixture.json")]
+    names = [plan["tokenizer"]["path"], *shards, *own]
+    for name in names:
+        inner = name.removeprefix("../")
+        files.copy(files.join(remote, inner), f"{local}/{inner}")
+    return Path(local) / folder.rsplit("/", 1)[1] / "mixture.json"
+
 
 RESULT = "result.json"
 RESTARTS = 3  # of a training whose processes were killed, within one run of the flow

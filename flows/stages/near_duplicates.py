@@ -11,11 +11,10 @@ near_duplicates   gather   every shard, of earlier crawls those that have candid
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from flows.context import RunContext
-from flows.recipe import Recipe
-from flows.stages.corpus import Corpus, CorpusPlaces
+from flows.machine.context import RunContext
+from flows.recipe.recipe import Recipe
+from flows.stages.corpus import Corpus, CorpusPlaces, libraries, modules
 from flows.stages.earlier_crawls import EarlierCrawl, earlier_crawls
-from flows.stages.steps_behind import libraries, modules
 from storage import files, sorted_files
 from tasks.dedup.near import gather, match
 from tasks.dedup.near.components import choose_partition, gather_members

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from flows.context import RunContext
-from flows.eval_tasks import task_digests, tasks_at
-from flows.machine import MachineSettings
-from flows.proxy_config import ProxyConfig
-from flows.training_places import local_folder, local_mixture
+from flows.machine.context import RunContext
+from flows.machine.settings import MachineSettings
+from flows.recipe.given_files import task_digests, tasks_at
+from flows.recipe.proxy import ProxyConfig
+from flows.stages.model import local_folder, local_mixture
 from storage import checked_json, files, layout, parquet
 from tasks.documents.step import Settings
 from tasks.engine.make import StageResult

@@ -1,14 +1,18 @@
-"""`signals` and `edited`: document steps behind a corpus step, measured on the documents that are kept."""
+"""`signals`, `rules` and `quality_bucket`: what is measured of every document, and what is decided by it."""
 
 from pydantic import SerializeAsAny
 
-from flows.context import RunContext
-from flows.stages.corpus import Corpus, CorpusPlaces
-from flows.stages.steps_behind import classes, libraries, modules
+from flows.machine.context import RunContext
+from flows.recipe.recipe import Recipe
+from flows.stages.corpus import Corpus, CorpusPlaces, classes, libraries, modules
+from storage import files, layout
+from tasks.documents.decide_shards import decide_shard
 from tasks.documents.measure_shards import edit_shard, measure_shard
-from tasks.documents.step import DocumentStep, EditStep, Settings
+from tasks.documents.step import Bound, DocumentStep, EditStep, Member, Settings
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
+from tasks.models.quality_bucket import QualityBucket, Scorers
+from tasks.models.quality_bucket_work import bucket_edges, bucket_shard, gather_shard, gathered_folder
 
 
 class Record(Settings):
@@ -50,3 +54,45 @@ def _edit(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
 
 def _jobs(record: Record, places: CorpusPlaces) -> dict[int, dict]:
     return {i: places.shard(i) | {"measured": places.signals[i], "steps": record.steps} for i in places.shards()}
+
+
+class RulesRecord(Settings):
+    """(step, its rules in order) in the order of the steps."""
+
+    decisions: tuple[tuple[str, tuple[Bound | Member, ...]], ...]
+
+
+def decided(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...]) -> Corpus:
+    """The corpus of the documents that all steps keep."""
+    record = RulesRecord(decisions=tuple((step.step, tuple(step.decisions())) for step in steps))
+    return corpus.then(context.build(StageSpec("rules", _decide, record, corpus.inputs(signals=True), corpus.places)))
+
+
+def _decide(phases: PhaseRunner, record: RulesRecord, places: CorpusPlaces) -> dict:
+    """Decide by stored signals."""
+    jobs = {
+        i: {"kept": places.kept[i], "signals": places.signals[i], "decisions": record.decisions}
+        for i in places.shards()
+    }
+    phases.map("decide", decide_shard, jobs)
+    return {}
+
+
+def quality_bucket(context: RunContext, recipe: Recipe, corpus: Corpus, step: QualityBucket) -> Corpus:
+    """The same documents, with the column `quality_bucket`."""
+    inputs = corpus.inputs(signals=True)
+    spec = StageSpec("quality_bucket", _number, step.part(Scorers), inputs, corpus.places, modules=modules((step,)))
+    numbered = context.build(spec)
+    return corpus.through(numbered).measuring(numbered)
+
+
+def _number(phases: PhaseRunner, record: Scorers, places: CorpusPlaces) -> dict:
+    """Number documents by their scores."""
+    settings = {"settings": record}
+    jobs = {i: {"signals": places.signals[i], "kept": places.kept[i]} | settings for i in places.shards()}
+    phases.map("gather", gather_shard, jobs, temporary=True)
+    folder = gathered_folder(phases.folder)
+    edges = bucket_edges([layout.part(folder, i) for i in jobs], record)
+    phases.map("number", bucket_shard, {i: {"edges": edges} | settings for i in jobs})
+    files.remove(folder)
+    return {"edges": edges}

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.context import RunContext
-from flows.initial_weights import digest, initial_folder, tokenizer_file
-from flows.recipe import Recipe
+from flows.machine.context import RunContext
+from flows.recipe.given_files import digest, initial_folder, tokenizer_file, tokenizer_path
+from flows.recipe.recipe import Recipe
 from flows.stages.corpus import Corpus, CorpusPlaces
-from flows.tokenizer_file import tokenizer_path
 from storage.recorded_file import RecordedFile
 from tasks.documents.step import Settings
 from tasks.engine.make import StageResult

@@ -1,16 +1,13 @@
-"""`tokens`: every shard of documents as token shards, those held out in files of their own.
-
-A shard whose documents are those of an earlier stage, with the same texts and tokenizer, is taken from there: after a
-takedown the shards that it hits are encoded, and no other.
-"""
+"""Token shards: those of a source's documents, and those of groups of them."""
 
 from dataclasses import dataclass, field
 
-from flows.context import RunContext
+from flows.machine.context import RunContext
+from flows.recipe.recipe import Recipe
 from flows.stages.corpus import Corpus, CorpusPlaces
 from flows.stages.heldout import Split
 from flows.stages.tokenizer import library_of, tokenizer_of
-from storage import files, layout
+from storage import files, layout, token_shards
 from storage.home import Home
 from storage.recorded_file import RecordedFile
 from tasks.documents.step import Settings
@@ -18,6 +15,8 @@ from tasks.engine.make import StageResult
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
 from tasks.tokens.encode import SPLITS, Encoded, encode_shard
+from tasks.tokens.grouping_work import group_shard, quantile_edges, score_points
+from tasks.tokens.mixture import Column
 
 
 class Record(Settings):
@@ -87,3 +86,64 @@ def _earlier(home: str, spec: StageSpec) -> dict[int, tuple[Encoded, ...]]:
             encoded = tuple(RecordedFile(path, digest) for path, digest in sorted(recorded))
             found[part.number] = (*found.get(part.number, ()), encoded)
     return found
+
+
+class GroupedRecord(Settings):
+    by: tuple[Column, ...]
+    rehydrate: dict[int, int]
+
+
+@dataclass(frozen=True)
+class GroupedPlaces:
+    """`train`: the tokens of each shard."""
+
+    corpus: CorpusPlaces
+    train: tuple[RecordedFile, ...]
+
+
+def grouped_tokens(
+    context: RunContext, recipe: Recipe, corpus: Corpus, tokenizer: StageResult, tokens: StageResult
+) -> StageResult | None:
+    """The token shards by group; None where the groups of the recipe's mixture are its sources. `corpus`: the documents
+    that training sees."""
+    settings = recipe.training_mixture()
+    if settings.by_source:
+        return None
+    record = GroupedRecord(by=settings.by, rehydrate=settings.rehydrate)
+
+    def places() -> GroupedPlaces:
+        found = []
+        for part in layout.parts(tokens.folder, tokens.manifest):
+            if part.phase == "encode":
+                path = token_shards.bin_path(tokens.folder, "train", part.number)
+                found.append(RecordedFile(path, part.files[path.rsplit("/", 1)[1]]["content"]))
+        return GroupedPlaces(corpus.places, tuple(found))
+
+    inputs = corpus.inputs(tokenizer, tokens, signals=True)
+    return context.build(StageSpec("grouped_tokens", _group, record, inputs, places))
+
+
+def _group(phases: PhaseRunner, record: GroupedRecord, places: GroupedPlaces) -> dict:
+    """Cut the token shards by the groups of the mixture."""
+    corpus = places.corpus
+    jobs = {
+        i: corpus.shard(i)
+        | {
+            "signals": corpus.signals[i],
+            "source": corpus.sources[i],
+            "index": places.train[i].path.removesuffix(".bin") + ".parquet",
+            "columns": record.by,
+        }
+        for i in corpus.shards()
+    }
+    edges: dict = {}
+    if quantiles := record.by[-1].quantiles:
+        points = phases.map("points", score_points, jobs, temporary=True)
+        edges = quantile_edges([*points.values()], quantiles)
+    given = {"rehydrate": record.rehydrate, "edges": edges}
+    cut = {i: job | given | {"train": places.train[i]} for i, job in jobs.items()}
+    totals: dict[str, int] = {}
+    for made in phases.map("group", group_shard, cut).values():
+        for name, _, tokens, _ in made["groups"]:
+            totals[name] = totals.get(name, 0) + tokens
+    return {"tokens": dict(sorted(totals.items()))}

@@ -12,17 +12,7 @@ from tasks.documents.selection import select
 from tasks.documents.step import Bound
 from tasks.models import fasttext_files
 from tasks.models.classifier_measures import measures
-from tasks.models.classifier_training import (
-    BAD,
-    FOLDS,
-    GOOD,
-    Examples,
-    cross_fit,
-    fold,
-    line,
-    ordered,
-    probabilities,
-)
+from tasks.models.classifier_training import BAD, FOLDS, GOOD, Examples, cross_fit, fold, line, ordered, probabilities
 from tasks.models.model_files import label_of
 from tasks.models.percentiles import percentiles
 from tasks.models.quality import MIN_SCORE, Classifier, Scoring, Threshold

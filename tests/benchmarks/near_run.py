@@ -13,8 +13,8 @@ from types import SimpleNamespace
 
 import psutil
 
-from flows.context import RunContext
-from flows.machine import MachineSettings
+from flows.machine.context import RunContext
+from flows.machine.settings import MachineSettings
 from flows.stages.corpus import Corpus
 from flows.stages.near_duplicates import minhash
 from storage import layout, parquet

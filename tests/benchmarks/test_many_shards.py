@@ -94,7 +94,7 @@ def run(services: servers.Services, recipe: Path, home: str) -> Run:
                     used[name].look(process)
             with contextlib.suppress(psutil.Error):
                 for child in watched["flow"].children():
-                    if "flows.prefect_server" in child.cmdline():
+                    if "flows.run.server" in child.cmdline():
                         watched["server"] = child
             time.sleep(SECONDS)
         seconds = time.monotonic() - began

@@ -22,7 +22,7 @@ import pytest
 import yaml
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
-from flows.recipe import load
+from flows.recipe.recipe import load
 from tasks.documents.batch import Batch
 from tasks.documents.edits import applied, merged
 from tasks.documents.step import DocumentStep, work_of

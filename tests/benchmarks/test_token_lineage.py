@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from flows.curation import curate
-from flows.recipe import load
+from flows.recipe.recipe import load
 from flows.reports.token_lineage import TokenSource, token_source
 from flows.stages.heldout import heldout
 from flows.stages.tokenizer import tokenizer

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from flows.context import RunContext
 from flows.curation import curate
-from flows.machine import MachineSettings
-from flows.recipe import load
-from flows.steps import BUILT_IN
+from flows.machine.context import RunContext
+from flows.machine.settings import MachineSettings
+from flows.recipe.recipe import load
+from flows.recipe.steps import BUILT_IN
 from storage import layout, ledger, parquet, shards
 from storage.schema import DOCUMENTS, LEDGER
 from tasks.documents.batch import schema

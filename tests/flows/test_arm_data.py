@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from flows.recipe import load
-from flows.recipe_variants import raw, variant, without
+from flows.decisions.arm_data import ComparisonData, arm_data
+from flows.recipe.recipe import load
+from flows.recipe.variants import raw, variant, without
 from flows.stages import evaluation_documents as chosen
-from flows.stages.arm_data import ComparisonData, arm_data
 from flows.stages.evaluation_removal import LEAST, THRESHOLD
 from storage import layout, parquet
 from storage.home import Home

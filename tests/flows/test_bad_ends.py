@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from flows.curation import curate
-from flows.machine import MachineSettings
-from flows.recipe import load
-from flows.remaining import NothingLeftError
+from flows.machine.settings import MachineSettings
+from flows.recipe.recipe import load
 from flows.reports.whatif import whatif
+from flows.stages.corpus import NothingLeftError
 from flows.stages.heldout import heldout
 from flows.stages.mixture import mixture
 from flows.stages.tokenizer import tokenizer

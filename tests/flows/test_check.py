@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from flows.check.run import before_run, check
-from flows.machine import MachineSettings
-from flows.recipe import load
-from flows.recipe_errors import RecipeError
+from flows.machine.settings import MachineSettings
+from flows.recipe.errors import RecipeError
+from flows.recipe.recipe import load
 from tasks.models.language import CODES
 from tests.flows.broken_recipes import BASE, BROKEN, Broken
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows import extras
+from flows.machine import settings
 
 ROOT = Path(__file__).resolve().parents[2]
 REFUSE = """
@@ -21,10 +21,10 @@ for name in sys.argv[1:]:
 """
 CORPUS = (
     "gristmill",
-    "flows.recipe",
+    "flows.recipe.recipe",
     "flows.cli",
     "flows.curation",
-    "flows.steps",
+    "flows.recipe.steps",
     "flows.pipeline",
     "tasks.tokens.encode",
 )
@@ -42,9 +42,9 @@ def test_the_hook_refuses():
 
 
 def test_a_missing_extra_is_named_with_its_remedy(monkeypatch):
-    extras.require("train", "training")
-    monkeypatch.setitem(extras.EXTRAS, "train", ("torch", "no_such_package"))
+    settings.require("train", "training")
+    monkeypatch.setitem(settings.EXTRAS, "train", ("torch", "no_such_package"))
     with pytest.raises(
-        extras.MissingExtraError, match=r"training needs no_such_package: pip install 'gristmill\[train\]'"
+        settings.MissingExtraError, match=r"training needs no_such_package: pip install 'gristmill\[train\]'"
     ):
-        extras.require("train", "training")
+        settings.require("train", "training")

@@ -4,13 +4,13 @@ import orjson
 import pytest
 
 from flows.check import inputs
-from flows.cli.render_contamination import benchmarks_table, remarks
+from flows.cli.render_documents import benchmarks_table, remarks
 from flows.curation import curate
-from flows.machine import MachineSettings
-from flows.recipe import load
+from flows.machine.settings import MachineSettings
+from flows.recipe.recipe import load
 from flows.reports.contamination import contamination
 from flows.stages.corpus import Corpus
-from flows.stages.decontamination import HITS, decontamination
+from flows.stages.removal import HITS, decontamination
 from storage import layout, parquet
 from tasks.decontamination.benchmarks import BenchmarkError
 from tasks.decontamination.shards import items_file, split_file

@@ -18,8 +18,8 @@ import pytest
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 from flows.demo import HarvestSettings, harvest
+from flows.demo.archive import Page
 from flows.demo.modules import standard_library, submodules
-from flows.demo.page import Page
 from flows.demo.reference import is_reference, main_text, manual_pages, prose_words
 
 SECRET = "s3cr3t-5f1d0c"

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from flows import head as heads
 from flows.check import inputs
 from flows.curation import Passed
-from flows.machine import MachineSettings
+from flows.machine.settings import MachineSettings
+from flows.models import head as heads
 from flows.reports.audit.drawn import draw
 from flows.stages.embedding import embedding
-from flows.stages.quality_bucket import quality_bucket
+from flows.stages.signals import quality_bucket
 from tasks.engine.executors import Threads
 from tasks.models import head_file
 from tasks.models.embedder import Embedder

@@ -12,7 +12,7 @@ from backports import zstd
 
 from flows import pipeline
 from flows.curation import curate
-from flows.recipe import Recipe, load
+from flows.recipe.recipe import Recipe, load
 from flows.stages.export import check_target, export, recipe_of_card
 from storage import files, layout, parquet
 from tasks.documents.dataset_card import Card, write_card

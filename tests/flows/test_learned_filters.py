@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from flows.stages.learned_filter import learned_filter
-from flows.stages.quality_bucket import quality_bucket
-from flows.steps import TABLE
+from flows.recipe.steps import TABLE
+from flows.stages.learned_filters import learned_filter
+from flows.stages.signals import quality_bucket
 from storage import parquet
 from tasks.documents.step import DocumentStep, work_of
 from tasks.models.classifier_training import fold

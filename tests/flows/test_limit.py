@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from flows.recipe import load
+from flows.recipe.recipe import load
 from flows.stages.documents import documents
 from storage import parquet
 from storage.home import open_stage

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows import new_step
-from flows.machine import MachineSettings
+from flows.machine.settings import MachineSettings
+from flows.recipe import new_step
 from flows.reports.dropped import dropped
 from flows.reports.whatif import whatif
 

@@ -6,14 +6,13 @@ import pyarrow.compute as pc
 import pytest
 
 from flows.curation import curate
-from flows.machine import MachineSettings
-from flows.recipe import load
+from flows.machine.settings import MachineSettings
+from flows.recipe.recipe import load
 from flows.reports.dropped import dropped, edits
 from flows.reports.funnel import funnel_row
-from flows.reports.kept import show
 from flows.reports.lineage import trace
 from flows.reports.marking import restored
-from flows.reports.status import status
+from flows.reports.status import show, status
 from flows.reports.whatif import funnel, whatif
 from flows.stages.corpus import Corpus
 from storage import layout, parquet

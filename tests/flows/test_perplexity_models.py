@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 
 from flows.check.run import check
 from flows.cli import app
-from flows.context import RunContext
 from flows.curation import curate
-from flows.language_model import texts_of_recipe
-from flows.machine import MachineSettings
-from flows.recipe import load
+from flows.machine.context import RunContext
+from flows.machine.settings import MachineSettings
+from flows.models.language_model import texts_of_recipe
+from flows.recipe.recipe import load
 from flows.reports.whatif import whatif
 from storage import parquet
 from tasks.documents.sampling import Heldout

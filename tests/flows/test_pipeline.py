@@ -15,15 +15,14 @@ from lxml import html
 from typer.testing import CliRunner
 
 from flows.cli import app
-from flows.machine import MachineSettings
-from flows.mlflow_moved import move_artifacts
-from flows.mlflow_runs import KEY_TAG
-from flows.recipe import load
+from flows.machine.settings import MachineSettings
+from flows.recipe.recipe import load
 from flows.reports.dropped import dropped
-from flows.reports.kept import show
+from flows.reports.finished import verify_stages
 from flows.reports.mixture_plan import plan_mixture
-from flows.reports.status import status
-from flows.reports.verification import verify_stages
+from flows.reports.status import show, status
+from flows.tracking.experiment import move_artifacts
+from flows.tracking.model_run import KEY_TAG
 from storage import files, layout, parquet
 from training import export
 from training.sample import sample_text

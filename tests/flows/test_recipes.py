@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from flows.recipe import RECIPES, dump, load
+from flows.recipe.recipe import RECIPES, dump, load
 from tasks.dedup.near.settings import s_curve
 from tasks.documents.decisions import decide
 from tasks.documents.measure import measured

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.recipe import RECIPES
-from flows.steps import TABLE
+from flows.recipe.recipe import RECIPES
+from flows.recipe.steps import TABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("numba", "pyarrow", "aiohttp", "lxml", "phonenumbers", "fsspec", "torch", "prefect", "numpy", "kenlm")

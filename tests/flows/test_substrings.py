@@ -3,7 +3,7 @@
 import pytest
 
 from flows.reports.dropped import edits
-from flows.stages.substrings import substring_dedup
+from flows.stages.exact_duplicates import substring_dedup
 from tasks.dedup.substrings import SubstringDedup
 from tasks.engine.verify import verify
 from tests.corpora import Texts, context, ledger, read

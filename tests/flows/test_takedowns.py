@@ -8,11 +8,10 @@ import pytest
 
 from flows.check.run import before_run
 from flows.curation import curate
-from flows.machine import MachineSettings
-from flows.recipe import Recipe, load
-from flows.recipe_errors import RecipeError
-from flows.stages.data import Data
-from flows.stages.heldout import before_takedowns, heldout
+from flows.machine.settings import MachineSettings
+from flows.recipe.errors import RecipeError
+from flows.recipe.recipe import Recipe, load
+from flows.stages.heldout import Data, before_takedowns, heldout
 from flows.stages.mixture import mixture
 from flows.stages.tokenizer import tokenizer
 from flows.stages.tokens import tokens

@@ -15,17 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from flows import classifier
 from flows.check import inputs
 from flows.curation import curate
-from flows.machine import MachineSettings
-from flows.mlflow_artifacts import copy_description
-from flows.own_steps import StepError
-from flows.recipe import load
-from flows.recipe_errors import RecipeError
+from flows.machine.settings import MachineSettings
+from flows.models import classifier
+from flows.recipe.errors import RecipeError
+from flows.recipe.own_steps import StepError
+from flows.recipe.recipe import load
 from flows.reports import audit
 from flows.reports.audit.agreement import agreement
 from flows.reports.whatif import whatif
+from flows.tracking.artifacts import copy_description
 from storage import parquet
 from tasks.documents.decisions import decide
 from tasks.documents.selection import gather

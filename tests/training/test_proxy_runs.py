@@ -13,10 +13,10 @@ import numpy as np
 import psutil
 import pytest
 
-from flows.context import RunContext
-from flows.machine import MachineSettings
-from flows.prefect_batch import build_at_once
-from flows.proxy_config import ProxyConfig
+from flows.machine.context import RunContext
+from flows.machine.settings import MachineSettings
+from flows.recipe.proxy import ProxyConfig
+from flows.run.runner import build_at_once
 from flows.stages.proxy import ProxyResult, ProxyRun, train_proxies
 from storage import parquet
 from tasks.engine.executors import Threads

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from markupsafe import Markup
 
-from flows.context import job_options, lookup
 from flows.curation import Passed, curate
-from flows.machine import MachineSettings
-from flows.recipe import Recipe, load
+from flows.machine.context import job_options, lookup
+from flows.machine.settings import MachineSettings
+from flows.recipe.recipe import Recipe, load
 from flows.reports import templates
 from flows.reports.audit.drawn import Draw, Drawn, draw
 from flows.reports.marking import before_edits

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from scipy.stats import binomtest
 
-from flows.machine import MachineSettings
+from flows.machine.settings import MachineSettings
 from flows.reports.audit.drawn import DROPPED, KEPT
 from storage import files, parquet
 from storage.home import FinishedStage, Home

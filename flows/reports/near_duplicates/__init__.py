@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow.compute as pc
 from markupsafe import Markup
 
-from flows.context import job_options, lookup
 from flows.curation import curate
-from flows.machine import MachineSettings
-from flows.recipe import load
-from flows.reports import differences, templates
+from flows.machine.context import job_options, lookup
+from flows.machine.settings import MachineSettings
+from flows.recipe.recipe import load
+from flows.reports import marking, templates
 from flows.reports.near_duplicates import plots
 from flows.stages.earlier_crawls import crawl_of, earlier_crawls
 from storage import files, parquet
@@ -132,7 +132,7 @@ def _largest(crawl: recall.Crawl, clusters: summary.Clusters) -> list[tuple[int,
 
 
 def _compared(one: summary.Example) -> dict[str, Any]:
-    return {"example": one, "sides": differences.side_by_side(one.first.text, one.second.text)}
+    return {"example": one, "sides": marking.side_by_side(one.first.text, one.second.text)}
 
 
 def _shards(step: MinHash, kept: StageResult) -> tuple[int, tuple[Location, ...]]:

@@ -1,30 +1,62 @@
-"""The report page: what a recipe made of its documents, on one HTML page that needs no server and no network.
-
-It is in the home beside the stages, `<home>/reports/<recipe>-<key>.html`, by the key of the last stage that it shows.
-It holds texts of the crawl as they reached the rules that dropped them, ahead of later edits such as those of `pii`.
-"""
+"""Some of a text: its beginning, or what surrounds its marked parts."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from flows.context import lookup
-from flows.machine import MachineSettings
-from flows.recipe import dump
+from flows.machine.context import lookup
+from flows.machine.settings import MachineSettings
+from flows.recipe.recipe import dump
 from flows.reports import near_duplicates, templates
 from flows.reports.classifier_curves import cross_fitted, curves, trained_classifier
 from flows.reports.dropped import Dropped, samples
 from flows.reports.finished import finished
 from flows.reports.funnel import ranked
+from flows.reports.marking import Marks
 from flows.reports.run import Report
 from flows.reports.run_page import plots
-from flows.reports.run_page.counts import count
-from flows.reports.run_page.excerpts import Piece, beginning, excerpt
+from flows.reports.run_page.plots import count
 from storage import files, parquet
 from storage.home import open_stage
 from tasks.dedup.near.settings import MinHash
 from tasks.documents.selection import select
+
+_CONTEXT = 160  # characters on either side of a marked part
+
+
+class Piece(NamedTuple):
+    """Characters of a text in a row. `left_out`: how many follow that are not shown."""
+
+    text: str
+    marked: bool
+    left_out: int = 0
+
+
+def beginning(text: str, characters: int) -> list[Piece]:
+    """The first characters of a text."""
+    return [Piece(text[:characters], False, max(0, len(text) - characters))]
+
+
+def excerpt(text: str, marks: Marks, characters: int) -> list[Piece]:
+    """Up to about so many characters: marked parts with some context, as many as fit; without marks the beginning."""
+    pieces: list[Piece] = []
+    left, at = characters, 0
+    for start, stop in marks:
+        if left <= 0:
+            break
+        if start - at > 2 * _CONTEXT:
+            pieces.append(Piece(text[at : at + _CONTEXT], False, start - at - 2 * _CONTEXT))
+            pieces.append(Piece(text[start - _CONTEXT : start], False))
+        else:
+            pieces.append(Piece(text[at:start], False))
+        shown = min(stop, start + left)
+        pieces.append(Piece(text[start:shown], True, stop - shown))
+        left -= shown - start + min(start - at, 2 * _CONTEXT)
+        at = stop
+    end = at + max(left, _CONTEXT)
+    return [*pieces, Piece(text[at:end], False, max(0, len(text) - end))]
+
 
 _EACH = 3  # documents shown of a rule, and of what a source keeps
 _CHARACTERS = 1500  # shown of a text

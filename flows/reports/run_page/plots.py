@@ -1,14 +1,84 @@
-"""Plots of a run: lengths of documents, funnel, losses."""
+"""Documents of a corpus by source, language and length: as they were extracted, and those that are kept."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from flows.reports.figures import BLUE, GREY, LIGHT, RED, svg
 from flows.reports.run import Report
-from flows.reports.run_page.counts import EDGES, Counts
+from flows.stages.corpus import Corpus
+from storage import parquet
+
+# ten bins a decade, from one character to a hundred million; longer texts are in the last
+EDGES = np.logspace(0, 8, 81)
+
+
+@dataclass
+class Both:
+    """Documents and their characters, that arrived and that are kept."""
+
+    arrived: int = 0
+    kept: int = 0
+    characters_arrived: int = 0
+    characters_kept: int = 0
+
+    def add(self, arrived: int, kept: int, characters_arrived: int = 0, characters_kept: int = 0) -> None:
+        self.arrived += arrived
+        self.kept += kept
+        self.characters_arrived += characters_arrived
+        self.characters_kept += characters_kept
+
+
+@dataclass
+class Counts:
+    """`languages`: empty where none were identified; `lengths_arrived`, `lengths_kept`: documents by the bins of EDGES,
+    int64 (80,)."""
+
+    sources: dict[str, Both] = field(default_factory=dict)
+    languages: dict[str, Both] = field(default_factory=dict)
+    lengths_arrived: np.ndarray = field(default_factory=lambda: np.zeros(len(EDGES) - 1, np.int64))
+    lengths_kept: np.ndarray = field(default_factory=lambda: np.zeros(len(EDGES) - 1, np.int64))
+
+
+def count(corpus: Corpus) -> Counts:
+    """Reads the ids, lengths and languages of all documents, a shard at a time, and no text."""
+    extracted = next(stage for stage in corpus.stages if stage.name == "documents")
+    counts = Counts()
+    places = corpus.places
+    for number, source in enumerate(places.sources):
+        arrived = parquet.read_table(extracted.part(number), ["id", "characters"])["characters"].to_numpy()
+        kept = parquet.read_table(places.kept[number], ["id", "characters"])
+        lengths = kept["characters"].to_numpy()
+        both = counts.sources.setdefault(source, Both())
+        both.add(len(arrived), len(lengths), int(arrived.sum()), int(lengths.sum()))
+        counts.lengths_arrived += _binned(arrived)
+        counts.lengths_kept += _binned(lengths)
+        having = [part for part in (extracted.part(number), *places.signals[number]) if _identified(part)]
+        if having:
+            table = parquet.read_table(having[-1], ["id", "language"])
+            here = _tally(table["language"])
+            stays = _tally(table.filter(pc.is_in(table["id"], kept["id"].combine_chunks()))["language"])
+            for language, documents in here.items():
+                counts.languages.setdefault(language, Both()).add(documents, stays.get(language, 0))
+    return counts
+
+
+def _identified(part: str) -> bool:
+    return "language" in parquet.columns(part)
+
+
+def _binned(lengths: np.ndarray) -> np.ndarray:
+    return np.histogram(np.clip(lengths, EDGES[0], EDGES[-1]), EDGES)[0]
+
+
+def _tally(values: pa.ChunkedArray) -> dict[str, int]:
+    found = values.value_counts()
+    return {one["values"] or "none": one["counts"] for one in found.to_pylist()}
 
 
 def lengths(counts: Counts) -> Markup:

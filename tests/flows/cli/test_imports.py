@@ -66,7 +66,8 @@ def test_check_reads_a_recipe_and_looks_for_its_files_without_them(home):
 
 def test_a_corpus_needs_no_library_of_training():
     program = (
-        "import sys, gristmill, flows.cli.exporting, flows.cli.render_run, flows.first_recipe; gristmill.corpus; "
+        "import sys, gristmill, flows.cli.exporting, flows.cli.render_run, flows.recipe.first_recipe\n"
+        "gristmill.corpus\n"
         "print([name for name in ('torch', 'mlflow', 'pandas', 'matplotlib') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

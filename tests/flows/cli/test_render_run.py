@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from flows.cli.render_run import mixture_line, mlflow_line, prefect_line, training_lines
-from flows.machine import MachineSettings
+from flows.machine.settings import MachineSettings
 from flows.reports.run import MixedSource
 
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from flows.curation import curate
-from flows.recipe import load
+from flows.recipe.recipe import load
 from tests.corpora import context
 
 # a title, a cleared screen, a colour by C1, a reversed line, a status report that a shell would read as typed

@@ -8,12 +8,12 @@ import pytest
 from pydantic import ValidationError
 from scipy.special import ndtri, stdtr
 
-from flows.comparison.announcement import sees
 from flows.comparison.bank import Bank, calibrate, requests
-from flows.comparison.boundary import declared
+from flows.comparison.interval import declared
 from flows.comparison.power import Noise, pairs_needed, power, smallest_effect
 from flows.comparison.protocol import Protocol, decide
 from flows.comparison.runs import RunRequest
+from flows.decisions.plan import sees
 from tests.decisions import COMPONENTS, RATES, TOKENS, bank, evaluation, simulator
 
 PROTOCOL = Protocol(learning_rates=RATES)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from flows.comparison.boundary import declared
 from flows.comparison.components import Components
+from flows.comparison.interval import declared
 from flows.comparison.power import Noise, power, smallest_effect
 from flows.comparison.protocol import Protocol
 from tests.decisions import COMPONENTS, RATES, evaluation, rates

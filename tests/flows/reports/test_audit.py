@@ -16,13 +16,12 @@ from scipy.optimize import brentq
 from scipy.stats import mannwhitneyu
 
 from flows.curation import Passed
-from flows.machine import MachineSettings
+from flows.machine.settings import MachineSettings
 from flows.reports import audit
 from flows.reports.audit.agreement import agreement, share
 from flows.reports.audit.drawn import draw
-from flows.stages.learned_filter import learned_filter
-from flows.stages.rules import decided
-from flows.stages.signals import measured
+from flows.stages.learned_filters import learned_filter
+from flows.stages.signals import decided, measured
 from storage.home import Home
 from tasks.documents.decisions import distances
 from tasks.documents.step import Bound, Member

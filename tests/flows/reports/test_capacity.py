@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from flows.machine import MachineSettings
+from flows.machine.settings import MachineSettings
 from flows.reports.capacity import capacity
 from flows.reports.finished import finished
 

@@ -10,11 +10,12 @@ from lxml import html
 from rich.console import Console
 from scipy import stats
 
-from flows.cli.render_decision import attribution_table, print_fitting, tables, verdict_table
+from flows.cli.render_results import attribution_table, print_fitting, tables, verdict_table
 from flows.comparison.protocol import Protocol
 from flows.comparison.runs import RunRequest
-from flows.decision_tracking import description
-from flows.reports import decision_plots, figures
+from flows.decisions import plots
+from flows.decisions.tracking import description
+from flows.reports import figures
 from tests.decisions import simulator
 from tests.flows.decisions import EVALUATION, RATES, TOKENS, report
 
@@ -61,13 +62,13 @@ def test_the_tables_have_a_row_for_each_recipe_and_step(left_out):
 
 
 def test_pages_escape_names_and_have_every_sentence(left_out):
-    for page in (left_out._repr_html_(), decision_plots.page(left_out)):
+    for page in (left_out._repr_html_(), plots.page(left_out)):
         shown = " ".join("".join(html.fromstring(page).itertext()).split())
         assert all(" ".join(sentence.split()) in shown for sentence in left_out.sentences)
         assert "<b>" not in page and "language cannot be left out" in shown
         assert page.count("<svg") >= 2
-    assert "<b>c" not in decision_plots.effects_svg(left_out)
-    png = figures.png(decision_plots.attribution(left_out), decision_plots.height(2), 3)
+    assert "<b>c" not in plots.effects_svg(left_out)
+    png = figures.png(plots.attribution(left_out), plots.height(2), 3)
     assert png.startswith(b"\x89PNG")
     assert all(sentence in description(left_out) for sentence in left_out.sentences)
 
@@ -96,8 +97,8 @@ def test_accuracies_are_compared_pair_by_pair():
         assert quiz.difference == pytest.approx(quiz.accuracy - quiz.base)
         assert (cloze.accuracy, cloze.difference, cloze.low, cloze.high) == (0.125, 0, 0, 0)
     shown = f"{scored.tasks['A'][1].difference:+.1%}"
-    assert shown in description(scored) and shown in decision_plots.page(scored) and shown in scored._repr_html_()
-    assert "<i>o" not in decision_plots.page(scored)
+    assert shown in description(scored) and shown in plots.page(scored) and shown in scored._repr_html_()
+    assert "<i>o" not in plots.page(scored)
     rows = list(scored.rows())
     assert rows[0]["accuracy_difference/quiz"] == scored.tasks["A"][1].difference
     assert json.loads(orjson.dumps(scored.as_json()))["tasks"]["A"][1]["name"] == "quiz"
@@ -141,4 +142,4 @@ def test_what_was_screened_out_has_no_effect_anywhere():
     outcomes = {row["candidate"]: row for row in screened.rows()}
     assert outcomes["C"]["outcome"] == "screened out" and outcomes["C"]["effect"] is None
     assert set(screened.sets) == {"A"} and screened.attribution == []
-    assert "screened out" in decision_plots.page(screened) and verdict_table(screened).row_count == 4
+    assert "screened out" in plots.page(screened) and verdict_table(screened).row_count == 4

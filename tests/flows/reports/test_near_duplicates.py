@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from lxml import etree, html
 
-from flows.machine import MachineSettings
+from flows.machine.settings import MachineSettings
 from flows.reports import near_duplicates
 from flows.stages.near_duplicates import minhash
 from tasks.dedup.near.settings import MinHash, s_curve

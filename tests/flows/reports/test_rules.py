@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from flows.cli.render_rules import rules
+from flows.cli.render_tables import rules
+from flows.recipe.steps import document_steps
 from flows.reports.rules import Threshold, books
-from flows.steps import document_steps
 from tasks.documents.decisions import decide
 from tasks.documents.step import Bound, EditStep, Signal
 

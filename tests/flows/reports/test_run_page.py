@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 from lxml import html
 
-from flows.machine import MachineSettings
-from flows.recipe import load
+from flows.machine.settings import MachineSettings
+from flows.recipe.recipe import load
 from flows.reports import run_page
 from flows.reports.run import Report
-from flows.reports.run_page.excerpts import excerpt
+from flows.reports.run_page import excerpt
 from flows.stages.near_duplicates import minhash
-from flows.stages.rules import decided
-from flows.stages.signals import measured
+from flows.stages.signals import decided, measured
 from tasks.dedup.near.settings import MinHash
 from tasks.rules.gopher_quality import GopherQuality
 from tests.corpora import Texts, context

@@ -9,10 +9,10 @@ import yaml
 from typer.testing import CliRunner
 
 from flows.cli import app
-from flows.context import RunContext
 from flows.curation import curate
-from flows.machine import MachineSettings
-from flows.recipe import load
+from flows.machine.context import RunContext
+from flows.machine.settings import MachineSettings
+from flows.recipe.recipe import load
 from flows.reports.thresholds import propose
 from storage import layout, parquet
 from tasks.engine.make import StageResult

@@ -10,10 +10,9 @@ import sys
 import pyarrow.compute as pc
 import pytest
 
-from flows.machine import MachineSettings
-from flows.recipe import load
-from flows.reports.changes import changed, parsed
-from flows.reports.whatif import funnel, whatif
+from flows.machine.settings import MachineSettings
+from flows.recipe.recipe import load
+from flows.reports.whatif import changed, funnel, parsed, whatif
 from storage import layout, parquet
 from tasks.engine.make import NotFinishedError
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from flows.scaling.forecast import leave_future_out
 from flows.scaling.law import ScalingRuns, fit
-from flows.scaling.leave_future_out import leave_future_out
 from tests.flows.scaling.grids import LAWS, capped, simulated
 
 WHERE = capped()

@@ -25,14 +25,7 @@ import pytest
 from storage import files, fingerprint, parquet
 from storage.remote import retry
 from storage.remote.config import RemoteIOConfig
-from storage.remote.streams import (
-    RemoteIOError,
-    fetch,
-    info,
-    open_ranges,
-    open_stream,
-    retrying_call,
-)
+from storage.remote.streams import RemoteIOError, fetch, info, open_ranges, open_stream, retrying_call
 from tests.crawl_server import BAD_MOMENTS, Fault, seeded
 
 FAST = RemoteIOConfig(

@@ -5,7 +5,7 @@ import gzip
 
 import pytest
 
-from flows.recipe import load
+from flows.recipe.recipe import load
 from storage import fingerprint
 from storage.files import read_bytes
 from storage.remote.redact import redact_url

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from flows.stages.exact_duplicates import by_content, by_url
-from flows.stages.learned_filter import learned_filter
+from flows.stages.learned_filters import learned_filter
 from storage import files, layout, parquet, sorted_files
 from tasks.dedup import order_work as order
 from tasks.dedup.exact import ContentDedup, Exact, UrlDedup

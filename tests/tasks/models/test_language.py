@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from flows.check import inputs
-from flows.machine import MachineSettings
+from flows.machine.settings import MachineSettings
 from storage.damage import DamagedFileError
 from tasks.documents.batch import schema
 from tasks.documents.decisions import decide

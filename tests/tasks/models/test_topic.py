@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from flows.check import inputs
-from flows.machine import MachineSettings
+from flows.machine.settings import MachineSettings
 from storage import files, parquet
 from tasks.documents.decisions import decide
 from tasks.models.classifier_training import line

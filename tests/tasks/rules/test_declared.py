@@ -8,7 +8,7 @@ from types import ModuleType
 import pyarrow as pa
 import pytest
 
-from flows.steps import BUILT_IN
+from flows.recipe.steps import BUILT_IN
 from tasks.documents.batch import Batch
 from tasks.documents.step import work_of
 from tasks.kernels import phrases

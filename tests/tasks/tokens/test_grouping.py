@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from flows.recipe import load
+from flows.recipe.recipe import load
 from flows.stages.corpus import Corpus
-from flows.stages.grouped_tokens import grouped_tokens
 from flows.stages.mixture import mixture
+from flows.stages.tokens import grouped_tokens
 from storage import files, layout, parquet
 from storage.token_shards import write_tokens
 from storage.training_manifest import load_training_manifest

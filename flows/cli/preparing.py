@@ -1,0 +1,112 @@
+"""Before a run: a first recipe, what is wrong with one, and what it would take."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.cli.app import FinishedRecipe, Json, app, console, print_json, print_texts, settings
+from storage.printable import printable
+
+if TYPE_CHECKING:
+    from flows.recipe.first_recipe import FirstRecipe
+
+_MOST_PASSED_OVER = 10
+
+
+@app.command()
+def init(
+    paths: Annotated[
+        list[str], typer.Argument(metavar="FOLDER|FILE...", help="WARC, ARC, WET, Parquet, lines of JSON, or text")
+    ],
+    out: Annotated[Path, typer.Option(help="the recipe to write; it must not be there")] = Path("recipe.yaml"),
+    name: Annotated[str, typer.Option(help="of the recipe; default: that of the first source")] = "",
+) -> None:
+    """Look at one's own files and write a short recipe for them that runs."""
+    if out.exists():
+        raise FileExistsError(f"{out} is there already: name another file by --out, or remove it")
+
+    from flows.recipe.first_recipe import first_recipe
+
+    made = first_recipe(paths, name)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with open(out, "x", encoding="utf-8") as recipe:
+        recipe.write(made.text)
+    print_texts(printable(line) for line in _lines(made, out))
+
+
+def _lines(made: "FirstRecipe", out: Path) -> list[str]:
+    from flows.recipe.first_recipe import sampled
+
+    lines = []
+    for source in made.sources:
+        entry = source.entry
+        kind = next(key for key in ("warc", "jsonl", "parquet", "text") if key in entry)
+        columns = ", ".join(f"{key.removesuffix('_column')} in `{entry[key]}`" for key in entry if "_column" in key)
+        what = f"{source.files:,} {kind} file{'s' * (source.files != 1)}, {source.bytes / 1e6:,.1f} MB"
+        lines.append(f"{entry['name']}: {what}{f'; {columns}' if columns else ''}")
+    counts = sampled(made.sources)
+    languages = ", ".join(f"{code} {count}" for code, count in made.languages.items()) or "none recognised"
+    lines.append(f"sample: {counts['documents']:,} documents, {counts['pages']:,} of them HTML; languages: {languages}")
+    lines += [f"passed over: {path}: {reason}" for path, reason in made.passed_over[:_MOST_PASSED_OVER]]
+    if (more := len(made.passed_over) - _MOST_PASSED_OVER) > 0:
+        lines.append(f"passed over: {more:,} more files")
+    return [
+        *lines,
+        f"wrote {out}. Next:",
+        f"  gristmill corpus {out}",
+        f"  gristmill export documents {out} --to {made.name}-documents",
+    ]
+
+
+@app.command()
+def check(
+    name: Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")],
+    deep: Annotated[bool, typer.Option("--deep", help="ask for remote files, and import steps of your own")] = False,
+    as_json: Json = False,
+) -> None:
+    """Look for all that is wrong with a recipe before it runs, a line each: unknown keys, settings that exclude each
+    other, missing files, a home without room. Estimate time and space. Exits with 1 if anything is wrong.
+    """
+    from flows.check.run import check
+
+    found = check(name, settings(), deep)
+    if as_json:
+        print_json(asdict(found))
+    else:
+        print_texts(map(str, found.findings))
+        if found.unseen:
+            print_texts([f"not looked at without --deep: {', '.join(found.unseen)}"])
+        if found.estimate is not None:
+            print_texts([found.estimate.sentence])
+        if not found.findings:
+            print_texts([f"{name}: nothing is wrong"])
+    if found.findings:
+        raise typer.Exit(1)
+
+
+# as flows.reports.capacity has it, which imports much
+_PAGES = 2_640_000_000
+
+
+@app.command()
+def capacity(
+    name: FinishedRecipe,
+    pages: Annotated[int, typer.Option(min=1, help="of the crawl; default: those of CC-MAIN-2024-51")] = _PAGES,
+    cores: Annotated[int, typer.Option(min=1, help="that work at the same time")] = 1000,
+    core_hour: Annotated[float, typer.Option(min=0.0, help="price of an hour of a core")] = 0.0,
+    terabyte_month: Annotated[float, typer.Option(min=0.0, help="price of a terabyte in the home, a month")] = 0.0,
+    as_json: Json = False,
+) -> None:
+    """What a whole crawl would take, by what a finished run took: documents, hours of a core, bytes, money."""
+    from flows.cli.render_tables import capacity_lines, capacity_table
+    from flows.reports.capacity import capacity
+    from flows.reports.finished import finished
+
+    found = capacity(finished(name), pages, core_hour, terabyte_month)
+    if as_json:
+        print_json(found)
+        return
+    console().print(capacity_table(found))
+    print_texts(capacity_lines(found, cores))

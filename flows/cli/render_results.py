@@ -1,0 +1,182 @@
+"""Decisions and scaling laws for the terminal."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from flows.cli.render_run import mlflow_line, prefect_line
+
+if TYPE_CHECKING:
+    from flows.decisions.report import ArmFigures, DecisionReport
+    from flows.machine.settings import MachineSettings
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from flows.scaling.law import Interval
+    from flows.scaling.report import AgreementReport, ScalingReport
+
+_WIDER_THAN_ANY = 100_000  # columns: a console else measures what fits into it
+
+
+def print_decision(report: "DecisionReport", settings: "MachineSettings", console: Console) -> None:
+    """Print the verdicts, the table beside them, what each step is worth, and how to look at the runs."""
+    from flows.run.prefect_env import user_interface
+
+    for sentence in report.sentences:
+        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+    for table in tables(report):
+        print_fitting(table, console)
+    console.print("\n[bold]Look at it[/bold]")
+    looked_at = [prefect_line(*user_interface()), mlflow_line(settings)]
+    looked_at.append(f"in MLflow: experiment {report.base}, run `{report.headline}`")
+    console.print("\n".join(looked_at), markup=False, highlight=False, soft_wrap=True)
+
+
+def tables(report: "DecisionReport") -> Iterator[Table]:
+    """What a decision has to show: verdicts, and where there are any, tasks and what steps are worth."""
+    yield verdict_table(report)
+    if report.tasks:
+        yield task_table(report)
+    if report.attribution:
+        yield attribution_table(report)
+
+
+def print_fitting(table: Table, console: Console) -> None:
+    """Print a table; where it is wider than the console, each row as a block with a line for each column."""
+    wide = console.options.update(width=_WIDER_THAN_ANY)
+    if console.measure(table, options=wide).maximum <= console.width:
+        console.print(table)
+        return
+    console.print(f"{table.title}", style="table.title", markup=False)
+    heads = [str(column.header) for column in table.columns]
+    for cells in zip(*(column.cells for column in table.columns), strict=True):
+        first, *others = [Text.from_markup(str(cell)).plain for cell in cells]
+        console.print(first, style="bold", markup=False)
+        for head, cell in zip(heads[1:], others, strict=True):
+            if cell:
+                console.print(f"  {head}: {cell}", markup=False, highlight=False)
+
+
+def verdict_table(report: "DecisionReport") -> Table:
+    """The base, and a row for each candidate."""
+    table = Table("recipe", "verdict", title=f"Decision on {report.base}", title_justify="left")
+    for head in ("effect, bits per byte", f"{report.decision.protocol.level:.0%} interval", "pairs"):
+        table.add_column(head, justify="right")
+    for head in ("documents", "epochs", "CPU hours"):
+        table.add_column(head, justify="right")
+    table.add_row(escape(report.base), "the base", "", "", "", *_arm(report.arms[report.base]))
+    for row in report.rows():
+        effect = interval = ""
+        if row["effect"] is not None:
+            effect, interval = f"{row['effect']:+.4f}", f"{row['low']:+.4f} to {row['high']:+.4f}"
+        arm = report.arms[row["candidate"]]
+        table.add_row(escape(row["candidate"]), row["outcome"], effect, interval, str(row["pairs"]), *_arm(arm))
+    return table
+
+
+def task_table(report: "DecisionReport") -> Table:
+    """A row for each candidate and task."""
+    table = Table("recipe", "task", title="Tasks", title_justify="left")
+    for head in ("accuracy", f"of {report.base}", "difference", "interval", "chance"):
+        table.add_column(escape(head), justify="right")
+    for name, tasks in report.tasks.items():
+        for task in tasks:
+            figures = [f"{task.accuracy:.1%}", f"{task.base:.1%}", f"{task.difference:+.1%}"]
+            figures += [f"{task.low:+.1%} to {task.high:+.1%}", "" if task.chance is None else f"{task.chance:.1%}"]
+            table.add_row(escape(name), escape(task.name), *figures)
+    return table
+
+
+def attribution_table(report: "DecisionReport") -> Table:
+    """A row for each step: what is lost without it, and what it costs."""
+    table = Table("step", title="What each step is worth", title_justify="left")
+    for head in ("worth, bits per byte", "interval", "documents it costs", "CPU seconds it costs"):
+        table.add_column(head, justify="right")
+    for row in report.attribution:
+        worth = interval = ""
+        if row.worth is not None:
+            worth, interval = f"{row.worth:+.4f}", f"{row.low:+.4f} to {row.high:+.4f}"
+        cpu = "" if row.cpu_seconds is None else f"{row.cpu_seconds:.1f}"
+        table.add_row(row.step, worth, interval, f"{row.documents:,}", cpu)
+    return table
+
+
+def _arm(arm: "ArmFigures") -> tuple[str, str, str]:
+    hours = "" if arm.cpu_seconds is None else f"{arm.cpu_seconds / 3600:.4f}"
+    return f"{arm.documents:,}", f"{arm.most_epochs:.2f}", hours
+
+
+def print_scaling(report: "ScalingReport", out: "Console") -> None:
+    """Print the law first, then its tables."""
+    _line(out, report.sentence)
+    if report.forecasts:
+        table = _table("parameters", "tokens", "compute", "forecast", "90% interval", "came", "")
+        for row in report.forecast_rows():
+            table.add_row(
+                f"{row['parameters']:,}",
+                f"{row['tokens']:,}",
+                f"{row['reach']:.1f}x",
+                f"{row['forecast']:.4f}",
+                f"{row['low']:.4f} to {row['high']:.4f}",
+                f"{row['loss']:.4f}",
+                "inside" if row["inside"] else f"outside by {row['outside']:.2%}",
+            )
+        out.print(table)
+        _line(out, report.forecast_sentence)
+    if report.optima:
+        table = _table("operations", "best parameters", "best tokens", "bits per byte")
+        for best in report.optima:
+            table.add_row(
+                f"{best.compute:.2e}", _counts(best.parameters), _counts(best.tokens), _spread(best.loss, ".4f")
+            )
+        out.print(table)
+    if report.future:
+        table = _table("fit up to", "runs", "predicted", "reach", "mean error", "bias", "inside 90%")
+        for future in report.future:
+            table.add_row(
+                f"{future.compute:.2e}",
+                f"{future.fitted}",
+                f"{future.predicted}",
+                f"{future.reach:.1f}x",
+                f"{future.error:.2%}",
+                f"{future.bias:+.2%}",
+                f"{future.inside} of {future.predicted}",
+            )
+        out.print(table)
+    _line(out, f"MLflow: run scaling-{report.id[:8]} in the experiment {report.recipe}")
+
+
+def print_agreement(report: "AgreementReport", out: "Console") -> None:
+    """Print what was found, then the recipes with their ranks."""
+    _line(out, report.sentence)
+    small, large = (f"{count:,} parameters" for count in report.parameters)
+    table = _table("recipe", small, "rank", large, "rank")
+    for row in report.rows():
+        table.add_row(
+            row["arm"], f"{row['small']:.4f}", str(row["rank_small"]), f"{row['large']:.4f}", str(row["rank_large"])
+        )
+    out.print(table)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for name in columns:
+        table.add_column(name, justify="left" if name == "recipe" else "right")
+    return table
+
+
+def _line(out: "Console", text: str) -> None:
+    out.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _counts(one: "Interval") -> str:
+    return _spread(one, ",.0f")
+
+
+def _spread(one: "Interval", form: str) -> str:
+    return f"{one.value:{form}} ({one.low:{form}} to {one.high:{form}})"

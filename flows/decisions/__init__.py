@@ -1,0 +1,1 @@
+"""Which of several recipes is better, by small models trained on each."""

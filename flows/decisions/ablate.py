@@ -1,0 +1,236 @@
+"""The flow `ablate`: what is a data decision worth? Recipes in, verdicts with intervals out."""
+
+import flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+
+# isort: split
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from prefect.logging import get_run_logger
+
+from flows.check.run import before_run
+from flows.comparison.bank import calibrate, requests
+from flows.comparison.protocol import decide
+from flows.comparison.runs import RunRequest
+from flows.decisions.arm_data import Arm, ComparisonData, proxy_data
+from flows.decisions.arms import Arms, arms
+from flows.decisions.artifacts import publish_decision
+from flows.decisions.plan import Plan, planned
+from flows.decisions.report import ArmFigures, DecisionReport, set_effects, task_accuracies
+from flows.decisions.runs import ProxyRuns, decision_id, evaluation_set, training_losses
+from flows.machine.context import RunContext
+from flows.machine.settings import require
+from flows.recipe.forms import RecipeLike
+from flows.recipe.proxy import ProxyConfig
+from flows.reports.funnel import funnel
+from flows.run.flow import recorded_flow
+from flows.run.prefect_names import flow_run_name
+from flows.run.progress import duration
+from flows.run.runner import run_context
+from flows.stages.proxy import ProxyResult, at_once
+from storage import checked_json, files
+from tasks.engine.lease import lease
+
+BANK_PAIRS = 8
+
+
+@dataclass
+class _Clock:
+    """Seconds of the whole flow, and of what it asked others for."""
+
+    began: float
+    asked: float = 0.0
+
+    def others(self, work: Callable[[], Any]) -> Any:
+        start = time.monotonic()
+        try:
+            return work()
+        finally:
+            self.asked += time.monotonic() - start
+
+    def __str__(self) -> str:
+        whole = time.monotonic() - self.began
+        own = whole - self.asked
+        return f"{duration(whole)}, of which {duration(own)} ({own / whole:.1%}) beside data and runs"
+
+
+@recorded_flow(name="ablate", flow_run_name=flow_run_name, persist_result=False)
+def ablate(
+    recipe: RecipeLike,
+    against: list[RecipeLike] = [],  # noqa: B006  (Prefect shows defaults, and copies them)
+    settings: list[str] = [],  # noqa: B006
+    without: list[str] = [],  # noqa: B006
+    leave_one_out: bool = False,
+    raw: bool = False,
+    proxy: str | dict[str, Any] = "small",
+    clean: str | None = None,
+    judge: list[str] = [],  # noqa: B006
+    tasks: str | None = None,
+    tokens: int | None = None,
+    pairs: list[int] = [],  # noqa: B006
+    bank_pairs: int = BANK_PAIRS,
+    first_pair: int = 1,
+) -> DecisionReport:
+    """Verdicts on candidates beside a base, in bits per byte of documents that no recipe filtered.
+
+    Prefect shows what is said of each parameter in its form.
+
+    Args:
+        recipe: the base
+        against: other recipes, a candidate each
+        settings: the base with another setting, as minhash.threshold=0.9, a candidate each
+        without: steps; the base without one of them is a candidate, for each
+        leave_one_out: the base without each of its steps in turn, which says what each is worth
+        raw: raw extraction, without the steps behind it, is a candidate
+        proxy: the small model that is trained: the name of one that ships, or the path of a YAML file
+        clean: texts to judge by: the path of JSON lines, of Parquet, or of a folder of .txt files
+        judge: the evaluation sets that count, each a source or `clean`; by default clean, or all sources
+        tasks: a folder of tasks that the models are scored on, whose texts leave every recipe's documents
+        tokens: of each run; then a recipe may repeat its documents, and decisions share the runs of a recipe; by
+            default one epoch of the recipe that has least, at most the proxy's
+        pairs: of runs at each look, as 3 and 6, instead of the proxy's
+        bank_pairs: A/A pairs, which say how much runs differ; 0 for none
+        first_pair: number of the first pair; a decision after one that could not tell takes new ones
+    """
+    require("train", "comparing recipes")
+    clock = _Clock(time.monotonic())
+    with run_context(recipe) as context:
+        log = get_run_logger()
+        compared = arms(recipe, against, settings, without, leave_one_out, raw)
+        for other in compared.recipes.values():
+            before_run(other, context.settings)
+        plan = planned(
+            compared,
+            proxy,
+            at_once(context.settings),
+            leave_one_out=leave_one_out,
+            tokens=tokens,
+            pairs=pairs,
+            bank_pairs=bank_pairs,
+            first_pair=first_pair,
+            clean=clean,
+            judge=judge,
+        )
+        for line in plan.lines():
+            log.info("%s", line)
+        data = clock.others(lambda: _data(context, compared, plan.proxy, tokens, clean, tasks or ""))
+        plan = replace(plan, tokens=data.budget_tokens, evaluation=evaluation_set(data, judge), data=data)
+        for line in plan.lines():
+            log.info("%s", line)
+        decided = _decided(context, plan, data, tasks or "", clock)
+        publish_decision(decided)
+        log.info("decided in %s", clock)
+        return decided
+
+
+def _data(
+    context: RunContext, compared: Arms, proxy: ProxyConfig, tokens: int | None, clean: str | None, tasks: str
+) -> ComparisonData:
+    """Corpora and tokens, a subflow `corpus` for each recipe."""
+
+    def apart(name: str, make: Callable[[], Any]) -> Any:
+        made = []
+
+        @recorded_flow(name="corpus", flow_run_name=lambda: f"corpus-{name}", persist_result=False)
+        def corpus(recipe: RecipeLike) -> None:
+            made.append(make())
+
+        corpus(compared.recipes[name])
+        return made[0]
+
+    return proxy_data(
+        context,
+        proxy,
+        compared.recipes[compared.base],
+        compared.recipes,
+        tokens or proxy.tokens,
+        step_tokens=2 * proxy.step_tokens,  # so that half of a run is whole steps, too
+        clean=clean,
+        repeat=tokens is not None,
+        tasks=tasks,
+        apart=apart,
+    )
+
+
+def _decided(context: RunContext, plan: Plan, data: ComparisonData, tasks: str, clock: _Clock) -> DecisionReport:
+    # here, since MLflow takes seconds
+    from flows.decisions.tracking import Datasets, DecisionRun
+
+    compared, proxy, protocol, evaluation = plan.arms, plan.proxy, plan.protocol, plan.evaluation
+    log, tokens = get_run_logger(), data.budget_tokens
+    base = compared.recipes[compared.base]
+    batches = 0
+
+    def around(count: int, train: Callable[[], list[ProxyResult]]) -> list[ProxyResult]:
+        """A batch of runs as a subflow."""
+        nonlocal batches
+        batches += 1
+        made = []
+
+        @recorded_flow(name="proxies", flow_run_name=lambda: f"proxies-{batches}", persist_result=False)
+        def proxies(recipe: RecipeLike, runs: int) -> None:
+            made.append(train())
+
+        clock.others(lambda: proxies(base, count))
+        return made[0]
+
+    def trained(made: list[tuple[RunRequest, ProxyResult]]) -> None:
+        held.confirm()
+        figures = [runs.figures(request) for request, _ in made]
+        tracked.log_runs(figures, {result.key: training_losses(result) for _, result in made})
+        log.info("runs: %d done", len(runs.found))
+
+    runs = ProxyRuns(context, proxy, data, evaluation, tasks, around, trained)
+    identity = decision_id(protocol, evaluation, runs, list(compared.recipes), tokens, plan.bank)
+    params = {"proxy": proxy.model_dump(mode="json"), "protocol": protocol.model_dump(mode="json"), "tokens": tokens}
+    params |= {"base": compared.base, "candidates": list(compared.candidates), "judged": list(evaluation.judged)}
+    datasets = Datasets(data.evaluation, {name: arm.mixture for name, arm in data.arms.items()})
+    # one process at a time has a decision: of two, the second finds all of it made
+    folder = files.join(context.settings.home, "decisions", identity)
+    tracked = DecisionRun(context.settings, base.name, identity, params, datasets)
+    with lease(folder, lambda text: log.info("%s", text)) as held, tracked:
+        bank = None
+        announced = plan.announcement()
+        if plan.bank:
+            numbers = protocol.pairs(0, plan.bank)
+            wanted = requests(compared.base, numbers, protocol.learning_rates, tokens)
+            if missing := runs.missing(wanted):
+                log.info("A/A bank: %d runs of %s, of which %d are trained now", len(wanted), compared.base, missing)
+            bank = calibrate(runs, evaluation, compared.base, numbers, protocol.learning_rates, tokens)
+            by_bank = plan.by_bank(bank)
+            announced = f"{announced} {by_bank}"
+            log.info("%s", by_bank)
+        decision = decide(protocol, evaluation, compared.base, compared.candidates, tokens, runs, bank)
+        report = DecisionReport(
+            id=identity,
+            decision=decision,
+            arms={name: _figures(arm) for name, arm in data.arms.items()},
+            sets=set_effects(decision, evaluation, {request: result.bits for request, result in runs.found.items()}),
+            runs=tuple(map(runs.figures, runs.found)),
+            steps=compared.steps,
+            fixed=compared.fixed,
+            announced=announced,
+            tasks=task_accuracies(
+                decision,
+                {request: runs.task_figures(request, "accuracy") for request in decision.runs},
+                runs.task_figures(decision.runs[0], "chance"),
+            ),
+        )
+        path = files.join(context.settings.home, "decisions", f"{base.name}-{identity}.json")
+        checked_json.write(path, report.as_json())
+        return replace(report, mlflow_run=tracked.finish(report, compared.recipes))
+
+
+def _figures(arm: Arm) -> ArmFigures:
+    rows = funnel(arm.corpus.stages)
+    times = [stage.cpu_seconds for stage in arm.corpus.stages]
+    known = [seconds for seconds in times if seconds is not None]
+    return ArmFigures(
+        documents=rows[-1].documents_out,
+        tokens=sum(arm.source_tokens.values()),
+        epochs=arm.epochs,
+        funnel=tuple(rows),
+        cpu_seconds=sum(known) if len(known) == len(times) else None,
+    )

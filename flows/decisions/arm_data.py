@@ -1,0 +1,232 @@
+"""What recipes are compared with: one tokenizer, one token budget, one set of evaluation documents for all of them.
+
+Neither the tokenizer nor the evaluation documents come from what a recipe keeps: both are made of the documents of the
+base's sources as they are extracted. So no recipe is at home in them, and they are the same in every comparison with
+this base. From the curated documents of each recipe go the evaluation documents, what is like them and what contains
+them; all that is left becomes token shards, and nothing else is held out. The models of learned filters are not trained
+on such documents either.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from flows.curation import curate
+from flows.machine.context import RunContext
+from flows.recipe.proxy import ProxyConfig
+from flows.recipe.recipe import Recipe
+from flows.stages.corpus import Corpus, NothingLeftError
+from flows.stages.evaluation_documents import evaluation_documents, extracted, sets_of
+from flows.stages.evaluation_removal import evaluation_tokens, task_examples, without_evaluation
+from flows.stages.mixture import planned
+from flows.stages.tokenizer import trained
+from flows.stages.tokens import encoded
+from tasks.engine.make import StageResult
+from tasks.tokens.mixture import Mixture
+from tasks.tokens.strategies import group_weights
+from tasks.tokens.tokenizer import Tokenizer
+
+_SEED = 0  # of the tokenizer's sample: not the recipe's, so that comparisons share it
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A recipe that is compared. `corpus`: without the evaluation documents; `source_tokens`: of its token shards;
+    `mixture`: the stage with `mixture.json`."""
+
+    recipe: Recipe
+    corpus: Corpus
+    source_tokens: dict[str, int]
+    tokens: StageResult
+    mixture: StageResult
+
+    @property
+    def epochs(self) -> dict[str, float]:
+        """How often a run of the whole budget reads each source."""
+        return {name: source["epochs"] for name, source in self.mixture.result["sources"].items()}
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The share of each source in a run; they sum to one."""
+        return {name: source["share"] for name, source in self.mixture.result["sources"].items()}
+
+
+@dataclass(frozen=True)
+class ComparisonData:
+    """`evaluation`: the stage of the evaluation documents; `budget_tokens`: what a run of any arm takes."""
+
+    evaluation: StageResult
+    tokenizer: StageResult
+    arms: dict[str, Arm]
+    budget_tokens: int
+
+
+@dataclass(frozen=True)
+class _Encoded:
+    """An arm before its budget is known."""
+
+    recipe: Recipe
+    corpus: Corpus
+    tokens: StageResult
+    source_tokens: dict[str, int]
+    settings: Mixture
+
+    @property
+    def one_epoch(self) -> float:
+        """The most tokens of a run in which no source is read more than once, nor more than its recipe allows."""
+        total = sum(self.settings.weights.values())
+        most = min(1, self.settings.max_epochs)
+        return min(most * self.source_tokens[name] * total / weight for name, weight in self.settings.weights.items())
+
+
+def arm_data(
+    context: RunContext,
+    base: Recipe,
+    arms: Mapping[str, Recipe],
+    *,
+    tokens: int,
+    step_tokens: int,
+    vocab_size: int,
+    sample_bytes: int,
+    per_source: int,
+    clean: str | None = None,
+    repeat: bool = False,
+    tasks: str = "",
+    apart: Callable[[str, Callable[[], Any]], Any] = lambda name, make: make(),
+) -> ComparisonData:
+    """Corpora, token shards and mixtures of recipes that are compared; what they share is made once.
+
+    `arms`: by name, the base among them if it is compared. `tokens`: what a run takes; with `repeat` each arm repeats
+    its sources to that end as far as its `mixture.max_epochs` allows, else it is lowered to one epoch of the arm that
+    has least. The budget is a multiple of `step_tokens`, batch * seq_len. `vocab_size`, `sample_bytes`: of the
+    tokenizer; `per_source`, `clean`: see `evaluation_documents`. A recipe without a mixture reads its
+    sources in proportion to their tokens. `apart` is given the name of an arm and what makes its corpus and its tokens,
+    and returns what that returns.
+
+    Raises what making a corpus raises, with the arm's name, and ValueError where an arm cannot fill its mixture.
+    """
+    evaluation = evaluation_documents(context, base, per_source, clean)
+    tokenizer = _tokenizer(context, base, evaluation, Tokenizer(vocab_size=vocab_size, sample_bytes=sample_bytes))
+    shards = evaluation_tokens(context, evaluation, tokenizer)
+    examples = task_examples(context, tasks) if tasks else None
+    made: dict[str, _Encoded] = {
+        name: apart(name, partial(_curated, context, name, recipe, evaluation, examples, tokenizer))
+        for name, recipe in arms.items()
+    }
+    budget = _budget(made, tokens, step_tokens, repeat)
+    sets = sets_of(evaluation)
+    found = {
+        name: Arm(
+            arm.recipe,
+            arm.corpus,
+            arm.source_tokens,
+            arm.tokens,
+            planned(context, arm.settings, budget, arm.corpus.sources, tokenizer, arm.tokens, sets, sets, shards),
+        )
+        for name, arm in made.items()
+    }
+    return ComparisonData(evaluation, tokenizer, found, budget)
+
+
+def _tokenizer(context: RunContext, base: Recipe, evaluation: StageResult, settings: Tokenizer) -> StageResult:
+    """Trained on all sources of the base as they are extracted, in proportion to their characters."""
+    whole = extracted(context, base)
+    left = without_evaluation(context, whole, whole, evaluation)
+    characters = Counter[str]()
+    for source, record in zip(left.sources, left.kept.records("remove"), strict=True):
+        characters[source] += record["steps"][-1]["characters_out"]
+    weights = {source: float(count) for source, count in characters.items() if count}
+    if not weights:
+        raise NothingLeftError(
+            f"nothing is left of the sources of {base.name} beside the evaluation documents and what is like them: "
+            "give more documents"
+        )
+    return trained(context, left, settings, Mixture(weights=weights), _SEED)
+
+
+def _curated(
+    context: RunContext,
+    name: str,
+    recipe: Recipe,
+    evaluation: StageResult,
+    examples: StageResult | None,
+    tokenizer: StageResult,
+) -> _Encoded:
+    def without(extracted: Corpus, corpus: Corpus) -> Corpus:
+        return without_evaluation(context, extracted, corpus, evaluation, examples)
+
+    try:
+        first, *others = curate(context, recipe, extract_apart=True, withheld=without)
+    except NothingLeftError as error:
+        raise NothingLeftError(f"{name}: {error}") from error
+    corpus = without(first.left, others[-1].left if others else first.left)
+    shards = encoded(context, corpus, tokenizer)
+    counted = Counter[str](dict.fromkeys(corpus.sources, 0))
+    for source, record in zip(corpus.sources, shards.records("encode"), strict=True):
+        counted[source] += record["train"]["tokens"]
+    return _Encoded(recipe, corpus, shards, dict(counted), _mixture(name, recipe, counted))
+
+
+def _mixture(name: str, recipe: Recipe, tokens: Mapping[str, int]) -> Mixture:
+    """The recipe's mixture, with nothing held out that could tell two mixtures apart which are trained on alike."""
+    if recipe.mixture is None:
+        weights = {source: float(count) for source, count in tokens.items() if count}
+    else:
+        given = recipe.mixture
+        if not given.by_source or given.phases or given.tokens or given.packing != "concatenate":
+            raise ValueError(
+                f"{name}: mixtures are compared by the weights of their sources: take `by`, `rehydrate`, `phases`, "
+                "`tokens` and `packing` out of its `mixture`"
+            )
+        weights = group_weights(given, tokens) if given.strategy != "weights" else given.weights
+    if empty := [source for source in weights if not tokens[source]] if weights else list(tokens):
+        raise NothingLeftError(
+            f"{name}: no token is left of the source {' and '.join(empty)} once the evaluation documents and what is "
+            "like them are out: loosen the steps that drop its documents, or give it more"
+        )
+    most = {} if recipe.mixture is None else {"max_epochs": recipe.mixture.max_epochs}
+    return Mixture(weights=weights, **most)
+
+
+def _budget(arms: Mapping[str, _Encoded], tokens: int, step_tokens: int, repeat: bool) -> int:
+    """Tokens of a run, a multiple of `step_tokens`. Raises ValueError for an arm that does not have so many."""
+    least = min(arms, key=lambda name: (arms[name].one_epoch, name))
+    wanted = tokens if repeat else min(tokens, int(arms[least].one_epoch))
+    budget = wanted // step_tokens * step_tokens
+    if not budget:
+        raise ValueError(
+            f"{least}: one step of training takes {step_tokens:,} tokens, but a run may take {wanted:,}, with "
+            f"{_listed(arms[least])} to read: give its sources more documents, or ask for a smaller batch or context"
+        )
+    for name, arm in arms.items():
+        most = arm.settings.max_epochs * sum(arm.source_tokens[source] for source in arm.settings.weights)
+        if most < budget:
+            raise ValueError(
+                f"{name}: a run takes {budget:,} tokens, but the sources have {_listed(arm)}, which mixture.max_epochs "
+                f"{arm.settings.max_epochs:g} makes {most:,.0f}: ask for fewer tokens, raise mixture.max_epochs "
+                "or give more data"
+            )
+    return budget
+
+
+def _listed(arm: _Encoded) -> str:
+    return ", ".join(f"{source} {arm.source_tokens[source]:,}" for source in sorted(arm.settings.weights))
+
+
+def proxy_data(
+    context: RunContext, proxy: ProxyConfig, base: Recipe, recipes: Mapping[str, Recipe], tokens: int, **given: Any
+) -> ComparisonData:
+    """The data of runs of so many tokens on these recipes, by name. `given`: further arguments of `arm_data`, whose
+    errors it raises; a run is of whole steps of the proxy, if `step_tokens` is not among them."""
+    return arm_data(
+        context,
+        base,
+        recipes,
+        tokens=tokens,
+        vocab_size=proxy.vocab_size,
+        sample_bytes=proxy.sample_bytes,
+        per_source=proxy.evaluation_documents,
+        **{"step_tokens": proxy.step_tokens} | given,
+    )

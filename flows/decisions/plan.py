@@ -1,0 +1,237 @@
+"""What is said before anything is trained: the smallest effect that a decision sees, its runs and their tokens."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from flows.comparison.bank import Bank, judged_documents
+from flows.comparison.components import Components
+from flows.comparison.power import Noise, smallest_effect
+from flows.comparison.protocol import WANTED_POWER, Protocol, tested_documents
+from flows.comparison.runs import EvaluationSet
+from flows.decisions.arm_data import ComparisonData
+from flows.decisions.arms import Arms
+from flows.decisions.noise import ProxyNoise, read_noise
+from flows.decisions.runs import judged_sets
+from flows.recipe.proxy import ProxyConfig, load_proxy
+from flows.recipe.recipe import Recipe
+from flows.stages.evaluation_documents import CLEAN
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The fewest and the most runs, and trained tokens; evaluation is no part of these. `bank_runs`: those of the
+    A/A bank among the runs, of which half are the base's own."""
+
+    bank_runs: int
+    runs: tuple[int, int]
+    tokens: tuple[int, int]
+
+
+def cost(protocol: Protocol, candidates: int, tokens: int, bank_pairs: int) -> Cost:
+    """Of a decision with so many candidates and A/A pairs, whose runs take so many tokens each."""
+    rates, tested = len(protocol.learning_rates), protocol.tested(candidates)
+    screened = candidates if tested < candidates else 0
+
+    def needed(pairs: int) -> int:
+        return rates * (screened + tested * pairs + max(pairs, bank_pairs) + bank_pairs)
+
+    fewest, most, halves = needed(protocol.looks[0]), needed(protocol.looks[-1]), protocol.worth_pairs * rates
+    return Cost(
+        bank_runs=2 * bank_pairs * rates,
+        runs=(fewest, most + halves),
+        tokens=(fewest * tokens, most * tokens + halves * (tokens // 2)),
+    )
+
+
+def sees(
+    protocol: Protocol, evaluation: EvaluationSet, candidates: int, known: Bank | Components, bank_pairs: int = 0
+) -> float:
+    """The effect, in bits per byte, that a decision with so many candidates sees with probability WANTED_POWER.
+
+    known: how much runs differ, by components that were recorded before, or by the decision's own A/A bank; of the
+    bank the size is its own. A bank of one recipe knows nothing of candidates that act differently on different
+    documents: by it the effect is a lower bound.
+    """
+    judged = tested_documents(protocol, evaluation, candidates)[1]
+    if isinstance(known, Bank):
+        noise = Noise(known.variance(judged_documents(judged)), known.degrees)
+    else:
+        rates = len(protocol.learning_rates)
+        noise = Noise(known.pair_variance(rates, judged), max(bank_pairs - 1, 0), known.document_variance(judged))
+    return smallest_effect(protocol.looks, protocol.limits(candidates), noise, WANTED_POWER)
+
+
+# Floating point operations a second and core in the training of a proxy of .24 million parameters: measured.
+CORE_RATE = 17e9
+START_SECONDS = 6.0  # of a run: processes, libraries, evaluation
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`tokens`: of a run; `parameters`: of the proxy; `at_once`: runs trained at the same time; `bank`: A/A pairs;
+    `noise`: what was recorded of the proxy; `evaluation`: the documents that judge, or as many as are expected
+    (`expected_evaluation`) while there is no `data` yet; `fixed_tokens`: the budget was asked for."""
+
+    arms: Arms
+    protocol: Protocol
+    proxy: ProxyConfig
+    bank: int
+    tokens: int
+    at_once: int
+    noise: ProxyNoise | None
+    evaluation: EvaluationSet
+    data: ComparisonData | None = None
+    fixed_tokens: bool = False
+
+    @property
+    def cost(self) -> Cost:
+        return cost(self.protocol, len(self.arms.candidates), self.tokens, self.bank)
+
+    def announcement(self) -> str:
+        """The smallest effect and the cost."""
+        (fewest, most), (low, high) = self.cost.runs, self.cost.tokens
+        trains = f"It trains {fewest} to {most} runs: {low:,} to {high:,} tokens."
+        if self.noise is None:
+            return (
+                f"What effect this decision sees is known after its A/A bank: of the proxy {self.proxy.name} no noise "
+                f"was recorded. {trains}"
+            )
+        known, looks = self.noise.components, self.protocol.looks
+        effect = sees(self.protocol, self.evaluation, len(self.arms.candidates), known, self.bank)
+        provided = "if runs and recipes differ as those recorded"
+        if self.noise.mixtures == 1:  # runs on one data set do not show how differently recipes act on documents
+            provided = "where candidates act alike on all documents, if runs differ as those recorded"
+        documents = tested_documents(self.protocol, self.evaluation, len(self.arms.candidates))[1]
+        return (
+            f"This decision sees an effect of {effect:.4f} bits per byte with probability {WANTED_POWER:g} ("
+            f"{looks[0]} to {looks[-1]} pairs, {len(self.protocol.learning_rates)} learning rates, {self.bank} A/A "
+            f"pairs, {judged_documents(documents)} evaluation documents{'' if self.data else ' at most'}), {provided}: "
+            f"{self.noise.provenance}, {self.noise.tokens:,} tokens each. {trains}"
+        )
+
+    def by_bank(self, bank: Bank) -> str:
+        """The smallest effect by the decision's own A/A bank."""
+        effect = sees(self.protocol, self.evaluation, len(self.arms.candidates), bank)
+        return (
+            f"By its own {len(bank.pairs)} A/A pairs it sees an effect of {effect:.4f} bits per byte, where candidates "
+            "act alike on all documents."
+        )
+
+    def lines(self) -> Iterator[str]:
+        names = ", ".join(self.arms.candidates)
+        yield f"decision: {self.arms.base} against {names}"
+        yield from (f"{step} cannot be left out: {reason}" for step, reason in self.arms.fixed.items())
+        rates = ", ".join(f"{rate:g}" for rate in self.protocol.learning_rates)
+        yield (
+            f"proxy: {self.proxy.name}, {parameters(self.proxy):,} parameters; each run {self.tokens:,} tokens"
+            f"{'' if self.data else ' at most'}; learning rates {rates}; after {_listed(self.protocol.looks)} pairs a "
+            "verdict may fall"
+        )
+        count = len(self.arms.candidates)
+        if (tested := self.protocol.tested(count)) < count:
+            yield f"screening: one run each of {count} candidates, then the best {tested} are tested"
+        if self.data:
+            yield from self._of_data(self.data)
+        fewest, most = self.cost.runs
+        low, high = (seconds * self.run_seconds / self.at_once / 60 for seconds in (fewest, most))
+        yield (
+            f"runs: {fewest} to {most}, {self.cost.bank_runs} of them for the A/A bank that says how much runs differ; "
+            f"{self.at_once} at once, {self.run_seconds:.0f} s each (estimated), so {low:.0f} to {high:.0f} minutes; "
+            "those that the home has are not trained again"
+        )
+        if not self.fixed_tokens:
+            yield (
+                "the tokens of a run follow from the recipe that has least text: another set of candidates may give "
+                "other runs; --tokens N fixes them, so that decisions share the runs of a recipe"
+            )
+        yield self.announcement()
+
+    @property
+    def run_seconds(self) -> float:
+        """Of one run, from its floating point operations (6 for each parameter and token)."""
+        return START_SECONDS + 6 * parameters(self.proxy) * self.tokens / CORE_RATE
+
+    def _of_data(self, data: ComparisonData) -> Iterator[str]:
+        base = {stage.key for stage in data.arms[self.arms.base].corpus.stages}
+        for name, arm in data.arms.items():
+            tokens = sum(arm.source_tokens.values())
+            epochs = ", ".join(f"{source} {count:.2f}" for source, count in arm.epochs.items())
+            shared = "" if name == self.arms.base else self._shared(base, {s.key for s in arm.corpus.stages})
+            yield f"  {name}: {tokens:,} tokens, of which a run reads these epochs: {epochs}{shared}"
+
+    def _shared(self, base: set[str], own: set[str]) -> str:
+        return f"; {len(own & base)} of {len(own)} stages are those of {self.arms.base}"
+
+
+def planned(
+    compared: Arms,
+    proxy: Any,
+    at_once: int,
+    *,
+    leave_one_out: bool,
+    tokens: int | None,
+    pairs: list[int],
+    bank_pairs: int,
+    first_pair: int,
+    clean: str | None,
+    judge: Sequence[str],
+) -> Plan:
+    """The plan before any data is made. `proxy`: as `load_proxy` takes it; the others: parameters of the flow `ablate`.
+
+    Raises what `load_proxy`, `read_noise`, `protocol_of` and `expected_evaluation` raise.
+    """
+    small = load_proxy(proxy)
+    return Plan(
+        arms=compared,
+        protocol=protocol_of(small, pairs, leave_one_out, first_pair, bank_pairs),
+        proxy=small,
+        bank=bank_pairs,
+        tokens=tokens or small.tokens,
+        at_once=at_once,
+        noise=read_noise(proxy, small),
+        evaluation=expected_evaluation(compared.recipes[compared.base], small, clean, judge),
+        fixed_tokens=tokens is not None,
+    )
+
+
+def expected_evaluation(base: Recipe, proxy: ProxyConfig, clean: str | None, judge: Sequence[str]) -> EvaluationSet:
+    """As many evaluation documents of each set as the proxy asks for, all of one length. Raises ValueError for a set
+    that there is not."""
+    names = tuple(sorted([*(source.name for source in base.sources), *([CLEAN] if clean else [])]))
+    set_of = np.repeat(np.arange(len(names)), proxy.evaluation_documents)
+    return EvaluationSet(names, set_of, np.ones(len(set_of), np.int64), judged_sets(names, judge))
+
+
+def protocol_of(
+    proxy: ProxyConfig, pairs: list[int], leave_one_out: bool, first_pair: int = 1, bank_pairs: int = 0
+) -> Protocol:
+    """What is declared before any run. Attribution tests every step; else many candidates are screened.
+
+    Raises ValueError for looks that do not rise from 2 on, and for an A/A bank of one pair.
+    """
+    if bank_pairs == 1:
+        raise ValueError("--bank-pairs 1: one A/A pair has no variance; give 0, for no bank, or 2 or more")
+    looks = tuple(pairs) or proxy.looks
+    given: dict[str, Any] = {"learning_rates": proxy.learning_rates, "looks": looks, "first_pair": first_pair}
+    given["worth_pairs"] = min(Protocol.model_fields["worth_pairs"].default, looks[0])
+    try:
+        return Protocol(**given | ({"survivors": None} if leave_one_out else {}))
+    except ValidationError as error:
+        raise ValueError("; ".join(each["msg"].removeprefix("Value error, ") for each in error.errors())) from None
+
+
+def parameters(proxy: ProxyConfig) -> int:
+    """Of the proxy, norms left out."""
+    model = proxy.model
+    attention = 2 * model.dim * model.head_dim * (model.heads + model.kv_head_count)
+    embeddings = proxy.vocab_size * model.dim * (1 if model.tie_embeddings else 2)
+    return embeddings + model.layers * (attention + 3 * model.dim * model.ffn_dim)
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    *first, last = map(str, numbers)
+    return f"{', '.join(first)} or {last}" if first else last

@@ -1,0 +1,301 @@
+"""What the models of a decision make of tasks: accuracies, and paired differences with their intervals."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import stdtrit
+
+from flows.comparison.crossed import estimate
+from flows.comparison.protocol import Decision
+from flows.comparison.runs import EvaluationSet, RunRequest
+from flows.comparison.verdict import Verdict
+from flows.reports import templates
+from flows.reports.funnel import FunnelRow, frame
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+@dataclass(frozen=True)
+class TaskAccuracy:
+    """A candidate on one task, beside the base: shares of examples, means over pairs and learning rates. `chance`: of
+    guessing, None for a task without choices. `difference`: of the candidate over the base, above 0 it is better, with
+    a plain t interval over pairs from `low` to `high`: it holds for these examples, and is not adjusted for stopping.
+    """
+
+    name: str
+    chance: float | None
+    base: float
+    accuracy: float
+    difference: float
+    low: float
+    high: float
+
+
+def task_accuracies(
+    decision: Decision, accuracies: Mapping[RunRequest, Mapping[str, float]], chances: Mapping[str, float]
+) -> dict[str, tuple[TaskAccuracy, ...]]:
+    """By candidate that was tested, a figure for each task. `accuracies`: of all runs, by task."""
+    found = {}
+    for verdict in decision.verdicts:
+        if verdict.effect is None:
+            continue
+        pairs = decision.protocol.pairs(0, verdict.pairs)
+        names = accuracies[RunRequest(decision.base, pairs[0], verdict.learning_rates[0], decision.tokens)]
+        found[verdict.candidate] = tuple(
+            _task(
+                name,
+                chances.get(name),
+                _by_pair(decision, accuracies, decision.base, pairs, name),
+                _by_pair(decision, accuracies, verdict.candidate, pairs, name),
+                verdict.level,
+            )
+            for name in sorted(names)
+        )
+    return {name: tasks for name, tasks in found.items() if tasks}
+
+
+def _by_pair(
+    decision: Decision, accuracies: Mapping[RunRequest, Mapping[str, float]], arm: str, pairs: Iterable[int], task: str
+) -> np.ndarray:
+    """Means over learning rates, (pairs,)."""
+    rates = decision.protocol.learning_rates
+    return np.array([np.mean([accuracies[RunRequest(arm, p, r, decision.tokens)][task] for r in rates]) for p in pairs])
+
+
+def _task(name: str, chance: float | None, base: np.ndarray, candidate: np.ndarray, level: float) -> TaskAccuracy:
+    differences = candidate - base
+    mean, count = float(differences.mean()), len(differences)
+    reach = float(stdtrit(count - 1, (1 + level) / 2) * differences.std(ddof=1) / np.sqrt(count))
+    return TaskAccuracy(name, chance, float(base.mean()), float(candidate.mean()), mean, mean - reach, mean + reach)
+
+
+MOST_SHORT = 2  # verdicts in a headline
+
+
+@dataclass(frozen=True)
+class ArmFigures:
+    """A recipe that was compared. `documents`: those that it trains on; `tokens`: of these, of which a run takes its
+    budget; `epochs`: how often a run reads each source; `funnel`: what its steps did; `cpu_seconds`: what its stages
+    took, None where one was made before that was measured."""
+
+    documents: int
+    tokens: int
+    epochs: dict[str, float]
+    funnel: tuple[FunnelRow, ...]
+    cpu_seconds: float | None
+
+    @property
+    def most_epochs(self) -> float:
+        return max(self.epochs.values())
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A run of the proxy: what it was asked for, the key of its stage, its bits per byte on the judged sets together
+    and on each set, the accuracy at each task."""
+
+    request: RunRequest
+    key: str
+    bits_per_byte: float
+    by_set: dict[str, float]
+    tasks: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SetEffect:
+    """The effect on one evaluation set, with a plain t interval: it is not adjusted for stopping."""
+
+    name: str
+    judged: bool
+    effect: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class StepWorth:
+    """What a step of the base is worth: bits per byte that are lost without it, from `low` to `high`; documents that
+    the recipe has fewer with it, all later steps included; CPU seconds that its stages take more with it, or None."""
+
+    step: str
+    outcome: str
+    worth: float | None
+    low: float | None
+    high: float | None
+    documents: int
+    cpu_seconds: float | None
+
+
+@dataclass(frozen=True, repr=False)
+class DecisionReport:
+    """A finished decision. `id`: 16 hexadecimal characters, of all that decides it; `sets`: effects by candidate;
+    `steps`: the step that a candidate of leave-one-out is without; `fixed`: steps that cannot be left out, with the
+    reason; `announced`: what was said of the budget before the runs; `tasks`: accuracies by candidate, if the models
+    were scored on tasks; `mlflow_run`: the parent run."""
+
+    id: str
+    decision: Decision
+    arms: dict[str, ArmFigures]
+    sets: dict[str, tuple[SetEffect, ...]]
+    runs: tuple[TrainedRun, ...]
+    steps: dict[str, str]
+    fixed: dict[str, str]
+    announced: str
+    tasks: dict[str, tuple[TaskAccuracy, ...]] = field(default_factory=dict)
+    mlflow_run: str = ""
+
+    def __repr__(self) -> str:
+        return f"<DecisionReport of {self.base}: {'; '.join(self.sentences)}>"
+
+    def _repr_html_(self) -> str:
+        """Verdicts, the plot of effects and what the steps are worth as HTML, every text escaped."""
+        from flows.decisions.plots import attribution_svg, effects_svg
+
+        return templates.template("decision.html").render(
+            report=self, effects=effects_svg(self), attribution=attribution_svg(self) if self.attribution else ""
+        )
+
+    @property
+    def base(self) -> str:
+        return self.decision.base
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        return self.decision.verdicts
+
+    @property
+    def sentences(self) -> list[str]:
+        """The verdicts."""
+        return self.decision.sentences()
+
+    @property
+    def headline(self) -> str:
+        """Which recipe won, by how much and how sure, in a line: the verdicts that fell first."""
+        order = {"better": 0, "worse": 1}
+        ranked = sorted(self.verdicts, key=lambda v: (order.get(v.outcome, 2), -abs(v.effect or 0.0)))
+        said = [_short(verdict) for verdict in ranked[:MOST_SHORT]]
+        more = len(ranked) - len(said)
+        return f"{self.base}: {'; '.join(said)}{f'; {more} more' if more else ''}"
+
+    @property
+    def table(self) -> "DataFrame":
+        """A row for each candidate."""
+        return frame(self.rows())
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """A row for each candidate: what is said of it, its effect in bits per byte with the interval, the documents
+        that it keeps and the CPU hours of its stages; its accuracy at each task, and that minus the base's."""
+        names = sorted({task.name for tasks in self.tasks.values() for task in tasks})
+        for verdict in self.verdicts:
+            arm = self.arms[verdict.candidate]
+            yield {
+                "candidate": verdict.candidate,
+                "outcome": verdict.outcome,
+                "verdict": verdict.sentence(),
+                "effect": verdict.effect,
+                "low": verdict.low,
+                "high": verdict.high,
+                "pairs": verdict.pairs,
+                "documents": arm.documents,
+                "epochs": arm.most_epochs,
+                "cpu_hours": None if arm.cpu_seconds is None else arm.cpu_seconds / 3600,
+                **self._accuracies(verdict.candidate, names),
+            }
+
+    def _accuracies(self, candidate: str, names: list[str]) -> dict[str, float | None]:
+        known = {task.name: task for task in self.tasks.get(candidate, ())}
+        figures = {"accuracy": "accuracy", "accuracy_difference": "difference"}
+        return {
+            f"{what}/{name}": getattr(known[name], figure) if name in known else None
+            for name in names
+            for what, figure in figures.items()
+        }
+
+    @cached_property
+    def attribution(self) -> list[StepWorth]:
+        """What the steps are worth that were left out one at a time, in the order of the recipe."""
+        base = self.arms[self.base]
+        found = []
+        for verdict in self.verdicts:
+            if verdict.candidate not in self.steps:
+                continue
+            arm = self.arms[verdict.candidate]
+            known = base.cpu_seconds is not None and arm.cpu_seconds is not None
+            found.append(
+                StepWorth(
+                    self.steps[verdict.candidate],
+                    verdict.outcome,
+                    _negative(verdict.effect),
+                    _negative(verdict.high),
+                    _negative(verdict.low),
+                    arm.documents - base.documents,
+                    base.cpu_seconds - arm.cpu_seconds if known else None,  # type: ignore[operator]
+                )
+            )
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as plain data; equal decisions give equal data, but for CPU times."""
+        return {
+            "id": self.id,
+            "base": self.base,
+            "tokens": self.decision.tokens,
+            "announced": self.announced,
+            "protocol": self.decision.protocol.model_dump(mode="json"),
+            "screening": [list(each) for each in self.decision.screening],
+            "verdicts": [asdict(verdict) | {"sentence": verdict.sentence()} for verdict in self.verdicts],
+            "sets": {name: [asdict(each) for each in effects] for name, effects in self.sets.items()},
+            "tasks": {name: [asdict(each) for each in tasks] for name, tasks in self.tasks.items()},
+            "attribution": [asdict(each) for each in self.attribution],
+            "fixed": self.fixed,
+            "arms": {name: asdict(arm) for name, arm in self.arms.items()},
+            "runs": [asdict(run) for run in self.runs],
+        }
+
+
+def set_effects(
+    decision: Decision, evaluation: EvaluationSet, bits: Mapping[RunRequest, np.ndarray]
+) -> dict[str, tuple[SetEffect, ...]]:
+    """The effect on each evaluation set, by candidate; of those that were tested. `bits`: of all runs."""
+    found: dict[str, tuple[SetEffect, ...]] = {}
+    for verdict in decision.verdicts:
+        if verdict.effect is None:
+            continue
+        pairs = decision.protocol.pairs(0, verdict.pairs)
+        base, candidate = (_bits(decision, bits, name, pairs) for name in (decision.base, verdict.candidate))
+        found[verdict.candidate] = tuple(
+            _set_effect(name, evaluation, base - candidate, verdict.level) for name in evaluation.names
+        )
+    return found
+
+
+def _bits(decision: Decision, bits: Mapping[RunRequest, np.ndarray], arm: str, pairs: range) -> np.ndarray:
+    """Averaged over learning rates, (pairs, documents)."""
+    rates = decision.protocol.learning_rates
+    return np.array(
+        [np.mean([bits[RunRequest(arm, p, rate, decision.tokens)] for rate in rates], axis=0) for p in pairs]
+    )
+
+
+def _set_effect(name: str, evaluation: EvaluationSet, differences: np.ndarray, level: float) -> SetEffect:
+    alone = EvaluationSet(evaluation.names, evaluation.set_of, evaluation.size, (name,))
+    given = estimate(differences, alone)
+    reach = float(stdtrit(given.degrees, (1 + level) / 2) * np.sqrt(given.variance))
+    return SetEffect(name, name in evaluation.judged, given.effect, given.effect - reach, given.effect + reach)
+
+
+def _short(verdict: Verdict) -> str:
+    said = f"{verdict.candidate} is {verdict.outcome}"
+    if verdict.outcome not in ("better", "worse"):
+        said = f"{verdict.candidate}: {verdict.outcome}"
+    if verdict.effect is None:
+        return said
+    return f"{said}, {verdict.effect:+.4f} ({verdict.low:+.4f} to {verdict.high:+.4f})"
+
+
+def _negative(value: float | None) -> float | None:
+    return None if value is None else 0.0 - value  # no -0.0

@@ -1,0 +1,147 @@
+"""Training runs as the protocol asks for them: each is a stage of its own, which any later decision finds."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import orjson
+
+from flows.comparison.protocol import VERSION, Protocol
+from flows.comparison.runs import EvaluationSet, RunRequest
+from flows.decisions.arm_data import ComparisonData
+from flows.decisions.report import TrainedRun
+from flows.machine.context import RunContext
+from flows.recipe.errors import did_you_mean
+from flows.recipe.given_files import tasks_at
+from flows.recipe.proxy import ProxyConfig
+from flows.stages.evaluation_documents import CLEAN, read, sets_of
+from flows.stages.proxy import ProxyResult, ProxyRun, proxy_spec, train_proxies
+from storage import files
+from tasks.engine.spec import StageSpec, digest
+from training.tracking import METRICS
+
+POINTS = 40  # of a run's training loss in MLflow, whose database takes a millisecond for each
+
+
+class ProxyRuns:
+    """Calling it trains, or finds, what is asked for. `trained` is called with each batch; `around` trains it.
+
+    `found`: the results by request.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        proxy: ProxyConfig,
+        data: ComparisonData,
+        evaluation: EvaluationSet,
+        tasks: str,
+        around: Callable[[int, Callable[[], list[ProxyResult]]], list[ProxyResult]],
+        trained: Callable[[list[tuple[RunRequest, ProxyResult]]], None],
+    ) -> None:
+        self.found: dict[RunRequest, ProxyResult] = {}
+        self._context, self._proxy, self._data, self._tasks = context, proxy, data, tasks
+        self._evaluation, self._around, self._trained = evaluation, around, trained
+
+    def __call__(self, requests: Sequence[RunRequest]) -> list[np.ndarray]:
+        """Bits of each evaluation document, float64 (documents,), for each request."""
+        new = [request for request in dict.fromkeys(requests) if request not in self.found]
+        if new:
+            runs = [self._run(request) for request in new]
+            results = self._around(len(new), lambda: train_proxies(self._context, runs))
+            made = list(zip(new, results, strict=True))
+            for _, result in made:
+                self._check(result)
+            self.found |= dict(made)
+            self._trained(made)
+        return [self.found[request].bits for request in requests]
+
+    def missing(self, requests: Sequence[RunRequest]) -> int:
+        """How many of these are not in the home yet."""
+        return sum(self._context.find(self._spec(request)) is None for request in dict.fromkeys(requests))
+
+    def key(self, request: RunRequest) -> str:
+        """The key of a run's stage."""
+        return self._spec(request).key
+
+    def figures(self, request: RunRequest) -> TrainedRun:
+        """What a finished run has measured."""
+        result = self.found[request]
+        by_set = {
+            name: float(result.bits[places].sum() / result.sizes[places].sum())
+            for name in self._evaluation.names
+            if len(places := self._evaluation.members(name))
+        }
+        measured = float(self._evaluation.measure(result.bits))
+        return TrainedRun(request, result.key, measured, by_set, self.task_figures(request, "accuracy"))
+
+    def task_figures(self, request: RunRequest, figure: str) -> dict[str, float]:
+        """A figure of each task that a finished run was scored on, as `accuracy` or `chance`, by the task's name."""
+        split = ((name.split("/"), value) for name, value in self.found[request].metrics.items())
+        return {"/".join(name[1:-1]): value for name, value in split if (name[0], name[-1]) == ("tasks", figure)}
+
+    def _spec(self, request: RunRequest) -> StageSpec:
+        folder = tasks_at(self._context.settings, self._tasks, "tasks") if self._tasks else None
+        return proxy_spec(self._context.settings, self._run(request), folder, 0)
+
+    def _run(self, request: RunRequest) -> ProxyRun:
+        return ProxyRun(
+            self._proxy,
+            self._data.arms[request.arm].mixture,
+            request.pair,
+            request.learning_rate,
+            request.tokens,
+            request.salt,
+            self._tasks,
+        )
+
+    def _check(self, result: ProxyResult) -> None:
+        names = [self._evaluation.names[at] for at in self._evaluation.set_of]
+        if names != [result.sets[at] for at in result.set_of] or (result.sizes != self._evaluation.size).any():
+            raise ValueError(
+                f"{result.folder} has losses of other documents than those of the evaluation: remove that folder and "
+                "run the same command again"
+            )
+
+
+def training_losses(result: ProxyResult) -> list[tuple[int, float]]:
+    """(step, training loss in nats a token) of a finished run, at most POINTS of them, evenly spaced."""
+    lines = [orjson.loads(line) for line in files.read_bytes(files.join(result.folder, METRICS)).splitlines()]
+    each = -(-len(lines) // POINTS)
+    return [(line["step"], line["train/loss"]) for line in lines[each - 1 :: each]]
+
+
+def evaluation_set(data: ComparisonData, judge: Sequence[str]) -> EvaluationSet:
+    """The evaluation documents in the order of every run's losses. `judge`: the sets that count; default: the clean
+    text set if there is one, else all. Raises ValueError for a set that there is not."""
+    table = read(data.evaluation, ["set", "bytes"])
+    names = sets_of(data.evaluation)
+    judged = judged_sets(names, judge)
+    numbers = {name: number for number, name in enumerate(names)}
+    set_of = np.array([numbers[name] for name in table["set"].to_pylist()])
+    return EvaluationSet(names, set_of, table["bytes"].to_numpy().astype(np.int64), judged)
+
+
+def judged_sets(names: Sequence[str], judge: Sequence[str]) -> tuple[str, ...]:
+    """The sets that count, of those with these names. Raises ValueError for a set that there is not."""
+    for name in judge:
+        if name not in names:
+            hint = did_you_mean(name, names) or f"there are {', '.join(names)}"
+            raise ValueError(f"there is no evaluation set {name} to judge by; {hint}")
+    return tuple(judge) or ((CLEAN,) if CLEAN in names else tuple(names))
+
+
+def decision_id(
+    protocol: Protocol, evaluation: EvaluationSet, runs: ProxyRuns, arms: Sequence[str], tokens: int, bank: int
+) -> str:
+    """16 hexadecimal characters, of all that decides a verdict: the protocol and its version, the sets that count, the
+    stages of the runs of each arm, and the pairs of the bank."""
+    keys = {arm: runs.key(RunRequest(arm, protocol.first_pair, protocol.learning_rates[0], tokens)) for arm in arms}
+    return digest(
+        {
+            "arms": "\n".join(f"{arm} {key}" for arm, key in keys.items()),
+            "protocol": protocol.model_dump_json(),
+            "version": str(VERSION),
+            "judged": "\n".join(evaluation.judged),
+            "bank": str(bank),
+        }
+    )[:16]

@@ -1,0 +1,1 @@
+"""This machine: its settings, databases, the context of a run, and which stages runs had."""

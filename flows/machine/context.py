@@ -1,0 +1,61 @@
+"""What all stages of one run share: the machine's settings, and how a stage is found or made."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from flows.machine.settings import MachineSettings
+from tasks.documents.step import Settings
+from tasks.engine.make import NotFinishedError, StageResult, find
+from tasks.engine.options import JobOptions
+from tasks.engine.spec import StageSpec
+
+# Gives a stage for the slot that it is made in: a number from 0 below that of the stages made at once, on which its
+# places may depend, as the GPU that it uses, and its key does not.
+SlotSpec = Callable[[int], StageSpec]
+
+
+@dataclass
+class RunContext:
+    """`build` turns a stage to be made into a finished one; `finished` holds what a flow has already returned in this
+    run, by the flow's name and the recipe, so that a later flow need not ask again. `at_once` makes several stages at
+    the same time; without it one follows the other."""
+
+    settings: MachineSettings
+    build: Callable[[StageSpec], StageResult]
+    finished: dict[tuple[str, str], Any] = field(default_factory=dict)
+    at_once: Callable[[Sequence[SlotSpec], Callable[[], int]], list[StageResult]] | None = None
+
+    def build_all(self, specs: Sequence[SlotSpec], most: Callable[[], int]) -> list[StageResult]:
+        """The finished stages in their order; their keys differ. `most`: how many at once, asked for if one must be
+        made. The first error ends those that are being made."""
+        if self.at_once is None:
+            return [self.build(spec(0)) for spec in specs]
+        return self.at_once(specs, most)
+
+    def find(self, spec: StageSpec) -> StageResult | None:
+        """The stage, if it is finished. Makes nothing."""
+        return find(self.settings.home, spec)
+
+    def placed(self, given: Settings) -> Any:
+        """A source or a step with the placeholders of its addresses filled in."""
+        return self.settings.placed(given)
+
+
+def job_options(settings: MachineSettings) -> JobOptions:
+    """How jobs run on this machine."""
+    return JobOptions(settings.remote_io, settings.memory)
+
+
+def lookup(settings: MachineSettings, recipe_name: str) -> RunContext:
+    """A context that makes nothing: a stage that is not finished raises NotFinishedError."""
+
+    def build(spec: StageSpec) -> StageResult:
+        if (found := find(settings.home, spec)) is None:
+            raise NotFinishedError(
+                f"{spec.folder(settings.home)} is not finished: `gristmill run` the recipe {recipe_name} first (a "
+                "stage is made anew when its sources, its settings or the code behind it have changed)"
+            )
+        return found
+
+    return RunContext(settings, build)

@@ -1,0 +1,112 @@
+"""Which stages the last run of a recipe had: `<home>/runs/<recipe>.json`. For readers alone, no key knows of it."""
+
+import logging
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from storage import checked_json, files
+from storage.damage import DamagedFileError
+from tasks.engine.log_fields import JsonLines, bound, current
+
+if TYPE_CHECKING:
+    from tasks.engine.spec import StageSpec
+
+log = logging.getLogger(__name__)
+
+
+class LastRun:
+    """The stages of a run, written down as each begins. Those of the run before stay noted until this one has ended:
+    a run that was stopped goes on with them."""
+
+    def __init__(self, home: str, recipe: str) -> None:
+        self._path = files.join(home, "runs", f"{recipe}.json")
+        self._labels: list[str] = []
+        self._earlier: list[str] | None = None
+
+    def add(self, *specs: "StageSpec") -> None:
+        """Note stages that are found or made next."""
+        if self._earlier is None:
+            self._earlier = sorted(_noted(self._path, "stages", "earlier"))
+        labels = [f"{spec.name}-{spec.key}" for spec in specs]
+        if new := [label for label in dict.fromkeys(labels) if label not in self._labels]:
+            self._labels += new
+            self._write(self._earlier)
+
+    def finished(self) -> None:
+        """Note that the run has ended as it should: the stages of the run before are not needed for it any more."""
+        if self._labels:
+            self._write([])
+
+    def _write(self, earlier: list[str]) -> None:
+        left = [label for label in earlier if label not in self._labels]
+        checked_json.write(self._path, {"stages": self._labels, **({"earlier": left} if left else {})})
+
+
+def recipes_by_stage(home: str) -> Mapping[str, list[str]]:
+    """The names of the recipes whose last run had a stage, by its label. Reads a small file for each recipe.
+
+    One that is damaged is passed over with a warning, since no stage needs it.
+    """
+    folder = files.join(home, "runs")
+    names = [name for name in files.names(folder) if name.endswith(".json")]
+    found: dict[str, list[str]] = {}
+    with ThreadPoolExecutor(16) as pool:
+        runs = pool.map(lambda name: _stages(files.join(folder, name)), names)
+        for name, labels in zip(names, runs, strict=True):
+            for label in labels:
+                found.setdefault(label, []).append(name.removesuffix(".json"))
+    return found
+
+
+def stages_of_runs(home: str) -> set[str]:
+    """The labels of all stages that the last run of a recipe had, or the one before it, where the last has not ended.
+
+    Raises DamagedFileError for a file that cannot be read: nobody knows what that recipe needs.
+    """
+    folder = files.join(home, "runs")
+    names = [name for name in files.names(folder) if name.endswith(".json")]
+    with ThreadPoolExecutor(16) as pool:
+        runs = pool.map(lambda name: checked_json.read(files.join(folder, name)), names)
+        return {label for run in runs for label in (*run["stages"], *run.get("earlier", ()))}
+
+
+def _stages(path: str) -> list[str]:
+    try:
+        return checked_json.read(path)["stages"]
+    except DamagedFileError as error:
+        log.warning("%s", error)
+        return []
+
+
+def _noted(path: str, *keys: str) -> set[str]:
+    try:
+        run = checked_json.read(path)
+    except FileNotFoundError:
+        return set()
+    except DamagedFileError as error:
+        log.warning("%s", error)
+        return set()
+    return {label for key in keys for label in run.get(key, ())}
+
+
+class OfRun(JsonLines):
+    """What Prefect writes ahead of the first stage has the run too, whose id is with its records."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        run = getattr(record, "flow_run_id", None)
+        if run is None or "run" in current():
+            return super().format(record)
+        with bound(run=str(run)):
+            return super().format(record)
+
+
+def install(log_format: str) -> None:
+    """`json`: write what would be shown on the console, and warnings, as lines of JSON to the standard error. Anything
+    else leaves the log as it is. Prefect has been imported before: that sets the console up."""
+    if log_format != "json":
+        return
+    logging.captureWarnings(True)
+    lines = logging.StreamHandler()
+    lines.setFormatter(OfRun())
+    logging.getLogger().handlers[:] = [lines]

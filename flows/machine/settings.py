@@ -1,0 +1,148 @@
+"""Settings of the machine: addresses, numbers of workers, where things are kept. They never enter a key."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from storage.remote.config import RemoteIOConfig
+from tasks.documents.step import Settings
+
+if TYPE_CHECKING:
+    from training.launch import Nodes
+
+
+class MachineSettings(BaseSettings):
+    """Read from the environment: `GRISTMILL_HOME`, `GRISTMILL_EXECUTOR`, `GRISTMILL_REMOTE_IO__PER_HOST`, ..."""
+
+    model_config = SettingsConfigDict(env_prefix="GRISTMILL_", env_nested_delimiter="__", extra="forbid", frozen=True)
+
+    home: str = Field(".gristmill", description="folder or address (s3://bucket/prefix) of all stages")
+    local: str = Field("", description="local folder of databases, logs and copies; default: home, if that is local")
+    executor: Literal["serial", "threads", "local", "dask", "kubernetes", "slurm"] = Field(
+        "local",
+        description="`local`: Dask processes on this machine; `dask`: the cluster at dask_address; `kubernetes`, "
+        "`slurm`: a cluster of this run alone, as the file `cluster` has it",
+    )
+    workers: int = Field(0, ge=0, description="0: one a core; `kubernetes` and `slurm` need a number")
+    memory: int = Field(
+        1 << 30, ge=0, description="bytes that one process of a deduplication step may hold; no result depends on it"
+    )
+    dask_address: str = Field("", repr=False, description="tcp://host:8786, for the executor `dask`")
+    cluster: str = Field(
+        "", description="YAML file: a DaskCluster for `kubernetes`; for `slurm` what SLURMCluster is called with"
+    )
+    mlflow_uri: str = Field("", repr=False, description="default: a SQLite database in the local folder")
+    redis: SecretStr = Field(
+        SecretStr(""), description="redis://user:password@host:port/db of the Redis where `similar` keeps its indexes"
+    )
+    training_processes: int = Field(0, ge=0, description="0: one a GPU, or 2 on a machine without one")
+    training_nodes: int = Field(1, ge=1, description="machines that train one model together")
+    training_node: int = Field(0, ge=0, description="number of this one among them; `join` is for all but 0")
+    training_rendezvous: str = Field("", description="HOST:PORT where number 0 listens for the others")
+    training_interface: str = Field("", description="network device of training, such as eth0; default: loopback")
+    proxy_runs: int = Field(
+        0, ge=0, description="proxy models trained at once; 0: one a GPU, or one a core on a machine without one"
+    )
+    log_format: Literal["text", "json"] = Field(
+        "text", description="`json`: a run's log as lines of JSON, with run, recipe, stage, phase and shard as fields"
+    )
+    steps: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="modules and packages, separated by commas, whose steps a recipe may name"
+    )
+    remote_io: RemoteIOConfig = Field(
+        RemoteIOConfig(), description="how remote files are fetched: retries, connections a host, ..."
+    )
+
+    @field_validator("steps", mode="before")
+    @classmethod
+    def _separated(cls, value: Any) -> Any:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _nodes_meet(self) -> Self:
+        if self.training_node >= self.training_nodes:
+            raise ValueError(
+                f"GRISTMILL_TRAINING_NODE {self.training_node} is not below GRISTMILL_TRAINING_NODES "
+                f"{self.training_nodes}; nodes are numbered from 0"
+            )
+        host, _, port = self.training_rendezvous.rpartition(":")
+        if self.training_nodes > 1 and not (host and port.isdecimal()):
+            raise ValueError(
+                f"GRISTMILL_TRAINING_RENDEZVOUS {self.training_rendezvous!r} is no HOST:PORT, which several nodes "
+                "need; give the address of node 0"
+            )
+        return self
+
+    @field_validator("home", "local")
+    @classmethod
+    def _absolute(cls, value: str) -> str:
+        return value if "://" in value or not value else str(Path(value).expanduser().resolve())
+
+    @property
+    def local_folder(self) -> str:
+        """Where databases live: SQLite needs a real file system."""
+        if self.local:
+            return self.local
+        return str(Path(".gristmill").resolve()) if "://" in self.home else self.home
+
+    @property
+    def places(self) -> dict[str, str]:
+        """What placeholders in addresses stand for."""
+        return {"{home}": self.home, "{local}": self.local_folder}
+
+    def placed_folder(self, what: str, given: str) -> Path:
+        """A local folder that is given as `what`, absolute, `{home}` and `{local}` filled in. Raises ValueError for an
+        address."""
+        from storage import files  # here, since it takes a network library
+
+        folder = self._filled(given)
+        if not files.is_local(folder):
+            raise ValueError(f"{what} is {folder}, which is no local folder; copy it to one")
+        return Path(folder).expanduser().resolve()
+
+    def _filled(self, address: str) -> str:
+        for name, place in self.places.items():
+            address = address.replace(name, place)
+        return address
+
+    def placed(self, given: Settings) -> Any:
+        """A source or a step with `{home}` and `{local}` in its addresses filled in."""
+
+        def fill(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return tuple(map(fill, value))
+            if isinstance(value, dict):
+                return {key: fill(each) for key, each in value.items()}
+            return self._filled(value) if isinstance(value, str) else value
+
+        return given.model_copy(update={name: fill(value) for name, value in given})
+
+    @property
+    def prefect_home(self) -> str:
+        return f"{self.local_folder}/prefect"
+
+    @property
+    def tracking_uri(self) -> str:
+        return self.mlflow_uri or f"sqlite:///{self.local_folder}/mlflow.db"
+
+    @property
+    def nodes(self) -> "Nodes":
+        from training.launch import Nodes
+
+        return Nodes(self.training_nodes, self.training_node, self.training_rendezvous, self.training_interface)
+
+
+EXTRAS = {"train": ("torch", "mlflow")}
+
+
+class MissingExtraError(RuntimeError):
+    """A package of an extra is not installed."""
+
+
+def require(extra: str, purpose: str) -> None:
+    """Raise MissingExtraError, which says how it is installed, if a package of the extra is missing. Imports none."""
+    if missing := [name for name in EXTRAS[extra] if find_spec(name) is None]:
+        raise MissingExtraError(f"{purpose} needs {' and '.join(missing)}: pip install 'gristmill[{extra}]'")

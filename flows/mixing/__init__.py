@@ -1,0 +1,1 @@
+"""The weights of sources, found by small models."""

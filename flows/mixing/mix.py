@@ -1,0 +1,145 @@
+"""The flow `mix`: which mixture of its sources a recipe should train on, by DoReMi or by RegMix."""
+
+import flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+
+# isort: split
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from flows.comparison.runs import EvaluationSet
+from flows.decisions.arm_data import ComparisonData, proxy_data
+from flows.machine.context import RunContext
+from flows.machine.settings import require
+from flows.mixing.mixed_recipe import FoundMixture, found_mixture
+from flows.mixing.regmix import LEVEL, drawn, optimum
+from flows.recipe.forms import RecipeLike
+from flows.recipe.proxy import ProxyConfig, load_proxy
+from flows.recipe.recipe import Recipe
+from flows.run.flow import recorded_flow
+from flows.run.prefect_names import flow_run_name
+from flows.run.runner import run_context
+from flows.stages.doremi import DoReMi, doremi
+from flows.stages.evaluation_documents import sets_of
+from flows.stages.evaluation_removal import evaluation_tokens
+from flows.stages.mixture import planned
+from flows.stages.proxy import ProxyResult, ProxyRun, train_proxies
+from tasks.engine.make import StageResult
+from tasks.tokens.mixture import Mixture
+
+DOREMI_RUNS = 3
+# The paper's 1 is for 200,000 steps of 512 sequences each. A proxy here has hundreds of steps of a few sequences: at 1
+# a single batch would decide.
+ETA = 0.1
+REGMIX_RUNS = 32
+SEED = 0  # of the drawn mixtures and of the resampled runs
+
+
+@recorded_flow(name="mix", flow_run_name=flow_run_name, persist_result=False)
+def mix(
+    recipe: RecipeLike,
+    method: Literal["doremi", "regmix"] = "regmix",
+    proxy: str | dict[str, Any] = "small",
+    runs: int | None = None,
+    tokens: int | None = None,
+    clean: str | None = None,
+    judge: list[str] = [],  # noqa: B006  (Prefect shows defaults, and copies them)
+    eta: float = ETA,
+    smoothing: float = 1e-3,
+) -> FoundMixture:
+    """Weights of the recipe's sources: those of its mixture, or all if it has none.
+
+    `proxy`: the small model that is trained; `runs`: how many, of DoReMi the seeds and of RegMix the mixtures;
+    `tokens`: of a run, instead of the proxy's; `clean`: texts to judge by, and `judge`: the evaluation sets that count,
+    of RegMix alone; `eta`, `smoothing`: of DoReMi alone.
+    """
+    require("train", "looking for a mixture")
+    with run_context(recipe) as context:
+        small = load_proxy(proxy)
+        one = {recipe.name: recipe}
+        data = proxy_data(context, small, recipe, one, tokens or small.tokens, clean=clean, repeat=True)
+        if method == "doremi":
+            return by_doremi(context, recipe, small, data, runs or DOREMI_RUNS, eta, smoothing)
+        return by_regmix(context, recipe, small, data, runs or REGMIX_RUNS, judge)
+
+
+def by_doremi(
+    context: RunContext,
+    recipe: Recipe,
+    proxy: ProxyConfig,
+    data: ComparisonData,
+    runs: int,
+    eta: float,
+    smoothing: float,
+) -> FoundMixture:
+    """The mean of the weights over so many seeds."""
+    arm, budget, rate = data.arms[recipe.name], data.budget_tokens, proxy.learning_rates[-1]
+    pairs = range(1, runs + 1)
+    references = train_proxies(context, [ProxyRun(proxy, arm.mixture, pair, rate, budget) for pair in pairs])
+    asked = [
+        DoReMi(proxy, arm.mixture, reference, pair, rate, budget, eta, smoothing)
+        for pair, reference in zip(pairs, references, strict=True)
+    ]
+    each = doremi(context, asked)
+    weights = {
+        name: (float(np.mean(values)), min(values), max(values))
+        for name, values in ((name, [one[name] for one in each]) for name in arm.shares)
+    }
+    found = (
+        f"DoReMi (arXiv 2305.10429): the mean over {runs} seeds of the weights of a proxy `{proxy.name}` over its",
+        f"{proxy.steps(budget):,} steps of {proxy.training.batch} x {proxy.model.seq_len} tokens, eta {eta:g}, "
+        f"smoothing {smoothing:g}; the reference trained on the recipe's own shares.",
+    )
+    tokens = {name: arm.source_tokens[name] for name in arm.shares}
+    return found_mixture(recipe, "doremi", weights, tokens, found, "the least and the most of the seeds")
+
+
+def by_regmix(
+    context: RunContext, recipe: Recipe, proxy: ProxyConfig, data: ComparisonData, runs: int, judge: Sequence[str]
+) -> FoundMixture:
+    """The optimum of a regression over so many runs, judged by these evaluation sets."""
+    arm, budget, rate = data.arms[recipe.name], data.budget_tokens, proxy.learning_rates[-1]
+    tokens = {name: arm.source_tokens[name] for name in arm.shares}
+    names, counts = list(tokens), np.array([*tokens.values()], float)
+    # the two mixtures that everybody would try are among the runs
+    known = np.stack([counts / counts.sum(), np.full(len(names), 1 / len(names))])
+    wanted = np.concatenate([known, drawn(known[0], max(0, runs - 2), SEED)])
+    plans = [_plan(context, recipe, data, dict(zip(names, row, strict=True))) for row in wanted]
+    results = train_proxies(context, [ProxyRun(proxy, plan, 1, rate, budget) for plan in plans])
+    evaluation = evaluation_set(results[0], judge)
+    losses = evaluation.measure(np.stack([result.bits for result in results]))
+    shares = np.array([[_share(plan, name) for name in names] for plan in plans])
+    best = optimum(shares, losses, SEED)
+    weights = {
+        name: (float(best.shares[at]), float(best.low[at]), float(best.high[at])) for at, name in enumerate(names)
+    }
+    found = (
+        f"RegMix (arXiv 2407.01492): the least predicted loss of a Gaussian process over {len(plans)} runs of the",
+        f"proxy `{proxy.name}`, {budget:,} tokens each, judged by bits per byte of {', '.join(evaluation.judged)}.",
+        f"Rank correlation of losses with those predicted from the other runs: {best.rank_correlation:.2f}.",
+        f"Bits per byte: {best.loss:.4f} predicted for this mixture; by tokens {losses[0]:.4f}, uniform "
+        f"{losses[1]:.4f}, best run {losses.min():.4f}.",
+    )
+    interval = f"its {LEVEL:.0%} interval over resampled runs"
+    return found_mixture(recipe, "regmix", weights, tokens, found, interval)
+
+
+def _plan(context: RunContext, recipe: Recipe, data: ComparisonData, weights: dict[str, float]) -> StageResult:
+    """`mixture.json` of a run on other shares of the same token shards."""
+    arm, sets = data.arms[recipe.name], sets_of(data.evaluation)
+    most = {} if recipe.mixture is None else {"max_epochs": recipe.mixture.max_epochs}
+    settings = Mixture(weights={name: float(weight) for name, weight in weights.items() if weight}, **most)
+    shards = evaluation_tokens(context, data.evaluation, data.tokenizer)
+    return planned(
+        context, settings, data.budget_tokens, arm.corpus.sources, data.tokenizer, arm.tokens, sets, sets, shards
+    )
+
+
+def _share(plan: StageResult, name: str) -> float:
+    return plan.result["sources"].get(name, {"share": 0.0})["share"]
+
+
+def evaluation_set(result: ProxyResult, judge: Sequence[str]) -> EvaluationSet:
+    """The evaluation documents of a run; all sets judge if none is named. Raises ValueError for an unknown one."""
+    return EvaluationSet(result.sets, result.set_of, result.sizes, tuple(judge) or result.sets)

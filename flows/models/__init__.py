@@ -1,0 +1,1 @@
+"""Models that commands train or evaluate."""

@@ -1,0 +1,146 @@
+"""Classifiers for other runs: trained on labelled files, or on the sources that a finished recipe's step names."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pydantic import TypeAdapter
+
+from flows.curation import curate
+from flows.machine.context import job_options, lookup
+from flows.machine.settings import MachineSettings
+from flows.recipe.recipe import Recipe, load
+from flows.reports.classifier_curves import confusion, curves
+from flows.stages.corpus import Corpus
+from storage import files, leftovers
+from tasks.documents.sampling import Heldout
+from tasks.documents.step import CorpusStep
+from tasks.engine import options
+from tasks.models import classifier_file, quality_work
+from tasks.models.classifier_measures import label_measures, measures
+from tasks.models.classifier_training import BAD, FOLDS, GOOD, Examples, Ordered, cross_fit, ordered, train
+from tasks.models.model_files import LABEL
+from tasks.models.quality import Classifier, Quality
+from tasks.reading.charset import decode, detect
+from tasks.reading.listing import shards_of
+from tasks.reading.sources import Source
+from tasks.reading.tables import records
+
+_SOURCE: TypeAdapter[Source] = TypeAdapter(Source)
+_MOST_BYTES = 1 << 30  # of a text
+_BATCH = 1000
+
+
+def from_labels(
+    out: str, kind: str, patterns: Sequence[str], good: Sequence[str], settings: Classifier, text: str, label: str
+) -> dict[str, Any]:
+    """Train on the texts of `jsonl` or `parquet` files, of which those with a label in `good` are good examples, and
+    all others bad ones; or, where `good` is empty, each label is one of the model's, with `_` for its spaces. Returns
+    the counts and measures. Equal texts are in one fold.
+
+    `text`, `label`: the columns, or keys. Raises FileNotFoundError; ValueError for a row without a text or a label, and
+    where a label has too few examples.
+    """
+    of_two = {True: GOOD, False: BAD}
+
+    def fill(examples: Examples) -> None:
+        batch: dict[str, list[str]] = {}
+        for each, its_label in labelled(kind, patterns, text, label):
+            name = of_two[its_label in good] if good else LABEL + "_".join(its_label.split())
+            texts = batch.setdefault(name, [])
+            texts.append(each)
+            if len(texts) == _BATCH:
+                _add(examples, batch)
+        _add(examples, batch)
+
+    return _make(out, settings, fill) if good else _make_topics(out, settings, fill)
+
+
+def from_recipe(out: str, name: str, machine: MachineSettings | None = None) -> dict[str, Any]:
+    """Train on the documents that a recipe's step `quality` learns from, with its settings; returns the counts and
+    measures. The steps ahead of it are finished. Raises NotFinishedError; ValueError for a recipe without such a step,
+    or whose step names a model."""
+    recipe = load(name)
+    machine = machine or MachineSettings()
+    step = next((step for step in recipe.steps if isinstance(step, Quality)), None)
+    if step is None or step.model is not None:
+        raise ValueError(f"the recipe {recipe.name} has no step `quality` with a `reference`; add one, or give --jsonl")
+    options.configure(job_options(machine))
+    places = arriving(recipe, step, machine).places
+    parts = places.parts(step.reference), places.parts(step.raw(places.sources))
+    heldout = Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction)
+    settings = step.training_settings()
+    return _make(out, settings, quality_work.sample(*parts, settings, heldout))
+
+
+def arriving(recipe: Recipe, step: CorpusStep, machine: MachineSettings) -> Corpus:
+    """The corpus as it arrives at a step."""
+    missing = {each.step for each in recipe.after[: recipe.after.index(step)]}
+    for passed in curate(lookup(machine, recipe.name), recipe):
+        missing -= {each.step for each in passed.steps}
+        if not missing:
+            break
+    return passed.left
+
+
+def _make(out: str, settings: Classifier, fill: Callable[[Examples], None]) -> dict[str, Any]:
+    """Train a classifier of good examples, and write it with its description and its curves."""
+    with _trained(out, settings, fill, (GOOD, BAD)) as (examples, probabilities):
+        scores = probabilities[:, examples.names.index(GOOD)]
+        found = {"examples": len(scores), "good": int(examples.good.sum()), **measures(examples.good, scores)}
+        files.write_bytes(f"{out}.svg", curves("classifier", examples.good, scores).encode())
+    classifier_file.write(out, settings, found)
+    return found
+
+
+def _make_topics(out: str, settings: Classifier, fill: Callable[[Examples], None]) -> dict[str, Any]:
+    """Train a classifier of several labels, and write it with its description, and of each label the F1 and with which
+    others it is confused."""
+    with _trained(out, settings, fill) as (examples, probabilities):
+        names = [name.removeprefix(LABEL) for name in examples.names]
+        found = {"examples": len(probabilities), **label_measures(examples.labels, probabilities, names)}
+        files.write_bytes(f"{out}.svg", confusion("classifier", found).encode())
+    classifier_file.write(out, settings, found)
+    return found
+
+
+@contextmanager
+def _trained(
+    out: str, settings: Classifier, fill: Callable[[Examples], None], wanted: tuple[str, ...] = ()
+) -> Iterator[tuple[Ordered, np.ndarray]]:
+    """The examples and the probabilities of their labels, float64 (n, labels), of a classifier that is trained on them
+    all and written. The probabilities are by models of half of the examples, for the other half."""
+    if files.exists(out):
+        raise FileExistsError(f"{out} is there already: name another file, or remove it")
+    with (
+        ordered(settings, fill) as examples,
+        tempfile.TemporaryDirectory(prefix=leftovers.scratch_prefix()) as scratch,
+    ):
+        halves = [files.join(scratch, f"{number}.bin") for number in range(FOLDS)]
+        probabilities = cross_fit(examples, settings, halves, wanted)
+        train(examples, np.arange(len(probabilities)), settings, out)
+        yield examples, probabilities
+
+
+def labelled(kind: str, patterns: Sequence[str], text: str, label: str) -> Iterator[tuple[str, str]]:
+    """The texts of `jsonl` or `parquet` files with their labels, by the columns, or keys, `text` and `label`. Raises
+    FileNotFoundError; ValueError for a row without one of them."""
+    source = _SOURCE.validate_python({"name": "labels", kind: patterns, "text_column": text, "id_column": label})
+    for shard in shards_of(source):
+        for record in records(shard.path, shard.format, shard.columns, _MOST_BYTES):
+            if record.problem is not None:
+                raise ValueError(f"{shard.path} cannot be learned from: {record.problem[1]}; mend it, or leave it out")
+            if not record.record_id:
+                raise ValueError(
+                    f"{shard.path}, row {record.offset + 1}, has no {label}; name its key by --label-column"
+                )
+            yield decode(record.payload, detect(record.payload, record.charset, False)), record.record_id
+
+
+def _add(examples: Examples, batch: dict[str, list[str]]) -> None:
+    for name, texts in batch.items():
+        examples.add(pa.chunked_array([texts], pa.string()), texts, name)
+        texts.clear()

@@ -1,0 +1,64 @@
+"""Texts that a language's models are trained on: of files, or of a finished recipe's documents."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from pydantic import TypeAdapter
+
+from flows.machine.settings import MachineSettings
+from flows.recipe.recipe import load
+from flows.reports.finished import finished
+from tasks.documents.sampling import Heldout
+from tasks.documents.selection import gather, select
+from tasks.reading.charset import decode, detect
+from tasks.reading.listing import shards_of
+from tasks.reading.sources import Source
+from tasks.reading.tables import records
+
+_SOURCE: TypeAdapter[Source] = TypeAdapter(Source)
+_MOST_BYTES = 1 << 30  # of a text
+
+
+def texts_of_files(
+    kind: str, patterns: Sequence[str], column: str = "text", passed_over: Counter[str] | None = None
+) -> Iterator[str]:
+    """The texts of files, in the order of their names. Rows without a text, and those that are damaged, are passed
+    over and counted in `passed_over`, by what is wrong with them.
+
+    `kind`: `text` (a file is a text), `jsonl` or `parquet`, with the texts in `column`. Raises FileNotFoundError.
+    """
+    counted = Counter() if passed_over is None else passed_over
+    columned = {} if kind == "text" else {"text_column": column}
+    source = _SOURCE.validate_python({"name": "texts", kind: patterns, **columned})
+    for shard in shards_of(source):
+        for record in records(shard.path, shard.format, shard.columns, _MOST_BYTES):
+            if record.problem is None:
+                yield decode(record.payload, detect(record.payload, record.charset, False))
+            else:
+                counted[record.problem[0]] += 1
+
+
+def texts_of_recipe(
+    name: str, sources: Sequence[str], language: str, settings: MachineSettings | None = None
+) -> Iterator[str]:
+    """The texts that a recipe's finished corpus keeps of some sources; where the recipe measures languages, only those
+    in `language`. Held-out documents are left out.
+
+    Holds a shard. Raises NotFinishedError; ValueError for a source that the recipe has not.
+    """
+    recipe = load(name)
+    if unknown := sorted(set(sources) - {source.name for source in recipe.sources}):
+        there = ", ".join(source.name for source in recipe.sources)
+        raise ValueError(f"no source of {recipe.name} is called {', '.join(unknown)}; its sources are {there}")
+    places = finished(recipe, settings).corpus.places
+    heldout = Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction)
+    by_language = any(signal.name == "language" for step in recipe.steps for signal in step.signals)
+    for i, source in enumerate(places.sources):
+        if source not in sources:
+            continue
+        texts = heldout.without(select(places.documents[i], places.kept[i], ["text"]))
+        if by_language:
+            known = gather(places.signals[i], places.kept[i], ["language"])
+            names = dict(zip(known["id"].to_pylist(), known["language"].to_pylist(), strict=True))
+            texts = texts.filter([names[each] == language for each in texts["id"].to_pylist()])
+        yield from texts["text"].to_pylist()

@@ -1,0 +1,152 @@
+"""Training on files of tokens that others have written, as nanoGPT and llm.c do: what is trained, and its manifest."""
+
+import glob
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from flows.machine.settings import MachineSettings
+from flows.recipe import settings_file
+from storage import checked_json, files
+from storage.recorded_file import RecordedFile
+from storage.text_tokens import read_tokenizer
+from storage.token_files import token_file
+from storage.training_manifest import token_dtype
+from tasks.documents.step import Settings
+from tasks.tokens.mixture import Mixture
+from tasks.tokens.mixture_work import write_mixture
+from tasks.tokens.tokenizer_work import given_tokenizer
+from training.config import ModelConfig, RunConfig, TrainingConfig
+
+_WHAT = "settings"
+DATA = "data"
+
+
+class TokenTraining(Settings):
+    """Files of tokens, the tokenizer that they were made with, a model and its training. Unknown keys are an error."""
+
+    sources: dict[str, tuple[str, ...]] = Field(min_length=1, description="paths or patterns of files, by source")
+    heldout: dict[str, tuple[str, ...]] = Field(min_length=1, description="the same, of files to evaluate on")
+    tokenizer: str = Field(description="file of the tokenizer: a `tokenizer.json`, or a SentencePiece model")
+    end_of_text: str | None = Field(None, description="as `tokenizer.end_of_text` of a recipe")
+    weights: dict[str, float] = Field({}, description="of the tokens, by source; none: as many as each source has")
+    max_epochs: float = Field(4, gt=0, description="no source is repeated more often")
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if unknown := sorted(set(self.weights) - set(self.sources)):
+            raise ValueError(f"weights has {', '.join(unknown)}, which are no sources ({', '.join(self.sources)})")
+        if self.training.init_from is not None:
+            raise ValueError("training.init_from is for a recipe, whose tokens are made by the model's own tokenizer")
+        return self
+
+    @property
+    def mixture(self) -> Mixture:
+        if self.weights:
+            return Mixture(weights=self.weights, max_epochs=self.max_epochs)
+        return Mixture(strategy="proportional", max_epochs=self.max_epochs)
+
+
+def load(path: Path) -> TokenTraining:
+    """The settings in a YAML file. Raises FileNotFoundError, or RecipeError with a line for all that is wrong."""
+    return settings_file.validated(
+        TokenTraining, *settings_file.read(path, path.parent, _WHAT), _WHAT, "sources, heldout and tokenizer"
+    )
+
+
+def write_manifest(given: TokenTraining, folder: Path) -> Path:
+    """Write the tokenizer and `mixture.json`, which names the files of tokens where they are; its path.
+
+    Reads each file once, for its digest. Raises FileNotFoundError for a pattern without a file, and ValueError for
+    files that are of another kind than the tokenizer's ids, or named twice.
+    """
+    data, name = given_tokenizer(Path(given.tokenizer).read_bytes(), given.tokenizer, given.end_of_text)
+    tokenizer = read_tokenizer(data, name)
+    token_bytes = json.dumps(tokenizer.token_bytes()).encode()
+    files.write_bytes(str(folder / name), data)
+    files.write_bytes(str(folder / "token_bytes.json"), token_bytes)
+    dtype = token_dtype(tokenizer.vocab_size)
+
+    trained = {source: patterns for source, patterns in given.sources.items() if source in (given.weights or [source])}
+    paths = [
+        {source: _paths(source, patterns) for source, patterns in part.items()} for part in (trained, given.heldout)
+    ]
+    _check_once([path for part in paths for found in part.values() for path in found])
+    tokens, heldout = (
+        {source: [_entry(path, dtype) for path in found] for source, found in part.items()} for part in paths
+    )
+    write_mixture(
+        str(folder),
+        0,
+        tokens,
+        heldout,
+        RecordedFile(name, files.digest(data)),
+        RecordedFile(str(folder / "token_bytes.json"), files.digest(token_bytes)),
+        tokenizer.end_of_text,
+        given.training.token_budget(given.model.seq_len),
+        given.mixture,
+    )
+    return folder / "mixture.json"
+
+
+def _paths(source: str, patterns: tuple[str, ...]) -> list[Path]:
+    found = []
+    for pattern in patterns:
+        paths = sorted(glob.glob(pattern))
+        if not paths:
+            raise FileNotFoundError(f"{source}: no file is {pattern}; correct it")
+        found += [Path(path).resolve() for path in paths]
+    return found
+
+
+def _check_once(paths: list[Path]) -> None:
+    if twice := sorted(path for path, times in Counter(paths).items() if times > 1):
+        raise ValueError(
+            f"{twice[0]} is named more than once in `sources` and `heldout`; name it once, so that it is trained on "
+            "as often as the weights say and nothing is evaluated on it that was trained on"
+        )
+
+
+def _entry(path: Path, dtype: str) -> dict:
+    found = token_file(path)
+    if found.dtype != dtype:
+        raise ValueError(
+            f"{path} has tokens of {found.dtype[-1]} bytes, but the ids of the tokenizer take {dtype[-1]}; name the "
+            "tokenizer that the file was made with"
+        )
+    digest = files.checksum(str(path))
+    return {"path": str(path), "tokens": found.tokens, "digest": digest, "offset": found.offset}
+
+
+def train_tokens(
+    given: TokenTraining, folder: Path, settings: MachineSettings, on_line: Callable[[str], None] = lambda line: None
+) -> dict:
+    """Train in a local folder, from its newest checkpoint if it has one; what `result.json` holds.
+
+    Raises RuntimeError, with the cause, for a training that does not end well; ValueError where several machines are
+    to train together.
+    """
+    if settings.training_nodes > 1:
+        raise ValueError(
+            f"GRISTMILL_TRAINING_NODES is {settings.training_nodes}, and this command trains on one machine; leave it "
+            "out, or make a recipe of the texts"
+        )
+    # here, since the manifest is written without the libraries of training
+    from flows.stages.model import RESTARTS, RESULT, check_ended_well
+    from training import launch
+
+    folder = folder.resolve()
+    mixture = write_manifest(given, folder / DATA)
+    run = RunConfig(model=given.model, training=given.training, data=mixture, out=folder)
+    checked_json.write(str(folder / "run.json"), run.model_dump(mode="json"))
+    processes = settings.training_processes or launch.default_processes()
+    log = folder / "training.log"
+    code = launch.launch(folder / "run.json", processes, log, on_line=on_line, restarts=RESTARTS)
+    check_ended_well(code, folder, log)
+    return files.read_json(str(folder / RESULT))

@@ -1,0 +1,219 @@
+"""`gristmill init`: a first recipe for a user's own files."""
+
+import glob
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from flows.recipe.recipe import Recipe
+from storage import files
+from tasks.reading.recognize import Look, languages, look
+from tasks.reading.sources import Columns
+
+# Of the files of a folder with one suffix so many are looked at; of all, if these differ.
+_LOOKS = 32
+# A language with a smaller share of the sample is not kept.
+_LEAST_SHARE = 0.1
+_COMPRESSED = (".gz", ".zst", ".lz4")
+
+
+@dataclass(frozen=True)
+class FoundSource:
+    """Files of one kind: the source's entry in the recipe, how many files and bytes there are, and what was seen."""
+
+    entry: dict[str, Any]
+    files: int
+    bytes: int
+    looks: tuple[Look, ...]
+
+
+@dataclass(frozen=True)
+class FirstRecipe:
+    """`text`: the recipe as YAML with comments; `languages`: documents of the sample by language, the most first;
+    `passed_over`: files that no source reads, with the reason."""
+
+    name: str
+    text: str
+    sources: tuple[FoundSource, ...]
+    languages: dict[str, int]
+    passed_over: tuple[tuple[str, str], ...]
+
+
+@dataclass
+class _Group:
+    """Files that one source may name, as the user's paths lead to them."""
+
+    root: str
+    look: Look
+    paths: list[str] = field(default_factory=list)
+    looks: list[Look] = field(default_factory=list)
+
+
+def first_recipe(given: Sequence[str], name: str = "") -> FirstRecipe:
+    """A recipe for files and folders. Raises FileNotFoundError for what is not there, or where no file can be read as
+    a source; ValueError for a name that recipes may not have."""
+    groups: dict[tuple[str, str, Columns], _Group] = {}
+    passed_over: list[tuple[str, str]] = []
+    for root, paths in _roots(given).items():
+        for path, seen, new in _looked_at(paths):
+            if seen.kind is None:
+                passed_over.append((path, seen.trouble))
+                continue
+            group = groups.setdefault((root, seen.kind, seen.columns), _Group(root, seen))
+            group.paths.append(path)
+            group.looks += [seen] if new else []
+    if not groups:
+        reasons = "; ".join(f"{path}: {reason}" for path, reason in passed_over[:3]) or "the folder holds no file"
+        raise FileNotFoundError(
+            f"no WARC, ARC, WET, Parquet, text file or lines of JSON in {', '.join(given)} ({reasons})"
+        )
+    sources = tuple(_sources([*groups.values()], given))
+    ranked = languages([text for source in sources for look in source.looks for text in look.texts])
+    found = dict(sorted(ranked.items(), key=lambda item: (-item[1], item[0])))
+    name = name or sources[0].entry["name"]
+    text = _written(name, sources, found)
+    Recipe.model_validate(yaml.safe_load(text))
+    return FirstRecipe(name, text, sources, found, tuple(passed_over))
+
+
+def _roots(given: Sequence[str]) -> dict[str, list[str]]:
+    """The files below each folder that was given, or beside each file; without those that are hidden."""
+    roots: dict[str, list[str]] = {}
+    for path in given:
+        if os.path.isdir(path):
+            below = roots.setdefault(path.rstrip("/") or "/", [])
+            for folder, folders, names in os.walk(path):
+                folders[:] = sorted(name for name in folders if not name.startswith("."))
+                below += [os.path.join(folder, name) for name in sorted(names) if not name.startswith(".")]
+        elif os.path.isfile(path):
+            roots.setdefault(os.path.dirname(path), []).append(path)
+        else:
+            raise FileNotFoundError(f"there is no file or folder {path}")
+    return {root: sorted({*paths}) for root, paths in roots.items()}
+
+
+def _looked_at(paths: Sequence[str]) -> Iterator[tuple[str, Look, bool]]:
+    """Each file with what it is, and whether that was seen in itself, or in others of its suffix."""
+    by_suffix: dict[str, list[str]] = {}
+    for path in paths:
+        if os.path.isfile(path):
+            by_suffix.setdefault(_suffix(path), []).append(path)
+        else:  # to open a pipe waits for a writer
+            yield path, Look(None, trouble="a pipe, a device, or a link that leads nowhere"), True
+    for same in by_suffix.values():
+        step = max(1, len(same) // _LOOKS)
+        seen = {path: look(path) for path in same[::step][:_LOOKS]}
+        if len({(one.kind, one.columns) for one in seen.values()}) > 1:
+            seen |= {path: look(path) for path in same if path not in seen}
+        common = next(iter(seen.values()))
+        for path in same:
+            yield path, seen.get(path, common), path in seen
+
+
+def _suffix(path: str) -> str:
+    """The suffix by which a glob finds such files, that of a compression included; "" if there is none."""
+    stem, last = os.path.splitext(os.path.basename(path))
+    if last.lower() in _COMPRESSED:
+        return os.path.splitext(stem)[1] + last
+    return last
+
+
+def _sources(groups: Sequence[_Group], given: Sequence[str]) -> Iterator[FoundSource]:
+    taken: set[str] = set()
+    for group in groups:
+        paths = _patterns(group.root, group.paths)
+        kind = group.look.kind
+        assert kind is not None, "files of no kind are passed over"
+        alone = len(group.paths) == 1 and group.paths[0] in given
+        entry: dict[str, Any] = {"name": _name(group.paths[0] if alone else group.root, kind, taken), kind: paths}
+        columns = group.look.columns
+        named = {"text": columns.text, "url": columns.url, "id": columns.id, "date": columns.date}
+        entry |= {f"{what}_column": n for what, n in named.items() if n and (what, n) != ("text", "text")}
+        size = sum(os.path.getsize(path) for path in group.paths)
+        yield FoundSource(entry, len(group.paths), size, tuple(group.looks))
+
+
+def _name(path: str, kind: str, taken: set[str]) -> str:
+    """A name for a source, of a folder or a file."""
+    base = Path(os.path.abspath(path)).name.split(".")[0].lower()
+    base = re.sub(r"[^a-z0-9_]+", "-", base).strip("-")
+    if not re.match("[a-z]", base):
+        base = f"{kind}-{base}".strip("-")
+    name = base if base not in taken else f"{base}-{kind}"
+    number = 2
+    while name in taken:
+        name, number = f"{base}-{kind}-{number}", number + 1
+    taken.add(name)
+    return name
+
+
+def _patterns(root: str, paths: Sequence[str]) -> list[str]:
+    """Globs that find these files and no others, or the files one by one."""
+    patterns: list[str] = []
+    by_suffix: dict[str, list[str]] = {}
+    for path in paths:
+        by_suffix.setdefault(_suffix(path), []).append(path)
+    for suffix, same in by_suffix.items():
+        deep = any(os.path.dirname(path) != root for path in same)
+        pattern = os.path.join(glob.escape(root), "**" if deep else "", f"*{glob.escape(suffix)}")
+        alike = suffix and len(same) > 1 and set(_absolute(files.glob(pattern))) == set(_absolute(same))
+        patterns += [pattern] if alike else [glob.escape(path) for path in same]
+    return patterns
+
+
+def _absolute(paths: Iterable[str]) -> list[str]:
+    return [os.path.abspath(path) for path in paths]
+
+
+def _written(name: str, sources: Sequence[FoundSource], found: dict[str, int]) -> str:
+    total = sum(found.values())
+    keep = [code for code, count in found.items() if count >= _LEAST_SHARE * total] or ["en"]
+    sampled = ", ".join(f"{code} {count}" for code, count in list(found.items())[:5]) or "none recognised"
+    pages = sum(look.pages for source in sources for look in source.looks)
+    quality = {"step": "gopher_quality"} | ({} if keep == ["en"] else {"min_stop_words": 0})
+    steps: list[tuple[dict[str, Any], str]] = [
+        ({"step": "extract"}, "the main text of HTML pages" if pages else "texts are taken as they are"),
+        ({"step": "language", "keep": keep}, f"documents of a sample: {sampled}"),
+        ({"step": "gopher_repetition"}, "lines, paragraphs and phrases that repeat"),
+        (quality, "length, symbols, " + ("stop words" if keep == ["en"] else "no stop words: its own are English")),
+        ({"step": "minhash"}, "of near-duplicates one is kept"),
+    ]
+    weights = _flow({source.entry["name"]: 1 for source in sources})
+    lines = [
+        "# A recipe to begin with, by `gristmill init`. `gristmill rules` lists what steps measure.",
+        f"name: {_flow(name)}",
+        "sources:",
+        *(f"  - {_flow(source.entry)} # {_plural(source.files, 'file')}" for source in sources),
+        "steps:",
+        *(f"  - {_flow(step)} # {comment}" for step, comment in steps),
+        f"# To train on the documents, too: mixture: {{weights: {weights}}}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _flow(value: Any) -> str:
+    """A value of YAML in one line."""
+    if isinstance(value, str):
+        return yaml.safe_dump([value], default_flow_style=True, width=1 << 30, allow_unicode=True).strip()[1:-1]
+    return yaml.safe_dump(value, default_flow_style=True, width=1 << 30, sort_keys=False, allow_unicode=True).strip()
+
+
+def _plural(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def sampled(sources: Iterable[FoundSource]) -> Counter[str]:
+    """Documents of the sample: `documents`, and those of them that were HTML, `pages`."""
+    counted: Counter[str] = Counter()
+    for source in sources:
+        for each in source.looks:
+            counted["documents"] += len(each.texts)
+            counted["pages"] += each.pages
+    return counted

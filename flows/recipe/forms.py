@@ -1,0 +1,120 @@
+"""A recipe as a flow's parameter: by name, in short, as YAML text, or field by field.
+
+Prefect makes a form of the schema, and holds what a person gives against it before there is a run. What the schema
+cannot say, as settings that exclude each other, is refused when the run begins.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
+
+from flows.recipe import syntax
+from flows.recipe.errors import Finding, RecipeError, findings_of
+from flows.recipe.errors import Origin as RecipeOrigin
+from flows.recipe.recipe import RECIPES, Recipe, load, read, validated
+from tasks.documents.step import Settings
+from tasks.reading.newest_snapshot import LISTING, newest_snapshot
+from tasks.reading.sources import SNAPSHOT, Range
+
+NEWEST = "newest"
+if TYPE_CHECKING:
+    Shipped = str  # a type checker cannot follow a type made of files
+else:
+    Shipped = Literal[tuple(sorted(path.stem for path in RECIPES.glob("*.yaml")))]
+Part = Range | Literal["all"] | None
+
+
+class ShortRecipe(Settings):
+    """A recipe that ships, on a crawl or a part of a crawl of your choice."""
+
+    model_config = ConfigDict(title="In short")
+
+    recipe: Shipped = Field(description="name of the recipe that ships")
+    snapshot: str | None = Field(
+        None,
+        pattern=f"^({NEWEST}|{SNAPSHOT})$",
+        description="of the recipe's sources from Common Crawl, as CC-MAIN-2024-22; `newest`: the last one that the "
+        "index lists when the run begins; None: the recipe's own",
+    )
+    segments: Part = Field(
+        None, description="[first, last] of the crawl's segments, from 0; `all` of them; None: as in the recipe"
+    )
+    files: Part = Field(
+        None, description="[first, last] of the segments' files, from 0; `all` of them; None: as in the recipe"
+    )
+    limit: int | None = Field(None, gt=0, description="the first so many documents of each source alone, to try")
+    base: str | None = Field(None, description="a mirror of Common Crawl's files; None: as in the recipe")
+    listing: str = Field(LISTING, description="where the crawls are listed, for `newest`")
+
+
+class WrittenRecipe(Settings):
+    """A recipe as text, which may name steps of your own."""
+
+    model_config = ConfigDict(title="As YAML text")
+
+    yaml: str = Field(min_length=1, description="the recipe as it would stand in a file")
+
+
+RecipeName = Annotated[
+    str, Field(title="Name or path", description="of a recipe that ships (`demo`), or of a YAML file", min_length=1)
+]
+
+
+def from_form(given: Any) -> Recipe:
+    """The recipe that a flow is given: what `flows.recipe.recipe.load` takes, or the values of one of the short forms.
+
+    A newest snapshot is looked up. Raises RecipeError, and what `load` and `newest_snapshot` raise.
+    """
+    if isinstance(given, Mapping) and "yaml" in given:
+        text = _checked(WrittenRecipe, given).yaml
+        return validated(*syntax.parse(text.encode(), "recipe"))
+    if isinstance(given, Mapping) and "recipe" in given:
+        return _from_short(_checked(ShortRecipe, given))
+    return load(given)
+
+
+def pinned(given: Any, recipe: Recipe) -> Any:
+    """What was given, with the name of the snapshot in place of `newest`: so a retry reads the same crawl.
+
+    `recipe`: what `from_form` made of it.
+    """
+    if not (isinstance(given, Mapping) and given.get("snapshot") == NEWEST):
+        return given
+    found = next(source.snapshot for source in recipe.sources if hasattr(source, "snapshot"))
+    return {**given, "snapshot": found}
+
+
+def _checked(form: Any, given: Mapping) -> Any:
+    try:
+        return form.model_validate(dict(given))
+    except ValidationError as error:
+        raise RecipeError(findings_of(error, form, given, RecipeOrigin())) from None
+
+
+def _from_short(form: ShortRecipe) -> Recipe:
+    data, origin = read(form.recipe)
+    changes: dict[str, Any] = {"snapshot": form.snapshot, "base": form.base}
+    changes |= {"segments": form.segments, "files": form.files}
+    changes = {key: value for key, value in changes.items() if value is not None}
+    crawls = [source for source in data["sources"] if "snapshot" in source]
+    if changes and not crawls:
+        key = next(iter(changes))
+        message = f"is given, but {form.recipe} has no source from Common Crawl; leave it out, or choose another recipe"
+        raise RecipeError([Finding("recipe", key, message)])
+    if form.snapshot == NEWEST:
+        changes["snapshot"] = newest_snapshot(form.listing)
+    for source in crawls:
+        source |= changes
+        for key in ("segments", "files"):
+            if source.get(key) == "all":
+                del source[key]
+    if form.limit is not None:
+        data["limit"] = form.limit
+    return validated(data, origin)
+
+
+# Prefect holds parameters against the schema before they are loaded. Short forms first: a form opens on the first.
+RecipeLike = Annotated[
+    Recipe, BeforeValidator(from_form, json_schema_input_type=ShortRecipe | RecipeName | WrittenRecipe | Recipe)
+]

@@ -1,0 +1,86 @@
+"""Files and folders that a recipe names: first weights, tasks, a tokenizer."""
+
+from pathlib import Path
+
+from flows.machine.settings import MachineSettings
+from flows.recipe.recipe import Recipe
+from training.weight_files import TOKENIZERS, tokenizer_file, weight_files
+
+__all__ = ["digest", "init_digests", "initial_folder", "tokenizer_file"]
+
+JSON = TOKENIZERS[1]
+
+
+def initial_folder(settings: MachineSettings, recipe: Recipe) -> Path | None:
+    """The folder that `training.init_from` names, absolute; None for a recipe without it. Raises ValueError for an
+    address, FileNotFoundError for a folder without a tokenizer."""
+    given = recipe.training.init_from
+    if given is None:
+        return None
+    folder = settings.placed_folder("training.init_from", given)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"training.init_from is {folder}, which is no folder; correct it")
+    tokenizer_file(folder)
+    return folder
+
+
+def init_digests(settings: MachineSettings, folder: Path) -> dict[str, str]:
+    """xxh3-128 of each file of weights, by name, and of a tokenizer.json, of which a stage keeps a form of its own."""
+    paths, tokenizer = weight_files(folder), tokenizer_file(folder)
+    return {path.name: digest(settings, path) for path in (*paths, *([tokenizer] if tokenizer.name == JSON else []))}
+
+
+def digest(settings: MachineSettings, path: Path) -> str:
+    """xxh3-128 of a file, known again by its size and time."""
+    from storage.fingerprint import fingerprint  # here, since a check does without a network library
+
+    return fingerprint(str(path), f"{settings.local_folder}/fingerprints").rpartition(" ")[2]
+
+
+def tasks_folder(settings: MachineSettings, recipe: Recipe) -> Path | None:
+    """The folder that `training.eval_tasks` names, absolute; None for a recipe without it. Raises as `tasks_at`."""
+    given = recipe.training.eval_tasks
+    return None if given is None else tasks_at(settings, given, "training.eval_tasks")
+
+
+def tasks_at(settings: MachineSettings, given: str, what: str) -> Path:
+    """A folder of tasks, absolute, given as `what`. Raises ValueError for an address, FileNotFoundError for a folder
+    without tasks."""
+    folder = settings.placed_folder(what, given)
+    if not any(folder.glob("*.jsonl")):
+        raise FileNotFoundError(
+            f"{what} is {folder}, which has no *.jsonl file; name a folder with tasks, one file each"
+        )
+    return folder
+
+
+def task_digests(settings: MachineSettings, folder: Path) -> dict[str, str]:
+    """xxh3-128 of each file of tasks, by name."""
+    return {path.name: digest(settings, path) for path in sorted(folder.glob("*.jsonl"))}
+
+
+def tokenizer_path(settings: MachineSettings, recipe: Recipe) -> Path | None:
+    """The file that `tokenizer.path` names, absolute; None for a recipe without it. Raises ValueError for an address,
+    FileNotFoundError where there is no such file."""
+    given = recipe.tokenizer.path
+    if given is None:
+        return None
+    path = settings.placed_folder("tokenizer.path", given)
+    if not path.is_file():
+        raise FileNotFoundError(f"tokenizer.path is {path}, where there is no file; correct it")
+    return path
+
+
+def check_tokenizer_file(settings: MachineSettings, recipe: Recipe) -> int | None:
+    """The size of the vocabulary of the recipe's file; None for a recipe without one. Raises as `tokenizer_path`, and
+    ValueError for a file that is no tokenizer, loses characters or ends no text."""
+    path = tokenizer_path(settings, recipe)
+    if path is None:
+        return None
+
+    # here, since most recipes do without these libraries
+    from storage.text_tokens import read_tokenizer
+    from tasks.tokens.tokenizer_work import given_tokenizer
+
+    data, name = given_tokenizer(path.read_bytes(), f"{path}", recipe.tokenizer.end_of_text)
+    return read_tokenizer(data, name).vocab_size

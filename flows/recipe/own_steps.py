@@ -1,0 +1,142 @@
+"""Steps of users: classes in modules of theirs, found by name or by address.
+
+A recipe alone runs no code. A class is taken from a module only if an installed distribution names it as an entry
+point of the group `gristmill.steps` (name = module:Class), or if the machine setting GRISTMILL_STEPS lists the module
+or a package above it. A recipe then names it by its own name, or as `module:Class`.
+"""
+
+import inspect
+import re
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
+
+from flows.machine.settings import MachineSettings
+from tasks.documents.step import DocumentStep, EditStep, Step, work_of
+from tasks.models.filter import LearnedFilter
+
+GROUP = "gristmill.steps"
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_ADDRESS = re.compile(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*):([A-Za-z_]\w*)")
+
+Steps = Mapping[str, type[Step]]
+_KINDS = (DocumentStep, LearnedFilter)
+
+
+class StepError(ValueError):
+    """A step of a user's cannot be used: which, why, and what to do."""
+
+
+def find(name: str, built_in: Steps) -> type[Step] | None:
+    """The class that a recipe names, None if there is none of that name.
+
+    `name`: its own name, or `module:Class`. Raises StepError for a module that is not allowed or not there, and for a
+    class that is no usable step.
+    """
+    if ":" in name:
+        return checked(_at(name, allowed=_allowed(name)), built_in)
+    return known(built_in).get(name) if name in _entry_points() or _listed() else None
+
+
+def may_be_known(name: str) -> bool:
+    """Whether a step of this name, or at this address, may be one of a user's on this machine. Imports no code."""
+    return ":" in name or name in _entry_points() or bool(_listed())
+
+
+def known(built_in: Steps) -> dict[str, type[Step]]:
+    """All steps of users that this machine knows, by name. Raises StepError for two of one name."""
+    found: dict[str, type[Step]] = {}
+    kinds = [checked(_at(point.value, allowed=True), built_in, point.name) for point in _entry_points().values()]
+    for module in _listed():
+        for kind in vars(_imported(module)).values():
+            own = inspect.isclass(kind) and f"{kind.__module__}.".startswith(f"{module}.")
+            if own and issubclass(kind, _KINDS) and not kind.model_fields["step"].is_required():
+                kinds.append(checked(kind, built_in))
+    for kind in kinds:
+        other = found.setdefault(_name(kind), kind)
+        if other is not kind:
+            raise StepError(f"two steps are called {_name(kind)}: {address(other)} and {address(kind)}; rename one")
+    return found
+
+
+def address(kind: type[Step]) -> str:
+    """`module:Class`, by which a recipe can name the class of a step."""
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def checked(kind: type, built_in: Steps, entry_point: str = "") -> type[Step]:
+    """The class, if it is one of the table or can be used beside it. Raises StepError."""
+    if kind in built_in.values():
+        return kind
+    if not (inspect.isclass(kind) and issubclass(kind, _KINDS)):
+        raise StepError(
+            f"{getattr(kind, '__name__', kind)!r} is no step on documents: derive a class of DocumentStep, or of "
+            "LearnedFilter"
+        )
+    where = address(kind)
+    name = _name(kind)
+    if not (isinstance(name, str) and _NAME.fullmatch(name)):
+        raise StepError(f'{where} has no name: write step: Literal["my_step"] = "my_step", in lower case')
+    if name in built_in:
+        raise StepError(f"{where} is called {name}, as a step of gristmill's own: choose another name")
+    if entry_point and entry_point != name:
+        raise StepError(f"the entry point {entry_point} of {GROUP} names {where}, which is called {name}: use one name")
+    for function in _functions(kind):
+        if not kind.work and not hasattr(work_of(kind), function.partition("(")[0]):
+            raise StepError(f"{kind.__module__} has no function {function}, and {where} names no other module")
+    return kind
+
+
+def _functions(kind: type[Step]) -> tuple[str, ...]:
+    """What the work module of a step must have."""
+    if issubclass(kind, LearnedFilter):
+        return "score_shard(folder, shard, documents, kept, models, settings)", "bounds(settings, scores)"
+    return ("edit(step, documents)",) if issubclass(kind, EditStep) else ("measure(step, documents)",)
+
+
+def _name(kind: type[Step]) -> str:
+    return kind.model_fields["step"].default
+
+
+def _at(address: str, allowed: bool) -> type:
+    match = _ADDRESS.fullmatch(address)
+    if not match:
+        raise StepError(f"{address!r} is no step: write module:Class, as my_package.my_steps:Profanity")
+    module, name = match.groups()
+    if not allowed:
+        raise StepError(
+            f"the recipe names a step of the module {module}, which this machine does not allow: set "
+            f"GRISTMILL_STEPS={','.join((*_listed(), module))} if you trust its code"
+        )
+    kind = getattr(_imported(module), name, None)
+    if kind is None:
+        raise StepError(f"the module {module} has no class {name}")
+    return kind
+
+
+def _allowed(address: str) -> bool:
+    module = address.partition(":")[0]
+    of_entry_point = any(point.value == address for point in _entry_points().values())
+    return of_entry_point or any(f"{module}.".startswith(f"{listed}.") for listed in _listed())
+
+
+def _imported(module: str) -> ModuleType:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise StepError(f"there is no module {module}: install its package, or set PYTHONPATH to its folder") from error
+
+
+def _listed() -> tuple[str, ...]:
+    return MachineSettings().steps
+
+
+def _entry_points() -> dict[str, EntryPoint]:
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=GROUP):
+        if found.setdefault(point.name, point).value != point.value:
+            raise StepError(f"two entry points of {GROUP} are called {point.name}: uninstall one of their packages")
+    return found

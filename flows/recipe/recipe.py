@@ -1,0 +1,225 @@
+"""Mixtures in files of their own: published ones that ship, and a user's."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import yaml
+from pydantic import BeforeValidator, Field, model_validator
+
+from flows.recipe import settings_file, syntax
+from flows.recipe.errors import ContradictionError, Origin, did_you_mean
+from flows.recipe.errors import Path as KeyPath
+from flows.recipe.steps import AnyStep
+from storage.remote.url_secrets import check_no_secrets
+from tasks.documents.export import Export
+from tasks.documents.normalize import Normalize
+from tasks.documents.step import DOCUMENT_COLUMNS, CorpusStep, DocumentStep, Settings, Step
+from tasks.extraction.extract import Extract
+from tasks.reading.sources import Source
+from tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Mixture
+from tasks.tokens.tokenizer import Tokenizer
+from tasks.url.step import Url
+from training.config import ModelConfig, TrainingConfig
+
+MIXTURES = Path(__file__).with_name("mixtures")
+
+
+def names() -> list[str]:
+    """Of the mixtures that ship."""
+    return sorted(path.stem for path in MIXTURES.glob("*.yaml"))
+
+
+def by_name(value: Any) -> Any:
+    """The values of a mixture that is given by the name of one that ships, or by the path of a YAML file; any other
+    value as it is.
+
+    Raises ValueError, which lists what ships, and RecipeError for a file that is not YAML.
+    """
+    if not isinstance(value, str):
+        return value
+    path = MIXTURES / f"{value}.yaml" if value in names() else Path(value)
+    if not path.is_file():
+        hint = f"{did_you_mean(value, names())} there are: {', '.join(names())}".strip()
+        raise ValueError(f"no mixture file {value}, and none shipped by that name ({hint})")
+    with path.open("rb") as f:
+        values, _ = syntax.parse(f.read(syntax.MOST_BYTES + 1), str(path))
+    return values
+
+
+RECIPES = Path(__file__).with_name("recipes")
+_REMEDY = {"sources": "give each source a name of its own", "steps": "a step may stand in a recipe once"}
+
+
+MixtureLike = Annotated[Mixture | None, BeforeValidator(by_name, json_schema_input_type=str | Mixture | None)]
+
+
+class Recipe(Settings):
+    """Sources, an ordered list of steps, tokenizer, mixture, model and training. Unknown keys are an error."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$", description="also the name of the MLflow experiment")
+    seed: int = Field(
+        1, ge=0, description="of the held-out split and the tokenizer's sample; steps and training have own"
+    )
+    limit: int | None = Field(
+        None, gt=0, description="the first so many documents of each source alone, of its first so many files"
+    )
+    sources: tuple[Source, ...] = Field(min_length=1, description="where the documents come from")
+    steps: tuple[AnyStep, ...] = Field(
+        min_length=1,
+        description="run in this order; only `url` may come before `extract`, and `normalize` only right after it",
+    )
+    takedowns: tuple[str, ...] = Field(
+        (), description="addresses of lists of ids, URLs or hosts whose documents are in no export and no tokens"
+    )
+    tokenizer: Tokenizer = Field(Tokenizer(), description="how texts become tokens")
+    mixture: MixtureLike = Field(
+        None,
+        description="what is trained on, or the name of a mixture that ships (llama, pile, redpajama), or the path of "
+        "its YAML file; a corpus needs none",
+    )
+    model: ModelConfig = Field(ModelConfig(), description="shape of the model")
+    training: TrainingConfig = Field(TrainingConfig(), description="how the model is trained")
+    export: Export | None = Field(None, description="the curated documents as files for others, once they are made")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_secrets(cls, given: Any) -> Any:
+        check_no_secrets(given)
+        return given
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if found := [*self._of_order(), *self._of_signals(), *self._of_sources()]:
+            raise ContradictionError(found)
+        return self
+
+    def _of_order(self) -> Iterator[tuple[KeyPath, str]]:
+        for key, names in (("sources", [s.name for s in self.sources]), ("steps", [s.step for s in self.steps])):
+            for at, name in enumerate(names):
+                if name in names[:at]:
+                    yield (key, at), f"`{name}` is named more than once; " + _REMEDY[key]
+        steps = [step.step for step in self.steps]
+        if "extract" not in steps:
+            yield ("steps",), f"there is no step `extract`, but {', '.join(steps)}; begin with `- step: extract`"
+            return
+        for at, step in enumerate(steps[: steps.index("extract")]):
+            if step != "url":
+                yield ("steps", at), f"only `url` may come before `extract`, here `{step}` does; put it behind"
+        if "normalize" in steps and steps.index("normalize") != steps.index("extract") + 1:
+            at = steps.index("normalize")
+            yield ("steps", at), "`normalize` changes the text that all other steps see: put it right after `extract`"
+
+    def _of_signals(self) -> Iterator[tuple[KeyPath, str]]:
+        steps = [step.step for step in self.steps]
+        known: list[str] = []
+        for at, step in enumerate(self.steps):
+            if "language" not in steps[: at + 1] and (getattr(step, "languages", None) or "language" in _reads(step)):
+                yield ("steps", at), f"`{step.step}` has settings by language: put the step `language` before it"
+            if isinstance(step, CorpusStep):
+                for name in step.reads:
+                    if name not in (*known, "language"):  # which has its own sentence
+                        there = did_you_mean(name, known) or f"give one of {', '.join(known) or 'none'}"
+                        yield ("steps", at), f"`{step.step}` reads {name}, which no step before it measures; {there}"
+            best = getattr(step, "best", None)
+            if best is not None and best not in known:
+                there = did_you_mean(best, known) or f"give one of {', '.join(known) or 'none'}"
+                yield ("steps", at, "best"), f"is `best: {best}`, but the signals before it have no such name; {there}"
+            for signal in step.signals:
+                if signal.name in (*known, *DOCUMENT_COLUMNS) and step.step not in steps[:at]:
+                    yield (
+                        ("steps", at),
+                        f"`{step.step}` gives the signal {signal.name}, but there is a column of that name; "
+                        "rename the signal",
+                    )
+            known += [signal.name for signal in step.signals]
+        if self.mixture:
+            by = [column.column for column in self.mixture.by] + [CLUSTER_SIZE] * bool(self.mixture.rehydrate)
+            for name in by:
+                if name not in (*known, *DOCUMENT_COLUMNS):
+                    hint = did_you_mean(name, known) or "put the step that measures it into the recipe"
+                    yield ("mixture",), f"groups documents by {name}, which no step measures; {hint}"
+
+    def _of_sources(self) -> Iterator[tuple[KeyPath, str]]:
+        names = [source.name for source in self.sources]
+        wanted: list[tuple[KeyPath, str]] = []
+        if self.mixture and self.mixture.by[0].column == SOURCE:
+            wanted = [(("mixture", "weights", name), name.split("/")[0]) for name in self.mixture.weights]
+            others = (name for name in self.mixture.named if name not in self.mixture.weights)
+            wanted += [(("mixture",), name.split("/")[0]) for name in others]
+        for at, step in enumerate(self.steps):
+            reference = getattr(step, "reference", ())
+            for key in ("reference", "against"):
+                wanted += [(("steps", at, key), name) for name in getattr(step, key, ())]
+            if reference and set(names) <= set(reference):
+                yield (
+                    ("steps", at, "reference"),
+                    f"is {', '.join(reference)}, which are all sources, so there is nothing to score: add a source",
+                )
+        for path, name in wanted:
+            if name not in names:
+                hint = did_you_mean(name, names) or f"the sources are {', '.join(names)}"
+                yield path, f"no source is called {name}; {hint}"
+
+    def training_mixture(self) -> Mixture:
+        """The mixture. Raises ValueError for a recipe without one, from which nothing can be trained."""
+        if self.mixture is None:
+            weights = ", ".join(f"{source.name}: 1" for source in self.sources)
+            raise ValueError(
+                f"the recipe {self.name} has no `mixture`, which tokens and training need: add "
+                f"`mixture: {{weights: {{{weights}}}}}`, or make its corpus alone by `gristmill corpus`"
+            )
+        return self.mixture
+
+    @property
+    def heldout_fraction(self) -> float:
+        """Of the documents that no training sees. Without a mixture the default, so that one that is added later finds
+        the models of learned filters made."""
+        return self.mixture.heldout_fraction if self.mixture else Mixture.model_fields["heldout_fraction"].default
+
+    @property
+    def before(self) -> tuple[Url, ...]:
+        """The steps ahead of the extraction."""
+        return tuple(step for step in self.steps[: self.steps.index(self.extract)] if isinstance(step, Url))
+
+    @property
+    def extract(self) -> Extract:
+        return next(step for step in self.steps if isinstance(step, Extract))
+
+    @property
+    def normalize(self) -> Normalize | None:
+        return next((step for step in self.steps if isinstance(step, Normalize)), None)
+
+    @property
+    def after(self) -> tuple:
+        """The steps on documents: those behind the extraction and the normalisation."""
+        return self.steps[self.steps.index(self.normalize or self.extract) + 1 :]
+
+
+def _reads(step: Step) -> tuple[str, ...]:
+    return step.reads if isinstance(step, DocumentStep | CorpusStep) else ()
+
+
+def load(recipe: Any) -> Recipe:
+    """A recipe from a YAML file, the name of a shipped one (`demo` or `demo.yaml`), a mapping, or a Recipe.
+
+    Raises FileNotFoundError, which lists the shipped recipes, or RecipeError with a line for all that is wrong.
+    """
+    if isinstance(recipe, Recipe):
+        return recipe
+    return validated(*read(recipe))
+
+
+def read(recipe: Any) -> tuple[Any, Origin]:
+    """The values of a recipe, given as for `load`, before they are checked. Raises as `load` does."""
+    return settings_file.read(recipe, RECIPES, "recipe")
+
+
+def validated(data: Any, origin: Origin) -> Recipe:
+    """The recipe with these values. Raises RecipeError with a line for all that is wrong."""
+    return settings_file.validated(Recipe, data, origin, "recipe", "name, sources and steps")
+
+
+def dump(recipe: Recipe) -> str:
+    """The recipe as YAML, complete with all defaults."""
+    return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=100)

@@ -1,0 +1,146 @@
+"""The table of steps: from it follow the recipe's steps, what makes them, what can be replayed, and `gristmill rules`.
+
+Settings alone are imported here; what makes a step, and its work, when it is needed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, Union
+
+from pydantic import Field, SerializationInfo, SerializerFunctionWrapHandler, WrapSerializer, WrapValidator
+
+from flows.recipe import own_steps
+from tasks.decontamination.step import Decontamination
+from tasks.dedup.exact import ContentDedup, UrlDedup
+from tasks.dedup.near.settings import MinHash
+from tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
+from tasks.dedup.substrings import SubstringDedup
+from tasks.documents.normalize import Normalize
+from tasks.documents.step import CorpusStep, DocumentStep, Step
+from tasks.extraction.extract import Extract
+from tasks.models.embedding import Embedding
+from tasks.models.harm import AdultContent, Toxicity
+from tasks.models.language import Language
+from tasks.models.mixed_languages import MixedLanguages
+from tasks.models.perplexity import Perplexity
+from tasks.models.quality import Quality
+from tasks.models.quality_bucket import QualityBucket
+from tasks.models.topic import Topic
+from tasks.pii.step import Pii
+from tasks.rules.bad_words import BadWords
+from tasks.rules.c4 import C4
+from tasks.rules.ccnet import CCNet
+from tasks.rules.fineweb_quality import FineWebQuality
+from tasks.rules.gopher_quality import GopherQuality
+from tasks.rules.gopher_repetition import GopherRepetition
+from tasks.rules.madlad import Madlad
+from tasks.rules.refinedweb import RefinedWebLines
+from tasks.rules.textbook import Textbook
+from tasks.url.step import Url
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """A step: its settings, and for one that looks at all documents the function that makes its stages, as
+    `module:function`. Steps on documents are measured in one pass with their neighbours, and decided together."""
+
+    settings: type[Step]
+    stages: str = ""
+
+
+_LEARNED = "flows.stages.learned_filters:learned_filter"
+TABLE = (
+    TableRow(Url),
+    TableRow(Extract),
+    TableRow(Normalize),
+    TableRow(Language),
+    TableRow(MixedLanguages),
+    TableRow(Textbook),
+    TableRow(GopherQuality),
+    TableRow(GopherRepetition),
+    TableRow(C4),
+    TableRow(FineWebQuality),
+    TableRow(RefinedWebLines),
+    TableRow(Madlad),
+    TableRow(CCNet),
+    TableRow(BadWords),
+    TableRow(Topic),
+    TableRow(Pii),
+    TableRow(ContentDedup, "flows.stages.exact_duplicates:by_content"),
+    TableRow(UrlDedup, "flows.stages.exact_duplicates:by_url"),
+    TableRow(LineDedup, "flows.stages.exact_duplicates:cut_repeated"),
+    TableRow(ParagraphDedup, "flows.stages.exact_duplicates:cut_repeated"),
+    TableRow(SentenceDedup, "flows.stages.exact_duplicates:cut_repeated"),
+    TableRow(SubstringDedup, "flows.stages.exact_duplicates:substring_dedup"),
+    TableRow(MinHash, "flows.stages.near_duplicates:minhash"),
+    TableRow(Decontamination, "flows.stages.removal:decontamination"),
+    TableRow(Perplexity, "flows.stages.learned_filters:perplexity"),
+    TableRow(Quality, _LEARNED),
+    TableRow(Toxicity, _LEARNED),
+    TableRow(AdultContent, _LEARNED),
+    TableRow(Embedding, "flows.stages.embedding:embedding"),
+    TableRow(QualityBucket, "flows.stages.signals:quality_bucket"),
+)
+BUILT_IN: dict[str, type[Step]] = {row.settings.model_fields["step"].default: row.settings for row in TABLE}
+_STAGES = {row.settings: row.stages for row in TABLE}
+
+
+def _read(given: Any, built_in: Callable[[Any], Step]) -> Step:
+    """A step of a recipe: built in, or a user's own, by its name or as `module:Class`."""
+    if isinstance(given, Step):
+        own_steps.checked(type(given), BUILT_IN)
+        return given
+    name = given.get("step") if isinstance(given, dict) else None
+    if not isinstance(name, str) or name in BUILT_IN:
+        return built_in(given)
+    kind = own_steps.find(name, BUILT_IN)
+    if kind is None:
+        return built_in(given)  # whose error names all steps that there are
+    return kind.model_validate({key: value for key, value in given.items() if key != "step"})
+
+
+def _write(step: Step, built_in: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
+    """A step so that `_read` finds its class again."""
+    if BUILT_IN.get(step.step) is type(step):
+        return built_in(step)
+    return step.model_dump(mode=info.mode) | {"step": own_steps.address(type(step))}
+
+
+if TYPE_CHECKING:
+    AnyStep = Step  # a type checker cannot follow a union made of a table
+else:
+    AnyStep = Annotated[
+        Union[tuple(BUILT_IN.values())],  # noqa: UP007  (the table's classes, not written out)
+        Field(discriminator="step"),
+        WrapValidator(_read),
+        WrapSerializer(_write),
+    ]
+
+
+def builder_of(step: CorpusStep) -> Callable[..., Any]:
+    """The function that makes the stages of a step that looks at all documents; a user's own is a learned filter."""
+    module, function = _STAGES.get(type(step), _LEARNED).split(":")
+    return getattr(import_module(module), function)
+
+
+def thresholds_of(step: Step) -> tuple[str, ...]:
+    """The settings that only decide, by signals or scores that are stored: they can be replayed."""
+    if isinstance(step, DocumentStep):
+        return tuple(name for name in type(step).model_fields if name not in ("step", *step.signal_fields))
+    return step.decision_fields if isinstance(step, CorpusStep) else ()
+
+
+def modules_of(step: Step) -> tuple[str, ...]:
+    """The modules whose code decides what a step does: its settings and its work. Raises ValueError for `__main__`."""
+    kind = type(step)
+    if "__main__" in (kind.__module__, kind.work):
+        raise ValueError(f"the step {step.step} is defined in __main__: move it to a module that workers can import")
+    return tuple(dict.fromkeys((kind.__module__, kind.work or kind.__module__)))
+
+
+def document_steps() -> dict[str, type[DocumentStep]]:
+    """All steps on documents by name: built in, of entry points, and of the modules that GRISTMILL_STEPS names."""
+    return {
+        name: kind for name, kind in (BUILT_IN | own_steps.known(BUILT_IN)).items() if issubclass(kind, DocumentStep)
+    }

@@ -1,0 +1,111 @@
+"""Recipes that differ from another one in one thing: the candidates of a comparison."""
+
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from flows.recipe.errors import Finding, Origin, RecipeError, did_you_mean, shown
+from flows.recipe.recipe import Recipe, validated
+
+
+@dataclass(frozen=True)
+class Variant:
+    """`label`: what differs, for people."""
+
+    label: str
+    recipe: Recipe
+
+
+def variant(recipe: Recipe, *settings: str) -> Variant:
+    """The recipe with other values, each given as `minhash.threshold=0.9`: a step's setting, or a key of the recipe.
+
+    The value is YAML. Steps and sources are named, `steps.minhash.threshold` and `sources.web.warc` are the same as in
+    errors about recipes. Raises RecipeError for what is no key, and for a recipe that is then wrong.
+    """
+    data, whole = _values(recipe), recipe.model_dump(mode="json")
+    for setting in settings:
+        _set(data, whole, setting)
+    label = ", ".join(settings)
+    return Variant(label, validated(data, Origin(label)))
+
+
+def without(recipe: Recipe, step: str) -> Variant:
+    """The recipe without a step. Raises RecipeError where there is no such step, or another one depends on it."""
+    names = [one.step for one in recipe.steps]
+    label = f"without {step}"
+    if step not in names:
+        hint = did_you_mean(step, names) or f"the steps are {', '.join(names)}"
+        raise RecipeError([Finding(label, "steps", f"there is no step `{step}` in the recipe {recipe.name}; {hint}")])
+    data = _values(recipe)
+    del data["steps"][names.index(step)]
+    return Variant(label, validated(data, Origin(label)))
+
+
+def raw(recipe: Recipe) -> Variant:
+    """The recipe with the steps alone that make documents: `url`, `extract` and `normalize`."""
+    data = _values(recipe)
+    data["steps"] = data["steps"][: len(recipe.steps) - len(recipe.after)]
+    return Variant("raw", validated(data, Origin("raw")))
+
+
+def unfiltered(recipe: Recipe) -> Recipe:
+    """The recipe with `extract` and `normalize` alone: every document of its sources, which no filter has seen."""
+    data = _values(raw(recipe).recipe)
+    data["steps"] = data["steps"][len(recipe.before) :]
+    return validated(data, Origin("unfiltered"))
+
+
+def _values(recipe: Recipe) -> dict[str, Any]:
+    """The values that a recipe gives, without defaults: an error then proposes a key that is not there."""
+    data = recipe.model_dump(mode="json", exclude_unset=True)
+    for step, values in zip(recipe.steps, data["steps"], strict=True):
+        values.setdefault("step", step.step)
+    return data
+
+
+def _set(data: dict[str, Any], whole: dict[str, Any], setting: str) -> None:
+    """Put one value into the values of a recipe, and into `whole`, the same with all defaults."""
+    name, equals, value = setting.partition("=")
+    keys = name.strip().split(".")
+    if not equals or not all(keys):
+        raise RecipeError([Finding(setting, "", "is no setting; write step.setting=value, as minhash.threshold=0.9")])
+    try:
+        given = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        what = " ".join(str(error).split())
+        raise RecipeError([Finding(setting, "", f"has a value that is no YAML: {what}; put it in quotes")]) from error
+    steps = [step["step"] for step in data["steps"]]
+    if keys[0] in steps:
+        keys = ["steps", *keys]
+    if keys[0] not in Recipe.model_fields:
+        known = [*steps, *Recipe.model_fields]
+        hint = did_you_mean(keys[0], known) or f"there are {', '.join(known)}"
+        raise RecipeError([Finding(setting, keys[0], f"is no step and no key of the recipe; {hint}")])
+    given_at, at = data, whole
+    for depth, key in enumerate(keys[:-1]):
+        given_at, at = _below(given_at, at, key, ".".join(keys[:depth]), setting)
+    if not isinstance(at, dict):
+        raise _no_keys(at, ".".join(keys[:-1]), setting)
+    given_at[keys[-1]] = at[keys[-1]] = given
+
+
+def _below(given_at: Any, at: Any, key: str, path: str, setting: str) -> tuple[Any, Any]:
+    """What a key, or the name of an entry, stands for in the values that are given and in those with all defaults."""
+    if isinstance(at, list):
+        names = [entry.get("step") or entry.get("name") for entry in at]
+        if key not in names:
+            hint = did_you_mean(key, names) or f"there are {', '.join(names)}"
+            raise RecipeError([Finding(setting, path, f"has no entry {key}; {hint}")])
+        return given_at[names.index(key)], at[names.index(key)]
+    if not isinstance(at, dict):
+        raise _no_keys(at, path, setting)
+    if at.get(key) is None:
+        at[key] = {}
+    # a mapping that the recipe leaves at its default keeps what else is in it
+    return given_at.setdefault(key, deepcopy(at[key])), at[key]
+
+
+def _no_keys(value: Any, path: str, setting: str) -> RecipeError:
+    return RecipeError([Finding(setting, path, f"is {shown(value)}, which has no keys below it; give it as a whole")])

@@ -1,0 +1,1 @@
+"""How a flow runs: Prefect, progress, kernels compiled ahead."""

@@ -1,0 +1,94 @@
+"""What a run leaves for Prefect's user interface: counts of each stage, funnel and figures, as tables."""
+
+import flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+
+# isort: split
+from collections.abc import Callable
+from typing import cast
+from uuid import UUID
+
+from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
+
+from flows.reports.funnel import FunnelRow, funnel_row
+from flows.reports.run import Report
+from tasks.engine.make import StageResult
+
+
+def artifact_key(*parts: str) -> str:
+    """The parts as Prefect takes them: a to z, 0 to 9 and dashes."""
+    return "-".join(parts).replace("_", "-")
+
+
+def publish(report: Report) -> None:
+    """Record the funnel of the flow run that calls it, and what its training gave, each under the recipe's name."""
+    name = report.recipe.name
+    what = "; ".join(report.summary)
+    create_table_artifact(
+        key=artifact_key(name, "funnel"), table=funnel_table(report), description=f"Funnel of {name}: {what}"
+    )
+    if report.trained is not None:
+        figures = [{"figure": figure, "value": value} for figure, value in training_figures(report).items()]
+        create_table_artifact(key=artifact_key(name, "training"), table=figures, description=f"Model of {name}: {what}")
+
+
+def publish_stage(name: str, stage: StageResult) -> None:
+    """Record what a stage did to the documents, or what its manifest records, as an artifact of its task run.
+
+    `name`: of the recipe and the stage.
+    """
+    rows = [_row(funnel_row(count), None) for count in stage.step_counts]
+    create_table_artifact(
+        key=artifact_key(name),
+        table=rows or [{"record": record, "value": str(value)[:400]} for record, value in stage.result.items()],
+        description=f"{stage.name} {'reused' if stage.reused else 'made'}: `{stage.folder}`",
+    )
+
+
+def progress_artifact(name: str) -> Callable[[float], None]:
+    """A function that records the percentage of a stage's phase, as an artifact of the task run that calls it first.
+
+    `name`: of the recipe and the stage.
+    """
+    made: list[UUID] = []
+
+    def record(percent: float) -> None:
+        if made:
+            update_progress_artifact(made[0], progress=percent)
+            return
+        key = artifact_key("progress", name)
+        artifact = create_progress_artifact(key=key, progress=percent, description=f"progress of {name}")
+        made.append(cast(UUID, artifact))  # no coroutine, as no event loop runs in this thread
+
+    return record
+
+
+def funnel_table(report: Report) -> list[dict[str, str | int | float | None]]:
+    """A row for each step, and one for the tokens if there are some; those before it are estimated from characters."""
+    rows = [_row(row, report.characters_per_token) for row in report.steps]
+    if report.tokens is None:
+        return rows
+    documents = report.steps[-1].documents_out
+    return [*rows, {"step": "tokens", "documents in": documents, "documents out": documents, "tokens": report.tokens}]
+
+
+def _row(row: FunnelRow, per_token: float | None) -> dict[str, str | int | float | None]:
+    return {
+        "step": row.name,
+        "documents in": row.documents_in,
+        "documents out": row.documents_out,
+        "kept %": None if row.kept is None else round(100 * row.kept, 2),
+        "tokens": None if per_token is None or row.characters_out is None else round(row.characters_out / per_token),
+        "top reasons": ", ".join(f"{rule} {count:,}" for rule, count in list(row.reasons.items())[:3]),
+    }
+
+
+def training_figures(report: Report) -> dict[str, float]:
+    """How well the model predicts, and what it was trained on; losses in nats a token."""
+    names = ("heldout/bits_per_byte", "unigram/bits_per_byte", "heldout/loss", "unigram/loss")
+    figures = {name: report.result[name] for name in (*names, "parameters", "steps", "tokens")}
+    figures |= {f"share of {source.name}": source.share for source in report.mixture}
+    figures |= {f"epochs of {source.name}": source.epochs for source in report.mixture}
+    return figures | {
+        "first training loss": report.training_losses[0],
+        "last training loss": report.training_losses[-1],
+    }

@@ -1,0 +1,64 @@
+"""Prefect's settings for the embedded server, set before prefect is imported; what a user has set stays.
+
+The recorder of task runs loses some in bursts unless its batches are larger (seen with prefect 3.8 and 3.9). Flows use
+no block types. Two servers that start at once in a new home would both insert them, and one would end by that; without
+the memo, a server that a user starts in the home makes them.
+"""
+
+import os
+import sys
+import tomllib
+import warnings
+from pathlib import Path
+
+from flows.machine.databases import private_folder
+from flows.machine.settings import MachineSettings
+
+SETTINGS = {
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "100",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false",
+    "PREFECT_SERVER_MEMOIZE_BLOCK_AUTO_REGISTRATION": "false",
+}
+
+
+def _chose_a_server() -> bool:
+    """Whether the user has named a Prefect home, profile or server: in the environment, or in the usual profiles."""
+    if {"PREFECT_HOME", "PREFECT_PROFILE", "PREFECT_API_URL"} & os.environ.keys():
+        return True
+    profiles = Path("~/.prefect/profiles.toml").expanduser()
+    if not profiles.is_file():
+        return False
+    written = tomllib.loads(profiles.read_text(encoding="utf-8"))
+    return "PREFECT_API_URL" in written.get("profiles", {}).get(written.get("active", ""), {})
+
+
+def user_interface() -> tuple[str, str]:
+    """Where a person looks at recorded runs: the server's address, empty for the embedded one; and Prefect's home."""
+    from prefect.settings import get_current_settings
+
+    prefect = get_current_settings()
+    return (prefect.ui_url or prefect.api.url if prefect.api.url else ""), str(prefect.home)
+
+
+def named_server() -> tuple[str, str] | None:
+    """Address of the API and the login, as `user:password`, of the server that was named; None for the embedded one."""
+    from prefect.settings import get_current_settings
+
+    api = get_current_settings().api
+    if EMBEDDED or not api.url:
+        return None
+    return api.url, api.auth_string.get_secret_value() if api.auth_string else ""
+
+
+for name, value in SETTINGS.items():
+    os.environ.setdefault(name, value)
+EMBEDDED = not _chose_a_server()
+"""Whether runs are recorded by a server of our own, in the home."""
+if EMBEDDED and "prefect" in sys.modules:  # a worker of Prefect's imports it first, and has a server
+    warnings.warn(
+        "prefect was imported before flows: the embedded server keeps its own settings and home", stacklevel=3
+    )
+if EMBEDDED:
+    os.environ["PREFECT_HOME"] = str(private_folder(MachineSettings().prefect_home))

@@ -1,0 +1,259 @@
+"""A progress bar for a person at a terminal."""
+
+import contextlib
+import contextvars
+import logging
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from flows.reports.funnel import FunnelRow, funnel_row
+from storage.printable import printable
+from tasks.engine import log_fields
+from tasks.engine.executors import Executor
+from tasks.engine.jobs import JobResult
+from tasks.engine.make import StageResult
+from tasks.engine.phases import Silent
+from tasks.engine.spec import StageSpec
+
+
+def progress_bar(*more: ProgressColumn) -> Progress:
+    """A progress bar on the error stream of a terminal; nothing where there is none. `more`: columns at its end."""
+    columns = (TextColumn("  {task.description:32}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, *more, console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty())
+
+
+FIRST_SECONDS, LINE_SECONDS = 10.0, 60.0  # between two lines in a log, in the first minute of a stage and later
+RECORD_SECONDS = 2.0  # between two records of the progress elsewhere
+_DRAIN_SECONDS = 1.0
+
+
+@dataclass
+class PhaseRates:
+    """What the jobs of a phase have done. Jobs that were found done count, but not for the rates.
+
+    `clock` gives seconds; `documents`: those that arrived, where the records have them; `written`: bytes.
+    """
+
+    phase: str
+    total: int
+    clock: Callable[[], float] = time.monotonic
+    done: int = 0
+    found: int = 0
+    documents: int = 0
+    written: int = 0
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
+
+    def add(self, result: JobResult) -> None:
+        self.done += 1
+        if result.found:
+            self.found += 1
+            return
+        record = result.record
+        self.documents += record.get("rows_in", record.get("documents", 0))
+        self.written += sum(facts["bytes"] for facts in result.files.values())
+
+    @property
+    def seconds_left(self) -> float | None:
+        """By the time of the jobs so far; None before the first one."""
+        made = self.done - self.found
+        return (self.total - self.done) * (self.clock() - self.started) / made if made else None
+
+    def __str__(self) -> str:
+        """`120 documents/s, 3.4 MB/s written, 0:12 left`, as far as it is known."""
+        seconds = max(self.clock() - self.started, 1e-9)
+        known = []
+        if self.documents:
+            known.append(f"{self.documents / seconds:,.0f} documents/s")
+        if self.written:
+            known.append(f"{self.written / seconds / 1e6:,.1f} MB/s written")
+        if self.seconds_left is not None and self.done < self.total:
+            known.append(f"{duration(self.seconds_left)} left")
+        return ", ".join(known)
+
+
+class ProgressReporter:
+    """Progress of a stage on the terminal or in the log, and its workers' lines in the run's log.
+
+    `record` is given the percentage of the phase now and then.
+    """
+
+    def __init__(
+        self,
+        spec: StageSpec,
+        executor: Executor,
+        log: logging.Logger | logging.LoggerAdapter,
+        record: Callable[[float], None],
+    ) -> None:
+        self.name, self._summary = spec.name, spec.summary
+        self._executor, self._log, self._record = executor, log, record
+        self._recorded = self._lined = self._started = time.monotonic()
+        self._begun = False
+        self._making, self._lock = threading.Event(), threading.Lock()
+        self._rates: PhaseRates | None = None
+        self._task: TaskID | None = None
+        self._bar = progress_bar(TextColumn("{task.fields[rates]}"))
+        self._ended = threading.Event()
+        # Prefect's log asks the context for its server, and starts one of its own where there is none
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(target=context.run, args=(self._watch,), name="progress", daemon=True)
+
+    def __enter__(self) -> "ProgressReporter":
+        self._bar.start()
+        self._task = self._bar.add_task(self.name, total=None, rates="")
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._bar.stop()
+        self.drain()
+        if kind is None and self._begun:
+            self._record(100.0)
+
+    def start(self) -> None:
+        self._making.set()
+
+    def phase(self, phase: str, total: int) -> None:
+        if self._task is not None:
+            self._bar.remove_task(self._task)
+        self._task = self._bar.add_task(f"{self.name} {phase}", total=total, rates="")
+        self._begin(f" ({phase}: {total:,} job{'s' * (total != 1)})")
+        self._rates = PhaseRates(phase, total)
+        self._lined = time.monotonic()
+        self._record_now()
+
+    def advance(self, result: JobResult) -> None:
+        assert self._task is not None and self._rates is not None, "a phase has begun"
+        self._rates.add(result)
+        self._bar.update(self._task, advance=1, rates=str(self._rates))
+        self.drain()
+        if time.monotonic() - self._recorded > RECORD_SECONDS:
+            self._record_now()
+
+    def message(self, line: str) -> None:
+        if self._making.is_set():
+            self._begin("")
+        self._log.info(line)
+
+    def drain(self) -> None:
+        """Hand the workers' lines to the run's log."""
+        messages = self._executor.messages
+        while True:
+            try:
+                level, line, fields = messages.get_nowait()
+            except queue.Empty:
+                return
+            with log_fields.bound(**fields):
+                self._log.log(level, printable(line))
+
+    def _begin(self, jobs: str) -> None:
+        """The line of the start, which names the jobs if the first phase begins soon enough."""
+        with self._lock:
+            if self._begun:
+                return
+            self._begun = True
+            self._log.info("%s: %s%s", self.name, self._summary[:1].lower() + self._summary[1:], jobs)
+
+    def _record_now(self) -> None:
+        rates = self._rates
+        self._record(100.0 * rates.done / rates.total if rates and rates.total else 0.0)
+        self._recorded = time.monotonic()
+
+    def _watch(self) -> None:
+        """In a thread of its own: what workers log while jobs are long, and the line of a minute."""
+        while not self._ended.wait(_DRAIN_SECONDS):
+            self.drain()
+            if self._making.is_set():
+                self._begin("")
+            now = time.monotonic()
+            between = FIRST_SECONDS if now - self._started < LINE_SECONDS else LINE_SECONDS
+            if self._bar.disable and now - self._lined > between:
+                self._lined = now
+                self._log.info("%s", self._line())
+
+    def _line(self) -> str:
+        since = duration(time.monotonic() - self._started)
+        if self._rates is None:
+            return f"{self.name}: {since} so far"
+        rates = self._rates
+        known = str(rates)
+        return f"{self.name} {rates.phase}: {rates.done:,}/{rates.total:,} jobs, {since} so far" + (
+            f", {known}" if known else ""
+        )
+
+
+class BatchReporter:
+    """Progress of stages of one name that are made at the same time: one bar for all of them."""
+
+    def __init__(self, name: str, total: int, log: logging.Logger | logging.LoggerAdapter) -> None:
+        self._name, self._total, self._log = name, total, log
+        self._bar = progress_bar()
+
+    def __enter__(self) -> "BatchReporter":
+        self._bar.start()
+        self._task = self._bar.add_task(self._name, total=self._total)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def advance(self) -> None:
+        """One more is made."""
+        self._bar.update(self._task, advance=1)
+
+    @contextlib.contextmanager
+    def stage(self) -> Iterator["StageLines"]:
+        """The progress of one of them."""
+        yield StageLines(self._log)
+
+
+class StageLines(Silent):
+    """Progress of a stage whose messages alone are shown."""
+
+    def __init__(self, log: logging.Logger | logging.LoggerAdapter) -> None:
+        self._log = log
+
+    def message(self, line: str) -> None:
+        self._log.info(line)
+
+
+def ended(stage: StageResult, seconds: float) -> str:
+    """The line at the end of a stage: found or made, and what it did to the documents."""
+    how = "reused" if stage.reused else f"made in {duration(seconds)}:"
+    rows = [funnel_row(count) for count in stage.step_counts]
+    return f"{stage.name}: {how} {stage.folder}" + (f", {_kept(rows)}" if rows else "")
+
+
+def _kept(rows: list[FunnelRow]) -> str:
+    """`186 documents in, 150 kept (80.6%), most dropped by gopher_quality.min_words (20)`."""
+    arrived, left = rows[0].documents_in, rows[-1].documents_out
+    line = f"{arrived:,} documents in, {left:,} kept"
+    if arrived:
+        line += f" ({left / arrived:.1%})"
+    drops = {f"{row.step}.{rule}": count for row in rows for rule, count in row.drops.items() if count}
+    if drops:
+        rule, count = max(drops.items(), key=lambda item: item[1])
+        line += f", most dropped by {rule} ({count:,})"
+    return line
+
+
+def duration(seconds: float) -> str:
+    """`2.4 s`, `1:05` or `3:20:00`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, whole = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{whole:02d}" if hours else f"{minutes}:{whole:02d}"

@@ -1,0 +1,224 @@
+"""Several stages at the same time, each as a Prefect task in a thread of its own."""
+
+import flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
+from prefect.exceptions import TerminationSignal
+from flows.machine.context import SlotSpec
+from tasks.engine.make import StageResult
+from tasks.engine.spec import StageSpec
+import contextlib
+import time
+from collections.abc import Iterator
+from contextvars import ContextVar
+from functools import partial
+from typing import Any
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.logging import get_run_logger
+from prefect.runtime import flow_run
+from flows.check.run import before_run
+from flows.machine.context import RunContext, job_options
+from flows.run.kernel_compilation import compile_kernels
+from flows.machine.settings import MachineSettings
+from flows.run.artifacts import progress_artifact, publish_stage
+from flows.run.flow import cancellable, unless_cancelled
+from flows.run.prefect_names import stage_name
+from flows.run.progress import BatchReporter, ProgressReporter, ended
+from flows.recipe.recipe import Recipe
+from flows.machine.runs import LastRun
+from tasks.engine import log_fields, options
+from tasks.engine.executors import Deferred, Executor, Threads, deferred
+from tasks.engine.make import find, find_or_make
+
+
+# isort: split
+
+
+# Makes one stage; `check` is called meanwhile, and raises what is to end it.
+Make = Callable[[StageSpec, Callable[[], None]], StageResult]
+
+
+class EndedError(RuntimeError):
+    """A stage that was given up since another one, made at the same time, has failed."""
+
+
+class _End:
+    """Why the stages that are being made shall end, if they shall."""
+
+    def __init__(self) -> None:
+        self.why: BaseException | None = None
+        self._lock = threading.Lock()
+
+    def now(self, why: BaseException) -> None:
+        with self._lock:
+            self.why = self.why or why
+
+    def check(self) -> None:
+        """Raises in a stage's thread what ends it: the signal that the flow's own thread has got, or EndedError."""
+        why = self.why
+        if why is None:
+            return
+        if isinstance(why, TerminationSignal):
+            raise TerminationSignal(why.signal)
+        if isinstance(why, KeyboardInterrupt):
+            raise KeyboardInterrupt
+        raise EndedError(f"ended, since a stage that was made at the same time has failed: {why}") from why
+
+
+def build_at_once(make: Make, specs: Sequence[SlotSpec], most: int) -> list[StageResult]:
+    """The stages in their order, at most `most` of them made at the same time.
+
+    The first error ends the others, and is raised when they have ended; so does a signal, which Python raises in the
+    flow's thread alone. What has not begun then is left.
+    """
+    end, slots = _End(), queue.SimpleQueue[int]()
+    for slot in range(most):
+        slots.put(slot)
+
+    def one(spec: SlotSpec) -> StageResult:
+        end.check()
+        slot = slots.get()
+        try:
+            return make(spec(slot), end.check)
+        except BaseException as error:
+            end.now(error)  # before this thread takes up another one
+            raise
+        finally:
+            slots.put(slot)
+
+    with ThreadPoolExecutor(most, thread_name_prefix="stage") as pool:
+        futures: list[Future[StageResult]] = []
+        try:
+            # Prefect's task finds its flow, and its log the server, in the context
+            futures += [pool.submit(copy_context().run, one, spec) for spec in specs]
+            wait(futures, return_when=FIRST_EXCEPTION)
+            if end.why is not None:
+                raise end.why
+        except BaseException as error:
+            end.now(error)
+            for future in futures:
+                future.cancel()
+            raise
+        return [future.result() for future in futures]
+
+
+# isort: split
+
+
+_current: ContextVar[RunContext | None] = ContextVar("run_context", default=None)
+
+
+@contextlib.contextmanager
+def run_context(recipe: Recipe) -> Iterator[RunContext]:
+    """The context of the run; the outermost flow opens it, checks the recipe, starts the executor and ends it."""
+    if (open_one := _current.get()) is not None:
+        yield open_one
+        return
+    settings = MachineSettings()
+    before_run(recipe, settings)
+    options.configure(job_options(settings))
+    with (
+        log_fields.bound(run=flow_run.get_id(), recipe=recipe.name),
+        deferred(
+            settings.executor,
+            settings.workers,
+            settings.dask_address,
+            settings.cluster,
+            json_lines=settings.log_format == "json",
+        ) as workers,
+    ):
+        last_run = LastRun(settings.home, recipe.name)
+        context = RunContext(
+            settings,
+            partial(_build, settings.home, workers, last_run),
+            at_once=partial(_build_all, settings.home, workers, last_run),
+        )
+        token = _current.set(context)
+        try:
+            yield context
+            last_run.finished()
+        finally:
+            _current.reset(token)
+
+
+def _beside() -> Threads:
+    """The thread that makes a stage, for its jobs."""
+    return Threads(1, queue.SimpleQueue())
+
+
+def _build(home: str, executor: Deferred, last_run: LastRun, spec: StageSpec) -> StageResult:
+    """Find or make a stage as a Prefect task that is named after the recipe and the stage."""
+    last_run.add(spec)
+    # a training is processes of its own, for hours perhaps: workers that would wait for it are let go of
+    workers = _beside() if spec.name == "model" else executor
+
+    def progress(record: Callable[[float], None]) -> ProgressReporter:
+        if workers is not executor:
+            executor.release()
+        compile_kernels(get_run_logger().info)
+        return ProgressReporter(spec, workers, get_run_logger(), record)
+
+    return _as_task(home, spec, workers, progress, lambda: None)
+
+
+def _build_all(
+    home: str, executor: Deferred, last_run: LastRun, specs: Sequence[SlotSpec], most: Callable[[], int]
+) -> list[StageResult]:
+    """Find or make stages at the same time, those that are made as Prefect tasks.
+
+    Their jobs run in the threads that make them: what such stages work with are processes of their own.
+    """
+    first = [spec(0) for spec in specs]
+    last_run.add(*first)
+    found = [find(home, spec) for spec in first]
+    missing = [spec for spec, stage in zip(specs, found, strict=True) if stage is None]
+    if not missing:
+        return [stage for stage in found if stage is not None]
+    executor.release()
+    log, threads = get_run_logger(), min(most(), len(missing))
+    log.info("%s: %d to make, %d at once; %d reused", first[0].name, len(missing), threads, len(first) - len(missing))
+    with BatchReporter(first[0].name, len(missing), log) as reporter:
+
+        def make(spec: StageSpec, check: Callable[[], None]) -> StageResult:
+            stage = _as_task(home, spec, _beside(), lambda _: reporter.stage(), check)
+            reporter.advance()
+            return stage
+
+        made = iter(build_at_once(make, missing, threads))
+    return [next(made) if stage is None else stage for stage in found]
+
+
+def _as_task(
+    home: str,
+    spec: StageSpec,
+    executor: Executor,
+    progress: Callable[[Callable[[float], None]], Any],
+    check: Callable[[], None],
+) -> StageResult:
+    """Find or make a stage as a Prefect task. `progress` is given what records a percentage, and opens a block that
+    gives a Progress."""
+    name = stage_name(spec)
+
+    # a task without arguments, since Prefect would search all manifests in them for futures
+    @task(
+        name=spec.name,
+        task_run_name=f"{name}-{spec.key}",
+        tags=["gristmill", f"stage:{spec.name}"],
+        persist_result=False,
+        cache_policy=NO_CACHE,
+    )
+    @cancellable
+    def run() -> StageResult:
+        with log_fields.bound(stage=f"{spec.name}-{spec.key}"):
+            started = time.monotonic()
+            record = progress_artifact(name)
+            stage = find_or_make(home, spec, executor, lambda: progress(record), check)
+            get_run_logger().info("%s", ended(stage, time.monotonic() - started))
+            publish_stage(name, stage)
+        return stage
+
+    return unless_cancelled(run())

@@ -1,0 +1,162 @@
+"""The models and runs of a scaling grid: shapes by size, learning rates by compute."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from flows.recipe.proxy import ProxyConfig
+from training.config import ModelConfig
+
+# The best learning rate falls with the compute to this power: DeepSeek LLM, arXiv 2401.02954, equation 1. Their batch
+# grows with compute; here it is the proxy's, which asks for a rate that falls faster, if anything.
+RATE_POWER = -0.125
+
+_SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
+
+
+@dataclass(frozen=True)
+class ScaledModel:
+    """A shape of the proxy's model at another size. `parameters`: all of them, embeddings included, tied ones once;
+    `flops_per_token`: of training on one token, see `training.model.flops_per_token`."""
+
+    model: ModelConfig
+    parameters: int
+    flops_per_token: int
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A model and a token budget; all runs in it differ in their seeds alone."""
+
+    size: ScaledModel
+    tokens: int
+    learning_rate: float
+
+    @property
+    def flops(self) -> float:
+        return float(self.size.flops_per_token) * self.tokens
+
+
+def number(text: str) -> int:
+    """A count as people write it: `250k`, `2.5M`, `1e6`, `200_000`. Raises ValueError with the remedy."""
+    found = re.fullmatch(r"([\d_,.]+(?:e\d+)?)\s*([kmbgt]?)", text.strip().lower())
+    try:
+        value = float(found[1].replace("_", "").replace(",", "")) * _SUFFIXES[found[2]] if found else 0.0
+    except ValueError:
+        value = 0.0
+    if value < 1:
+        raise ValueError(f"{text!r} is no count; write 250k, 2.5M, 1e6 or 200000")
+    return round(value)
+
+
+def numbers(text: str) -> list[int]:
+    """Counts that are separated by commas."""
+    return [number(part) for part in text.split(",") if part.strip()]
+
+
+def scaled_model(proxy: ProxyConfig, parameters: int) -> ScaledModel:
+    """The shape whose count is nearest to `parameters`, on a logarithmic scale.
+
+    Heads stay as wide as the proxy's; their number, and with it the width, grows by one at a time. Layers are in
+    proportion to the width, rounded, as are kv_heads and ffn where the proxy gives them. Raises ValueError where the
+    smallest such model has more than twice as many parameters, as its embeddings alone do.
+    """
+    heads, best = 1, _shape(proxy, 1)
+    while best.parameters < parameters:
+        heads += 1
+        wider = _shape(proxy, heads)
+        if wider.parameters >= parameters:
+            # the nearer one by ratio
+            return wider if wider.parameters * best.parameters < parameters**2 else best
+        best = wider
+    if best.parameters > 2 * parameters:
+        raise ValueError(
+            f"a model of {parameters:,} parameters is too small: with a vocabulary of {proxy.vocab_size:,} and heads "
+            f"as wide as those of the proxy {proxy.name} the smallest has {best.parameters:,}; ask for larger ones, or "
+            "give the proxy a smaller vocab_size"
+        )
+    return best
+
+
+def cell(proxy: ProxyConfig, size: ScaledModel, tokens: int) -> Cell:
+    """A cell, its tokens lowered to whole steps.
+
+    The learning rate is the largest of the proxy's, which is the tuned one, times (compute / the proxy's)^-0.125.
+    """
+    step = proxy.step_tokens
+    tokens = tokens // step * step
+    if not tokens:
+        raise ValueError(f"a run takes {step:,} tokens a step, and cannot be shorter; ask for more tokens")
+    tuned = scaled_from(proxy)
+    ratio = size.flops_per_token * tokens / (tuned.flops_per_token * proxy.tokens)
+    return Cell(size, tokens, float(f"{proxy.learning_rates[-1] * ratio**RATE_POWER:.3g}"))
+
+
+def grid(
+    proxy: ProxyConfig, sizes: Sequence[int], tokens: Sequence[int], most_flops: float | None = None
+) -> list[Cell]:
+    """A cell for each size and budget with at most `most_flops` operations; sizes of one shape give one."""
+    models = dict.fromkeys(scaled_model(proxy, size) for size in sorted(sizes))
+    cells = [cell(proxy, size, budget) for size in models for budget in sorted(tokens)]
+    return [one for one in dict.fromkeys(cells) if most_flops is None or one.flops <= most_flops]
+
+
+def forecast_cell(proxy: ProxyConfig, text: str) -> Cell:
+    """The run that `2.5M:10M` asks for, parameters and tokens. Raises ValueError for what is no such pair."""
+    size, colon, budget = text.partition(":")
+    if not colon:
+        raise ValueError(f"{text!r} is no run to forecast; write parameters:tokens, as 2.5M:10M")
+    return cell(proxy, scaled_model(proxy, number(size)), number(budget))
+
+
+def plan(proxy: ProxyConfig, cells: Sequence[Cell], targets: Sequence[Cell], seeds: int) -> list[str]:
+    """What will be trained, a line each. Raises ValueError for a grid without a cell."""
+    if not cells:
+        raise ValueError("the grid has no run: ask for smaller sizes or fewer tokens, or raise --most-flops")
+    lines = [f"proxy {proxy.name}: {len(cells)} cells, {len(cells) * seeds} runs"]
+    by_size: dict[int, list[Cell]] = {}
+    for one in cells:
+        by_size.setdefault(one.size.parameters, []).append(one)
+    for parameters, some in by_size.items():
+        model = some[0].size.model
+        budgets = ", ".join(f"{one.tokens:,} (rate {one.learning_rate:g})" for one in some)
+        lines.append(f"  {parameters:,} parameters, {model.layers} layers of width {model.dim}: tokens {budgets}")
+    largest = max(one.flops for one in cells)
+    lines += [
+        f"  forecast: {one.size.parameters:,} parameters on {one.tokens:,} tokens, {one.flops / largest:.1f} times the "
+        "grid's largest compute"
+        for one in targets
+    ]
+    total = seeds * sum(one.flops for one in cells) + sum(one.flops for one in targets)
+    return [*lines, f"  {total:.2e} floating-point operations in all"]
+
+
+def scaled_proxy(proxy: ProxyConfig, size: ScaledModel) -> ProxyConfig:
+    """The proxy with another model."""
+    return proxy.model_copy(update={"model": size.model})
+
+
+def scaled_from(proxy: ProxyConfig) -> ScaledModel:
+    """The proxy's own model."""
+    return _counted(proxy.model, proxy.vocab_size)
+
+
+def _shape(proxy: ProxyConfig, heads: int) -> ScaledModel:
+    base = proxy.model
+    ratio = heads / base.heads
+    groups = base.heads // base.kv_head_count
+    update = {
+        "dim": base.head_dim * heads,
+        "heads": heads,
+        "layers": max(1, int(base.layers * ratio + 0.5)),
+        # the largest number of kv heads that divides the heads and shares each among as many, or fewer
+        "kv_heads": base.kv_heads and next(k for k in range(max(1, heads // groups), heads + 1) if heads % k == 0),
+        "ffn": base.ffn and max(32, round(base.ffn * ratio / 32) * 32),
+    }
+    return _counted(ModelConfig.model_validate(base.model_dump() | update), proxy.vocab_size)
+
+
+def _counted(model: ModelConfig, vocab_size: int) -> ScaledModel:
+    from training.model import flops_per_token, parameter_count  # torch takes seconds
+
+    return ScaledModel(model, parameter_count(model, vocab_size), flops_per_token(model, vocab_size))

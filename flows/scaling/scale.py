@@ -1,0 +1,223 @@
+"""The flows `scale` and `agreement`: a recipe's losses at other sizes, and whether recipes keep their order there."""
+
+import flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+
+# isort: split
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from prefect.logging import get_run_logger
+
+from flows.check.run import before_run
+from flows.comparison.runs import EvaluationSet
+from flows.decisions.arm_data import ComparisonData, proxy_data
+from flows.decisions.arms import arms
+from flows.decisions.runs import evaluation_set
+from flows.machine.context import RunContext
+from flows.machine.settings import require
+from flows.recipe.forms import RecipeLike
+from flows.recipe.proxy import ProxyConfig, load_proxy
+from flows.recipe.recipe import Recipe
+from flows.run.flow import recorded_flow
+from flows.run.prefect_names import flow_run_name
+from flows.run.runner import run_context
+from flows.scaling.agreement import rank_agreement
+from flows.scaling.forecast import forecast
+from flows.scaling.grid import Cell, cell, forecast_cell, grid, plan, scaled_model, scaled_proxy
+from flows.scaling.report import LEVEL, AgreementReport, CheckedForecast, GridRun, ScalingReport
+from flows.stages.proxy import ProxyRun, proxy_spec, train_proxies
+from storage import checked_json, files
+from tasks.engine.spec import StageSpec, digest
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """What trains cells on an arm's tokens: `data` has the budget of the longest of them."""
+
+    context: RunContext
+    proxy: ProxyConfig
+    data: ComparisonData
+    evaluation: EvaluationSet
+    repeat: bool
+
+    def run(self, arm: str, one: Cell, pair: int) -> ProxyRun:
+        proxy = scaled_proxy(self.proxy, one.size)
+        return ProxyRun(proxy, self.data.arms[arm].mixture, pair, one.learning_rate, one.tokens)
+
+    def spec(self, arm: str, one: Cell, pair: int) -> StageSpec:
+        return proxy_spec(self.context.settings, self.run(arm, one, pair), None, 0)
+
+    def __call__(self, wanted: Sequence[tuple[str, Cell, int]]) -> list[GridRun]:
+        """Runs of an arm, a cell and a pair each; those that are finished in the home are found."""
+        # the longest first, so that no core waits for one at the end
+        order = sorted(range(len(wanted)), key=lambda at: -wanted[at][1].flops)
+        results = train_proxies(self.context, [self.run(*wanted[at]) for at in order])
+        found = {}
+        for at, result in zip(order, results, strict=True):
+            _, one, pair = wanted[at]
+            loss = float(self.evaluation.measure(result.bits))
+            found[at] = GridRun(one.size.parameters, one.tokens, one.flops, one.learning_rate, pair, loss, result.key)
+        return [found[at] for at in range(len(wanted))]
+
+
+@recorded_flow(name="scale", flow_run_name=flow_run_name, persist_result=False)
+def scale(
+    recipe: RecipeLike,
+    sizes: list[int],
+    tokens: list[int],
+    most_flops: float | None = None,
+    forecasts: list[str] = [],  # noqa: B006  (Prefect shows defaults, and copies them)
+    budgets: list[float] = [],  # noqa: B006
+    proxy: str | dict[str, Any] = "small",
+    seeds: int = 1,
+    clean: str | None = None,
+    judge: list[str] = [],  # noqa: B006
+    repeat: bool = False,
+) -> ScalingReport:
+    """A scaling law of a recipe: the proxy at each of `sizes` (parameters), trained on each of `tokens`.
+
+    `most_flops`: cells of the grid with more operations are left out; `forecasts`: runs as `2.5M:10M`, parameters and
+    tokens, whose loss is forecast, registered, trained and checked; `budgets`: of operations, whose best split between
+    parameters and tokens is asked for; `seeds`: runs of each cell; `repeat`: documents may be read more than once.
+    """
+    require("train", "training a grid of models")
+    with run_context(recipe) as context:
+        log, small = get_run_logger(), load_proxy(proxy)
+        cells = grid(small, sizes, tokens, most_flops)
+        targets = [forecast_cell(small, text) for text in forecasts]
+        for line in plan(small, cells, targets, seeds):
+            log.info("%s", line)
+        make = partial(_trained, context, {recipe.name: recipe}, recipe, small, clean=clean, judge=judge, repeat=repeat)
+        # of two lengths: the grid's tokens, and so its runs, do not depend on what is forecast
+        trained = make(longest=max(one.tokens for one in cells))
+        larger = make(longest=max(one.tokens for one in targets)) if targets else trained
+
+        # here, since MLflow takes seconds
+        from flows.scaling.tracking import ScalingRun
+        from flows.tracking.experiment import dataset_input
+
+        wanted = [(recipe.name, one, pair) for one in cells for pair in range(seeds)]
+        keys = [trained.spec(*one).key for one in wanted]
+        judged = trained.evaluation.judged
+        identity = digest({"runs": "\n".join(sorted(keys)), "judged": "\n".join(judged)})[:16]
+        params = {"proxy": small.model_dump(mode="json"), "judged": list(judged), "sizes": sizes, "tokens": tokens}
+        datasets = [
+            dataset_input(trained.data.arms[recipe.name].mixture, "training"),
+            dataset_input(trained.data.evaluation, "evaluation"),
+        ]
+        with ScalingRun(context.settings, recipe.name, identity, params | {"seeds": seeds}, datasets) as tracked:
+            report = ScalingReport(recipe.name, identity, tuple(trained(wanted)), judged, tuple(budgets))
+            tracked.log_runs(report.runs)
+            log.info("%s", report.sentence)
+            report = replace(report, forecasts=_forecast(report, larger, recipe.name, targets))
+            report = replace(report, mlflow_run=tracked.finish(report))
+        path = files.join(context.settings.home, "scaling", f"{recipe.name}-{identity}.json")
+        checked_json.write(path, report.as_json())
+        return report
+
+
+@recorded_flow(name="agreement", flow_run_name=flow_run_name, persist_result=False)
+def agreement(
+    recipe: RecipeLike,
+    sizes: list[int],
+    tokens: list[int],
+    against: list[RecipeLike] = [],  # noqa: B006
+    settings: list[str] = [],  # noqa: B006
+    without: list[str] = [],  # noqa: B006
+    raw: bool = False,
+    proxy: str | dict[str, Any] = "small",
+    seeds: int = 2,
+    clean: str | None = None,
+    judge: list[str] = [],  # noqa: B006
+    repeat: bool = False,
+) -> AgreementReport:
+    """Whether recipes keep their order from the first of two `sizes` to the second; `tokens`: of a run at each.
+
+    `against`, `settings`, `without`, `raw`: the recipes that are compared, as for the flow `ablate`.
+    """
+    require("train", "comparing recipes")
+    with run_context(recipe) as context:
+        log, small = get_run_logger(), load_proxy(proxy)
+        if len(sizes) != 2 or len(tokens) != 2:
+            raise ValueError(f"{len(sizes)} sizes and {len(tokens)} token budgets were given; give two of each")
+        compared = arms(recipe, against, settings, without, raw=raw)
+        for other in compared.recipes.values():
+            before_run(other, context.settings)
+        cells = [cell(small, scaled_model(small, size), budget) for size, budget in zip(sizes, tokens, strict=True)]
+        names = tuple(compared.recipes)
+        for line in plan(small, cells, [], seeds * len(names)):
+            log.info("%s", line)
+        losses = []
+        for one in cells:
+            # each size has a budget, and so tokens, of its own, which a decision at that size finds again
+            train = _trained(
+                context, compared.recipes, compared.recipes[compared.base], small, one.tokens, clean, judge, repeat
+            )
+            runs = train([(name, one, pair) for name in names for pair in range(seeds)])
+            losses.append(np.reshape([run.loss for run in runs], (len(names), seeds)))
+        first, second = losses
+        both = {name: (tuple(first[at].tolist()), tuple(second[at].tolist())) for at, name in enumerate(names)}
+        report = AgreementReport(
+            recipe=recipe.name,
+            arms=names,
+            parameters=(cells[0].size.parameters, cells[1].size.parameters),
+            tokens=(cells[0].tokens, cells[1].tokens),
+            losses=both,
+            agreement=rank_agreement(first, second),
+        )
+        log.info("%s", report.sentence)
+        return report
+
+
+def _trained(
+    context: RunContext,
+    recipes: Mapping[str, Recipe],
+    base: Recipe,
+    proxy: ProxyConfig,
+    longest: int,
+    clean: str | None,
+    judge: Sequence[str],
+    repeat: bool,
+) -> _Trained:
+    """Data for runs of up to `longest` tokens. Raises ValueError where an arm has fewer and none may be repeated."""
+    data = proxy_data(context, proxy, base, recipes, longest, clean=clean, repeat=repeat)
+    if data.budget_tokens < longest:
+        raise ValueError(
+            f"a run of {longest:,} tokens would read documents more than once: one epoch has {data.budget_tokens:,}; "
+            "ask for fewer tokens, give more documents, or allow it by --repeat"
+        )
+    return _Trained(context, proxy, data, evaluation_set(data, judge), repeat)
+
+
+def _forecast(
+    report: ScalingReport, train: _Trained, recipe: str, targets: Sequence[Cell]
+) -> tuple[CheckedForecast, ...]:
+    """Register a forecast of each target, all of them ahead of the first training, then train and check."""
+    if not targets:
+        return ()
+    from flows.scaling.tracking import Forecasts, sentence
+
+    log, keys = get_run_logger(), tuple(run.key for run in report.runs)
+    forecasts, largest = Forecasts(train.context.settings, recipe), float(report.compute.max())
+    claims = []
+    for one in targets:
+        claimed = forecast(report.fit, keys, one.size.parameters, one.tokens, one.flops / largest, LEVEL)
+        params = {"learning_rate": one.learning_rate, "pair": 0, "scaling": report.id}
+        claim = forecasts.register(train.spec(recipe, one, 0), claimed, params)
+        loss = claim.forecast.loss
+        how = "was registered before" if claim.earlier else "registered"
+        log.info(
+            "forecast %s: %s parameters on %s tokens: %.4f bits per byte, %.0f%% interval %.4f to %.4f",
+            how, f"{one.size.parameters:,}", f"{one.tokens:,}", loss.value, 100 * loss.level, loss.low, loss.high,
+        )  # fmt: skip
+        claims.append(claim)
+    made = train([(recipe, one, 0) for one in targets])
+    found = []
+    for claim, run in zip(claims, made, strict=True):
+        checked = forecasts.check(claim, run.loss)
+        log.info("%s", sentence(claim.forecast, checked))
+        found.append(CheckedForecast(run.key, claim.forecast, claim.mlflow_run, claim.earlier, checked))
+    return tuple(found)

@@ -1,0 +1,279 @@
+"""MLflow's record of a scaling law: a parent run with law, tables and plots, a child for each run of the grid."""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import orjson
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, ViewType
+
+from flows.machine.settings import MachineSettings
+from flows.reports import figures
+from flows.scaling import plots
+from flows.scaling.forecast import Forecast, ForecastCheck, check
+from flows.scaling.law import Interval
+from flows.scaling.report import GridRun, ScalingReport
+from flows.stages.model import local_folder
+from flows.tracking.experiment import BATCH, TrackedExperiment, end_status, flat
+from storage import files
+from tasks.engine.make import find
+from tasks.engine.spec import StageSpec
+
+SCALING_TAG = "scaling"
+STAGE_TAG = "gristmill.proxy"
+PARENT_TAG = "mlflow.parentRunId"
+_COMPLETE_TAG = "gristmill.artifacts"
+
+
+class ScalingRun:
+    """The MLflow run of a scaling law, in the experiment of its recipe.
+
+    Used as a block around the work, it makes the run, or finds that of an earlier try, and sets its end status. The
+    same grid has one parent, and one child for each run.
+    """
+
+    def __init__(
+        self,
+        settings: MachineSettings,
+        recipe: str,
+        identity: str,
+        params: Mapping[str, Any],
+        datasets: list[DatasetInput],
+    ) -> None:
+        self.experiment = TrackedExperiment(settings, recipe)
+        self.client = self.experiment.client
+        self.identity, self._params, self._datasets = identity, params, datasets
+        self._local = settings.local_folder
+        self._children: dict[str, tuple[str, bool]] = {}
+
+    def __enter__(self) -> "ScalingRun":
+        self.experiment.end_stale_runs()
+        runs = self.experiment.tagged(SCALING_TAG, self.identity)
+        parents = [run for run in runs if PARENT_TAG not in run.data.tags]
+        self._children = {
+            run.data.tags[STAGE_TAG]: (run.info.run_id, run.info.status == "FINISHED")
+            for run in runs
+            if PARENT_TAG in run.data.tags
+        }
+        if parents:
+            self.id = parents[0].info.run_id
+            self.experiment.begin(self.id)
+        else:
+            self.id = self.experiment.create(f"scaling-{self.identity[:8]}", {SCALING_TAG: self.identity})
+            self._log(self.id, self._params, {})
+            self.client.log_inputs(self.id, self._datasets)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.client.set_terminated(self.id, end_status(kind))
+
+    def log_runs(self, runs: tuple[GridRun, ...]) -> None:
+        """Log finished runs as children, each once."""
+        for run in runs:
+            child, finished = self._children.get(run.key, ("", False))
+            if finished:
+                continue
+            name = f"{run.parameters:,} parameters, {run.tokens:,} tokens, pair {run.pair}"
+            tags = {SCALING_TAG: self.identity, PARENT_TAG: self.id, STAGE_TAG: run.key}
+            child = child or self.experiment.create(name, tags)
+            params = {
+                "parameters": run.parameters,
+                "tokens": run.tokens,
+                "learning_rate": run.learning_rate,
+                "pair": run.pair,
+            }
+            self._log(child, params, {"bits_per_byte": run.loss, "flops": run.flops})
+            self.client.set_terminated(child, "FINISHED")
+            self._children[run.key] = (child, True)
+
+    def finish(self, report: ScalingReport) -> str:
+        """Log the law, its tables and its plots to the parent; returns its id. What was asked for this time replaces
+        what an earlier command logged."""
+        values = {f"law/{name}": interval.value for name, interval in report.law_intervals.items()}
+        values |= {"law/deviation": report.fit.deviation}
+        if report.forecasts:
+            values["forecasts/inside"] = sum(one.check.inside for one in report.forecasts) / len(report.forecasts)
+        self._log(self.id, {}, values)
+        with tempfile.TemporaryDirectory(dir=self._local, prefix=".mlflow-") as folder:
+            write_artifacts(Path(folder), report)
+            self.client.log_artifacts(self.id, folder)
+        self.client.set_tag(self.id, "mlflow.note.content", description(report))
+        self.client.set_tag(self.id, _COMPLETE_TAG, "complete")
+        return self.id
+
+    def _log(self, run: str, params: Mapping[str, Any], values: Mapping[str, float]) -> None:
+        given = [Param(name, str(value)[:6000]) for name, value in flat(dict(params)).items()]
+        points = [Metric(name, value, 0, 0) for name, value in values.items()]
+        self.client.log_batch(run, params=given)
+        for start in range(0, len(points), BATCH):
+            self.client.log_batch(run, metrics=points[start : start + BATCH])
+
+
+def description(report: ScalingReport) -> str:
+    """The law, what leaving the future out says of it, optima and forecasts, as Markdown."""
+    lines = [f"**{report.sentence}.**", ""]
+    if report.forecasts:
+        lines += [f"**{report.forecast_sentence}.**", ""]
+        lines += _header("parameters", "tokens", "compute", "forecast", "90% interval", "came")
+        for one in report.forecasts:
+            claim, came = one.forecast, one.check
+            loss = f"{came.loss:.4f}{'' if came.inside else ' (outside)'}"
+            spread = f"{claim.loss.low:.4f} to {claim.loss.high:.4f}"
+            size = f"{claim.parameters:,} | {claim.tokens:,} | {claim.reach:.1f} times"
+            lines.append(f"| {size} | {claim.loss.value:.4f} | {spread} | {loss} |")
+        lines.append("")
+    if report.optima:
+        lines += _header("operations", "best parameters", "best tokens", "bits per byte")
+        for best in report.optima:
+            cells = [f"{one.value:,.0f} ({one.low:,.0f} to {one.high:,.0f})" for one in (best.parameters, best.tokens)]
+            loss = f"{best.loss.value:.4f} ({best.loss.low:.4f} to {best.loss.high:.4f})"
+            lines.append(f"| {best.compute:.2e} | {' | '.join(cells)} | {loss} |")
+        lines.append("")
+    lines += ["Fitted to the smaller runs, and held against the larger:", ""]
+    lines += _header("operations up to", "runs", "predicted", "reach", "mean error", "bias", "inside 90%")
+    for row in report.future:
+        counts = f"{row.compute:.2e} | {row.fitted} | {row.predicted} | {row.reach:.1f} times"
+        lines.append(f"| {counts} | {row.error:.2%} | {row.bias:+.2%} | {row.inside} |")
+    return "\n".join(lines)
+
+
+def _header(*columns: str) -> list[str]:
+    return [f"| {' | '.join(columns)} |", f"|{' ---: |' * len(columns)}"]
+
+
+def write_artifacts(folder: Path, report: ScalingReport) -> None:
+    """Write `scaling.json`, the tables `leave_future_out.json` and `forecasts.json` in MLflow's form, and the plots."""
+    indented = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS
+    (folder / "scaling.json").write_bytes(orjson.dumps(report.as_json(), option=indented))
+    for name, rows in (
+        ("leave_future_out", list(report.future_rows())),
+        ("forecasts", list(report.forecast_rows())),
+    ):
+        if rows:
+            table = {"columns": list(rows[0]), "data": [list(row.values()) for row in rows]}
+            (folder / f"{name}.json").write_bytes(orjson.dumps(table))
+    drawn = {"compute.png": plots.by_compute(report), "isoflop.png": plots.isoflop(report)}
+    if report.future:
+        drawn["leave_future_out.png"] = plots.future(report)
+    for name, draw in drawn.items():
+        (folder / name).write_bytes(figures.png(draw, (4,)))
+
+
+FORECAST_TAG = "forecast"
+_MOST_INPUTS = 1000  # datasets that a server takes in one request
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A registered forecast. `registered`: when, in milliseconds since 1970, by MLflow; `earlier`: before this
+    command."""
+
+    mlflow_run: str
+    forecast: Forecast
+    registered: int
+    earlier: bool
+
+
+class Forecasts:
+    """The forecasts in the experiment of a recipe."""
+
+    def __init__(self, settings: MachineSettings, recipe: str) -> None:
+        self._settings = settings
+        self._experiment = TrackedExperiment(settings, recipe)
+        self._client = self._experiment.client
+
+    def register(self, run: StageSpec, forecast: Forecast, params: Mapping[str, Any]) -> Claim:
+        """Register a forecast of the run that a stage will hold; `params`: of that run, for people.
+
+        A forecast of it that was registered before is returned in its place. Raises ValueError for a run that is
+        finished, or that has begun to train.
+        """
+        if (found := self._find(run.key)) is not None:
+            return found
+        folder = run.folder(self._settings.home)
+        begun = files.exists(files.join(local_folder(self._settings, folder), "run.json"))
+        if begun or find(self._settings.home, run) is not None:
+            raise ValueError(
+                f"the run of {forecast.parameters:,} parameters on {forecast.tokens:,} tokens is "
+                f"{'being trained' if begun else 'trained'} already ({folder}), so a forecast of it would be none: "
+                "forecast another run"
+            )
+        name = f"forecast-{run.key[:8]}"
+        # found by its key from the last line on: one that is not whole is none
+        made = self._experiment.create(name, {})
+        claim, interval = _claim(forecast), forecast.loss
+        given = [Param(name, str(value)) for name, value in {**claim, **params}.items()]
+        self._client.log_batch(made, params=given)
+        for start in range(0, len(forecast.runs), _MOST_INPUTS):
+            self._client.log_inputs(made, [_input(key) for key in forecast.runs[start : start + _MOST_INPUTS]])
+        points = {"forecast": interval.value, "forecast_low": interval.low, "forecast_high": interval.high}
+        self._client.log_batch(made, metrics=[Metric(name, value, 0, 0) for name, value in points.items()])
+        self._client.update_run(made, status="SCHEDULED")
+        self._client.set_tag(made, FORECAST_TAG, run.key)
+        return self._read(self._client.get_run(made), earlier=False)
+
+    def check(self, claim: Claim, loss: float) -> ForecastCheck:
+        """Compare the loss of the finished run with its forecast, and log how it went."""
+        found = check(claim.forecast.loss, loss)
+        points = {
+            "bits_per_byte": found.loss,
+            "inside": float(found.inside),
+            "error": found.error,
+            "outside": found.outside,
+        }
+        run = claim.mlflow_run
+        self._client.log_batch(run, metrics=[Metric(name, value, 0, 0) for name, value in points.items()])
+        self._client.set_tag(run, "mlflow.note.content", sentence(claim.forecast, found))
+        self._client.set_terminated(run, "FINISHED")
+        return found
+
+    def _find(self, key: str) -> Claim | None:
+        if (experiment := self._experiment.find()) is None:
+            return None
+        tagged = f"tags.`{FORECAST_TAG}` = '{key}'"
+        oldest = ["attributes.start_time ASC"]
+        found = self._client.search_runs([experiment.experiment_id], tagged, ViewType.ACTIVE_ONLY, 1, oldest)
+        return self._read(found[0], earlier=True) if found else None
+
+    def _read(self, run: Run, earlier: bool) -> Claim:
+        params = run.data.params
+        interval = Interval(*(float(params[f"forecast.{name}"]) for name in ("value", "low", "high", "level")))
+        inputs = run.inputs.dataset_inputs if run.inputs else []
+        keys = sorted(given.dataset.digest for given in inputs)
+        forecast = Forecast(
+            int(params["parameters"]), int(params["tokens"]), float(params["reach"]), interval, tuple(keys)
+        )
+        return Claim(run.info.run_id, forecast, run.info.start_time, earlier)
+
+
+def sentence(forecast: Forecast, found: ForecastCheck) -> str:
+    """A forecast and what came, as one sentence."""
+    claim = forecast.loss
+    how = "inside" if found.inside else f"outside by {found.outside:.2%}"
+    return (
+        f"{forecast.parameters:,} parameters on {forecast.tokens:,} tokens: forecast {claim.value:.4f} bits per byte "
+        f"({claim.level:.0%} interval {claim.low:.4f} to {claim.high:.4f}), came {found.loss:.4f}, {how}"
+    )
+
+
+def _claim(forecast: Forecast) -> dict[str, Any]:
+    """The params of a forecast, from which it is read again: floats with all of their digits."""
+    interval = forecast.loss
+    claimed = {"value": interval.value, "low": interval.low, "high": interval.high, "level": interval.level}
+    return {f"forecast.{name}": repr(float(value)) for name, value in claimed.items()} | {
+        "parameters": forecast.parameters,
+        "tokens": forecast.tokens,
+        "reach": repr(float(forecast.reach)),
+        "fit.runs": len(forecast.runs),
+    }
+
+
+def _input(key: str) -> DatasetInput:
+    source = orjson.dumps({"uri": f"stages/proxy-{key}"}).decode()
+    dataset = Dataset(name="proxy", digest=key, source_type="gristmill", source=source)
+    return DatasetInput(dataset, [InputTag("mlflow.data.context", "fit")])

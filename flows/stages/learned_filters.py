@@ -1,0 +1,175 @@
+"""Filters that learn from the corpus or a reference: classifiers and perplexity."""
+
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
+
+from pydantic import SerializeAsAny
+
+from flows.machine.context import RunContext
+from flows.recipe.recipe import Recipe
+from flows.recipe.steps import modules_of
+from flows.stages.corpus import Corpus, CorpusPlaces, modules
+from storage import files
+from storage.recorded_file import RecordedFile
+from tasks.documents.decide_shards import decide_shard, keep_shard
+from tasks.documents.sampling import Heldout
+from tasks.documents.step import Settings
+from tasks.engine.make import StageResult
+from tasks.engine.phases import PhaseRunner
+from tasks.engine.spec import StageSpec
+from tasks.models.filter import LearnedFilter
+from tasks.models.null_scores import null_scores_shard
+from tasks.models.perplexity import Cuts, Perplexity
+from tasks.models.perplexity_cuts import bucket_ends, bucket_shard
+
+
+class Training(Settings):
+    work: str
+    reference: tuple[str, ...]
+    raw: tuple[str, ...]
+    settings: SerializeAsAny[Settings]
+    heldout: Heldout
+
+
+class Scoring(Settings):
+    work: str
+    scores: tuple[str, ...]
+    reads: tuple[str, ...]
+    reference: tuple[str, ...]
+    settings: SerializeAsAny[Settings]
+
+
+class Cutting(Settings):
+    work: str
+    step: str
+    reference: tuple[str, ...]
+    settings: SerializeAsAny[Settings]
+
+
+@dataclass(frozen=True)
+class ScoredPlaces:
+    """`models`: their files; `scores`: the parts with scores, by shard."""
+
+    corpus: CorpusPlaces
+    models: tuple[RecordedFile, ...] = ()
+    scores: tuple[str, ...] = ()
+
+
+def learned_filter(
+    context: RunContext, recipe: Recipe, corpus: Corpus, step: LearnedFilter, learns_from: Corpus | None = None
+) -> Corpus:
+    """The corpus of the documents whose scores the filter keeps. Those of the reference are kept without a score, since
+    the models have seen them. `learns_from`: a part of the corpus that the model is trained on, not on all of it."""
+    reference = tuple(sorted(step.reference))
+    common = {"work": modules_of(step)[-1], "reference": reference}
+    heldout = Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction)
+    code: dict[str, Any] = {"modules": modules((step,)), "libraries": step.libraries}
+    places = corpus.places
+
+    paths = map(files.absolute, context.placed(step).named_models)  # a worker may run in another folder
+    named = tuple(RecordedFile(path, files.checksum(path)) for path in paths)
+    trained: tuple[StageResult, ...] = ()
+    if not named:
+        raw = step.raw(corpus.sources)
+        training = Training(**common, raw=raw, settings=step.training_settings(), heldout=heldout)
+        learned = learns_from or corpus
+        spec = StageSpec(f"{step.step}_model", _train, training, learned.inputs(), learned.places, **code)
+        trained = (context.build(spec),)
+
+    def scored_places() -> ScoredPlaces:
+        return ScoredPlaces(places, named or tuple(map(trained[0].file, trained[0].result["model"]["files"])))
+
+    scoring = Scoring(**common, scores=step.scores, reads=step.reads, settings=step.scoring_settings())
+    documents = corpus.inputs(signals=bool(step.reads))
+    models = {f"model {i}": file.digest for i, file in enumerate(named)} or {"model": trained[0].key}
+    scores = context.build(StageSpec(step.step, _score, scoring, documents | models, scored_places, **code))
+
+    kept = cut(context, corpus, step, scores)
+    return corpus.then(kept, *trained, scores).measuring(scores)
+
+
+def cut(context: RunContext, corpus: Corpus, step: LearnedFilter, scores: StageResult) -> StageResult:
+    """The stage that keeps documents by the scores of a filter, and those of the reference."""
+    reference = tuple(sorted(step.reference))
+    record = Cutting(work=modules_of(step)[-1], reference=reference, step=step.step, settings=step.decision_settings())
+    where = ScoredPlaces(corpus.places, scores=tuple(scores.part(i) for i in corpus.places.shards()))
+    code: dict[str, Any] = {"modules": modules((step,)), "libraries": step.libraries}
+    return context.build(StageSpec(f"{step.step}_cut", _cut, record, corpus.inputs(scores), where, **code))
+
+
+def _train(phases: PhaseRunner, record: Training, places: CorpusPlaces) -> dict:
+    """Train models on reference documents."""
+    given = {
+        "reference": places.parts(record.reference),
+        "raw": places.parts(record.raw),
+        "settings": record.settings,
+        "heldout": record.heldout,
+    }
+    return {"model": phases.once("train", import_module(record.work).train_model, given)}
+
+
+def _score(phases: PhaseRunner, record: Scoring, places: ScoredPlaces) -> dict:
+    """Score all other documents."""
+    corpus = places.corpus
+    given = {"models": places.models, "settings": record.settings}
+    scored: dict[int, dict[str, Any]] = {
+        i: corpus.shard(i) | given | ({"signals": corpus.signals[i]} if record.reads else {})
+        for i in corpus.shards(without=record.reference)
+    }
+    unscored = {i: {"kept": corpus.kept[i], "signals": record.scores} for i in corpus.shards() if i not in scored}
+    phases.map("score", import_module(record.work).score_shard, scored)
+    phases.map("null-scores", null_scores_shard, unscored)
+    return {}
+
+
+def _cut(phases: PhaseRunner, record: Cutting, places: ScoredPlaces) -> dict:
+    """Drop documents by their scores."""
+    corpus = places.corpus
+    scored = corpus.shards(without=record.reference)
+    bounds = tuple(import_module(record.work).bounds(record.settings, [places.scores[i] for i in scored]))
+    decisions = ((record.step, bounds),)
+    judged = {i: {"kept": corpus.kept[i], "signals": (places.scores[i],), "decisions": decisions} for i in scored}
+    kept = {i: {"kept": corpus.kept[i], "step": record.step} for i in corpus.shards() if i not in judged}
+    phases.map("decide", decide_shard, judged)
+    phases.map("keep", keep_shard, kept)
+    return {"bounds": {bound.rule: dict(bound.languages) or [bound.low, bound.high] for bound in bounds}}
+
+
+@dataclass(frozen=True)
+class BucketPlaces:
+    """`scores`: the parts with scores, by shard; `scored`: the shards of sources that are scored."""
+
+    scores: tuple[str, ...]
+    scored: tuple[int, ...]
+
+
+def perplexity(
+    context: RunContext, recipe: Recipe, corpus: Corpus, step: Perplexity, learns_from: Corpus | None = None
+) -> Corpus:
+    """The corpus of the documents that the filter keeps, with the column `perplexity_bucket`."""
+    left = learned_filter(context, recipe, corpus, step, learns_from)
+    *measured, scores = left.measured
+    places = corpus.places
+    where = BucketPlaces(
+        tuple(scores.part(i) for i in places.shards()), tuple(places.shards(without=tuple(step.reference)))
+    )
+    cuts = step.decision_settings().model_copy(update=_WITHOUT_POLICY)
+    code: dict[str, Any] = {"modules": modules((step,)), "libraries": step.libraries}
+    bucketed = context.build(StageSpec("perplexity_bucket", _bucket, cuts, {"scores": scores.key}, where, **code))
+    stages = (*left.stages[:-1], bucketed, left.kept)
+    return replace(left, measured=(*measured, bucketed, scores), stages=stages)
+
+
+# The buckets are the same whichever are kept, and whatever else is cut.
+_WITHOUT_POLICY = {
+    name: Cuts.model_fields[name].default for name in ("min_percentile", "max_percentile", "keep_buckets")
+}
+
+
+def _bucket(phases: PhaseRunner, record: Cuts, places: BucketPlaces) -> dict:
+    """Put documents into buckets by their perplexity."""
+    ends = bucket_ends(record, [places.scores[i] for i in places.scored])
+    given = {"by_language": record.by_language, "ends": ends}
+    phases.map("bucket", bucket_shard, {i: {"scores": part} | given for i, part in enumerate(places.scores)})
+    return {"ends": ends}

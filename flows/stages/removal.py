@@ -1,0 +1,143 @@
+"""What is taken out of a corpus whatever its quality: items of benchmarks, and documents of takedown lists."""
+
+from dataclasses import dataclass
+
+from flows.machine.context import RunContext
+from flows.recipe.recipe import Recipe
+from flows.stages.corpus import Corpus, CorpusPlaces, libraries, modules
+from storage import files
+from storage.fingerprint import fingerprint
+from tasks.decontamination.index import build_index
+from tasks.decontamination.shards import STEP, cut_shard, drop_shard, find_shard, hits_file, split_benchmarks
+from tasks.decontamination.step import Decontamination, Fields, Indexing, Policy
+from tasks.dedup.takedown_work import keep_allowed
+from tasks.dedup.takedowns import lists
+from tasks.documents.decide_shards import keep_shard
+from tasks.documents.step import Settings
+from tasks.engine.phases import PhaseRunner
+from tasks.engine.spec import StageSpec
+from tasks.url.step import Url
+
+INDEX, HITS = "decontamination_index", "decontamination_hits"
+
+
+class IndexRecord(Settings):
+    """`benchmarks`: the fields of each, by name, in the recipe's order."""
+
+    benchmarks: dict[str, Fields]
+    settings: Indexing
+
+
+class HitsRecord(Settings):
+    settings: Indexing
+
+
+class PolicyRecord(Settings):
+    policy: Policy
+    threshold: float
+
+
+@dataclass(frozen=True)
+class HitsPlaces:
+    """`index`: the folder of the index; `hits`: the files with the hits, by shard."""
+
+    corpus: CorpusPlaces
+    index: str = ""
+    hits: tuple[str, ...] = ()
+
+
+def decontamination(context: RunContext, _: Recipe, corpus: Corpus, step: Decontamination) -> Corpus:
+    """The corpus without documents, or without their pieces, that hold items of the step's benchmarks; with the policy
+    `report` as it is. Every document has its score as a signal. Raises BenchmarkError."""
+    places, settings = corpus.places, step.part(Indexing)
+    benchmarks = [context.placed(benchmark) for benchmark in step.benchmarks]
+    paths = tuple(files.absolute(each.path) for each in benchmarks)
+    notes = f"{context.settings.local_folder}/fingerprints"
+    digests = {
+        f"benchmark {each.name}": fingerprint(path, notes, context.settings.remote_io)
+        for each, path in zip(benchmarks, paths, strict=True)
+    }
+    fields = {each.name: each.part(Fields) for each in benchmarks}
+    given = IndexRecord(benchmarks=fields, settings=settings)
+    index = context.build(StageSpec(INDEX, _index, given, digests, paths))
+
+    where = HitsPlaces(places, index.folder)
+    spec = StageSpec(HITS, _find, HitsRecord(settings=settings), corpus.inputs(index), where, modules((step,)))
+    hits = context.build(spec)
+
+    record = PolicyRecord(
+        policy=step.part(Policy), threshold=settings.threshold if settings.method == "overlap" else 0.0
+    )
+    found = tuple(hits_file(hits.folder, i) for i in places.shards())
+    spec = StageSpec(step.step, _apply, record, corpus.inputs(hits), HitsPlaces(places, hits=found))
+    made = context.build(spec)
+    left = corpus.rewritten(made, index, hits) if step.policy == "cut" else corpus.then(made, index, hits)
+    return left.measuring(hits)
+
+
+def _index(phases: PhaseRunner, record: IndexRecord, places: tuple[str, ...]) -> dict:
+    """Index the benchmarks."""
+    return phases.once(
+        "index", build_index, {"paths": places, "fields": record.benchmarks, "settings": record.settings}
+    )
+
+
+def _find(phases: PhaseRunner, record: HitsRecord, places: HitsPlaces) -> dict:
+    """Find items of benchmarks in documents."""
+    given = {"index": places.index, "settings": record.settings}
+    shards = places.corpus.shards()
+    phases.map("find", find_shard, {i: places.corpus.shard(i) | given for i in shards})
+    hits = tuple(hits_file(phases.folder, i) for i in shards)
+    return phases.once("split", split_benchmarks, {"index": places.index, "hits": hits})
+
+
+def _apply(phases: PhaseRunner, record: PolicyRecord, places: HitsPlaces) -> dict:
+    """Drop or cut documents that hold items of benchmarks."""
+    corpus, policy = places.corpus, record.policy
+    if policy.policy == "cut":
+        jobs = {i: corpus.shard(i) | {"hits": places.hits[i], "policy": policy} for i in corpus.shards()}
+        phases.map("cut", cut_shard, jobs)
+    elif policy.policy == "drop":
+        dropping = {"threshold": record.threshold}
+        phases.map(
+            "drop",
+            drop_shard,
+            {i: {"kept": corpus.kept[i], "hits": places.hits[i]} | dropping for i in corpus.shards()},
+        )
+    else:
+        phases.map("keep", keep_shard, {i: {"kept": corpus.kept[i], "step": STEP} for i in corpus.shards()})
+    return {}
+
+
+class Record(Settings):
+    """`takedowns`: the lists, tied to the content that they have now."""
+
+    takedowns: Url
+
+
+@dataclass(frozen=True)
+class AllowedCorpus(Corpus):
+    """A corpus without what was taken down. `before`: the corpus ahead of the lists."""
+
+    before: Corpus
+
+
+def without_taken_down(context: RunContext, recipe: Recipe, corpus: Corpus) -> Corpus:
+    """The corpus without the documents that are named by id, URL, folder or host; as it is if there are no lists."""
+    if not recipe.takedowns:
+        return corpus
+    given: Url = lists(context.placed(Url(takedowns=recipe.takedowns)).takedowns)
+    steps = (given,)
+    spec = StageSpec(
+        "takedowns", _drop, Record(takedowns=given), corpus.inputs(), corpus.places, modules(steps), libraries(steps)
+    )
+    made = context.build(spec)
+    stages = (*corpus.stages, made)
+    return AllowedCorpus(corpus.sources, corpus.documents, made, corpus.measured, stages, before=corpus)
+
+
+def _drop(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
+    """Drop documents that were taken down."""
+    given = {"takedowns": record.takedowns}
+    phases.map("drop", keep_allowed, {i: places.shard(i) | given for i in places.shards()})
+    return {}

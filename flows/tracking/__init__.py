@@ -1,0 +1,1 @@
+"""MLflow's records of runs and models."""

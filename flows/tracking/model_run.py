@@ -1,0 +1,133 @@
+"""MLflow: one run for each trained model, with the recipe as params and the stages behind it as datasets."""
+
+import math
+from types import TracebackType
+
+import orjson
+from mlflow.entities import Metric, Param, ViewType
+
+from flows.machine.settings import MachineSettings
+from flows.recipe.recipe import Recipe
+from flows.reports.run import Report
+from flows.stages.heldout import Data
+from flows.tracking.experiment import BATCH, PROCESS_TAG, TrackedExperiment, dataset_input, end_status, flat
+from storage.owner import this_process
+from tasks.engine.make import StageResult
+from training.tracking import METRICS, TIMING
+
+KEY_TAG = "gristmill.key"
+_ARTIFACTS_TAG = "gristmill.artifacts"
+
+
+class ModelRun:
+    """The MLflow run of a model, named by recipe and short key in the experiment of the recipe.
+
+    Used as a block around a training, it makes the run, or finds the one of an earlier try, and sets its end
+    status, so that none stays RUNNING.
+    """
+
+    def __init__(self, settings: MachineSettings, recipe: Recipe, data: Data, key: str, folder: str) -> None:
+        self.experiment = TrackedExperiment(settings, recipe.name)
+        self.client = self.experiment.client
+        self.settings, self.recipe, self.data, self.key, self.folder = settings, recipe, data, key, folder
+
+    def find(self) -> str:
+        """Id of the run that has this model, complete with its params; or an empty string."""
+        experiment = self.experiment.find()
+        if experiment is None:
+            return ""
+        tagged = f"tags.`{KEY_TAG}` = '{self.key}'"
+        found = self.client.search_runs([experiment.experiment_id], tagged, ViewType.ACTIVE_ONLY, max_results=1)
+        return found[0].info.run_id if found else ""
+
+    def __enter__(self) -> str:
+        self.experiment.end_stale_runs()
+        self.id = self.find()
+        if self.id:
+            self.experiment.begin(self.id)
+        else:
+            self.id = self._create()
+        return self.id
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.client.set_terminated(self.id, end_status(kind))
+
+    def finish(self, model: StageResult) -> str:
+        """The id of the finished model's run, which then has all that is to be seen of the model.
+
+        What is missing is logged: a run with the points of the model's own files where this server has none, artifacts
+        where they were not logged to their end.
+        """
+        if (found := self.find()) and _ARTIFACTS_TAG in self.client.get_run(found).data.tags:
+            return found
+        with self as run:
+            if not found:
+                self._log_points(run, model)
+            # here, since these modules are of a model that is made, and take seconds
+            from flows.stages.model import Trained
+            from flows.tracking.artifacts import description, log_artifacts
+
+            trained = Trained(model, model.result["result"], run)
+            report = Report(self.recipe, self.settings, self.data.corpus, self.data, trained)
+            log_artifacts(self.client, run, report)
+            # behind those of the training: MLflow shows metrics in the order in which it first got them
+            metrics = [Metric(name, value, 0, 0) for name, value in _funnel(self.data).items()]
+            self.client.log_batch(run, metrics=metrics)
+            self.client.set_tag(run, "mlflow.note.content", description(report))
+            # last: a run that has it is complete
+            self.client.set_tag(run, _ARTIFACTS_TAG, "complete")
+        return run
+
+    def _log_points(self, run: str, model: StageResult) -> None:
+        for name in (METRICS, TIMING):
+            lines = model.file(name).read().splitlines()
+            points = [
+                Metric(metric, value, 0, line["step"])
+                for line in map(orjson.loads, lines)
+                for metric, value in line.items()
+                if metric != "step"
+            ]
+            for start in range(0, len(points), BATCH):
+                self.client.log_batch(run, metrics=points[start : start + BATCH])
+
+    def _create(self) -> str:
+        name, tags = f"{self.recipe.name}-{self.key[:8]}", {PROCESS_TAG: this_process()}
+        run = self.client.create_run(self.experiment.id(), tags=tags, run_name=name).info.run_id
+        try:
+            params = flat(self.recipe.model_dump(mode="json"))
+            self.client.log_batch(run, params=[Param(name, str(value)[:6000]) for name, value in params.items()])
+            self.client.log_inputs(
+                run,
+                [
+                    dataset_input(stage, "training" if stage is self.data.mixture else "lineage")
+                    for stage in self.data.stages
+                ],
+            )
+            # as seen from the home, which may be moved
+            self.client.set_tag(run, "gristmill.model", f"stages/model-{self.key}")
+            # last: a run that is found by its key is complete
+            self.client.set_tag(run, KEY_TAG, self.key)
+        except BaseException as error:
+            self.client.set_terminated(run, end_status(type(error)))
+            raise
+        return run
+
+
+def _funnel(data: Data) -> dict[str, float]:
+    """Documents out of every step and tokens of every source, as metrics by which corpora can be compared.
+
+    Tables of runs are ordered by the alphabet: held-out metrics come before these.
+    """
+    metrics: dict[str, float] = {}
+    for stage in data.corpus.stages:
+        for step in stage.step_counts:
+            metrics[f"steps/{step['step']}/documents"] = float(step["rows_out"])
+    for name, source in data.mixture.result["sources"].items():
+        metrics[f"sources/{name}/tokens"] = float(source["tokens"])
+        metrics[f"sources/{name}/epochs"] = float(source["epochs"])
+        for packing in ("padding", "cut"):
+            if packing in source:
+                metrics[f"sources/{name}/{packing}"] = float(source[packing])
+    return {name: value for name, value in metrics.items() if math.isfinite(value)}

@@ -1,0 +1,82 @@
+"""Which models MLflow is known to have: a run that reuses its model need not ask, since MLflow takes seconds to load.
+
+    <local folder>/mlflow-runs/<digest of server, experiment and model>    the id of the model's run
+
+Remove the folder to have a model asked for, and recorded again where it is missing.
+"""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from flows.machine.context import RunContext
+from flows.machine.settings import MachineSettings
+from flows.recipe.given_files import init_digests, initial_folder, tasks_folder
+from flows.recipe.recipe import Recipe
+from flows.stages.heldout import Data
+from flows.stages.model import Trained, TrainingPlaces, local_folder, local_mixture, model_spec
+from storage import files
+from training import launch
+
+_SQLITE = "sqlite:///"
+
+
+def noted(settings: MachineSettings, experiment: str, key: str) -> str:
+    """The id of the run that has the model with a key; empty if it is not known."""
+    uri = settings.tracking_uri
+    note = _note(settings, experiment, key)
+    gone = uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).exists()
+    return note.read_text() if note.exists() and not gone else ""
+
+
+def note(settings: MachineSettings, experiment: str, key: str, run: str) -> None:
+    """Keep in mind that the run has the model, complete with its metrics."""
+    files.write_bytes(str(_note(settings, experiment, key)), run.encode())
+
+
+def _note(settings: MachineSettings, experiment: str, key: str) -> Path:
+    name = files.digest("\n".join([settings.tracking_uri, experiment, key]).encode())
+    return Path(settings.local_folder) / "mlflow-runs" / name
+
+
+def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
+    """Train on the mixture, resuming from the newest checkpoint if there is one.
+
+    With a home that is not on a local disk, each checkpoint is written to the local folder and copied to the home while
+    training goes on; on another machine it goes on from the newest one that is there.
+    """
+    settings = context.settings
+    unplaced = model_spec(settings, recipe, data)
+    if (found := context.find(unplaced)) and (known := noted(settings, recipe.name, unplaced.key)):
+        return Trained(context.build(unplaced), found.result["result"], known)
+
+    from flows.tracking.model_run import ModelRun  # here, since MLflow takes seconds
+
+    folder = unplaced.folder(settings.home)
+    run = ModelRun(settings, recipe, data, unplaced.key, folder)
+    with ExitStack() as stack:
+
+        def places() -> TrainingPlaces:
+            """Asked for by the process that makes the stage: it alone has a run to log to."""
+            logged = stack.enter_context(run)
+            processes = settings.training_processes or launch.default_processes()
+            mixture = local_mixture(settings, data.mixture)
+            out = local_folder(settings, folder)
+            initial = initial_folder(settings, recipe)
+            return TrainingPlaces(
+                mixture=str(mixture),
+                out=out,
+                folder=folder,
+                processes=processes,
+                nodes=settings.nodes,
+                tracking_uri=settings.tracking_uri,
+                run_id=logged,
+                init_from=str(initial or ""),
+                init_digests=init_digests(settings, initial) if initial else {},
+                eval_tasks=str(tasks_folder(settings, recipe) or ""),
+                max_rollbacks=recipe.training.guard.max_rollbacks,
+            )
+
+        model = context.build(model_spec(settings, recipe, data, places))
+    tracked = run.finish(model)
+    note(settings, recipe.name, unplaced.key, tracked)
+    return Trained(model, model.result["result"], tracked)

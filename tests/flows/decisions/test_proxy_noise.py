@@ -1,0 +1,76 @@
+"""Recorded noise of a proxy: fitted to stages of a home with planted components, read by its own proxy alone."""
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pytest
+
+from flows.comparison.components import Components, Simulator
+from flows.comparison.runs import RunRequest
+from flows.decisions.noise import fit_noise, read_noise, write_noise
+from flows.recipe.proxy import PROXIES, load_proxy
+from flows.stages.proxy import run_record
+from storage import layout, parquet
+from tests.decisions import evaluation
+
+PROXY = load_proxy("small")
+TOKENS = 51_200
+PLANTED = Components(pair=0.02, sample=0.006, run=0.01, learning_rate=0.02, document=0.1, run_document=0.03, level=3.0)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> str:
+    """Runs of three mixtures and 8 pairs, of the first also those of a second sample; single runs of other pairs and
+    samples, of another proxy and of other tokens, beside them."""
+    folder = tmp_path_factory.mktemp("home")
+    judged = evaluation(80, 2)
+    runs = Simulator(PLANTED, judged, PROXY.learning_rates, TOKENS, seed=3)
+    wanted = [RunRequest(f"m{m}", p, r, TOKENS) for m in range(3) for p in range(8) for r in PROXY.learning_rates]
+    wanted += [RunRequest("m0", p, r, TOKENS, 1) for p in range(8) for r in PROXY.learning_rates]
+    wanted += [RunRequest("m0", 70 + salt, r, TOKENS, salt) for salt in range(4) for r in PROXY.learning_rates]
+    wanted += [RunRequest("m1", 3, PROXY.learning_rates[0], TOKENS, 2)]
+    other = PROXY.model_copy(update={"model": PROXY.model.model_copy(update={"dim": 32})})
+    made = [(PROXY, request) for request in wanted]
+    made += [(other, RunRequest("m0", p, PROXY.learning_rates[0], TOKENS)) for p in range(30, 40)]
+    made += [(PROXY, RunRequest("m0", p, PROXY.learning_rates[0], 2 * TOKENS)) for p in range(40, 50)]
+    for number, (proxy, request) in enumerate(made):
+        record = run_record(proxy, request.tokens, request.learning_rate, request.pair, request.salt)
+        stage = layout.stage_folder(str(folder), "proxy", f"{number:016x}")
+        [bits] = runs([request])
+        table = {"set": np.array(judged.names)[judged.set_of], "document": np.arange(len(bits)), "bits": bits}
+        parquet.write_table(f"{stage}/document_losses.parquet", pa.table(table | {"bytes": judged.size}))
+        manifest = {"record": record.model_dump(mode="json"), "inputs": {"mixture": request.arm}}
+        layout.write_manifest(stage, manifest | {"result": {"tokens": request.tokens}}, [])
+    return str(folder)
+
+
+def test_planted_components_are_found_in_a_home_and_survive_the_file(home, tmp_path):
+    found = fit_noise(home, PROXY, "simulated runs")
+    assert (found.tokens, found.documents, found.mixtures, found.degrees) == (TOKENS, 160, 3, 7 + 14)
+    for name, tolerance in {"run": 0.25, "run_document": 0.05, "document": 0.1, "level": 0.01, "pair": 0.5}.items():
+        assert getattr(found.components, name) == pytest.approx(getattr(PLANTED, name), rel=tolerance), name
+    own = tmp_path / "own.yaml"
+    own.write_text((PROXIES / "small.yaml").read_text())
+    assert read_noise(str(own), PROXY) is None and read_noise(PROXY, PROXY) is None
+    write_noise(found, own.with_suffix(".json"))
+    assert read_noise(str(own), PROXY) == found
+
+
+def test_a_file_of_another_proxy_or_with_another_content_is_refused(home, tmp_path):
+    own = tmp_path / "own.yaml"
+    own.write_text((PROXIES / "small.yaml").read_text().replace("dim: 48", "dim: 96"))
+    write_noise(fit_noise(home, PROXY, "simulated runs"), own.with_suffix(".json"))
+    with pytest.raises(ValueError, match=r"own.json was fitted to runs of another proxy than .*own.yaml has; fit"):
+        read_noise(own, load_proxy(own))
+    own.with_suffix(".json").write_bytes(orjson.dumps({"tokens": 0}))
+    with pytest.raises(ValueError, match="own.json cannot be used"):
+        read_noise(own, load_proxy(own))
+    with pytest.raises(ValueError, match="has no finished run of the proxy small: train an A/A bank first"):
+        fit_noise(str(tmp_path), PROXY, "nothing")
+
+
+@pytest.mark.parametrize("path", sorted(PROXIES.glob("*.yaml")))
+def test_what_ships_is_of_the_proxy_that_ships(path):
+    proxy = load_proxy(path.stem)
+    found = read_noise(path.stem, proxy)
+    assert found is not None and found.tokens <= proxy.tokens and found.provenance

@@ -1,0 +1,89 @@
+"""Both methods on planted sources: two useful ones, a copy of the first, and noise. Real proxies, trained."""
+
+import json
+from random import Random
+from string import ascii_lowercase
+
+import pytest
+
+from flows.decisions.arm_data import proxy_data
+from flows.mixing.mix import by_doremi, by_regmix
+from flows.mixing.mixed_recipe import written
+from flows.recipe.proxy import load_proxy
+from flows.recipe.recipe import load
+from tests.corpora import context
+from tests.planted.text import prose, pydoc_paragraphs
+
+pytestmark = pytest.mark.slow
+
+SIZE = 250_000  # characters of a source
+PROXY = {
+    "name": "tiny",
+    "vocab_size": 512,
+    "model": {"dim": 32, "layers": 1, "heads": 2, "seq_len": 64},
+    "training": {"batch": 8, "micro_batch": 8, "warmup_steps": 6},
+    "tokens": 60_000,
+    "learning_rates": [0.004, 0.012],
+    "evaluation_documents": 20,
+}
+
+
+def documents(kind: str):
+    """Texts of a kind without end."""
+    draw = Random(kind)
+    while True:
+        if kind == "noise":
+            yield " ".join("".join(draw.choices(ascii_lowercase, k=draw.randint(2, 9))) for _ in range(150))
+        elif kind == "french":
+            yield "\n\n".join(prose(draw, "fr", 150))
+        else:
+            yield "\n\n".join(draw.sample(pydoc_paragraphs(), 6))
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """A recipe of the four sources, the context of a home, and the data of its proxies."""
+    folder = tmp_path_factory.mktemp("planted")
+    for name in ("english", "french", "noise"):
+        texts, every = [], documents(name)
+        while sum(map(len, texts)) < SIZE:
+            texts.append(next(every))
+        for path in (name, "copy") if name == "english" else (name,):
+            (folder / f"{path}.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    names = ("english", "french", "noise", "copy")
+    recipe = load(
+        {
+            "name": "planted",
+            "sources": [{"name": name, "jsonl": [f"{folder}/{name}.jsonl"]} for name in names],
+            "steps": [{"step": "extract", "engine": "plain"}],
+            "mixture": {"weights": dict.fromkeys(names, 1), "max_epochs": 10},
+        }
+    )
+    home, proxy = context(str(folder / "home")), load_proxy(PROXY)
+    return home, recipe, proxy, proxy_data(home, proxy, recipe, {recipe.name: recipe}, proxy.tokens, repeat=True)
+
+
+def weights(found) -> dict[str, float]:
+    assert sum(one.weight for one in found.sources) == pytest.approx(1)
+    assert all(one.low <= one.weight + 1e-9 and one.weight <= one.high + 1e-9 for one in found.sources) or (
+        found.method == "regmix"
+    )
+    return {one.name: one.weight for one in found.sources}
+
+
+def test_doremi_finds_the_noise(planted, tmp_path):
+    found = by_doremi(*planted, runs=2, eta=0.1, smoothing=1e-3)
+    by_source = weights(found)
+    assert by_source["noise"] < 0.2 < min(by_source["french"], by_source["english"] + by_source["copy"])
+    assert by_source["english"] == pytest.approx(by_source["copy"], abs=0.05)
+    assert found == by_doremi(*planted, runs=2, eta=0.1, smoothing=1e-3)
+    (tmp_path / "out.yaml").write_text(written(found))
+    assert load(tmp_path / "out.yaml").mixture.weights == found.weights
+
+
+def test_regmix_finds_the_noise(planted, tmp_path):
+    found = by_regmix(*planted, runs=16, judge=["english", "french"])
+    by_source = weights(found)
+    assert by_source["noise"] < 0.1
+    (tmp_path / "out.yaml").write_text(written(found))
+    assert load(tmp_path / "out.yaml").mixture.weights == found.weights

@@ -1,0 +1,82 @@
+"""The regression over mixtures on laws whose best mixture is known."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from flows.mixing import regmix
+from flows.mixing.regmix import LEAST_SHARE, drawn, optimum
+
+PRIOR = np.array([0.4, 0.3, 0.2, 0.1])
+NOISE = 0.003  # of a run's loss, in bits per byte
+
+
+def linear(shares: np.ndarray) -> np.ndarray:
+    return 2 + shares @ np.array([0.3, 0.1, 0.6, 0.25])
+
+
+def saturating(shares: np.ndarray) -> np.ndarray:
+    """Two kinds of text, each with falling returns; the last source is a copy of the first, the third is noise."""
+    return 2 + 0.5 * np.exp(-4 * (shares[:, 0] + shares[:, 3])) + 0.5 * np.exp(-6 * shares[:, 1])
+
+
+def runs(law, count: int) -> tuple[np.ndarray, np.ndarray]:
+    shares = drawn(PRIOR, count, seed=1)
+    return shares, law(shares) + np.random.default_rng(2).normal(0, NOISE, count)
+
+
+def test_a_linear_law_has_its_best_mixture_in_a_corner():
+    found = optimum(*runs(linear, 24), seed=0, resamples=10)
+    assert found.shares[1] > 0.95 and found.shares.sum() == pytest.approx(1) and found.shares.min() >= 0
+    assert found.low[1] > 0.7 and found.high[2] < 0.1
+    assert found.loss == pytest.approx(2.1, abs=5 * NOISE)
+    assert found.rank_correlation > 0.9
+
+
+def test_a_law_of_falling_returns_has_it_between_two_kinds():
+    found = optimum(*runs(saturating, 32), seed=0, resamples=10)
+    # on the line from one kind to the other, by brute force
+    line = np.linspace(0, 1, 10_001)
+    every = saturating(np.stack([1 - line, line, 0 * line, 0 * line], 1))
+    best = line[every.argmin()]
+    assert 0.3 < best < 0.7
+    assert found.shares[1] == pytest.approx(best, abs=0.06)
+    assert found.shares[0] + found.shares[3] == pytest.approx(1 - best, abs=0.06), "two copies get what one deserves"
+    assert found.shares[2] < 0.02 and found.high[2] < 0.15
+    assert saturating(found.shares[None])[0] - every.min() < NOISE
+    assert found.low[1] - 0.02 <= best <= found.high[1] + 0.02
+    assert (found.low <= found.high).all()
+
+
+def test_losses_of_nothing_but_noise_are_not_predicted():
+    shares = drawn(PRIOR, 24, seed=1)
+    found = optimum(shares, np.random.default_rng(3).normal(2, NOISE, 24), seed=0, resamples=0)
+    assert abs(found.rank_correlation) < 0.6
+
+
+def test_drawn_mixtures_are_mixtures_and_the_same_again():
+    shares = drawn(PRIOR, 400, seed=4)
+    np.testing.assert_allclose(shares.sum(1), 1)
+    assert ((shares == 0) | (shares >= LEAST_SHARE)).all()
+    root = np.sqrt(PRIOR) / np.sqrt(PRIOR).sum()
+    np.testing.assert_allclose(shares.mean(0), root, atol=0.05)
+    assert (shares.max(1) > 0.8).mean() > 0.1 and (shares.max(1) < 0.5).mean() > 0.3, "corners and middles"
+    assert np.array_equal(shares, drawn(PRIOR, 400, seed=4))
+
+
+def test_too_few_runs_are_refused():
+    with pytest.raises(ValueError, match="^runs: 7 runs say too little of 4 sources; ask for 8 or more$"):
+        optimum(drawn(PRIOR, 7, 0), np.zeros(7), seed=0)
+
+
+def test_a_search_that_steps_to_no_mixture_at_all_stays_where_it_began(monkeypatch):
+    """As L-BFGS-B did from a corner, where the slope is rounding alone."""
+
+    def step_to_zero(loss, start, **_):
+        return SimpleNamespace(fun=loss(np.zeros_like(start)), x=np.zeros_like(start))
+
+    monkeypatch.setattr(regmix, "minimize", step_to_zero)
+    shares = drawn(np.full(4, 0.25), 12, 3)
+    process = regmix.fitted(shares, 3 - 0.4 * shares[:, 2])
+    assert regmix.lowest(process, np.eye(4)) == pytest.approx([0, 0, 1, 0])

@@ -1,0 +1,133 @@
+"""A recipe's trained model leaves its home, is scored, and begins the training of another recipe."""
+
+import copy
+import json
+import shutil
+
+import mlflow
+import pytest
+from typer.testing import CliRunner
+
+from flows.check.run import check
+from flows.cli import app
+from flows.machine.settings import MachineSettings
+from flows.models.evaluation import evaluate, trained_model
+from flows.recipe.given_files import init_digests, initial_folder
+from flows.recipe.recipe import load
+from storage import files
+from tasks.engine.make import NotFinishedError
+from training.saved_model import open_model
+from training.weight_files import WEIGHTS
+
+
+@pytest.fixture(scope="module")
+def home(undisturbed, runs):
+    """A copy of a finished home with its MLflow database."""
+    for name in ("stages", "mlflow.db"):
+        source, target = undisturbed.home("undisturbed") / name, runs.home("evaluated") / name
+        shutil.copytree(source, target) if source.is_dir() else shutil.copyfile(source, target)
+    return runs.home("evaluated")
+
+
+@pytest.fixture(scope="module")
+def given(runs, recipe) -> str:
+    return str(runs.write(recipe))
+
+
+@pytest.fixture
+def invoke(home, monkeypatch):
+    monkeypatch.setenv("GRISTMILL_HOME", str(home))
+    return lambda *arguments: CliRunner().invoke(app, [str(one) for one in arguments], catch_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def exported(home, given, tmp_path_factory):
+    to = tmp_path_factory.mktemp("exported") / "model"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRISTMILL_HOME", str(home))
+        done = CliRunner().invoke(app, ["export", "model", given, "--to", str(to)], catch_exceptions=False)
+    assert done.exit_code == 0 and done.output == f"exported: small in {to}\n"
+    return to
+
+
+def test_a_recipe_and_its_folder_are_one_model(exported, home, given, invoke):
+    [folder] = home.glob("stages/model-*")
+    files_of_model = {(folder / WEIGHTS).read_bytes(), (exported / WEIGHTS).read_bytes()}
+    assert len(files_of_model) == 1
+    assert "is exported already" in invoke("export", "model", folder, "--to", exported).output
+    card = (exported / "README.md").read_text()
+    result = json.loads((folder / "result.json").read_text())
+    assert f"{result['heldout/bits_per_byte']:.4f}" in card and "- step: minhash" in card and "| reference |" in card
+
+
+def test_an_unfinished_training_is_named(given, tmp_path):
+    with pytest.raises(NotFinishedError, match="not finished: `gristmill run`"):
+        trained_model(given, MachineSettings(home=str(tmp_path)))
+
+
+def test_figures_are_written_and_logged(home, given, tmp_path, invoke):
+    (tmp_path / "pairs.jsonl").write_text('{"context": "The", "choices": ["function", "zzz"], "answer": 0}\n' * 3)
+    (tmp_path / "last.jsonl").write_text('{"context": "The module", "target": "is"}\n' * 2)
+    (tmp_path / "rest.jsonl").write_text('{"prompt": "p"}\n')
+    found = evaluate(given, tmp_path, MachineSettings(home=str(home)))
+    [folder] = home.glob("stages/model-*")
+    assert found.path == str(folder / "evaluation.json")
+    assert files.read_json(found.path)["tasks"] == found.tasks and found.tasks.keys() == {"pairs", "last"}
+    result = json.loads((folder / "result.json").read_text())
+    for name, value in found.heldout.items():
+        assert value == pytest.approx(result[name], rel=1e-5)
+    run = mlflow.MlflowClient(f"sqlite:///{home}/mlflow.db").get_run(found.mlflow_run)
+    assert run.data.metrics["tasks/pairs/accuracy"] == found.tasks["pairs"]["accuracy"]
+    assert run.data.metrics["tasks/last/perplexity"] == pytest.approx(found.tasks["last"]["perplexity"])
+    # a checkpoint has its own report, and both are shown as they are
+    shown = invoke("evaluate", folder / "checkpoints" / "step-00000006", "--tasks", tmp_path)
+    assert shown.exit_code == 0 and "chance" in shown.output and "bits per byte" in shown.output
+    assert "not scored: rest.jsonl is no known task: its fields are prompt" in shown.output
+    assert files.read_json(str(folder / "evaluation-step-00000006.json"))["heldout"] != found.heldout
+
+
+def test_an_exported_folder_has_no_held_out_text(exported, tmp_path, invoke):
+    with pytest.raises(ValueError, match="has no held-out text: name tasks by --tasks FOLDER"):
+        evaluate(str(exported), None)
+    (tmp_path / "pairs.jsonl").write_text('{"context": "The", "choices": ["function", "zzz"], "answer": 0}\n')
+    found = json.loads(invoke("evaluate", exported, "--tasks", tmp_path, "--json").stdout)
+    assert found["heldout"] == {} and found["tasks"]["pairs"]["examples"] == 1
+
+
+def test_another_recipe_begins_with_the_weights(exported, recipe, runs, tmp_path):
+    """Keys follow the content of the weights, not where they lie; what does not fit is found before the run."""
+    on = copy.deepcopy(recipe) | {"name": "on"}
+    on["training"]["init_from"] = "{home}/model"
+    settings = MachineSettings(home=str(tmp_path))
+    shutil.copytree(exported, tmp_path / "model")
+    path = runs.write(on)
+    assert [str(one) for one in check(str(path), settings).findings] == []
+    folder = initial_folder(settings, load(str(path)))
+    assert folder == tmp_path / "model"
+    assert init_digests(settings, folder) == {WEIGHTS: files.checksum(str(exported / WEIGHTS))}
+
+    on["model"]["layers"] = 2
+    [finding] = check(str(runs.write(on)), settings).findings
+    assert "training.init_from" in str(finding) and "gives 1 for model.layers, and the recipe has 2" in str(finding)
+    on["training"]["init_from"] = "s3://crawl/model"
+    [finding] = check(str(runs.write(on)), settings).findings
+    assert "which is no local folder" in str(finding)
+
+
+@pytest.mark.slow
+def test_training_goes_on_with_the_tokenizer_of_the_weights(exported, recipe, runs, undisturbed):
+    on = copy.deepcopy(recipe) | {"name": "on"}
+    on["mixture"]["weights"] = {"web": 1}
+    on["training"] |= {"init_from": str(exported), "learning_rate": 1e-9, "weight_decay": 0}
+    shutil.copytree(undisturbed.home("undisturbed") / "stages", runs.home("on") / "stages")
+    runs.run("on", ("pipeline", on))
+    [folder] = [path for path in runs.home("on").glob("stages/model-*") if _begun_from(path)]
+    run = open_model(folder)
+    assert run.tokenizer.digest == files.checksum(str(exported / "tokenizer.model"))
+    before, after = open_model(exported).load(), run.load()
+    for (name, one), (_, other) in zip(before.named_parameters(), after.named_parameters(), strict=True):
+        assert (one - other).abs().max() < 1e-6, name
+
+
+def _begun_from(folder) -> bool:
+    return json.loads((folder / "run.json").read_text())["training"]["init_from"] is not None

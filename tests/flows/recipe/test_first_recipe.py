@@ -1,0 +1,136 @@
+"""`gristmill init` on planted files of each kind: what it finds, and that the recipe reads just these files."""
+
+import gzip
+import json
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from backports import zstd
+from typer.testing import CliRunner
+
+from flows.cli import app
+from flows.recipe.first_recipe import first_recipe
+from flows.recipe.recipe import Recipe, load
+from tasks.reading.listing import shards_of
+from tests.conftest import FRENCH, page, write_warc
+
+ENGLISH = "The old mill stands by the river, and the farmers of the valley bring their grain to it every autumn. " * 8
+FRENCH_TEXT = " ".join(FRENCH)
+
+
+def lines(rows) -> bytes:
+    return "\n".join(map(json.dumps, rows)).encode()
+
+
+def sources(text: str) -> list[dict]:
+    recipe = load(yaml.safe_load(text))
+    assert isinstance(recipe, Recipe)
+    for source in recipe.sources:
+        shards_of(source)  # which raises for what is not there
+    return yaml.safe_load(text)["sources"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_archives_are_known_by_content_and_pages_are_seen(folder):
+    pages = [(f"https://a.example/{i}", page([ENGLISH]), "200 OK", "text/html") for i in range(3)]
+    write_warc(folder / "crawl" / "a.data", pages)
+    (folder / "crawl" / "b.data").write_bytes(
+        zstd.compress(gzip.decompress((folder / "crawl" / "a.data").read_bytes()))
+    )
+    made = first_recipe(["crawl"])
+    assert sources(made.text) == [{"name": "crawl", "warc": ["crawl/*.data"]}]
+    assert "the main text of HTML pages" in made.text and made.languages == {"en": 6} and made.passed_over == ()
+
+
+@pytest.mark.parametrize("packed", [bytes, gzip.compress, zstd.compress])
+def test_columns_of_lines_are_found_by_their_names(folder, packed):
+    row = {
+        "Title": "The longest of all titles " * 90,
+        "Body": FRENCH_TEXT,
+        "URL": "https://a",
+        "_id": 7,
+        "created": "2024",
+    }
+    (folder / "x.dump").write_bytes(packed(lines([row] * 5)))
+    made = first_recipe(["x.dump"], "mine")
+    [source] = sources(made.text)
+    assert source == {
+        "name": "x",
+        "jsonl": ["x.dump"],
+        **{"text_column": "Body", "url_column": "URL", "id_column": "_id", "date_column": "created"},
+    }
+    assert made.name == "mine" and load(yaml.safe_load(made.text)).name == "mine"
+    steps = {step["step"]: step for step in yaml.safe_load(made.text)["steps"]}
+    assert steps["language"]["keep"] == ["fr"] and steps["gopher_quality"]["min_stop_words"] == 0
+
+
+def test_without_a_name_that_is_known_the_longest_texts_are_taken(folder):
+    rows = [{"kind": "a", "essay": ENGLISH, "n": 1, "tags": ["x"]}, {"kind": "b", "essay": None, "n": 2, "tags": []}]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "t.parquet")
+    [source] = sources(first_recipe(["t.parquet"]).text)
+    assert source == {"name": "t", "parquet": ["t.parquet"], "text_column": "essay"}
+
+
+def test_mixed_kinds_and_columns_are_several_sources_and_strange_files_are_named(folder):
+    data = folder / "My data"
+    (data / "deep" / ".hidden").mkdir(parents=True)
+    for name in ("one.txt", "deep/two.txt", "deep/.hidden/three.txt"):
+        (data / name).write_text(ENGLISH)
+    (data / "a.jsonl").write_bytes(lines([{"text": ENGLISH}]))
+    (data / "b.jsonl").write_bytes(lines([{"content": ENGLISH}]))
+    strange = {"empty.txt": b"", "photo.jpg": os.urandom(500), "t.csv": b"a,b\n", "all.json": b'[\n{"text": "x"}\n]'}
+    strange |= {"n.jsonl": b'{"n": 1}\n', "broken.parquet": b"PAR1 and no more", "s[1].html": b"<html>"}
+    for name, content in strange.items():
+        (data / name).write_bytes(content)
+    os.mkfifo(data / "pipe.txt")
+    (data / "gone.jsonl").symlink_to("nowhere")
+    made = first_recipe(["My data"])
+    found = {source["name"]: source for source in sources(made.text)}
+    assert found["my-data"]["jsonl"] == ["My data/a.jsonl"]
+    [texts] = [source["text"] for source in found.values() if "text" in source]
+    assert texts == ["My data/deep/two.txt", "My data/one.txt"]  # a glob would find the empty file, too
+    assert {os.path.basename(path) for path, _ in made.passed_over} == {*strange, "pipe.txt", "gone.jsonl"}
+    assert all(reason for _, reason in made.passed_over) and len(found) == 3
+
+
+def test_a_damaged_line_is_no_trouble_and_only_the_beginning_is_read(folder):
+    rows = [lines([{"text": ENGLISH}]), b"{broken", *[lines([{"text": ENGLISH}])] * 4000]
+    (folder / "x.jsonl").write_bytes(b"\n".join(rows))
+    made = first_recipe(["x.jsonl"])
+    assert len(made.sources[0].looks[0].texts) == 40
+    (folder / "y.jsonl").write_bytes(b'{"text": "' + b"x" * (2 << 20) + b'"}\n')
+    with pytest.raises(FileNotFoundError, match="y.jsonl: its first line has more than 1 MiB"):
+        first_recipe(["y.jsonl"])
+
+
+def test_many_files_of_one_suffix_are_not_all_looked_at(folder):
+    for i in range(100):
+        (folder / f"{i:03}.txt").write_text(ENGLISH)
+    made = first_recipe(["."])
+    assert len(made.sources[0].looks) < 40 and made.sources[0].files == 100
+    (folder / "098.txt").write_bytes(os.urandom(900))
+    (folder / "099.txt").write_bytes(lines([{"text": ENGLISH}]))
+    assert sources(made.text)[0]["text"] == ["./*.txt"]
+
+
+def test_the_command_says_what_it_found_and_overwrites_nothing(folder):
+    (folder / "evil\x1b[31m.bin").write_bytes(os.urandom(500))
+    (folder / "a.txt").write_text(ENGLISH)
+    shown = CliRunner().invoke(app, ["init", ".", "--out", "r.yaml"])
+    assert shown.exit_code == 0, shown.output
+    assert "1 text file" in shown.stdout and "gristmill corpus r.yaml" in shown.stdout
+    assert "\x1b" not in shown.stdout and "evil\\x1b[31m.bin" in shown.stdout
+    assert load(str(folder / "r.yaml")).mixture is None
+    assert len((folder / "r.yaml").read_text().splitlines()) <= 12
+    again = CliRunner().invoke(app, ["init", ".", "--out", "r.yaml"])
+    assert isinstance(again.exception, FileExistsError) and "r.yaml is there already" in str(again.exception)
+    with pytest.raises(FileNotFoundError, match="there is no file or folder nothing"):
+        first_recipe(["nothing"])

@@ -1,0 +1,77 @@
+"""Proxies that ship, and what is wrong with one, a sentence each."""
+
+import pytest
+import yaml
+
+from flows.recipe.errors import RecipeError
+from flows.recipe.proxy import PROXIES, ProxyConfig, load_proxy
+
+GIVEN = {
+    "name": "own",
+    "model": {"dim": 32, "layers": 1, "heads": 2, "seq_len": 64},
+    "training": {"batch": 4, "warmup_steps": 20},
+    "tokens": 51_200,
+    "learning_rates": [0.003, 0.01],
+}
+
+
+def test_the_default_is_small_and_what_it_says():
+    from training.model import parameter_count
+
+    proxy = load_proxy()
+    assert parameter_count(proxy.model, proxy.vocab_size) <= 300_000
+    assert proxy.steps(proxy.tokens) * proxy.step_tokens <= 200_000
+    assert len(proxy.learning_rates) == 2
+
+
+@pytest.mark.parametrize("path", sorted(PROXIES.glob("*.yaml")))
+def test_proxies_that_ship_are_read_by_name_and_written_whole(path):
+    proxy = load_proxy(path.stem)
+    assert proxy.name == path.stem
+    assert load_proxy(proxy.model_dump(mode="json")) == proxy
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"learning_rates": [0.01]}, "learning_rates: is [0.01]; give at least 2"),
+        (
+            {"learning_rates": [0.01, 0.003]},
+            "learning_rates: is [0.01, 0.003]; give each rate once, the smallest first",
+        ),
+        ({"looks": [3, 3]}, "looks: is [3, 3]; give numbers of pairs that rise"),
+        ({"looks": [1, 3]}, "looks: is [1, 3]; give numbers of pairs that rise from 2 or more"),
+        ({"training": {"seed": 3}}, "training.seed: is 3, which a proxy has not; remove it: the pair of a run sets it"),
+        ({"training": {"steps": 10, "warmup_steps": 1}}, "training.steps: is 10, which a proxy has not"),
+        ({"tokens": 5_000}, "tokens: is 5,000, which are 19 steps of 4 x 64 tokens, no more than the 20"),
+        ({"learning_rate": [0.1, 0.2]}, "learning_rate: is an unknown key"),
+        ({"model": {"dim": 30, "heads": 4}}, "model: dim 30 is no even multiple of heads 4"),
+    ],
+)
+def test_what_is_wrong_is_said_with_file_line_and_remedy(tmp_path, change, sentence):
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump(GIVEN | change, sort_keys=False))
+    with pytest.raises(RecipeError) as error:
+        load_proxy(path)
+    assert sentence in str(error.value)
+    assert all(line.startswith(f"{path}:") for line in str(error.value).splitlines())
+
+
+def test_a_proxy_that_is_not_there_names_those_that_are():
+    with pytest.raises(FileNotFoundError, match=r"no proxy file smal, .*did you mean `small`\?.*there are: .*small"):
+        load_proxy("smal")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "steps", "warmup"), [(51_200, 200, 20), (25_700, 100, 10), (512, 2, 0), (10**6, 3906, 20)]
+)
+def test_a_shorter_run_warms_up_shorter(tokens, steps, warmup):
+    training = ProxyConfig(**GIVEN).run_training(tokens, 0.01, seed=5, order_seed=6)
+    assert (training.steps, training.warmup_steps) == (steps, warmup)
+    assert (training.learning_rate, training.seed, training.order_seed) == (0.01, 5, 6)
+    assert training.batch == 4
+
+
+def test_a_budget_below_two_steps_is_refused():
+    with pytest.raises(ValueError, match="a run of 511 tokens has 1 steps of 4 x 64 tokens, and needs two"):
+        ProxyConfig(**GIVEN).run_training(511, 0.01, seed=1, order_seed=1)

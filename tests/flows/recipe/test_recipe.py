@@ -1,0 +1,71 @@
+"""The recipe: one model, no unknown words, errors that say what to do."""
+
+import copy
+import json
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from flows.recipe.errors import RecipeError
+from flows.recipe.recipe import RECIPES, Recipe, dump, load
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.yaml")), ids=lambda p: p.stem)
+def test_shipped_recipes_load_by_name_and_survive_yaml(path):
+    recipe = load(path.stem)
+    assert recipe == load(path) == load(path.name)
+    assert Recipe.model_validate(yaml.safe_load(dump(recipe))) == recipe
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.yaml")), ids=lambda p: p.stem)
+def test_a_recipe_from_a_form_has_the_same_keys_as_one_from_yaml(path):
+    """Keys are made of settings: a default of 0 that comes back as 0.0 would be another stage."""
+    recipe = load(path)
+    assert repr(load(json.loads(recipe.model_dump_json()))) == repr(recipe)
+
+
+def test_a_recipe_that_is_not_there_is_told_which_are():
+    with pytest.raises(FileNotFoundError, match="demo"):
+        load("nowhere")
+
+
+def step(recipe, name):
+    return next(step for step in recipe["steps"] if step["step"] == name)
+
+
+def by_language_without_language(recipe):
+    recipe["steps"].remove(step(recipe, "language"))
+    step(recipe, "textbook")["languages"] = {"fr": {"min_characters": 9}}
+
+
+def test_the_best_can_be_what_a_step_before_measures():
+    recipe = yaml.safe_load((RECIPES / "demo.yaml").read_text())
+    step(recipe, "minhash").update(keep=["best", "longest"], best="gopher_quality_words")
+    recipe["steps"].append({"step": "url_dedup", "keep": ["best"], "best": "quality"})
+    assert load(recipe).steps[-1].best == "quality"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda r: r["steps"].pop(0), "steps: there is no step `extract`"),
+        (lambda r: r["steps"].insert(0, r["steps"].pop(1)), "only `url` may come before `extract`"),
+        (lambda r: r["steps"].insert(3, {"step": "normalize"}), "put it right after `extract`"),
+        (lambda r: r["sources"].append({"name": "x", "snapshot": "2024-22"}), r"sources\.x\.snapshot: is '2024-22'"),
+        (lambda r: step(r, "minhash").update(bands=17), "need 136 permutations"),
+        (lambda r: step(r, "textbook").update(languages={"fr": {"min_words": 9}}), "there are min_characters"),
+        (lambda r: by_language_without_language(r), "put the step `language` before it"),
+    ],
+)
+def test_mistakes_of_a_mapping_are_named(recipe, change, message):
+    """What is wrong with a file is in `broken_recipes`."""
+    wrong = copy.deepcopy(recipe)
+    change(wrong)
+    with pytest.raises(RecipeError, match=message):
+        load(wrong)
+
+
+def test_a_recipe_cannot_be_changed(recipe):
+    with pytest.raises(ValidationError, match="frozen"):
+        load(recipe).seed = 5

@@ -1,0 +1,116 @@
+"""Recipes that differ in one thing, and the sentences about settings and steps that there are not."""
+
+import pytest
+
+from flows.recipe.errors import RecipeError
+from flows.recipe.recipe import load
+from flows.recipe.variants import raw, unfiltered, variant, without
+
+GIVEN = {
+    "name": "mill",
+    "sources": [{"name": "web", "warc": ["web/*.warc.gz"]}, {"name": "books", "text": ["books/*.txt"]}],
+    "steps": [
+        {"step": "url"},
+        {"step": "extract"},
+        {"step": "normalize"},
+        {"step": "language", "keep": ["en"]},
+        {"step": "gopher_quality", "languages": {"de": {"min_alpha_words": 0.6}}},
+        {"step": "minhash"},
+    ],
+    "mixture": {"weights": {"web": 1}},
+}
+
+
+@pytest.fixture
+def recipe():
+    return load(GIVEN)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("minhash.threshold=0.9", lambda r: r.steps[5].threshold == 0.9),
+        ("steps.minhash.threshold=null", lambda r: r.steps[5].threshold is None),
+        ("language.keep=[en, de]", lambda r: r.steps[3].keep == ("en", "de")),
+        ("seed=5", lambda r: r.seed == 5),
+        ("mixture.weights.books=2", lambda r: r.mixture.weights == {"web": 1, "books": 2}),
+        ("mixture.max_epochs=1", lambda r: r.mixture.max_epochs == 1),
+        ("model.dim=64", lambda r: r.model.dim == 64),
+        ("sources.books.text=[other/*.txt]", lambda r: r.sources[1].text == ("other/*.txt",)),
+        ("gopher_quality.languages.de.min_alpha_words=0.5", lambda r: "0.5" in str(r.steps[4].languages["de"])),
+    ],
+)
+def test_a_variant_differs_in_the_setting_alone(recipe, setting, value):
+    found = variant(recipe, setting)
+    assert found.label == setting and found.recipe.name == recipe.name
+    assert value(found.recipe) and not value(recipe)
+    changed = [key for key in type(recipe).model_fields if getattr(found.recipe, key) != getattr(recipe, key)]
+    assert len(changed) == 1
+    if changed == ["steps"]:
+        assert sum(one != other for one, other in zip(found.recipe.steps, recipe.steps, strict=True)) == 1
+    assert load(GIVEN) == recipe, "the recipe itself is as it was"
+
+
+def test_several_settings_are_one_variant(recipe):
+    found = variant(recipe, "minhash.threshold=0.9", "seed=2")
+    assert found.label == "minhash.threshold=0.9, seed=2"
+    assert (found.recipe.steps[5].threshold, found.recipe.seed) == (0.9, 2)
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        (
+            "minhash.treshold=0.9",
+            "steps.minhash.treshold: is an unknown key, with the value 0.9; did you mean `thresho",
+        ),
+        ("minhash.threshold=2", "steps.minhash.threshold: is 2; give a number of at most 1"),
+        ("minhsh.threshold=0.9", "minhsh: is no step and no key of the recipe; did you mean `minhash`?"),
+        ("zzz=1", "zzz: is no step and no key of the recipe; there are url, extract, "),
+        ("mixture.weights.wb=1", "mixture.weights.wb: no source is called wb; did you mean `web`?"),
+        ("steps.qual.epochs=1", "steps: has no entry qual; there are url, "),
+        ("sources.wep.warc=[a]", "sources: has no entry wep; did you mean `web`?"),
+        ("seed.of=1", "seed: is 1, which has no keys below it"),
+        ("minhash.threshold.of=1", "steps.minhash.threshold: is 0.8, which has no keys below it"),
+        ("minhash.threshold.of.it=1", "steps.minhash.threshold: is 0.8, which has no keys below it"),
+        ("minhash.threshold", "is no setting; write step.setting=value"),
+        ("=1", "is no setting"),
+        ("seed=[1", "has a value that is no YAML"),
+        ("minhash.bands=[3]", "steps.minhash.bands: is [3]; give a whole number"),
+    ],
+)
+def test_what_is_no_setting_is_one_sentence_that_names_it(recipe, setting, sentence):
+    with pytest.raises(RecipeError) as error:
+        variant(recipe, setting)
+    first = str(error.value).splitlines()[0]
+    assert first.startswith(f"{setting}: ") and sentence in first, first
+
+
+def test_a_recipe_without_a_step(recipe):
+    found = without(recipe, "gopher_quality")
+    assert found.label == "without gopher_quality"
+    assert found.recipe.steps == (*recipe.steps[:4], recipe.steps[5])
+
+
+@pytest.mark.parametrize(
+    ("step", "sentence"),
+    [
+        (
+            "quality",
+            "without quality: steps: there is no step `quality` in the recipe mill; did you mean `gopher_quality`",
+        ),
+        ("zzz", "there is no step `zzz` in the recipe mill; the steps are url, extract, normalize, "),
+        ("extract", "steps: there is no step `extract`"),
+        ("language", "`gopher_quality` has settings by language: put the step `language` before it"),
+    ],
+)
+def test_a_step_that_cannot_be_left_out(recipe, step, sentence):
+    with pytest.raises(RecipeError) as error:
+        without(recipe, step)
+    assert len(error.value.findings) == 1 and sentence in str(error.value), str(error.value)
+
+
+def test_raw_has_the_steps_alone_that_make_documents(recipe):
+    assert raw(recipe).label == "raw"
+    assert raw(recipe).recipe == recipe.model_copy(update={"steps": recipe.steps[:3]})
+    assert unfiltered(recipe) == recipe.model_copy(update={"steps": recipe.steps[1:3]})

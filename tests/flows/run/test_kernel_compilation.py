@@ -1,0 +1,88 @@
+"""All kernels are compiled ahead, by one process, and a run finds each of them."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.run.kernel_compilation import kernels
+
+ROOT = Path(__file__).resolve().parents[3]
+COMPILE = [sys.executable, "-P", "-c", "from flows.cli import main; main()", "compile"]
+# what numba compiles in this process, one name a line
+LISTEN = """
+import sys
+from numba.core import event
+class Compiled(event.Listener):
+    def on_start(self, event): pass
+    def on_end(self, event): print("compiled", event.data["dispatcher"].py_func.__qualname__)
+event.register("numba:compile", Compiled())
+"""
+
+
+def test_every_kernel_is_known_by_its_text():
+    """As numba knows them: all dispatchers of the modules that are not inlined."""
+    from importlib import import_module
+
+    from numba.core.dispatcher import Dispatcher
+
+    found = set()
+    for path in (ROOT / "tasks").rglob("*.py"):
+        if "@nb.njit" in path.read_text(encoding="utf-8"):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            for value in vars(import_module(name)).values():
+                if isinstance(value, Dispatcher) and value.targetoptions.get("inline", "never") == "never":
+                    found.add(f"{value.py_func.__module__}.{value.py_func.__qualname__}")
+    assert kernels() == found
+
+
+def test_kernels_are_kept_in_one_folder_whatever_is_imported_first(tmp_path):
+    """A package that cannot be written has no __pycache__, and one that can would keep them past a change."""
+    read = """
+import sys
+from importlib import import_module
+from numba.core.dispatcher import Dispatcher
+for value in list(vars(import_module(sys.argv[1])).values()):
+    if isinstance(value, Dispatcher):
+        print(value.stats.cache_path)
+"""
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    for module in ("tasks.extraction.forest", "tasks.extraction.nesting"):
+        command = [sys.executable, "-P", "-c", read, module]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        paths = done.stdout.splitlines()
+        assert paths and all(path.startswith(f"{tmp_path}/gristmill/kernels-") for path in paths)
+
+
+@pytest.mark.slow
+def test_two_processes_compile_all_kernels_once_and_a_run_compiles_none(tmp_path):
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    both = [
+        subprocess.Popen(COMPILE, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    said = sorted(child.communicate()[0].splitlines()[-1] for child in both)
+    assert said == [f"kernels: {len(kernels())} compiled", "kernels: all are compiled"]
+    assert {child.returncode for child in both} == {0}
+    run = [sys.executable, "-c", f"{LISTEN}\nimport pytest; sys.exit(pytest.main(sys.argv[1:]))", "-q", "-s"]
+    tests = ["tests/flows/test_dedup_steps.py", "tests/tasks/extraction/test_extract.py"]
+    done = subprocess.run([*run, *tests], env=environment, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    anew = {f"compiled {name.rpartition('.')[2]}" for name in kernels()} & set(done.stdout.splitlines())
+    assert anew == set()
+
+
+def test_kernels_of_another_installation_are_not_taken_for_ours(tmp_path):
+    """numba would not find them there, and each process would compile its own."""
+    folders = set()
+    for place in ("one", "two"):
+        package = tmp_path / place / "tasks" / "kernels"
+        package.mkdir(parents=True)
+        (package.parent / "__init__.py").touch()
+        shutil.copyfile(ROOT / "tasks" / "kernels" / "__init__.py", package / "__init__.py")
+        environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(tmp_path / place)}
+        command = [sys.executable, "-P", "-c", "import tasks.kernels; print(tasks.kernels.FOLDER)"]
+        folders.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    assert len(folders) == 2

@@ -1,0 +1,165 @@
+"""Which stages go: those that no recorded run needs, never one that a process makes; and the same files are left."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from flows.cli import main
+from flows.machine.runs import LastRun, recipes_by_stage, stages_of_runs
+from flows.service import garbage
+from storage import checked_json, files, layout
+from storage.damage import DamagedFileError
+from tasks.engine.lease import lease
+from tests.storage.test_home import Written
+
+
+@pytest.fixture(autouse=True)
+def caches(tmp_path, monkeypatch) -> Path:
+    """A cache of kernels that is the test's own."""
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    monkeypatch.setattr("tasks.kernels.FOLDER", folder / "kernels-now")
+    return folder
+
+
+@pytest.fixture
+def home(tmp_path) -> str:
+    """Two recipes that share documents; stages of an older run of one of them; one that was begun; one unreadable."""
+    written = Written(str(tmp_path / "home"))
+    written.stage("documents", "d0")
+    written.stage("rules", "old", inputs={"documents": "d0"})
+    written.stage("rules", "new", inputs={"documents": "d0"})
+    written.stage("tokens", "t0", inputs={"kept": "r9", "documents": "hidden"})
+    written.stage("documents", "hidden")  # of no run, but what t0 was made from
+    written.stage("model", "gone")
+    layout.mark_done(layout.stage_folder(written.address, "tokens", "begun"), "encode", 0, {"record": {}, "files": {}})
+    files.write_bytes(f"{written.address}/stages/rules-torn/manifest.json", b'{"format":')
+    checked_json.write(f"{written.address}/runs/web.json", {"stages": ["documents-d0", "rules-new"]})
+    checked_json.write(f"{written.address}/runs/books.json", {"stages": ["documents-d0", "tokens-t0"]})
+    return written.address
+
+
+def labels(found) -> set[str]:
+    return {one.label for one in found}
+
+
+def test_only_what_no_run_needs_can_go(home):
+    found = garbage.find(home, 0)
+    assert labels(found.garbage) == {"rules-old", "model-gone", "tokens-begun", "rules-torn"}
+    assert {one.kind for one in found.garbage} == {"finished", "unfinished", "unreadable"}
+    for one in found.garbage:
+        on_disk = [path for path in Path(one.folder).rglob("*") if path.is_file()]
+        assert one.bytes == sum(path.stat().st_size for path in on_disk)
+        assert one.modified == pytest.approx(max(path.stat().st_mtime for path in on_disk), abs=1)
+    assert found.held == () and found.young == ()
+
+
+def test_what_is_young_stays(home):
+    old = Path(home, "stages", "model-gone", "manifest.json")
+    for path in old.parent.iterdir():
+        os.utime(path, (time.time() - 8 * 86_400,) * 2)
+    found = garbage.find(home, 7)
+    assert labels(found.garbage) == {"model-gone"}
+    assert labels(found.young) == {"rules-old", "tokens-begun", "rules-torn"}
+
+
+def test_removal_leaves_all_else_as_it_was(home):
+    before = {path: path.read_bytes() for path in Path(home).rglob("*") if path.is_file()}
+    found = garbage.find(home, 0)
+    assert all(garbage.remove(home, one) for one in found.garbage)
+    gone = [Path(one.folder) for one in found.garbage]
+    assert not any(folder.exists() for folder in gone)
+    left = {path: path.read_bytes() for path in Path(home).rglob("*") if path.is_file()}
+    assert left == {path: data for path, data in before.items() if not any(path.is_relative_to(one) for one in gone)}
+    assert garbage.find(home, 0).garbage == ()
+
+
+def test_a_stage_that_a_process_makes_stays(home, monkeypatch):
+    monkeypatch.setattr("tasks.engine.lease.HEARTBEAT_SECONDS", 0.1)
+    listed = next(one for one in garbage.find(home, 0).garbage if one.label == "tokens-begun")
+    with lease(listed.folder, print):
+        found = garbage.find(home, 0)
+        assert found.held == ("tokens-begun",) and "tokens-begun" not in labels(found.garbage)
+        assert not garbage.remove(home, listed)
+        assert files.names(f"{listed.folder}/done") == ["encode-00000.json"]
+    assert garbage.remove(home, listed)
+
+
+def test_a_stage_whose_maker_has_died_goes(home):
+    folder = f"{home}/stages/tokens-begun"
+    code = """import os, sys; from tasks.engine import lease
+held = lease.lease(sys.argv[1], print)
+held.__enter__()
+os._exit(0)"""
+    subprocess.run([sys.executable, "-c", code, folder], check=True)
+    assert files.names(f"{folder}/lease") == ["000001.json"]
+    assert "tokens-begun" in labels(garbage.find(home, 0).garbage)
+
+
+def test_a_stage_that_a_run_has_taken_up_meanwhile_stays(home):
+    found = next(one for one in garbage.find(home, 0).garbage if one.label == "rules-old")
+    checked_json.write(f"{home}/runs/third.json", {"stages": ["rules-old"]})
+    assert not garbage.remove(home, found)
+    assert files.exists(f"{found.folder}/manifest.json")
+
+
+def test_a_record_that_cannot_be_read_stops_it(home):
+    Path(home, "runs", "web.json").write_bytes(b"{")
+    with pytest.raises(DamagedFileError, match="web.json"):
+        garbage.find(home, 0)
+
+
+def test_old_caches_of_kernels_go_and_that_of_this_version_stays(home, caches):
+    for name in ("kernels-now", "kernels-then"):
+        (caches / name).mkdir()
+        (caches / name / "kernel.nbi").write_bytes(b"12345")
+    found = [one for one in garbage.find(home, 0).garbage if one.kind == "kernels"]
+    assert [(one.label, one.bytes) for one in found] == [("kernels-then", 5)]
+    assert garbage.remove(home, found[0])
+    assert [path.name for path in caches.iterdir()] == ["kernels-now"]
+
+
+def test_a_new_cache_without_a_kernel_is_as_young_as_its_folder(home, caches):
+    (caches / "kernels-begun").mkdir()
+    found = garbage.find(home, 1)
+    assert [one.label for one in found.young if one.kind == "kernels"] == ["kernels-begun"]
+    assert "kernels" not in {one.kind for one in found.garbage}
+
+
+class Spec:
+    def __init__(self, label: str):
+        self.name, _, self.key = label.rpartition("-")
+
+
+def test_a_run_that_has_not_ended_keeps_the_stages_of_the_one_before(home):
+    run = LastRun(home, "web")
+    run.add(Spec("documents-d1"))
+    assert recipes_by_stage(home)["documents-d1"] == ["web"] and "rules-new" not in recipes_by_stage(home)
+    again = LastRun(home, "web")  # the run was killed, and started again
+    again.add(Spec("documents-d1"))
+    assert {"documents-d1", "documents-d0", "rules-new"} <= stages_of_runs(home)
+    again.add(Spec("rules-new"))
+    again.finished()
+    assert checked_json.read(f"{home}/runs/web.json")["stages"] == ["documents-d1", "rules-new"]
+    assert stages_of_runs(home) == {"documents-d1", "rules-new", "documents-d0", "tokens-t0"}
+
+
+def test_the_command_lists_and_removes_nothing_unless_it_is_asked_to(home, monkeypatch, capsys):
+    monkeypatch.setenv("GRISTMILL_HOME", home)
+
+    def gc(*options: str) -> dict:
+        monkeypatch.setattr(sys, "argv", ["gristmill", "gc", "--days", "0", "--json", *options])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code
+        return json.loads(capsys.readouterr().out)
+
+    first = gc()
+    assert len(first["garbage"]) == 4 and first["removed"] == []
+    assert gc("--delete")["removed"] == first["garbage"]
+    assert gc()["garbage"] == []
