@@ -159,6 +159,10 @@ def test_tasks_has_rooms_and_no_modules_beside_them():
     assert [path.name for path in (ROOT / "tasks").glob("*.py")] == ["__init__.py"]
 
 
+def of_annotations(node: ast.If) -> bool:
+    return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
 def circle(root: Path) -> list[str]:
     """Modules that import each other in a circle; empty where there is none. What only annotations need is not run."""
     paths = {name_of(root, path): path for room in ROOMS for path in modules(root, room)}
