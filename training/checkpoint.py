@@ -37,7 +37,7 @@ from training.events import Event
 from training.loss_scale import LossScale
 from training.optim import Optimizers
 from training.outliers import Outliers
-from training.parallel import gathered, precision, share
+from training.parallel import all_gather, precision, rank_slice
 
 METADATA = ".metadata"
 
@@ -50,7 +50,7 @@ class Progress(BaseModel):
     clipped: int = 0  # steps whose gradient was clipped
     skipped: int = 0  # steps without an update, by the verdict of `training.outliers`
     losses: list[float] = []  # the newest, which the guard measures the next ones against
-    attention_logits: list[float] = []  # the largest of each of the newest looks
+    attention_logits: list[float] = []  # the largest of each of the newest probes
     events: list[Event] = []  # decisions so far
     last: dict[str, float] = {}  # newest value of each metric
     logs: dict[str, str] = {}  # digests of the files of metrics so far
@@ -139,5 +139,5 @@ def _damaged(path: Path) -> ValueError:
 def _digests(folder: Path) -> dict[str, str]:
     """xxh3-128 of each file of a folder but COMMIT, by name; a collective in which the ranks share the reading."""
     names = sorted(path.name for path in folder.iterdir() if path.name != COMMIT)
-    mine = {name: files.checksum(str(folder / name)) for name in share(names)}
-    return {name: digest for some in gathered(mine) for name, digest in some.items()}
+    mine = {name: files.checksum(str(folder / name)) for name in rank_slice(names)}
+    return {name: digest for some in all_gather(mine) for name, digest in some.items()}

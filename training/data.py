@@ -9,7 +9,7 @@ import numpy as np
 from storage import files
 from storage.damage import damaged
 from storage.training_manifest import RowsEntry, ShardEntry, TrainingManifest
-from training.parallel import gathered, share
+from training.parallel import all_gather, rank_slice
 
 
 class Tokens:
@@ -60,8 +60,8 @@ def check_digests(manifest: TrainingManifest) -> None:
     """
     shards = [shard for part in (*manifest.sources, *manifest.heldout) for shard in part.shards]
     entries: list[ShardEntry | RowsEntry] = [*shards, *(rows for source in manifest.sources for rows in source.rows)]
-    wrong = [str(entry.path) for entry in share(entries) if files.checksum(str(entry.path)) != entry.digest]
-    for path in (path for some in gathered(wrong) for path in some):
+    wrong = [str(entry.path) for entry in rank_slice(entries) if files.checksum(str(entry.path)) != entry.digest]
+    for path in (path for some in all_gather(wrong) for path in some):
         raise damaged(path, "is not what was written")
 
 

@@ -132,8 +132,8 @@ def cause(spike: Spike, data_excess: float, attention_logits: list[float]) -> st
 
     data_excess: how much higher the loss of the restored weights is on the batches of the spike than on those before,
     in nats per token. Weights that have not learned from the batches know nothing of the learning rate, so more than
-    half of the rise means the data. attention_logits: the largest of several looks before the spike, oldest first. When
-    they grew all the time, to GROWTH times the first, the structure is to blame (arXiv 2309.14322 and 2302.05442
+    half of the rise means the data. attention_logits: the largest of several probes before the spike, oldest first.
+    When they grew all the time, to GROWTH times the first, the structure is to blame (arXiv 2309.14322 and 2302.05442
     saw that before divergence, and mend it with qk-norm). What remains is the learning rate.
     """
     rise = max(spike.loss - spike.level, LEAST_RISE * spike.level)  # where the norms alone were outliers

@@ -13,7 +13,7 @@ from storage.training_manifest import TrainingManifest
 from training.config import RunConfig
 from training.export import own_name
 from training.model import Decoder
-from training.parallel import World, gathered, share
+from training.parallel import World, all_gather, rank_slice
 from training.weight_files import check_fits, tokenizer_file, weight_files
 
 
@@ -28,8 +28,8 @@ def load_initial_weights(model: Decoder, run: RunConfig, manifest: TrainingManif
     tokenizer = tokenizer_file(folder)
     found = {path.name: path for path in (*weight_files(folder), tokenizer)}
     wanted = {tokenizer.name: manifest.tokenizer.digest, **run.init_digests}
-    mine = [name for name in share(sorted(found)) if files.checksum(str(found[name])) != wanted.get(name)]
-    if wrong := sorted(name for some in gathered(mine) for name in some):
+    mine = [name for name in rank_slice(sorted(found)) if files.checksum(str(found[name])) != wanted.get(name)]
+    if wrong := sorted(name for some in all_gather(mine) for name in some):
         raise ValueError(
             f"training.init_from is {folder}, whose {wrong[0]} is another than when the run was planned; put it back, "
             "or run the recipe again"

@@ -49,7 +49,7 @@ from training.tracking import Tracker
 log = logging.getLogger(__name__)
 
 LINE_SECONDS = 60.0  # between two lines of the log
-LOOKS = 6  # of the monitor, of which the guard knows the largest attention logit
+PROBES = 6  # of the monitor, of which the guard knows the largest attention logit
 RESULT = "result.json"
 
 
@@ -133,7 +133,7 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
             for inputs, targets in coming:
                 rate = record.rate(step)
                 step += 1
-                looks = step % training.monitor_every == 0
+                probes = step % training.monitor_every == 0
                 values = train_step(
                     model,
                     optimizer,
@@ -145,10 +145,10 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
                     scale,
                     outliers,
                     recovery.forced(step),
-                    monitor.updates if looks else None,
+                    monitor.updates if probes else None,
                     stop.is_set(),
                 )
-                record.add(rate, values, monitor.look(inputs[:1]) if looks else None)
+                record.add(rate, values, monitor.probe(inputs[:1]) if probes else None)
                 finished = step == training.steps
                 evaluates = finished or step % training.eval_every == 0
                 keeps = finished or step % training.checkpoint_every == 0
@@ -217,9 +217,9 @@ class _Record:
         """The learning rate of a step."""
         return learning_rate((step + 1) * self.step_tokens, self.total, self.training)
 
-    def add(self, rate: float, values: torch.Tensor, look: torch.Tensor | None) -> None:
-        """`values`: those of train_step; `look`: that of the monitor, if it had one."""
-        self.pending.append((rate, values, look))
+    def add(self, rate: float, values: torch.Tensor, probe: torch.Tensor | None) -> None:
+        """`values`: those of train_step; `probe`: that of the monitor, if it had one."""
+        self.pending.append((rate, values, probe))
 
     def read(self, waited: float) -> None:
         """Wait for the steps since the last reading. `waited`: seconds of waiting for data since the beginning."""
@@ -241,7 +241,7 @@ class _Record:
         fall.
         """
         progress, training = self.progress, self.training
-        for number, ((rate, _, look), step) in enumerate(zip(self.pending, self.steps, strict=True), 1):
+        for number, ((rate, _, probe), step) in enumerate(zip(self.pending, self.steps, strict=True), 1):
             if step.verdict == NOT_FINITE and step.scale <= 1 and not training.guard.enabled:
                 raise FloatingPointError(
                     f"loss {step.loss}, gradient norm {step.grad_norm} at step {progress.step + 1}: not finite; lower "
@@ -262,12 +262,12 @@ class _Record:
                 metrics["train/z_loss"] = step.z_loss
             if step.scale != 1 or progress.skipped:
                 metrics |= {"train/loss_scale": step.scale, "train/skipped_steps": float(progress.skipped)}
-            if look is not None:
-                inside = dict(zip(self.inside, look.tolist(), strict=True))
+            if probe is not None:
+                inside = dict(zip(self.inside, probe.tolist(), strict=True))
                 metrics |= inside
                 largest = max(value for name, value in inside.items() if "attention_logit" in name)
                 if math.isfinite(largest):  # in fp16 a logit can overflow, and a checkpoint's JSON has no such number
-                    progress.attention_logits = [*progress.attention_logits[1 - LOOKS :], largest]
+                    progress.attention_logits = [*progress.attention_logits[1 - PROBES :], largest]
             if number == len(self.steps):
                 metrics |= heldout
             metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
@@ -276,7 +276,7 @@ class _Record:
                 self.tracker.log(progress.step, metrics, self.timing)
                 self.report(progress.step, metrics, self.timing["train/tokens_per_second"])
         self.pending.clear()
-        return any(step.stop for step in self.steps)
+        return any(step.stop_requested for step in self.steps)
 
     def go_back(self, progress: checkpoint.Progress) -> None:
         """Forget the steps after those of `progress`."""

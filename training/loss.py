@@ -20,9 +20,9 @@ def inputs_and_targets(rows: torch.Tensor, count: int) -> tuple[torch.Tensor, to
     collectives would wait for each other for ever.
     """
     padding = count - len(rows)
-    read, asked = rows[:, :-1], rows[:, 1:]
+    read, following = rows[:, :-1], rows[:, 1:]
     inputs = F.pad(torch.where(read < 0, ~read, read), (0, 0, 0, padding))
-    targets = F.pad(asked.masked_fill(asked < 0, IGNORE), (0, 0, 0, padding), value=IGNORE)
+    targets = F.pad(following.masked_fill(following < 0, IGNORE), (0, 0, 0, padding), value=IGNORE)
     return inputs, targets
 
 

@@ -1,4 +1,4 @@
-"""A Llama-shaped decoder: RMSNorm before each half of a block, rotary positions, SwiGLU, no biases.
+"""A Llama-shaped decoder: RMSNorm before each sublayer of a block, rotary positions, SwiGLU, no biases.
 
 Parameters carry the names of Hugging Face's LlamaForCausalLM, less its leading `model.`, and rotary pairs are
 laid out as there (first half with second half), so that an export only renames.
@@ -57,7 +57,7 @@ def document_mask(tokens: torch.Tensor, end_of_text: int) -> torch.Tensor | Bloc
     return own & torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()
 
 
-def attend(
+def causal_attention(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | BlockMask | None, grouped: bool
 ) -> torch.Tensor:
     """Causal attention, (batch, heads, length, head_dim); `mask`: that of `document_mask`, None: all before."""
@@ -95,7 +95,7 @@ class Attention(nn.Module):
         self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: torch.Tensor | BlockMask | None
     ) -> torch.Tensor:
         q, k, v = self.heads(x, cos, sin)
-        y = attend(q, k, v, mask, self.grouped)
+        y = causal_attention(q, k, v, mask, self.grouped)
         return self.o_proj(y.transpose(1, 2).flatten(2))
 
     def heads(
@@ -151,11 +151,11 @@ class Block(nn.Module):
         self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: torch.Tensor | BlockMask | None
     ) -> torch.Tensor:
         if self.recompute == "none" or not torch.is_grad_enabled():
-            return self.halves(x, cos, sin, mask)
+            return self.block_forward(x, cos, sin, mask)
         more: dict[str, Any] = {"context_fn": _contexts} if self.recompute == "selective" else {}
-        return checkpoint(self.halves, x, cos, sin, mask, use_reentrant=False, **more)
+        return checkpoint(self.block_forward, x, cos, sin, mask, use_reentrant=False, **more)
 
-    def halves(
+    def block_forward(
         self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: torch.Tensor | BlockMask | None
     ) -> torch.Tensor:
         x = x + self.self_attn(self.input_layernorm(x), cos, sin, mask)

@@ -123,7 +123,7 @@ class Monitor:
         self.names = ["monitor/update_ratio"]
         self.names += [f"monitor/{what}/layer_{i:02}" for what in ("activation_rms", "attention_logit") for i in layers]
 
-    def look(self, tokens: torch.Tensor) -> torch.Tensor:
+    def probe(self, tokens: torch.Tensor) -> torch.Tensor:
         """After an update that `updates.begin` preceded: float64 in the order of `names`; a collective.
 
         tokens: int64 (1, seq_len), of which those of rank 0 are looked at. Activations are the residual stream behind a
@@ -150,7 +150,7 @@ class Monitor:
             assert isinstance(layer, FSDPModule) and isinstance(layer, Block), "layers are sharded blocks"
             layer.unshard()
             logits.append(largest_logit(layer.self_attn, layer.input_layernorm(x), cos, sin, documents))
-            x = layer.halves(x, cos, sin, mask)
+            x = layer.block_forward(x, cos, sin, mask)
             layer.reshard()
             sizes.append(x.double().square().mean().sqrt())
         return torch.stack(sizes + [logit.double() for logit in logits])

@@ -44,14 +44,14 @@ class World:
         return values
 
 
-def gathered(value: T) -> list[T]:
+def all_gather(value: T) -> list[T]:
     """The values of all ranks, in their order, on every rank; a collective."""
     found: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(found, value)
     return found
 
 
-def share(values: Sequence[T]) -> Sequence[T]:
+def rank_slice(values: Sequence[T]) -> Sequence[T]:
     """Those of some values, alike on all ranks, that this rank works on."""
     return values[dist.get_rank() :: dist.get_world_size()]
 

@@ -28,7 +28,7 @@ class StepFigures(NamedTuple):
     z_loss: float  # per token, with its weight
     grad_norm: float  # of the whole gradient, before clipping
     tokens: int  # targets
-    stop: bool  # some rank was asked to stop
+    stop_requested: bool  # some rank was asked to stop
     scale: float  # of the loss
     verdict: int  # of `training.outliers`: whether the update was applied
 
@@ -89,8 +89,8 @@ def train_step(
     # Each rank holds its own part of every gradient; squares add up in float64 for any way of cutting them.
     norms = torch._foreach_norm([local(parameter.grad) for parameter in model.parameters()])
     square = torch.stack(norms).double().square().sum()
-    asked = square.new_full((), float(stop))
-    total, square, asked = world.sum(torch.cat([total, square[None], asked[None]])).split([2, 1, 1])
+    stop_requested = square.new_full((), float(stop))
+    total, square, stop_requested = world.sum(torch.cat([total, square[None], stop_requested[None]])).split([2, 1, 1])
     norm = square.sqrt().squeeze() / scale.value
     verdict = outliers.judge(total.sum() / count, norm, forced)
     clip = torch.where(norm > training.clip_norm, training.clip_norm / norm, 1.0)
@@ -99,7 +99,9 @@ def train_step(
         updates.begin()
     optimizers.step(learning_rate, (scale.value / clip).float(), verdict != APPLIED)
     scale.update(verdict == NOT_FINITE)
-    return torch.cat([total / count, norm[None], count[None].double(), asked, used[None], verdict[None].double()])
+    return torch.cat(
+        [total / count, norm[None], count[None].double(), stop_requested, used[None], verdict[None].double()]
+    )
 
 
 def figures(values: torch.Tensor) -> list[StepFigures]:

@@ -92,8 +92,8 @@ def test_devices_of_the_data_sheets():
 
 
 def test_an_attention_logit_that_overflows_leaves_a_checkpoint_to_go_on_from(make_run, tmp_path, monkeypatch):
-    look = monitor.Monitor.look
-    monkeypatch.setattr(monitor.Monitor, "look", lambda *given: torch.full_like(look(*given), math.inf))
+    probe = monitor.Monitor.probe
+    monkeypatch.setattr(monitor.Monitor, "probe", lambda *given: torch.full_like(probe(*given), math.inf))
     short = {"steps": 8, "checkpoint_every": 4, "eval_every": 8, "monitor_every": 2, "sample_tokens": 0}
     run = make_run(tmp_path, training=short)
     ended = train(run)
