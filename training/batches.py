@@ -13,8 +13,7 @@ import torch
 from training.config import TrainingConfig
 from training.loss import inputs_and_targets
 from training.order import Order, batch_number
-from training.parallel import World
-from training.step import micro_batch, rows_per_rank
+from training.parallel import World, micro_batch, rows_per_rank
 
 AHEAD = 2  # batches that wait in memory
 

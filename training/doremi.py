@@ -42,9 +42,8 @@ from training.loss import IGNORE, token_losses
 from training.model import Decoder
 from training.optim import Optimizers, local, optimizers
 from training.order import Order
-from training.parallel import World, processes, sharded_model
+from training.parallel import World, micro_batch, processes, sharded_model
 from training.schedule import learning_rate
-from training.step import micro_batch
 
 WEIGHTS = "domain_weights.parquet"
 RESULT = "result.json"

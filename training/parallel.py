@@ -56,6 +56,17 @@ def rank_slice(values: Sequence[T]) -> Sequence[T]:
     return values[dist.get_rank() :: dist.get_world_size()]
 
 
+def rows_per_rank(batch: int, world: int, micro_batch: int) -> int:
+    """Rows that every rank computes on: its part of the batch, rounded up to whole micro-batches."""
+    rows = -(-batch // world)
+    return -(-rows // micro_batch) * micro_batch
+
+
+def micro_batch(training: TrainingConfig, world: int) -> int:
+    """Rows of a micro-batch: one larger than a rank's part of the batch is cut to size."""
+    return min(training.micro_batch, -(-training.batch // world))
+
+
 @contextmanager
 def processes(timeout_seconds: float) -> Iterator[World]:
     """Join the processes that torchrun started or, without it, be the only one; leave them at the end.

@@ -27,9 +27,9 @@ from training.loss_scale import LossScale
 from training.model import Decoder
 from training.order import Order, batch_number
 from training.outliers import APPLIED, NOT_FINITE, OUTLIER
-from training.parallel import World
+from training.parallel import World, micro_batch, rows_per_rank
 from training.saving import Saver
-from training.step import StepFigures, micro_batch, rows_per_rank
+from training.step import StepFigures
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from training.model import Decoder
 from training.monitor import Updates
 from training.optim import Optimizers, local
 from training.outliers import APPLIED, NOT_FINITE, OUTLIER, Outliers
-from training.parallel import World
+from training.parallel import World, micro_batch
 
 
 class StepFigures(NamedTuple):
@@ -39,17 +39,6 @@ class StepFigures(NamedTuple):
             return None
         overflow = self.verdict == NOT_FINITE and self.scale <= 1
         return math.nan if overflow else self.loss
-
-
-def rows_per_rank(batch: int, world: int, micro_batch: int) -> int:
-    """Rows that every rank computes on: its part of the batch, rounded up to whole micro-batches."""
-    rows = -(-batch // world)
-    return -(-rows // micro_batch) * micro_batch
-
-
-def micro_batch(training: TrainingConfig, world: int) -> int:
-    """Rows of a micro-batch: one larger than a rank's part of the batch is cut to size."""
-    return min(training.micro_batch, -(-training.batch // world))
 
 
 def train_step(

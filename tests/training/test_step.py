@@ -11,8 +11,8 @@ from storage.training_manifest import load_training_manifest
 from training.model import Decoder, initial
 from training.optim import decays
 from training.order import Order
+from training.parallel import rows_per_rank
 from training.schedule import learning_rate
-from training.step import rows_per_rank
 from training.tracking import METRICS
 
 
