@@ -4,7 +4,7 @@ Each source of the mixture is a domain. Domains are sampled uniformly, whatever 
 
 1. the token losses of the proxy and of a finished reference model are compared on the whole batch: their difference,
    clipped at 0 for each token, averaged over a domain's tokens, is the domain's excess loss;
-2. the weights of the domains follow it by exponentiated gradient (`training.domain_weights`);
+2. the weights of the domains follow it by exponentiated gradient (`updated`);
 3. the proxy learns from the same batch: the sum of weight times loss over the sum of weights, for all tokens.
 
 The mean of the weights over all steps is the result.
@@ -37,7 +37,6 @@ from training.batches import batches
 from training.config import ModelConfig, Settings, TrainingConfig
 from training.data import check_digests
 from training.deathsig import PARENT, die_with_parent
-from training.domain_weights import excess_losses, updated
 from training.loss import IGNORE, token_losses
 from training.model import Decoder
 from training.optim import Optimizers, local, optimizers
@@ -141,6 +140,26 @@ def uniform(manifest: TrainingManifest) -> TrainingManifest:
     share = 1 / len(manifest.sources)
     sources = tuple(source.model_copy(update={"share": share}) for source in manifest.sources)
     return manifest.model_copy(update={"sources": sources, "phases": ()})
+
+
+def updated(weights: torch.Tensor, excess: torch.Tensor, eta: float, smoothing: float) -> torch.Tensor:
+    """The weights behind a step: float64 (domains,), above 0, with the sum 1 (DoReMi, arXiv 2305.10429, algorithm 1).
+
+    `weights`: those before it, likewise; `excess`: how much more each domain costs the proxy than the reference, in
+    nats per token; `eta`: the step size; `smoothing`: the share of the uniform weights that is mixed in.
+    """
+    raised = torch.softmax(weights.log() + eta * excess, 0)
+    return (1 - smoothing) * raised + smoothing / len(weights)
+
+
+def excess_losses(sums: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
+    """The excess loss of each domain in a batch, float64 (domains,).
+
+    `sums`: (domains, 2), its summed token losses above the reference's, each clipped at 0, and its tokens, over the
+    whole batch. A domain without a token there keeps its `last` one, as in the published code.
+    """
+    excess, tokens = sums.unbind(1)
+    return torch.where(tokens > 0, excess / tokens.clamp(min=1), last)
 
 
 Piece = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # inputs, targets (rows, seq_len); domains (rows,)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from storage import checked_json, files, parquet
 from storage.training_manifest import load_training_manifest
 from training import doremi, export, launch
-from training.domain_weights import excess_losses, updated
+from training.doremi import excess_losses, updated
 from training.model import Decoder, initial
 from training.optim import decays
 from training.order import Order
