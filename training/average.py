@@ -11,7 +11,7 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from storage import files
-from training import checkpoint
+from training.checkpoint import check_files, commit_of
 
 PREFIX = "model."
 
@@ -25,10 +25,10 @@ def averaged(paths: Sequence[Path]) -> dict[str, torch.Tensor]:
     total: dict[str, torch.Tensor] = {}
     names: dict[str, str] | None = None
     for path in map(Path, paths):
-        commit = checkpoint.commit_of(path, names)
+        commit = commit_of(path, names)
         names = commit.fingerprint
         found = {name: files.checksum(str(path / name)) for name in commit.files if (path / name).exists()}
-        checkpoint.check_files(path, commit, found)
+        check_files(path, commit, found)
         reader = dcp.FileSystemReader(path)
         weights = {
             name: torch.empty(entry.size, dtype=torch.float32)

@@ -85,7 +85,7 @@ def tensors(model: nn.Module, optimizers: Optimizers, scale: LossScale, outliers
     return state
 
 
-def load(path: Path, state: dict[str, torch.Tensor], names: dict[str, str]) -> Progress:
+def load_checkpoint(path: Path, state: dict[str, torch.Tensor], names: dict[str, str]) -> Progress:
     """Load a committed checkpoint into live tensors, in place; a collective.
 
     Raises ValueError when the checkpoint is not committed, was damaged, or belongs to other data or settings:
@@ -99,7 +99,7 @@ def load(path: Path, state: dict[str, torch.Tensor], names: dict[str, str]) -> P
 
 
 def commit_of(path: Path, names: dict[str, str] | None = None) -> Commit:
-    """What a checkpoint's COMMIT says, of a run with the fingerprint `names` if it is given. Raises as `load` does."""
+    """What a checkpoint's COMMIT says, of a run with the fingerprint `names` if it is given. Raises as `load_checkpoint`."""
     if not (path / COMMIT).exists():
         raise ValueError(f"{path}: no {COMMIT} file, so it was not finished; resume from another checkpoint")
     try:

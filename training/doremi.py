@@ -32,11 +32,11 @@ from pydantic import Field, model_validator
 
 from storage import checked_json, files, parquet
 from storage.training_manifest import TrainingManifest, load_training_manifest
-from training import export
 from training.batches import batches
 from training.config import ModelConfig, Settings, TrainingConfig
 from training.data import check_digests
 from training.deathsig import PARENT, die_with_parent
+from training.export import load_model
 from training.loss import IGNORE, token_losses
 from training.model import Decoder
 from training.optim import Optimizers, local, optimizers
@@ -106,7 +106,7 @@ def trained(run: DoReMiRun, manifest: TrainingManifest, world: World) -> tuple[n
     """Weights and excess losses of all steps, float64 (steps, sources)."""
     training = run.training
     order = Order(uniform(manifest), seq_len=run.model.seq_len, batch=training.batch, seed=training.data_seed)
-    reference = export.load(run.reference).to(world.device)
+    reference = load_model(run.reference).to(world.device)
     if reference.embed_tokens.num_embeddings != manifest.vocab_size:
         raise ValueError(
             f"{run.reference}: the reference has {reference.embed_tokens.num_embeddings} tokens, the data "

@@ -13,7 +13,7 @@ from storage import files
 from storage.damage import DamagedFileError
 
 EVENTS = "events.jsonl"
-NOT_FINITE, OUTLIER = "not finite", "outlier"  # why an update is skipped
+REASON_NOT_FINITE, REASON_OUTLIER = "not finite", "outlier"  # why an update is skipped
 
 
 class Event(BaseModel):
@@ -34,7 +34,7 @@ class Event(BaseModel):
     figures: dict[str, float] = {}
 
 
-def read(path: Path) -> list[Event]:
+def read_events(path: Path) -> list[Event]:
     """The events of a file; none when there is no file. A last line that a crash cut off is left out."""
     if not path.exists():
         return []
@@ -47,7 +47,7 @@ def read(path: Path) -> list[Event]:
         ) from None
 
 
-def write(path: Path, events: Sequence[Event]) -> None:
+def write_events(path: Path, events: Sequence[Event]) -> None:
     """Replace the file by these events; when it returns, they outlast a crash of the machine."""
     temporary = path.with_name(path.name + ".tmp")
     with temporary.open("w") as file:
@@ -58,7 +58,7 @@ def write(path: Path, events: Sequence[Event]) -> None:
     files.sync(path.parent)
 
 
-def said(event: Event) -> str:
+def event_line(event: Event) -> str:
     """An event in one line, for a person."""
     line = f"step {event.step}: {event.what}, {event.why}"
     if event.to is None or event.window is None:
@@ -69,12 +69,12 @@ def said(event: Event) -> str:
     )
 
 
-def windows(events: Sequence[Event]) -> list[tuple[int, int]]:
+def windows_left_out(events: Sequence[Event]) -> list[tuple[int, int]]:
     """The batches (first, end) that are left out."""
     return [event.window for event in events if event.window]
 
 
-def skips(events: Sequence[Event]) -> dict[int, str]:
+def skipped_updates(events: Sequence[Event]) -> dict[int, str]:
     """Why updates are left out, by step, in what remains of a run after its rollbacks."""
     found: dict[int, str] = {}
     for event in events:

@@ -79,7 +79,7 @@ def model_config(described: dict[str, Any]) -> ModelConfig:
     )
 
 
-def export(weights: dict[str, torch.Tensor], config: ModelConfig, vocab_size: int, out: Path) -> Path:
+def export_model(weights: dict[str, torch.Tensor], config: ModelConfig, vocab_size: int, out: Path) -> Path:
     """Write weights (whole, by the Decoder's names, float32) and config into `out`; returns the weights'
     path.
 
@@ -102,16 +102,16 @@ def write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def load(out: Path) -> Decoder:
+def load_model(out: Path) -> Decoder:
     """The exported model, unsharded, float32, on the CPU, in evaluation mode."""
     described = json.loads((Path(out) / CONFIG).read_text(encoding="utf-8"))
-    model = empty(model_config(described), described["vocab_size"])
+    model = empty_model(model_config(described), described["vocab_size"])
     weights = load_file(Path(out) / WEIGHTS)
     model.load_state_dict({own_name(name): tensor.float() for name, tensor in weights.items()}, assign=True)
     return model.eval()
 
 
-def empty(config: ModelConfig, vocab_size: int) -> Decoder:
+def empty_model(config: ModelConfig, vocab_size: int) -> Decoder:
     """A Decoder without memory, to load weights into."""
     with torch.device("meta"):
         return Decoder(config, vocab_size)

@@ -17,7 +17,7 @@ from itertools import pairwise
 from statistics import median
 
 from training.config import TrainingConfig
-from training.events import OUTLIER, Event
+from training.events import REASON_OUTLIER, Event
 
 BEFORE = 32  # losses that a spike is measured against
 NEWEST = 8  # losses that make a spike: the median of them counts, so that a single bad batch is none
@@ -76,7 +76,7 @@ class Losses:
         """The spike that the NEWEST newest decisions make, if they skipped steps in a row as outliers: one bad batch is
         left out and forgotten, so many are a stretch of bad data."""
         newest = events[-NEWEST:]
-        steps = [event.step for event in newest if event.what == "skip" and event.why == OUTLIER]
+        steps = [event.step for event in newest if event.what == "skip" and event.why == REASON_OUTLIER]
         if len(steps) < NEWEST or steps != list(range(steps[0], steps[0] + NEWEST)):
             return None
         loss = median(event.figures["loss"] for event in newest)

@@ -23,6 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import training
 from storage import checked_json
 from training.config import RENDEZVOUS, RunConfig
 from training.deathsig import PARENT, die_with_parent
@@ -203,7 +204,7 @@ def _end(agent: subprocess.Popen) -> None:
 
 
 def _environment(processes: int, interface: str) -> dict[str, str]:
-    here = str(Path(__file__).resolve().parents[1])
+    here = str(Path(training.__file__).resolve().parents[1])
     device = interface or ("lo0" if sys.platform == "darwin" else "lo")
     path = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), here]
     return {

@@ -21,14 +21,15 @@ from storage import files
 from storage.recorded_file import RecordedFile
 from storage.text_tokens import read_tokenizer
 from storage.training_manifest import load_training_manifest
-from training import checkpoint, export
 from training.batches import batches
+from training.checkpoint import Progress, run_fingerprint, tensors
 from training.config import CHECKPOINTS, DOCUMENT_LOSSES, RunConfig, TrainingConfig
 from training.data import check_digests
 from training.document_losses import write_document_losses
 from training.evaluate import heldout_loss, heldout_windows, token_counts, unigram_entropy, unigram_loss
 from training.evaluation_tasks import read_tasks
-from training.events import windows as windows_left_out
+from training.events import windows_left_out
+from training.export import export_model, load_model
 from training.initial_weights import load_initial_weights
 from training.keeping import Keeper
 from training.loss_scale import LossScale
@@ -94,7 +95,7 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     training, root = run.training, run.out / CHECKPOINTS
     manifest = load_training_manifest(run.data)
     check_digests(manifest)
-    names = checkpoint.run_fingerprint(run, manifest, world.device)
+    names = run_fingerprint(run, manifest, world.device)
     order = Order(manifest, seq_len=run.model.seq_len, batch=training.batch, seed=training.data_seed)
     order.check_epochs(training.steps)
     windows = heldout_windows(manifest, run.model.seq_len, training.eval_tokens)
@@ -107,7 +108,7 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     optimizer = optimizers(model, training)
     scale = LossScale(compute_dtype(training.precision, world.device) == torch.float16, world.device)
     outliers = Outliers(training.guard, world.device)
-    state = checkpoint.tensors(model, optimizer, scale, outliers)
+    state = tensors(model, optimizer, scale, outliers)
 
     def begin() -> None:
         if training.init_from:
@@ -197,7 +198,7 @@ class _Record:
 
     def __init__(
         self,
-        progress: checkpoint.Progress,
+        progress: Progress,
         training: TrainingConfig,
         seq_len: int,
         tracker: Tracker | None,
@@ -278,7 +279,7 @@ class _Record:
         self.pending.clear()
         return any(step.stop_requested for step in self.steps)
 
-    def go_back(self, progress: checkpoint.Progress) -> None:
+    def go_back(self, progress: Progress) -> None:
         """Forget the steps after those of `progress`."""
         self.progress = progress
         self.pending.clear()
@@ -318,14 +319,14 @@ class _Report:
         log.info(line)
 
 
-def _result(run: RunConfig, weights: dict, progress: checkpoint.Progress, saved: Path, lost: int) -> dict:
+def _result(run: RunConfig, weights: dict, progress: Progress, saved: Path, lost: int) -> dict:
     """Export, sample from what was exported, and write result.json."""
     training, manifest = run.training, load_training_manifest(run.data)
-    path = export.export(weights, run.model, manifest.vocab_size, run.out)
+    path = export_model(weights, run.model, manifest.vocab_size, run.out)
     text = None
     if training.sample_tokens:
         text = sample_text(
-            export.load(run.out),
+            load_model(run.out),
             Path(RecordedFile(str(manifest.tokenizer.path), manifest.tokenizer.digest).local()),
             training.sample_tokens,
             temperature=training.sample_temperature,

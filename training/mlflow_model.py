@@ -9,7 +9,7 @@ from typing import Any
 from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel
 
-from training.export import load
+from training.export import load_model
 from training.sample import sample_text
 
 
@@ -17,7 +17,7 @@ class TextGenerator(PythonModel):
     """Continues texts: prompts in, each with its continuation out."""
 
     def load_context(self, context: Any) -> None:
-        self.model = load(Path(context.artifacts["model"]))
+        self.model = load_model(Path(context.artifacts["model"]))
         self.tokenizer = Path(context.artifacts["tokenizer"])
 
     # without a type hint: MLflow would make the whole signature of it, which then has no params

@@ -27,11 +27,11 @@ from storage import checked_json, files
 from storage.sentencepiece_model import SentencePieceTokenizer
 from storage.text_tokens import TextTokenizer, load_tokenizer
 from storage.training_manifest import TrainingManifest
-from training import export
 from training.average import averaged
 from training.committed import committed
 from training.config import CHECKPOINTS
 from training.data import Tokens
+from training.export import hugging_face_config, public_name, save_weights, write_json
 from training.hf_tokenizer import check_same_ids, tokenizer_config, tokenizer_json
 from training.model_card import model_card
 from training.saved_model import MANIFEST, SavedModel, result
@@ -115,15 +115,15 @@ def _newest(saved: SavedModel, count: int) -> list[Path]:
 def _write_weights(folder: Path, weights: Path, averages: list[Path], saved: SavedModel, dtype: Dtype) -> None:
     assert saved.run is not None and saved.data is not None, "of a finished run"
     end = {"bos_token_id": saved.data.end_of_text, "eos_token_id": saved.data.end_of_text}
-    described = export.hugging_face_config(saved.run.model, saved.data.vocab_size)
-    export.write_json(folder / CONFIG, {**described, **end, "torch_dtype": dtype})
-    export.write_json(folder / "generation_config.json", end)
+    described = hugging_face_config(saved.run.model, saved.data.vocab_size)
+    write_json(folder / CONFIG, {**described, **end, "torch_dtype": dtype})
+    write_json(folder / "generation_config.json", end)
     if dtype == "float32" and not averages:
         shutil.copyfile(weights, folder / WEIGHTS)
         return
-    mean = {export.public_name(name): tensor for name, tensor in averaged(averages).items()} if averages else {}
+    mean = {public_name(name): tensor for name, tensor in averaged(averages).items()} if averages else {}
     tensors = mean or load_file(weights)
-    export.save_weights({name: tensor.to(getattr(torch, dtype)) for name, tensor in tensors.items()}, folder / WEIGHTS)
+    save_weights({name: tensor.to(getattr(torch, dtype)) for name, tensor in tensors.items()}, folder / WEIGHTS)
 
 
 def _write_tokenizer(folder: Path, tokenizer: Path, seq_len: int, data: TrainingManifest) -> None:
@@ -132,10 +132,10 @@ def _write_tokenizer(folder: Path, tokenizer: Path, seq_len: int, data: Training
         content = tokenizer_json(trained)
         check_same_ids(trained, content, heldout_texts(data, trained))
         shutil.copyfile(tokenizer, folder / model)
-        export.write_json(folder / described, content)
+        write_json(folder / described, content)
     else:
         shutil.copyfile(tokenizer, folder / described)
-    export.write_json(folder / "tokenizer_config.json", tokenizer_config(trained, seq_len))
+    write_json(folder / "tokenizer_config.json", tokenizer_config(trained, seq_len))
 
 
 def heldout_texts(data: TrainingManifest, tokenizer: TextTokenizer) -> Iterator[str]:

@@ -15,11 +15,20 @@ import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 
 from storage import files
-from training import checkpoint, events, guard
-from training.checkpoint import Progress
+from training import guard
+from training.checkpoint import Progress, commit_of, load_checkpoint
 from training.committed import committed, latest
 from training.config import RunConfig
-from training.events import EVENTS, Event
+from training.events import (
+    EVENTS,
+    REASON_NOT_FINITE,
+    REASON_OUTLIER,
+    Event,
+    read_events,
+    skipped_updates,
+    windows_left_out,
+    write_events,
+)
 from training.guard import Losses, Spike
 from training.keeping import Keeper
 from training.loss import IGNORE, inputs_and_targets
@@ -34,7 +43,7 @@ from training.step import StepFigures
 log = logging.getLogger(__name__)
 
 REPORT = "guard.json"
-REASONS = {NOT_FINITE: events.NOT_FINITE, OUTLIER: events.OUTLIER}
+REASONS = {NOT_FINITE: REASON_NOT_FINITE, OUTLIER: REASON_OUTLIER}
 CHECKED = 8  # batches of a spike that the restored weights are tried on
 
 
@@ -64,11 +73,11 @@ class Recovery:
         self.run, self.root, self.names = run, saver.root, names
         self.order, self.live, self.world = order, live, world
         self.saver, self.keeper, self.unigram_entropy = saver, keeper, unigram_entropy
-        self.replayed = events.skips(self._replay()) if run.replay else None
+        self.replayed = skipped_updates(self._replay()) if run.replay else None
 
     def _replay(self) -> list[Event]:
         assert self.run.replay is not None, "asked for by those who have one"
-        found = events.read(self.run.replay)
+        found = read_events(self.run.replay)
         if any(event.what == "stop" for event in found):
             raise ValueError(f"{self.run.replay}: that run was stopped by its guard, so there is no end to reproduce")
         return found
@@ -86,11 +95,11 @@ class Recovery:
         the run was killed while it went back.
         """
         path = self.run.out / EVENTS
-        box = [[event.model_dump(mode="json") for event in events.read(path)] if self.world.leads else []]
+        box = [[event.model_dump(mode="json") for event in read_events(path)] if self.world.leads else []]
         dist.broadcast_object_list(box, src=0)
         known = [Event.model_validate(event) for event in box[0]]
         saved = latest(self.root) or self.run.resume_from
-        seen = len(checkpoint.commit_of(saved).progress.events) if saved else 0
+        seen = len(commit_of(saved).progress.events) if saved else 0
         back = max((i for i, event in enumerate(known) if i >= seen and event.to is not None), default=None)
         if back is None:
             progress, saved = self._load(saved)
@@ -153,7 +162,7 @@ class Recovery:
         """
         self.saver.wait()
         training = self.run.training
-        left_out = events.windows(progress.events)
+        left_out = windows_left_out(progress.events)
         skip = guard.skip_steps(training, batch_number(spike.began - 1, left_out), left_out)
         early = self._newest(spike.began - 1 - guard.skip_steps(training) // 2)
         restored, path = self._load(early or self._newest(spike.began - 1))
@@ -220,7 +229,7 @@ class Recovery:
         """The newest checkpoint of a step up to `step`."""
         upto = [path for found, path in committed(self.root).items() if found <= step]
         start = self.run.resume_from
-        if not upto and start and checkpoint.commit_of(start).progress.step <= step:
+        if not upto and start and commit_of(start).progress.step <= step:
             return start
         return upto[-1] if upto else None
 
@@ -229,7 +238,7 @@ class Recovery:
         assert isinstance(model, FSDPModule), "the model is that of sharded_model"
         model.reshard()  # or the next forward pass would use what is still gathered
         if path:
-            return checkpoint.load(path, state, self.names), path
+            return load_checkpoint(path, state, self.names), path
         begin()
         for name, tensor in state.items():
             if not name.startswith("model."):
@@ -266,7 +275,7 @@ class Recovery:
 
     def _write(self, decisions: Sequence[Event]) -> None:
         if self.world.leads:
-            events.write(self.run.out / EVENTS, decisions)
+            write_events(self.run.out / EVENTS, decisions)
 
     def _say(self, message: str, *figures: object) -> None:
         if self.world.leads:

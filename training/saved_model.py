@@ -18,9 +18,9 @@ from storage import checked_json, files
 from storage.damage import damaged
 from storage.recorded_file import RecordedFile
 from storage.training_manifest import TrainingManifest, load_training_manifest
-from training import export
 from training.checkpoint import COMMIT, Commit
 from training.config import RunConfig
+from training.export import empty_model, load_model
 from training.model import Decoder
 from training.weight_files import tokenizer_file
 
@@ -47,7 +47,7 @@ class SavedModel:
         if self.run is None:
             for name, digest in checked_json.read(str(self.folder / MANIFEST))["files"].items():
                 RecordedFile(str(self.folder / name), digest).local()
-        return export.load(self.folder)
+        return load_model(self.folder)
 
     def _of_checkpoint(self) -> Decoder:
         assert self.run is not None and self.data is not None, "a checkpoint is of a run"
@@ -55,7 +55,7 @@ class SavedModel:
         for name, digest in commit.files.items():
             if files.checksum(str(self.folder / name)) != digest:
                 raise damaged(str(self.folder / name), "is not what was written")
-        model = export.empty(self.run.model, self.data.vocab_size).to_empty(device="cpu")
+        model = empty_model(self.run.model, self.data.vocab_size).to_empty(device="cpu")
         state = {f"model.{name}": parameter.detach() for name, parameter in model.named_parameters()}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that one process reads it

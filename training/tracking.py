@@ -24,8 +24,8 @@ import xxhash
 
 from storage.damage import DamagedFileError
 from storage.remote.redact import redact_urls
-from training import events
 from training.config import TrackingConfig
+from training.events import EVENTS, event_line, read_events
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
@@ -245,8 +245,8 @@ class Tracker:
         """The guard's, as far as a tag has room: the newest."""
         assert self.sender, "asked for where there is one"
         lines: list[str] = []
-        for event in reversed(events.read(self.out / events.EVENTS)):
-            lines.insert(0, events.said(event))
+        for event in reversed(read_events(self.out / EVENTS)):
+            lines.insert(0, event_line(event))
             if len("\n".join(lines)) > TAG_CHARACTERS:
                 lines.pop(0)
                 break

@@ -3,6 +3,7 @@
 import logging
 import tempfile
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 import mlflow
@@ -138,6 +139,8 @@ def _log_model(client: mlflow.MlflowClient, run: str, report: Report, folder: Pa
 
 def _save(path: Path, exported: Path, tokenizer: Path, described: Model) -> None:
     package = Path(training.__file__).parent
+    served = find_spec("training.mlflow_model")
+    assert served is not None and served.origin is not None, "it is a module of ours"
     libraries = (*_LIBRARIES, "tokenizers") if tokenizer.suffix == ".json" else _LIBRARIES
     # its lines are about conda and pickled models, of which there are none
     quiet = logging.getLogger("mlflow.pyfunc")
@@ -146,7 +149,7 @@ def _save(path: Path, exported: Path, tokenizer: Path, described: Model) -> None
     try:
         mlflow.pyfunc.save_model(
             path=str(path),
-            python_model=str(package / "mlflow_model.py"),
+            python_model=served.origin,
             code_paths=[str(package), str(package.with_name("storage"))],
             artifacts={"model": str(exported), "tokenizer": str(tokenizer)},
             signature=_SIGNATURE,

@@ -29,7 +29,7 @@ from tasks.tokens import tokenizer_work
 from tasks.tokens.mixture import Mixture
 from tasks.tokens.tokenizer import Tokenizer
 from tests.recorded import recorded
-from training import checkpoint
+from training.checkpoint import Progress, load_checkpoint
 from training.config import ModelConfig, RunConfig, TrainingConfig
 from training.data import Tokens, check_digests
 from training.parallel import processes
@@ -204,11 +204,11 @@ def checkpoint_file(name: str) -> Callable[[Path], Kind]:
         state = {"model.w": torch.arange(3000, dtype=torch.float32)}
         with processes(60) as world:
             with Saver(folder / "checkpoints", {"seed": "1"}, world, 60) as saver:
-                saved = saver.save(state, checkpoint.Progress(step=1, last={"loss": 0.5}))
+                saved = saver.save(state, Progress(step=1, last={"loss": 0.5}))
 
         def read() -> tuple[list[float], Any]:
             into = {"model.w": torch.zeros(3000)}
-            return checkpoint.load(saved, into, {"seed": "1"}), into["model.w"].tolist()
+            return load_checkpoint(saved, into, {"seed": "1"}), into["model.w"].tolist()
 
         return Kind(saved / name, read, whole(saved / name))
 

@@ -24,7 +24,7 @@ from flows.reports.status import show, status
 from flows.tracking.experiment import move_artifacts
 from flows.tracking.model_run import KEY_TAG
 from storage import files, layout, parquet
-from training import export
+from training.export import load_model
 from training.sample import sample_text
 
 CORPUS = ["documents", "rules", "signatures", "candidates", "near_duplicates", "edited", "rules"]
@@ -231,7 +231,7 @@ def test_mlflow_shows_the_run_and_has_a_model_that_writes(undisturbed, recipe, t
     tokenizer = next(f for name, f in undisturbed.stages("undisturbed").items() if name.startswith("tokenizer-"))
     given = {"max_tokens": 12, "temperature": 0.7, "top_k": 20, "seed": 5}
     wanted = sample_text(
-        export.load(folder), tokenizer / "tokenizer.model", 12, prompt="The ", temperature=0.7, top_k=20, seed=5
+        load_model(folder), tokenizer / "tokenizer.model", 12, prompt="The ", temperature=0.7, top_k=20, seed=5
     )
     assert model.predict(["The "], params=given) == [wanted]
     assert not [path for path in tmp_path.rglob("*") if path.suffix in (".pkl", ".pickle")]

@@ -10,7 +10,8 @@ from safetensors.torch import load_file
 from storage import checked_json, files
 from storage.damage import DamagedFileError
 from storage.training_manifest import load_training_manifest
-from training import checkpoint, committed
+from training import committed
+from training.checkpoint import commit_of, load_checkpoint, run_fingerprint
 from training.loop import train
 from training.tracking import METRICS
 
@@ -60,7 +61,7 @@ def test_uncommitted_is_ignored_and_replaced(run_small, make_run, tmp_path):
     shutil.copytree(source, root / "step-00000035.tmp")
     assert committed.latest(root) == root / "step-00000020"
     with pytest.raises(ValueError, match="no COMMIT"):
-        checkpoint.load(root / "step-00000030", {}, {})
+        load_checkpoint(root / "step-00000030", {}, {})
     train(make_run(tmp_path))
     assert list(committed.committed(root)) == [20, 40]
     expected = load_file(run_small.out / "model.safetensors")
@@ -79,8 +80,8 @@ def test_the_precision_that_was_used_is_that_of_the_checkpoint(run_small, make_r
     """`auto` is another one on other hardware. The guard's budget may change: with less the run would not be there."""
     run = make_run(tmp_path, training={"guard": {"max_rollbacks": 9}})
     manifest = load_training_manifest(corpus)
-    commit = checkpoint.commit_of(committed.latest(run_small.out / "checkpoints"))
-    assert commit.fingerprint == checkpoint.run_fingerprint(run, manifest, torch.device("cpu"))
+    commit = commit_of(committed.latest(run_small.out / "checkpoints"))
+    assert commit.fingerprint == run_fingerprint(run, manifest, torch.device("cpu"))
     assert commit.fingerprint["training.precision"] == '"fp32"'
     with pytest.raises(ValueError, match='precision: checkpoint "fp32", this run "bf16"'):
         resumed(make_run, run_small.out, tmp_path, 20, training={"precision": "bf16"})

@@ -9,8 +9,9 @@ import torch.nn.functional as F
 
 from storage import checked_json, files, parquet
 from storage.training_manifest import load_training_manifest
-from training import doremi, export, launch
+from training import doremi, launch
 from training.doremi import excess_losses, updated
+from training.export import load_model
 from training.model import Decoder, initial
 from training.optim import decays
 from training.order import Order
@@ -46,7 +47,7 @@ def plainly(run: doremi.DoReMiRun) -> np.ndarray:
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(initial(name, parameter.shape, run.model, run.training.seed))
-    model, reference = model.double(), export.load(run.reference).double()
+    model, reference = model.double(), load_model(run.reference).double()
     named = list(model.named_parameters())
     groups = [
         {"params": [p for n, p in named if decays(n, p)], "weight_decay": 0.1},

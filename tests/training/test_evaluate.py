@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from storage.training_manifest import load_training_manifest
-from training import evaluate, export
+from training import evaluate
 from training.evaluate import heldout_loss, heldout_windows, token_counts, unigram_entropy, unigram_loss
+from training.export import load_model
 from training.loop import train
 from training.loss import IGNORE, bits_per_byte, inputs_and_targets, token_losses
 from training.parallel import processes, sharded_model
@@ -132,5 +133,5 @@ def test_a_trained_model_beats_the_unigram(make_run, corpus, tmp_path):
     # and the exported weights give the loss that was reported
     with processes(60) as world:
         windows = heldout_windows(load_training_manifest(corpus), 32, run.training.eval_tokens)
-        again = heldout_loss(export.load(tmp_path), windows, 4, world)
+        again = heldout_loss(load_model(tmp_path), windows, 4, world)
     assert again["heldout/loss"] == pytest.approx(result["heldout/loss"], rel=1e-6)

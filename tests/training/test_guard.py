@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from storage import checked_json
-from training import batches, events, guard, loop
+from training import batches, guard, loop
 from training.config import GuardConfig, TrainingConfig
-from training.events import EVENTS, Event
+from training.events import EVENTS, Event, read_events, skipped_updates, windows_left_out
 from training.guard import Losses
 from training.loop import train
 from training.order import Order, batch_number
@@ -151,8 +151,8 @@ def test_skips_of_steps_that_were_left_behind_are_no_more():
         Event(step=9, what="rollback", why="data window", began=7, to=5, window=(6, 9)),
         Event(step=6, what="skip", why="not finite"),
     ]
-    assert events.skips(found) == {3: "outlier", 6: "not finite"}
-    assert events.windows(found) == [(6, 9)]
+    assert skipped_updates(found) == {3: "outlier", 6: "not finite"}
+    assert windows_left_out(found) == [(6, 9)]
 
 
 def plant(monkeypatch, bad: range) -> None:
@@ -167,7 +167,7 @@ def plant(monkeypatch, bad: range) -> None:
 
 
 def decisions(out: Path) -> list[Event]:
-    return events.read(out / EVENTS)
+    return read_events(out / EVENTS)
 
 
 def assert_same_end(ours: Path, expected: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_rollback_is_replayed_and_outlasts_a_crash(make_run, tmp_path, monkeyp
     first = decisions(run.out)[0]
     assert (first.what, first.why, first.to) == ("rollback", "data window", 40)
     assert first.began == BAD.start + 1 and first.samples[0] == BAD.start * 7
-    left_out = {i for begin, end in events.windows(decisions(run.out)) for i in range(begin, end)}
+    left_out = {i for begin, end in windows_left_out(decisions(run.out)) for i in range(begin, end)}
     assert left_out >= set(BAD) and len(decisions(run.out)) <= 2
     again = make_run(tmp_path / "again", training={**SHORT, "log_every": 7}, replay=run.out / EVENTS)
     train(again)

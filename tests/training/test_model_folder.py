@@ -14,9 +14,9 @@ from safetensors.torch import load_file
 from storage import checked_json
 from storage.text_tokens import load_tokenizer
 from storage.training_manifest import load_training_manifest
-from training import export
 from training.committed import committed
 from training.config import ModelConfig
+from training.export import export_model, load_model, public_name
 from training.hf_tokenizer import check_same_ids, tokenizer_json
 from training.loop import train
 from training.model import Decoder
@@ -80,8 +80,8 @@ def test_every_shape_comes_back(shape, tmp_path):
     model = Decoder(SHAPES[shape], 100)
     for name, parameter in model.named_parameters():
         torch.nn.init.normal_(parameter, 1.0 if "norm" in name else 0.0, 0.3)
-    export.export({n: p.detach() for n, p in model.named_parameters()}, SHAPES[shape], 100, tmp_path)
-    again = export.load(tmp_path)
+    export_model({n: p.detach() for n, p in model.named_parameters()}, SHAPES[shape], 100, tmp_path)
+    again = load_model(tmp_path)
     assert again.config.model_dump(exclude={"kv_heads", "ffn"}) == SHAPES[shape].model_dump(exclude={"kv_heads", "ffn"})
     tokens = torch.arange(20)[None]
     with torch.no_grad():
@@ -235,10 +235,10 @@ def test_the_mean_of_checkpoints_is_exported(exported, tmp_path):
     assert write_model_folder(saved, tmp_path / "mean", "mean", average=2)
     found = load_file(tmp_path / "mean" / "model.safetensors")
     first, last = (dict(open_model(path).load().named_parameters()) for path in committed(out / "checkpoints").values())
-    assert found.keys() == {export.public_name(name) for name in first}
+    assert found.keys() == {public_name(name) for name in first}
     for name in first:
         mean = ((first[name].double() + last[name].double()) / 2).float()
-        torch.testing.assert_close(found[export.public_name(name)], mean)
+        torch.testing.assert_close(found[public_name(name)], mean)
     assert "mean of step-00000003, step-00000006" in (tmp_path / "mean" / "README.md").read_text()
     assert not write_model_folder(saved, tmp_path / "mean", "mean", average=2)
     with pytest.raises(FileExistsError, match="holds another model"):

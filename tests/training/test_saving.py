@@ -7,9 +7,9 @@ import torch
 from safetensors.torch import load_file
 
 from storage import files
-from training import checkpoint, keeping
+from training import keeping
 from training.average import averaged
-from training.checkpoint import Progress
+from training.checkpoint import Progress, load_checkpoint
 from training.committed import COMMIT, committed, kept_steps
 from training.loop import train
 from training.parallel import processes
@@ -32,7 +32,7 @@ def test_what_is_saved_is_the_state_at_the_call(world, tmp_path):
         progress.step, progress.last["loss"] = 2, 0.25
         assert saver.save(state, progress) != path
     found = {"model.w": torch.empty(1_000_000)}
-    assert checkpoint.load(path, found, {"seed": "1"}) == Progress(step=1, last={"loss": 0.5})
+    assert load_checkpoint(path, found, {"seed": "1"}) == Progress(step=1, last={"loss": 0.5})
     assert torch.equal(found["model.w"], torch.arange(1_000_000.0))
     assert list(committed(tmp_path)) == [1, 2]
 

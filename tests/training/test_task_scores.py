@@ -10,9 +10,9 @@ import torch
 
 from storage.text_tokens import load_tokenizer
 from storage.training_manifest import load_training_manifest
-from training import export
 from training.config import ModelConfig
 from training.evaluation_tasks import Example, Task, UnknownLayoutError, read_task, read_tasks
+from training.export import load_model
 from training.loop import train
 from training.model import Decoder
 from training.parallel import processes
@@ -257,5 +257,5 @@ def test_a_training_is_scored_while_it_goes_on(make_run, corpus, tmp_path):
     manifest = load_training_manifest(corpus)
     processor = load_tokenizer(manifest.tokenizer.path)
     with processes(60) as world:
-        truth = scored(task_scores(export.load(run.out), read_tasks(tmp_path)[0], processor, world))
+        truth = scored(task_scores(load_model(run.out), read_tasks(tmp_path)[0], processor, world))
     assert {name: value for name, value in found[-1].items() if name.startswith("tasks/")} == pytest.approx(truth)

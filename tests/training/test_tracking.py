@@ -5,9 +5,9 @@ import json
 import pytest
 from mlflow.tracking import MlflowClient
 
-from training import committed, events
+from training import committed
 from training.config import TrackingConfig
-from training.events import EVENTS, Event
+from training.events import EVENTS, Event, event_line, write_events
 from training.loop import train
 from training.tracking import GUARD_TAG, METRICS, TIMING, MlflowSender, Tracker
 
@@ -131,12 +131,12 @@ def test_what_the_guard_decided_is_in_mlflow(server, tracking, tmp_path):
     tracker = Tracker(tmp_path, -1, tracking, {})
     for step in range(1, 7):
         tracker.log(step, {"a": float(step)}, {})
-    events.write(tmp_path / EVENTS, [ROLLBACK])
+    write_events(tmp_path / EVENTS, [ROLLBACK])
     tracker.go_back(2)
     for step in range(3, 5):
         tracker.log(step, {"a": -float(step)}, {})
     stop = Event(step=4, what="stop", why="learning rate")
-    events.write(tmp_path / EVENTS, [ROLLBACK, stop])
+    write_events(tmp_path / EVENTS, [ROLLBACK, stop])
     assert tracker.close() == 0
     tag = server[0].get_run(tracking.run_id).data.tags[GUARD_TAG]
     assert tag.splitlines() == [
@@ -146,8 +146,8 @@ def test_what_the_guard_decided_is_in_mlflow(server, tracking, tmp_path):
     points = server[0].get_metric_history(tracking.run_id, "a")
     newest = {point.step: point.value for point in sorted(points, key=lambda point: point.timestamp)}
     assert newest == {1: 1, 2: 2, 3: -3, 4: -4, 5: 5, 6: 6} and len(points) == 8
-    events.write(tmp_path / EVENTS, [ROLLBACK] * 1000)  # of a long run the newest that have room
+    write_events(tmp_path / EVENTS, [ROLLBACK] * 1000)  # of a long run the newest that have room
     again = Tracker(tmp_path, -1, tracking, {})
     assert again.close() == 0
     tag = server[0].get_run(tracking.run_id).data.tags[GUARD_TAG]
-    assert 4900 < len(tag) <= 5000 and set(tag.splitlines()) == {events.said(ROLLBACK)}
+    assert 4900 < len(tag) <= 5000 and set(tag.splitlines()) == {event_line(ROLLBACK)}
