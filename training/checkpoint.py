@@ -25,7 +25,6 @@ from pathlib import Path
 import torch
 import torch.distributed.checkpoint as dcp
 from pydantic import BaseModel
-from torch import nn
 
 from storage import checked_json, files
 from storage.damage import DamagedFileError
@@ -34,9 +33,6 @@ from training.committed import COMMIT
 from training.config import NEUTRAL, RunConfig
 from training.data import fingerprint
 from training.events import Event
-from training.loss_scale import LossScale
-from training.optim import Optimizers
-from training.outliers import Outliers
 from training.parallel import all_gather, precision, rank_slice
 
 METADATA = ".metadata"
@@ -75,18 +71,8 @@ def run_fingerprint(run: RunConfig, manifest: TrainingManifest, device: torch.de
     return {name: json.dumps(value) for name, value in settings.items()} | {"data": fingerprint(manifest)}
 
 
-def tensors(model: nn.Module, optimizers: Optimizers, scale: LossScale, outliers: Outliers) -> dict[str, torch.Tensor]:
-    """The live tensors of a run under the names that they have in a checkpoint."""
-    state = scale.tensors() | outliers.tensors()
-    for name, parameter in model.named_parameters():
-        state[f"model.{name}"] = parameter.detach()
-        for key, value in optimizers.state(parameter).items():
-            state[f"optimizer.{name}.{key}"] = value
-    return state
-
-
 def load_checkpoint(path: Path, state: dict[str, torch.Tensor], names: dict[str, str]) -> Progress:
-    """Load a committed checkpoint into live tensors, in place; a collective.
+    """Load a committed checkpoint into the tensors of a TrainState, in place; a collective.
 
     Raises ValueError when the checkpoint is not committed, was damaged, or belongs to other data or settings:
     then the message has both values of each setting that differs.
@@ -99,7 +85,7 @@ def load_checkpoint(path: Path, state: dict[str, torch.Tensor], names: dict[str,
 
 
 def commit_of(path: Path, names: dict[str, str] | None = None) -> Commit:
-    """What a checkpoint's COMMIT says, of a run with the fingerprint `names` if it is given. Raises as `load_checkpoint`."""
+    """What a checkpoint's COMMIT says; of a run with the fingerprint `names`, if given. Raises as `load_checkpoint`."""
     if not (path / COMMIT).exists():
         raise ValueError(f"{path}: no {COMMIT} file, so it was not finished; resume from another checkpoint")
     try:

@@ -22,7 +22,7 @@ from storage.recorded_file import RecordedFile
 from storage.text_tokens import read_tokenizer
 from storage.training_manifest import load_training_manifest
 from training.batches import batches
-from training.checkpoint import Progress, run_fingerprint, tensors
+from training.checkpoint import Progress, run_fingerprint
 from training.config import CHECKPOINTS, DOCUMENT_LOSSES, RunConfig, TrainingConfig
 from training.data import check_digests
 from training.document_losses import write_document_losses
@@ -32,20 +32,19 @@ from training.events import windows_left_out
 from training.export import export_model, load_model
 from training.initial_weights import load_initial_weights
 from training.keeping import Keeper
-from training.loss_scale import LossScale
 from training.model import flops_per_token, parameter_count
 from training.monitor import Machine, Monitor
-from training.optim import optimizers
 from training.order import Order
-from training.outliers import APPLIED, NOT_FINITE, Outliers
-from training.parallel import World, compute_dtype, processes, set_first_weights, sharded_model, whole_weights
-from training.recovery import REPORT, Live, Recovery
+from training.outliers import APPLIED, NOT_FINITE
+from training.parallel import World, compute_dtype, processes, set_first_weights, whole_weights
+from training.recovery import REPORT, Recovery
 from training.sample import sample_text
 from training.saving import Saver
 from training.schedule import learning_rate
-from training.step import StepFigures, figures, train_step
+from training.step import StepFigures, StepPlan, figures, train_step
 from training.task_scores import scored, task_scores
 from training.tracking import Tracker
+from training.train_state import train_state
 
 log = logging.getLogger(__name__)
 
@@ -104,21 +103,17 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     recorded = RecordedFile(str(manifest.tokenizer.path), manifest.tokenizer.digest)
     tokenizer = read_tokenizer(recorded.read(), recorded.path) if tasks else None
 
-    model = sharded_model(run.model, training, manifest.vocab_size, manifest.end_of_text, world)
-    optimizer = optimizers(model, training)
-    scale = LossScale(compute_dtype(training.precision, world.device) == torch.float16, world.device)
-    outliers = Outliers(training.guard, world.device)
-    state = tensors(model, optimizer, scale, outliers)
+    state = train_state(run.model, training, manifest, world)
+    model = state.model
 
-    def begin() -> None:
+    def first_weights() -> None:
         if training.init_from:
             load_initial_weights(model, run, manifest, world)
         else:
             set_first_weights(model, training.seed, world)
 
     saver = Saver(root, names, world, run.timeout_seconds, keeper.committed)
-    live = Live(model, scale, state, begin)
-    recovery = Recovery(run, names, order, live, world, saver, keeper, unigram_entropy(manifest, counts))
+    recovery = Recovery(run, order, state, first_weights, world, saver, keeper, unigram_entropy(manifest, counts))
     progress, saved = recovery.resume()
     if saved and world.leads:
         log.info("resuming from %s", saved)
@@ -135,20 +130,8 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
                 rate = record.rate(step)
                 step += 1
                 probes = step % training.monitor_every == 0
-                values = train_step(
-                    model,
-                    optimizer,
-                    inputs,
-                    targets,
-                    rate,
-                    training,
-                    world,
-                    scale,
-                    outliers,
-                    recovery.forced(step),
-                    monitor.updates if probes else None,
-                    stop.is_set(),
-                )
+                plan = StepPlan(rate, recovery.forced(step), stop.is_set(), monitor.updates if probes else None)
+                values = train_step(state, inputs, targets, plan, training, world)
                 record.add(rate, values, monitor.probe(inputs[:1]) if probes else None)
                 finished = step == training.steps
                 evaluates = finished or step % training.eval_every == 0
@@ -174,7 +157,7 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
                 if stops or finished or (keeps and not recovery.suspicious(progress)):
                     if tracker:
                         progress.logs = tracker.checkpoint()
-                    saved = saver.save(state, progress)
+                    saved = saver.save(state.tensors, progress)
                 saver.check()
                 if stops and not finished:
                     saver.wait()

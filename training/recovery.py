@@ -8,7 +8,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -32,13 +31,12 @@ from training.events import (
 from training.guard import Losses, Spike
 from training.keeping import Keeper
 from training.loss import IGNORE, inputs_and_targets
-from training.loss_scale import LossScale
-from training.model import Decoder
 from training.order import Order, batch_number
 from training.outliers import APPLIED, NOT_FINITE, OUTLIER
 from training.parallel import World, micro_batch, rows_per_rank
 from training.saving import Saver
 from training.step import StepFigures
+from training.train_state import TrainState
 
 log = logging.getLogger(__name__)
 
@@ -47,31 +45,25 @@ REASONS = {NOT_FINITE: REASON_NOT_FINITE, OUTLIER: REASON_OUTLIER}
 CHECKED = 8  # batches of a spike that the restored weights are tried on
 
 
-class Live(NamedTuple):
-    """What a run changes while it learns."""
-
-    model: Decoder
-    scale: LossScale
-    state: dict[str, torch.Tensor]  # under the names of a checkpoint
-    begin: Callable[[], None]  # gives the model its first weights; a collective
-
-
 class Recovery:
-    """One for a run; every rank has one, and all of them take the same decisions from the same figures."""
+    """One for a run; every rank has one, and all of them take the same decisions from the same figures.
+
+    `first_weights`: gives the model those that the run begins with, in place; a collective.
+    """
 
     def __init__(
         self,
         run: RunConfig,
-        names: dict[str, str],
         order: Order,
-        live: Live,
+        state: TrainState,
+        first_weights: Callable[[], None],
         world: World,
         saver: Saver,
         keeper: Keeper,
         unigram_entropy: float,
     ) -> None:
-        self.run, self.root, self.names = run, saver.root, names
-        self.order, self.live, self.world = order, live, world
+        self.run, self.root, self.names = run, saver.root, saver.names
+        self.order, self.state, self.first_weights, self.world = order, state, first_weights, world
         self.saver, self.keeper, self.unigram_entropy = saver, keeper, unigram_entropy
         self.replayed = skipped_updates(self._replay()) if run.replay else None
 
@@ -234,16 +226,13 @@ class Recovery:
         return upto[-1] if upto else None
 
     def _load(self, path: Path | None) -> tuple[Progress, Path | None]:
-        model, scale, state, begin = self.live
+        model = self.state.model
         assert isinstance(model, FSDPModule), "the model is that of sharded_model"
         model.reshard()  # or the next forward pass would use what is still gathered
         if path:
-            return load_checkpoint(path, state, self.names), path
-        begin()
-        for name, tensor in state.items():
-            if not name.startswith("model."):
-                tensor.zero_()
-        scale.begin()
+            return load_checkpoint(path, self.state.tensors, self.names), path
+        self.first_weights()
+        self.state.begin()
         return Progress(), None
 
     def _remove_after(self, step: int) -> None:
@@ -253,8 +242,8 @@ class Recovery:
 
     @torch.no_grad()
     def _loss(self, numbers: Sequence[int]) -> float:
-        """Nats per token of the live weights on batches; a collective."""
-        training, world = self.run.training, self.world
+        """Nats per token of the weights as they are on batches; a collective."""
+        training, world, model = self.run.training, self.world, self.state.model
         micro = micro_batch(training, world.size)
         rows = rows_per_rank(training.batch, world.size, micro)
         total = torch.zeros(2, dtype=torch.float64, device=world.device)
@@ -262,8 +251,7 @@ class Recovery:
             read = torch.from_numpy(self.order.batch(number, world.rank, world.size))
             inputs, targets = (part.to(world.device) for part in inputs_and_targets(read, rows))
             for x, y in zip(inputs.split(micro), targets.split(micro), strict=True):
-                total += torch.stack([self.live.model(x, y)[0].double(), (y != IGNORE).sum().double()])
-        model = self.live.model
+                total += torch.stack([model(x, y)[0].double(), (y != IGNORE).sum().double()])
         assert isinstance(model, FSDPModule), "the model is that of sharded_model"
         model.reshard()
         nats, count = world.sum(total).tolist()

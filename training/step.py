@@ -13,12 +13,11 @@ from torch.distributed.fsdp import FSDPModule
 
 from training.config import TrainingConfig
 from training.loss import IGNORE
-from training.loss_scale import LossScale
-from training.model import Decoder
 from training.monitor import Updates
-from training.optim import Optimizers, local
-from training.outliers import APPLIED, NOT_FINITE, OUTLIER, Outliers
+from training.optim import local
+from training.outliers import APPLIED, NOT_FINITE, OUTLIER
 from training.parallel import World, micro_batch
+from training.train_state import TrainState
 
 
 class StepFigures(NamedTuple):
@@ -41,29 +40,32 @@ class StepFigures(NamedTuple):
         return math.nan if overflow else self.loss
 
 
+class StepPlan(NamedTuple):
+    """What the host has decided before a step."""
+
+    learning_rate: float
+    forced: int | None = None  # the verdict of `training.outliers`, where it was taken before
+    stop_requested: bool = False  # asks all ranks to agree on stopping: it travels with the loss
+    updates: Updates | None = None  # measures this update
+
+
 def train_step(
-    model: Decoder,
-    optimizers: Optimizers,
+    state: TrainState,
     inputs: torch.Tensor,
     targets: torch.Tensor,
-    learning_rate: float,
+    plan: StepPlan,
     training: TrainingConfig,
     world: World,
-    scale: LossScale,
-    outliers: Outliers,
-    forced: int | None = None,
-    updates: Updates | None = None,
-    stop: bool = False,
 ) -> torch.Tensor:
     """Learn from this rank's inputs and targets, int64 of shape (rows, seq_len); a collective.
 
     The gradient is that of (sum of token losses) / (targets in the whole batch); dividing by the global
     count before backward is what makes uneven ranks exact. Where the loss or the gradient is not finite, on whatever
-    rank, or is an outlier, no rank updates; `forced` is the verdict of `outliers` where it was taken before. `updates`
-    is to measure this one. `stop` asks all ranks to agree on stopping: it travels with the loss.
+    rank, or is an outlier, no rank updates.
 
     Returns a tensor on the device for `figures`.
     """
+    model, scale = state.model, state.scale
     assert isinstance(model, FSDPModule), "the model is that of sharded_model"
     count = world.sum((targets != IGNORE).sum())
     total = torch.zeros(2, dtype=torch.float64, device=world.device)
@@ -78,15 +80,15 @@ def train_step(
     # Each rank holds its own part of every gradient; squares add up in float64 for any way of cutting them.
     norms = torch._foreach_norm([local(parameter.grad) for parameter in model.parameters()])
     square = torch.stack(norms).double().square().sum()
-    stop_requested = square.new_full((), float(stop))
+    stop_requested = square.new_full((), float(plan.stop_requested))
     total, square, stop_requested = world.sum(torch.cat([total, square[None], stop_requested[None]])).split([2, 1, 1])
     norm = square.sqrt().squeeze() / scale.value
-    verdict = outliers.judge(total.sum() / count, norm, forced)
+    verdict = state.outliers.judge(total.sum() / count, norm, plan.forced)
     clip = torch.where(norm > training.clip_norm, training.clip_norm / norm, 1.0)
     used = scale.value.double().clone()
-    if updates:
-        updates.begin()
-    optimizers.step(learning_rate, (scale.value / clip).float(), verdict != APPLIED)
+    if plan.updates:
+        plan.updates.begin()
+    state.optimizers.step(plan.learning_rate, (scale.value / clip).float(), verdict != APPLIED)
     scale.update(verdict == NOT_FINITE)
     return torch.cat(
         [total / count, norm[None], count[None].double(), stop_requested, used[None], verdict[None].double()]

@@ -28,14 +28,12 @@ from storage import checked_json, files
 from storage.training_manifest import load_training_manifest
 from training.batches import batches
 from training.config import ModelConfig, RunConfig, TrainingConfig
-from training.loss_scale import LossScale
 from training.model import flops_per_token
 from training.monitor import data_sheet_flops
-from training.optim import optimizers
 from training.order import Order
-from training.outliers import Outliers
-from training.parallel import processes, sharded_model
-from training.step import figures, train_step
+from training.parallel import processes
+from training.step import StepPlan, figures, train_step
+from training.train_state import train_state
 
 VOCABULARY = 32_768
 # Width, layers, heads, window, rows of a micro-batch; four of these make a step.
@@ -65,13 +63,11 @@ def ours(size: str, data: Path, fp8: bool) -> dict[str, Any]:
     manifest = load_training_manifest(data)
     order = Order(manifest, seq_len=model_config.seq_len, batch=training.batch, seed=0)
     with processes(600) as world:
-        model = sharded_model(model_config, training, VOCABULARY, manifest.end_of_text, world)
-        optimizer = optimizers(model, training)
-        scale, outliers = LossScale(False, world.device), Outliers(training.guard, world.device)
+        state = train_state(model_config, training, manifest, world)
         kept, began = [], 0.0
         with batches(order, training, world, 0) as coming:
             for number, (inputs, targets) in enumerate(coming, 1):
-                kept.append(train_step(model, optimizer, inputs, targets, 3e-4, training, world, scale, outliers))
+                kept.append(train_step(state, inputs, targets, StepPlan(3e-4), training, world))
                 if number == SETTLING:
                     found = figures(torch.stack(kept))
                     if world.device.type == "cuda":

@@ -17,16 +17,17 @@ if __name__ == "__main__":
     path, kind, poisoned = sys.argv[1], sys.argv[2], set(map(int, sys.argv[3:]))
     taken, step, read = 0, loop.train_step, Order.batch
 
-    def train_step(model, *rest):
+    def train_step(state, *rest):
         global taken
         taken += 1
+        model = state.model
         sums = model.sums
         if taken in poisoned and dist.get_rank() == 1 and kind == "nan":
             model.sums = lambda *given: sums(*given) * float("nan")
         if taken in poisoned and dist.get_rank() == 1 and kind == "error":
             raise ValueError("planted in a step")
         try:
-            return step(model, *rest)
+            return step(state, *rest)
         finally:
             model.sums = sums
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from storage import checked_json
-from training import loop
+from training import loop, train_state
 from training.config import TrackingConfig
 from training.loss_scale import LossScale
 
@@ -45,7 +45,7 @@ def test_precisions_compared_in_mlflow(make_run, corpus, tmp_path, monkeypatch):
         )
         with monkeypatch.context() as patched:
             if name.endswith("without scaling"):
-                patched.setattr(loop, "LossScale", lambda adapts, device: LossScale(False, device))
+                patched.setattr(train_state, "LossScale", lambda adapts, device: LossScale(False, device))
             loop.train(run)
         client.set_terminated(run_id)
     found = {run.info.run_name: run.data.metrics for run in client.search_runs([experiment])}
