@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 
+from storage.recorded_file import RecordedFile
+from storage.text_tokens import read_tokenizer
 from storage.training_manifest import TrainingManifest
+from training.config import RunConfig
 from training.data import Tokens
+from training.evaluation_tasks import read_tasks
 from training.loss import IGNORE, bits_per_byte, token_losses
 from training.model import Decoder
 from training.parallel import World
+from training.task_scores import scored, task_scores
 
 CHUNK = 1 << 22  # tokens counted at once
 COUNTED = 1 << 26  # tokens of each source that are counted, at most
@@ -144,3 +150,29 @@ def unigram_loss(counts: np.ndarray, windows: HeldoutWindows) -> dict[str, float
         "unigram/loss": total / len(targets),
         "unigram/bits_per_byte": bits_per_byte(total, int(windows.sizes().sum())),
     }
+
+
+class Evaluation:
+    """What a run is scored on while it trains, read once: held-out windows, the training data's tokens, and tasks.
+
+    To make one is a collective.
+    """
+
+    def __init__(self, run: RunConfig, manifest: TrainingManifest, world: World) -> None:
+        training = run.training
+        self.world, self.micro_batch = world, training.micro_batch
+        self.windows = heldout_windows(manifest, run.model.seq_len, training.eval_tokens)
+        self.counts = token_counts(manifest, world)
+        self.unigram_entropy = unigram_entropy(manifest, self.counts)
+        self.tasks = read_tasks(Path(training.eval_tasks))[0] if training.eval_tasks else []
+        recorded = RecordedFile(str(manifest.tokenizer.path), manifest.tokenizer.digest)
+        self.tokenizer = read_tokenizer(recorded.read(), recorded.path) if self.tasks else None
+
+    def __call__(self, model: Decoder, last: bool) -> dict[str, float]:
+        """Metrics of the model, beside those of the unigram model after the `last` step; a collective."""
+        metrics = heldout_loss(model, self.windows, self.micro_batch, self.world)
+        if self.tokenizer:
+            metrics |= scored(task_scores(model, self.tasks, self.tokenizer, self.world))
+        if last:
+            metrics |= unigram_loss(self.counts, self.windows)
+        return metrics

@@ -13,8 +13,16 @@ from storage.training_manifest import TrainingManifest
 from training.config import RunConfig
 from training.export import own_name
 from training.model import Decoder
-from training.parallel import World, all_gather, rank_slice
+from training.parallel import World, all_gather, rank_slice, set_first_weights
 from training.weight_files import check_fits, tokenizer_file, weight_files
+
+
+def set_initial_weights(model: Decoder, run: RunConfig, manifest: TrainingManifest, world: World) -> None:
+    """The weights that a run begins with, in place: those of training.init_from, or drawn; a collective."""
+    if run.training.init_from:
+        load_initial_weights(model, run, manifest, world)
+    else:
+        set_first_weights(model, run.training.seed, world)
 
 
 def load_initial_weights(model: Decoder, run: RunConfig, manifest: TrainingManifest, world: World) -> None:
