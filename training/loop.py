@@ -2,54 +2,48 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import logging
-import math
 import os
 import signal
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 
 from storage import files
 from storage.recorded_file import RecordedFile
-from storage.text_tokens import read_tokenizer
 from storage.training_manifest import load_training_manifest
-from training.batches import batches
+from training.batches import Batches, batches
 from training.checkpoint import Progress, run_fingerprint
 from training.config import CHECKPOINTS, DOCUMENT_LOSSES, RunConfig, TrainingConfig
 from training.data import check_digests
 from training.document_losses import write_document_losses
-from training.evaluate import heldout_loss, heldout_windows, token_counts, unigram_entropy, unigram_loss
-from training.evaluation_tasks import read_tasks
+from training.evaluate import Evaluation
 from training.events import windows_left_out
 from training.export import export_model, load_model
-from training.initial_weights import load_initial_weights
+from training.initial_weights import set_initial_weights
 from training.keeping import Keeper
 from training.model import flops_per_token, parameter_count
 from training.monitor import Machine, Monitor
 from training.order import Order
-from training.outliers import APPLIED, NOT_FINITE
-from training.parallel import World, compute_dtype, processes, set_first_weights, whole_weights
+from training.parallel import World, compute_dtype, processes, whole_weights
+from training.record import Record, TakenStep
 from training.recovery import REPORT, Recovery
 from training.sample import sample_text
 from training.saving import Saver
 from training.schedule import learning_rate
-from training.step import StepFigures, StepPlan, figures, train_step
-from training.task_scores import scored, task_scores
+from training.step import StepPlan, train_step
 from training.tracking import Tracker
-from training.train_state import train_state
+from training.train_state import TrainState, train_state
 
 log = logging.getLogger(__name__)
 
-LINE_SECONDS = 60.0  # between two lines of the log
-PROBES = 6  # of the monitor, of which the guard knows the largest attention logit
 RESULT = "result.json"
 
 
@@ -91,84 +85,35 @@ def train(run: RunConfig) -> dict:
 
 
 def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) -> dict:
-    training, root = run.training, run.out / CHECKPOINTS
+    training = run.training
     manifest = load_training_manifest(run.data)
     check_digests(manifest)
     names = run_fingerprint(run, manifest, world.device)
     order = Order(manifest, seq_len=run.model.seq_len, batch=training.batch, seed=training.data_seed)
     order.check_epochs(training.steps)
-    windows = heldout_windows(manifest, run.model.seq_len, training.eval_tokens)
-    counts = token_counts(manifest, world)
-    tasks = read_tasks(Path(training.eval_tasks))[0] if training.eval_tasks else []
-    recorded = RecordedFile(str(manifest.tokenizer.path), manifest.tokenizer.digest)
-    tokenizer = read_tokenizer(recorded.read(), recorded.path) if tasks else None
+    evaluation = Evaluation(run, manifest, world)
 
     state = train_state(run.model, training, manifest, world)
-    model = state.model
-
-    def first_weights() -> None:
-        if training.init_from:
-            load_initial_weights(model, run, manifest, world)
-        else:
-            set_first_weights(model, training.seed, world)
-
-    saver = Saver(root, names, world, run.timeout_seconds, keeper.committed)
-    recovery = Recovery(run, order, state, first_weights, world, saver, keeper, unigram_entropy(manifest, counts))
+    first_weights = partial(set_initial_weights, state.model, run, manifest, world)
+    saver = Saver(run.out / CHECKPOINTS, names, world, run.timeout_seconds, keeper.committed)
+    recovery = Recovery(run, order, state, first_weights, world, saver, keeper, evaluation.unigram_entropy)
     progress, saved = recovery.resume()
     if saved and world.leads:
         log.info("resuming from %s", saved)
 
     tracker = Tracker(run.out, progress.step if saved else -1, run.tracking, progress.logs) if world.leads else None
-    every = training.log_every or (10 if world.device.type == "cuda" else 1)
-    monitor = Monitor(model, world)
     machine = Machine(run.model, manifest.vocab_size, world, compute_dtype(training.precision, world.device))
-    record = _Record(progress, training, run.model.seq_len, tracker, monitor.names, machine)
+    learner = Learner(run, world, state, recovery.forced, stop)
+    record = Record(progress, training, tracker, learner.monitor.names, machine)
     try:
         with saver, batches(order, training, world, progress.step, windows_left_out(progress.events)) as coming:
-            step = progress.step
-            for inputs, targets in coming:
-                rate = record.rate(step)
-                step += 1
-                probes = step % training.monitor_every == 0
-                plan = StepPlan(rate, recovery.forced(step), stop.is_set(), monitor.updates if probes else None)
-                values = train_step(state, inputs, targets, plan, training, world)
-                record.add(rate, values, monitor.probe(inputs[:1]) if probes else None)
-                finished = step == training.steps
-                evaluates = finished or step % training.eval_every == 0
-                keeps = finished or step % training.checkpoint_every == 0
-                if not (evaluates or keeps or step % every == 0):
-                    continue
-                record.read(coming.waited)
-                if spike := recovery.judge(progress, record.steps):
-                    last = spike.seen - progress.step - 1
-                    progress = recovery.go_back(
-                        progress, spike, record.rate(spike.seen - 1), record.steps[last].grad_norm
-                    )
-                    step = progress.step
-                    record.go_back(progress)
-                    coming.go_to(step, windows_left_out(progress.events))
-                    continue
-                heldout = heldout_loss(model, windows, training.micro_batch, world) if evaluates else {}
-                if evaluates and tokenizer:
-                    heldout |= scored(task_scores(model, tasks, tokenizer, world))
-                if finished:
-                    heldout |= unigram_loss(counts, windows)
-                stops = record.write(heldout)
-                if stops or finished or (keeps and not recovery.suspicious(progress)):
-                    if tracker:
-                        progress.logs = tracker.checkpoint()
-                    saved = saver.save(state.tensors, progress)
-                saver.check()
-                if stops and not finished:
-                    saver.wait()
-                    raise Stopped(f"stopped after step {progress.step} of {training.steps}; saved in {saved}")
-                record.go_on()
+            progress, saved = _learn(coming, learner, record, recovery, evaluation, saver, saved)
     finally:
         lost = tracker.close() if tracker else 0
 
     if run.document_losses:
-        write_document_losses(run.out / DOCUMENT_LOSSES, model, manifest, world)
-    weights = whole_weights(model)
+        write_document_losses(run.out / DOCUMENT_LOSSES, state.model, manifest, world)
+    weights = whole_weights(state.model)
     result: dict = {}
     if world.leads:
         assert saved is not None, "the last step has saved a checkpoint"
@@ -176,130 +121,96 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     return _from_leader(result)
 
 
-class _Record:
-    """The figures of steps, kept on the device until they are read for several steps at once."""
+class Due(NamedTuple):
+    """What comes after a step."""
+
+    last: bool
+    evaluation: bool
+    checkpoint: bool
+    reading: bool  # of the figures of the steps so far, for which the host waits
+
+
+def due(step: int, training: TrainingConfig, log_every: int) -> Due:
+    """What is due after `step` steps."""
+    last = step == training.steps
+    evaluation = last or step % training.eval_every == 0
+    checkpoint = last or step % training.checkpoint_every == 0
+    return Due(last, evaluation, checkpoint, evaluation or checkpoint or step % log_every == 0)
+
+
+class Learner:
+    """Takes the steps of a run, one at a time; nothing of them is read here.
+
+    `forced`: the verdict on the update of a step that was taken before, see Recovery. `stop`: that this rank was asked
+    to stop.
+    """
 
     def __init__(
         self,
-        progress: Progress,
-        training: TrainingConfig,
-        seq_len: int,
-        tracker: Tracker | None,
-        inside: list[str],
-        machine: Machine,
+        run: RunConfig,
+        world: World,
+        state: TrainState,
+        forced: Callable[[int], int | None],
+        stop: threading.Event,
     ) -> None:
-        self.progress, self.training, self.tracker = progress, training, tracker
-        self.inside, self.machine = inside, machine
-        self.step_tokens, self.total = training.batch * seq_len, training.token_budget(seq_len)
-        self.report = _Report(training.steps)
-        self.pending: list[tuple[float, torch.Tensor, torch.Tensor | None]] = []
-        self.steps: list[StepFigures] = []
-        self.began, self.waited = time.perf_counter(), 0.0
-        self.timing: dict[str, float] = {}
+        self.training, self.world, self.state, self.forced, self.stop = run.training, world, state, forced, stop
+        self.monitor = Monitor(state.model, world)
+        self.tokens, self.total = run.training.batch * run.model.seq_len, run.training.token_budget(run.model.seq_len)
 
     def rate(self, step: int) -> float:
-        """The learning rate of a step."""
-        return learning_rate((step + 1) * self.step_tokens, self.total, self.training)
+        """The learning rate of a step, counted from 1."""
+        return learning_rate(step * self.tokens, self.total, self.training)
 
-    def add(self, rate: float, values: torch.Tensor, probe: torch.Tensor | None) -> None:
-        """`values`: those of train_step; `probe`: that of the monitor, if it had one."""
-        self.pending.append((rate, values, probe))
-
-    def read(self, waited: float) -> None:
-        """Wait for the steps since the last reading. `waited`: seconds of waiting for data since the beginning."""
-        self.steps = figures(torch.stack([values for _, values, _ in self.pending]))
-        seconds = time.perf_counter() - self.began
-        speed = sum(step.tokens for step in self.steps) / seconds
-        self.timing = {
-            "train/tokens_per_second": speed,
-            "train/data_wait_fraction": (waited - self.waited) / seconds,
-        } | self.machine(speed)
-        if rollbacks := sum(event.what == "rollback" for event in self.progress.events):
-            self.timing["train/rollbacks"] = float(rollbacks)
-        self.waited = waited
-
-    def write(self, heldout: dict[str, float]) -> bool:
-        """Write down the steps that were read, `heldout` with the last of them; whether the run shall stop.
-
-        Raises FloatingPointError for a step that was not finite, unless the guard is on or the loss scale had room to
-        fall.
-        """
-        progress, training = self.progress, self.training
-        for number, ((rate, _, probe), step) in enumerate(zip(self.pending, self.steps, strict=True), 1):
-            if step.verdict == NOT_FINITE and step.scale <= 1 and not training.guard.enabled:
-                raise FloatingPointError(
-                    f"loss {step.loss}, gradient norm {step.grad_norm} at step {progress.step + 1}: not finite; lower "
-                    "learning_rate or look at the data of this step, then start again from the last checkpoint"
-                )
-            progress.step += 1
-            progress.tokens += step.tokens
-            progress.clipped += step.grad_norm > training.clip_norm
-            progress.skipped += step.verdict != APPLIED
-            metrics = {
-                "train/loss": step.loss,
-                "train/grad_norm": step.grad_norm,
-                "train/learning_rate": rate,
-                "train/tokens": float(progress.tokens),
-                "train/clip_fraction": progress.clipped / progress.step,
-            }
-            if training.z_loss:
-                metrics["train/z_loss"] = step.z_loss
-            if step.scale != 1 or progress.skipped:
-                metrics |= {"train/loss_scale": step.scale, "train/skipped_steps": float(progress.skipped)}
-            if probe is not None:
-                inside = dict(zip(self.inside, probe.tolist(), strict=True))
-                metrics |= inside
-                largest = max(value for name, value in inside.items() if "attention_logit" in name)
-                if math.isfinite(largest):  # in fp16 a logit can overflow, and a checkpoint's JSON has no such number
-                    progress.attention_logits = [*progress.attention_logits[1 - PROBES :], largest]
-            if number == len(self.steps):
-                metrics |= heldout
-            metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
-            progress.last |= metrics
-            if self.tracker:
-                self.tracker.log(progress.step, metrics, self.timing)
-                self.report(progress.step, metrics, self.timing["train/tokens_per_second"])
-        self.pending.clear()
-        return any(step.stop_requested for step in self.steps)
-
-    def go_back(self, progress: Progress) -> None:
-        """Forget the steps after those of `progress`."""
-        self.progress = progress
-        self.pending.clear()
-        if self.tracker:
-            self.tracker.go_back(progress.step)
-        self.go_on()
-
-    def go_on(self) -> None:
-        """Called when the next step begins: what came before is no time of training."""
-        self.began = time.perf_counter()
+    def take(self, step: int, inputs: torch.Tensor, targets: torch.Tensor) -> TakenStep:
+        """Learn from a batch in a step, counted from 1; a collective."""
+        probes = step % self.training.monitor_every == 0
+        updates = self.monitor.updates if probes else None
+        plan = StepPlan(self.rate(step), self.forced(step), self.stop.is_set(), updates)
+        values = train_step(self.state, inputs, targets, plan, self.training, self.world)
+        return TakenStep(plan.learning_rate, values, self.monitor.probe(inputs[:1]) if probes else None)
 
 
-class _Report:
-    """Lines for a person: at the first step, every twentieth of the run, each evaluation, and once a minute."""
+def _learn(
+    coming: Batches,
+    learner: Learner,
+    record: Record,
+    recovery: Recovery,
+    evaluation: Evaluation,
+    saver: Saver,
+    saved: Path | None,
+) -> tuple[Progress, Path | None]:
+    """Take the steps that come after the record's progress; returns the progress of the last, and its checkpoint.
 
-    def __init__(self, steps: int) -> None:
-        self.steps = steps
-        self.began = self.said = time.monotonic()
-        self.first = 0
-
-    def __call__(self, step: int, metrics: dict[str, float], speed: float) -> None:
-        now = time.monotonic()
-        self.first = self.first or step
-        evaluated = "heldout/loss" in metrics
-        quiet = step > self.first and step % max(1, self.steps // 20) and now - self.said < LINE_SECONDS
-        if quiet and not evaluated:
-            return
-        self.said = now
-        line = f"step {step:{len(str(self.steps))}}/{self.steps}  loss {metrics.get('train/loss', math.nan):.4f}"
-        line += f"  grad {metrics.get('train/grad_norm', math.nan):.3f}  lr {metrics['train/learning_rate']:.2e}"
-        line += f"  {speed:,.0f} tokens/s"
-        if self.first < step < self.steps:
-            left = (self.steps - step) * (now - self.began) / (step - self.first + 1)
-            line += f"  {datetime.timedelta(seconds=round(left))} left"
-        if evaluated:
-            line += f"  held-out {metrics['heldout/loss']:.4f}"
-        log.info(line)
+    `saved`: the newest checkpoint so far. Raises Stopped when a rank was asked to stop.
+    """
+    training, state = learner.training, learner.state
+    log_every = training.log_every or (10 if learner.world.device.type == "cuda" else 1)
+    step = record.progress.step
+    for inputs, targets in coming:
+        step += 1
+        record.add(learner.take(step, inputs, targets))
+        after = due(step, training, log_every)
+        if not after.reading:
+            continue
+        record.read(coming.waited)
+        progress = record.progress
+        if spike := recovery.judge(progress, record.steps):
+            norm = record.steps[spike.seen - progress.step - 1].grad_norm
+            progress = recovery.go_back(progress, spike, learner.rate(spike.seen), norm)
+            step = progress.step
+            record.go_back(progress)
+            coming.go_to(step, windows_left_out(progress.events))
+            continue
+        stops = record.write(evaluation(state.model, after.last) if after.evaluation else {})
+        if stops or after.last or (after.checkpoint and not recovery.suspicious(progress)):
+            record.sync()
+            saved = saver.save(state.tensors, progress)
+        saver.check()
+        if stops and not after.last:
+            saver.wait()
+            raise Stopped(f"stopped after step {progress.step} of {training.steps}; saved in {saved}")
+        record.go_on()
+    return record.progress, saved
 
 
 def _result(run: RunConfig, weights: dict, progress: Progress, saved: Path, lost: int) -> dict:
