@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import fsspec
+import hypothesis
 import pytest
 import yaml
 from warcio.statusandheaders import StatusAndHeaders
@@ -23,12 +24,38 @@ if TYPE_CHECKING:
     from tests import redis_server as redis_servers
 
 
+# Every run searches the same examples, so that one is red for what changed. `make slow` searches others.
+hypothesis.settings.register_profile("same", derandomize=True, database=None, deadline=None)
+hypothesis.settings.register_profile("random", derandomize=False, database=None, deadline=None, print_blob=True)
+hypothesis.settings.load_profile("same")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--examples-times", type=int, default=1, metavar="N", help="so many times the examples of properties")
     parser.addoption("--nanogpt", metavar="FOLDER", help="a checkout of github.com/karpathy/nanoGPT, for its own loop")
     parser.addoption("--dclm", metavar="FOLDER", help="a checkout of github.com/mlfoundations/dclm, for its own code")
     parser.addoption("--megatron", metavar="FOLDER", help="a checkout of github.com/NVIDIA/Megatron-LM, for its reader")
     parser.addoption("--decon", metavar="PROGRAM", help="the program of github.com/allenai/decon, to compare")
     parser.addoption("--documentation", metavar="FOLDER", help="unpacked documentation packages of a distribution")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The search of properties N times as long, at random: a decorator fixes the settings before a profile is chosen."""
+    times = config.getoption("--examples-times")
+    profile = config.getoption("--hypothesis-profile", None)
+    if times == 1 and profile != "random":
+        return
+    for item in items:
+        test = getattr(item, "obj", None)
+        given = getattr(test, "_hypothesis_internal_use_settings", None)
+        if given is not None:
+            test = getattr(test, "__func__", test)
+            test._hypothesis_internal_use_settings = hypothesis.settings(
+                given,
+                max_examples=times * given.max_examples,
+                derandomize=profile != "random",
+                print_blob=True,
+            )
 
 
 FRENCH = (

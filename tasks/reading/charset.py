@@ -153,6 +153,8 @@ def _named(label: str) -> str | None:
 def _codec(name: str) -> str:
     """Python's codec for an encoding as the standard decodes it. Raises LookupError."""
     name = codecs.lookup(name).name
+    if name.endswith("unicode-escape"):
+        raise LookupError(f"{name} is how Python writes strings, and no encoding of pages")
     return _SUPERSETS.get(name, name)
 
 

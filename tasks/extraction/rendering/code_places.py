@@ -120,7 +120,10 @@ def counted(source: Source, first: int, last: int) -> dict[int, int]:
         behind = line[begins.end() :]
         spaces.append(len(behind) - len(behind.lstrip(b" ")))
         blank |= not _TAG.sub(b"", behind).strip()
-    if not found or (len(lines) == 1 and source.element[max(found)] != _SPAN and b"user-select" not in lines[0]):
+    if not found:
+        return {}
+    # A line by itself that is all number is code: nobody numbers one empty line.
+    if len(lines) == 1 and (blank or (source.element[max(found)] != _SPAN and b"user-select" not in lines[0])):
         return {}
     # Pygments has no space there, and code that stands in may be all there is.
     if blank or source.element[max(found)] != _SPAN:
