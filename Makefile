@@ -5,13 +5,18 @@ LMPLZ := $(wildcard native/lmplz/*.py native/lmplz/*.cc native/lmplz/shim/boost/
            native/lmplz/shim/boost/*/*.hpp native/lmplz/shim/boost/*/*/*.hpp)
 INSTALLED := .venv/.installed
 
-.PHONY: demo test lint bench venv clean images up down logs
+.PHONY: demo test slow lint bench venv clean images up down logs
 
 demo: $(INSTALLED)
 	.venv/bin/gristmill demo
 
 test: $(INSTALLED)
 	.venv/bin/python -m pytest
+
+# All long tests, a file at a time, and a table; hours on two cores. make slow ONLY="engine training" takes a part.
+ONLY ?=
+slow: $(INSTALLED)
+	.venv/bin/python -m tests.slow $(ONLY)
 
 lint: $(INSTALLED)
 	.venv/bin/ruff check .
