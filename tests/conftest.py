@@ -31,7 +31,9 @@ hypothesis.settings.load_profile("same")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--examples-times", type=int, default=1, metavar="N", help="so many times the examples of properties")
+    parser.addoption(
+        "--examples-times", type=int, default=1, metavar="N", help="so many times the examples of properties"
+    )
     parser.addoption("--nanogpt", metavar="FOLDER", help="a checkout of github.com/karpathy/nanoGPT, for its own loop")
     parser.addoption("--dclm", metavar="FOLDER", help="a checkout of github.com/mlfoundations/dclm, for its own code")
     parser.addoption("--megatron", metavar="FOLDER", help="a checkout of github.com/NVIDIA/Megatron-LM, for its reader")
@@ -40,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The search of properties N times as long, at random: a decorator fixes the settings before a profile is chosen."""
+    """Search properties N times as long, or at random: a decorator fixes settings before a profile is chosen."""
     times = config.getoption("--examples-times")
     profile = config.getoption("--hypothesis-profile", None)
     if times == 1 and profile != "random":

@@ -245,7 +245,7 @@ def test_a_planted_import_is_found(tmp_path, statement):
         ("tasks/engine/make.py", "from tasks.kernels import scan"),
         ("flows/stages/signals.py", "from flows.reports import funnel"),
         ("flows/reports/status.py", "import flows.pipeline"),
-        ("training/loop.py", "import tasks.engine"),
+        ("training/run/loop.py", "import tasks.engine"),
         ("flows/comparison/protocol.py", "from storage import files"),
     ],
 )

@@ -32,17 +32,16 @@ from pydantic import Field, model_validator
 
 from storage import checked_json, files, parquet
 from storage.training_manifest import TrainingManifest, load_training_manifest
-from training.batches import batches
 from training.config import ModelConfig, Settings, TrainingConfig
-from training.data import check_digests
-from training.deathsig import PARENT, die_with_parent
-from training.export import load_model
-from training.loss import IGNORE, token_losses
-from training.model import Decoder
-from training.optim import Optimizers, local, optimizers
-from training.order import Order
-from training.parallel import World, micro_batch, processes, sharded_model
-from training.schedule import learning_rate
+from training.data.batches import batches
+from training.data.order import Order
+from training.data.shards import check_digests
+from training.hub.weights import load_model
+from training.model.decoder import Decoder
+from training.model.loss import IGNORE, token_losses
+from training.model.parallel import World, micro_batch, processes, sharded_model
+from training.run.deathsig import PARENT, die_with_parent
+from training.step.optimizer import Optimizers, learning_rate, local, optimizers
 
 WEIGHTS = "domain_weights.parquet"
 RESULT = "result.json"
@@ -221,4 +220,4 @@ if __name__ == "__main__":
     main(sys.argv[1])
     logging.shutdown()
     sys.stdout.flush()
-    os._exit(0)  # as in training.launch
+    os._exit(0)  # as in training.run.launch

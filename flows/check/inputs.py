@@ -28,8 +28,8 @@ from tasks.models.topic import Topic
 from tasks.reading.listing import shards_of, tables_of
 from tasks.reading.sources import SNAPSHOT, Archives, Lines, Selection, Snapshot, Source, Tables, Texts
 from tasks.url.list_files import list_files
-from training.evaluation_tasks import read_tasks
-from training.weight_files import check_fits
+from training.evaluate.tasks import read_tasks
+from training.hub.weight_files import check_fits
 
 # Settings that hold addresses of lists.
 _LISTS = ("takedowns", "strict_substrings", "hard_words", "soft_words")

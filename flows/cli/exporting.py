@@ -61,7 +61,7 @@ def model(
 
     from flows.models.evaluation import trained_model
     from flows.stages.export import recipe_of_card
-    from training.model_folder import write_model_folder
+    from training.hub.model_folder import write_model_folder
 
     found = trained_model(name)
     recipe = recipe_of_card(found.recipe) if found.recipe else ""
@@ -105,7 +105,7 @@ def join(
     ] = 600.0,
 ) -> None:
     """Train as one of several machines: on each but the first, where `run` trains. The recipe's tokens are finished."""
-    from training.launch import default_processes, launch
+    from training.run.launch import default_processes, launch
 
     machine = settings()
     if not machine.training_node:

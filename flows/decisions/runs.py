@@ -17,7 +17,7 @@ from flows.stages.evaluation_documents import CLEAN, read, sets_of
 from flows.stages.proxy import ProxyResult, ProxyRun, proxy_spec, train_proxies
 from storage import files
 from tasks.engine.spec import StageSpec, digest
-from training.tracking import METRICS
+from training.run.tracking import METRICS
 
 POINTS = 40  # of a run's training loss in MLflow, whose database takes a millisecond for each
 

@@ -11,7 +11,7 @@ from storage.remote.config import RemoteIOConfig
 from tasks.documents.step import Settings
 
 if TYPE_CHECKING:
-    from training.launch import Nodes
+    from training.run.launch import Nodes
 
 
 class MachineSettings(BaseSettings):
@@ -130,7 +130,7 @@ class MachineSettings(BaseSettings):
 
     @property
     def nodes(self) -> "Nodes":
-        from training.launch import Nodes
+        from training.run.launch import Nodes
 
         return Nodes(self.training_nodes, self.training_node, self.training_rendezvous, self.training_interface)
 

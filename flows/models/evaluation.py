@@ -15,12 +15,12 @@ from flows.tracking.train import noted
 from storage import files
 from storage.text_tokens import read_tokenizer
 from tasks.engine.make import NotFinishedError, StageResult
-from training.evaluate import heldout_loss, heldout_windows
-from training.evaluation_tasks import read_tasks
-from training.parallel import processes
-from training.saved_model import RESULT, RUN, SavedModel, open_model
-from training.task_scores import scored, task_scores
-from training.weight_files import CONFIG, WEIGHTS
+from training.evaluate.heldout import heldout_loss, heldout_windows
+from training.evaluate.task_scores import scored, task_scores
+from training.evaluate.tasks import read_tasks
+from training.hub.saved_model import RESULT, RUN, SavedModel, open_model
+from training.hub.weight_files import CONFIG, WEIGHTS
+from training.model.parallel import processes
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class TrainedModel:
 
 
 def trained_model(target: str, settings: MachineSettings | None = None) -> TrainedModel:
-    """The model of a recipe whose training is finished, or the one in a local folder (`training.saved_model`).
+    """The model of a recipe whose training is finished, or the one in a local folder (`training.hub.saved_model`).
 
     Raises NotFinishedError, which names the remedy, and what `open_model` and `load` raise.
     """
@@ -70,8 +70,8 @@ def _local(settings: MachineSettings, model: StageResult) -> Path:
 @dataclass(frozen=True)
 class Evaluation:
     """`heldout`: metrics as training names them, empty for a model without its data; `tasks`: figures by task, see
-    `training.task_scores`; `unknown`: a sentence for each file that is no task; `path`: the report that was written;
-    `mlflow_run`: where the tasks' figures were logged, or empty."""
+    `training.evaluate.task_scores`; `unknown`: a sentence for each file that is no task; `path`: the report that was
+    written; `mlflow_run`: where the tasks' figures were logged, or empty."""
 
     model: str
     heldout: dict[str, float]

@@ -139,7 +139,7 @@ def train_tokens(
         )
     # here, since the manifest is written without the libraries of training
     from flows.stages.model import RESTARTS, RESULT, check_ended_well
-    from training import launch
+    from training.run import launch
 
     folder = folder.resolve()
     mixture = write_manifest(given, folder / DATA)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from flows.machine.settings import MachineSettings
 from flows.recipe.recipe import Recipe
-from training.weight_files import TOKENIZERS, tokenizer_file, weight_files
+from training.hub.weight_files import TOKENIZERS, tokenizer_file, weight_files
 
 __all__ = ["digest", "init_digests", "initial_folder", "tokenizer_file"]
 

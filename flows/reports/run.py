@@ -17,7 +17,7 @@ from flows.stages.corpus import Corpus
 from flows.stages.heldout import Data
 from storage.home import Home
 from tasks.engine.make import StageResult
-from training.tracking import METRICS
+from training.run.tracking import METRICS
 
 if TYPE_CHECKING:
     from pandas import DataFrame

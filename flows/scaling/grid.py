@@ -157,6 +157,6 @@ def _shape(proxy: ProxyConfig, heads: int) -> ScaledModel:
 
 
 def _counted(model: ModelConfig, vocab_size: int) -> ScaledModel:
-    from training.model import flops_per_token, parameter_count  # torch takes seconds
+    from training.model.decoder import flops_per_token, parameter_count  # torch takes seconds
 
     return ScaledModel(model, parameter_count(model, vocab_size), flops_per_token(model, vocab_size))

@@ -16,10 +16,10 @@ from tasks.documents.step import Settings
 from tasks.engine.make import StageResult
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
-from training import launch
 from training.config import ModelConfig, TrainingConfig
+from training.run import launch
 
-# those of training.doremi and training.weight_files, which load torch
+# those of training.doremi and training.hub.weight_files, which load torch
 WEIGHTS, RESULT = "domain_weights.parquet", "result.json"
 REFERENCE = ("config.json", "model.safetensors")
 
@@ -82,7 +82,7 @@ def doremi_spec(settings: MachineSettings, run: DoReMi, slot: int) -> StageSpec:
             device=devices[slot % len(devices)] if devices else "",
         )
 
-    spec = StageSpec("doremi", _train, record, inputs, places, ("training.launch", "training.doremi"), ("torch",))
+    spec = StageSpec("doremi", _train, record, inputs, places, ("training.run.launch", "training.doremi"), ("torch",))
     return spec
 
 

@@ -20,7 +20,7 @@ from tasks.evaluation.documents import evaluation_file
 from tasks.evaluation.encode import encode_set
 from tasks.evaluation.removal import collect_texts, find_shard, found_file, found_folder, remove_shard, texts_file
 from tasks.evaluation.similar import THRESHOLD
-from training.evaluation_tasks import read_tasks
+from training.evaluate.tasks import read_tasks
 
 FILE = "examples.parquet"
 _SCHEMA = pa.schema([pa.field("id", pa.string()), pa.field("text", pa.large_string())])
@@ -48,7 +48,7 @@ def task_examples(context: RunContext, tasks: str) -> StageResult:
     inputs = {f"eval_tasks {name}": digest for name, digest in task_digests(context.settings, folder).items()}
     places = ExamplesPlaces(str(folder))
     return context.build(
-        StageSpec("task_examples", _collect, ExamplesRecord(), inputs, places, ("training.evaluation_tasks",))
+        StageSpec("task_examples", _collect, ExamplesRecord(), inputs, places, ("training.evaluate.tasks",))
     )
 
 

@@ -21,8 +21,8 @@ from tasks.documents.step import Settings
 from tasks.engine.make import StageResult
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
-from training import launch
 from training.config import CHECKPOINTS, DOCUMENT_LOSSES, ModelConfig, RunConfig, TrainingConfig
+from training.run import launch
 
 SECONDS = "seconds.json"
 RECORDED = (DOCUMENT_LOSSES, "metrics.jsonl", "model.safetensors", "config.json")
@@ -116,7 +116,7 @@ def proxy_spec(settings: MachineSettings, run: ProxyRun, tasks: Path | None, slo
             device=devices[slot % len(devices)] if devices else "",
         )
 
-    spec = StageSpec("proxy", _train, record, inputs, places, ("training.launch",), ("torch",))
+    spec = StageSpec("proxy", _train, record, inputs, places, ("training.run.launch",), ("torch",))
     return spec
 
 

@@ -22,7 +22,7 @@ from storage import files
 from tasks.models.harm import Harm
 from tasks.models.quality import Quality
 from tasks.models.topic import Topic
-from training.weight_files import CONFIG, WEIGHTS
+from training.hub.weight_files import CONFIG, WEIGHTS
 
 # What the files of the room `training` that a model is loaded by import.
 _LIBRARIES = ("mlflow", "numpy", "pydantic", "safetensors", "sentencepiece", "torch")
@@ -139,7 +139,7 @@ def _log_model(client: mlflow.MlflowClient, run: str, report: Report, folder: Pa
 
 def _save(path: Path, exported: Path, tokenizer: Path, described: Model) -> None:
     package = Path(training.__file__).parent
-    served = find_spec("training.mlflow_model")
+    served = find_spec("training.hub.mlflow_model")
     assert served is not None and served.origin is not None, "it is a module of ours"
     libraries = (*_LIBRARIES, "tokenizers") if tokenizer.suffix == ".json" else _LIBRARIES
     # its lines are about conda and pickled models, of which there are none

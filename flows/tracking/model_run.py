@@ -13,7 +13,7 @@ from flows.stages.heldout import Data
 from flows.tracking.experiment import BATCH, PROCESS_TAG, TrackedExperiment, dataset_input, end_status, flat
 from storage.owner import this_process
 from tasks.engine.make import StageResult
-from training.tracking import METRICS, TIMING
+from training.run.tracking import METRICS, TIMING
 
 KEY_TAG = "gristmill.key"
 _ARTIFACTS_TAG = "gristmill.artifacts"

@@ -15,7 +15,7 @@ from flows.recipe.recipe import Recipe
 from flows.stages.heldout import Data
 from flows.stages.model import Trained, TrainingPlaces, local_folder, local_mixture, model_spec
 from storage import files
-from training import launch
+from training.run import launch
 
 _SQLITE = "sqlite:///"
 

@@ -21,7 +21,7 @@ from tasks.tokens.mixture import Mixture
 from tasks.tokens.tokenizer import Tokenizer
 from tasks.tokens.tokenizer_work import load, train_tokenizer
 from tests.recorded import recorded
-from training.hf_tokenizer import tokenizer_json
+from training.hub.tokenizer import tokenizer_json
 
 MEGABYTES = 16
 # (kind, name of the own library, times that library, times datatrove's stage)

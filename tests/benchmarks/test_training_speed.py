@@ -17,7 +17,7 @@ import pytest
 
 from storage import checked_json, files
 from training.config import ModelConfig, RunConfig, TrainingConfig
-from training.launch import launch
+from training.run.launch import launch
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(3600)]
 

@@ -29,12 +29,12 @@ from tasks.tokens import tokenizer_work
 from tasks.tokens.mixture import Mixture
 from tasks.tokens.tokenizer import Tokenizer
 from tests.recorded import recorded
-from training.checkpoint import Progress, load_checkpoint
+from training.checkpoint.commit import Progress, load_checkpoint
+from training.checkpoint.saving import Saver
 from training.config import ModelConfig, RunConfig, TrainingConfig
-from training.data import Tokens, check_digests
-from training.parallel import processes
-from training.saving import Saver
-from training.tracking import METRICS, Tracker
+from training.data.shards import Tokens, check_digests
+from training.model.parallel import processes
+from training.run.tracking import METRICS, Tracker
 
 LABEL = "rules-0123456789abcdef"
 WORDS = ("word", "meadow", "river", "mill", "grain", "stone", "lantern")

@@ -23,8 +23,8 @@ VICTIMS = {
     "flow": "",
     "worker": "spawn_main",
     "guard child": "tasks.guard.child",
-    "agent": "training.agent",
-    "rank": "training.launch",
+    "agent": "training.run.agent",
+    "rank": "training.run.launch",
 }
 COMMAND = "import sys; from flows.cli import main; sys.argv[0] = 'gristmill'; main()"
 # They name the home and MLflow's run, or say how fast it was.

@@ -37,7 +37,7 @@ def test_a_corpus_needs_neither_torch_nor_mlflow():
 
 
 def test_the_hook_refuses():
-    done = subprocess.run([sys.executable, "-c", REFUSE, "training.loop"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", REFUSE, "training.run.loop"], cwd=ROOT, capture_output=True, text=True)
     assert "refused: torch" in done.stderr
 
 

@@ -18,7 +18,7 @@ from tasks.decontamination.step import SCORE, Decontamination
 from tasks.engine.executors import Threads
 from tests.corpora import Texts, context
 from tests.planted.text import pydoc_paragraphs
-from training.evaluation_tasks import read_task
+from training.evaluate.tasks import read_task
 
 QUESTION = "A miller grinds forty sacks of rye before noon and twice as many sacks after it, how many sacks are ground"
 ANSWER = "one hundred and twenty sacks of rye"

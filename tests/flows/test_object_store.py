@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage import files
-from training import keeping
+from training.checkpoint import keeping
 
 
 @pytest.mark.slow

@@ -24,8 +24,8 @@ from flows.reports.status import show, status
 from flows.tracking.experiment import move_artifacts
 from flows.tracking.model_run import KEY_TAG
 from storage import files, layout, parquet
-from training.export import load_model
-from training.sample import sample_text
+from training.evaluate.sample import sample_text
+from training.hub.weights import load_model
 
 CORPUS = ["documents", "rules", "signatures", "candidates", "near_duplicates", "edited", "rules"]
 SCORED = [

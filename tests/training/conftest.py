@@ -121,7 +121,7 @@ def make_run(corpus):
 @pytest.fixture(scope="session")
 def run_small(make_run, tmp_path_factory):
     """Trains make_run's run in this process; for tests that only look at a finished run."""
-    from training.loop import train
+    from training.run.loop import train
 
     run = make_run(tmp_path_factory.mktemp("alone"))
     train(run)

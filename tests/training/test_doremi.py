@@ -9,13 +9,13 @@ import torch.nn.functional as F
 
 from storage import checked_json, files, parquet
 from storage.training_manifest import load_training_manifest
-from training import doremi, launch
+from training import doremi
+from training.data.order import Order
 from training.doremi import excess_losses, updated
-from training.export import load_model
-from training.model import Decoder, initial
-from training.optim import decays
-from training.order import Order
-from training.schedule import learning_rate
+from training.hub.weights import load_model
+from training.model.decoder import Decoder, initial
+from training.run import launch
+from training.step.optimizer import decays, learning_rate
 
 STEPS = 12
 

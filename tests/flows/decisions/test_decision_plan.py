@@ -11,7 +11,7 @@ from flows.decisions.plan import cost, parameters, planned, protocol_of
 from flows.recipe.proxy import PROXIES, load_proxy
 from flows.recipe.recipe import load
 from tests.decisions import RATES, TOKENS, evaluation, simulator
-from training.model import Decoder
+from training.model.decoder import Decoder
 
 JUDGED = evaluation()
 

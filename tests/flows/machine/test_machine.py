@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from flows.machine.settings import MachineSettings
-from training.launch import ALONE, Nodes
+from training.run.launch import ALONE, Nodes
 
 
 def test_nodes_need_a_number_and_a_rendezvous(monkeypatch):

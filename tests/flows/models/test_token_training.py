@@ -17,7 +17,7 @@ from tasks.tokens.byte_bpe import train_byte_bpe
 from tasks.tokens.tokenizer_work import load as load_tokenizer
 from tests.planted.text import pydoc_paragraphs
 from tests.recorded import recorded
-from training.order import Order
+from training.data.order import Order
 
 MODEL = {"dim": 32, "layers": 1, "heads": 2, "seq_len": 32}
 TRAINING = {"steps": 20, "batch": 4, "warmup_steps": 2, "eval_every": 20, "eval_tokens": 2048, "checkpoint_every": 20}

@@ -16,8 +16,8 @@ from flows.recipe.given_files import init_digests, initial_folder
 from flows.recipe.recipe import load
 from storage import files
 from tasks.engine.make import NotFinishedError
-from training.saved_model import open_model
-from training.weight_files import WEIGHTS
+from training.hub.saved_model import open_model
+from training.hub.weight_files import WEIGHTS
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ GIVEN = {
 
 
 def test_the_default_is_small_and_what_it_says():
-    from training.model import parameter_count
+    from training.model.decoder import parameter_count
 
     proxy = load_proxy()
     assert parameter_count(proxy.model, proxy.vocab_size) <= 300_000

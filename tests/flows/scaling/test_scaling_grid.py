@@ -6,7 +6,7 @@ import pytest
 from flows.recipe.proxy import load_proxy
 from flows.scaling.grid import cell, forecast_cell, grid, number, numbers, plan, scaled_from, scaled_model
 from training.config import ModelConfig
-from training.model import flops_per_token, parameter_count
+from training.model.decoder import flops_per_token, parameter_count
 
 PROXY = load_proxy(
     {

@@ -22,7 +22,7 @@ from tasks.tokens.mixture import Column
 from tests import corpora
 from tests.corpora import planted_stage
 from tests.recorded import recorded
-from training.order import Order
+from training.data.order import Order
 
 SHARDS, DOCUMENTS = 3, 200
 

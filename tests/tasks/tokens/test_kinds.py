@@ -19,7 +19,7 @@ from tasks.tokens.tokenizer import Tokenizer
 from tasks.tokens.tokenizer_work import load, take_tokenizer, train_tokenizer
 from tests.recorded import recorded
 from tests.tasks.rules.web import web_texts
-from training.hf_tokenizer import check_same_ids, tokenizer_json
+from training.hub.tokenizer import check_same_ids, tokenizer_json
 
 TEXTS = [topics.topics[name] for name in sorted(topics.topics)]
 SYMBOL = "<|user|>"

@@ -14,7 +14,7 @@ from storage.training_manifest import load_training_manifest
 from tasks.tokens.mixture import Mixture
 from tasks.tokens.mixture_work import shares, write_mixture
 from tests.recorded import recorded
-from training.data import Tokens
+from training.data.shards import Tokens
 
 NAMES = "abcde"
 sources = st.lists(st.tuples(st.floats(0.01, 100), st.integers(1, 10**9)), min_size=1, max_size=len(NAMES)).map(

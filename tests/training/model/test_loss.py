@@ -1,0 +1,46 @@
+"""The loss and its gradients, whole, in pieces and compiled, against float64 written out."""
+
+import pytest
+import torch
+
+from training.model.loss import IGNORE, chunked, loss_sums
+
+TOKENS, DIM, VOCABULARY = 37, 24, 61
+
+
+def given():
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(TOKENS, DIM, generator=generator)
+    weight = torch.randn(VOCABULARY, DIM, generator=generator) / 4
+    targets = torch.randint(0, VOCABULARY, (TOKENS,), generator=generator)
+    targets[::5] = IGNORE
+    return x.requires_grad_(), weight.requires_grad_(), targets
+
+
+def truth(softcap: float | None, z_loss: float):
+    x, weight, targets = (t.detach().double() if t.is_floating_point() else t for t in given())
+    x.requires_grad_(), weight.requires_grad_()
+    nats = squares = torch.zeros((), dtype=torch.float64)
+    for row, target in zip(x, targets.tolist(), strict=True):
+        if target != IGNORE:
+            logits = weight @ row
+            if softcap:
+                logits = softcap * torch.tanh(logits / softcap)
+            total = logits.exp().sum().log()
+            nats, squares = nats + total - logits[target], squares + total**2
+    sums = torch.stack([nats, z_loss * squares])
+    (sums.sum() / 29).backward()
+    return sums.detach(), x.grad, weight.grad
+
+
+@pytest.mark.parametrize("softcap, z_loss", [(None, 0.0), (None, 0.01), (2.0, 0.0), (2.0, 0.01)])
+@pytest.mark.parametrize(
+    "chunks, compiled", [(1, False), (4, False), pytest.param(1, True, marks=pytest.mark.slow), (50, False)]
+)
+def test_loss_and_gradients(softcap, z_loss, chunks, compiled):
+    x, weight, targets = given()
+    sums = chunked(torch.compile(loss_sums) if compiled else loss_sums, chunks)
+    found = sums(x, weight, targets, softcap, z_loss)
+    (found.sum() / 29).backward()
+    for ours, expected in zip((found.detach(), x.grad, weight.grad), truth(softcap, z_loss), strict=True):
+        torch.testing.assert_close(ours.double(), expected, rtol=1e-5, atol=1e-6)

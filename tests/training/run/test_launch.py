@@ -1,0 +1,223 @@
+"""Several processes: the same training as one, and nothing left behind when any of them is killed."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from storage import checked_json
+from training.checkpoint import keeping
+from training.run.launch import KILLED, STOPPED, Nodes, launch
+from training.run.loop import train
+from training.run.tracking import METRICS
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def started(run, processes: int, on_line=lambda line: None, **rest) -> int:
+    run.out.mkdir(parents=True, exist_ok=True)
+    checked_json.write(str(run.out / "run.json"), run.model_dump(mode="json"))
+    return launch(run.out / "run.json", processes, run.out / "log.txt", on_line=on_line, **rest)
+
+
+def metrics(out: Path) -> list[dict]:
+    return [json.loads(line) for line in (out / METRICS).read_text().splitlines()]
+
+
+def assert_close(ours: list[dict], expected: list[dict], tolerance: float) -> None:
+    assert [line.keys() for line in ours] == [line.keys() for line in expected]
+    for line, truth in zip(ours, expected, strict=True):
+        assert line == pytest.approx(truth, rel=tolerance, abs=tolerance)
+
+
+@pytest.fixture(scope="module")
+def two(make_run, tmp_path_factory):
+    """The undisturbed run of two processes."""
+    run = make_run(tmp_path_factory.mktemp("two"))
+    lines = []
+    assert started(run, 2, lines.append) == 0
+    assert any(line.startswith("step 40/40") for line in lines)
+    assert (run.out / "log.txt").read_text().splitlines() == lines
+    return run
+
+
+def test_two_processes_train_like_one(two, run_small):
+    ours, alone = metrics(two.out), metrics(run_small.out)
+    # Rounding grows from step to step: the first ones show that nothing else differs.
+    assert_close(ours[:10], alone[:10], 1e-6)
+    assert_close(ours, alone, 1e-4)
+
+
+@pytest.mark.slow
+def test_three_processes_train_like_one(make_run, run_small, tmp_path):
+    """7 rows for 3 ranks and micro-batches of 2: rows of padding on two of them."""
+    run = make_run(tmp_path, training={"steps": 40})
+    assert started(run, 3) == 0
+    assert_close(metrics(tmp_path)[:10], metrics(run_small.out)[:10], 1e-6)
+    assert_close(metrics(tmp_path), metrics(run_small.out), 1e-4)
+
+
+FEW = {"steps": 20, "batch": 3, "learning_rate": 1e-3, "checkpoint_every": 10, "eval_every": 20, "sample_tokens": 0}
+
+
+@pytest.fixture(scope="module")
+def few(make_run, tmp_path_factory):
+    """Three sequences a step, of one process: with four, one has padding alone."""
+    run = make_run(tmp_path_factory.mktemp("few"), training=FEW)
+    train(run)
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_any_number_of_processes_trains_like_one(few, make_run, tmp_path, size):
+    """Ragged rows on two, one row each on three, none on the fourth of four; and again, to the same bits."""
+    run = make_run(tmp_path / "all", training=FEW)
+    assert started(run, size) == 0
+    assert_close(metrics(run.out), metrics(few.out), 1e-6)
+    again = make_run(tmp_path / "again", training=FEW)
+    assert started(again, size) == 0
+    assert (again.out / METRICS).read_bytes() == (run.out / METRICS).read_bytes()
+    ours, expected = (load_file(each.out / "model.safetensors") for each in (again, run))
+    assert all(torch.equal(ours[name], expected[name]) for name in expected)
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_two_goes_on_with_one_three_and_four(few, make_run, tmp_path):
+    two = make_run(tmp_path / "two", training=FEW)
+    assert started(two, 2) == 0
+    for size in (1, 3, 4):
+        run = make_run(tmp_path / str(size), training=FEW, resume_from=two.out / "checkpoints" / "step-00000010")
+        assert started(run, size) == 0
+        assert_close(metrics(run.out), metrics(two.out)[10:], 1e-6)
+
+
+def test_a_checkpoint_moves_from_two_processes_to_one(two, make_run, tmp_path):
+    name = "step-00000020"
+    shutil.copytree(two.out / "checkpoints" / name, tmp_path / "checkpoints" / name)
+    train(make_run(tmp_path))
+    ours, expected = metrics(tmp_path), metrics(two.out)[20:]
+    assert_close(ours[:10], expected[:10], 1e-6)
+    assert_close(ours, expected, 1e-4)
+
+
+def processes_of(run_json: Path) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if os.fsencode(run_json) in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:  # it ended while we looked
+            continue
+    return found
+
+
+KILLS_ITSELF = """
+import os, signal, sys
+from training.launch import launch
+def on_line(line):
+    if line.startswith(("step", "resuming")):
+        os.kill(os.getpid(), signal.SIGKILL)
+launch(sys.argv[1], 2, sys.argv[2], on_line=on_line)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="parent-death signals are Linux's")
+@pytest.mark.slow
+def test_stopped_then_killed_then_finished(two, make_run, tmp_path):
+    """Ctrl-C saves a checkpoint; kill -9 of the launcher leaves no rank; the end is as if neither had been."""
+    run = make_run(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        started(run, 2, lambda line: line.startswith("step") and os.kill(os.getpid(), signal.SIGINT))
+    saved = keeping.latest(tmp_path / "checkpoints")
+    steps = int(saved.name.removeprefix("step-"))
+    assert 0 < steps < 40 and not (tmp_path / "result.json").exists()
+
+    run_json = (tmp_path / "run.json").resolve()
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLS_ITSELF, run_json, tmp_path / "log.txt"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=120,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    patience = time.monotonic() + 30
+    while processes_of(run_json) and time.monotonic() < patience:
+        time.sleep(0.05)
+    assert processes_of(run_json) == []
+    assert not (tmp_path / "result.json").exists()
+    assert steps <= len(metrics(tmp_path)) < 40
+
+    assert started(run, 2) == 0
+    assert (tmp_path / METRICS).read_bytes() == (two.out / METRICS).read_bytes()
+    ours, expected = (load_file(out / "model.safetensors") for out in (tmp_path, two.out))
+    assert all(torch.equal(ours[name], expected[name]) for name in expected)
+
+
+@pytest.mark.slow
+def test_two_nodes_train_like_one(two, make_run, tmp_path):
+    """Two agents that meet at an address, with one rank each."""
+    run = make_run(tmp_path)
+    checked_json.write(str(run.out / "run.json"), run.model_dump(mode="json"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with ThreadPoolExecutor() as agents:
+        codes = agents.map(
+            lambda rank: launch(
+                run.out / "run.json",
+                1,
+                run.out / f"{rank}.txt",
+                env={"OMP_NUM_THREADS": "1"},
+                nodes=Nodes(2, rank, address),
+            ),
+            range(2),
+        )
+        assert list(codes) == [0, 0]
+    assert (tmp_path / METRICS).read_bytes() == (two.out / METRICS).read_bytes()
+
+
+@pytest.mark.slow
+def test_a_killed_rank_is_started_again(two, make_run, tmp_path):
+    """From the newest checkpoint, as often as is allowed."""
+    run, lines = make_run(tmp_path), []
+    checked_json.write(str(run.out / "run.json"), run.model_dump(mode="json"))
+
+    def kill(line: str) -> None:
+        lines.append(line)
+        if (
+            line.startswith("step")
+            and int(line[4:].split("/")[0]) > 12
+            and not any("restart" in each for each in lines)
+        ):
+            for pid in processes_of(run.out / "run.json"):
+                command = Path(f"/proc/{pid}/cmdline").read_bytes()
+                if b"training.run.launch" in command and b"training.run.agent" not in command:
+                    os.kill(pid, signal.SIGKILL)
+                    return
+
+    assert launch(run.out / "run.json", 2, run.out / "log.txt", on_line=kill) == KILLED
+    assert not any("restart" in line for line in lines)
+    lines.clear()
+    shutil.rmtree(run.out / "checkpoints")
+    assert launch(run.out / "run.json", 2, run.out / "log.txt", on_line=kill, restarts=1) == 0
+    assert sum("restart 1 of 1" in line for line in lines) == 1
+    assert sum(line.startswith("resuming from") for line in lines) == 1
+    assert (tmp_path / METRICS).read_bytes() == (two.out / METRICS).read_bytes()
+
+
+@pytest.mark.slow
+def test_a_failing_rank_is_a_failing_launch(make_run, tmp_path):
+    run = make_run(tmp_path, data=tmp_path / "missing.json")
+    assert started(run, 2, restarts=1) not in (0, STOPPED, KILLED)
+    text = (tmp_path / "log.txt").read_text()
+    assert "missing.json" in text and "restart 1" not in text

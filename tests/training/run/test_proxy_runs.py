@@ -1,0 +1,211 @@
+"""Proxy runs as stages: found or trained, several at once, and what a kill leaves."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from flows.machine.context import RunContext
+from flows.machine.settings import MachineSettings
+from flows.recipe.proxy import ProxyConfig
+from flows.run.runner import build_at_once
+from flows.stages.proxy import ProxyResult, ProxyRun, train_proxies
+from storage import parquet
+from tasks.engine.executors import Threads
+from tasks.engine.make import StageResult, find_or_make
+from tasks.engine.phases import Silent
+from tests.corpora import build_in
+
+ROOT = Path(__file__).resolve().parents[3]
+STEPS = 30
+PROXY = ProxyConfig(
+    name="tiny",
+    model={"dim": 16, "layers": 1, "heads": 2, "seq_len": 32},
+    training={"batch": 4, "warmup_steps": 3},
+    tokens=STEPS * 4 * 32,
+    learning_rates=(0.003, 0.01),
+)
+
+
+def run(corpus: Path, pair: int, rate: float = 0.01, **rest) -> ProxyRun:
+    mixture = StageResult("mixture", "planted", str(corpus.parent), {}, reused=True)
+    return ProxyRun(PROXY, mixture, pair, rate, PROXY.tokens, **rest)
+
+
+def context(home: Path, runs: int) -> RunContext:
+    """Several at once as a flow makes them, without Prefect's records."""
+
+    def make(spec, check):
+        return find_or_make(str(home), spec, Threads(1, None), lambda: nullcontext(Silent()), check)
+
+    settings = MachineSettings(home=str(home), proxy_runs=runs)
+    return RunContext(
+        settings, build_in(str(home)), at_once=lambda specs, most: build_at_once(make, specs, min(most(), len(specs)))
+    )
+
+
+def trainings(home: Path) -> dict[str, int]:
+    """How often each run has begun to train."""
+    return {
+        path.parent.name: sum(line.startswith("step  1/") for line in path.read_text().splitlines())
+        for path in home.glob("stages/proxy-*/training.log")
+    }
+
+
+def same(ours: ProxyResult, other: ProxyResult) -> bool:
+    arrays = ("bits", "sizes", "set_of")
+    return (ours.key, ours.metrics, ours.tokens) == (other.key, other.metrics, other.tokens) and all(
+        np.array_equal(getattr(ours, name), getattr(other, name)) for name in arrays
+    )
+
+
+def written(home: Path) -> dict[str, bytes]:
+    """What a stage's manifest answers for."""
+    names = ("document_losses.parquet", "metrics.jsonl", "model.safetensors", "manifest.json")
+    return {
+        f"{path.parent.name}/{path.name}": path.read_bytes()
+        for name in names
+        for path in sorted(home.glob(f"stages/proxy-*/{name}"))
+    }
+
+
+def test_a_run_is_trained_once_and_found_again(corpus, tmp_path):
+    home = context(tmp_path, runs=2)
+    first, twin = train_proxies(home, [run(corpus, pair=3), run(corpus, pair=3)])
+    (again,) = train_proxies(home, [run(corpus, pair=3)])
+    assert list(trainings(tmp_path).values()) == [1]
+    assert same(first, twin) and same(first, again) and again.reused and not first.reused
+    table = parquet.read_table(f"{first.folder}/document_losses.parquet").to_pydict()
+    assert first.sets == ("web", "books") and [first.sets[i] for i in first.set_of] == table["set"]
+    assert first.bits.tolist() == table["bits"] and first.sizes.tolist() == table["bytes"]
+    assert first.tokens == PROXY.tokens and first.seconds > 0
+    sources = json.loads(corpus.read_text())["sources"]
+    assert sum(first.epochs[source["name"]] * source["tokens"] for source in sources) == pytest.approx(PROXY.tokens)
+    # the loss of all documents, as the run's own evaluation of windows across them has it, within what a beginning
+    # behind the end of text makes
+    whole = first.bits.sum() / first.sizes.sum()
+    assert whole == pytest.approx(first.metrics["heldout/bits_per_byte"], rel=0.02)
+    assert not (Path(first.folder) / "checkpoints").exists()
+
+
+def test_what_decides_a_run_is_in_its_key_and_nothing_else(corpus, tmp_path):
+    from flows.stages.proxy import proxy_spec
+
+    def key(given: ProxyRun, slot: int = 0) -> str:
+        return proxy_spec(MachineSettings(home=str(tmp_path)), given, None, slot).key
+
+    one = run(corpus, pair=1)
+    assert key(one) == key(run(corpus, pair=1), slot=1)
+    others = [run(corpus, 2), run(corpus, 1, 0.003), run(corpus, 1, salt=1)]
+    assert len({key(one), *map(key, others)}) == 4
+
+
+@pytest.mark.slow
+def test_how_many_at_once_and_which_tasks_change_no_loss(corpus, tmp_path):
+    tasks = tmp_path / "tasks"
+    tasks.mkdir()
+    rows = [{"context": "a", "choices": ["b c", "d"], "answer": i % 2} for i in range(4)]
+    (tasks / "letters.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = [run(corpus, pair, rate) for pair in (0, 1) for rate in PROXY.learning_rates]
+    serial = train_proxies(context(tmp_path / "serial", runs=1), given)
+    beside = train_proxies(context(tmp_path / "beside", runs=3), given)
+    assert all(map(same, serial, beside))
+    assert written(tmp_path / "serial") == written(tmp_path / "beside")
+    assert len({result.bits.tobytes() for result in serial}) == 4
+    (scored,) = train_proxies(context(tmp_path / "serial", runs=1), [run(corpus, 0, tasks=str(tasks))])
+    plain = serial[1]
+    assert scored.key != plain.key and np.array_equal(scored.bits, plain.bits)
+    assert scored.metrics["tasks/letters/chance"] == 0.5
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from tests.training.run.test_proxy_runs import context, run
+from flows.stages.proxy import train_proxies
+train_proxies(context(Path(sys.argv[2]), runs=2), [run(Path(sys.argv[3]), pair) for pair in range(4)])
+"""
+
+
+def start(home: Path, corpus: Path) -> subprocess.Popen:
+    command = [sys.executable, "-c", DRIVER, str(ROOT), str(home), str(corpus)]
+    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True)
+
+
+def ranks(home: Path) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        command = process.info["cmdline"] or []
+        if "training.run.launch" in command and command[-1].startswith(str(home.resolve())):
+            found.append(process)
+    return found
+
+
+def wait_for(process: subprocess.Popen, condition) -> None:
+    until = time.monotonic() + 240
+    while not condition():
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="parent-death signals are Linux's")
+def test_kill_9_of_a_run_then_of_all_and_the_same_command_again(corpus, tmp_path):
+    undisturbed, home = tmp_path / "undisturbed", tmp_path / "home"
+    assert start(undisturbed, corpus).wait(600) == 0
+    assert sorted(trainings(undisturbed).values()) == [1, 1, 1, 1]
+
+    process = start(home, corpus)
+    wait_for(process, lambda: any(trainings(home).values()))
+    began = next(name for name, count in trainings(home).items() if count)
+    for rank in ranks(home):
+        if began in rank.cmdline()[-1]:
+            rank.send_signal(signal.SIGKILL)  # it is trained again, within the same command
+    wait_for(process, lambda: len(list(home.glob("stages/proxy-*/manifest.json"))) == 2 and len(ranks(home)) == 2)
+    process.kill()
+    process.wait()
+    until = time.monotonic() + 30
+    while ranks(home) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert ranks(home) == []
+    finished = {path: path.stat().st_mtime_ns for path in home.glob("stages/proxy-*/manifest.json")}
+    before = trainings(home)
+
+    assert start(home, corpus).wait(600) == 0
+    assert {path: path.stat().st_mtime_ns for path in finished} == finished
+    assert all(trainings(home)[path.parent.name] == before[path.parent.name] for path in finished)
+    assert written(home) == written(undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT])
+def test_a_signal_ends_all_runs(corpus, tmp_path, number):
+    process = start(tmp_path, corpus)
+    wait_for(process, lambda: any(trainings(tmp_path).values()))
+    process.send_signal(number)
+    process.wait(60)
+    assert process.returncode != 0 and "KeyboardInterrupt" in process.stderr.read()
+    assert ranks(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_a_run_that_fails_ends_the_others_with_a_sentence(corpus, tmp_path):
+    wrong = ProxyRun(
+        **{**vars(run(corpus, 0)), "mixture": StageResult("mixture", "none", str(tmp_path / "no"), {}, True)}
+    )
+    with pytest.raises(
+        RuntimeError,
+        match=r"the proxy run .*/proxy-\w+ ended: rank 0: FileNotFoundError: .*; more is in .*training\.log",
+    ):
+        train_proxies(context(tmp_path, runs=2), [wrong, run(corpus, 1)])
+    assert ranks(tmp_path) == []

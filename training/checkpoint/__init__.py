@@ -1,0 +1,1 @@
+"""Checkpoints: written whole, kept as told, found again."""

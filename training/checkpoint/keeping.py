@@ -1,0 +1,203 @@
+"""Which checkpoints there are below a folder and which of them stay, on this disk and in the object store.
+
+Imports no torch.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from collections.abc import Container, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Self
+
+import orjson
+
+from storage import checked_json, files
+from storage.damage import DamagedFileError
+from training.config import RunConfig
+
+COMMIT = "COMMIT"
+
+
+def step_of(name: str) -> int:
+    """The step of a checkpoint's folder `step-00000100`."""
+    return int(name.removeprefix("step-"))
+
+
+def committed(root: Path) -> dict[int, Path]:
+    """Committed checkpoints below root by step, oldest first."""
+    found = [path.parent for path in Path(root).glob(f"step-*/{COMMIT}") if path.parent.suffix != ".tmp"]
+    return {step_of(path.name): path for path in sorted(found)}
+
+
+def latest(root: Path) -> Path | None:
+    """The committed checkpoint with the most steps, or None."""
+    return next(reversed(committed(root).values()), None)
+
+
+def kept_steps(steps: Iterable[int], keep: int, total: int, every: int | None = None) -> set[int]:
+    """Those of the checkpoints' steps that are kept: the newest `keep`, the middle one, and multiples of `every`.
+
+    The middle one is the newest at or before half of the run's `total` steps: to go back to when the end went wrong,
+    and to test resuming with.
+    """
+    ordered = sorted(steps)
+    middle = max((step for step in ordered if step <= total // 2), default=0)
+    return {*ordered[-keep:], middle, *(step for step in ordered if every and step % every == 0)}
+
+
+def prune(root: Path, kept: Container[int]) -> list[Path]:
+    """Remove all committed checkpoints but those of the steps in `kept`; returns what was removed."""
+    removed = [path for step, path in committed(root).items() if step not in kept]
+    for path in removed:
+        remove(path)
+    return removed
+
+
+def remove(path: Path) -> None:
+    """Remove a committed checkpoint. COMMIT goes first, so a half-removed directory is no checkpoint."""
+    (path / COMMIT).unlink()
+    shutil.rmtree(path)
+
+
+log = logging.getLogger(__name__)
+
+
+class Keeper:
+    """Removes the checkpoints of a run that are not kept and, where the run has a `store`, copies each one there.
+
+    One is copied at a time, in a thread. Where checkpoints come faster than that the ones between are left out; the
+    newest never is. A context manager, whose end waits for the copies.
+    """
+
+    def __init__(self, run: RunConfig) -> None:
+        self.run = run
+        self.thread = ThreadPoolExecutor(1, "upload")
+        self.lock = threading.Lock()
+        self.next: Path | None = None  # to be copied
+        self.copying: Path | None = None
+        self.copied: Future[None] | None = None
+
+    def committed(self, path: Path) -> None:
+        """Called with each checkpoint, newest last. Raises what the copying of an earlier one has met."""
+        with self.lock:
+            if self.run.store:
+                if self.copied and self.copied.done():
+                    self.copied.result()
+                self.next = path
+                if self.copying is None:
+                    self.copying = path
+                    self.copied = self.thread.submit(self._copy)
+            needed = {step_of(each.name) for each in (self.next, self.copying) if each}
+            prune(path.parent, self._kept(committed(path.parent)) | needed)
+
+    def remove_after(self, root: Path, step: int) -> None:
+        """Remove the committed checkpoints of later steps, here and in the store, when what is copied now is there."""
+        if self.copied:
+            self.copied.result()
+        if self.run.store:  # first: what is here alone is never fetched again after a crash
+            for later in stored(self.run.store):
+                if later > step:
+                    _remove_stored(self.run.store, later)
+        for later, path in committed(root).items():
+            if later > step:
+                remove(path)
+
+    def _kept(self, steps: dict[int, Path] | set[int]) -> set[int]:
+        training = self.run.training
+        return kept_steps(steps, training.keep_checkpoints, training.steps, training.keep_every)
+
+    def _copy(self) -> None:
+        assert self.run.store, "the run has a store"
+        try:
+            while True:
+                with self.lock:
+                    path, self.next = self.next, None
+                    self.copying = path
+                if path is None:
+                    return
+                upload(path, self.run.store, self.run.out)
+                steps = stored(self.run.store)
+                for step in sorted(steps - self._kept(steps)):
+                    _remove_stored(self.run.store, step)
+        except BaseException:
+            with self.lock:
+                self.copying = None
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        error = self.copied.exception() if self.copied else None
+        self.thread.shutdown()
+        if error and kind is None:
+            raise RuntimeError(
+                f"checkpoints could not be copied to {self.run.store}: {error}; they are in {self.run.out}: mend that "
+                "and run again"
+            ) from error
+        if error:
+            log.warning("checkpoints could not be copied to %s: %s", self.run.store, error)
+
+
+def stored(store: str) -> set[int]:
+    """Steps of the complete checkpoints in a store. Its folders are listed, and one request is made for each."""
+    found = {name for name in files.names(store) if name.startswith("step-")}
+    return {step_of(name) for name in found if files.exists(files.join(store, name, COMMIT))}
+
+
+def _remove_stored(store: str, step: int) -> None:
+    folder = files.join(store, f"step-{step:08d}")
+    files.remove(files.join(folder, COMMIT))
+    files.remove(folder)
+
+
+def upload(path: Path, store: str, out: Path) -> None:
+    """Copy a committed checkpoint and the metrics beside it, COMMIT last; one that is there already stays."""
+    target = files.join(store, path.name)
+    if files.exists(files.join(target, COMMIT)):
+        return
+    for file in sorted(path.iterdir()):
+        if file.name != COMMIT:
+            files.upload_file(str(file), files.join(target, file.name))
+    for lines in sorted(out.glob("*.jsonl")):
+        files.write_bytes(files.join(store.rsplit("/", 1)[0], lines.name), lines.read_bytes())
+    files.write_bytes(files.join(target, COMMIT), (path / COMMIT).read_bytes())
+
+
+def restore(store: str, out: Path, root: Path) -> Path | None:
+    """Fetch the newest checkpoint of a store into `root`, and the metrics into `out`, unless `root` has one that is as
+    new; returns its path, or None.
+
+    Raises ValueError for one that is not what was written.
+    """
+    step = max(stored(store), default=-1)
+    if step <= max(committed(root), default=-1):
+        return None
+    final = root / f"step-{step:08d}"
+    temporary, source = final.with_suffix(".tmp"), files.join(store, final.name)
+    for leftover in (temporary, final):
+        shutil.rmtree(leftover, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    commit = files.read_bytes(files.join(source, COMMIT))
+    try:
+        digests = checked_json.loads(commit, files.join(source, COMMIT))["files"]
+        for name, digest in digests.items():
+            files.copy(files.join(source, name), str(temporary / name))
+            if files.checksum(str(temporary / name)) != digest:
+                raise DamagedFileError(f"{files.join(source, name)} is not what was written")
+    except (DamagedFileError, FileNotFoundError, orjson.JSONDecodeError) as error:
+        raise ValueError(
+            f"{error}; remove {source} and run again, which resumes from the checkpoint before it"
+        ) from error
+    above = store.rsplit("/", 1)[0]
+    for name in files.names(above):
+        if name.endswith(".jsonl"):
+            files.write_bytes(str(out / name), files.read_bytes(files.join(above, name)))
+    temporary.rename(final)
+    files.sync(root)
+    files.write_bytes(str(final / COMMIT), commit)
+    return final

@@ -1,0 +1,140 @@
+"""Checkpoints that are written while training goes on.
+
+What is saved is copied to the memory of the CPU, which is all that training waits for. A thread then writes the copy,
+takes the digests, and commits; the ranks' threads talk to each other through a process group of their own, since
+collectives of two threads in one group have no order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import shutil
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+
+from storage import checked_json, files
+from training.checkpoint.commit import METADATA, Commit, Progress
+from training.checkpoint.keeping import COMMIT
+from training.model.parallel import World
+
+log = logging.getLogger(__name__)
+
+
+class Saver:
+    """Saves checkpoints below `root`, one at a time; to make one is a collective, and so is `save`.
+
+    `names`: the run's fingerprint. `committed` is called on rank 0, in the thread, with each checkpoint that is whole.
+    A context manager, whose end waits for the save that is in progress, also when an error ends it.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        names: dict[str, str],
+        world: World,
+        timeout_seconds: float,
+        committed: Callable[[Path], None] = lambda path: None,
+    ) -> None:
+        self.root, self.names, self.world, self.committed = Path(root), names, world, committed
+        self.group = dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout_seconds))
+        # From a GPU one copies faster into pinned memory, which is then kept for the next time.
+        self.writer = dcp.FileSystemWriter(
+            self.root, sync_files=True, cache_staged_state_dict=world.device.type == "cuda"
+        )
+        self.thread = ThreadPoolExecutor(1, "checkpoint")
+        self.saving: Future[None] | None = None
+        self.path = self.root
+
+    def save(self, state: dict[str, torch.Tensor], progress: Progress) -> Path:
+        """Begin to save the state as it is now; returns the path that the checkpoint will have. An uncommitted one is
+        replaced.
+
+        Raises RuntimeError when the one before could not be saved.
+        """
+        self.wait()
+        self.path = self.root / f"step-{progress.step:08d}"
+        temporary = self.path.with_suffix(".tmp")
+        if self.world.leads:
+            for leftover in (temporary, self.path):
+                shutil.rmtree(leftover, ignore_errors=True)
+        # No rank writes before rank 0 has sent its plan, which it does after this removal.
+        written = dcp.async_save(state, checkpoint_id=temporary, storage_writer=self.writer, process_group=self.group)
+        assert isinstance(written, Future), "the writer copies before it returns"
+        copy = progress.model_copy(deep=True)
+        self.saving = self.thread.submit(self._commit, written, temporary, self.path, copy)
+        return self.path
+
+    def _commit(self, written: Future[Any], temporary: Path, final: Path, progress: Progress) -> None:
+        written.result()
+        mine = [path for path in sorted(temporary.iterdir()) if path.name.startswith(f"__{self.world.rank}_")]
+        if self.world.leads:
+            mine.append(temporary / METADATA)
+        found: list[Any] = [None] * self.world.size
+        dist.all_gather_object(found, {path.name: files.checksum(str(path)) for path in mine}, group=self.group)
+        if self.world.leads:
+            digests = {name: digest for some in found for name, digest in some.items()}
+            if missing := sorted(digests.keys() - {path.name for path in temporary.iterdir()}):
+                raise FileNotFoundError(
+                    f"{temporary / missing[0]}: another rank wrote it on a disk that is not this one"
+                )
+            for path in temporary.iterdir():
+                files.sync(path)
+            files.sync(temporary)
+            temporary.rename(final)
+            files.sync(final.parent)
+            commit = Commit(
+                fingerprint=self.names,
+                progress=progress,
+                world=self.world.size,
+                files=digests,
+                metadata_sha256=hashlib.sha256((final / METADATA).read_bytes()).hexdigest(),
+            )
+            checked_json.write(str(final / COMMIT), commit.model_dump(mode="json"))
+            self.committed(final)
+        dist.barrier(group=self.group)  # so that every rank knows that it is committed
+
+    def check(self) -> None:
+        """Raises RuntimeError if a save has failed; does not wait for one that is in progress."""
+        if self.saving and self.saving.done():
+            self.wait()
+
+    def wait(self) -> None:
+        """Return when what was begun is committed on rank 0's disk; raises RuntimeError if it could not be."""
+        if not self.saving:
+            return
+        error = self.saving.exception()
+        self.saving = None
+        if error:
+            raise RuntimeError(
+                f"the checkpoint {self.path} could not be saved: {_reason(error)}; mend that and run again, which goes "
+                "on from the checkpoint before it"
+            ) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.wait()
+        except RuntimeError as error:
+            if kind is None:
+                raise
+            log.warning("%s", error)
+        finally:
+            self.thread.shutdown()
+
+
+def _reason(error: BaseException) -> str:
+    """The first error of a rank, on one line, of those that torch has gathered."""
+    if isinstance(error, dcp.CheckpointException):
+        rank, (first, _) = min(error.failures.items())
+        return f"rank {rank}: {_reason(first)}"
+    return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -1,0 +1,1 @@
+"""What is read: shards, their order, batches."""

@@ -1,0 +1,253 @@
+"""Which tokens are the i-th training sample: a pure function, so any world size sees the same batches.
+
+    sample i ──Schedule──▶ (source, k: its k-th draw) ──permute──▶ window of epoch k // windows ──▶ tokens
+
+Nothing is stored and nothing is shuffled in memory: a resume at step s asks for the samples of step s.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import heapq
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import TypeAlias
+
+import numpy as np
+
+from storage.training_manifest import TrainingManifest
+from training.data.shards import PackedRows, Tokens
+
+ROUNDS = 8  # of the Feistel network; one 64-byte BLAKE2b digest gives exactly this many 64-bit round keys
+
+
+# A source, or an inner node of the tree: (weight of the left branch, weight, left branch, right branch).
+_Node: TypeAlias = "int | tuple[int, int, _Node, _Node]"
+
+
+class Schedule:
+    """Samples dealt to sources in proportion to their shares, without keeping counts.
+
+    The rule: sources are the leaves of a Huffman tree over their shares. At an inner node whose left branch
+    has the part p of the node's share, the left branch has received round(n p) of the node's first n samples.
+    So the n-th sample's branch, and its index within that branch, follow from n alone, level by level.
+
+    After n samples each source has been drawn n * share times, give or take less than 2, for any number of
+    sources: each level adds at most 1/2, scaled by the parts p below it, and in a Huffman tree the parts of
+    two successive levels multiply to at most 1/2, hence 1/2 (1 + 1 + 1/2 + 1/2 + 1/4 + ...) = 2. Two sources
+    stay within 1/2. Arithmetic is exact (integers), at any sample index.
+    """
+
+    def __init__(self, shares: list[float]) -> None:
+        exact = [Fraction(share) for share in shares]
+        scale = max(share.denominator for share in exact)  # powers of two, so the largest is the common one
+        # Ties are broken by the order of the list, never by the order of a heap's insertion.
+        heap: list[tuple[int, int, _Node]]
+        heap = [(int(share * scale), index, index) for index, share in enumerate(exact) if share > 0]
+        if not heap:
+            raise ValueError(f"shares {shares}: at least one must be above 0")
+        heapq.heapify(heap)
+        while len(heap) > 1:
+            right_weight, tie_right, right = heapq.heappop(heap)
+            left_weight, tie_left, left = heapq.heappop(heap)
+            weight = left_weight + right_weight
+            heapq.heappush(heap, (weight, min(tie_left, tie_right), (left_weight, weight, left, right)))
+        self.root = heap[0][2]
+        self.sources = len(shares)
+
+    @staticmethod
+    def _left(node: tuple, n: int) -> int:
+        left_weight, weight = node[:2]
+        return (2 * n * left_weight + weight) // (2 * weight)
+
+    def draw(self, sample: int) -> tuple[int, int]:
+        """The source of a sample, and how many earlier samples came from the same source."""
+        node = self.root
+        while isinstance(node, tuple):
+            before = self._left(node, sample)
+            if self._left(node, sample + 1) > before:
+                node, sample = node[2], before
+            else:
+                node, sample = node[3], sample - before
+        return node, sample
+
+    def counts(self, samples: int) -> list[int]:
+        """How many of the first `samples` samples each source gets."""
+        counts = [0] * self.sources
+        todo = [(self.root, samples)]
+        while todo:
+            node, n = todo.pop()
+            if isinstance(node, tuple):
+                left = self._left(node, n)
+                todo += [(node[2], left), (node[3], n - left)]
+            else:
+                counts[node] = n
+        return counts
+
+
+def _mix(x: np.ndarray) -> np.ndarray:
+    """Finaliser of splitmix64 (Steele, Lea, Flood 2014): spreads every input bit over all 64."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def permute(index: np.ndarray, size: int, key: bytes) -> np.ndarray:
+    """Where a keyed permutation of range(size) sends each index. O(1) memory, whatever the size.
+
+    A balanced Feistel network permutes the next even power of two; values that fall outside the range walk
+    on along their cycle until they are inside (Black and Rogaway 2002), fewer than 4 steps on average.
+    """
+    keys = np.frombuffer(hashlib.blake2b(key, digest_size=8 * ROUNDS).digest(), dtype="<u8")
+    half = max(1, ((size - 1).bit_length() + 1) // 2)
+    low, shift, drop = np.uint64((1 << half) - 1), np.uint64(half), np.uint64(64 - half)
+    out = np.array(index, dtype=np.uint64)
+    walking = np.arange(out.size)
+    while walking.size:
+        left, right = out[walking] >> shift, out[walking] & low
+        for round_key in keys:
+            left, right = right, left ^ (_mix(right + round_key) >> drop)
+        out[walking] = (left << shift) | right
+        walking = walking[out[walking] >= size]
+    return out.astype(np.int64)
+
+
+def batch_number(step: int, windows: Sequence[tuple[int, int]]) -> int:
+    """The batch of a step, both counted from 0: the step-th of those outside of all windows (first, end)."""
+    number, passed = step, 0
+    for first, end in sorted(windows):
+        first = max(first, passed)
+        if number < first:
+            break
+        number += max(0, end - first)
+        passed = max(passed, end)
+    return number
+
+
+class Phases:
+    """Schedules one after the other. A source goes on in a phase where it was at the end of the one before, so that
+    its epochs are those of the whole training.
+
+    `firsts`: the first sample of each phase; `shares`: those of the sources in it. The last phase does not end.
+    """
+
+    def __init__(self, firsts: Sequence[int], shares: Sequence[Sequence[float]]) -> None:
+        self.firsts = list(firsts)
+        self.schedules = [Schedule(list(each)) for each in shares]
+        self.before = [[0] * len(shares[0])]  # draws of each source ahead of each phase
+        for schedule, first, end in zip(self.schedules, self.firsts, self.firsts[1:], strict=False):
+            self.before.append([a + b for a, b in zip(self.before[-1], schedule.counts(end - first), strict=True)])
+
+    def _phase(self, sample: int) -> int:
+        return bisect.bisect_right(self.firsts, sample) - 1
+
+    def draw(self, sample: int) -> tuple[int, int]:
+        """The source of a sample, and how many earlier samples came from the same source."""
+        phase = self._phase(sample)
+        source, k = self.schedules[phase].draw(sample - self.firsts[phase])
+        return source, self.before[phase][source] + k
+
+    def counts(self, samples: int) -> list[int]:
+        """How many of the first `samples` samples each source gets."""
+        phase = self._phase(samples)
+        now = self.schedules[phase].counts(samples - self.firsts[phase])
+        return [a + b for a, b in zip(self.before[phase], now, strict=True)]
+
+
+def _schedule(manifest: TrainingManifest, seq_len: int, tokens: Sequence[float]) -> Phases:
+    """`tokens`: those of a window of each source, on average. Shares are of tokens, not of windows."""
+
+    def of_windows(shares: Sequence[float]) -> list[float]:
+        if manifest.row_length is None:
+            return list(shares)
+        each = [share / (count or 1) for share, count in zip(shares, tokens, strict=True)]
+        return [one / sum(each) for one in each]
+
+    if not manifest.phases:
+        return Phases([0], [of_windows([source.share for source in manifest.sources])])
+    firsts = [round(phase.first / seq_len) for phase in manifest.phases]
+    return Phases(firsts, [of_windows(phase.shares) for phase in manifest.phases])
+
+
+class Windows:
+    """Windows of seq_len + 1 tokens at a stride of seq_len."""
+
+    def __init__(self, tokens: Tokens, seq_len: int) -> None:
+        self.tokens, self.seq_len = tokens, seq_len
+
+    def __len__(self) -> int:
+        return (len(self.tokens) - 1) // self.seq_len
+
+    def __call__(self, window: int) -> np.ndarray:
+        return self.tokens.read(window * self.seq_len, (window + 1) * self.seq_len + 1)
+
+
+class Order:
+    """The training samples of a manifest, by step.
+
+    A source's tokens, shard after shard, are cut into windows of seq_len + 1 tokens at a stride of seq_len,
+    so that every token but the first is a target once an epoch; a window may span two shards. The tail that
+    fills no window is left out. Of a manifest with packed rows, the rows are the windows: see `shards`. Each epoch
+    visits all windows once, in an order keyed by seed, source name and epoch.
+    """
+
+    def __init__(self, manifest: TrainingManifest, *, seq_len: int, batch: int, seed: int) -> None:
+        self.seq_len, self.size, self.seed = seq_len, batch, seed
+        self.sources = manifest.sources
+        if manifest.row_length not in (None, seq_len):
+            raise ValueError(
+                f"the mixture is packed for a context of {manifest.row_length} tokens, the model has seq_len "
+                f"{seq_len}; make the mixture for this model"
+            )
+        self.tokens = [Tokens(source.shards, manifest.vocab_size, manifest.dtype) for source in manifest.sources]
+        self.read: list[Windows | PackedRows]
+        if manifest.row_length is None:
+            self.read = [Windows(tokens, seq_len) for tokens in self.tokens]
+        else:
+            packed = zip(self.tokens, manifest.sources, strict=True)
+            self.read = [PackedRows(tokens, source.rows, seq_len, manifest.end_of_text) for tokens, source in packed]
+        self.windows = [len(read) for read in self.read]
+        each = [len(tokens) / max(1, windows) for tokens, windows in zip(self.tokens, self.windows, strict=True)]
+        self.schedule = _schedule(manifest, seq_len, each)
+        for source, tokens, windows in zip(self.sources, self.tokens, self.windows, strict=True):
+            if source.share and not windows:
+                raise ValueError(
+                    f"source {source.name!r}: {len(tokens)} tokens do not fill one window of {seq_len} + 1; "
+                    "give it more data, a share of 0 or the model a shorter seq_len"
+                )
+
+    def check_epochs(self, steps: int) -> None:
+        """Raise ValueError if a run of `steps` steps would read a source more often than its cap says."""
+        counts = self.schedule.counts(steps * self.size)
+        for source, windows, count in zip(self.sources, self.windows, counts, strict=True):
+            # The schedule's rounding (2 draws a phase) and the tail that fills no window are not the recipe's fault.
+            if count > source.epochs * (windows + 1) + 2 * len(self.schedule.firsts):
+                raise ValueError(
+                    f"source {source.name!r}: {steps} steps read it {count / windows:.2f} times, its cap is "
+                    f"{source.epochs} epochs; make the mixture for this budget, train less or raise the cap"
+                )
+
+    def windows_of(self, samples: Iterable[int]) -> list[tuple[int, int, int]]:
+        """(source, epoch, window) of each sample."""
+        draws = [self.schedule.draw(int(sample)) for sample in samples]
+        places = [(source, *divmod(k, self.windows[source])) for source, k in draws]
+        result: list[tuple[int, int, int]] = [(0, 0, 0)] * len(places)
+        for source, epoch in dict.fromkeys((source, epoch) for source, epoch, _ in places):
+            rows = [row for row, place in enumerate(places) if place[:2] == (source, epoch)]
+            key = f"{self.seed}\0{self.sources[source].name}\0{epoch}".encode()
+            turns = np.array([places[row][2] for row in rows])
+            for row, window in zip(rows, permute(turns, self.windows[source], key), strict=True):
+                result[row] = (source, epoch, int(window))
+        return result
+
+    def batch(self, step: int, rank: int = 0, world: int = 1) -> np.ndarray:
+        """Token ids of a step, int64 of shape (rows, seq_len + 1); rows = batch when world is 1. A token that is no
+        target is given as ~id, see `training.model.loss.inputs_and_targets`.
+
+        Row j of rank r is row j * world + r of the whole batch, so the ranks' rows together are the same
+        batch for every world size.
+        """
+        samples = np.arange(step * self.size, (step + 1) * self.size)[rank::world]
+        rows = [self.read[source](window) for source, _, window in self.windows_of(samples)]
+        return np.array(rows, dtype=np.int64).reshape(len(rows), self.seq_len + 1)

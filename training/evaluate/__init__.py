@@ -1,0 +1,1 @@
+"""Losses on held-out documents, tasks, and samples of text."""

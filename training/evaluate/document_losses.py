@@ -1,0 +1,140 @@
+"""Loss of every held-out document by itself: what comparisons of training data are made from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from storage import parquet
+from storage.training_manifest import SourceShards, TrainingManifest
+from training.data.shards import Tokens
+from training.model.decoder import Decoder
+from training.model.loss import IGNORE, token_losses
+from training.model.parallel import World
+
+LOGITS = 1 << 26  # of one forward pass: 256 MB in float32
+CHUNK = 1 << 22  # tokens searched at once
+
+SCHEMA = pa.schema(
+    [
+        pa.field("set", pa.string(), nullable=False),
+        pa.field("document", pa.int64(), nullable=False),  # counted from 0 within its set
+        pa.field("bits", pa.float64(), nullable=False),
+        pa.field("bytes", pa.int64(), nullable=False),
+    ]
+)
+
+
+class _Piece(NamedTuple):
+    """Targets [start, stop) of a held-out set, all of one document, which is the `document`-th of all sets."""
+
+    document: int
+    held: int
+    start: int
+    stop: int
+    first: bool
+
+
+@dataclass(frozen=True)
+class DocumentLosses:
+    """`sets`: the name of each document's set; `index`: its place there; `bits` float64, `sizes`: UTF-8 bytes of its
+    text, int64; all (documents,), in the order of the manifest's held-out sets and of their shards."""
+
+    sets: list[str]
+    index: np.ndarray
+    bits: np.ndarray
+    sizes: np.ndarray
+
+
+def document_losses(model: Decoder, manifest: TrainingManifest, world: World) -> DocumentLosses:
+    """The loss of each document, all of its tokens and the end-of-text token behind them counted once; a collective.
+
+    A document is read behind an end-of-text token, as in training, in windows of the model's seq_len, of which each
+    later one sees only the last token of the one before it. A forward pass has windows of one document, always the
+    same ones: so a loss does not depend on the micro-batch, on the other documents or on which rank computes it.
+
+    Raises ValueError for a held-out set whose last document has no end.
+    """
+    seq_len = model.config.seq_len
+    longest = seq_len * max(1, LOGITS // (seq_len * manifest.vocab_size))
+    tokens = [Tokens(held.shards, manifest.vocab_size, manifest.dtype) for held in manifest.heldout]
+    bounds = [
+        document_ends(each, held, manifest.end_of_text) for each, held in zip(tokens, manifest.heldout, strict=True)
+    ]
+    pieces = [
+        _Piece(document, held, at, min(at + longest, stop), at == start)
+        for document, (held, start, stop) in enumerate(
+            (held, start, stop)
+            for held, ends in enumerate(bounds)
+            for start, stop in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True)
+        )
+        for at in range(start, stop, longest)
+    ]
+    # one column a piece, each of one rank: their sum over ranks adds zeros alone, so it is exact
+    found = np.zeros((2, len(pieces)))
+    token_bytes = np.array(manifest.token_bytes, dtype=np.int64)
+    was_training = model.training
+    model.eval()
+    for turn in range(-(-len(pieces) // world.size)):
+        mine = turn * world.size + world.rank
+        piece = pieces[min(mine, len(pieces) - 1)]  # every rank takes part in each forward pass of a sharded model
+        ids = tokens[piece.held].read(max(piece.start - 1, 0), piece.stop)
+        if piece.first:  # what stands before it is the end of another document, or nothing
+            ids = np.concatenate([[manifest.end_of_text], ids[-(piece.stop - piece.start) :]])
+        nats = _nats(model, ids, seq_len, world)
+        if mine < len(pieces):
+            found[:, mine] = nats, token_bytes[ids[1:]].sum()
+    model.train(was_training)
+    nats, sizes = world.sum(torch.from_numpy(found).to(world.device)).cpu().numpy()
+    of = [piece.document for piece in pieces]
+    return DocumentLosses(
+        sets=[held.name for held, ends in zip(manifest.heldout, bounds, strict=True) for _ in ends],
+        index=np.concatenate([np.arange(len(ends)) for ends in bounds]),
+        bits=np.bincount(of, nats) / math.log(2),
+        sizes=np.bincount(of, sizes).astype(np.int64),
+    )
+
+
+def write_document_losses(path: Path, model: Decoder, manifest: TrainingManifest, world: World) -> None:
+    """Write `document_losses` as Parquet: set, document (its index in the set), bits, bytes; a collective."""
+    losses = document_losses(model, manifest, world)
+    if world.leads:
+        columns = [losses.sets, losses.index, losses.bits, losses.sizes]
+        parquet.write_table(str(path), pa.table(columns, schema=SCHEMA))
+
+
+def document_ends(tokens: Tokens, held: SourceShards, end_of_text: int) -> np.ndarray:
+    """Where the documents of a held-out set end, behind their end-of-text tokens, int64 (documents,).
+
+    Raises ValueError where the last token is no end of text.
+    """
+    ends = [
+        start + 1 + np.flatnonzero(tokens.read(start, min(start + CHUNK, len(tokens))) == end_of_text)
+        for start in range(0, len(tokens), CHUNK)
+    ]
+    found = np.concatenate(ends)
+    if not len(found) or found[-1] != len(tokens):
+        raise ValueError(
+            f"held-out source {held.name!r}: {held.shards[-1].path} does not end with the end-of-text token "
+            f"{end_of_text}; make its token shards again"
+        )
+    return found
+
+
+@torch.no_grad()
+def _nats(model: Decoder, ids: np.ndarray, seq_len: int, world: World) -> float:
+    """Summed loss of all tokens but the first, in windows of seq_len; one that is not full stands alone, as it is."""
+    if (count := len(ids) - 1) > seq_len:
+        padding = -count % seq_len
+        inputs = np.pad(ids[:-1], (0, padding)).reshape(-1, seq_len)
+        targets = np.pad(ids[1:], (0, padding), constant_values=IGNORE).reshape(-1, seq_len)
+    else:
+        inputs, targets = ids[None, :-1], ids[None, 1:]
+    logits = model(torch.from_numpy(inputs).to(world.device))
+    return float(token_losses(logits, torch.from_numpy(targets).to(world.device)).double().sum())

@@ -1,0 +1,62 @@
+"""Text from a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from storage.text_tokens import load_tokenizer
+from training.model.decoder import Decoder
+
+
+@torch.no_grad()
+def generate(
+    model: Decoder, tokens: list[int], count: int, *, temperature: float, top_k: int, seed: int, end: int = -1
+) -> list[int]:
+    """Continue `tokens` (at least one) by up to `count` more, stopping at the token `end`; returns only new
+    ones.
+
+    temperature 0 takes the likeliest token. top_k 0 draws from the whole vocabulary. The context is the last
+    seq_len tokens, and is computed anew for each token: fine for samples, slow for serving.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    context, new = list(tokens), []
+    for _ in range(count):
+        logits = model(torch.tensor([context[-model.config.seq_len :]]))[0, -1].float()
+        if temperature == 0:
+            token = int(logits.argmax())
+        else:
+            if top_k:
+                floor = logits.topk(min(top_k, len(logits))).values[-1]
+                logits = logits.masked_fill(logits < floor, -torch.inf)
+            chances = torch.softmax(logits / temperature, dim=-1)
+            token = int(torch.multinomial(chances, 1, generator=generator))
+        if token == end:
+            break
+        context.append(token)
+        new.append(token)
+    return new
+
+
+def sample_text(
+    model: Decoder,
+    tokenizer: Path,
+    count: int,
+    *,
+    prompt: str = "",
+    temperature: float,
+    top_k: int,
+    seed: int,
+) -> str:
+    """Text of up to `count` tokens that the model writes after `prompt`, at the start of a document."""
+    tokens = load_tokenizer(tokenizer)
+    if tokens.vocab_size != model.embed_tokens.num_embeddings:
+        raise ValueError(
+            f"{tokenizer}: {tokens.vocab_size} tokens, the model has {model.embed_tokens.num_embeddings}; "
+            "sample with the tokenizer that made the training shards"
+        )
+    # Documents end with the end-of-text token, so after one the model is at the start of the next.
+    start = [tokens.end_of_text, *tokens.encode(prompt)]
+    new = generate(model, start, count, temperature=temperature, top_k=top_k, seed=seed, end=tokens.end_of_text)
+    return prompt + tokens.decode(new)

@@ -1,0 +1,1 @@
+"""What is exchanged with the tools of Hugging Face and MLflow."""

@@ -1,0 +1,43 @@
+"""The exported model as MLflow serves it: this file is executed where the model is loaded, and nothing is unpickled.
+
+Its artifacts are `model`, a folder with what `training.hub.weights` writes, and `tokenizer`, a SentencePiece model.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from mlflow.models import set_model
+from mlflow.pyfunc import PythonModel
+
+from training.evaluate.sample import sample_text
+from training.hub.weights import load_model
+
+
+class TextGenerator(PythonModel):
+    """Continues texts: prompts in, each with its continuation out."""
+
+    def load_context(self, context: Any) -> None:
+        self.model = load_model(Path(context.artifacts["model"]))
+        self.tokenizer = Path(context.artifacts["tokenizer"])
+
+    # without a type hint: MLflow would make the whole signature of it, which then has no params
+    def predict(self, context: Any, model_input, params: dict[str, Any] | None = None) -> list[str]:  # type: ignore[no-untyped-def]  # noqa: ANN001
+        """`model_input`: prompts, a list or a data frame of one column; `params`: `max_tokens`, `temperature` (0: the
+        likeliest token), `top_k` (0: the whole vocabulary), `seed`."""
+        prompts = model_input.iloc[:, 0].tolist() if hasattr(model_input, "iloc") else list(model_input)
+        given = params or {}
+        return [
+            sample_text(
+                self.model,
+                self.tokenizer,
+                int(given.get("max_tokens", 100)),
+                prompt=prompt,
+                temperature=float(given.get("temperature", 0.8)),
+                top_k=int(given.get("top_k", 50)),
+                seed=int(given.get("seed", 0)),
+            )
+            for prompt in prompts
+        ]
+
+
+set_model(TextGenerator())

@@ -1,0 +1,150 @@
+"""A trained model as one folder that Hugging Face's tools load.
+
+    config.json, generation_config.json, model.safetensors
+    tokenizer.json, tokenizer_config.json    see `training.hub.tokenizer`
+    tokenizer.model                          the SentencePiece model itself, where it is one
+    README.md                                the model card
+    gristmill.json                           `model`: digests of the weights and the tokenizer that it was made from,
+                                             the type of its weights, and which checkpoints they are the mean of;
+                                             `files`: the digest of each file
+
+The folder appears whole, under its name by one rename.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+import torch
+from safetensors.torch import load_file
+
+from storage import checked_json, files
+from storage.sentencepiece_model import SentencePieceTokenizer
+from storage.text_tokens import TextTokenizer, load_tokenizer
+from storage.training_manifest import TrainingManifest
+from training.checkpoint.keeping import committed
+from training.config import CHECKPOINTS
+from training.data.shards import Tokens
+from training.hub.model_card import model_card
+from training.hub.saved_model import MANIFEST, SavedModel, averaged, result
+from training.hub.tokenizer import check_same_ids, tokenizer_config, tokenizer_json
+from training.hub.weight_files import CONFIG, TOKENIZERS, WEIGHTS
+from training.hub.weights import hugging_face_config, public_name, save_weights, write_json
+
+Dtype = Literal["float32", "bfloat16"]
+COMPARED = 20_000  # tokens of each held-out source whose text both tokenizers encode
+
+
+def write_model_folder(
+    saved: SavedModel, to: Path, name: str, recipe: str = "", dtype: Dtype = "float32", average: int = 1
+) -> bool:
+    """Write a finished training run's model; False if it was there already. `recipe`: as YAML, for the card. `average`:
+    the weights are the mean of so many checkpoints, the newest of those that are kept; 1: those of the end.
+
+    Raises FileExistsError where the folder holds anything else; ValueError for a model that no class of `transformers`
+    computes, for a checkpoint, where fewer checkpoints are kept, and where tokenizer.json would give other ids than
+    training had.
+    """
+    to = Path(to).absolute()
+    if saved.run is None or saved.data is None or not (saved.folder / WEIGHTS).exists():
+        raise ValueError(
+            f"{saved.folder} is no finished training run: export a recipe, or the folder that its training wrote"
+        )
+    if saved.run.model.logit_softcap is not None:
+        raise ValueError(
+            f"model.logit_softcap is {saved.run.model.logit_softcap:g}, which neither LlamaForCausalLM nor "
+            "Qwen3ForCausalLM computes: train without it to export the model"
+        )
+    weights, tokenizer = saved.folder / WEIGHTS, Path(saved.tokenizer.local())
+    identity = {"weights": files.checksum(str(weights)), "tokenizer": saved.tokenizer.digest, "dtype": dtype}
+    kept = _newest(saved, average) if average > 1 else []
+    if kept:
+        identity["average"] = ", ".join(path.name for path in kept)
+    if _is_there(to, identity):
+        return False
+    temporary = to.with_name(f".{to.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)  # of an export that was killed
+    temporary.mkdir(parents=True)
+    _write_tokenizer(temporary, tokenizer, saved.run.model.seq_len, saved.data)
+    _write_weights(temporary, weights, kept, saved, dtype)
+    releases = [(one, version(one)) for one in ("gristmill", "sentencepiece", "torch")]
+    card = model_card(name, saved.run, saved.data, result(saved), recipe, releases, [path.name for path in kept])
+    (temporary / "README.md").write_text(card, encoding="utf-8")
+    written = {path.name: files.checksum(str(path)) for path in sorted(temporary.iterdir())}
+    checked_json.write(str(temporary / MANIFEST), {"model": identity, "files": written})
+    for path in temporary.iterdir():
+        files.sync(path)
+    os.rename(temporary, to)
+    files.sync(to.parent)
+    return True
+
+
+def _is_there(to: Path, identity: dict[str, str]) -> bool:
+    """Whether the folder has this very model; raises FileExistsError for anything else."""
+    if not to.exists() or (to.is_dir() and not any(to.iterdir())):
+        return False
+    there = to / MANIFEST
+    if not there.is_file():
+        raise FileExistsError(f"{to} holds files that are no exported model: name another folder, or empty it")
+    if checked_json.read(str(there))["model"] != identity:
+        raise FileExistsError(
+            f"{to} holds another model, or this one with weights of another type or mean: name another folder, or "
+            "empty it"
+        )
+    return True
+
+
+def _newest(saved: SavedModel, count: int) -> list[Path]:
+    """So many of the newest checkpoints of a run, oldest first."""
+    root = saved.out / CHECKPOINTS
+    kept = list(committed(root).values())
+    if len(kept) < count:
+        raise ValueError(
+            f"{root} keeps {len(kept)} checkpoints, fewer than --average {count}; average fewer, or train with "
+            f"keep_checkpoints: {count}"
+        )
+    return kept[-count:]
+
+
+def _write_weights(folder: Path, weights: Path, averages: list[Path], saved: SavedModel, dtype: Dtype) -> None:
+    assert saved.run is not None and saved.data is not None, "of a finished run"
+    end = {"bos_token_id": saved.data.end_of_text, "eos_token_id": saved.data.end_of_text}
+    described = hugging_face_config(saved.run.model, saved.data.vocab_size)
+    write_json(folder / CONFIG, {**described, **end, "torch_dtype": dtype})
+    write_json(folder / "generation_config.json", end)
+    if dtype == "float32" and not averages:
+        shutil.copyfile(weights, folder / WEIGHTS)
+        return
+    mean = {public_name(name): tensor for name, tensor in averaged(averages).items()} if averages else {}
+    tensors = mean or load_file(weights)
+    save_weights({name: tensor.to(getattr(torch, dtype)) for name, tensor in tensors.items()}, folder / WEIGHTS)
+
+
+def _write_tokenizer(folder: Path, tokenizer: Path, seq_len: int, data: TrainingManifest) -> None:
+    trained, (model, described) = load_tokenizer(tokenizer), TOKENIZERS
+    if isinstance(trained, SentencePieceTokenizer):
+        content = tokenizer_json(trained)
+        check_same_ids(trained, content, heldout_texts(data, trained))
+        shutil.copyfile(tokenizer, folder / model)
+        write_json(folder / described, content)
+    else:
+        shutil.copyfile(tokenizer, folder / described)
+    write_json(folder / "tokenizer_config.json", tokenizer_config(trained, seq_len))
+
+
+def heldout_texts(data: TrainingManifest, tokenizer: TextTokenizer) -> Iterator[str]:
+    """The first held-out documents of each source, COMPARED tokens of it; the last one may be cut."""
+    for heldout in data.heldout:
+        tokens = Tokens(heldout.shards, data.vocab_size, data.dtype)
+        document: list[int] = []
+        for token in [*tokens.read(0, min(COMPARED, len(tokens))).tolist(), data.end_of_text]:
+            if token == data.end_of_text:
+                yield tokenizer.decode(document)
+                document = []
+            else:
+                document.append(token)

@@ -1,0 +1,160 @@
+"""Final weights as safetensors with a Hugging Face config beside them, and back.
+
+The names are those of LlamaForCausalLM, or with qk-norm of Qwen3ForCausalLM. A model that neither of them computes has
+a model type of our own, which `transformers` refuses.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from storage import files
+from storage.training_manifest import TrainingManifest
+from training.config import ModelConfig, RunConfig
+from training.hub.weight_files import CONFIG, WEIGHTS, check_fits, tokenizer_file, weight_files
+from training.model.decoder import Decoder
+from training.model.parallel import World, all_gather, rank_slice, set_first_weights
+
+# Keys of ours in the config of a model that has one of these settings.
+_OWN = ("qk_norm", "logit_softcap")
+
+
+def public_name(name: str) -> str:
+    """A parameter's name in the file of weights."""
+    return name if name.startswith("lm_head.") else f"model.{name}"
+
+
+def own_name(name: str) -> str:
+    """The Decoder's name of a parameter in the file of weights."""
+    return name.removeprefix("model.")
+
+
+def hugging_face_config(config: ModelConfig, vocab_size: int) -> dict[str, Any]:
+    """The content of config.json.
+
+    Keys: https://huggingface.co/docs/transformers/model_doc/llama and .../qwen3.
+    """
+    if config.logit_softcap is not None:
+        kind = {"model_type": "gristmill", **{name: getattr(config, name) for name in _OWN}}
+    elif config.qk_norm:
+        kind = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "use_sliding_window": False}
+    else:
+        kind = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "mlp_bias": False}
+    return {
+        **kind,
+        "vocab_size": vocab_size,
+        "hidden_size": config.dim,
+        "intermediate_size": config.ffn_dim,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "num_key_value_heads": config.kv_head_count,
+        "head_dim": config.head_dim,
+        "max_position_embeddings": config.seq_len,
+        "rms_norm_eps": config.norm_eps,
+        "rope_theta": config.rope_theta,
+        "tie_word_embeddings": config.tie_embeddings,
+        "hidden_act": "silu",
+        "attention_bias": False,
+        "initializer_range": 0.02,
+        "torch_dtype": "float32",
+    }
+
+
+def model_config(described: dict[str, Any]) -> ModelConfig:
+    """The shape that `hugging_face_config` has written down."""
+    own = {name: described[name] for name in _OWN if name in described}
+    return ModelConfig(
+        dim=described["hidden_size"],
+        layers=described["num_hidden_layers"],
+        heads=described["num_attention_heads"],
+        kv_heads=described["num_key_value_heads"],
+        ffn=described["intermediate_size"],
+        seq_len=described["max_position_embeddings"],
+        rope_theta=described["rope_theta"],
+        norm_eps=described["rms_norm_eps"],
+        tie_embeddings=described["tie_word_embeddings"],
+        **{"qk_norm": described["model_type"] == "qwen3", **own},
+    )
+
+
+def export_model(weights: dict[str, torch.Tensor], config: ModelConfig, vocab_size: int, out: Path) -> Path:
+    """Write weights (whole, by the Decoder's names, float32) and config into `out`; returns the weights'
+    path.
+
+    Tied embeddings are one tensor here: a model with tie_word_embeddings needs no lm_head.
+    """
+    out = Path(out)
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(out / CONFIG, hugging_face_config(config, vocab_size))
+    temporary = out / f"{WEIGHTS}.tmp"
+    save_weights({public_name(name): tensor for name, tensor in weights.items()}, temporary)
+    return temporary.replace(out / WEIGHTS)
+
+
+def save_weights(weights: dict[str, torch.Tensor], path: Path) -> None:
+    """Write tensors by their public names."""
+    save_file({name: tensor.contiguous() for name, tensor in weights.items()}, path, metadata={"format": "pt"})
+
+
+def write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def load_model(out: Path) -> Decoder:
+    """The exported model, unsharded, float32, on the CPU, in evaluation mode."""
+    described = json.loads((Path(out) / CONFIG).read_text(encoding="utf-8"))
+    model = empty_model(model_config(described), described["vocab_size"])
+    weights = load_file(Path(out) / WEIGHTS)
+    model.load_state_dict({own_name(name): tensor.float() for name, tensor in weights.items()}, assign=True)
+    return model.eval()
+
+
+def empty_model(config: ModelConfig, vocab_size: int) -> Decoder:
+    """A Decoder without memory, to load weights into."""
+    with torch.device("meta"):
+        return Decoder(config, vocab_size)
+
+
+def set_initial_weights(model: Decoder, run: RunConfig, manifest: TrainingManifest, world: World) -> None:
+    """The weights that a run begins with, in place: those of training.init_from, or drawn; a collective."""
+    if run.training.init_from:
+        load_initial_weights(model, run, manifest, world)
+    else:
+        set_first_weights(model, run.training.seed, world)
+
+
+def load_initial_weights(model: Decoder, run: RunConfig, manifest: TrainingManifest, world: World) -> None:
+    """Give a sharded model the weights in training.init_from; a collective. Held: one whole parameter on each rank.
+
+    Raises ValueError, on all ranks, where the files are not those that the run was planned with, do not fit the model,
+    or have another tokenizer.
+    """
+    folder = Path(run.training.init_from or "")
+    check_fits(folder, run.model, manifest.vocab_size)
+    tokenizer = tokenizer_file(folder)
+    found = {path.name: path for path in (*weight_files(folder), tokenizer)}
+    wanted = {tokenizer.name: manifest.tokenizer.digest, **run.init_digests}
+    mine = [name for name in rank_slice(sorted(found)) if files.checksum(str(found[name])) != wanted.get(name)]
+    if wrong := sorted(name for some in all_gather(mine) for name in some):
+        raise ValueError(
+            f"training.init_from is {folder}, whose {wrong[0]} is another than when the run was planned; put it back, "
+            "or run the recipe again"
+        )
+    parameters = dict(model.named_parameters())
+    with torch.no_grad():
+        for path in weight_files(folder):
+            with safe_open(path, framework="pt") as tensors:
+                for name in tensors.keys():
+                    parameter = parameters.get(own_name(name))
+                    if parameter is None:  # the copy of a tied matrix, or positions
+                        continue
+                    assert isinstance(parameter, DTensor), "fully_shard has cut every parameter"
+                    whole = tensors.get_tensor(name).float().to(world.device)
+                    parameter.copy_(distribute_tensor(whole, world.mesh, parameter.placements, src_data_rank=None))

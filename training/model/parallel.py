@@ -1,0 +1,228 @@
+"""Processes, device, sharding and number formats. The only file that knows how many processes there are and why."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from training.config import RENDEZVOUS, ModelConfig, TrainingConfig
+from training.model.decoder import Block, Decoder, initial
+from training.model.loss import chunked, loss_sums
+
+FIRST_CAPABILITY = (8, 9)  # NVIDIA's compute capability: Ada, Hopper and later
+MULTIPLE = 16  # of both sides of a matrix, as the products ask
+
+log = logging.getLogger(__name__)
+
+
+def multiply_in_fp8(layers: nn.ModuleList, min_dim: int, device: torch.device) -> None:
+    """Let the linear layers whose two sides are at least `min_dim` multiply in fp8; before they are compiled.
+
+    On a CPU the rounding is emulated, which shows what it costs in loss. Raises RuntimeError where torchao is not
+    installed, or the GPU lacks such products; ValueError if no matrix is that large.
+    """
+    try:
+        from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+    except ImportError as error:
+        raise RuntimeError(
+            f"training.fp8_min_dim is {min_dim}, which needs torchao: pip install 'gristmill[fp8]', or set it to null"
+        ) from error
+    emulate = device.type != "cuda"
+    if not emulate and torch.cuda.get_device_capability(device) < FIRST_CAPABILITY:
+        name = torch.cuda.get_device_name(device)
+        raise RuntimeError(f"training.fp8_min_dim is {min_dim}, but {name} has no products in fp8: set it to null")
+    if emulate:
+        log.info("fp8 is emulated on a CPU: its rounding is real, its speed is not")
+    chosen = []
+
+    def large(module: nn.Module, name: str) -> bool:
+        if not isinstance(module, nn.Linear):
+            return False
+        sides = (module.in_features, module.out_features)
+        if fits := min(sides) >= min_dim and not any(side % MULTIPLE for side in sides):
+            chosen.append(name)
+        return fits
+
+    convert_to_float8_training(layers, config=Float8LinearConfig(emulate=emulate), module_filter_fn=large)
+    if not chosen:
+        raise ValueError(
+            f"training.fp8_min_dim is {min_dim}, but no matrix of the blocks is that large with sides that are "
+            f"multiples of {MULTIPLE}: lower it, or set it to null"
+        )
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class World:
+    rank: int
+    size: int
+    device: torch.device
+    mesh: DeviceMesh
+
+    @property
+    def leads(self) -> bool:
+        return self.rank == 0
+
+    def sum(self, values: torch.Tensor) -> torch.Tensor:
+        """Sum of a tensor over all ranks, in place."""
+        dist.all_reduce(values)
+        return values
+
+
+def all_gather(value: T) -> list[T]:
+    """The values of all ranks, in their order, on every rank; a collective."""
+    found: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(found, value)
+    return found
+
+
+def rank_slice(values: Sequence[T]) -> Sequence[T]:
+    """Those of some values, alike on all ranks, that this rank works on."""
+    return values[dist.get_rank() :: dist.get_world_size()]
+
+
+def rows_per_rank(batch: int, world: int, micro_batch: int) -> int:
+    """Rows that every rank computes on: its part of the batch, rounded up to whole micro-batches."""
+    rows = -(-batch // world)
+    return -(-rows // micro_batch) * micro_batch
+
+
+def micro_batch(training: TrainingConfig, world: int) -> int:
+    """Rows of a micro-batch: one larger than a rank's part of the batch is cut to size."""
+    return min(training.micro_batch, -(-training.batch // world))
+
+
+@contextmanager
+def processes(timeout_seconds: float) -> Iterator[World]:
+    """Join the processes that torchrun started or, without it, be the only one; leave them at the end.
+
+    A single process takes the same path through a group of one, with a store in its own memory. A rank that
+    hangs makes the others fail after timeout_seconds.
+    """
+    cuda = torch.cuda.is_available()
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if cuda else torch.device("cpu")
+    if cuda:
+        torch.cuda.set_device(device)
+        _use_flash_attention_3(device)
+    backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
+    timeout = timedelta(seconds=timeout_seconds)
+    if "RANK" in os.environ:
+        rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        meeting = os.environ.get(RENDEZVOUS, "env://")
+        dist.init_process_group(backend, init_method=meeting, rank=rank, world_size=size, timeout=timeout)
+    else:
+        dist.init_process_group(backend, timeout=timeout, store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        size = dist.get_world_size()
+        mesh = init_device_mesh(device.type, (size,), mesh_dim_names=("shard",))
+        yield World(dist.get_rank(), size, device, mesh)
+    finally:
+        dist.destroy_process_group()
+
+
+def _use_flash_attention_3(device: torch.device) -> None:
+    """FlashAttention 3 where its package is installed and the GPU is a Hopper; else SDPA chooses among its own."""
+    if torch.cuda.get_device_capability(device)[0] != 9 or importlib.util.find_spec("flash_attn_interface") is None:
+        return
+    from torch.nn.attention import activate_flash_attention_impl  # releases of torch before 2.11 lack it
+
+    activate_flash_attention_impl("FA3")
+    torch.backends.cuda.enable_cudnn_sdp(False)  # which SDPA would take first
+    log.info("attention: FlashAttention 3")
+
+
+_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": None}
+
+
+def precision(wanted: str, device: torch.device) -> str:
+    """The precision of products on a device: "bf16", "fp16" or "fp32". `wanted`: TrainingConfig.precision.
+
+    (On CPUs bf16 is emulated: 3.4 times slower than float32 where it was tried, so `auto` does not take it there.)
+    """
+    if wanted != "auto":
+        return wanted
+    has_it = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return "bf16" if has_it else "fp32"
+
+
+def compute_dtype(wanted: str, device: torch.device) -> torch.dtype | None:
+    """What products are computed in; None: float32. `wanted`: TrainingConfig.precision."""
+    return _DTYPES[precision(wanted, device)]
+
+
+def sharded_model(
+    config: ModelConfig, training: TrainingConfig, vocab_size: int, end_of_text: int, world: World
+) -> Decoder:
+    """A Decoder with FSDP2 applied and its first weights set, the same ones for every world size.
+
+    Weights and sums of gradients are float32 in every precision. Inputs of blocks are not cast, so the rotary angles
+    stay float32. Blocks are compiled before they are sharded, the loss with the output projection.
+
+    Each rank holds 1/world of the parameters and, while a block runs, that block's parameters whole; while
+    the weights are set, one whole parameter at a time in CPU memory.
+    """
+    with torch.device("meta"):
+        model = Decoder(config, vocab_size, end_of_text if training.document_mask else None)
+    if training.fp8_min_dim:
+        multiply_in_fp8(model.layers, training.fp8_min_dim, world.device)
+    compiles = world.device.type == "cuda" if training.compile is None else training.compile
+    sums = torch.compile(loss_sums) if compiles else loss_sums
+    model.sums = chunked(sums, training.loss_chunks)
+    policy = MixedPrecisionPolicy(
+        param_dtype=compute_dtype(training.precision, world.device),
+        reduce_dtype=torch.float32,
+        cast_forward_inputs=False,
+    )
+    for layer in model.layers:
+        assert isinstance(layer, Block), "layers are blocks"
+        layer.recompute = training.recompute
+        if compiles:
+            layer.compile()
+        fully_shard(layer, mesh=world.mesh, mp_policy=policy)
+    # Embedding, last norm and output stay together in the root's group, which a tied matrix needs.
+    fully_shard(model, mesh=world.mesh, mp_policy=policy)
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            # The loss is divided by the global token count, so gradients add up and must not be averaged.
+            module.set_gradient_divide_factor(1.0)
+            module.set_force_sum_reduction_for_comms(True)  # gloo has no PREMUL_SUM
+    model.to_empty(device=world.device)
+    set_first_weights(model, training.seed, world)
+    return model
+
+
+@torch.no_grad()
+def set_first_weights(model: Decoder, seed: int, world: World) -> None:
+    """The weights that training begins with, in place."""
+    for name, parameter in model.named_parameters():
+        assert isinstance(parameter, DTensor), "fully_shard has cut every parameter"
+        whole = initial(name, parameter.shape, model.config, seed).to(world.device)
+        # src_data_rank=None: every rank has computed the same tensor, nothing needs to be sent.
+        parameter.copy_(distribute_tensor(whole, world.mesh, parameter.placements, src_data_rank=None))
+
+
+def whole_weights(model: Decoder) -> dict[str, torch.Tensor]:
+    """All parameters by name, whole, float32, on the CPU; a collective: every rank calls it and gets all of them."""
+    assert isinstance(model, FSDPModule), "the model is that of sharded_model"
+    # a forward pass without a backward leaves the root's group gathered, in the precision of the products
+    model.reshard()
+    weights = {}
+    for name, parameter in model.named_parameters():
+        assert isinstance(parameter, DTensor), "fully_shard has cut every parameter"
+        weights[name] = parameter.full_tensor().detach().cpu()
+    return weights

@@ -1,0 +1,1 @@
+"""A run: processes, the loop, recovery, what is recorded."""

@@ -1,0 +1,256 @@
+"""Start a training run in processes of its own, and be such a process.
+
+launch() is for the flow: it runs torchrun's agent (`training.run.agent`), which starts the ranks as
+`python -m training.run.launch RUN.json`, RUN.json being a RunConfig (`storage.checked_json`). A single rank is started
+without an agent, which would load torch a second time to look after it.
+
+Exit codes: 0 done (result.json is there); STOPPED (75, EX_TEMPFAIL of sysexits.h) the ranks got SIGTERM,
+after a checkpoint if training had begun: run it again to go on; KILLED (137) or a negative one, a rank or the agent
+was ended by a signal; anything else failed, and the log says why; FAILURE in the run's folder has the first error.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import training
+from storage import checked_json
+from training.config import RENDEZVOUS, RunConfig
+from training.run.deathsig import PARENT, die_with_parent
+
+STOPPED = 75
+KILLED = 137
+STOP_MARKER = "stopped"
+FAILURE = "failure.txt"  # one line: the error of the first rank that had one, since the others fail for want of it
+GRACE_SECONDS = 300  # for a step and a checkpoint after SIGTERM, before the agent kills its ranks
+POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The machines of a run, of which this is number `rank`. Their `out` is one folder, which all of them see.
+
+    `rendezvous`: HOST:PORT at which number 0 listens for the others, on all of its interfaces. `interface`: the network
+    device that ranks talk through, such as eth0; loopback if it is empty.
+    """
+
+    count: int = 1
+    rank: int = 0
+    rendezvous: str = ""
+    interface: str = ""
+
+
+ALONE = Nodes()
+
+
+def default_processes() -> int:
+    """One rank per GPU; 2 on a machine without, so that what runs is sharded training."""
+    import torch
+
+    return torch.cuda.device_count() or 2
+
+
+def launch(
+    run_json: Path,
+    processes: int,
+    log_path: Path,
+    *,
+    env: Mapping[str, str] | None = None,
+    on_line: Callable[[str], None] = lambda line: None,
+    poll: Callable[[], None] = lambda: None,
+    nodes: Nodes = ALONE,
+    restarts: int = 0,
+    module: str = "training.run.launch",
+) -> int:
+    """Run the training that run_json describes and return its exit code (see above). `processes`: on each machine.
+    `module`: whose main each rank is; its run_json names the folder `out`, too.
+
+    The output of all ranks is appended to log_path, and given line by line to on_line while it grows. `env`
+    is added to the environment. An exception here or in on_line, such as KeyboardInterrupt, stops the ranks
+    after a checkpoint. The agent and its ranks die with the thread that calls this, however it ends, kill -9
+    included (on Linux). On one machine they find each other through a file and talk through the loopback device only.
+    `poll` is called ten times a second, and may raise as on_line may.
+
+    A run that a signal has ended is started again, at most `restarts` times, from its newest checkpoint. One on several
+    machines is not: all of them would have to be.
+    """
+    run_json, log_path = Path(run_json).resolve(), Path(log_path)
+    out = Path(checked_json.read(str(run_json))["out"]).resolve()
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    for restart in range(1, restarts + 2):
+        for left in (STOP_MARKER, FAILURE):
+            (out / left).unlink(missing_ok=True)
+        code = _attempt(run_json, out, processes, log_path, env or {}, on_line, poll, nodes, module)
+        if code and (out / STOP_MARKER).exists():
+            return STOPPED  # torchrun's own code would be 1, as for any failure
+        if (code >= 0 and code != KILLED) or restart > restarts or nodes.count > 1:
+            break
+        line = f"a process of training was killed: going on from the newest checkpoint, restart {restart} of {restarts}"
+        with open(log_path, "a", opener=_private) as output:
+            output.write(line + "\n")
+        on_line(line)
+    return code
+
+
+def _attempt(
+    run_json: Path,
+    out: Path,
+    processes: int,
+    log_path: Path,
+    env: Mapping[str, str],
+    on_line: Callable[[str], None],
+    poll: Callable[[], None],
+    nodes: Nodes,
+    module: str,
+) -> int:
+    """Run the agent, or the only rank, to its end and return its exit code."""
+    meeting = out / (f"rendezvous-{nodes.rank}" if nodes.count > 1 else "rendezvous")
+    shutil.rmtree(meeting, ignore_errors=True)  # of a launch that was killed
+    environment = _environment(processes, nodes.interface)
+    if processes == 1 and nodes.count == 1:
+        command = [sys.executable, "-u", "-m", module, str(run_json)]
+        environment = {name: value for name, value in environment.items() if name not in ("RANK", "LOCAL_RANK")}
+        environment[PARENT] = str(os.getpid())
+    else:
+        meeting.mkdir()
+        command, more = _agent(run_json, processes, nodes, meeting, module)
+        environment |= more
+    with open(log_path, "ab", opener=_private) as output, log_path.open("rb") as tail:
+        tail.seek(0, os.SEEK_END)
+        agent = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**environment, **env},
+            start_new_session=True,  # a Ctrl-C at the terminal is for the caller, who then stops the agent
+        )
+        try:
+            pending = b""
+            while True:
+                ended = agent.poll() is not None  # asked before reading: what it wrote last is read below
+                pending += tail.read()
+                *lines, pending = pending.split(b"\n")
+                for line in lines:
+                    on_line(line.decode(errors="replace"))
+                if ended:
+                    break
+                poll()
+                time.sleep(POLL_SECONDS)
+            if pending:
+                on_line(pending.decode(errors="replace"))
+        finally:
+            _end(agent)
+            shutil.rmtree(meeting, ignore_errors=True)
+    return agent.returncode
+
+
+def _agent(
+    run_json: Path, processes: int, nodes: Nodes, meeting: Path, module: str
+) -> tuple[list[str], dict[str, str]]:
+    """The command of torchrun's agent, and what it needs in its environment."""
+    command = [sys.executable, "-u", "-m", "training.run.deathsig", str(os.getpid())]
+    command += [sys.executable, "-u", "-m", "training.run.agent"]
+    environment = {}
+    if nodes.count > 1:
+        command += ["--nnodes", str(nodes.count), "--node-rank", str(nodes.rank)]
+        command += ["--rdzv-backend=static", f"--rdzv-endpoint={nodes.rendezvous}"]
+    else:
+        # a TCP store, which is the default, would listen on all interfaces
+        command += ["--rdzv-backend=c10d", "--rdzv-conf=store_type=file", f"--rdzv-endpoint={meeting}/agent"]
+        command += ["--local-addr", "127.0.0.1"]
+        environment[RENDEZVOUS] = f"file://{meeting}/ranks"
+        environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # it would listen on all interfaces; no rank asks it
+    # the folder for logs of the ranks, which have none, would stay among temporary files
+    command += ["--nproc-per-node", str(processes), "--max-restarts", "0", "--log-dir", f"{meeting}/logs"]
+    return [*command, *_grace(), "-m", module, str(run_json)], environment
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _grace() -> list[str]:
+    """The option of torchrun for GRACE_SECONDS, if this release of torch has it: those before kill after 30 seconds.
+
+    Read in its text, since an import takes seconds.
+    """
+    found = importlib.util.find_spec("torch")
+    assert found is not None and found.origin is not None, "torch is installed"
+    launcher = Path(found.origin).with_name("distributed") / "run.py"
+    known = '"--shutdown-timeout"' in launcher.read_text(encoding="utf-8")
+    return ["--shutdown-timeout", str(GRACE_SECONDS)] if known else []
+
+
+def _end(agent: subprocess.Popen) -> None:
+    """Make sure that the agent has ended; its ranks follow it."""
+    if agent.poll() is None:
+        agent.terminate()
+        try:
+            agent.wait(GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            agent.kill()
+            agent.wait()
+
+
+def _environment(processes: int, interface: str) -> dict[str, str]:
+    here = str(Path(training.__file__).resolve().parents[1])
+    device = interface or ("lo0" if sys.platform == "darwin" else "lo")
+    path = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), here]
+    return {
+        # glibc (mallopt(3)): what a step frees stays with the process, since pages that are taken anew from the system
+        # cost a tenth of a step on a CPU; the second is the largest that glibc takes
+        "MALLOC_TRIM_THRESHOLD_": str(1 << 32),
+        "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
+        **os.environ,
+        "PYTHONSAFEPATH": "1",  # or a file beside the caller could stand in for a module of the library
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
+        "PYTHONUNBUFFERED": "1",
+        "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // processes)),
+        "GLOO_SOCKET_IFNAME": device,  # no name lookup, so no network
+        "NCCL_SOCKET_IFNAME": device,
+    }
+
+
+def main(run_json: str) -> int:
+    """One rank."""
+    if PARENT in os.environ:
+        die_with_parent(int(os.environ[PARENT]))
+    run = RunConfig.model_validate(checked_json.read(run_json))
+    leads = os.environ.get("RANK", "0") == "0"
+    logging.basicConfig(level=logging.INFO if leads else logging.WARNING, format="%(message)s", stream=sys.stdout)
+    from training.run.loop import Stopped, train  # torch is loaded only after the parent's death is covered
+
+    try:
+        train(run)
+    except Stopped as stopped:
+        if leads:
+            logging.info("%s", stopped)
+            (run.out / STOP_MARKER).touch()
+        return STOPPED
+    except Exception as error:
+        with suppress(OSError), open(run.out / FAILURE, "x") as first:
+            said = next(iter(str(error).splitlines()), "")
+            first.write(f"rank {os.environ.get('RANK', '0')}: {type(error).__name__}: {said}\n")
+        raise
+    return 0
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1])
+    logging.shutdown()
+    sys.stdout.flush()
+    # Everything is on disk and the process group is gone. Taking the interpreter down as usual was seen to abort a
+    # finished rank once in some fifty launches ("terminate called without an active exception"), as happens when a
+    # native thread asks for the interpreter while it ends.
+    os._exit(code)

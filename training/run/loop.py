@@ -1,0 +1,249 @@
+"""A whole training run: resume, learn, evaluate, checkpoint, export, sample."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from storage import files
+from storage.recorded_file import RecordedFile
+from storage.training_manifest import load_training_manifest
+from training.checkpoint.commit import Progress, run_fingerprint
+from training.checkpoint.keeping import Keeper
+from training.checkpoint.saving import Saver
+from training.config import CHECKPOINTS, DOCUMENT_LOSSES, RunConfig, TrainingConfig
+from training.data.batches import Batches, batches
+from training.data.order import Order
+from training.data.shards import check_digests
+from training.evaluate.document_losses import write_document_losses
+from training.evaluate.heldout import Evaluation
+from training.evaluate.sample import sample_text
+from training.hub.weights import export_model, load_model, set_initial_weights
+from training.model.decoder import flops_per_token, parameter_count
+from training.model.parallel import World, compute_dtype, processes, whole_weights
+from training.run.record import Record, TakenStep
+from training.run.recovery import REPORT, Recovery
+from training.run.tracking import Tracker
+from training.step.events import windows_left_out
+from training.step.monitor import Machine, Monitor
+from training.step.optimizer import learning_rate
+from training.step.state import TrainState, train_state
+from training.step.update import StepPlan, train_step
+
+log = logging.getLogger(__name__)
+
+RESULT = "result.json"
+
+
+class Stopped(Exception):
+    """The run was asked to stop, and did after saving a checkpoint: run it again to go on."""
+
+
+@contextmanager
+def stop_requests() -> Iterator[threading.Event]:
+    """An event that SIGTERM sets. Outside of the main thread signals cannot be caught, and it stays unset."""
+    event = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield event
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: event.set())
+    try:
+        yield event
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def train(run: RunConfig) -> dict:
+    """Train as run says, from its newest checkpoint if it has one, and return what result.json holds.
+
+    Every rank calls it: under torchrun, or alone in plain Python. Files below run.out: checkpoints/,
+    metrics.jsonl, timing.jsonl, events.jsonl, document_losses.parquet if run.document_losses, model.safetensors and
+    config.json, and result.json last of all. Running a finished run again trains nothing and writes the same result.
+
+    Raises Stopped after SIGTERM, when the step in progress and a checkpoint are done; ValueError when the
+    data is inconsistent or the checkpoint is of another run; FloatingPointError when training diverged and the guard's
+    budget is spent: guard.json has the likely cause.
+    """
+    (run.out / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+    with stop_requests() as stop, Keeper(run) as keeper, processes(run.timeout_seconds) as world:
+        if world.leads:
+            for name in (RESULT, REPORT):
+                (run.out / name).unlink(missing_ok=True)
+        return _train(run, world, stop, keeper)
+
+
+def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) -> dict:
+    training = run.training
+    manifest = load_training_manifest(run.data)
+    check_digests(manifest)
+    names = run_fingerprint(run, manifest, world.device)
+    order = Order(manifest, seq_len=run.model.seq_len, batch=training.batch, seed=training.data_seed)
+    order.check_epochs(training.steps)
+    evaluation = Evaluation(run, manifest, world)
+
+    state = train_state(run.model, training, manifest, world)
+    first_weights = partial(set_initial_weights, state.model, run, manifest, world)
+    saver = Saver(run.out / CHECKPOINTS, names, world, run.timeout_seconds, keeper.committed)
+    recovery = Recovery(run, order, state, first_weights, world, saver, keeper, evaluation.unigram_entropy)
+    progress, saved = recovery.resume()
+    if saved and world.leads:
+        log.info("resuming from %s", saved)
+
+    tracker = Tracker(run.out, progress.step if saved else -1, run.tracking, progress.logs) if world.leads else None
+    machine = Machine(run.model, manifest.vocab_size, world, compute_dtype(training.precision, world.device))
+    learner = Learner(run, world, state, recovery.forced, stop)
+    record = Record(progress, training, tracker, learner.monitor.names, machine)
+    try:
+        with saver, batches(order, training, world, progress.step, windows_left_out(progress.events)) as coming:
+            progress, saved = _learn(coming, learner, record, recovery, evaluation, saver, saved)
+    finally:
+        lost = tracker.close() if tracker else 0
+
+    if run.document_losses:
+        write_document_losses(run.out / DOCUMENT_LOSSES, state.model, manifest, world)
+    weights = whole_weights(state.model)
+    result: dict = {}
+    if world.leads:
+        assert saved is not None, "the last step has saved a checkpoint"
+        result = _result(run, weights, progress, saved, lost)
+    return _from_leader(result)
+
+
+class Due(NamedTuple):
+    """What comes after a step."""
+
+    last: bool
+    evaluation: bool
+    checkpoint: bool
+    reading: bool  # of the figures of the steps so far, for which the host waits
+
+
+def due(step: int, training: TrainingConfig, log_every: int) -> Due:
+    """What is due after `step` steps."""
+    last = step == training.steps
+    evaluation = last or step % training.eval_every == 0
+    checkpoint = last or step % training.checkpoint_every == 0
+    return Due(last, evaluation, checkpoint, evaluation or checkpoint or step % log_every == 0)
+
+
+class Learner:
+    """Takes the steps of a run, one at a time; nothing of them is read here.
+
+    `forced`: the verdict on the update of a step that was taken before, see Recovery. `stop`: that this rank was asked
+    to stop.
+    """
+
+    def __init__(
+        self,
+        run: RunConfig,
+        world: World,
+        state: TrainState,
+        forced: Callable[[int], int | None],
+        stop: threading.Event,
+    ) -> None:
+        self.training, self.world, self.state, self.forced, self.stop = run.training, world, state, forced, stop
+        self.monitor = Monitor(state.model, world)
+        self.tokens, self.total = run.training.batch * run.model.seq_len, run.training.token_budget(run.model.seq_len)
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step, counted from 1."""
+        return learning_rate(step * self.tokens, self.total, self.training)
+
+    def take(self, step: int, inputs: torch.Tensor, targets: torch.Tensor) -> TakenStep:
+        """Learn from a batch in a step, counted from 1; a collective."""
+        probes = step % self.training.monitor_every == 0
+        updates = self.monitor.updates if probes else None
+        plan = StepPlan(self.rate(step), self.forced(step), self.stop.is_set(), updates)
+        values = train_step(self.state, inputs, targets, plan, self.training, self.world)
+        return TakenStep(plan.learning_rate, values, self.monitor.probe(inputs[:1]) if probes else None)
+
+
+def _learn(
+    coming: Batches,
+    learner: Learner,
+    record: Record,
+    recovery: Recovery,
+    evaluation: Evaluation,
+    saver: Saver,
+    saved: Path | None,
+) -> tuple[Progress, Path | None]:
+    """Take the steps that come after the record's progress; returns the progress of the last, and its checkpoint.
+
+    `saved`: the newest checkpoint so far. Raises Stopped when a rank was asked to stop.
+    """
+    training, state = learner.training, learner.state
+    log_every = training.log_every or (10 if learner.world.device.type == "cuda" else 1)
+    step = record.progress.step
+    for inputs, targets in coming:
+        step += 1
+        record.add(learner.take(step, inputs, targets))
+        after = due(step, training, log_every)
+        if not after.reading:
+            continue
+        record.read(coming.waited)
+        progress = record.progress
+        if spike := recovery.judge(progress, record.steps):
+            norm = record.steps[spike.seen - progress.step - 1].grad_norm
+            progress = recovery.go_back(progress, spike, learner.rate(spike.seen), norm)
+            step = progress.step
+            record.go_back(progress)
+            coming.go_to(step, windows_left_out(progress.events))
+            continue
+        stops = record.write(evaluation(state.model, after.last) if after.evaluation else {})
+        if stops or after.last or (after.checkpoint and not recovery.suspicious(progress)):
+            record.sync()
+            saved = saver.save(state.tensors, progress)
+        saver.check()
+        if stops and not after.last:
+            saver.wait()
+            raise Stopped(f"stopped after step {progress.step} of {training.steps}; saved in {saved}")
+        record.go_on()
+    return record.progress, saved
+
+
+def _result(run: RunConfig, weights: dict, progress: Progress, saved: Path, lost: int) -> dict:
+    """Export, sample from what was exported, and write result.json."""
+    training, manifest = run.training, load_training_manifest(run.data)
+    path = export_model(weights, run.model, manifest.vocab_size, run.out)
+    text = None
+    if training.sample_tokens:
+        text = sample_text(
+            load_model(run.out),
+            Path(RecordedFile(str(manifest.tokenizer.path), manifest.tokenizer.digest).local()),
+            training.sample_tokens,
+            temperature=training.sample_temperature,
+            top_k=training.sample_top_k,
+            seed=training.seed,
+        )
+    result = {
+        "steps": progress.step,
+        "tokens": progress.tokens,
+        "parameters": parameter_count(run.model, manifest.vocab_size),
+        "flops": flops_per_token(run.model, manifest.vocab_size) * progress.tokens,
+        **dict(sorted(progress.last.items())),
+        "checkpoint": os.path.relpath(saved, run.out),
+        "weights": path.name,
+        "sample": text,
+        "lost_metric_points": lost,
+    }
+    files.write_bytes(str(run.out / RESULT), json.dumps(result, indent=1, ensure_ascii=False).encode() + b"\n")
+    return result
+
+
+def _from_leader(value: dict) -> dict:
+    """Rank 0's value on every rank. Returns when all have it, so that no rank leaves while another still reads."""
+    box = [value]
+    dist.broadcast_object_list(box, src=0)
+    dist.barrier()
+    return box[0]

@@ -1,0 +1,165 @@
+"""What the steps of a run have found: kept on the device, read for several steps at once, and written down."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import math
+import time
+from typing import NamedTuple
+
+import torch
+
+from training.checkpoint.commit import Progress
+from training.config import TrainingConfig
+from training.run.tracking import Tracker
+from training.step.monitor import Machine
+from training.step.state import APPLIED, NOT_FINITE
+from training.step.update import StepFigures, figures
+
+log = logging.getLogger(__name__)
+
+LINE_SECONDS = 60.0  # between two lines of the log
+PROBES = 6  # of the monitor, of which the guard knows the largest attention logit
+
+
+class TakenStep(NamedTuple):
+    """A step that was taken. `values`: those of train_step; `probe`: that of the monitor, if it had one."""
+
+    rate: float
+    values: torch.Tensor
+    probe: torch.Tensor | None
+
+
+class Record:
+    """The figures of steps, kept on the device until they are read for several steps at once."""
+
+    def __init__(
+        self,
+        progress: Progress,
+        training: TrainingConfig,
+        tracker: Tracker | None,
+        inside: list[str],
+        machine: Machine,
+    ) -> None:
+        self.progress, self.training, self.tracker = progress, training, tracker
+        self.inside, self.machine = inside, machine
+        self.report = ReportLines(training.steps)
+        self.pending: list[TakenStep] = []
+        self.steps: list[StepFigures] = []
+        self.began, self.waited = time.perf_counter(), 0.0
+        self.timing: dict[str, float] = {}
+
+    def add(self, taken: TakenStep) -> None:
+        self.pending.append(taken)
+
+    def read(self, waited: float) -> None:
+        """Wait for the steps since the last reading. `waited`: seconds of waiting for data since the beginning."""
+        self.steps = figures(torch.stack([taken.values for taken in self.pending]))
+        seconds = time.perf_counter() - self.began
+        speed = sum(step.tokens for step in self.steps) / seconds
+        self.timing = {
+            "train/tokens_per_second": speed,
+            "train/data_wait_fraction": (waited - self.waited) / seconds,
+        } | self.machine(speed)
+        if rollbacks := sum(event.what == "rollback" for event in self.progress.events):
+            self.timing["train/rollbacks"] = float(rollbacks)
+        self.waited = waited
+
+    def write(self, heldout: dict[str, float]) -> bool:
+        """Write down the steps that were read, `heldout` with the last of them; whether the run shall stop.
+
+        Raises FloatingPointError for a step that was not finite, unless the guard is on or the loss scale had room to
+        fall.
+        """
+        progress, training = self.progress, self.training
+        for number, (taken, step) in enumerate(zip(self.pending, self.steps, strict=True), 1):
+            if step.verdict == NOT_FINITE and step.scale <= 1 and not training.guard.enabled:
+                raise FloatingPointError(
+                    f"loss {step.loss}, gradient norm {step.grad_norm} at step {progress.step + 1}: not finite; lower "
+                    "learning_rate or look at the data of this step, then start again from the last checkpoint"
+                )
+            progress.step += 1
+            progress.tokens += step.tokens
+            progress.clipped += step.grad_norm > training.clip_norm
+            progress.skipped += step.verdict != APPLIED
+            metrics = self._metrics(taken.rate, step)
+            if taken.probe is not None:
+                metrics |= self._probed(taken.probe)
+            if number == len(self.steps):
+                metrics |= heldout
+            metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
+            progress.last |= metrics
+            if self.tracker:
+                self.tracker.log(progress.step, metrics, self.timing)
+                self.report(progress.step, metrics, self.timing["train/tokens_per_second"])
+        self.pending.clear()
+        return any(step.stop_requested for step in self.steps)
+
+    def _metrics(self, rate: float, step: StepFigures) -> dict[str, float]:
+        """Those of the newest step of the progress."""
+        progress = self.progress
+        metrics = {
+            "train/loss": step.loss,
+            "train/grad_norm": step.grad_norm,
+            "train/learning_rate": rate,
+            "train/tokens": float(progress.tokens),
+            "train/clip_fraction": progress.clipped / progress.step,
+        }
+        if self.training.z_loss:
+            metrics["train/z_loss"] = step.z_loss
+        if step.scale != 1 or progress.skipped:
+            metrics |= {"train/loss_scale": step.scale, "train/skipped_steps": float(progress.skipped)}
+        return metrics
+
+    def _probed(self, probe: torch.Tensor) -> dict[str, float]:
+        """The metrics of a probe, of which the guard gets the largest attention logit."""
+        inside = dict(zip(self.inside, probe.tolist(), strict=True))
+        largest = max(value for name, value in inside.items() if "attention_logit" in name)
+        if math.isfinite(largest):  # in fp16 a logit can overflow, and a checkpoint's JSON has no such number
+            self.progress.attention_logits = [*self.progress.attention_logits[1 - PROBES :], largest]
+        return inside
+
+    def sync(self) -> None:
+        """Called before a checkpoint: what was written must not be lost after it."""
+        if self.tracker:
+            self.progress.logs = self.tracker.checkpoint()
+
+    def go_back(self, progress: Progress) -> None:
+        """Forget the steps after those of `progress`."""
+        self.progress = progress
+        self.pending.clear()
+        if self.tracker:
+            self.tracker.go_back(progress.step)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Called when the next step begins: what came before is no time of training."""
+        self.began = time.perf_counter()
+
+
+class ReportLines:
+    """Lines for a person: at the first step, every twentieth of the run, each evaluation, and once a minute."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+        self.began = self.said = time.monotonic()
+        self.first = 0
+
+    def __call__(self, step: int, metrics: dict[str, float], speed: float) -> None:
+        now = time.monotonic()
+        self.first = self.first or step
+        evaluated = "heldout/loss" in metrics
+        quiet = step > self.first and step % max(1, self.steps // 20) and now - self.said < LINE_SECONDS
+        if quiet and not evaluated:
+            return
+        self.said = now
+        line = f"step {step:{len(str(self.steps))}}/{self.steps}  loss {metrics.get('train/loss', math.nan):.4f}"
+        line += f"  grad {metrics.get('train/grad_norm', math.nan):.3f}  lr {metrics['train/learning_rate']:.2e}"
+        line += f"  {speed:,.0f} tokens/s"
+        if self.first < step < self.steps:
+            left = (self.steps - step) * (now - self.began) / (step - self.first + 1)
+            line += f"  {datetime.timedelta(seconds=round(left))} left"
+        if evaluated:
+            line += f"  held-out {metrics['heldout/loss']:.4f}"
+        log.info(line)

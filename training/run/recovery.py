@@ -1,0 +1,278 @@
+"""Carries out what the guard decides: goes back to a checkpoint, leaves batches out, or ends the run with a report."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FSDPModule
+
+from storage import files
+from training.checkpoint.commit import Progress, commit_of, load_checkpoint
+from training.checkpoint.keeping import Keeper, committed, latest
+from training.checkpoint.saving import Saver
+from training.config import RunConfig
+from training.data.order import Order, batch_number
+from training.model.loss import IGNORE, inputs_and_targets
+from training.model.parallel import World, micro_batch, rows_per_rank
+from training.step import guard
+from training.step.events import (
+    EVENTS,
+    REASON_NOT_FINITE,
+    REASON_OUTLIER,
+    Event,
+    read_events,
+    skipped_updates,
+    windows_left_out,
+    write_events,
+)
+from training.step.guard import Losses, Spike
+from training.step.state import APPLIED, NOT_FINITE, OUTLIER, TrainState
+from training.step.update import StepFigures
+
+log = logging.getLogger(__name__)
+
+REPORT = "guard.json"
+REASONS = {NOT_FINITE: REASON_NOT_FINITE, OUTLIER: REASON_OUTLIER}
+CHECKED = 8  # batches of a spike that the restored weights are tried on
+
+
+class Recovery:
+    """One for a run; every rank has one, and all of them take the same decisions from the same figures.
+
+    `first_weights`: gives the model those that the run begins with, in place; a collective.
+    """
+
+    def __init__(
+        self,
+        run: RunConfig,
+        order: Order,
+        state: TrainState,
+        first_weights: Callable[[], None],
+        world: World,
+        saver: Saver,
+        keeper: Keeper,
+        unigram_entropy: float,
+    ) -> None:
+        self.run, self.root, self.names = run, saver.root, saver.names
+        self.order, self.state, self.first_weights, self.world = order, state, first_weights, world
+        self.saver, self.keeper, self.unigram_entropy = saver, keeper, unigram_entropy
+        self.replayed = skipped_updates(self._replay()) if run.replay else None
+
+    def _replay(self) -> list[Event]:
+        assert self.run.replay is not None, "asked for by those who have one"
+        found = read_events(self.run.replay)
+        if any(event.what == "stop" for event in found):
+            raise ValueError(f"{self.run.replay}: that run was stopped by its guard, so there is no end to reproduce")
+        return found
+
+    def forced(self, step: int) -> int | None:
+        """The verdict on the update of a step (from 1) that a replayed run has taken; None: it is to be judged."""
+        if self.replayed is None:
+            return None
+        return next((code for code, why in REASONS.items() if why == self.replayed.get(step)), APPLIED)
+
+    def resume(self) -> tuple[Progress, Path | None]:
+        """Load the newest checkpoint that no rollback has left behind; without one the weights are the first.
+
+        The file of events is brought to what that checkpoint knows, and to the rollbacks after it: those hold, even if
+        the run was killed while it went back.
+        """
+        path = self.run.out / EVENTS
+        box = [[event.model_dump(mode="json") for event in read_events(path)] if self.world.leads else []]
+        dist.broadcast_object_list(box, src=0)
+        known = [Event.model_validate(event) for event in box[0]]
+        saved = latest(self.root) or self.run.resume_from
+        seen = len(commit_of(saved).progress.events) if saved else 0
+        back = max((i for i, event in enumerate(known) if i >= seen and event.to is not None), default=None)
+        if back is None:
+            progress, saved = self._load(saved)
+        else:
+            to = known[back].to
+            assert to is not None, "chosen for it"
+            self._remove_after(to)
+            progress, saved = self._load(self._newest(to))
+            progress.events = known[: back + 1]
+        if self.run.replay:
+            progress.events = self._replay()
+        self._write(progress.events)
+        return progress, saved
+
+    def judge(self, progress: Progress, steps: Sequence[StepFigures]) -> Spike | None:
+        """Look at the steps after those of progress, note those without an update; a spike, if they end in one.
+
+        Raises FloatingPointError when the loss is one that the tokens' frequencies alone would give.
+        """
+        losses, decided = Losses(progress.losses), len(progress.events)
+        judges = self.run.training.guard.enabled and self.replayed is None
+        spike, learned = None, True
+        for number, step in enumerate(steps, progress.step + 1):
+            if self.replayed is not None:
+                if step.verdict != self.forced(number):
+                    raise FloatingPointError(
+                        f"step {number} is not finite (loss {step.loss}, gradient norm {step.grad_norm}), which was no "
+                        f"event of {self.run.replay}; look at the machine, or train without replay"
+                    )
+            elif step.verdict and judges:
+                progress.events.append(_skip(number, step))
+            loss = step.judged_loss
+            if loss is not None:
+                spike = losses.see(number, loss)
+            elif judges:
+                spike = losses.skipped(progress.events)
+            if not judges:
+                spike = None
+                continue
+            learned = number < guard.learned_by(self.run.training) or losses.below(self.unigram_entropy)
+            if spike or not learned:
+                break
+        if len(progress.events) > decided:
+            self._write(progress.events)
+            for event in progress.events[decided:]:
+                self._say("step %d: update skipped, %s: %s", event.step, event.why, event.figures)
+        if not spike and not learned:
+            self._stop_unlearned(progress, losses, number, step)
+        return spike
+
+    def suspicious(self, progress: Progress) -> bool:
+        """Whether the newest loss is too high for a checkpoint to go back to."""
+        return self.run.training.guard.enabled and Losses(progress.losses).suspicious()
+
+    def go_back(self, progress: Progress, spike: Spike, rate: float, norm: float) -> Progress:
+        """Load the newest checkpoint before a spike; a collective. `rate`, `norm`: learning rate and gradient norm of
+        the last step of the spike.
+
+        Lost are the steps since that checkpoint. Raises FloatingPointError when max_rollbacks are spent.
+        """
+        self.saver.wait()
+        training = self.run.training
+        left_out = windows_left_out(progress.events)
+        skip = guard.skip_steps(training, batch_number(spike.began - 1, left_out), left_out)
+        early = self._newest(spike.began - 1 - guard.skip_steps(training) // 2)
+        restored, path = self._load(early or self._newest(spike.began - 1))
+        batches = [batch_number(step - 1, left_out) for step in range(spike.began, spike.seen + 1)]
+        earlier = [batch_number(step - 1, left_out) for step in range(max(1, spike.began - CHECKED), spike.began)]
+        excess = self._loss(batches[:CHECKED]) - self._loss(earlier) if earlier else 0.0
+        spent = sum(event.what == "rollback" for event in progress.events) >= training.guard.max_rollbacks
+        samples = (batches[0] * training.batch, (batches[-1] + 1) * training.batch)
+        first = batch_number(restored.step, left_out)
+        event = Event(
+            step=spike.seen,
+            what="stop" if spent else "rollback",
+            why=guard.cause(spike, excess, restored.attention_logits + progress.attention_logits),
+            began=spike.began,
+            to=None if spent else restored.step,
+            window=None if spent else guard.window(batches[0], batches[-1], first, skip),
+            samples=samples,
+            sources=self._sources(samples),
+            figures=_finite(
+                loss_before=spike.level, loss=spike.loss, data_excess=excess, learning_rate=rate, grad_norm=norm
+            ),
+        )
+        decisions = [*progress.events, event]
+        self._write(decisions)
+        if spent:
+            self._stop(event, decisions)
+        assert event.window, "a rollback has one"
+        self._say(
+            "step %d: %s from step %d on (%s); back to %s, without batches %d to %d",
+            event.step,
+            guard.described(event),
+            spike.began,
+            event.why,
+            path or "the first weights",
+            event.window[0],
+            event.window[1] - 1,
+        )
+        self._remove_after(restored.step)
+        restored.events = decisions
+        return restored
+
+    def _stop_unlearned(self, progress: Progress, losses: Losses, number: int, step: StepFigures) -> None:
+        rate = self.run.training.learning_rate
+        figures = _finite(
+            loss=losses.middle(), unigram_loss=self.unigram_entropy, learning_rate=rate, grad_norm=step.grad_norm
+        )
+        event = Event(step=number, what="stop", why="learning rate", figures=figures)
+        self._write(decisions := [*progress.events, event])
+        self._stop(event, decisions)
+
+    def _stop(self, event: Event, decisions: list[Event]) -> None:
+        path = self.run.out / REPORT
+        said = guard.sentence(event, decisions, self.run.training.steps, str(path))
+        if self.world.leads:
+            report = {
+                "error": said,
+                "cause": guard.likeliest(decisions),
+                "events": [event.model_dump(mode="json", exclude_defaults=True) for event in decisions],
+            }
+            files.write_bytes(str(path), json.dumps(report, indent=1).encode() + b"\n")
+        raise FloatingPointError(said)
+
+    def _newest(self, step: int) -> Path | None:
+        """The newest checkpoint of a step up to `step`."""
+        upto = [path for found, path in committed(self.root).items() if found <= step]
+        start = self.run.resume_from
+        if not upto and start and commit_of(start).progress.step <= step:
+            return start
+        return upto[-1] if upto else None
+
+    def _load(self, path: Path | None) -> tuple[Progress, Path | None]:
+        model = self.state.model
+        assert isinstance(model, FSDPModule), "the model is that of sharded_model"
+        model.reshard()  # or the next forward pass would use what is still gathered
+        if path:
+            return load_checkpoint(path, self.state.tensors, self.names), path
+        self.first_weights()
+        self.state.begin()
+        return Progress(), None
+
+    def _remove_after(self, step: int) -> None:
+        if self.world.leads:
+            self.keeper.remove_after(self.root, step)
+        dist.barrier()
+
+    @torch.no_grad()
+    def _loss(self, numbers: Sequence[int]) -> float:
+        """Nats per token of the weights as they are on batches; a collective."""
+        training, world, model = self.run.training, self.world, self.state.model
+        micro = micro_batch(training, world.size)
+        rows = rows_per_rank(training.batch, world.size, micro)
+        total = torch.zeros(2, dtype=torch.float64, device=world.device)
+        for number in numbers:
+            read = torch.from_numpy(self.order.batch(number, world.rank, world.size))
+            inputs, targets = (part.to(world.device) for part in inputs_and_targets(read, rows))
+            for x, y in zip(inputs.split(micro), targets.split(micro), strict=True):
+                total += torch.stack([model(x, y)[0].double(), (y != IGNORE).sum().double()])
+        assert isinstance(model, FSDPModule), "the model is that of sharded_model"
+        model.reshard()
+        nats, count = world.sum(total).tolist()
+        return min(nats / count, guard.NOT_FINITE) if math.isfinite(nats) else guard.NOT_FINITE
+
+    def _sources(self, samples: tuple[int, int]) -> dict[str, int]:
+        places = self.order.windows_of(range(*samples))
+        return dict(Counter(self.order.sources[source].name for source, _, _ in places).most_common())
+
+    def _write(self, decisions: Sequence[Event]) -> None:
+        if self.world.leads:
+            write_events(self.run.out / EVENTS, decisions)
+
+    def _say(self, message: str, *figures: object) -> None:
+        if self.world.leads:
+            log.warning(message, *figures)
+
+
+def _skip(number: int, step: StepFigures) -> Event:
+    figures = _finite(loss=step.loss, grad_norm=step.grad_norm, loss_scale=step.scale)
+    return Event(step=number, what="skip", why=REASONS[step.verdict], figures=figures)
+
+
+def _finite(**figures: float) -> dict[str, float]:
+    """JSON has no other numbers."""
+    return {name: value for name, value in figures.items() if math.isfinite(value)}

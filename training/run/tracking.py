@@ -1,0 +1,253 @@
+"""Metrics: always to files beside the run, and to MLflow when there is a run to log to. Rank 0 only.
+
+metrics.jsonl  {"step", metric: value, ...}, what the weights decide: the same bytes for the same run
+timing.jsonl   the same for what the machine decides: tokens a second
+
+The files are the truth and MLflow is their copy. A resume cuts the files back to its checkpoint, then
+offers all of their points to MLflow, which is asked for the newest step that it has of each metric: what it
+lacks is sent, what it has is not sent twice.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import xxhash
+
+from storage.damage import DamagedFileError
+from storage.remote.redact import redact_urls
+from training.config import TrackingConfig
+from training.step.events import EVENTS, event_line, read_events
+
+if TYPE_CHECKING:
+    from mlflow.tracking import MlflowClient
+
+log = logging.getLogger(__name__)
+
+METRICS, TIMING = "metrics.jsonl", "timing.jsonl"
+GO_BACK = ""  # no name of a metric
+BATCH = 1000  # the most metrics that MLflow's REST API takes in one log_batch
+GUARD_TAG, TAG_CHARACTERS = "gristmill.guard", 5000  # of a tag's value; older servers take no more
+
+
+class JsonLines:
+    """An append-only file of {"step": ..., ...} lines, cut back to `step` when it is opened.
+
+    `written`: digest of the lines up to `step`, None where it is not known. Raises DamagedFileError for other lines.
+    """
+
+    def __init__(self, path: Path, step: int, written: str | None) -> None:
+        found = path.exists()
+        try:
+            kept = [line for line in path.read_text().splitlines(True) if _is_upto(line, step)] if found else []
+        except (ValueError, KeyError, TypeError):
+            raise _damaged(path) from None
+        self._digest = xxhash.xxh3_128("".join(kept).encode())
+        if found and written not in (None, self.digest):
+            raise _damaged(path)
+        temporary = path.with_name(path.name + ".tmp")
+        temporary.write_text("".join(kept))
+        temporary.replace(path)
+        self.history = [json.loads(line) for line in kept]
+        self.file = path.open("a")
+
+    def append(self, step: int, values: dict[str, float]) -> None:
+        line = json.dumps({"step": step, **values}) + "\n"
+        self._digest.update(line.encode())
+        self.file.write(line)
+        self.file.flush()
+
+    @property
+    def digest(self) -> str:
+        """xxh3-128 of the lines so far, hexadecimal."""
+        return self._digest.hexdigest()
+
+    def sync(self) -> None:
+        os.fsync(self.file.fileno())
+
+
+def _damaged(path: Path) -> DamagedFileError:
+    return DamagedFileError(
+        f"{path} is not what was written; remove it and run again, which goes on without the metrics so far, or remove "
+        f"{path.parent} to train anew"
+    )
+
+
+def _is_upto(line: str, step: int) -> bool:
+    # A line without its newline was cut off by a crash: it is of a step that no checkpoint has.
+    return line.endswith("\n") and json.loads(line)["step"] <= step
+
+
+class MlflowSender:
+    """Sends points to an MLflow run from a thread of its own; nothing it meets reaches the training loop.
+
+    Points wait in memory (`limit` at most, the oldest are given up first) and go out every `period` seconds
+    in batches. After a failure the server is asked again what it has, since a request that failed here may
+    have succeeded there. `lost` counts the points that never arrived. MLflow cannot forget a point, so those of steps
+    that a rollback left behind stay there beside the new ones, which are later; `decisions` says which steps these are.
+    """
+
+    def __init__(self, tracking: TrackingConfig, period: float = 3.0, limit: int = 200_000) -> None:
+        self.tracking, self.period = tracking, period
+        self.waiting: deque[tuple[str, float, int, int]] = deque(maxlen=limit)
+        self.lost = 0
+        self.client: MlflowClient | None = None
+        self.decisions = self.decided = ""  # the value of GUARD_TAG as it shall be, and as the server has it
+        self.newest: dict[str, int] | None = None  # step by metric; None: the server must be asked
+        self.lock = threading.Lock()
+        self.wake = threading.Event()
+        self.closing = False
+        self.thread = threading.Thread(target=self._run, name="mlflow-sender", daemon=True)
+        self.thread.start()
+
+    def add(self, step: int, values: dict[str, float]) -> None:
+        now = time.time_ns() // 1_000_000
+        with self.lock:
+            for key, value in values.items():
+                self.lost += len(self.waiting) == self.waiting.maxlen
+                self.waiting.append((key, value, now, step))
+
+    def go_back(self, step: int) -> None:
+        """Points of steps after `step` that are added from now on are new ones, and sent beside the old ones."""
+        with self.lock:
+            self.waiting.append((GO_BACK, 0.0, 0, step))
+
+    def flush(self) -> None:
+        """Ask for the waiting points to be sent now; does not wait for it."""
+        self.wake.set()
+
+    def close(self, timeout: float = 60.0) -> int:
+        """Send what waits, within `timeout` seconds, and return how many points were lost."""
+        self.closing = True
+        self.wake.set()
+        self.thread.join(timeout)
+        with self.lock:
+            self.lost += len(self.waiting)
+            self.waiting.clear()
+        if self.lost:
+            log.warning("%d metric points did not reach MLflow; they are in %s and %s", self.lost, METRICS, TIMING)
+        return self.lost
+
+    def _run(self) -> None:
+        while True:
+            self.wake.wait(self.period)
+            self.wake.clear()
+            last = self.closing
+            for attempt in range(3 if last else 1):
+                try:
+                    self._send()
+                    break
+                except Exception as error:
+                    self.newest = None
+                    log.warning("MLflow: %s: %s", type(error).__name__, redact_urls(str(error)))
+                    if last and attempt < 2:
+                        time.sleep(1)
+            if last:
+                return
+
+    def _send(self) -> None:
+        if self.client is None:
+            from mlflow.tracking import MlflowClient
+
+            self.client = MlflowClient()
+        from mlflow.entities import Metric
+
+        run_id = self.tracking.run_id
+        if (decisions := self.decisions) != self.decided:
+            self.client.set_tag(run_id, GUARD_TAG, decisions)
+            self.decided = decisions
+        if self.newest is None:
+            known = self.client.get_run(run_id).data.metrics
+            self.newest = {
+                key: max(point.step for point in self.client.get_metric_history(run_id, key)) for key in known
+            }
+        while True:
+            with self.lock:
+                batch = [self.waiting[i] for i in range(min(BATCH, len(self.waiting)))]
+            if not batch:
+                return
+            back = next((i for i, point in enumerate(batch) if point[0] == GO_BACK), len(batch))
+            if back == 0:
+                self.newest = {key: min(newest, batch[0][3]) for key, newest in self.newest.items()}
+            batch = batch[: max(1, back)]
+            fresh = [point for point in batch if point[0] != GO_BACK and point[3] > self.newest.get(point[0], -1)]
+            if fresh:
+                self.client.log_batch(run_id, metrics=[Metric(*point) for point in fresh])
+            # Only now: a point leaves the queue when the server has it.
+            self.newest |= {key: step for key, _, _, step in fresh}
+            with self.lock:
+                for point in batch:
+                    if self.waiting and self.waiting[0] == point:
+                        self.waiting.popleft()
+
+
+class Tracker:
+    """Where the loop writes its metrics. `step` is the number of steps that the checkpoint resumed from had done;
+    `written` is what `checkpoint` gave for it."""
+
+    def __init__(self, out: Path, step: int, tracking: TrackingConfig | None, written: Mapping[str, str]) -> None:
+        self.out = out
+        self._open(step, written)
+        self.sender = MlflowSender(tracking) if tracking else None
+        if self.sender:
+            for line in (*self.metrics.history, *self.timing.history):
+                self.sender.add(line["step"], {key: value for key, value in line.items() if key != "step"})
+
+    def _open(self, step: int, written: Mapping[str, str]) -> None:
+        self.metrics = JsonLines(self.out / METRICS, step, written.get(METRICS))
+        self.timing = JsonLines(self.out / TIMING, step, written.get(TIMING))
+
+    def go_back(self, step: int) -> None:
+        """Forget the steps after `step` in the files. MLflow keeps what it has, and gets the new points beside it."""
+        self.metrics.file.close()
+        self.timing.file.close()
+        self._open(step, {})
+        if self.sender:
+            self._tell_decisions()
+            self.sender.go_back(step)
+
+    def log(self, step: int, metrics: dict[str, float], timing: dict[str, float]) -> None:
+        self.metrics.append(step, metrics)
+        self.timing.append(step, timing)
+        if self.sender:
+            self.sender.add(step, metrics | timing)
+
+    def checkpoint(self) -> dict[str, str]:
+        """Called before a checkpoint is committed: what the files say up to here must not be lost after it.
+
+        Returns their digests.
+        """
+        self.metrics.sync()
+        self.timing.sync()
+        if self.sender:
+            self._tell_decisions()
+            self.sender.flush()
+        return {METRICS: self.metrics.digest, TIMING: self.timing.digest}
+
+    def close(self) -> int:
+        """Returns how many points MLflow did not get."""
+        self.metrics.file.close()
+        self.timing.file.close()
+        if self.sender is None:
+            return 0
+        self._tell_decisions()
+        return self.sender.close()
+
+    def _tell_decisions(self) -> None:
+        """The guard's, as far as a tag has room: the newest."""
+        assert self.sender, "asked for where there is one"
+        lines: list[str] = []
+        for event in reversed(read_events(self.out / EVENTS)):
+            lines.insert(0, event_line(event))
+            if len("\n".join(lines)) > TAG_CHARACTERS:
+                lines.pop(0)
+                break
+        self.sender.decisions = "\n".join(lines)

@@ -1,0 +1,1 @@
+"""An update: optimizer, verdicts, the guard and what is measured."""

@@ -1,0 +1,189 @@
+"""Spikes of the loss, and what to do about them: decisions on figures alone. Imports no torch.
+
+    losses ──see──▶ Spike ──decide──▶ rollback (go back, leave a window of batches out) or stop (the budget is spent)
+
+Updates with an outlying loss or norm are skipped before they do harm (`training.step.state`); this is for what got
+through, and for more of them in a row than a few bad batches give. A run that learns nothing is stopped at once: to go
+back would not help.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from training.config import TrainingConfig
+from training.step.events import REASON_OUTLIER, Event
+
+BEFORE = 32  # losses that a spike is measured against
+NEWEST = 8  # losses that make a spike: the median of them counts, so that a single bad batch is none
+DEVIATIONS = 7  # as OLMo 2 counts spikes (arXiv 2501.00656): seven standard deviations from a rolling average
+LEAST_RISE = 0.1  # of the loss; smaller ones are left alone
+NOT_FINITE = 1e6  # stands for a loss that is no number: above any loss, and JSON can hold it
+# Share of the steps after the warm-up at which a loss must be below the unigram entropy. Of small runs (400 steps, 38
+# thousand parameters, 14 seeds) those with learning rates from 0.001 to 0.08 were last above it at shares up to 0.23,
+# those with 0.64 at shares from 0.49 on.
+LEARNED_BY = 1 / 3
+GROWTH = 2.0  # of the largest attention logit before a spike, from which on the structure is to blame
+
+
+@dataclass(frozen=True)
+class Spike:
+    """Losses of the steps `began` to `seen` (steps are counted from 1), in nats per token."""
+
+    began: int
+    seen: int
+    level: float  # before
+    loss: float  # median of the newest
+
+
+class Losses:
+    """The newest losses of a run, oldest first: `kept` is what a checkpoint holds of them."""
+
+    def __init__(self, kept: list[float]) -> None:
+        self.kept = kept
+
+    def threshold(self) -> tuple[float, float]:
+        """(level of the losses before the newest, what the newest must exceed to be a spike).
+
+        Level and noise are medians, so that spikes do not hide those that follow them; the noise is that of differences
+        of successive losses, so that a falling loss is no noise. Before there are as many losses as a spike has, only
+        one that is no number can be a spike.
+        """
+        before = self.kept[:-NEWEST]
+        if len(before) < NEWEST:
+            return math.nan, NOT_FINITE / 2
+        level = median(before)
+        noise = 1.4826 / math.sqrt(2) * median(abs(b - a) for a, b in pairwise(before))
+        return level, level + max(DEVIATIONS * noise, LEAST_RISE * level)
+
+    def see(self, step: int, loss: float) -> Spike | None:
+        """Take in the loss of a step; NaN and infinity count as NOT_FINITE."""
+        self.kept.append(min(loss, NOT_FINITE) if math.isfinite(loss) else NOT_FINITE)
+        del self.kept[: -BEFORE - NEWEST]
+        level, most = self.threshold()
+        newest = self.kept[-NEWEST:]
+        if median(newest) <= most or len(newest) < NEWEST:
+            return None
+        first = next(i for i, value in enumerate(newest) if value > most)
+        return Spike(step - len(newest) + 1 + first, step, level, median(newest))
+
+    def skipped(self, events: Sequence[Event]) -> Spike | None:
+        """The spike that the NEWEST newest decisions make, if they skipped steps in a row as outliers: one bad batch is
+        left out and forgotten, so many are a stretch of bad data."""
+        newest = events[-NEWEST:]
+        steps = [event.step for event in newest if event.what == "skip" and event.why == REASON_OUTLIER]
+        if len(steps) < NEWEST or steps != list(range(steps[0], steps[0] + NEWEST)):
+            return None
+        loss = median(event.figures["loss"] for event in newest)
+        return Spike(steps[0], steps[-1], median(self.kept[-BEFORE:]), loss)
+
+    def middle(self) -> float:
+        """The median of the newest BEFORE losses."""
+        return median(self.kept[-BEFORE:])
+
+    def below(self, limit: float) -> bool:
+        """Whether the newest BEFORE losses are, by their median; also with fewer of them."""
+        return len(self.kept) < BEFORE or self.middle() < limit
+
+    def suspicious(self) -> bool:
+        """Whether the newest loss would make a spike if it stayed: no moment for a checkpoint."""
+        return bool(self.kept) and self.kept[-1] > self.threshold()[1]
+
+
+def learned_by(training: TrainingConfig) -> int:
+    """The step from which on a loss must be below the unigram entropy of the training tokens.
+
+    A model whose learning rate is too high learns no more than how frequent each token is, and its loss is flat: it
+    makes no spike. A healthy one stays at that loss for a while, too: in short runs for most of their steps, so those
+    are not judged before guard.window steps, as updates are not.
+    """
+    share = math.ceil(LEARNED_BY * (training.steps - training.warmup_steps))
+    return training.warmup_steps + max(training.guard.window, share)
+
+
+def skip_steps(training: TrainingConfig, began: int = 0, windows: Sequence[tuple[int, int]] = ()) -> int:
+    """How many batches to leave out for a spike that began with the batch `began`.
+
+    PaLM left out 200 to 500 (arXiv 2204.02311, section 5.1); in runs of fewer than 4,000 steps a twentieth of them,
+    but no fewer than make a spike. For a spike right behind a window that was left out (first, end), twice that window.
+    """
+    longest = max((end - first for first, end in windows if 0 <= began - end < NEWEST), default=0)
+    return 2 * longest or training.guard.rollback_skip_steps or max(NEWEST, min(200, training.steps // 20))
+
+
+def window(began: int, seen: int, restored: int, skip: int) -> tuple[int, int]:
+    """The batches (first, end) to leave out for a spike of the batches `began` to `seen`, after going back to where
+    batch `restored` is the next one.
+
+    Half of the window lies before the spike, as PaLM left out batches "before and during" it. What lies between
+    `restored` and the window is learned again, with the same outcome.
+    """
+    first = max(restored, began - skip // 2)
+    return first, max(seen + 1, first + skip)
+
+
+def cause(spike: Spike, data_excess: float, attention_logits: list[float]) -> str:
+    """What a spike most likely comes from: "data window", "structure" or "learning rate".
+
+    data_excess: how much higher the loss of the restored weights is on the batches of the spike than on those before,
+    in nats per token. Weights that have not learned from the batches know nothing of the learning rate, so more than
+    half of the rise means the data. attention_logits: the largest of several probes before the spike, oldest first.
+    When they grew all the time, to GROWTH times the first, the structure is to blame (arXiv 2309.14322 and 2302.05442
+    saw that before divergence, and mend it with qk-norm). What remains is the learning rate.
+    """
+    rise = max(spike.loss - spike.level, LEAST_RISE * spike.level)  # where the norms alone were outliers
+    if data_excess > min(rise, spike.level) / 2:
+        return "data window"
+    grew = len(attention_logits) >= 4 and all(a < b for a, b in pairwise(attention_logits))
+    if grew and attention_logits[-1] >= GROWTH * attention_logits[0]:
+        return "structure"
+    return "learning rate"
+
+
+REMEDIES = {
+    "data window": "look at the sources and samples that {report} names",
+    "structure": "set qk_norm, or lower learning_rate",
+    "learning rate": "lower learning_rate, or lengthen warmup_steps",
+}
+
+
+def likeliest(events: list[Event]) -> str:
+    """The cause that most spikes had, the newest of those that are equally frequent; that of the stop, if it had no
+    spike."""
+    if events[-1].what == "stop" and events[-1].began is None:
+        return events[-1].why
+    causes = [event.why for event in reversed(events) if event.what != "skip"]
+    return Counter(causes).most_common(1)[0][0]
+
+
+def described(event: Event) -> str:
+    """What the figures of a spike were, to go before "from step ... on"."""
+    figures = event.figures
+    if figures["loss"] >= NOT_FINITE:
+        return "loss or gradient was not finite"
+    if figures["loss"] < (1 + LEAST_RISE) * figures["loss_before"]:
+        return f"{NEWEST} gradient norms in a row were outliers, at last {figures['grad_norm']:.3g},"
+    return f"the loss rose from {figures['loss_before']:.3g} to {figures['loss']:.3g}"
+
+
+def sentence(stop: Event, events: list[Event], steps: int, report: str) -> str:
+    """Why the run was stopped, for the error: one sentence."""
+    why = likeliest(events)
+    remedy, figures = REMEDIES[why].format(report=report), stop.figures
+    if stop.began is None:
+        return (
+            f"after step {stop.step} of {steps} the loss is {figures['loss']:.3f}, no lower than the "
+            f"{figures['unigram_loss']:.3f} that the tokens' frequencies alone give; the likely cause is the {why} "
+            f"({figures['learning_rate']:.3g}): {remedy}; figures are in {report}"
+        )
+    rollbacks = sum(event.what == "rollback" for event in events)
+    return (
+        f"{described(stop)} from step {stop.began} of {steps} on, after {rollbacks} rollbacks (max_rollbacks); the "
+        f"likely cause is the {why} (learning rate {figures['learning_rate']:.3g}, gradient norm "
+        f"{figures.get('grad_norm', math.nan):.3g}): {remedy}; figures are in {report}"
+    )

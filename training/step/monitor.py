@@ -1,0 +1,177 @@
+"""How a model does inside: sizes of updates, activations and attention logits, looked at every `monitor_every` steps;
+and how well the machine is used."""
+
+from __future__ import annotations
+
+import math
+import resource
+import sys
+import time
+
+import psutil
+import torch
+from torch.distributed.fsdp import FSDPModule
+
+from training.config import ModelConfig
+from training.model.decoder import Attention, Block, Decoder, document_mask, flops_per_token, rotary
+from training.model.parallel import World
+from training.step.optimizer import local
+
+QUERIES = 256  # rows of the attention logits that are in memory at once
+
+# Dense bf16 TFLOP/s with sums in float32, by the vendor's data sheets: a name of torch.cuda.get_device_name holds one
+# of these, of which the first counts. A100, H100 SXM, H200, B200, L40S and A10G; GeForce RTX 4090: that of the Ada
+# architecture's white paper.
+DATA_SHEETS = {
+    "H100 PCIe": 756.0,
+    "H100 NVL": 835.0,
+    "H100": 989.5,
+    "H200": 989.5,
+    "B200": 2250.0,
+    "A100": 312.0,
+    "L40S": 362.0,
+    "A10G": 125.0,
+    "RTX 4090": 165.2,
+}
+
+
+def data_sheet_flops(device_name: str) -> float | None:
+    """Floating-point operations a second that a device's data sheet promises in bf16; None for one not listed."""
+    return next((1e12 * peak for name, peak in DATA_SHEETS.items() if name in device_name), None)
+
+
+def measured_flops(device: torch.device, dtype: torch.dtype | None) -> float:
+    """Floating-point operations a second of a product of square matrices, the best of five: what the device, as it is
+    now, does at most. 8,192 wide on a GPU, 512 on a CPU."""
+    cuda = device.type == "cuda"
+    width, times = (8192, 10) if cuda else (512, 2)
+    a, b = torch.ones(2, width, width, dtype=dtype if cuda and dtype else torch.float32, device=device)
+    seconds = math.inf
+    for _ in range(5):
+        began = time.perf_counter()
+        for _ in range(times):
+            a @ b
+        if cuda:
+            torch.cuda.synchronize()
+        seconds = min(seconds, time.perf_counter() - began)
+    return 2 * width**3 * times / seconds
+
+
+class Machine:
+    """What timing.jsonl has beside the speed: MFU, memory, and the use of the processor. Rank 0's, but for MFU."""
+
+    def __init__(self, model: ModelConfig, vocab_size: int, world: World, dtype: torch.dtype | None) -> None:
+        self.world = world
+        full = flops_per_token(model, vocab_size)
+        scores = 12 * model.layers * model.heads * model.head_dim * model.seq_len
+        self.flops = {"": full, "_causal": full - scores // 2}
+        name = torch.cuda.get_device_name(world.device) if world.device.type == "cuda" else ""
+        self.peaks = {"mfu": data_sheet_flops(name), "mfu_measured": measured_flops(world.device, dtype)}
+        self.process = psutil.Process()
+        self.process.cpu_percent()  # the next call says what was used since
+
+    def __call__(self, tokens_per_second: float) -> dict[str, float]:
+        """`mfu` is the share of the data sheet's bf16 rate, absent where none is known, `mfu_measured` that of
+        `measured_flops`. `_causal`: attention is counted below the diagonal only, as it is computed."""
+        found = {
+            f"train/{name}{convention}": tokens_per_second * flops / (peak * self.world.size)
+            for name, peak in self.peaks.items()
+            if peak
+            for convention, flops in self.flops.items()
+        }
+        if self.world.device.type == "cuda":
+            found["system/gpu_memory_peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
+        unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
+        return found | {
+            "system/cpu_percent": self.process.cpu_percent(),
+            "system/memory_gib": self.process.memory_info().rss / 2**30,
+            "system/memory_peak_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30,
+        }
+
+
+class Updates:
+    """The norm of an update of the blocks' matrices over that of the matrices: `begin` before it, `end` after it.
+
+    Between the two the matrices are in memory twice, at a time when there are no activations.
+    """
+
+    def __init__(self, model: Decoder) -> None:
+        self.matrices = [
+            local(p.detach()) for n, p in model.named_parameters() if n.startswith("layers.") and p.ndim == 2
+        ]
+        self.before: list[torch.Tensor] = []
+
+    def begin(self) -> None:
+        self.before = [matrix.clone() for matrix in self.matrices]
+
+    def end(self, world: World) -> torch.Tensor:
+        """float64 without dimensions; a collective."""
+        changes = torch._foreach_sub(self.before, self.matrices)
+        self.before = []
+        squares = [torch.stack(torch._foreach_norm(part)).double().square().sum() for part in (changes, self.matrices)]
+        change, size = world.sum(torch.stack(squares))
+        return (change / size).sqrt()
+
+
+class Monitor:
+    """Looks at the inside of a model, on the device alone."""
+
+    def __init__(self, model: Decoder, world: World) -> None:
+        self.model, self.world = model, world
+        self.updates = Updates(model)
+        layers = range(len(model.layers))
+        self.names = ["monitor/update_ratio"]
+        self.names += [f"monitor/{what}/layer_{i:02}" for what in ("activation_rms", "attention_logit") for i in layers]
+
+    def probe(self, tokens: torch.Tensor) -> torch.Tensor:
+        """After an update that `updates.begin` preceded: float64 in the order of `names`; a collective.
+
+        tokens: int64 (1, seq_len), of which those of rank 0 are looked at. Activations are the residual stream behind a
+        layer, attention logits those that tokens see. The layers run once more for this, uncompiled and one at a time,
+        since fused attention keeps its logits to itself.
+        """
+        found = self._inside(tokens)
+        return torch.cat([self.updates.end(self.world)[None], self.world.sum(found * self.world.leads)])
+
+    @torch.no_grad()
+    def _inside(self, tokens: torch.Tensor) -> torch.Tensor:
+        model = self.model
+        assert isinstance(model, FSDPModule), "the model is that of sharded_model"
+        config = model.config
+        cos, sin = rotary(tokens.shape[1], config.head_dim, config.rope_theta, tokens.device)
+        mask = None if model.end_of_text is None else document_mask(tokens, model.end_of_text)
+        documents = None if model.end_of_text is None else (tokens == model.end_of_text).cumsum(1)
+        sizes: list[torch.Tensor] = []
+        logits: list[torch.Tensor] = []
+        model.unshard()
+        x = model.embed_tokens(tokens)
+        model.reshard()
+        for layer in model.layers:
+            assert isinstance(layer, FSDPModule) and isinstance(layer, Block), "layers are sharded blocks"
+            layer.unshard()
+            logits.append(largest_logit(layer.self_attn, layer.input_layernorm(x), cos, sin, documents))
+            x = layer.block_forward(x, cos, sin, mask)
+            layer.reshard()
+            sizes.append(x.double().square().mean().sqrt())
+        return torch.stack(sizes + [logit.double() for logit in logits])
+
+
+def largest_logit(
+    attention: Attention, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, documents: torch.Tensor | None
+) -> torch.Tensor:
+    """The largest q k / sqrt(head_dim) of any head among the pairs that attention sees, float32 without dimensions.
+
+    x: (1, length, dim); documents: numbers of the tokens' documents, int64 (1, length), where they are kept apart. In
+    memory: QUERIES rows of each head's logits.
+    """
+    q, k, _ = attention.heads(x, cos, sin)
+    k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+    positions = torch.arange(q.shape[2], device=x.device)
+    found = []
+    for first in range(0, q.shape[2], QUERIES):
+        rows = slice(first, first + QUERIES)
+        seen = positions[rows, None] >= positions
+        if documents is not None:
+            seen = seen & (documents[0, rows, None] == documents[0])
+        found.append((q[:, :, rows] @ k.transpose(2, 3)).float().masked_fill(~seen, -math.inf).amax())
+    return torch.stack(found).amax() / math.sqrt(attention.head_dim)

@@ -1,0 +1,131 @@
+"""The optimizers of a run and their learning rate, by the tokens learned from; the update as one of tensors alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.distributed.tensor import DTensor
+
+from training.config import TrainingConfig
+
+
+def learning_rate(tokens: int, total: int, training: TrainingConfig) -> float:
+    """Learning rate of a step behind which `tokens` of the run's `total` are learned, 0 < tokens <= total.
+
+    A linear warm-up to the peak, then down to final_ratio of it, which the last step has:
+
+    - cosine: half a cosine (Loshchilov and Hutter 2017, arXiv 1608.03983; to a tenth, as Chinchilla has it);
+    - linear: a line;
+    - wsd: the peak until decay_ratio of the run is left, then 1 - sqrt, the best of the shapes that Hägele et al. 2024
+      (arXiv 2405.18392, section 4) compare.
+    """
+    peak, warmup = training.learning_rate, training.warmup_steps / training.steps * total
+    if tokens < warmup:
+        return peak * tokens / warmup
+    if training.schedule == "wsd":
+        warmup = max(warmup, (1 - training.decay_ratio) * total)
+    done = max(0.0, (tokens - warmup) / (total - warmup))
+    left = {"cosine": 0.5 * (1 + math.cos(math.pi * done)), "linear": 1 - done, "wsd": 1 - math.sqrt(done)}
+    return peak * (training.final_ratio + (1 - training.final_ratio) * left[training.schedule])
+
+
+def decays(name: str, parameter: torch.Tensor) -> bool:
+    """Weight decay is for the matrices of linear layers: not for norms, and not for the embedding.
+
+    Decay shrinks the rows of rare tokens, and small embeddings make large gradients behind a norm, which is
+    why OLMo 2 leaves them out (arXiv 2501.00656). A tied matrix counts as the embedding; lm_head decays.
+    """
+    return parameter.ndim >= 2 and not name.startswith("embed_tokens")
+
+
+@dataclass(frozen=True)
+class Optimizers:
+    """AdamW, and Muon for the matrices of the blocks if the run has it."""
+
+    adamw: torch.optim.AdamW
+    muon: torch.optim.Muon | None
+    weight_decay: float
+
+    def state(self, parameter: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The tensors that are kept for a parameter, by name."""
+        if self.muon and parameter in self.muon.state:
+            return self.muon.state[parameter]
+        return self.adamw.state[parameter]
+
+    def step(self, learning_rate: float, divisor: torch.Tensor, skip: torch.Tensor) -> None:
+        """Update with the gradients divided by `divisor`, and drop them; where `skip` is true nothing changes.
+
+        Both are tensors without dimensions on the device: the host does not wait for them. A skipped update leaves
+        weights and AdamW's state as they are, to the bit; Muon's momentum begins anew.
+        """
+        # what torch's own loss scaling hands to the fused kernel: AdamW's `step` reads these two names
+        self.adamw.grad_scale = divisor  # type: ignore[attr-defined]
+        self.adamw.found_inf = skip.float()  # type: ignore[attr-defined]
+        for group in self.adamw.param_groups:
+            group["lr"] = learning_rate
+        self.adamw.step()
+        self.adamw.zero_grad(set_to_none=True)
+        if self.muon:
+            self._step_muon(self.muon, learning_rate, divisor, skip)
+
+    def _step_muon(
+        self, muon: torch.optim.Muon, learning_rate: float, divisor: torch.Tensor, skip: torch.Tensor
+    ) -> None:
+        # Without momentum and gradient Muon's update is zero, and its decay is ours: so a skipped one does nothing.
+        kept = torch.where(skip, 1.0, 1 - learning_rate * self.weight_decay)
+        with torch.no_grad():
+            for group in muon.param_groups:
+                group["lr"] = learning_rate
+                for parameter in group["params"]:
+                    local(parameter.grad).div_(divisor).masked_fill_(skip, 0)
+                    local(muon.state[parameter]["momentum_buffer"]).masked_fill_(skip, 0)
+                    local(parameter).mul_(kept)
+        muon.step()
+        muon.zero_grad(set_to_none=True)
+
+
+def optimizers(model: nn.Module, training: TrainingConfig) -> Optimizers:
+    """Optimizers over the parameters of a model, sharded or not.
+
+    Muon (Jordan et al. 2024) orthogonalizes each matrix's momentum. Its updates are scaled to the size of AdamW's
+    (0.2 sqrt of the longer side: Moonshot, arXiv 2502.16982), so that one learning rate and decay serve both.
+
+    The state (AdamW: two float32 tensors of each parameter's size, and a count; Muon: one) is made here rather than at
+    the first step: a checkpoint is loaded into tensors that exist, and memory does not jump after the first step.
+    """
+    named = list(model.named_parameters())
+    matrices = [p for n, p in named if training.optimizer == "muon" and n.startswith("layers.") and p.ndim == 2]
+    ours = set(map(id, matrices))
+    rest = [(n, p) for n, p in named if id(p) not in ours]
+    groups = [
+        {"params": [p for n, p in rest if decays(n, p)], "weight_decay": training.weight_decay},
+        {"params": [p for n, p in rest if not decays(n, p)], "weight_decay": 0.0},
+    ]
+    adamw = torch.optim.AdamW(
+        [group for group in groups if group["params"]],
+        lr=training.learning_rate,
+        betas=training.betas,
+        eps=training.eps,
+        fused=True,
+    )
+    for _, parameter in rest:
+        adamw.state[parameter] = {
+            "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
+            "exp_avg": torch.zeros_like(parameter),
+            "exp_avg_sq": torch.zeros_like(parameter),
+        }
+    muon = None
+    if matrices:
+        muon = torch.optim.Muon(matrices, lr=training.learning_rate, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
+        for parameter in matrices:
+            muon.state[parameter] = {"momentum_buffer": torch.zeros_like(parameter)}
+    return Optimizers(adamw, muon, training.weight_decay)
+
+
+def local(tensor: torch.Tensor | None) -> torch.Tensor:
+    """This rank's part of a sharded tensor, which shares its memory."""
+    assert tensor is not None, "every parameter takes part in the loss"
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
