@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from flows.curation import curate
 from flows.machine.context import RunContext
-from flows.machine.settings import require
+from flows.machine.extras import require
 from flows.recipe.forms import RecipeLike
 from flows.recipe.recipe import Recipe
 from flows.reports.run import Report

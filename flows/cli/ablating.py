@@ -6,7 +6,7 @@ import typer
 
 from flows.cli.app import Json, app, console, print_json, print_texts, recipe_to_run, settings
 from flows.cli.in_flow import in_flow
-from flows.machine.settings import require
+from flows.machine.extras import require
 
 if TYPE_CHECKING:
     from flows.decisions.arms import Arms

@@ -9,7 +9,7 @@ import typer
 
 from flows.cli.app import Json, ModelArgument, app, console, print_json, print_texts
 from flows.cli.running import RecipeArgument
-from flows.machine.settings import require
+from flows.machine.extras import require
 
 if TYPE_CHECKING:
     from flows.reports.tokenizers import TokenizerFigures

@@ -10,7 +10,7 @@ import typer
 
 from flows.cli.app import Limit, ModelArgument, app, print_texts, recipe_to_run, settings
 from flows.cli.running import RecipeArgument, run_flow
-from flows.machine.settings import require
+from flows.machine.extras import require
 
 if TYPE_CHECKING:
     from flows.machine.settings import MachineSettings

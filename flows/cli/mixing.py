@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.cli.app import app, console, print_texts, recipe_to_run
-from flows.machine.settings import require
+from flows.machine.extras import require
 
 if TYPE_CHECKING:
     from rich.table import Table

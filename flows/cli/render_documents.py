@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from flows.reports.contamination import Contamination
 from storage.printable import one_line
 
 if TYPE_CHECKING:
+    from flows.reports.contamination import Contamination
     from flows.reports.dropped import Dropped, Edit
     from flows.reports.lineage import Decision, Lineage
     from flows.reports.marking import Passage
@@ -189,7 +189,7 @@ def difference(sides: "tuple[Passage, Passage] | None") -> Text:
 _SHOWN = 300  # characters of an example
 
 
-def benchmarks_table(found: Contamination) -> Table:
+def benchmarks_table(found: "Contamination") -> Table:
     """A row for each benchmark."""
     table = Table()
     table.add_column("benchmark")
@@ -206,7 +206,7 @@ def benchmarks_table(found: Contamination) -> Table:
     return table
 
 
-def remarks(found: Contamination) -> Iterator[Text]:
+def remarks(found: "Contamination") -> Iterator[Text]:
     """What the table does not say: the sum, examples, and where the rest is."""
     yield Text(f"{found.holding:,} of {found.documents:,} documents hold an item of a benchmark.")
     for one in found.examples:

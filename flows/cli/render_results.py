@@ -12,11 +12,10 @@ from rich.text import Text
 from flows.cli.render_run import mlflow_line, prefect_line
 
 if TYPE_CHECKING:
-    from flows.decisions.report import ArmFigures, DecisionReport
-    from flows.machine.settings import MachineSettings
-if TYPE_CHECKING:
     from rich.console import Console
 
+    from flows.decisions.report import ArmFigures, DecisionReport
+    from flows.machine.settings import MachineSettings
     from flows.scaling.law import Interval
     from flows.scaling.report import AgreementReport, ScalingReport
 

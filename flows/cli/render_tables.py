@@ -11,18 +11,17 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Column, Table
 from rich.text import Text
 
-from flows.models.evaluation import Evaluation
-from flows.reports.capacity import Capacity
 from flows.reports.funnel import FunnelRow
 from flows.reports.status import StageStatus
 
 if TYPE_CHECKING:
+    from flows.models.evaluation import Evaluation
+    from flows.reports.capacity import Capacity
     from flows.reports.mixture_plan import PlannedSource
+    from flows.reports.rules import Book, CutRow, Row, Threshold
     from flows.reports.thresholds import Proposals
     from flows.reports.whatif import ComparedStep, Replay
     from tasks.engine.verify import Verified
-if TYPE_CHECKING:
-    from flows.reports.rules import Book, CutRow, Row, Threshold
 
 
 def top_reasons(reasons: Mapping[str, int], most: int = 3) -> str:
@@ -267,7 +266,7 @@ def _wrapped(line: str, width: int) -> str:
     return textwrap.fill(text, width, initial_indent=indent, subsequent_indent=further, break_on_hyphens=False)
 
 
-def capacity_table(capacity: Capacity) -> Table:
+def capacity_table(capacity: "Capacity") -> Table:
     """A row for each stage."""
     table = Table("stage", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for name in ("documents in", "documents out", "core hours", "GB in the home"):
@@ -279,7 +278,7 @@ def capacity_table(capacity: Capacity) -> Table:
     return table
 
 
-def capacity_lines(capacity: Capacity, cores: int) -> list[str]:
+def capacity_lines(capacity: "Capacity", cores: int) -> list[str]:
     """Sums, time and money, and what they were measured on."""
     tokens = "" if capacity.tokens is None else f", {capacity.tokens / 1e9:,.1f} billion tokens"
     lines = [
@@ -294,7 +293,7 @@ def capacity_lines(capacity: Capacity, cores: int) -> list[str]:
     return [*lines, f"by a run over {capacity.measured:,} pages, in proportion; without the training"]
 
 
-def heldout_table(found: Evaluation) -> Table:
+def heldout_table(found: "Evaluation") -> Table:
     table = Table("held-out text", title=found.model)
     table.add_column("bits per byte", justify="right")
     for name, value in found.heldout.items():
@@ -304,7 +303,7 @@ def heldout_table(found: Evaluation) -> Table:
     return table
 
 
-def tasks_table(found: Evaluation) -> Table:
+def tasks_table(found: "Evaluation") -> Table:
     """Accuracies in percent, with their standard errors."""
     table = Table("task", title=found.model)
     for head in ("examples", "accuracy %", "normalised %", "chance %", "perplexity", "bits per byte"):
@@ -322,7 +321,7 @@ def tasks_table(found: Evaluation) -> Table:
     return table
 
 
-def remarks(found: Evaluation) -> Iterator[str]:
+def remarks(found: "Evaluation") -> Iterator[str]:
     for name, figures in found.tasks.items():
         if figures["cut"]:
             yield f"{name}: the context of {figures['cut']:,} pairs was cut at its left to fit the model"

@@ -9,7 +9,7 @@ import typer
 
 from flows.cli.app import Limit, app, console, recipe_to_run, settings
 from flows.cli.in_flow import in_flow
-from flows.machine.settings import require
+from flows.machine.extras import require
 
 if TYPE_CHECKING:
     from flows.recipe.recipe import Recipe

@@ -7,7 +7,7 @@ import typer
 from flows.cli.app import Json, app, console, print_json, recipe_to_run
 from flows.cli.in_flow import in_flow
 from flows.cli.running import RecipeArgument
-from flows.machine.settings import require
+from flows.machine.extras import require
 
 if TYPE_CHECKING:
     from flows.scaling.report import AgreementReport, ScalingReport

@@ -21,7 +21,7 @@ from flows.decisions.plan import Plan, planned
 from flows.decisions.report import ArmFigures, DecisionReport, set_effects, task_accuracies
 from flows.decisions.runs import ProxyRuns, decision_id, evaluation_set, training_losses
 from flows.machine.context import RunContext
-from flows.machine.settings import require
+from flows.machine.extras import require
 from flows.recipe.forms import RecipeLike
 from flows.recipe.proxy import ProxyConfig
 from flows.reports.funnel import funnel

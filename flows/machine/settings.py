@@ -1,6 +1,5 @@
 """Settings of the machine: addresses, numbers of workers, where things are kept. They never enter a key."""
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -133,16 +132,3 @@ class MachineSettings(BaseSettings):
         from training.run.launch import Nodes
 
         return Nodes(self.training_nodes, self.training_node, self.training_rendezvous, self.training_interface)
-
-
-EXTRAS = {"train": ("torch", "mlflow")}
-
-
-class MissingExtraError(RuntimeError):
-    """A package of an extra is not installed."""
-
-
-def require(extra: str, purpose: str) -> None:
-    """Raise MissingExtraError, which says how it is installed, if a package of the extra is missing. Imports none."""
-    if missing := [name for name in EXTRAS[extra] if find_spec(name) is None]:
-        raise MissingExtraError(f"{purpose} needs {' and '.join(missing)}: pip install 'gristmill[{extra}]'")

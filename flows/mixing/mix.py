@@ -11,7 +11,7 @@ import numpy as np
 from flows.comparison.runs import EvaluationSet
 from flows.decisions.arm_data import ComparisonData, proxy_data
 from flows.machine.context import RunContext
-from flows.machine.settings import require
+from flows.machine.extras import require
 from flows.mixing.mixed_recipe import FoundMixture, found_mixture
 from flows.mixing.regmix import LEVEL, drawn, optimum
 from flows.recipe.forms import RecipeLike

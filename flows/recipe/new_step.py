@@ -52,7 +52,7 @@ _TEST = Template('''"""The step `$name`: what it counts, what it drops, and that
 import pyarrow as pa
 from $module import $Class
 
-from flows.recipe import load
+from flows.recipe.recipe import load
 from tasks.documents.decisions import decide
 from tasks.documents.measure import measured
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from flows.machine.runs import recipes_by_stage
 from flows.reports.funnel import ranked
-from storage import files, parquet
+from storage import files
 from storage.home import FinishedStage, Home, StageFolder, UnfinishedStage, UnreadableStage
 
 
@@ -96,6 +96,8 @@ def show(home: str, name: str, n: int) -> Iterator[KeptDocuments]:
 
 
 def _first(stage: StageFolder, n: int) -> list[KeptDocument]:
+    from storage import parquet  # here, since a status reads no documents
+
     documents: list[KeptDocument] = []
     for part in stage.parts:
         if len(documents) == n:
@@ -112,5 +114,7 @@ def _texts(stage: StageFolder, part: str) -> dict[str, dict[str, Any]]:
     """Rows of the documents' part behind a stage's part, by id; empty if the stage has no documents."""
     if not isinstance(stage, FinishedStage) or stage.documents is None:
         return {}
+    from storage import parquet  # here, since a status reads no documents
+
     table = parquet.read_table(f"{stage.documents.folder}/{part}", ["id", "source", "url", "text"])
     return {row["id"]: row for row in table.to_pylist()}

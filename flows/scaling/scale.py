@@ -17,7 +17,7 @@ from flows.decisions.arm_data import ComparisonData, proxy_data
 from flows.decisions.arms import arms
 from flows.decisions.runs import evaluation_set
 from flows.machine.context import RunContext
-from flows.machine.settings import require
+from flows.machine.extras import require
 from flows.recipe.forms import RecipeLike
 from flows.recipe.proxy import ProxyConfig, load_proxy
 from flows.recipe.recipe import Recipe

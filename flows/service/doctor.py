@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from flows.machine.settings import EXTRAS, MachineSettings
+from flows.machine.extras import EXTRAS
+from flows.machine.settings import MachineSettings
 from storage import exclusive, files
 from storage.remote.redact import redact_url, redact_urls
 

@@ -34,7 +34,7 @@ import torch
 import torch.nn.functional as F
 sys.path.insert(0, {root!r})
 from training.config import ModelConfig
-from training.model import Decoder, initial
+from training.model.decoder import Decoder, initial
 
 @dataclass
 class GPTConfig:

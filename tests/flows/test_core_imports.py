@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.machine import settings
+from flows.machine import extras
 
 ROOT = Path(__file__).resolve().parents[2]
 REFUSE = """
@@ -42,9 +42,9 @@ def test_the_hook_refuses():
 
 
 def test_a_missing_extra_is_named_with_its_remedy(monkeypatch):
-    settings.require("train", "training")
-    monkeypatch.setitem(settings.EXTRAS, "train", ("torch", "no_such_package"))
+    extras.require("train", "training")
+    monkeypatch.setitem(extras.EXTRAS, "train", ("torch", "no_such_package"))
     with pytest.raises(
-        settings.MissingExtraError, match=r"training needs no_such_package: pip install 'gristmill\[train\]'"
+        extras.MissingExtraError, match=r"training needs no_such_package: pip install 'gristmill\[train\]'"
     ):
-        settings.require("train", "training")
+        extras.require("train", "training")

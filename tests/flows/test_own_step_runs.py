@@ -19,7 +19,7 @@ TEXTS = ["The mill stands by the river.", "Lorem est in the mill.", "lorem ipsum
 RUN = """
 import json, sys
 from flows.curation import curate
-from flows.recipe import load
+from flows.recipe.recipe import load
 from tasks.engine.executors import executor
 from tests.corpora import context
 

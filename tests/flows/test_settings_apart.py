@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("numba", "pyarrow", "aiohttp", "lxml", "phonenumbers", "fsspec", "torch", "prefect", "numpy", "kenlm")
 READ = """
 import sys
-from flows.recipe import dump, load
+from flows.recipe.recipe import dump, load
 if len(sys.argv) > 1:
     dump(load(sys.argv[1]))
 print(*sorted({name.partition(".")[0] for name in sys.modules}))

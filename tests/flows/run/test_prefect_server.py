@@ -11,8 +11,8 @@ THREE = """
 import sys
 from pathlib import Path
 
-import flows.prefect_env
-from flows.prefect_server import EmbeddedServer
+import flows.run.prefect_env
+from flows.run.server import EmbeddedServer
 
 servers = [EmbeddedServer(Path(sys.argv[1])) for _ in range(3)]
 for server in servers:

@@ -53,8 +53,9 @@ def two(make_run, tmp_path_factory):
 
 def test_two_processes_train_like_one(two, run_small):
     ours, alone = metrics(two.out), metrics(run_small.out)
-    # Rounding grows from step to step: the first ones show that nothing else differs.
-    assert_close(ours[:10], alone[:10], 1e-6)
+    # Rounding grows from step to step: the first ones show that nothing else differs. The norm is a sum over all
+    # parameters in float32 (an ulp is 1.2e-7), in an order that is the processor's: 2e-6 were seen.
+    assert_close(ours[:10], alone[:10], 5e-6)
     assert_close(ours, alone, 1e-4)
 
 
@@ -124,7 +125,7 @@ def processes_of(run_json: Path) -> list[int]:
 
 KILLS_ITSELF = """
 import os, signal, sys
-from training.launch import launch
+from training.run.launch import launch
 def on_line(line):
     if line.startswith(("step", "resuming")):
         os.kill(os.getpid(), signal.SIGKILL)
