@@ -9,10 +9,10 @@ import sys
 
 from flows.cli.app import app
 
-# a module adds its commands to the application, in this order
-from flows.cli import running, ablating, mixing, scaling, preparing, exporting, evaluating, looking, judging  # noqa: F401, I001  # isort: skip
-from flows.cli import serving  # noqa: F401, I001  # isort: skip
-from flows.cli import training, auditing  # noqa: F401, I001  # isort: skip
+# a module adds its commands to the application, in this order: --help shows the groups as they come
+from flows.cli import running, preparing, ablating, mixing, scaling  # noqa: F401, I001  # isort: skip
+from flows.cli import looking, judging, auditing, evaluating  # noqa: F401, I001  # isort: skip
+from flows.cli import exporting, training, serving  # noqa: F401, I001  # isort: skip
 
 __all__ = ["app", "main"]
 

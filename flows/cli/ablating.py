@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.app import Json, app, console, print_json, print_texts, recipe_to_run, settings
+from flows.cli.app import DECIDE, Json, app, console, print_json, print_texts, recipe_to_run, settings
 from flows.cli.in_flow import in_flow
 from flows.machine.extras import require
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from flows.recipe.recipe import Recipe
 
 
-@app.command()
+@app.command(rich_help_panel=DECIDE)
 def ablate(
     base: Annotated[str, typer.Argument(metavar="BASE", help="a YAML file, or the name of a shipped recipe")],
     against: Annotated[list[str], typer.Option(metavar="RECIPE", help="another recipe; may be given again")] = [],  # noqa: B006

@@ -23,6 +23,14 @@ app = typer.Typer(
 )
 
 
+# The groups of the commands in --help, in this order.
+MAKE = "Make: a corpus, tokens, a model"
+DECIDE = "Decide: between recipes, mixtures, thresholds, sizes"
+LOOK = "Look: at what was made, and why"
+HAND_OVER = "Hand over: documents, models, filters, tokens"
+SERVE = "Serve: this machine and its runs"
+
+
 def _print_version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.app import FinishedRecipe, Json, app, console, print_json, print_texts, settings
+from flows.cli.app import LOOK, FinishedRecipe, Json, app, console, print_json, print_texts, settings
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from flows.reports.audit.agreement import Agreement
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def audit(
     name: Annotated[str, typer.Argument(metavar="[RECIPE]", help="as for `run`, which must have finished it")] = "",
     step: Annotated[str, typer.Option("--step", help="the learned filter; default: all")] = "",
@@ -57,7 +57,7 @@ def agreement_table(found: "Agreement") -> "Table":
     return table
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def contamination(
     name: FinishedRecipe,
     n: Annotated[int, typer.Option("-n", min=0, help="how many examples of each benchmark")] = 3,

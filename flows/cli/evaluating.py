@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.app import Json, ModelArgument, app, console, print_json, print_texts
+from flows.cli.app import LOOK, Json, ModelArgument, app, console, print_json, print_texts
 from flows.cli.running import RecipeArgument
 from flows.machine.extras import require
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from flows.reports.tokenizers import TokenizerFigures
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def evaluate(
     name: ModelArgument,
     tasks: Annotated[
@@ -49,7 +49,7 @@ def evaluate(
     print_texts(render.remarks(found))
 
 
-@app.command(name="tokenizer-report")
+@app.command(name="tokenizer-report", rich_help_panel=LOOK)
 def tokenizer_report(
     name: RecipeArgument,
     others: Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from flows.cli.app import Limit, ModelArgument, app, print_texts, recipe_to_run, settings
+from flows.cli.app import HAND_OVER, Limit, ModelArgument, app, print_texts, recipe_to_run, settings
 from flows.cli.running import RecipeArgument, run_flow
 from flows.machine.extras import require
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flows.machine.settings import MachineSettings
 
 export = typer.Typer(no_args_is_help=True, help="Write what was made for others to read.")
-app.add_typer(export, name="export")
+app.add_typer(export, name="export", rich_help_panel=HAND_OVER)
 
 
 @export.command()
@@ -69,7 +69,7 @@ def model(
     print_texts([f"{'exported' if written else 'is exported already'}: {found.name} in {to}"])
 
 
-@app.command("train-tokens")
+@app.command("train-tokens", rich_help_panel=HAND_OVER)
 def train_tokens(
     given: Annotated[Path, typer.Argument(metavar="SETTINGS", help="a YAML file: files of tokens, model and training")],
     to: Annotated[
@@ -92,7 +92,7 @@ def train_tokens(
 _LOOK_SECONDS = 2.0
 
 
-@app.command()
+@app.command(rich_help_panel=HAND_OVER)
 def join(
     run: Annotated[
         str,

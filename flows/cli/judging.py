@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.app import FinishedRecipe, Json, app, console, print_json, print_texts
+from flows.cli.app import DECIDE, LOOK, MAKE, FinishedRecipe, Json, app, console, print_json, print_texts
 
 
-@app.command()
+@app.command(rich_help_panel=DECIDE)
 def whatif(
     name: FinishedRecipe,
     settings: Annotated[
@@ -30,7 +30,7 @@ def whatif(
     print_texts(render.whatif_remarks(replay))
 
 
-@app.command()
+@app.command(rich_help_panel=DECIDE)
 def thresholds(
     name: FinishedRecipe,
     reference: Annotated[str, typer.Option(help="the language whose thresholds are right: a code of `language`")],
@@ -50,7 +50,7 @@ def thresholds(
     print_texts([*render.thresholds_remarks(found, least), render.recipe_part(found)])
 
 
-@app.command(name="dedup-report")
+@app.command(name="dedup-report", rich_help_panel=LOOK)
 def dedup_report(name: FinishedRecipe) -> None:
     """Write one HTML page about a finished run's near-duplicates, and print its path: sizes of clusters, sample pairs
     side by side, measured recall against the S-curve."""
@@ -59,7 +59,7 @@ def dedup_report(name: FinishedRecipe) -> None:
     print_texts([near_duplicates.write(name)])
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def report(name: FinishedRecipe) -> None:
     """Write one HTML page about a finished run, and print its path: funnel, samples of what each rule dropped,
     languages, lengths, clusters of near-duplicates, training."""
@@ -68,7 +68,7 @@ def report(name: FinishedRecipe) -> None:
     print_texts([run_page.write(name)])
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def rules(
     step: Annotated[str, typer.Argument(help="of this step alone; default: of all")] = "",
     as_json: Json = False,
@@ -84,7 +84,7 @@ def rules(
     print_texts(render.rules(list(books(step)), console().width))
 
 
-@app.command(name="new-step")
+@app.command(name="new-step", rich_help_panel=MAKE)
 def new_step(
     name: Annotated[str, typer.Argument(help="of the step: a to z, 0 to 9 and _")],
     folder: Annotated[Path, typer.Argument(help="where the files are written")] = Path(),
@@ -96,7 +96,7 @@ def new_step(
     print_texts([str(path) for path in writing.write(name, folder)])
 
 
-@app.command("plan-mixture")
+@app.command("plan-mixture", rich_help_panel=DECIDE)
 def plan_mixture(
     name: FinishedRecipe,
     mixture: Annotated[

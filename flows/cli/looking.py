@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.app import Json, app, console, print_json, print_texts, settings
+from flows.cli.app import LOOK, Json, app, console, print_json, print_texts, settings
 
 SHOWN = 1500  # characters of a text
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def status(as_json: Json = False) -> None:
     """The stages in the home in order of time: finished or not, the recipe whose last run had them, documents in and
     out, and what was dropped."""
@@ -28,7 +28,7 @@ def status(as_json: Json = False) -> None:
     print_texts(status_remarks(rows))
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def verify(
     target: Annotated[
         str, typer.Argument(metavar="RECIPE|STAGE", help="as for `run`; or a stage's name, or name-key as in `status`")
@@ -51,7 +51,7 @@ def verify(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def show(
     stage: Annotated[
         str, typer.Argument(help="a stage's name, or name-key as `status` prints it; or `dropped`, or `edits`")
@@ -77,7 +77,7 @@ def show(
         print_texts(line for kept in kept_documents(home, stage, n) for line in render.kept(kept, SHOWN))
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def lineage(
     document: Annotated[
         str | None, typer.Argument(metavar="[DOC_ID]", help="an id, or how it begins, as `show` prints it")
@@ -112,7 +112,7 @@ def lineage(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def similar(
     document: Annotated[
         str, typer.Argument(metavar="DOC_ID|FILE", help="an id, or how it begins; or a text file in UTF-8")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.app import app, console, print_texts, recipe_to_run
+from flows.cli.app import DECIDE, app, console, print_texts, recipe_to_run
 from flows.machine.extras import require
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class Method(StrEnum):
     REGMIX = "regmix"
 
 
-@app.command()
+@app.command(rich_help_panel=DECIDE)
 def mix(
     name: Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")],
     method: Annotated[

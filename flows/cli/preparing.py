@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.app import FinishedRecipe, Json, app, console, print_json, print_texts, settings
+from flows.cli.app import MAKE, FinishedRecipe, Json, app, console, print_json, print_texts, settings
 from storage.printable import printable
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _MOST_PASSED_OVER = 10
 
 
-@app.command()
+@app.command(rich_help_panel=MAKE)
 def init(
     paths: Annotated[
         list[str], typer.Argument(metavar="FOLDER|FILE...", help="WARC, ARC, WET, Parquet, lines of JSON, or text")
@@ -60,7 +60,7 @@ def _lines(made: "FirstRecipe", out: Path) -> list[str]:
     ]
 
 
-@app.command()
+@app.command(rich_help_panel=MAKE)
 def check(
     name: Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")],
     deep: Annotated[bool, typer.Option("--deep", help="ask for remote files, and import steps of your own")] = False,
@@ -90,7 +90,7 @@ def check(
 _PAGES = 2_640_000_000
 
 
-@app.command()
+@app.command(rich_help_panel=MAKE)
 def capacity(
     name: FinishedRecipe,
     pages: Annotated[int, typer.Option(min=1, help="of the crawl; default: those of CC-MAIN-2024-51")] = _PAGES,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.app import Limit, app, console, recipe_to_run, settings
+from flows.cli.app import MAKE, Limit, app, console, recipe_to_run, settings
 from flows.cli.in_flow import in_flow
 from flows.machine.extras import require
 
@@ -20,7 +20,7 @@ _LINE_SECONDS = 10.0  # between two lines where no bar is shown
 RecipeArgument = Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")]
 
 
-@app.command()
+@app.command(rich_help_panel=MAKE)
 def demo(
     ablate: Annotated[
         bool, typer.Option("--ablate", help="then train small models on it and on its raw extraction: which is better?")
@@ -35,31 +35,31 @@ def demo(
         compare("demo", {"raw": True})
 
 
-@app.command()
+@app.command(rich_help_panel=MAKE)
 def run(name: RecipeArgument, limit: Limit = None) -> None:
     """Run a recipe from its sources to a trained model. What is finished already is reused."""
     run_flow("pipeline", recipe_to_run(name, limit))
 
 
-@app.command()
+@app.command(rich_help_panel=MAKE)
 def corpus(name: RecipeArgument, limit: Limit = None) -> None:
     """Make a recipe's curated documents, and their export if it names one. It needs no mixture, model or training."""
     run_flow("corpus", recipe_to_run(name, limit))
 
 
-@app.command()
+@app.command(rich_help_panel=MAKE)
 def tokens(name: RecipeArgument, limit: Limit = None) -> None:
     """Make a recipe's token shards and the plan of their mixture, and all that comes before them."""
     run_flow("tokens", recipe_to_run(name, limit))
 
 
-@app.command()
+@app.command(rich_help_panel=MAKE)
 def pretrain(name: RecipeArgument, limit: Limit = None) -> None:
     """Train a recipe's model, and make all that comes before it."""
     run_flow("pretrain", recipe_to_run(name, limit))
 
 
-@app.command()
+@app.command(rich_help_panel=MAKE)
 def harvest(
     out: Annotated[Path | None, typer.Argument(help="folder to write; default: harvest in the home")] = None,
 ) -> None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.app import Json, app, console, print_json, recipe_to_run
+from flows.cli.app import DECIDE, Json, app, console, print_json, recipe_to_run
 from flows.cli.in_flow import in_flow
 from flows.cli.running import RecipeArgument
 from flows.machine.extras import require
@@ -20,7 +20,7 @@ Judge = Annotated[
 Repeat = Annotated[bool, typer.Option("--repeat", help="a run may read documents more than once")]
 
 
-@app.command()
+@app.command(rich_help_panel=DECIDE)
 def scale(
     name: RecipeArgument,
     sizes: Annotated[str, typer.Option(metavar="N,N,...", help="parameters, as 80k,150k,240k")],
@@ -83,7 +83,7 @@ def scale(
     print_scaling(report, console())
 
 
-@app.command()
+@app.command(rich_help_panel=DECIDE)
 def agreement(
     base: RecipeArgument,
     sizes: Annotated[str, typer.Option(metavar="N,N", help="parameters of the small and the large models")],

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.app import Json, app, console, print_json, print_texts, settings
+from flows.cli.app import SERVE, Json, app, console, print_json, print_texts, settings
 
 if TYPE_CHECKING:
     from flows.service.garbage import Garbage
 
 
-@app.command()
+@app.command(rich_help_panel=SERVE)
 def automations(
     webhook: Annotated[str, typer.Option(help="address that failed runs are sent to, as a JSON object")] = "",
 ) -> None:
@@ -25,7 +25,7 @@ def automations(
     print_texts(write_automations(webhook))
 
 
-@app.command()
+@app.command(rich_help_panel=SERVE)
 def doctor(as_json: Json = False) -> None:
     """Look at this machine and at the services that its settings name: versions, memory, disks, home, kernels, Prefect,
     MLflow, Dask, Redis, clocks, ports. Each line says what to do. Exits with 1 if one is an error."""
@@ -43,7 +43,7 @@ def doctor(as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(rich_help_panel=SERVE)
 def compile() -> None:
     """Compile all kernels, once per machine and version. A first run does the same."""
     from flows.run.kernel_compilation import compile_kernels
@@ -53,7 +53,7 @@ def compile() -> None:
     out.print(f"kernels: {count} compiled" if count else "kernels: all are compiled", highlight=False)
 
 
-@app.command()
+@app.command(rich_help_panel=SERVE)
 def gc(
     delete: Annotated[bool, typer.Option("--delete", help="remove them; without it they are only listed")] = False,
     days: Annotated[float, typer.Option(min=0, help="what was written in so many days stays")] = 7,

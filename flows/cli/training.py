@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.app import app, console, settings
+from flows.cli.app import HAND_OVER, app, console, settings
 
 train = typer.Typer(no_args_is_help=True, help="Train models that steps of recipes score documents by.")
-app.add_typer(train, name="train")
+app.add_typer(train, name="train", rich_help_panel=HAND_OVER)
 
 Patterns = list[str] | None
 Option = typer.Option

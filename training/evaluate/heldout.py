@@ -152,7 +152,7 @@ def unigram_loss(counts: np.ndarray, windows: HeldoutWindows) -> dict[str, float
     }
 
 
-class Evaluation:
+class Evaluator:
     """What a run is scored on while it trains, read once: held-out windows, the training data's tokens, and tasks.
 
     To make one is a collective.

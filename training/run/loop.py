@@ -27,7 +27,7 @@ from training.data.batches import Batches, batches
 from training.data.order import Order
 from training.data.shards import check_digests
 from training.evaluate.document_losses import write_document_losses
-from training.evaluate.heldout import Evaluation
+from training.evaluate.heldout import Evaluator
 from training.evaluate.sample import sample_text
 from training.hub.weights import export_model, load_model, set_initial_weights
 from training.model.decoder import flops_per_token, parameter_count
@@ -90,12 +90,12 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     names = run_fingerprint(run, manifest, world.device)
     order = Order(manifest, seq_len=run.model.seq_len, batch=training.batch, seed=training.data_seed)
     order.check_epochs(training.steps)
-    evaluation = Evaluation(run, manifest, world)
+    evaluator = Evaluator(run, manifest, world)
 
     state = train_state(run.model, training, manifest, world)
     first_weights = partial(set_initial_weights, state.model, run, manifest, world)
     saver = Saver(run.out / CHECKPOINTS, names, world, run.timeout_seconds, keeper.committed)
-    recovery = Recovery(run, order, state, first_weights, world, saver, keeper, evaluation.unigram_entropy)
+    recovery = Recovery(run, order, state, first_weights, world, saver, keeper, evaluator.unigram_entropy)
     progress, saved = recovery.resume()
     if saved and world.leads:
         log.info("resuming from %s", saved)
@@ -106,7 +106,7 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     record = Record(progress, training, tracker, learner.monitor.names, machine)
     try:
         with saver, batches(order, training, world, progress.step, windows_left_out(progress.events)) as coming:
-            progress, saved = _learn(coming, learner, record, recovery, evaluation, saver, saved)
+            progress, saved = _learn(coming, learner, record, recovery, evaluator, saver, saved)
     finally:
         lost = tracker.close() if tracker else 0
 
@@ -174,7 +174,7 @@ def _learn(
     learner: Learner,
     record: Record,
     recovery: Recovery,
-    evaluation: Evaluation,
+    evaluator: Evaluator,
     saver: Saver,
     saved: Path | None,
 ) -> tuple[Progress, Path | None]:
@@ -200,7 +200,7 @@ def _learn(
             record.go_back(progress)
             coming.go_to(step, windows_left_out(progress.events))
             continue
-        stops = record.write(evaluation(state.model, after.last) if after.evaluation else {})
+        stops = record.write(evaluator(state.model, after.last) if after.evaluation else {})
         if stops or after.last or (after.checkpoint and not recovery.suspicious(progress)):
             record.sync()
             saved = saver.save(state.tensors, progress)
