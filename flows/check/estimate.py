@@ -15,8 +15,8 @@ from flows.machine.settings import MachineSettings
 from flows.recipe.given_files import check_tokenizer_file
 from flows.recipe.recipe import Recipe
 from tasks.documents.step import CorpusStep
-from tasks.models.embedding import Embedding
-from tasks.models.quality import Quality
+from tasks.models.embedding.embedding import Embedding
+from tasks.models.quality.quality import Quality
 from tasks.reading.sources import Archives, Selection, Snapshot
 
 # Bytes of a page in a WARC file, packed: 2,490 pages of a crawl in 38 MB.

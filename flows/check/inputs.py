@@ -15,16 +15,17 @@ from storage import files, layout
 from storage.recorded_file import RecordedFile
 from storage.remote.redact import redact_url
 from tasks.decontamination.step import Benchmark
-from tasks.models import classifier_file, perplexity_files
-from tasks.models.embedder import Embedder
-from tasks.models.embedding import Embedding
-from tasks.models.harm import Harm
-from tasks.models.language import Language
-from tasks.models.mixed_languages import MixedLanguages
+from tasks.models.classifier import classifier_file
+from tasks.models.embedding.embedder import Embedder
+from tasks.models.embedding.embedding import Embedding
+from tasks.models.harm.harm import Harm
+from tasks.models.language.language import Language
+from tasks.models.language.mixed_languages import MixedLanguages
 from tasks.models.model_files import check_fasttext, label_of
-from tasks.models.perplexity import Perplexity
-from tasks.models.quality import Quality
-from tasks.models.topic import Topic
+from tasks.models.perplexity import models_by_language
+from tasks.models.perplexity.perplexity import Perplexity
+from tasks.models.quality.quality import Quality
+from tasks.models.topic.topic import Topic
 from tasks.reading.listing import shards_of, tables_of
 from tasks.reading.sources import SNAPSHOT, Archives, Lines, Selection, Snapshot, Source, Tables, Texts
 from tasks.url.list_files import list_files
@@ -178,7 +179,11 @@ def _classifier(step: Quality | Harm, model: str, path: Path) -> Iterator[Troubl
 
 
 def _embedding(step: Embedding, path: Path, deep: bool) -> Iterator[Trouble]:
-    from tasks.models import embedding_work, head_file, onnx_embedder  # here, since they take numpy and pyarrow
+    from tasks.models.embedding import (  # here, since they take numpy and pyarrow
+        embedding_work,
+        head_file,
+        onnx_embedder,
+    )
 
     try:
         onnx_embedder.runtime(step.device)
@@ -209,7 +214,7 @@ def _language_models(step: Perplexity, path: Path, deep: bool) -> Iterator[Troub
     for language, model in step.models.items():
         if files.is_local(model) or deep:
             try:
-                perplexity_files.check(model)
+                models_by_language.check(model)
             except (OSError, ValueError, RuntimeError) as error:
                 yield (*path, "models", language), " ".join(str(error).split())
     if step.cutoffs is not None and (files.is_local(step.cutoffs) or deep):

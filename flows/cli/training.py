@@ -33,9 +33,9 @@ def language_model(
     bits: Annotated[int, Option("--bits", min=2, max=25, help="of a quantised probability, and of a back-off")] = 8,
 ) -> None:
     """Train the models of a language for the step `perplexity`, as CCNet has them: SentencePiece and KenLM."""
-    from tasks.models import perplexity_files
-    from tasks.models.perplexity_training import Training
-    from tasks.models.perplexity_training import train as train_models
+    from tasks.models.perplexity import models_by_language
+    from tasks.models.perplexity.training import Training
+    from tasks.models.perplexity.training import train as train_models
 
     try:
         pruned = tuple(int(each) for each in prune.split(",") if each)
@@ -46,7 +46,7 @@ def language_model(
     given = {"text": text, "jsonl": jsonl, "parquet": parquet}
     texts = _texts(language, given, column, recipe, source, passed_over)
     counts = train_models(texts, out, language, chosen)
-    model, _ = perplexity_files.names(out, language)
+    model, _ = models_by_language.names(out, language)
     if passed_over:
         reasons = ", ".join(f"{count:,} {rule}" for rule, count in sorted(passed_over.items()))
         console().print(f"passed over: {reasons}", markup=False, highlight=False, soft_wrap=True)
@@ -93,8 +93,8 @@ def classifier(
     from flows.models.classifier import from_labels, from_recipe
     from flows.tracking.model_file import log
     from storage import files
-    from tasks.models import classifier_file
-    from tasks.models.quality import Classifier
+    from tasks.models.classifier import classifier_file
+    from tasks.models.quality.quality import Classifier
 
     kinds = {kind: given for kind, given in (("jsonl", jsonl), ("parquet", parquet)) if given}
     if len(kinds) + (recipe is not None) != 1:
@@ -153,7 +153,7 @@ def head(
     All figures are by cross-validation in five folds; they are in the file, too."""
     from flows.models import head as heads
     from flows.tracking.model_file import log
-    from tasks.models.embedder import Embedder
+    from tasks.models.embedding.embedder import Embedder
 
     kinds = {kind: given for kind, given in (("jsonl", jsonl), ("parquet", parquet)) if given}
     if len(kinds) != 1 or (model is None) == (recipe is None):

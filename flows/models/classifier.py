@@ -19,11 +19,12 @@ from storage import files, leftovers
 from tasks.documents.sampling import Heldout
 from tasks.documents.step import CorpusStep
 from tasks.engine import options
-from tasks.models import classifier_file, quality_work
-from tasks.models.classifier_measures import label_measures, measures
-from tasks.models.classifier_training import BAD, FOLDS, GOOD, Examples, Ordered, cross_fit, ordered, train
+from tasks.models.classifier import classifier_file
+from tasks.models.classifier.measures import label_measures, measures
+from tasks.models.classifier.training import BAD, FOLDS, GOOD, Examples, Ordered, cross_fit, ordered, train
 from tasks.models.model_files import LABEL
-from tasks.models.quality import Classifier, Quality
+from tasks.models.quality import quality_work
+from tasks.models.quality.quality import Classifier, Quality
 from tasks.reading.charset import decode, detect
 from tasks.reading.listing import shards_of
 from tasks.reading.sources import Source

@@ -15,14 +15,14 @@ from flows.reports.classifier_curves import curves
 from flows.stages.embedding import embedded
 from storage import files, parquet
 from tasks.engine import options
-from tasks.models import head_file, onnx_embedder
-from tasks.models.embedder import Embedder
-from tasks.models.embedding import Embedding
-from tasks.models.embedding_work import described
-from tasks.models.head_file import Head
-from tasks.models.head_training import train
-from tasks.models.onnx_embedder import EmbedderFiles, embedder_files
-from tasks.models.vectors import vectors_of
+from tasks.models.embedding import head_file, onnx_embedder
+from tasks.models.embedding.embedder import Embedder
+from tasks.models.embedding.embedding import Embedding
+from tasks.models.embedding.embedding_work import described
+from tasks.models.embedding.head_file import Head
+from tasks.models.embedding.head_training import train
+from tasks.models.embedding.onnx_embedder import EmbedderFiles, embedder_files
+from tasks.models.embedding.vectors import vectors_of
 
 
 def from_texts(

@@ -19,14 +19,14 @@ from tasks.dedup.substrings import SubstringDedup
 from tasks.documents.normalize import Normalize
 from tasks.documents.step import CorpusStep, DocumentStep, Step
 from tasks.extraction.extract import Extract
-from tasks.models.embedding import Embedding
-from tasks.models.harm import AdultContent, Toxicity
-from tasks.models.language import Language
-from tasks.models.mixed_languages import MixedLanguages
-from tasks.models.perplexity import Perplexity
-from tasks.models.quality import Quality
-from tasks.models.quality_bucket import QualityBucket
-from tasks.models.topic import Topic
+from tasks.models.embedding.embedding import Embedding
+from tasks.models.harm.harm import AdultContent, Toxicity
+from tasks.models.language.language import Language
+from tasks.models.language.mixed_languages import MixedLanguages
+from tasks.models.perplexity.perplexity import Perplexity
+from tasks.models.quality.bucket import QualityBucket
+from tasks.models.quality.quality import Quality
+from tasks.models.topic.topic import Topic
 from tasks.pii.step import Pii
 from tasks.rules.bad_words import BadWords
 from tasks.rules.c4 import C4

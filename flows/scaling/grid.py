@@ -17,7 +17,7 @@ _SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 @dataclass(frozen=True)
 class ScaledModel:
     """A shape of the proxy's model at another size. `parameters`: all of them, embeddings included, tied ones once;
-    `flops_per_token`: of training on one token, see `training.model.flops_per_token`."""
+    `flops_per_token`: of training on one token, see `training.model.decoder.flops_per_token`."""
 
     model: ModelConfig
     parameters: int

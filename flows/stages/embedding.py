@@ -13,12 +13,12 @@ from tasks.documents.step import Settings
 from tasks.engine.make import StageResult
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
-from tasks.models import head_file
-from tasks.models.embedder import Embedder
-from tasks.models.embedding import Embedding, HeadScoring, column_of
-from tasks.models.embedding_work import score_shard
+from tasks.models.embedding import head_file
+from tasks.models.embedding.embedder import Embedder
+from tasks.models.embedding.embedding import Embedding, HeadScoring, column_of
+from tasks.models.embedding.embedding_work import score_shard
+from tasks.models.embedding.onnx_embedder import EmbedderFiles, embed_shard, embedder_files
 from tasks.models.null_scores import null_scores_shard
-from tasks.models.onnx_embedder import EmbedderFiles, embed_shard, embedder_files
 
 
 class Vectors(Settings):

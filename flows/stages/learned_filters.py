@@ -20,8 +20,8 @@ from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
 from tasks.models.filter import LearnedFilter
 from tasks.models.null_scores import null_scores_shard
-from tasks.models.perplexity import Cuts, Perplexity
-from tasks.models.perplexity_cuts import bucket_ends, bucket_shard
+from tasks.models.perplexity.cuts import bucket_ends, bucket_shard
+from tasks.models.perplexity.perplexity import Cuts, Perplexity
 
 
 class Training(Settings):

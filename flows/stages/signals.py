@@ -11,8 +11,8 @@ from tasks.documents.measure_shards import edit_shard, measure_shard
 from tasks.documents.step import Bound, DocumentStep, EditStep, Member, Settings
 from tasks.engine.phases import PhaseRunner
 from tasks.engine.spec import StageSpec
-from tasks.models.quality_bucket import QualityBucket, Scorers
-from tasks.models.quality_bucket_work import bucket_edges, bucket_shard, gather_shard, gathered_folder
+from tasks.models.quality.bucket import QualityBucket, Scorers
+from tasks.models.quality.bucket_work import bucket_edges, bucket_shard, gather_shard, gathered_folder
 
 
 class Record(Settings):

@@ -19,9 +19,9 @@ from flows.reports.run import Report
 from flows.reports.run_page import plots
 from flows.stages.tokenizer import tokenizer_of
 from storage import files
-from tasks.models.harm import Harm
-from tasks.models.quality import Quality
-from tasks.models.topic import Topic
+from tasks.models.harm.harm import Harm
+from tasks.models.quality.quality import Quality
+from tasks.models.topic.topic import Topic
 from training.hub.weight_files import CONFIG, WEIGHTS
 
 # What the files of the room `training` that a model is loaded by import.

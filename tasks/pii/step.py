@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, get_args
 from pydantic import Field, field_validator
 
 from tasks.documents.step import Bound, Cut, EditStep, Settings, Signal
-from tasks.models.language import CODES
+from tasks.models.language.language import CODES
 from tasks.pii.regions import BY_LANGUAGE, REGIONS
 
 Kind = Literal["email", "api_key", "iban", "credit_card", "national_id", "ip", "phone"]

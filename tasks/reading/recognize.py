@@ -185,7 +185,7 @@ def _named(names: Sequence[str], columns: Sequence[str] | Mapping[str, Any]) -> 
 
 def languages(texts: Sequence[str]) -> Counter[str]:
     """Texts by their most probable language (ISO 639 code of lid.176), those of which it is unsure left out."""
-    from tasks.models.identification import model
+    from tasks.models.language.identification import model
     from tasks.models.model_files import LABEL
 
     if not texts:

@@ -15,10 +15,10 @@ import pytest
 
 from tasks.documents.measure import measured
 from tasks.documents.step import UNKNOWN
-from tasks.models.identification import model
-from tasks.models.language import CODES, MIN_SCORES, Language
-from tasks.models.language_work import measure
-from tasks.models.mixed_languages import MixedLanguages
+from tasks.models.language.identification import model
+from tasks.models.language.language import CODES, MIN_SCORES, Language
+from tasks.models.language.language_work import measure
+from tasks.models.language.mixed_languages import MixedLanguages
 
 MACROLANGUAGES = {
     **dict.fromkeys(("bs", "hr", "sr", "sh"), "hbs"),

@@ -8,10 +8,10 @@ from pydoc_data import topics
 
 import pytest
 
-from tasks.models import perplexity_files
-from tasks.models.perplexity_scores import load, load_pieces, score_pieces
-from tasks.models.perplexity_text import PUNCTUATION, fold
-from tasks.models.perplexity_training import Training, train
+from tasks.models.perplexity import models_by_language
+from tasks.models.perplexity.scores import load, load_pieces, score_pieces
+from tasks.models.perplexity.text import PUNCTUATION, fold
+from tasks.models.perplexity.training import Training, train
 from tests.recorded import recorded
 
 TEXTS = [text for text in topics.topics.values() if text.strip()]
@@ -29,7 +29,7 @@ def folded(line: str) -> str:
 @pytest.mark.bench
 def test_documents_beside_a_loop_over_lines(tmp_path, capsys):
     train(TEXTS, str(tmp_path), "en", Training(vocabulary=4000))
-    kenlm_model, pieces_model = map(recorded, perplexity_files.names(str(tmp_path), "en"))
+    kenlm_model, pieces_model = map(recorded, models_by_language.names(str(tmp_path), "en"))
     model, pieces = load(kenlm_model), load_pieces(pieces_model)
 
     def loop() -> list[float]:

@@ -21,10 +21,12 @@ from storage.layout import ManifestError
 from storage.recorded_file import RecordedFile
 from storage.training_manifest import load_training_manifest
 from tasks.documents.sampling import Heldout
-from tasks.models import fasttext_files, perplexity_work, quality_work
-from tasks.models.perplexity import LanguageModel
-from tasks.models.perplexity_scores import load, score_words
-from tasks.models.quality import Classifier
+from tasks.models.classifier import fasttext_files
+from tasks.models.perplexity import perplexity_work
+from tasks.models.perplexity.perplexity import LanguageModel
+from tasks.models.perplexity.scores import load, score_words
+from tasks.models.quality import quality_work
+from tasks.models.quality.quality import Classifier
 from tasks.tokens import tokenizer_work
 from tasks.tokens.mixture import Mixture
 from tasks.tokens.tokenizer import Tokenizer

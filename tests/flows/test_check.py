@@ -10,7 +10,7 @@ from flows.check.run import before_run, check
 from flows.machine.settings import MachineSettings
 from flows.recipe.errors import RecipeError
 from flows.recipe.recipe import load
-from tasks.models.language import CODES
+from tasks.models.language.language import CODES
 from tests.flows.broken_recipes import BASE, BROKEN, Broken
 
 
@@ -146,7 +146,7 @@ def test_a_file_that_cannot_be_read_is_found(folder, machine, tmp_path):
 
 
 def test_the_codes_are_those_of_the_model():
-    from tasks.models.identification import model
+    from tasks.models.language.identification import model
 
     assert {label.removeprefix("__label__") for label in model().get_labels()} == CODES
 

@@ -15,11 +15,11 @@ from flows.reports.audit.drawn import draw
 from flows.stages.embedding import embedding
 from flows.stages.signals import quality_bucket
 from tasks.engine.executors import Threads
-from tasks.models import head_file
-from tasks.models.embedder import Embedder
-from tasks.models.embedding import Embedding
-from tasks.models.head_file import Head
-from tasks.models.quality_bucket import QualityBucket
+from tasks.models.embedding import head_file
+from tasks.models.embedding.embedder import Embedder
+from tasks.models.embedding.embedding import Embedding
+from tasks.models.embedding.head_file import Head
+from tasks.models.quality.bucket import QualityBucket
 from tests import embedders
 from tests.corpora import Texts, context, ledger, read
 from tests.recorded import recorded
@@ -243,7 +243,7 @@ def test_a_head_of_other_vectors_stops_the_stage_too(tmp_path, made):
 
 
 def test_the_missing_package_is_named_with_its_extra(made, monkeypatch):
-    monkeypatch.setattr("tasks.models.onnx_embedder.find_spec", lambda name: None)
+    monkeypatch.setattr("tasks.models.embedding.onnx_embedder.find_spec", lambda name: None)
     [(path, what)] = inputs.steps({2: Embedding(model=made.model)}, MachineSettings(), False)
     assert path == ("steps", 2, "step") and what.endswith("pip install 'gristmill[embedding]'")
 

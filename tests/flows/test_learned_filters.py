@@ -14,13 +14,13 @@ from flows.stages.learned_filters import learned_filter
 from flows.stages.signals import quality_bucket
 from storage import parquet
 from tasks.documents.step import DocumentStep, work_of
-from tasks.models.classifier_training import fold
-from tasks.models.embedding import Embedding
+from tasks.models.classifier.training import fold
+from tasks.models.embedding.embedding import Embedding
 from tasks.models.filter import LearnedFilter
-from tasks.models.harm import Harm
-from tasks.models.language import Language
-from tasks.models.quality import Quality
-from tasks.models.quality_bucket import QualityBucket
+from tasks.models.harm.harm import Harm
+from tasks.models.language.language import Language
+from tasks.models.quality.bucket import QualityBucket
+from tasks.models.quality.quality import Quality
 from tests.corpora import Texts, context, ledger, read
 from tests.planted.text import pydoc_paragraphs
 

@@ -29,10 +29,10 @@ from flows.tracking.artifacts import copy_description
 from storage import parquet
 from tasks.documents.decisions import decide
 from tasks.documents.selection import gather
-from tasks.models.classifier_measures import label_measures
-from tasks.models.harm import Toxicity
-from tasks.models.quality import Classifier
-from tasks.models.topic import Topic
+from tasks.models.classifier.measures import label_measures
+from tasks.models.harm.harm import Toxicity
+from tasks.models.quality.quality import Classifier
+from tasks.models.topic.topic import Topic
 from tasks.tokens.grouping_work import group_names, with_columns
 from tests.corpora import context
 from tests.flows.test_learned_filters import by_id

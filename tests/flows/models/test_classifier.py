@@ -21,8 +21,8 @@ from flows.recipe.recipe import load
 from flows.reports import audit
 from flows.reports.audit.agreement import agreement
 from flows.reports.classifier_curves import curves, curves_png
-from tasks.models.classifier_measures import BINS, calibration_error, measures
-from tasks.models.quality import Classifier, Quality
+from tasks.models.classifier.measures import BINS, calibration_error, measures
+from tasks.models.quality.quality import Classifier, Quality
 
 SMALL = Classifier(dimensions=4, buckets=500, epochs=10, learning_rate=0.5, characters=300)
 

@@ -21,7 +21,7 @@ from flows.reports.rules import Book, Row, Threshold, books
 from flows.reports.whatif import whatif
 from tasks.documents.decisions import decide
 from tasks.documents.measure import measured
-from tasks.models.perplexity import Perplexity
+from tasks.models.perplexity.perplexity import Perplexity
 
 ROOT = Path(__file__).resolve().parents[3]
 

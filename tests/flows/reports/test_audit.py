@@ -25,9 +25,9 @@ from flows.stages.signals import decided, measured
 from storage.home import Home
 from tasks.documents.decisions import distances
 from tasks.documents.step import Bound, Member
-from tasks.models.language import Language
-from tasks.models.mixed_languages import MixedLanguages
-from tasks.models.quality import Quality
+from tasks.models.language.language import Language
+from tasks.models.language.mixed_languages import MixedLanguages
+from tasks.models.quality.quality import Quality
 from tests.corpora import Texts, context, ledger, read
 from tests.flows.test_learned_filters import GOOD, SMALL, WEB, by_id
 

@@ -22,7 +22,7 @@ from tasks.dedup.exact_work import choose
 from tasks.kernels.buffers import utf8
 from tasks.kernels.codepoints import CODE_POINTS, lowercase
 from tasks.kernels.words import words_only
-from tasks.models.quality import Quality
+from tasks.models.quality.quality import Quality
 from tasks.url.canonical import Canonical
 from tasks.url.step import Url
 from tests.corpora import Texts, context, ledger, planted_stage, read

@@ -17,7 +17,7 @@ from tasks.documents.normalize import Normalize
 from tasks.documents.step import DocumentStep, Signal
 from tasks.extraction.extract import Extract
 from tasks.extraction.extract_work import BATCH, extract_shard
-from tasks.models.language import Language
+from tasks.models.language.language import Language
 from tasks.reading.index import SELECTION
 from tasks.reading.listing import Shard
 from tasks.reading.record import PAGES

@@ -1,0 +1,203 @@
+"""fastText classifiers: trained on examples of which each is kept out of one model, and measured there.
+
+Cross-fitting: the examples fall into two folds by a keyed hash of their ids, and model k is trained on those of the
+other fold. So a model of each fold has not seen it, and its scores are as good as those of documents that no model has
+seen.
+"""
+
+import errno
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from storage import files, leftovers
+from tasks.documents.sampling import uniform
+from tasks.models.model_files import LABEL
+from tasks.models.quality.quality import Classifier
+
+if TYPE_CHECKING:
+    import fasttext
+
+FOLDS = 2
+GOOD, BAD = f"{LABEL}hq", f"{LABEL}raw"
+_KINDS = {GOOD: "good examples", BAD: "bad ones"}
+_SPACES = re.compile(r"\s+")
+_COMMANDS = re.compile(r"(?<!\S)(__label__\S*|</s>)")
+_BATCH = 1000
+
+
+def fold(ids: pa.ChunkedArray, seed: int, folds: int) -> np.ndarray:
+    """The fold of each document, int64 (n,), below `folds`: that of the model which has not seen it."""
+    return np.floor(uniform(ids, seed, "quality-fold") * folds).astype(np.int64)
+
+
+def line(text: str, characters: int, lowercase: bool) -> str:
+    """The beginning of a text as one line; a word that fastText would read as a label or a line's end is left out."""
+    text = text[:characters]
+    return _COMMANDS.sub(" ", _SPACES.sub(" ", text.lower() if lowercase else text))
+
+
+def probabilities(model: "fasttext.FastText._FastText", lines: list[str], label: str) -> np.ndarray:
+    """The model's probability of a label for each line, float64 (n,), in [0, 1]."""
+    return distributions(model, lines, (label,))[:, 0]
+
+
+def distributions(model: "fasttext.FastText._FastText", lines: list[str], names: Sequence[str]) -> np.ndarray:
+    """The model's probability of each of some labels for each line, float64 (n, labels), in [0, 1]; 0 of a label that
+    the model has not."""
+    if not lines:
+        return np.empty((0, len(names)))
+    labels, scores = model.predict(lines, k=-1)
+    rows = [dict(zip(row, score, strict=True)) for row, score in zip(labels, scores, strict=True)]
+    return np.clip(np.array([[row.get(name, 0.0) for name in names] for row in rows], np.float64), 0, 1)
+
+
+@dataclass
+class Examples:
+    """Labelled lines in a file, and of each where it is, its fold, its label and its place in the order of training."""
+
+    file: BinaryIO
+    settings: Classifier
+    sizes: list[np.ndarray] = field(default_factory=list)
+    folds: list[np.ndarray] = field(default_factory=list)
+    labels: list[np.ndarray] = field(default_factory=list)
+    order: list[np.ndarray] = field(default_factory=list)
+    names: dict[str, int] = field(default_factory=dict)
+
+    def add(self, ids: pa.ChunkedArray, texts: list[str], label: str) -> None:
+        """Texts of one label, as fastText has it, under their ids."""
+        settings = self.settings
+        lines = [f"{line(text, settings.characters, settings.lowercase)}\n".encode() for text in texts]
+        self.file.writelines(lines)
+        self.sizes.append(np.array([len(each) for each in lines], np.int64))
+        self.folds.append(fold(ids, settings.seed, FOLDS))
+        self.labels.append(np.full(len(lines), self.names.setdefault(label, len(self.names)), np.int64))
+        self.order.append(uniform(ids, settings.seed, "quality-order"))
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """Examples in the order of training, which does not depend on that in which they came: `lines` gives those at some
+    places. `folds`: int64 (n,); `names`: the labels, sorted; `labels`: the place of each example's there, int64
+    (n,)."""
+
+    folds: np.ndarray
+    names: tuple[str, ...]
+    labels: np.ndarray
+    lines: Callable[[np.ndarray], Iterator[bytes]]
+
+    @property
+    def good(self) -> np.ndarray:
+        """Whether each has the label GOOD: bool (n,)."""
+        return np.array([name == GOOD for name in self.names], bool)[self.labels]
+
+
+@contextmanager
+def ordered(settings: Classifier, fill: Callable[[Examples], None]) -> Iterator[Ordered]:
+    """The examples that `fill` adds. They lie in a temporary file; held are 40 bytes for each.
+
+    fastText learns line by line at a falling rate, so that examples sorted by label or by shard would make another
+    model: they are shuffled by a keyed hash of their ids.
+    """
+    with tempfile.TemporaryFile(prefix=leftovers.scratch_prefix()) as file:
+        examples = Examples(file, settings)
+        fill(examples)
+        empty = np.empty(0, np.int64)
+        sizes = np.concatenate([empty, *examples.sizes])
+        starts = np.cumsum(sizes) - sizes
+        # equal texts of equal ids come in any order: which of them is first makes no difference
+        at = np.argsort(np.concatenate([empty, *examples.order]), kind="stable")
+
+        def lines(places: np.ndarray) -> Iterator[bytes]:
+            for place in at[places]:
+                file.seek(starts[place])
+                yield file.read(sizes[place])
+
+        folds, labels = (np.concatenate([empty, *each])[at] for each in (examples.folds, examples.labels))
+        names = tuple(sorted(examples.names))
+        place = np.array([names.index(name) for name in examples.names], np.int64)
+        yield Ordered(folds, names, place[labels], lines)
+
+
+def train(examples: Ordered, chosen: np.ndarray, settings: Classifier, target: str) -> None:
+    """Train a classifier on the examples at some places, and write it to an address.
+
+    Holds the model: `4 * dimensions` bytes for each bucket and each word. One thread: fastText is deterministic with no
+    more. Raises OSError where there is no space.
+    """
+    import fasttext  # here: it takes a tenth of a second
+
+    with tempfile.TemporaryDirectory(prefix=leftovers.scratch_prefix()) as scratch:
+        trained, model_path = Path(scratch) / "trained", Path(scratch) / "model.bin"
+        with open(trained, "wb") as file:
+            for label, each in zip(examples.labels[chosen], examples.lines(chosen), strict=True):
+                file.write(f"{examples.names[label]} ".encode() + each)
+        model = fasttext.train_supervised(
+            str(trained),
+            lr=settings.learning_rate,
+            epoch=settings.epochs,
+            wordNgrams=settings.word_ngrams,
+            dim=settings.dimensions,
+            bucket=settings.buckets,
+            minCount=1,
+            thread=1,
+            seed=settings.seed,
+            verbose=0,
+        )
+        model.save_model(str(model_path))
+        _check_whole(model_path, model)
+        with files.create(target) as out, open(model_path, "rb") as source:
+            shutil.copyfileobj(source, out)
+
+
+def scores(examples: Ordered, chosen: np.ndarray, model: "fasttext.FastText._FastText") -> np.ndarray:
+    """The probabilities of the labels of the examples at some places, float64 (n, labels)."""
+    found = [np.empty((0, len(examples.names)))]
+    for start in range(0, len(chosen), _BATCH):
+        texts = [each[:-1].decode() for each in examples.lines(chosen[start : start + _BATCH])]
+        found.append(distributions(model, texts, examples.names))
+    return np.concatenate(found)
+
+
+def cross_fit(examples: Ordered, settings: Classifier, targets: list[str], wanted: tuple[str, ...] = ()) -> np.ndarray:
+    """Train a model for each fold, on the examples of the other, and write them to `targets`. Returns the probability
+    of each label of each example, by the model that has not seen it: float64 (n, labels).
+
+    Raises ValueError where a fold lacks examples of a label, one of `wanted` among them.
+    """
+    import fasttext
+
+    found = np.empty((len(examples.labels), len(examples.names)))
+    for number, target in enumerate(targets):
+        seen = np.flatnonzero(examples.folds != number)
+        counts = np.bincount(examples.labels[seen], minlength=len(examples.names)).tolist()
+        there = dict.fromkeys(wanted, 0) | dict(zip(examples.names, counts, strict=True))
+        if len(there) < 2 or min(there.values()) == 0:
+            listed = ", ".join(f"{count} {_KINDS.get(name, name.removeprefix(LABEL))}" for name, count in there.items())
+            raise ValueError(
+                "a classifier learns from two labels at least, each with examples in both halves, but one of the two "
+                f"models would learn from {listed or 'nothing'}: give more documents, or leave a label out"
+            )
+        train(examples, seen, settings, target)
+        unseen = np.flatnonzero(examples.folds == number)
+        found[unseen] = scores(examples, unseen, fasttext.load_model(files.local_copy(target)))
+    return found
+
+
+def _check_whole(path: Path, model: "fasttext.FastText._FastText") -> None:
+    """Raise OSError for a model of which not all was written: fastText says nothing of a full disk. Its file ends with
+    the output matrix (FastText::saveModel)."""
+    end = model.get_output_matrix().tobytes()
+    with open(path, "rb") as f:
+        f.seek(-min(len(end), path.stat().st_size), os.SEEK_END)
+        if f.read() != end:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))

@@ -1,0 +1,1 @@
+"""Sentence embeddings, and heads that score them."""

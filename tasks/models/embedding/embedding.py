@@ -1,0 +1,103 @@
+"""Documents embedded once, and scored by small models on their vectors, the heads, as often as one likes.
+
+After FineWeb-Edu (Penedo et al. 2024, arXiv 2406.17557): a regression on the vectors of a frozen embedder, trained on
+grades that a large model gave some documents; and JQL (Ali et al. 2025, arXiv 2505.22232): several heads on one
+embedder.
+"""
+
+import re
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from tasks.documents.step import Settings, Signal
+from tasks.models.embedding.embedder import Embedder
+from tasks.models.filter import LearnedFilter
+
+_NAME = r"[a-z][a-z0-9_]*"
+
+
+def column_of(head: str) -> str:
+    """The column with the scores of a head."""
+    return f"embedding_{head}"
+
+
+class HeadCuts(Settings):
+    """Which documents are kept, by the scores of the heads."""
+
+    min_score: dict[str, float] = Field({}, description="for each head the lowest score that is kept")
+    keep_top: dict[str, float] = Field(
+        {}, description="for each head: percent of the scored documents, those with its highest scores are kept"
+    )
+
+    @model_validator(mode="after")
+    def _percents(self) -> Self:
+        for name, percent in self.keep_top.items():
+            if not 0 < percent <= 100:
+                raise ValueError(f"has keep_top {percent} for {name}; give a percentage above 0, 100 at most")
+        if both := sorted({*self.min_score} & {*self.keep_top}):
+            raise ValueError(f"has min_score and keep_top for {both[0]}; give one of them")
+        return self
+
+
+class HeadScoring(Settings):
+    """What decides the scores, besides the vectors and the files of the heads. `model`, `tokenizer`: digests."""
+
+    heads: tuple[str, ...]
+    embedder: Embedder
+    model: str
+    tokenizer: str
+
+
+class Embedding(HeadCuts, Embedder, LearnedFilter):
+    """Embed documents, score them by heads, and keep those whose scores are high enough.
+
+    Vectors are kept as a stage: other heads and other cuts do not embed again. A head without a cut scores alone.
+    """
+
+    work: ClassVar = "tasks.models.embedding.embedding_work"
+    decision_fields: ClassVar = ("min_score", "keep_top")
+
+    step: Literal["embedding"] = "embedding"
+    model: str = Field(
+        min_length=1, description="folder or address of a sentence embedder: (onnx/)model.onnx and tokenizer.json"
+    )
+    heads: dict[str, str] = Field(
+        {}, description="for each name the path or address of a head: `gristmill train head` makes them"
+    )
+    reference: tuple[str, ...] = Field((), description="names of the sources that are kept, and not embedded")
+
+    @model_validator(mode="after")
+    def _known_heads(self) -> Self:
+        for name in self.heads:
+            if re.fullmatch(_NAME, name) is None:
+                raise ValueError(f"has the head {name!r}; name it in small letters, digits and underscores")
+        for key in self.decision_fields:
+            if strange := sorted({*getattr(self, key)} - {*self.heads}):
+                there = ", ".join(sorted(self.heads)) or "none"
+                raise ValueError(f"has {key} for {strange[0]}, which is no head; its heads are {there}")
+        return self
+
+    @property
+    def libraries(self) -> tuple[str, ...]:  # type: ignore[override]  # they depend on the settings
+        return self.part(Embedder).libraries
+
+    @property
+    def signals(self) -> tuple[Signal, ...]:  # type: ignore[override]  # they depend on the settings
+        return tuple(
+            Signal(
+                column_of(name),
+                "float64",
+                "as the labels of the head; a probability where these are two",
+                "Penedo et al. 2024, section 4",
+                description=f"The score of the head {name} on the document's vector.",
+            )
+            for name in sorted(self.heads)
+        )
+
+    @property
+    def named_models(self) -> tuple[str, ...]:
+        return tuple(self.heads[name] for name in sorted(self.heads))
+
+    def decision_settings(self) -> HeadCuts:
+        return self.part(HeadCuts)

@@ -1,0 +1,1 @@
+"""Toxicity and adult content."""

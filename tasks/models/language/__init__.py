@@ -1,0 +1,1 @@
+"""In which language, or languages, a document is."""

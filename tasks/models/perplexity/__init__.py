@@ -1,0 +1,1 @@
+"""How well a language model of edited prose predicts a document."""

@@ -1,0 +1,86 @@
+"""Perplexities of documents under a KenLM model, each distinct line scored once for all documents of a batch."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import kenlm
+import numpy as np
+import sentencepiece
+
+from storage.recorded_file import RecordedFile
+from tasks.models.model_files import check_kenlm, check_sentencepiece
+from tasks.models.perplexity.text import fold, sentences
+
+# Writes some distinct lines as words or pieces separated by one space, in UTF-8, which KenLM reads.
+Written = Callable[[list[str]], list[bytes]]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Of some documents the perplexities, float64; and those of all their lines, float32, one document's after the
+    other's, `lengths` for each."""
+
+    perplexity: np.ndarray
+    lines: np.ndarray
+    lengths: np.ndarray
+
+
+@cache
+def load(model: RecordedFile) -> kenlm.Model:
+    """The model, mapped into memory once per process."""
+    local = model.local()
+    check_kenlm(local)
+    return kenlm.Model(local)
+
+
+@cache
+def load_pieces(model: RecordedFile) -> sentencepiece.SentencePieceProcessor:
+    """The SentencePiece model, loaded once per process."""
+    local = model.local()
+    check_sentencepiece(local)
+    return sentencepiece.SentencePieceProcessor(model_file=local)
+
+
+def score_words(model: kenlm.Model, texts: Sequence[str]) -> Scored:
+    """Perplexities per word under a model of words."""
+    return _scored(model, [sentences(text) for text in texts], lambda distinct: [line.encode() for line in distinct])
+
+
+def score_pieces(
+    model: kenlm.Model, pieces: sentencepiece.SentencePieceProcessor, texts: Sequence[str], by_line: bool
+) -> Scored:
+    """Perplexities per piece under a model of CCNet's kind: each line is a sentence, or the whole text with its lines
+    joined, as CCNet's own run has it."""
+    lines = [_filled(text) if by_line else [text] * bool(text.strip()) for text in texts]
+    return _scored(model, lines, lambda distinct: as_pieces(pieces, distinct))
+
+
+def as_pieces(pieces: sentencepiece.SentencePieceProcessor, lines: list[str]) -> list[bytes]:
+    """Lines as CCNet's models read them: folded, in pieces, in UTF-8."""
+    encoded = pieces.encode([fold(line) for line in lines], out_type=bytes, num_threads=1)
+    return [b" ".join(each) for each in encoded]
+
+
+def _filled(text: str) -> list[str]:
+    return [line for line in text.split("\n") if line.strip()]
+
+
+def _scored(model: kenlm.Model, documents: Sequence[list[str]], write: Written) -> Scored:
+    """A document without a line is an empty sentence. CCNet's formula: pp = 10 ** (-log10 score / length), where length
+    counts the words of every line and one end of sentence a line."""
+    lengths = np.array([len(lines) or 1 for lines in documents], np.int64)
+    places: dict[str, int] = {}
+    at = np.array([places.setdefault(line, len(places)) for lines in documents for line in lines or [""]], np.int64)
+    written = write(list(places))
+    scores = np.array([model.score(line, bos=True, eos=True) for line in written], np.float64)[at]
+    words = np.array([len(line.decode().split()) + 1 for line in written], np.int64)[at]
+    document = np.repeat(np.arange(len(documents)), lengths)
+    # added up in the order of the lines, whatever other documents the batch has
+    score, length = (np.bincount(document, each, minlength=len(documents)) for each in (scores, words))
+    return Scored(_raised(score, length), _raised(scores, words).astype(np.float32), lengths)
+
+
+def _raised(scores: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    # by Python: numpy's powers may depend on where in an array a number stands
+    return np.array([10**exponent for exponent in (-scores / lengths).tolist()], np.float64)

@@ -1,0 +1,1 @@
+"""Classifiers of quality, and classes by several scores."""

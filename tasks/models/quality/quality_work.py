@@ -1,0 +1,100 @@
+"""The step `quality`: two classifiers trained, and documents scored by the one that has not seen them."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from storage import files, layout, parquet
+from storage.recorded_file import RecordedFile
+from tasks.documents.sampling import Heldout, uniform
+from tasks.documents.selection import select
+from tasks.documents.step import Bound
+from tasks.models.classifier import fasttext_files
+from tasks.models.classifier.measures import measures
+from tasks.models.classifier.training import BAD, FOLDS, GOOD, Examples, cross_fit, fold, line, ordered, probabilities
+from tasks.models.model_files import label_of
+from tasks.models.percentiles import percentiles
+from tasks.models.quality.quality import MIN_SCORE, Classifier, Scoring, Threshold
+
+MODELS = tuple(f"model-{number}.bin" for number in range(FOLDS))
+CROSS_FITTED = "cross_fitted.parquet"
+
+
+def train_model(
+    folder: str,
+    shard: int,
+    reference: Sequence[tuple[str, str]],
+    raw: Sequence[tuple[str, str]],
+    settings: Classifier,
+    heldout: Heldout,
+) -> dict:
+    """Train two models on (documents, selection) parts of reference and of raw documents; writes `model-0.bin`,
+    `model-1.bin`, and `cross_fitted.parquet`: of each example whether it is `good`, and its `score` by the model that
+    has not seen it. Returns the counts, and how good these scores are (`classifier_measures.measures`).
+
+    As many of either kind, drawn by a keyed hash. Holds one shard's texts and a model.
+    """
+    with ordered(settings, sample(reference, raw, settings, heldout)) as examples:
+        by_label = cross_fit(examples, settings, [files.join(folder, name) for name in MODELS], (GOOD, BAD))
+        scores = by_label[:, examples.names.index(GOOD)]
+        found = pa.table({"good": examples.good, "score": scores})
+        parquet.write_table(files.join(folder, CROSS_FITTED), found)
+        trained = [int((examples.folds != number).sum()) for number in range(FOLDS)]
+        return {"files": list(MODELS), "trained": trained, **measures(examples.good, scores)}
+
+
+def sample(
+    reference: Sequence[tuple[str, str]], raw: Sequence[tuple[str, str]], settings: Classifier, heldout: Heldout
+) -> Callable[[Examples], None]:
+    """What adds the examples that are learned from, given as to `train_model`. Raises ValueError for too few."""
+    good_rows, raw_rows = _rows(reference), _rows(raw)
+    wanted = min(FOLDS * settings.documents, good_rows, raw_rows)
+    if wanted < 2:
+        raise ValueError(
+            f"the step `quality` learns from two documents of its `reference` and two of other sources at least, but "
+            f"{good_rows} and {raw_rows} are left: name other sources in `reference`, or loosen the steps before it"
+        )
+
+    def fill(examples: Examples) -> None:
+        for good, inputs, rows in ((True, reference, good_rows), (False, raw, raw_rows)):
+            for documents, kept in inputs:
+                table = heldout.without(select(documents, kept, ["text"]))
+                table = table.filter(pa.array(uniform(table["id"], settings.seed, "quality") < wanted / rows))
+                examples.add(table["id"], table["text"].to_pylist(), GOOD if good else BAD)
+
+    return fill
+
+
+def score_shard(
+    folder: str, shard: int, documents: str, kept: str, models: Sequence[RecordedFile], settings: Scoring
+) -> dict:
+    """Write `id` and `quality` (probability of being a reference document) of a selection's documents.
+
+    `models`: one for each fold, or one for all. A score is a function of the id, the text and the models alone. Every
+    document is scored by the model of its fold, also where it is in no training sample: the mean of both for these
+    would be spread less than the scores of the others, and a share that is kept would prefer one kind.
+    """
+    table = select(documents, kept, ["text"])
+    texts = [line(text, settings.characters, settings.lowercase) for text in table["text"].to_pylist()]
+    folds = fold(table["id"], settings.seed, len(models))
+    scores = np.empty(len(table))
+    for number, file in enumerate(models):
+        rows = np.flatnonzero(folds == number)
+        model = fasttext_files.load(file)
+        scores[rows] = probabilities(model, [texts[row] for row in rows], label_of(model.labels, settings.label))
+    parquet.write_table(layout.part(folder, shard), pa.table({"id": table["id"], "quality": scores}))
+    return {"rows": len(table)}
+
+
+def bounds(settings: Threshold, scores: Sequence[str]) -> list[Bound]:
+    """At least `min_score`, whatever the scores are; or at least the score that `keep_top` percent of all documents
+    with a score have, so that documents with equal scores stay together. `scores`: the parts with scores."""
+    if settings.keep_top is None:
+        return [Bound("min_score", "quality", low=MIN_SCORE if settings.min_score is None else settings.min_score)]
+    found = percentiles(scores, "quality", [100 - settings.keep_top])
+    return [Bound("keep_top", "quality", low=low) for [low] in found.values()]
+
+
+def _rows(inputs: Sequence[tuple[str, str]]) -> int:
+    return sum(parquet.rows(kept) for _, kept in inputs)

@@ -1,0 +1,1 @@
+"""What a document is about, and which format it has."""
