@@ -63,7 +63,7 @@ def test_an_end_by_an_error_a_kill_and_a_signal_then_one_parent_and_one_child_a_
     # killed with one more child, which it had just begun
     program = (
         "import os, signal\nfrom flows.machine.settings import MachineSettings\n"
-        "from tests.flows.test_decision_tracking import report, tracked\n"
+        "from tests.flows.decisions.test_decision_tracking import report, tracked\n"
         "decided = report({'minhash.threshold=0.9': 0.1})\n"
         f"run = tracked(MachineSettings(home={settings.home!r}), decided)\n"
         "run.__enter__()\n"
