@@ -302,7 +302,7 @@ def test_settings_that_would_wait_for_ever(setting):
 
 
 HOLD = """
-import sys, threading
+import sys, threading, time
 from storage.remote.config import RemoteIOConfig
 from storage.remote.streams import fetch
 told = threading.Thread(target=sys.stdin.read, daemon=True)
@@ -313,6 +313,7 @@ while told.is_alive():
     if i == 0:
         print("one answered", flush=True)
     i += 1
+    time.sleep(0.1)
 """
 
 
