@@ -3,15 +3,15 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from flows.machine.context import RunContext
-from flows.recipe.recipe import Recipe
-from flows.recipe.steps import builder_of
-from flows.stages.corpus import Corpus, check_left, check_sources, pinned
-from flows.stages.documents import documents
-from flows.stages.removal import without_taken_down
-from flows.stages.signals import decided, measured
-from tasks.documents.step import DocumentStep
-from tasks.models.filter import LearnedFilter
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.recipe.steps import builder_of
+from gristmill.flows.stages.corpus import Corpus, check_left, check_sources, pinned
+from gristmill.flows.stages.documents import documents
+from gristmill.flows.stages.removal import without_taken_down
+from gristmill.flows.stages.signals import decided, measured
+from gristmill.tasks.documents.step import DocumentStep
+from gristmill.tasks.models.filter import LearnedFilter
 
 
 @dataclass(frozen=True)

@@ -1,26 +1,26 @@
 """The flows: a corpus from crawls, tokens from the corpus, a model from the tokens, and all three."""
 
-import flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 
 # isort: split
 from dataclasses import replace
 
-from flows.curation import curate
-from flows.machine.context import RunContext
-from flows.machine.extras import require
-from flows.recipe.forms import RecipeLike
-from flows.recipe.recipe import Recipe
-from flows.reports.run import Report
-from flows.run.artifacts import publish
-from flows.run.flow import recorded_flow
-from flows.run.prefect_names import flow_run_name
-from flows.run.runner import run_context
-from flows.stages import export
-from flows.stages.heldout import Data, before_takedowns, heldout
-from flows.stages.mixture import mixture
-from flows.stages.tokenizer import tokenizer
-from flows.stages.tokens import grouped_tokens
-from flows.stages.tokens import tokens as token_shards
+from gristmill.flows.curation import curate
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.machine.extras import require
+from gristmill.flows.recipe.forms import RecipeLike
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.reports.run import Report
+from gristmill.flows.run.artifacts import publish
+from gristmill.flows.run.flow import recorded_flow
+from gristmill.flows.run.prefect_names import flow_run_name
+from gristmill.flows.run.runner import run_context
+from gristmill.flows.stages import export
+from gristmill.flows.stages.heldout import Data, before_takedowns, heldout
+from gristmill.flows.stages.mixture import mixture
+from gristmill.flows.stages.tokenizer import tokenizer
+from gristmill.flows.stages.tokens import grouped_tokens
+from gristmill.flows.stages.tokens import tokens as token_shards
 
 
 @recorded_flow(name="corpus", flow_run_name=flow_run_name, persist_result=False)
@@ -54,7 +54,7 @@ def pretrain(recipe: RecipeLike) -> Report:
     recipe.training_mixture()
     require("train", "training a model")
     # a corpus is made without the libraries of training
-    from flows.tracking.train import train
+    from gristmill.flows.tracking.train import train
 
     with run_context(recipe) as context:
         made = _found(context, "tokens", recipe) or tokens(recipe)

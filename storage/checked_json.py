@@ -11,8 +11,8 @@ from typing import Any
 
 import orjson
 
-from storage import files
-from storage.damage import damaged
+from gristmill.storage import files
+from gristmill.storage.damage import damaged
 
 _BEGIN = b'{\n  "checksum": "'
 _DIGITS = 32

@@ -21,11 +21,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
-from storage import files
-from storage.damage import damaged
-from storage.remote import streams
-from storage.remote.config import RemoteIOConfig
-from storage.remote.retry import configured
+from gristmill.storage import files
+from gristmill.storage.damage import damaged
+from gristmill.storage.remote import streams
+from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.storage.remote.retry import configured
 
 _PARQUET, _MARK = b"PAR1", b"GRISTSUM"
 _CHUNK = np.dtype([("offset", "<u8"), ("length", "<u8"), ("digest", "<u8")])

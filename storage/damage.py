@@ -1,6 +1,6 @@
 """A file of ours that is not what was written."""
 
-from storage.remote.redact import redact_url
+from gristmill.storage.remote.redact import redact_url
 
 
 class DamagedFileError(RuntimeError):

@@ -9,13 +9,13 @@ from typing import TypeVar
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from storage.remote.redact import redact_url
+from gristmill.storage.remote.redact import redact_url
 
 T = TypeVar("T")
 
 
 def _retrying(call: Callable[[], T], what: str) -> T:
-    from storage.remote import streams  # its libraries take long to import
+    from gristmill.storage.remote import streams  # its libraries take long to import
 
     return streams.retrying_call(call, what)
 

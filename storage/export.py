@@ -7,7 +7,7 @@ import orjson
 import pyarrow as pa
 from backports import zstd
 
-from storage import files, parquet
+from gristmill.storage import files, parquet
 
 SUFFIXES = {"parquet": "parquet", "jsonl": "jsonl.zst"}
 _ZSTD: Mapping[int, int] = {zstd.CompressionParameter.compression_level: 3, zstd.CompressionParameter.checksum_flag: 1}

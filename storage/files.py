@@ -2,8 +2,8 @@
 
 A file that exists is whole. Locally it is written without a name, or under a temporary one, fsynced and renamed; an
 object store publishes an object only when its upload is complete, so there it is written in place, from a local copy.
-Remote bytes are asked for and sent again as `storage.remote.streams` has it, which is imported when an address needs
-it: its libraries take longer to import than a local home to read.
+Remote bytes are asked for and sent again as `gristmill.storage.remote.streams` has it, which is imported when an
+address needs it: its libraries take longer to import than a local home to read.
 """
 
 import io
@@ -22,9 +22,9 @@ import orjson
 import xxhash
 from fsspec.implementations.local import LocalFileSystem
 
-from storage import leftovers
-from storage.remote.opening import file_system
-from storage.remote.redact import redact_url
+from gristmill.storage import leftovers
+from gristmill.storage.remote.opening import file_system
+from gristmill.storage.remote.redact import redact_url
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ def _local(path: str) -> str | None:
 
 
 def _streams() -> ModuleType:
-    from storage.remote import streams
+    from gristmill.storage.remote import streams
 
     return streams
 
@@ -148,7 +148,7 @@ def open_file(path: str) -> IO[bytes]:
     """A seekable binary file to read; of a remote one a block is read ahead."""
     if (inner := _local(path)) is not None:
         return open(inner, "rb")
-    from storage.remote.retry import configured
+    from gristmill.storage.remote.retry import configured
 
     return io.BufferedReader(_streams().open_ranges(path), configured().block_bytes)
 

@@ -3,12 +3,12 @@
 import hashlib
 import os
 
-from storage import checked_json, files
-from storage.damage import DamagedFileError
-from storage.remote import streams
-from storage.remote.config import RemoteIOConfig
-from storage.remote.opening import file_system
-from storage.remote.redact import redact_url
+from gristmill.storage import checked_json, files
+from gristmill.storage.damage import DamagedFileError
+from gristmill.storage.remote import streams
+from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.storage.remote.opening import file_system
+from gristmill.storage.remote.redact import redact_url
 
 _OF_CONTENT = ("ETag", "etag", "checksum", "md5")
 _TAGS = (*_OF_CONTENT, "LastModified", "Last-Modified", "last_modified", "mtime")
@@ -17,8 +17,8 @@ _TAGS = (*_OF_CONTENT, "LastModified", "Last-Modified", "last_modified", "mtime"
 def fingerprint(path: str, notes: str, remote_io: RemoteIOConfig | None = None) -> str:
     """A local file: xxh3-128 of its content, computed once while size and modification time stay the same (noted in
     the folder `notes`). A remote one: address, size and the tags that its server gives; Common Crawl's files
-    never change under an address. The address is without user and query, as in `storage.remote.redact`; where no tag
-    names the content, a hash of the query stands for it, since two queries may be two files.
+    never change under an address. The address is without user and query, as in `gristmill.storage.remote.redact`; where
+    no tag names the content, a hash of the query stands for it, since two queries may be two files.
     """
     fs, inner = file_system(path)
     if not files.is_local(path):

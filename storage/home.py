@@ -1,7 +1,7 @@
 """The one reader of a home: its finished stages, what they were made of and what they hold, and the unfinished ones.
 
 A home is read as it is when it is first asked; make another `Home` to see what has come since. Manifests are read here,
-in `storage.layout` and by the engine, and nowhere else.
+in `gristmill.storage.layout` and by the engine, and nowhere else.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from storage import files, layout
+from gristmill.storage import files, layout
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,8 @@ class FinishedStage(StageFolder):
 
     @property
     def step_counts(self) -> list[dict[str, Any]]:
-        """What each step did (`storage.ledger.count`), summed over the shards; empty for a stage that drops nothing."""
+        """What each step did (`gristmill.storage.ledger.count`), summed over the shards; empty for a stage that drops
+        nothing."""
         return self._manifest["counts"]["steps"]
 
     @property

@@ -17,16 +17,17 @@ from typing import Any
 
 import orjson
 
-from storage import checked_json, counts, files
-from storage.damage import DamagedFileError, damaged
-from storage.recorded_file import RecordedFile
+from gristmill.storage import checked_json, counts, files
+from gristmill.storage.damage import DamagedFileError, damaged
+from gristmill.storage.recorded_file import RecordedFile
 
 FORMAT = 3
 
 
 @dataclass(frozen=True)
 class Part:
-    """One job of a phase: its record, and the files that it wrote, by name, as `storage.files.facts` has them."""
+    """One job of a phase: its record, and the files that it wrote, by name, as `gristmill.storage.files.facts` has
+    them."""
 
     phase: str
     number: int

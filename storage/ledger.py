@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from storage.schema import LEDGER
+from gristmill.storage.schema import LEDGER
 
 
 class LedgerError(RuntimeError):

@@ -10,7 +10,7 @@ from pathlib import Path
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from storage import owner
+from gristmill.storage import owner
 
 _OWNER = r"(?P<owner>[0-9a-f]{16}-\d+-[0-9a-f]{16})"
 _TEMPORARY = re.compile(rf"\..*\.{_OWNER}\.[0-9a-f]+\.tmp")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from storage import files
+from gristmill.storage import files
 
 
 def write_rows(path: str, first: np.ndarray, start: np.ndarray, length: np.ndarray) -> str:

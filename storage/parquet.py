@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storage import checked_parquet
-from storage.checked_parquet import open_checked
+from gristmill.storage import checked_parquet
+from gristmill.storage.checked_parquet import open_checked
 
 # Rows of a group where there are texts, and where there are none.
 _TEXTS, _ROWS = 1 << 12, 1 << 16

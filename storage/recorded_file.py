@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from storage import files
-from storage.damage import damaged
+from gristmill.storage import files
+from gristmill.storage.damage import damaged
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import layout, ledger, parquet
-from storage.schema import LEDGER, SELECTION
+from gristmill.storage import layout, ledger, parquet
+from gristmill.storage.schema import LEDGER, SELECTION
 
 
 def check_balance(folder: str, found: Sequence[layout.Part]) -> None:

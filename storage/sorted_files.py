@@ -12,9 +12,9 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from storage import checked_parquet
-from storage.checked_parquet import CheckedFile, open_checked
-from storage.damage import damaged
+from gristmill.storage import checked_parquet
+from gristmill.storage.checked_parquet import CheckedFile, open_checked
+from gristmill.storage.damage import damaged
 
 _ROW_GROUP = 1 << 16
 # So many of them are looked through at once.

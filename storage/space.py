@@ -5,7 +5,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from storage import files
+from gristmill.storage import files
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # strerror(3) of these, and what SQLite says

@@ -4,7 +4,7 @@ They are uint16 where the vocabulary fits, else uint32.
 
 A shard is three files: `<split>-00000.bin`, the tokens of its documents one after the other, each ended by the
 end-of-sequence token; `<split>-00000.parquet`, a row a document: `id`, `offset` and `length` in tokens; and
-`<split>-00000.idx`, by which Megatron-LM reads the first (`storage.megatron_index`).
+`<split>-00000.idx`, by which Megatron-LM reads the first (`gristmill.storage.megatron_index`).
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from storage import files, parquet
-from storage.megatron_index import index_bytes
+from gristmill.storage import files, parquet
+from gristmill.storage.megatron_index import index_bytes
 
 INDEX = pa.schema(
     [

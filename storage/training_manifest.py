@@ -1,14 +1,14 @@
 """The training manifest, `mixture.json`: which token shards training reads, in which shares.
 
-    {"checksum": of the file, see `storage.checked_json`,
-     "vocab_size": int, "dtype": "<u2" or "<u4", "tokenizer": {"path": see `storage.text_tokens`, "digest"},
+    {"checksum": of the file, see `gristmill.storage.checked_json`,
+     "vocab_size": int, "dtype": "<u2" or "<u4", "tokenizer": {"path": see `gristmill.storage.text_tokens`, "digest"},
      "end_of_text": id of the token that ends each document,
      "token_bytes": [UTF-8 bytes that each token id stands for; 0 for control tokens],
      "sources": [{"name", "share", "tokens", "epochs", "shards": [{"path", "tokens", "digest"}, ...]}, ...],
      "heldout": [{"name", "shards": [...]}, ...],
      "phases": [{"first": target tokens ahead of it, "shares": [of each source]}, ...], only where there are some,
      "row_length": tokens of context that the rows are packed for, only where they are: then each source has
-     "rows": [{"path": see `storage.packed_rows`, "rows", "pieces", "digest"}, ...]}
+     "rows": [{"path": see `gristmill.storage.packed_rows`, "rows", "pieces", "digest"}, ...]}
 
 A shard is a file of raw token ids of this type; each document ends with the end-of-text token. Relative paths are
 relative to the JSON file. A digest is the xxh3-128 of a file's content.
@@ -22,7 +22,7 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from storage import checked_json
+from gristmill.storage import checked_json
 
 TokenDtype = Literal["<u2", "<u4"]  # as numpy writes it: little-endian uint16 and uint32
 

@@ -10,18 +10,18 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 
-from flows.machine.context import RunContext
-from flows.machine.settings import MachineSettings
-from flows.stages.corpus import Corpus
-from storage import layout, parquet, shards
-from storage.schema import DOCUMENTS
-from tasks.dedup.near.settings import MinHash
-from tasks.documents.step import Settings
-from tasks.engine import options
-from tasks.engine.executors import Executor, Threads
-from tasks.engine.make import StageResult, find_or_make
-from tasks.engine.phases import PhaseRunner, Silent
-from tasks.engine.spec import StageSpec
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.storage import layout, parquet, shards
+from gristmill.storage.schema import DOCUMENTS
+from gristmill.tasks.dedup.near.settings import MinHash
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine import options
+from gristmill.tasks.engine.executors import Executor, Threads
+from gristmill.tasks.engine.make import StageResult, find_or_make
+from gristmill.tasks.engine.phases import PhaseRunner, Silent
+from gristmill.tasks.engine.spec import StageSpec
 
 
 def build_in(home: str, workers: Executor | None = None) -> Callable[[StageSpec], StageResult]:

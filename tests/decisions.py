@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from flows.comparison.bank import Bank, calibrate
-from flows.comparison.components import Components, Simulator, normal
-from flows.comparison.protocol import Protocol, decide
-from flows.comparison.runs import EvaluationSet
+from gristmill.flows.comparison.bank import Bank, calibrate
+from gristmill.flows.comparison.components import Components, Simulator, normal
+from gristmill.flows.comparison.protocol import Protocol, decide
+from gristmill.flows.comparison.runs import EvaluationSet
 
 FILE = Path(__file__).parent / "flows" / "comparison" / "components.json"
 COMPONENTS = Components.model_validate_json(FILE.read_text())

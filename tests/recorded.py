@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from storage import files
-from storage.recorded_file import RecordedFile
+from gristmill.storage import files
+from gristmill.storage.recorded_file import RecordedFile
 
 
 def recorded(path: str | Path) -> RecordedFile:

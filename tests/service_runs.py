@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import psutil
 import yaml
 
-from storage import files, layout
+from gristmill.storage import files, layout
 from tests.services import Services
 
 OPEN = ["PENDING", "RUNNING", "CANCELLING"]

@@ -123,7 +123,7 @@ class Services:
 
     def gristmill(self, *words: str) -> subprocess.CompletedProcess:
         """A command of gristmill's, run to its end as a client."""
-        return self._run("-c", "from flows.cli import main; main()", *words)
+        return self._run("-c", "from gristmill.flows.cli import main; main()", *words)
 
     def _run(self, *words: str) -> subprocess.CompletedProcess:
         return subprocess.run(

@@ -10,69 +10,73 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("flows", "storage", "tasks", "training")
+# Beside `gristmill` the rooms themselves: a checkout has them on Python's path, an installation does not.
 OURS = (*ROOMS, "tests", "tools", "gristmill")
 
 # The rooms of flows/, from the first to the last: a room imports only those before it, so no two import each other.
 ORDER = (
-    "flows.machine",
-    "flows.recipe",
-    "flows.comparison",
-    "flows.demo",
-    "flows.check",
-    "flows.stages",
-    "flows.curation",
-    "flows.reports",
-    "flows.run",
-    "flows.tracking",
-    "flows.service",
-    "flows.models",
-    "flows.pipeline",
-    "flows.decisions",
-    "flows.mixing",
-    "flows.scaling",
-    "flows.cli",
+    "gristmill.flows.machine",
+    "gristmill.flows.recipe",
+    "gristmill.flows.comparison",
+    "gristmill.flows.demo",
+    "gristmill.flows.check",
+    "gristmill.flows.stages",
+    "gristmill.flows.curation",
+    "gristmill.flows.reports",
+    "gristmill.flows.run",
+    "gristmill.flows.tracking",
+    "gristmill.flows.service",
+    "gristmill.flows.models",
+    "gristmill.flows.pipeline",
+    "gristmill.flows.decisions",
+    "gristmill.flows.mixing",
+    "gristmill.flows.scaling",
+    "gristmill.flows.cli",
 )
-BELOW_FLOWS = ("storage", "tasks", "training")
+BELOW_FLOWS = ("gristmill.storage", "gristmill.tasks", "gristmill.training")
 # The statistics stand alone: they know numbers, and nothing of recipes.
 STATISTICS = ("agreement", "forecast", "law", "optimum")
 
 # What a room may import of ours; a room is the longest entry that its modules begin with.
 ALLOWED = {
-    "storage": ("storage",),
-    "tasks.kernels": ("tasks.kernels",),
-    "tasks.engine": ("storage", "tasks.engine"),
-    "tasks": ("storage", "tasks"),
-    "training": ("storage", "training"),
-    "flows": BELOW_FLOWS,
-    "tools": ("storage", "tasks", "tools"),
+    "gristmill.storage": ("gristmill.storage",),
+    "gristmill.tasks.kernels": ("gristmill.tasks.kernels",),
+    "gristmill.tasks.engine": ("gristmill.storage", "gristmill.tasks.engine"),
+    "gristmill.tasks": ("gristmill.storage", "gristmill.tasks"),
+    "gristmill.training": ("gristmill.storage", "gristmill.training"),
+    "gristmill.flows": BELOW_FLOWS,
+    "tools": ("gristmill.storage", "gristmill.tasks", "tools"),
     **{room: (*BELOW_FLOWS, *ORDER[: at + 1]) for at, room in enumerate(ORDER)},
-    "flows.comparison": ("flows.comparison",),
-    **{f"flows.scaling.{name}": tuple(f"flows.scaling.{each}" for each in STATISTICS) for name in STATISTICS},
+    "gristmill.flows.comparison": ("gristmill.flows.comparison",),
+    **{
+        f"gristmill.flows.scaling.{name}": tuple(f"gristmill.flows.scaling.{each}" for each in STATISTICS)
+        for name in STATISTICS
+    },
 }
 # What a room may not import, of ours or of others.
 FORBIDDEN = {
-    "storage": ("dask", "distributed", "prefect", "mlflow", "torch"),
-    "tasks": ("prefect", "mlflow", "torch"),
-    "training": ("prefect",),
-    "flows.comparison": ("dask", "prefect", "mlflow", "torch"),
-    **{f"flows.scaling.{name}": ("dask", "prefect", "mlflow", "torch") for name in STATISTICS},
+    "gristmill.storage": ("dask", "distributed", "prefect", "mlflow", "torch"),
+    "gristmill.tasks": ("prefect", "mlflow", "torch"),
+    "gristmill.training": ("prefect",),
+    "gristmill.flows.comparison": ("dask", "prefect", "mlflow", "torch"),
+    **{f"gristmill.flows.scaling.{name}": ("dask", "prefect", "mlflow", "torch") for name in STATISTICS},
 }
 # Prefect takes seconds to import: the command line and the reports do without.
 PREFECT = (
-    "flows.decisions.ablate",
-    "flows.decisions.artifacts",
-    "flows.pipeline",
-    "flows.run.artifacts",
-    "flows.run.flow",
-    "flows.run.prefect_env",
-    "flows.run.prefect_names",
-    "flows.run.runner",
-    "flows.run.server",
-    "flows.scaling.scale",
-    "flows.service.automations",
+    "gristmill.flows.decisions.ablate",
+    "gristmill.flows.decisions.artifacts",
+    "gristmill.flows.pipeline",
+    "gristmill.flows.run.artifacts",
+    "gristmill.flows.run.flow",
+    "gristmill.flows.run.prefect_env",
+    "gristmill.flows.run.prefect_names",
+    "gristmill.flows.run.runner",
+    "gristmill.flows.run.server",
+    "gristmill.flows.scaling.scale",
+    "gristmill.flows.service.automations",
 )
 # Kernels follow one loop through many cases, and tables have many rows.
-LONG = ("tasks.kernels.",)
+LONG = ("gristmill.tasks.kernels.",)
 MOST_LINES = 400
 MOST_MODULES = 20  # of a folder of flows/: more have groups that are folders of their own
 IMPORTING_CALLS = {"__import__", "import_module"}
@@ -100,7 +104,9 @@ def modules(root: Path, room: str) -> list[Path]:
 
 
 def name_of(root: Path, path: Path) -> str:
-    return ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+    """The name by which a module of a room, or of `tools`, is imported."""
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(("gristmill", *parts) if parts[0] in ROOMS else parts).removesuffix(".__init__")
 
 
 def within(name: str, room: str) -> bool:
@@ -137,6 +143,16 @@ def names_of_the_standard_library(root: Path, room: str) -> list[str]:
 def test_rooms_import_only_what_they_may(room):
     assert modules(ROOT, room)
     assert forbidden_imports(ROOT, room) == []
+
+
+def test_tests_import_the_rooms_by_their_installed_names():
+    found = [
+        f"{path.relative_to(ROOT)}:{line} imports {imported}"
+        for path in modules(ROOT, "tests")
+        for line, imported in imports(ast.parse(path.read_text(encoding="utf-8"), str(path)))
+        if imported.split(".")[0] in ROOMS
+    ]
+    assert found == []
 
 
 def test_prefect_is_imported_by_its_own_modules_alone():
@@ -187,18 +203,18 @@ def test_no_modules_import_each_other_in_a_circle():
 @pytest.mark.parametrize("later", [False, True])
 def test_a_planted_circle_is_found(tmp_path, later):
     (tmp_path / "tasks").mkdir()
-    (tmp_path / "tasks" / "one.py").write_text("from tasks.two import made\n")
-    (tmp_path / "tasks" / "two.py").write_text("from tasks import three\n")
+    (tmp_path / "tasks" / "one.py").write_text("from gristmill.tasks.two import made\n")
+    (tmp_path / "tasks" / "two.py").write_text("from gristmill.tasks import three\n")
     (tmp_path / "tasks" / "three.py").write_text("import os\n")
     assert circle(tmp_path) == []
     (tmp_path / "tasks" / "three.py").write_text("")
     with (tmp_path / "tasks" / "three.py").open("a") as f:
-        f.write("def g():\n    import tasks.one\n" if later else "from tasks.one import made\n")
-    assert set(circle(tmp_path)) == {"tasks.one", "tasks.two", "tasks.three"}
+        f.write("def g():\n    import gristmill.tasks.one\n" if later else "from gristmill.tasks.one import made\n")
+    assert set(circle(tmp_path)) == {f"gristmill.tasks.{name}" for name in ("one", "two", "three")}
 
 
 def test_every_room_of_flows_has_its_place_in_the_order():
-    here = {f"flows.{path.stem}" for path in (ROOT / "flows").iterdir() if path.name[0] not in "_."}
+    here = {f"gristmill.flows.{path.stem}" for path in (ROOT / "flows").iterdir() if path.name[0] not in "_."}
     assert here == set(ORDER)
     assert {path.name for path in (ROOT / "flows").glob("*.py")} == {"__init__.py", "curation.py", "pipeline.py"}
 
@@ -223,15 +239,16 @@ def test_modules_are_short():
     [
         "import dask.array",
         "import os, torch",
-        "def later():\n    from tasks.documents.step import Step",
+        "def later():\n    from gristmill.tasks.documents.step import Step",
         "try:\n    from prefect import flow\nexcept ImportError:\n    flow = None",
         "import importlib\nimportlib.import_module('mlflow.tracking')",
-        "from flows import recipe",
+        "from gristmill.flows import recipe",
+        "from storage import files",
     ],
 )
 def test_a_planted_import_is_found(tmp_path, statement):
     (tmp_path / "storage" / "deep").mkdir(parents=True)
-    (tmp_path / "storage" / "fine.py").write_text("import numpy\nfrom storage.deep import planted\n")
+    (tmp_path / "storage" / "fine.py").write_text("import numpy\nfrom gristmill.storage.deep import planted\n")
     assert forbidden_imports(tmp_path, "storage") == []
     (tmp_path / "storage" / "deep" / "planted.py").write_text(statement + "\n")
     (found,) = forbidden_imports(tmp_path, "storage")
@@ -241,12 +258,12 @@ def test_a_planted_import_is_found(tmp_path, statement):
 @pytest.mark.parametrize(
     ("path", "statement"),
     [
-        ("tasks/kernels/words.py", "from tasks.documents import step"),
-        ("tasks/engine/make.py", "from tasks.kernels import scan"),
-        ("flows/stages/signals.py", "from flows.reports import funnel"),
-        ("flows/reports/status.py", "import flows.pipeline"),
-        ("training/run/loop.py", "import tasks.engine"),
-        ("flows/comparison/protocol.py", "from storage import files"),
+        ("tasks/kernels/words.py", "from gristmill.tasks.documents import step"),
+        ("tasks/engine/make.py", "from gristmill.tasks.kernels import scan"),
+        ("flows/stages/signals.py", "from gristmill.flows.reports import funnel"),
+        ("flows/reports/status.py", "import gristmill.flows.pipeline"),
+        ("training/run/loop.py", "import gristmill.tasks.engine"),
+        ("flows/comparison/protocol.py", "from gristmill.storage import files"),
     ],
 )
 def test_a_planted_arrow_within_a_room_is_found(tmp_path, path, statement):

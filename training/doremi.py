@@ -13,8 +13,8 @@ The excess loss is that of the batch over all ranks and micro-batches, taken in 
 weights are used. So it does not depend on how the batch is cut. (The published code weighs all micro-batches but the
 last by the weights of the step before.)
 
-A rank is `python -m training.doremi RUN.json`, RUN.json being a DoReMiRun (`storage.checked_json`). Nothing is kept on
-the way: a run that is killed is trained again.
+A rank is `python -m gristmill.training.doremi RUN.json`, RUN.json being a DoReMiRun (`gristmill.storage.checked_json`).
+Nothing is kept on the way: a run that is killed is trained again.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ import pyarrow as pa
 import torch
 from pydantic import Field, model_validator
 
-from storage import checked_json, files, parquet
-from storage.training_manifest import TrainingManifest, load_training_manifest
-from training.config import ModelConfig, Settings, TrainingConfig
-from training.data.batches import batches
-from training.data.order import Order
-from training.data.shards import check_digests
-from training.hub.weights import load_model
-from training.model.decoder import Decoder
-from training.model.loss import IGNORE, token_losses
-from training.model.parallel import World, micro_batch, processes, sharded_model
-from training.run.deathsig import PARENT, die_with_parent
-from training.step.optimizer import Optimizers, learning_rate, local, optimizers
+from gristmill.storage import checked_json, files, parquet
+from gristmill.storage.training_manifest import TrainingManifest, load_training_manifest
+from gristmill.training.config import ModelConfig, Settings, TrainingConfig
+from gristmill.training.data.batches import batches
+from gristmill.training.data.order import Order
+from gristmill.training.data.shards import check_digests
+from gristmill.training.hub.weights import load_model
+from gristmill.training.model.decoder import Decoder
+from gristmill.training.model.loss import IGNORE, token_losses
+from gristmill.training.model.parallel import World, micro_batch, processes, sharded_model
+from gristmill.training.run.deathsig import PARENT, die_with_parent
+from gristmill.training.step.optimizer import Optimizers, learning_rate, local, optimizers
 
 WEIGHTS = "domain_weights.parquet"
 RESULT = "result.json"
@@ -220,4 +220,4 @@ if __name__ == "__main__":
     main(sys.argv[1])
     logging.shutdown()
     sys.stdout.flush()
-    os._exit(0)  # as in training.run.launch
+    os._exit(0)  # as in gristmill.training.run.launch

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from flows.check.inputs import SourceSize
-from flows.machine.settings import MachineSettings
-from flows.recipe.given_files import check_tokenizer_file
-from flows.recipe.recipe import Recipe
-from tasks.documents.step import CorpusStep
-from tasks.models.embedding.embedding import Embedding
-from tasks.models.quality.quality import Quality
-from tasks.reading.sources import Archives, Selection, Snapshot
+from gristmill.flows.check.inputs import SourceSize
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.given_files import check_tokenizer_file
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.tasks.documents.step import CorpusStep
+from gristmill.tasks.models.embedding.embedding import Embedding
+from gristmill.tasks.models.quality.quality import Quality
+from gristmill.tasks.reading.sources import Archives, Selection, Snapshot
 
 # Bytes of a page in a WARC file, packed: 2,490 pages of a crawl in 38 MB.
 PAGE_BYTES = 15_300

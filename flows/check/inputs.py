@@ -7,30 +7,30 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flows.machine.settings import MachineSettings
-from flows.recipe.errors import Path
-from flows.recipe.given_files import check_tokenizer_file, initial_folder, tasks_folder
-from flows.recipe.recipe import Recipe
-from storage import files, layout
-from storage.recorded_file import RecordedFile
-from storage.remote.redact import redact_url
-from tasks.decontamination.step import Benchmark
-from tasks.models.classifier import classifier_file
-from tasks.models.embedding.embedder import Embedder
-from tasks.models.embedding.embedding import Embedding
-from tasks.models.harm.harm import Harm
-from tasks.models.language.language import Language
-from tasks.models.language.mixed_languages import MixedLanguages
-from tasks.models.model_files import check_fasttext, label_of
-from tasks.models.perplexity import models_by_language
-from tasks.models.perplexity.perplexity import Perplexity
-from tasks.models.quality.quality import Quality
-from tasks.models.topic.topic import Topic
-from tasks.reading.listing import shards_of, tables_of
-from tasks.reading.sources import SNAPSHOT, Archives, Lines, Selection, Snapshot, Source, Tables, Texts
-from tasks.url.list_files import list_files
-from training.evaluate.tasks import read_tasks
-from training.hub.weight_files import check_fits
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.errors import Path
+from gristmill.flows.recipe.given_files import check_tokenizer_file, initial_folder, tasks_folder
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.storage import files, layout
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.remote.redact import redact_url
+from gristmill.tasks.decontamination.step import Benchmark
+from gristmill.tasks.models.classifier import classifier_file
+from gristmill.tasks.models.embedding.embedder import Embedder
+from gristmill.tasks.models.embedding.embedding import Embedding
+from gristmill.tasks.models.harm.harm import Harm
+from gristmill.tasks.models.language.language import Language
+from gristmill.tasks.models.language.mixed_languages import MixedLanguages
+from gristmill.tasks.models.model_files import check_fasttext, label_of
+from gristmill.tasks.models.perplexity import models_by_language
+from gristmill.tasks.models.perplexity.perplexity import Perplexity
+from gristmill.tasks.models.quality.quality import Quality
+from gristmill.tasks.models.topic.topic import Topic
+from gristmill.tasks.reading.listing import shards_of, tables_of
+from gristmill.tasks.reading.sources import SNAPSHOT, Archives, Lines, Selection, Snapshot, Source, Tables, Texts
+from gristmill.tasks.url.list_files import list_files
+from gristmill.training.evaluate.tasks import read_tasks
+from gristmill.training.hub.weight_files import check_fits
 
 # Settings that hold addresses of lists.
 _LISTS = ("takedowns", "strict_substrings", "hard_words", "soft_words")
@@ -179,7 +179,7 @@ def _classifier(step: Quality | Harm, model: str, path: Path) -> Iterator[Troubl
 
 
 def _embedding(step: Embedding, path: Path, deep: bool) -> Iterator[Trouble]:
-    from tasks.models.embedding import (  # here, since they take numpy and pyarrow
+    from gristmill.tasks.models.embedding import (  # here, since they take numpy and pyarrow
         embedding_work,
         head_file,
         onnx_embedder,
@@ -247,7 +247,7 @@ def _list(address: str, path: Path, deep: bool, categories: tuple[str, ...] | No
 def _benchmark(benchmark: Benchmark, path: Path, deep: bool) -> Iterator[Trouble]:
     if not files.is_local(benchmark.path) and not deep:
         return
-    from tasks.decontamination.benchmarks import read_items  # here, since it takes pyarrow
+    from gristmill.tasks.decontamination.benchmarks import read_items  # here, since it takes pyarrow
 
     try:
         read_items(benchmark.path, benchmark)

@@ -7,16 +7,16 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from flows.check import inputs
-from flows.check.estimate import Estimate, estimate
-from flows.machine.settings import MachineSettings
-from flows.recipe import own_steps
-from flows.recipe.errors import Finding, Origin, RecipeError
-from flows.recipe.recipe import Recipe, read, validated
-from flows.recipe.steps import BUILT_IN
-from storage import files
-from storage.home import Home
-from tasks.reading.sources import Source
+from gristmill.flows.check import inputs
+from gristmill.flows.check.estimate import Estimate, estimate
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe import own_steps
+from gristmill.flows.recipe.errors import Finding, Origin, RecipeError
+from gristmill.flows.recipe.recipe import Recipe, read, validated
+from gristmill.flows.recipe.steps import BUILT_IN
+from gristmill.storage import files
+from gristmill.storage.home import Home
+from gristmill.tasks.reading.sources import Source
 
 _SOURCE: TypeAdapter[Source] = TypeAdapter(Source)
 
@@ -32,7 +32,7 @@ class Checked:
 
 
 def check(given: Any, settings: MachineSettings, deep: bool = False) -> Checked:
-    """What can be known of a recipe, given as for `flows.recipe.recipe.load`, before it runs.
+    """What can be known of a recipe, given as for `gristmill.flows.recipe.recipe.load`, before it runs.
 
     `deep`: remote files are asked for, and the modules of users' steps imported. Raises FileNotFoundError for a recipe
     that is not there.

@@ -7,12 +7,12 @@ modules `render_*` write for a person.
 import gc
 import sys
 
-from flows.cli.app import app
+from gristmill.flows.cli.app import app
 
 # a module adds its commands to the application, in this order: --help shows the groups as they come
-from flows.cli import running, preparing, ablating, mixing, scaling  # noqa: F401, I001  # isort: skip
-from flows.cli import looking, judging, auditing, evaluating  # noqa: F401, I001  # isort: skip
-from flows.cli import exporting, training, serving  # noqa: F401, I001  # isort: skip
+from gristmill.flows.cli import running, preparing, ablating, mixing, scaling  # noqa: F401, I001  # isort: skip
+from gristmill.flows.cli import looking, judging, auditing, evaluating  # noqa: F401, I001  # isort: skip
+from gristmill.flows.cli import exporting, training, serving  # noqa: F401, I001  # isort: skip
 
 __all__ = ["app", "main"]
 
@@ -21,13 +21,13 @@ def main() -> None:
     """The entry point: an error is one line, and the log above has the rest."""
     from rich.text import Text
 
-    from flows.cli.terminal import console
-    from storage.remote.redact import redact_urls
+    from gristmill.flows.cli.terminal import console
+    from gristmill.storage.remote.redact import redact_urls
 
     try:
         app()
     except (OSError, ValueError, LookupError, RuntimeError) as error:
-        from flows.recipe.errors import RecipeError
+        from gristmill.flows.recipe.errors import RecipeError
 
         if isinstance(error, RecipeError):  # whose lines are whole sentences
             sys.exit(f"{error}")

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.app import DECIDE, Json, app, console, print_json, print_texts, recipe_to_run, settings
-from flows.cli.in_flow import in_flow
-from flows.machine.extras import require
+from gristmill.flows.cli.app import DECIDE, Json, app, console, print_json, print_texts, recipe_to_run, settings
+from gristmill.flows.cli.in_flow import in_flow
+from gristmill.flows.machine.extras import require
 
 if TYPE_CHECKING:
-    from flows.decisions.arms import Arms
-    from flows.decisions.report import DecisionReport
-    from flows.recipe.recipe import Recipe
+    from gristmill.flows.decisions.arms import Arms
+    from gristmill.flows.decisions.report import DecisionReport
+    from gristmill.flows.recipe.recipe import Recipe
 
 
 @app.command(rich_help_panel=DECIDE)
@@ -77,8 +77,8 @@ def ablate(
 
 def _print_plan(base: str, candidates: dict[str, Any], **given: Any) -> None:
     """`given`: parameters of the flow `ablate`."""
-    from flows.decisions.plan import planned
-    from flows.stages.proxy import at_once
+    from gristmill.flows.decisions.plan import planned
+    from gristmill.flows.stages.proxy import at_once
 
     _, compared = _checked(base, candidates)
     leave_one_out = candidates["leave_one_out"]
@@ -87,8 +87,8 @@ def _print_plan(base: str, candidates: dict[str, Any], **given: Any) -> None:
 
 def _checked(base: str, candidates: dict[str, Any]) -> tuple["Recipe", "Arms"]:
     """The base and the recipes that are compared. Raises before Prefect is imported."""
-    from flows.check.run import before_run
-    from flows.decisions.arms import arms
+    from gristmill.flows.check.run import before_run
+    from gristmill.flows.decisions.arms import arms
 
     recipe = recipe_to_run(base, None)
     compared = arms(recipe, **candidates)
@@ -102,7 +102,7 @@ def compare(base: str, candidates: dict[str, Any], as_json: bool = False, **give
     recipe, _ = _checked(base, candidates)
 
     def decide() -> "DecisionReport":
-        from flows.decisions.ablate import ablate
+        from gristmill.flows.decisions.ablate import ablate
 
         return ablate(recipe, **candidates, **given)
 
@@ -110,7 +110,7 @@ def compare(base: str, candidates: dict[str, Any], as_json: bool = False, **give
     if as_json:
         print_json(report.as_json())
         return
-    from flows.cli.render_results import print_decision
+    from gristmill.flows.cli.render_results import print_decision
 
     print_decision(report, settings(), console())
 

@@ -8,8 +8,8 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from flows.machine.settings import MachineSettings
-    from flows.recipe.recipe import Recipe
+    from gristmill.flows.machine.settings import MachineSettings
+    from gristmill.flows.recipe.recipe import Recipe
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -66,15 +66,15 @@ ModelArgument = Annotated[
 
 def settings() -> "MachineSettings":
     """The settings of this machine, from the environment."""
-    from flows.machine.settings import MachineSettings
+    from gristmill.flows.machine.settings import MachineSettings
 
     return MachineSettings()
 
 
 def recipe_to_run(name: str, limit: int | None) -> "Recipe":
     """A recipe that is checked, before the libraries of the work are imported. Raises RecipeError."""
-    from flows.check.run import before_run
-    from flows.recipe.recipe import load
+    from gristmill.flows.check.run import before_run
+    from gristmill.flows.recipe.recipe import load
 
     recipe = load(name)
     if limit is not None:
@@ -92,7 +92,7 @@ def print_json(value: Any) -> None:
 
 def console() -> "Console":
     """The standard output."""
-    from flows.cli import terminal
+    from gristmill.flows.cli import terminal
 
     return terminal.console()
 

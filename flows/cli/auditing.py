@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.app import LOOK, FinishedRecipe, Json, app, console, print_json, print_texts, settings
+from gristmill.flows.cli.app import LOOK, FinishedRecipe, Json, app, console, print_json, print_texts, settings
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from flows.reports.audit.agreement import Agreement
+    from gristmill.flows.reports.audit.agreement import Agreement
 
 
 @app.command(rich_help_panel=LOOK)
@@ -25,11 +25,11 @@ def audit(
     if bool(name) == bool(votes):
         raise ValueError("give a recipe, for pages to vote on, or --votes FILE, saved from such a page")
     if name:
-        from flows.reports import audit as pages
+        from gristmill.flows.reports import audit as pages
 
         print_texts(pages.write(name, step, settings()))
         return
-    from flows.reports.audit.agreement import agreement
+    from gristmill.flows.reports.audit.agreement import agreement
 
     found = agreement(votes, settings())
     if as_json:
@@ -65,8 +65,8 @@ def contamination(
 ) -> None:
     """Items of benchmarks that documents hold, by the recipe's step `decontamination`: of each benchmark how many, in
     how many documents, examples, and where its clean and dirty items lie, on which `evaluate --tasks` can be run."""
-    from flows.cli import render_documents as render
-    from flows.reports.contamination import contamination as report
+    from gristmill.flows.cli import render_documents as render
+    from gristmill.flows.reports.contamination import contamination as report
 
     found = report(name, n)
     if as_json:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.app import LOOK, Json, ModelArgument, app, console, print_json, print_texts
-from flows.cli.running import RecipeArgument
-from flows.machine.extras import require
+from gristmill.flows.cli.app import LOOK, Json, ModelArgument, app, console, print_json, print_texts
+from gristmill.flows.cli.running import RecipeArgument
+from gristmill.flows.machine.extras import require
 
 if TYPE_CHECKING:
-    from flows.reports.tokenizers import TokenizerFigures
+    from gristmill.flows.reports.tokenizers import TokenizerFigures
 
 
 @app.command(rich_help_panel=LOOK)
@@ -30,9 +30,9 @@ def evaluate(
     a last word. Written beside the model as JSON, and logged to the recipe's MLflow run."""
     require("train", "evaluating a model")
 
-    from flows.cli import render_tables as render
-    from flows.models import evaluation
-    from flows.run.progress import progress_bar
+    from gristmill.flows.cli import render_tables as render
+    from gristmill.flows.models import evaluation
+    from gristmill.flows.run.progress import progress_bar
 
     with progress_bar() as bar:
         task = bar.add_task("batches", total=None)
@@ -59,7 +59,7 @@ def tokenizer_report(
     as_json: Json = False,
 ) -> None:
     """What tokenizers make of a finished corpus, side by side: the recipe's own, and other files."""
-    from flows.reports.tokenizers import tokenizer_figures
+    from gristmill.flows.reports.tokenizers import tokenizer_figures
 
     found = tokenizer_figures(name, others or ())
     if as_json:

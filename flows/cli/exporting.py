@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from flows.cli.app import HAND_OVER, Limit, ModelArgument, app, print_texts, recipe_to_run, settings
-from flows.cli.running import RecipeArgument, run_flow
-from flows.machine.extras import require
+from gristmill.flows.cli.app import HAND_OVER, Limit, ModelArgument, app, print_texts, recipe_to_run, settings
+from gristmill.flows.cli.running import RecipeArgument, run_flow
+from gristmill.flows.machine.extras import require
 
 if TYPE_CHECKING:
-    from flows.machine.settings import MachineSettings
+    from gristmill.flows.machine.settings import MachineSettings
 
 export = typer.Typer(no_args_is_help=True, help="Write what was made for others to read.")
 app.add_typer(export, name="export", rich_help_panel=HAND_OVER)
@@ -42,7 +42,7 @@ def documents(
             " recipe"
         )
 
-    from tasks.documents.export import Export
+    from gristmill.tasks.documents.export import Export
 
     run_flow("corpus", recipe.model_copy(update={"export": Export.model_validate(settings)}))
 
@@ -59,9 +59,9 @@ def model(
     """Write a trained model as one folder that Hugging Face's tools load: config, weights, tokenizer, model card."""
     require("train", "exporting a model")
 
-    from flows.models.evaluation import trained_model
-    from flows.stages.export import recipe_of_card
-    from training.hub.model_folder import write_model_folder
+    from gristmill.flows.models.evaluation import trained_model
+    from gristmill.flows.stages.export import recipe_of_card
+    from gristmill.training.hub.model_folder import write_model_folder
 
     found = trained_model(name)
     recipe = recipe_of_card(found.recipe) if found.recipe else ""
@@ -78,7 +78,7 @@ def train_tokens(
 ) -> None:
     """Train on files of tokens that are there, those of nanoGPT and llm.c, in place of a recipe's."""
     require("train", "training a model")
-    from flows.models import token_training
+    from gristmill.flows.models import token_training
 
     result = token_training.train_tokens(
         token_training.load(given), to, settings(), on_line=lambda line: print_texts([line])
@@ -105,7 +105,7 @@ def join(
     ] = 600.0,
 ) -> None:
     """Train as one of several machines: on each but the first, where `run` trains. The recipe's tokens are finished."""
-    from training.run.launch import default_processes, launch
+    from gristmill.training.run.launch import default_processes, launch
 
     machine = settings()
     if not machine.training_node:
@@ -125,10 +125,10 @@ def join(
 
 def _run_json(machine: "MachineSettings", name: str) -> Path:
     """Where node 0 writes what it trains. Raises NotFinishedError unless the recipe's tokens are finished."""
-    from flows.recipe.recipe import load
-    from flows.reports.finished import finished
-    from flows.stages.model import local_folder, model_spec
-    from tasks.engine.make import NotFinishedError
+    from gristmill.flows.recipe.recipe import load
+    from gristmill.flows.reports.finished import finished
+    from gristmill.flows.stages.model import local_folder, model_spec
+    from gristmill.tasks.engine.make import NotFinishedError
 
     recipe = load(name)
     report = finished(recipe, machine)

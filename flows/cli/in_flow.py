@@ -8,23 +8,23 @@ from typing import TypeVar
 
 import typer
 
-from flows.cli.app import settings
+from gristmill.flows.cli.app import settings
 
 Made = TypeVar("Made")
 
 
 def in_flow(flow: str, recipe: str, run: Callable[[], Made]) -> Made:
     """What `run` returns, a flow that it imports once the embedded server is starting."""
-    from storage.remote.redact import redact_url
+    from gristmill.storage.remote.redact import redact_url
 
     typer.echo(f"{flow} of {recipe}, in {redact_url(settings().home)}", err=True)
     # until the flow sees to it itself
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
-        from flows.run.prefect_env import EMBEDDED
+        from gristmill.flows.run.prefect_env import EMBEDDED
 
         if EMBEDDED:  # the server starts while Prefect is imported here
-            from flows.run import server
+            from gristmill.flows.run import server
 
             home = Path(settings().prefect_home)
             if not (home / "prefect.db").exists():

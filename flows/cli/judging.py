@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.app import DECIDE, LOOK, MAKE, FinishedRecipe, Json, app, console, print_json, print_texts
+from gristmill.flows.cli.app import DECIDE, LOOK, MAKE, FinishedRecipe, Json, app, console, print_json, print_texts
 
 
 @app.command(rich_help_panel=DECIDE)
@@ -18,9 +18,9 @@ def whatif(
 ) -> None:
     """The funnel of a finished run under other thresholds: decisions replayed over stored signals, nothing computed
     again. Steps behind the replayed ones that look at all documents together are not replayed."""
-    from flows.cli import render_tables as render
-    from flows.reports import whatif as changes
-    from flows.reports import whatif as replaying
+    from gristmill.flows.cli import render_tables as render
+    from gristmill.flows.reports import whatif as changes
+    from gristmill.flows.reports import whatif as replaying
 
     replay = replaying.whatif(name, changes.parsed(settings))
     if as_json:
@@ -39,8 +39,8 @@ def thresholds(
 ) -> None:
     """Thresholds for languages, proposed from the stored signals of a finished run: those that drop the same share of a
     language's documents as the recipe's drop of the reference. Printed as a table, and as YAML for the recipe."""
-    from flows.cli import render_tables as render
-    from flows.reports.thresholds import propose
+    from gristmill.flows.cli import render_tables as render
+    from gristmill.flows.reports.thresholds import propose
 
     found = propose(name, reference, least)
     if as_json:
@@ -54,7 +54,7 @@ def thresholds(
 def dedup_report(name: FinishedRecipe) -> None:
     """Write one HTML page about a finished run's near-duplicates, and print its path: sizes of clusters, sample pairs
     side by side, measured recall against the S-curve."""
-    from flows.reports import near_duplicates
+    from gristmill.flows.reports import near_duplicates
 
     print_texts([near_duplicates.write(name)])
 
@@ -63,7 +63,7 @@ def dedup_report(name: FinishedRecipe) -> None:
 def report(name: FinishedRecipe) -> None:
     """Write one HTML page about a finished run, and print its path: funnel, samples of what each rule dropped,
     languages, lengths, clusters of near-duplicates, training."""
-    from flows.reports import run_page
+    from gristmill.flows.reports import run_page
 
     print_texts([run_page.write(name)])
 
@@ -75,8 +75,8 @@ def rules(
 ) -> None:
     """The rules of all document steps in the order in which they are asked, of which the first that a document fails is
     the reason of its drop: thresholds and the recipe's keys for them, and what each measures, with unit and source."""
-    from flows.cli import render_tables as render
-    from flows.reports.rules import books
+    from gristmill.flows.cli import render_tables as render
+    from gristmill.flows.reports.rules import books
 
     if as_json:
         print_json(list(books(step)))
@@ -91,7 +91,7 @@ def new_step(
 ) -> None:
     """Write a working step on documents to begin with, NAME_step.py, and its test. Recipes name it as NAME where
     GRISTMILL_STEPS=NAME_step is set and the folder is on the PYTHONPATH."""
-    from flows.recipe import new_step as writing
+    from gristmill.flows.recipe import new_step as writing
 
     print_texts([str(path) for path in writing.write(name, folder)])
 
@@ -109,8 +109,8 @@ def plan_mixture(
     as_json: Json = False,
 ) -> None:
     """What training would take of each source: its share, tokens, and how often it would read them."""
-    from flows.cli.render_tables import packing_table, plan_table
-    from flows.reports.mixture_plan import plan_mixture as plan
+    from gristmill.flows.cli.render_tables import packing_table, plan_table
+    from gristmill.flows.reports.mixture_plan import plan_mixture as plan
 
     rows = plan(name, mixture, tokens, packing=packing)
     if as_json:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.app import LOOK, Json, app, console, print_json, print_texts, settings
+from gristmill.flows.cli.app import LOOK, Json, app, console, print_json, print_texts, settings
 
 SHOWN = 1500  # characters of a text
 
@@ -14,8 +14,8 @@ SHOWN = 1500  # characters of a text
 def status(as_json: Json = False) -> None:
     """The stages in the home in order of time: finished or not, the recipe whose last run had them, documents in and
     out, and what was dropped."""
-    from flows.cli.render_tables import status_lines, status_remarks, status_table
-    from flows.reports.status import status
+    from gristmill.flows.cli.render_tables import status_lines, status_remarks, status_table
+    from gristmill.flows.reports.status import status
 
     rows = status(settings().home)
     if as_json:
@@ -37,8 +37,8 @@ def verify(
 ) -> None:
     """Read every file of a finished run, or of a stage, and compare it with what was written. Exits with 1 if a file
     is damaged or missing, or documents are not accounted for."""
-    from flows.cli.render_tables import verified_line
-    from flows.reports.finished import verify_stages
+    from gristmill.flows.cli.render_tables import verified_line
+    from gristmill.flows.reports.finished import verify_stages
 
     found = []
     for verified in verify_stages(target):
@@ -64,9 +64,9 @@ def show(
 ) -> None:
     """Some documents that a stage kept. With --rule, or as `dropped`, some that were dropped: why, and the text that
     the rule met, with the offending part in ⟦brackets⟧. As `edits`, what was cut out of texts."""
-    from flows.cli import render_documents as render
-    from flows.reports import dropped
-    from flows.reports.status import show as kept_documents
+    from gristmill.flows.cli import render_documents as render
+    from gristmill.flows.reports import dropped
+    from gristmill.flows.reports.status import show as kept_documents
 
     home = settings().home
     if stage == "edits":
@@ -94,8 +94,8 @@ def lineage(
     Of a token also whether the tokens of its document are the same when they are derived from the record again; exits
     with 1 if they are not.
     """
-    from flows.cli import render_documents as render
-    from flows.reports.lineage import trace
+    from gristmill.flows.cli import render_documents as render
+    from gristmill.flows.reports.lineage import trace
 
     machine = settings()
     if document is not None and shard is None and token is None:
@@ -104,7 +104,7 @@ def lineage(
         return
     if document is not None or shard is None or token is None:
         raise typer.BadParameter("give a document's id, or a token by --shard and --token")
-    from flows.reports.token_lineage import trace_token
+    from gristmill.flows.reports.token_lineage import trace_token
 
     traced = trace_token(machine.home, shard, token, machine.remote_io)
     print_texts(render.token_lineage(traced, characters))
@@ -137,9 +137,9 @@ def similar(
     """
     from rich.progress import Progress
 
-    from flows.cli import render_documents as render
-    from flows.cli import terminal
-    from flows.reports.similar import look_up
+    from gristmill.flows.cli import render_documents as render
+    from gristmill.flows.cli import terminal
+    from gristmill.flows.reports.similar import look_up
 
     machine = settings()
     address = redis or machine.redis.get_secret_value()

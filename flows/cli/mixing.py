@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.app import DECIDE, app, console, print_texts, recipe_to_run
-from flows.machine.extras import require
+from gristmill.flows.cli.app import DECIDE, app, console, print_texts, recipe_to_run
+from gristmill.flows.machine.extras import require
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from flows.mixing.mixed_recipe import FoundMixture
+    from gristmill.flows.mixing.mixed_recipe import FoundMixture
 
 
 class Method(StrEnum):
@@ -55,11 +55,11 @@ def mix(
         raise FileExistsError(f"{to} is there already: name another file by --out, or remove it")
     require("train", "looking for a mixture")
 
-    from flows.cli.in_flow import in_flow
-    from flows.mixing.mixed_recipe import command, written
+    from gristmill.flows.cli.in_flow import in_flow
+    from gristmill.flows.mixing.mixed_recipe import command, written
 
     def run() -> "FoundMixture":
-        from flows.mixing.mix import mix
+        from gristmill.flows.mixing.mix import mix
 
         return mix(recipe, str(method), proxy, runs, tokens, clean or None, judge, eta, smoothing)
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.app import MAKE, FinishedRecipe, Json, app, console, print_json, print_texts, settings
-from storage.printable import printable
+from gristmill.flows.cli.app import MAKE, FinishedRecipe, Json, app, console, print_json, print_texts, settings
+from gristmill.storage.printable import printable
 
 if TYPE_CHECKING:
-    from flows.recipe.first_recipe import FirstRecipe
+    from gristmill.flows.recipe.first_recipe import FirstRecipe
 
 _MOST_PASSED_OVER = 10
 
@@ -27,7 +27,7 @@ def init(
     if out.exists():
         raise FileExistsError(f"{out} is there already: name another file by --out, or remove it")
 
-    from flows.recipe.first_recipe import first_recipe
+    from gristmill.flows.recipe.first_recipe import first_recipe
 
     made = first_recipe(paths, name)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ def init(
 
 
 def _lines(made: "FirstRecipe", out: Path) -> list[str]:
-    from flows.recipe.first_recipe import sampled
+    from gristmill.flows.recipe.first_recipe import sampled
 
     lines = []
     for source in made.sources:
@@ -69,7 +69,7 @@ def check(
     """Look for all that is wrong with a recipe before it runs, a line each: unknown keys, settings that exclude each
     other, missing files, a home without room. Estimate time and space. Exits with 1 if anything is wrong.
     """
-    from flows.check.run import check
+    from gristmill.flows.check.run import check
 
     found = check(name, settings(), deep)
     if as_json:
@@ -86,7 +86,7 @@ def check(
         raise typer.Exit(1)
 
 
-# as flows.reports.capacity has it, which imports much
+# as gristmill.flows.reports.capacity has it, which imports much
 _PAGES = 2_640_000_000
 
 
@@ -100,9 +100,9 @@ def capacity(
     as_json: Json = False,
 ) -> None:
     """What a whole crawl would take, by what a finished run took: documents, hours of a core, bytes, money."""
-    from flows.cli.render_tables import capacity_lines, capacity_table
-    from flows.reports.capacity import capacity
-    from flows.reports.finished import finished
+    from gristmill.flows.cli.render_tables import capacity_lines, capacity_table
+    from gristmill.flows.reports.capacity import capacity
+    from gristmill.flows.reports.finished import finished
 
     found = capacity(finished(name), pages, core_hour, terabyte_month)
     if as_json:

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from storage.printable import one_line
+from gristmill.storage.printable import one_line
 
 if TYPE_CHECKING:
-    from flows.reports.contamination import Contamination
-    from flows.reports.dropped import Dropped, Edit
-    from flows.reports.lineage import Decision, Lineage
-    from flows.reports.marking import Passage
-    from flows.reports.similar import LookUp, Match
-    from flows.reports.status import KeptDocuments
-    from flows.reports.token_lineage import TokenLineage
+    from gristmill.flows.reports.contamination import Contamination
+    from gristmill.flows.reports.dropped import Dropped, Edit
+    from gristmill.flows.reports.lineage import Decision, Lineage
+    from gristmill.flows.reports.marking import Passage
+    from gristmill.flows.reports.similar import LookUp, Match
+    from gristmill.flows.reports.status import KeptDocuments
+    from gristmill.flows.reports.token_lineage import TokenLineage
 
 CONTEXT = 160  # characters shown on either side of an offending part
 _MARKED = "bold red"
@@ -132,7 +132,7 @@ def token_lineage(found: "TokenLineage", characters: int) -> Iterator[str]:
 
 def look_up(found: "LookUp") -> Iterator[Text]:
     """What was looked up and how, then each near-duplicate with the first passage in which it differs."""
-    from tasks.dedup.near.settings import s_curve
+    from gristmill.tasks.dedup.near.settings import s_curve
 
     settings, least = found.settings, found.threshold
     caught = [s_curve(settings.bands, settings.rows, jaccard) for jaccard in (least, 0.8)]
@@ -151,7 +151,7 @@ def look_up(found: "LookUp") -> Iterator[Text]:
 
 def match(text: str, found: "Match") -> Text:
     """A near-duplicate of a text, and where the two first differ."""
-    from flows.reports.marking import first_difference
+    from gristmill.flows.reports.marking import first_difference
 
     lines = [
         f"{found.jaccard:.4f}  {found.id}  {found.source}",

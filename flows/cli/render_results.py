@@ -9,22 +9,22 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from flows.cli.render_run import mlflow_line, prefect_line
+from gristmill.flows.cli.render_run import mlflow_line, prefect_line
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from flows.decisions.report import ArmFigures, DecisionReport
-    from flows.machine.settings import MachineSettings
-    from flows.scaling.law import Interval
-    from flows.scaling.report import AgreementReport, ScalingReport
+    from gristmill.flows.decisions.report import ArmFigures, DecisionReport
+    from gristmill.flows.machine.settings import MachineSettings
+    from gristmill.flows.scaling.law import Interval
+    from gristmill.flows.scaling.report import AgreementReport, ScalingReport
 
 _WIDER_THAN_ANY = 100_000  # columns: a console else measures what fits into it
 
 
 def print_decision(report: "DecisionReport", settings: "MachineSettings", console: Console) -> None:
     """Print the verdicts, the table beside them, what each step is worth, and how to look at the runs."""
-    from flows.run.prefect_env import user_interface
+    from gristmill.flows.run.prefect_env import user_interface
 
     for sentence in report.sentences:
         console.print(sentence, markup=False, highlight=False, soft_wrap=True)

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 
-from flows.cli.render_tables import funnel_table
-from storage.remote.redact import redact_url
+from gristmill.flows.cli.render_tables import funnel_table
+from gristmill.storage.remote.redact import redact_url
 
 if TYPE_CHECKING:
-    from flows.machine.settings import MachineSettings
-    from flows.reports.run import Report
-    from tasks.engine.make import StageResult
+    from gristmill.flows.machine.settings import MachineSettings
+    from gristmill.flows.reports.run import Report
+    from gristmill.tasks.engine.make import StageResult
 
 
 def print_report(report: "Report", console: Console) -> None:
     """Print the funnel, what was made of losses and a sample of the model, the stages, and how to look at the run."""
-    from flows.run.prefect_env import user_interface
+    from gristmill.flows.run.prefect_env import user_interface
 
     title = f"Funnel of {report.recipe.name}"
     console.print(funnel_table(title, report.steps, report.characters_per_token, report.tokens))

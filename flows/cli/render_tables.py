@@ -11,17 +11,17 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Column, Table
 from rich.text import Text
 
-from flows.reports.funnel import FunnelRow
-from flows.reports.status import StageStatus
+from gristmill.flows.reports.funnel import FunnelRow
+from gristmill.flows.reports.status import StageStatus
 
 if TYPE_CHECKING:
-    from flows.models.evaluation import Evaluation
-    from flows.reports.capacity import Capacity
-    from flows.reports.mixture_plan import PlannedSource
-    from flows.reports.rules import Book, CutRow, Row, Threshold
-    from flows.reports.thresholds import Proposals
-    from flows.reports.whatif import ComparedStep, Replay
-    from tasks.engine.verify import Verified
+    from gristmill.flows.models.evaluation import Evaluation
+    from gristmill.flows.reports.capacity import Capacity
+    from gristmill.flows.reports.mixture_plan import PlannedSource
+    from gristmill.flows.reports.rules import Book, CutRow, Row, Threshold
+    from gristmill.flows.reports.thresholds import Proposals
+    from gristmill.flows.reports.whatif import ComparedStep, Replay
+    from gristmill.tasks.engine.verify import Verified
 
 
 def top_reasons(reasons: Mapping[str, int], most: int = 3) -> str:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.app import MAKE, Limit, app, console, recipe_to_run, settings
-from flows.cli.in_flow import in_flow
-from flows.machine.extras import require
+from gristmill.flows.cli.app import MAKE, Limit, app, console, recipe_to_run, settings
+from gristmill.flows.cli.in_flow import in_flow
+from gristmill.flows.machine.extras import require
 
 if TYPE_CHECKING:
-    from flows.recipe.recipe import Recipe
-    from flows.reports.run import Report
+    from gristmill.flows.recipe.recipe import Recipe
+    from gristmill.flows.reports.run import Report
 
 _LINE_SECONDS = 10.0  # between two lines where no bar is shown
 
@@ -30,7 +30,7 @@ def demo(
     _harvest(_default_folder())
     run_flow("pipeline", recipe_to_run("demo", None))
     if ablate:
-        from flows.cli.ablating import compare
+        from gristmill.flows.cli.ablating import compare
 
         compare("demo", {"raw": True})
 
@@ -74,15 +74,15 @@ def run_flow(flow: str, recipe: "Recipe") -> None:
     if flow in ("pipeline", "pretrain"):
         require("train", "training a model")
     if recipe.export is not None:
-        from flows.machine.context import lookup
-        from flows.stages.export import check_target
+        from gristmill.flows.machine.context import lookup
+        from gristmill.flows.stages.export import check_target
 
         check_target(lookup(settings(), recipe.name), recipe)
 
-    from flows.cli.render_run import print_report
+    from gristmill.flows.cli.render_run import print_report
 
     def run() -> "Report":
-        from flows import pipeline
+        from gristmill.flows import pipeline
 
         return getattr(pipeline, flow)(recipe)
 
@@ -94,8 +94,8 @@ def _default_folder() -> Path:
 
 
 def _harvest(out: Path) -> None:
-    from flows import demo as harvesting
-    from flows.run.progress import duration, progress_bar
+    from gristmill.flows import demo as harvesting
+    from gristmill.flows.run.progress import duration, progress_bar
 
     def say(line: str) -> None:
         typer.echo(f"harvest: {line}", err=True)

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.app import DECIDE, Json, app, console, print_json, recipe_to_run
-from flows.cli.in_flow import in_flow
-from flows.cli.running import RecipeArgument
-from flows.machine.extras import require
+from gristmill.flows.cli.app import DECIDE, Json, app, console, print_json, recipe_to_run
+from gristmill.flows.cli.in_flow import in_flow
+from gristmill.flows.cli.running import RecipeArgument
+from gristmill.flows.machine.extras import require
 
 if TYPE_CHECKING:
-    from flows.scaling.report import AgreementReport, ScalingReport
+    from gristmill.flows.scaling.report import AgreementReport, ScalingReport
 
 Proxy = Annotated[str, typer.Option(metavar="FILE", help="the small model: a YAML file, or a shipped one")]
 Clean = Annotated[str, typer.Option(metavar="PATH", help="texts to judge by: JSON lines, Parquet, or a folder of .txt")]
@@ -50,7 +50,7 @@ def scale(
 
     A forecast is registered in MLflow before its run is trained. What is finished already is reused."""
     require("train", "training a grid of models")
-    from flows.scaling.grid import numbers
+    from gristmill.flows.scaling.grid import numbers
 
     given: dict[str, Any] = {
         "sizes": numbers(sizes),
@@ -70,7 +70,7 @@ def scale(
         return
 
     def run() -> "ScalingReport":
-        from flows.scaling import scale as flow
+        from gristmill.flows.scaling import scale as flow
 
         return flow.scale(recipe, **given)
 
@@ -78,7 +78,7 @@ def scale(
     if as_json:
         print_json(report.as_json())
         return
-    from flows.cli.render_results import print_scaling
+    from gristmill.flows.cli.render_results import print_scaling
 
     print_scaling(report, console())
 
@@ -103,7 +103,7 @@ def agreement(
 ) -> None:
     """Train models of two sizes on several recipes: does the recipe that is better at one stay better at the other?"""
     require("train", "comparing recipes")
-    from flows.scaling.grid import numbers
+    from gristmill.flows.scaling.grid import numbers
 
     given: dict[str, Any] = {
         "sizes": numbers(sizes),
@@ -121,7 +121,7 @@ def agreement(
     recipe = recipe_to_run(base, None)
 
     def run() -> "AgreementReport":
-        from flows.scaling import scale as flow
+        from gristmill.flows.scaling import scale as flow
 
         return flow.agreement(recipe, **given)
 
@@ -129,14 +129,14 @@ def agreement(
     if as_json:
         print_json(report.as_json())
         return
-    from flows.cli.render_results import print_agreement
+    from gristmill.flows.cli.render_results import print_agreement
 
     print_agreement(report, console())
 
 
 def _print_plan(given: dict[str, Any]) -> None:
-    from flows.recipe.proxy import load_proxy
-    from flows.scaling.grid import forecast_cell, grid, plan
+    from gristmill.flows.recipe.proxy import load_proxy
+    from gristmill.flows.scaling.grid import forecast_cell, grid, plan
 
     small = load_proxy(given["proxy"])
     cells = grid(small, given["sizes"], given["tokens"], given["most_flops"])

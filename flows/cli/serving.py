@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.app import SERVE, Json, app, console, print_json, print_texts, settings
+from gristmill.flows.cli.app import SERVE, Json, app, console, print_json, print_texts, settings
 
 if TYPE_CHECKING:
-    from flows.service.garbage import Garbage
+    from gristmill.flows.service.garbage import Garbage
 
 
 @app.command(rich_help_panel=SERVE)
@@ -20,7 +20,7 @@ def automations(
     call wrote are replaced."""
     if not os.environ.get("PREFECT_API_URL"):
         raise ValueError("automations belong to a server: set PREFECT_API_URL, as http://127.0.0.1:4200/api")
-    from flows.service.automations import write_automations
+    from gristmill.flows.service.automations import write_automations
 
     print_texts(write_automations(webhook))
 
@@ -29,7 +29,7 @@ def automations(
 def doctor(as_json: Json = False) -> None:
     """Look at this machine and at the services that its settings name: versions, memory, disks, home, kernels, Prefect,
     MLflow, Dask, Redis, clocks, ports. Each line says what to do. Exits with 1 if one is an error."""
-    from flows.service.doctor import examine
+    from gristmill.flows.service.doctor import examine
 
     lines = []
     for line in examine(settings()):
@@ -46,7 +46,7 @@ def doctor(as_json: Json = False) -> None:
 @app.command(rich_help_panel=SERVE)
 def compile() -> None:
     """Compile all kernels, once per machine and version. A first run does the same."""
-    from flows.run.kernel_compilation import compile_kernels
+    from gristmill.flows.run.kernel_compilation import compile_kernels
 
     out = console()
     count = compile_kernels(lambda line: out.print(line, highlight=False))
@@ -65,7 +65,7 @@ def gc(
     it is an input of such a stage, or if a process makes it now. A run that begins in the same moment waits for a stage
     that is being removed, and makes it anew.
     """
-    from flows.service import garbage
+    from gristmill.flows.service import garbage
 
     home = settings().home
     found = garbage.find(home, days)

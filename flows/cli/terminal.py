@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from storage.printable import printable
+from gristmill.storage.printable import printable
 
 
 class SafeConsole(Console):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.app import HAND_OVER, app, console, settings
+from gristmill.flows.cli.app import HAND_OVER, app, console, settings
 
 train = typer.Typer(no_args_is_help=True, help="Train models that steps of recipes score documents by.")
 app.add_typer(train, name="train", rich_help_panel=HAND_OVER)
@@ -33,9 +33,9 @@ def language_model(
     bits: Annotated[int, Option("--bits", min=2, max=25, help="of a quantised probability, and of a back-off")] = 8,
 ) -> None:
     """Train the models of a language for the step `perplexity`, as CCNet has them: SentencePiece and KenLM."""
-    from tasks.models.perplexity import models_by_language
-    from tasks.models.perplexity.training import Training
-    from tasks.models.perplexity.training import train as train_models
+    from gristmill.tasks.models.perplexity import models_by_language
+    from gristmill.tasks.models.perplexity.training import Training
+    from gristmill.tasks.models.perplexity.training import train as train_models
 
     try:
         pruned = tuple(int(each) for each in prune.split(",") if each)
@@ -62,7 +62,7 @@ def _texts(
     sources: Patterns,
     passed_over: Counter[str],
 ) -> Iterable[str]:
-    from flows.models.language_model import texts_of_files, texts_of_recipe
+    from gristmill.flows.models.language_model import texts_of_files, texts_of_recipe
 
     kinds = [kind for kind, patterns in given.items() if patterns]
     if len(kinds) + (recipe is not None) != 1:
@@ -90,11 +90,11 @@ def classifier(
 ) -> None:
     """Train a fastText classifier: of good examples, for the step `quality`, on labelled files or on the sources of a
     finished recipe; or of several labels. Beside the model go FILE.json, what it is and how good, and FILE.svg."""
-    from flows.models.classifier import from_labels, from_recipe
-    from flows.tracking.model_file import log
-    from storage import files
-    from tasks.models.classifier import classifier_file
-    from tasks.models.quality.quality import Classifier
+    from gristmill.flows.models.classifier import from_labels, from_recipe
+    from gristmill.flows.tracking.model_file import log
+    from gristmill.storage import files
+    from gristmill.tasks.models.classifier import classifier_file
+    from gristmill.tasks.models.quality.quality import Classifier
 
     kinds = {kind: given for kind, given in (("jsonl", jsonl), ("parquet", parquet)) if given}
     if len(kinds) + (recipe is not None) != 1:
@@ -151,9 +151,9 @@ def head(
 ) -> None:
     """Train a head for the step `embedding`: on labelled texts, or on labels of documents that a recipe has embedded.
     All figures are by cross-validation in five folds; they are in the file, too."""
-    from flows.models import head as heads
-    from flows.tracking.model_file import log
-    from tasks.models.embedding.embedder import Embedder
+    from gristmill.flows.models import head as heads
+    from gristmill.flows.tracking.model_file import log
+    from gristmill.tasks.models.embedding.embedder import Embedder
 
     kinds = {kind: given for kind, given in (("jsonl", jsonl), ("parquet", parquet)) if given}
     if len(kinds) != 1 or (model is None) == (recipe is None):

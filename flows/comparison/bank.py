@@ -6,8 +6,8 @@ from typing import Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from flows.comparison.crossed import interaction
-from flows.comparison.runs import EvaluationSet, Run, RunRequest, asked
+from gristmill.flows.comparison.crossed import interaction
+from gristmill.flows.comparison.runs import EvaluationSet, Run, RunRequest, asked
 
 
 class Bank(BaseModel):

@@ -12,7 +12,7 @@ from typing import Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from flows.comparison.runs import EvaluationSet, RunRequest
+from gristmill.flows.comparison.runs import EvaluationSet, RunRequest
 
 
 class Components(BaseModel):

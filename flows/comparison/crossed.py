@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import fdtri
 
-from flows.comparison.runs import EvaluationSet
+from gristmill.flows.comparison.runs import EvaluationSet
 
 # Level of the test that the pairs of a decision vary more than those of the bank. With a bank of half the variance
 # false verdicts then rise to 8%, without the test to 10%; at a quarter to 10% and 17%. It costs 1% of power.

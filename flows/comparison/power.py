@@ -7,8 +7,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import chdtri, nctdtr, stdtrit
 
-from flows.comparison.crossed import pooled_degrees
-from flows.comparison.interval import crossing, t_value
+from gristmill.flows.comparison.crossed import pooled_degrees
+from gristmill.flows.comparison.interval import crossing, t_value
 
 # More pairs than this are not advised: another measure, or more tokens a run, would help more.
 MOST_PAIRS = 200

@@ -36,12 +36,12 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from scipy.special import stdtrit
 
-from flows.comparison.bank import Bank, judged_documents
-from flows.comparison.crossed import Estimate, estimate
-from flows.comparison.interval import Look, declared, p_value, stagewise
-from flows.comparison.power import Noise, pairs_needed
-from flows.comparison.runs import EvaluationSet, Run, RunRequest, asked
-from flows.comparison.verdict import AtLearningRate, Outcome, Verdict, worth
+from gristmill.flows.comparison.bank import Bank, judged_documents
+from gristmill.flows.comparison.crossed import Estimate, estimate
+from gristmill.flows.comparison.interval import Look, declared, p_value, stagewise
+from gristmill.flows.comparison.power import Noise, pairs_needed
+from gristmill.flows.comparison.runs import EvaluationSet, Run, RunRequest, asked
+from gristmill.flows.comparison.verdict import AtLearningRate, Outcome, Verdict, worth
 
 # Raised when the same losses may give another verdict than before: by another estimate, boundary, interval or sentence.
 VERSION = 2

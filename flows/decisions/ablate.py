@@ -1,6 +1,6 @@
 """The flow `ablate`: what is a data decision worth? Recipes in, verdicts with intervals out."""
 
-import flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 
 # isort: split
 import time
@@ -10,28 +10,28 @@ from typing import Any
 
 from prefect.logging import get_run_logger
 
-from flows.check.run import before_run
-from flows.comparison.bank import calibrate, requests
-from flows.comparison.protocol import decide
-from flows.comparison.runs import RunRequest
-from flows.decisions.arm_data import Arm, ComparisonData, proxy_data
-from flows.decisions.arms import Arms, arms
-from flows.decisions.artifacts import publish_decision
-from flows.decisions.plan import Plan, planned
-from flows.decisions.report import ArmFigures, DecisionReport, set_effects, task_accuracies
-from flows.decisions.runs import ProxyRuns, decision_id, evaluation_set, training_losses
-from flows.machine.context import RunContext
-from flows.machine.extras import require
-from flows.recipe.forms import RecipeLike
-from flows.recipe.proxy import ProxyConfig
-from flows.reports.funnel import funnel
-from flows.run.flow import recorded_flow
-from flows.run.prefect_names import flow_run_name
-from flows.run.progress import duration
-from flows.run.runner import run_context
-from flows.stages.proxy import ProxyResult, at_once
-from storage import checked_json, files
-from tasks.engine.lease import lease
+from gristmill.flows.check.run import before_run
+from gristmill.flows.comparison.bank import calibrate, requests
+from gristmill.flows.comparison.protocol import decide
+from gristmill.flows.comparison.runs import RunRequest
+from gristmill.flows.decisions.arm_data import Arm, ComparisonData, proxy_data
+from gristmill.flows.decisions.arms import Arms, arms
+from gristmill.flows.decisions.artifacts import publish_decision
+from gristmill.flows.decisions.plan import Plan, planned
+from gristmill.flows.decisions.report import ArmFigures, DecisionReport, set_effects, task_accuracies
+from gristmill.flows.decisions.runs import ProxyRuns, decision_id, evaluation_set, training_losses
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.machine.extras import require
+from gristmill.flows.recipe.forms import RecipeLike
+from gristmill.flows.recipe.proxy import ProxyConfig
+from gristmill.flows.reports.funnel import funnel
+from gristmill.flows.run.flow import recorded_flow
+from gristmill.flows.run.prefect_names import flow_run_name
+from gristmill.flows.run.progress import duration
+from gristmill.flows.run.runner import run_context
+from gristmill.flows.stages.proxy import ProxyResult, at_once
+from gristmill.storage import checked_json, files
+from gristmill.tasks.engine.lease import lease
 
 BANK_PAIRS = 8
 
@@ -156,7 +156,7 @@ def _data(
 
 def _decided(context: RunContext, plan: Plan, data: ComparisonData, tasks: str, clock: _Clock) -> DecisionReport:
     # here, since MLflow takes seconds
-    from flows.decisions.tracking import Datasets, DecisionRun
+    from gristmill.flows.decisions.tracking import Datasets, DecisionRun
 
     compared, proxy, protocol, evaluation = plan.arms, plan.proxy, plan.protocol, plan.evaluation
     log, tokens = get_run_logger(), data.budget_tokens

@@ -13,20 +13,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from flows.curation import curate
-from flows.machine.context import RunContext
-from flows.recipe.proxy import ProxyConfig
-from flows.recipe.recipe import Recipe
-from flows.stages.corpus import Corpus, NothingLeftError
-from flows.stages.evaluation_documents import evaluation_documents, extracted, sets_of
-from flows.stages.evaluation_removal import evaluation_tokens, task_examples, without_evaluation
-from flows.stages.mixture import planned
-from flows.stages.tokenizer import trained
-from flows.stages.tokens import encoded
-from tasks.engine.make import StageResult
-from tasks.tokens.mixture import Mixture
-from tasks.tokens.strategies import group_weights
-from tasks.tokens.tokenizer import Tokenizer
+from gristmill.flows.curation import curate
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe.proxy import ProxyConfig
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.stages.corpus import Corpus, NothingLeftError
+from gristmill.flows.stages.evaluation_documents import evaluation_documents, extracted, sets_of
+from gristmill.flows.stages.evaluation_removal import evaluation_tokens, task_examples, without_evaluation
+from gristmill.flows.stages.mixture import planned
+from gristmill.flows.stages.tokenizer import trained
+from gristmill.flows.stages.tokens import encoded
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.tokens.mixture import Mixture
+from gristmill.tasks.tokens.strategies import group_weights
+from gristmill.tasks.tokens.tokenizer import Tokenizer
 
 _SEED = 0  # of the tokenizer's sample: not the recipe's, so that comparisons share it
 

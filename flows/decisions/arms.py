@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from flows.recipe import variants
-from flows.recipe.errors import RecipeError
-from flows.recipe.recipe import Recipe, load
-from flows.recipe.variants import Variant
+from gristmill.flows.recipe import variants
+from gristmill.flows.recipe.errors import RecipeError
+from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.recipe.variants import Variant
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,9 @@ def arms(
     leave_one_out: bool = False,
     raw: bool = False,
 ) -> Arms:
-    """The base and its candidates: other recipes (as `flows.recipe.recipe.load` takes them), the base with one other
-    setting each (`minhash.threshold=0.9`), without one step each, without each step in turn, and as raw extraction.
+    """The base and its candidates: other recipes (as `gristmill.flows.recipe.recipe.load` takes them), the base with
+    one other setting each (`minhash.threshold=0.9`), without one step each, without each step in turn, and as raw
+    extraction.
 
     Raises ValueError for no candidate at all, or one that is the base itself, and what `load` and `variant` raise.
     """

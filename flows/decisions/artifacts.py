@@ -1,6 +1,6 @@
 """What a decision leaves for Prefect's user interface: verdicts, and what the steps are worth, as tables."""
 
-import flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 
 # isort: split
 from dataclasses import asdict
@@ -8,8 +8,8 @@ from typing import Any
 
 from prefect.artifacts import create_table_artifact
 
-from flows.decisions.report import DecisionReport
-from flows.run.artifacts import artifact_key
+from gristmill.flows.decisions.report import DecisionReport
+from gristmill.flows.run.artifacts import artifact_key
 
 
 def publish_decision(report: DecisionReport) -> None:

@@ -13,14 +13,14 @@ import numpy as np
 import orjson
 from pydantic import Field, ValidationError
 
-from flows.comparison.components import Components, fitted
-from flows.comparison.runs import EvaluationSet
-from flows.recipe.proxy import ProxyConfig, proxy_file
-from flows.stages.proxy import Record, run_record
-from storage import files, parquet
-from storage.home import Home
-from tasks.documents.step import Settings
-from training.config import DOCUMENT_LOSSES
+from gristmill.flows.comparison.components import Components, fitted
+from gristmill.flows.comparison.runs import EvaluationSet
+from gristmill.flows.recipe.proxy import ProxyConfig, proxy_file
+from gristmill.flows.stages.proxy import Record, run_record
+from gristmill.storage import files, parquet
+from gristmill.storage.home import Home
+from gristmill.tasks.documents.step import Settings
+from gristmill.training.config import DOCUMENT_LOSSES
 
 MOST_SALTS = 64  # samples of one arm's text that are looked for
 # Of the proxy's settings those that decide no run.

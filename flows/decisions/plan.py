@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from flows.comparison.bank import Bank, judged_documents
-from flows.comparison.components import Components
-from flows.comparison.power import Noise, smallest_effect
-from flows.comparison.protocol import WANTED_POWER, Protocol, tested_documents
-from flows.comparison.runs import EvaluationSet
-from flows.decisions.arm_data import ComparisonData
-from flows.decisions.arms import Arms
-from flows.decisions.noise import ProxyNoise, read_noise
-from flows.decisions.runs import judged_sets
-from flows.recipe.proxy import ProxyConfig, load_proxy
-from flows.recipe.recipe import Recipe
-from flows.stages.evaluation_documents import CLEAN
+from gristmill.flows.comparison.bank import Bank, judged_documents
+from gristmill.flows.comparison.components import Components
+from gristmill.flows.comparison.power import Noise, smallest_effect
+from gristmill.flows.comparison.protocol import WANTED_POWER, Protocol, tested_documents
+from gristmill.flows.comparison.runs import EvaluationSet
+from gristmill.flows.decisions.arm_data import ComparisonData
+from gristmill.flows.decisions.arms import Arms
+from gristmill.flows.decisions.noise import ProxyNoise, read_noise
+from gristmill.flows.decisions.runs import judged_sets
+from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.stages.evaluation_documents import CLEAN
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
-from flows.reports.figures import BLUE, GREY, LIGHT, RED, svg
-from flows.reports.templates import template
+from gristmill.flows.reports.figures import BLUE, GREY, LIGHT, RED, svg
+from gristmill.flows.reports.templates import template
 
 if TYPE_CHECKING:
-    from flows.decisions.report import DecisionReport
+    from gristmill.flows.decisions.report import DecisionReport
 
 Row = tuple[str, float | None, float | None, float | None, str]  # name, effect, low, high, colour
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import stdtrit
 
-from flows.comparison.crossed import estimate
-from flows.comparison.protocol import Decision
-from flows.comparison.runs import EvaluationSet, RunRequest
-from flows.comparison.verdict import Verdict
-from flows.reports import templates
-from flows.reports.funnel import FunnelRow, frame
+from gristmill.flows.comparison.crossed import estimate
+from gristmill.flows.comparison.protocol import Decision
+from gristmill.flows.comparison.runs import EvaluationSet, RunRequest
+from gristmill.flows.comparison.verdict import Verdict
+from gristmill.flows.reports import templates
+from gristmill.flows.reports.funnel import FunnelRow, frame
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -153,7 +153,7 @@ class DecisionReport:
 
     def _repr_html_(self) -> str:
         """Verdicts, the plot of effects and what the steps are worth as HTML, every text escaped."""
-        from flows.decisions.plots import attribution_svg, effects_svg
+        from gristmill.flows.decisions.plots import attribution_svg, effects_svg
 
         return templates.template("decision.html").render(
             report=self, effects=effects_svg(self), attribution=attribution_svg(self) if self.attribution else ""

@@ -5,19 +5,19 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import orjson
 
-from flows.comparison.protocol import VERSION, Protocol
-from flows.comparison.runs import EvaluationSet, RunRequest
-from flows.decisions.arm_data import ComparisonData
-from flows.decisions.report import TrainedRun
-from flows.machine.context import RunContext
-from flows.recipe.errors import did_you_mean
-from flows.recipe.given_files import tasks_at
-from flows.recipe.proxy import ProxyConfig
-from flows.stages.evaluation_documents import CLEAN, read, sets_of
-from flows.stages.proxy import ProxyResult, ProxyRun, proxy_spec, train_proxies
-from storage import files
-from tasks.engine.spec import StageSpec, digest
-from training.run.tracking import METRICS
+from gristmill.flows.comparison.protocol import VERSION, Protocol
+from gristmill.flows.comparison.runs import EvaluationSet, RunRequest
+from gristmill.flows.decisions.arm_data import ComparisonData
+from gristmill.flows.decisions.report import TrainedRun
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe.errors import did_you_mean
+from gristmill.flows.recipe.given_files import tasks_at
+from gristmill.flows.recipe.proxy import ProxyConfig
+from gristmill.flows.stages.evaluation_documents import CLEAN, read, sets_of
+from gristmill.flows.stages.proxy import ProxyResult, ProxyRun, proxy_spec, train_proxies
+from gristmill.storage import files
+from gristmill.tasks.engine.spec import StageSpec, digest
+from gristmill.training.run.tracking import METRICS
 
 POINTS = 40  # of a run's training loss in MLflow, whose database takes a millisecond for each
 

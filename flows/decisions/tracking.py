@@ -12,14 +12,14 @@ from typing import Any
 import orjson
 from mlflow.entities import DatasetInput, Metric, Param
 
-from flows.comparison.runs import RunRequest
-from flows.decisions import plots
-from flows.decisions.report import DecisionReport, TrainedRun
-from flows.machine.settings import MachineSettings
-from flows.recipe.recipe import Recipe, dump
-from flows.reports import figures
-from flows.tracking.experiment import BATCH, TrackedExperiment, dataset_input, end_status, flat, tag_name
-from tasks.engine.make import StageResult
+from gristmill.flows.comparison.runs import RunRequest
+from gristmill.flows.decisions import plots
+from gristmill.flows.decisions.report import DecisionReport, TrainedRun
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe, dump
+from gristmill.flows.reports import figures
+from gristmill.flows.tracking.experiment import BATCH, TrackedExperiment, dataset_input, end_status, flat, tag_name
+from gristmill.tasks.engine.make import StageResult
 
 DECISION_TAG = "decision"
 REQUEST_TAG = "gristmill.request"

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from flows.demo.archive import MODULES, Page, write_archive, write_list
-from flows.demo.modules import LostModule, ModulePage, render, standard_library, submodules
-from flows.demo.packages import canonical, installed, pages, standard_library_files
-from flows.demo.reference import is_reference, main_text, manual_pages, service_pages
+from gristmill.flows.demo.archive import MODULES, Page, write_archive, write_list
+from gristmill.flows.demo.modules import LostModule, ModulePage, render, standard_library, submodules
+from gristmill.flows.demo.packages import canonical, installed, pages, standard_library_files
+from gristmill.flows.demo.reference import is_reference, main_text, manual_pages, service_pages
 
 __all__ = ["HarvestReport", "HarvestSettings", "KindReport", "Progress", "harvest"]
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from markdown_it import MarkdownIt
 
-from flows.demo.archive import PACKAGES, Page, html_page, preformatted
+from gristmill.flows.demo.archive import PACKAGES, Page, html_page, preformatted
 
 NOTICES = re.compile(r"licen[cs]e|^(copying|copyright|notice|authors|contributors|thanks|patents)", re.IGNORECASE)
 GUIDES = re.compile(r"^(readme|changelog|changes|history|news|todo|release|whatsnew)", re.IGNORECASE)

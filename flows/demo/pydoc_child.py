@@ -1,6 +1,6 @@
 """Render module documentation as pydoc does, in a child process of its own.
 
-Started as a script by `flows.demo.modules`, never imported by it: importing foreign modules runs their
+Started as a script by `gristmill.flows.demo.modules`, never imported by it: importing foreign modules runs their
 code, so this file uses the standard library only and shares nothing with its parent but two pipes.
 
 Standard input holds one JSON request: `modules`, `limit_seconds` and `max_page_bytes`. Standard output carries,

@@ -12,7 +12,7 @@ from pydoc_data import topics
 
 from resiliparse.extract.html2text import extract_plain_text
 
-from flows.demo.archive import MANUAL, SERVICES, Page, html_page, preformatted
+from gristmill.flows.demo.archive import MANUAL, SERVICES, Page, html_page, preformatted
 
 PARAGRAPH = re.compile(r"\n\s*\n")
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flows.machine.settings import MachineSettings
-from tasks.documents.step import Settings
-from tasks.engine.make import NotFinishedError, StageResult, find
-from tasks.engine.options import JobOptions
-from tasks.engine.spec import StageSpec
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine.make import NotFinishedError, StageResult, find
+from gristmill.tasks.engine.options import JobOptions
+from gristmill.tasks.engine.spec import StageSpec
 
 # Gives a stage for the slot that it is made in: a number from 0 below that of the stages made at once, on which its
 # places may depend, as the GPU that it uses, and its key does not.

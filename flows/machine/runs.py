@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from storage import checked_json, files
-from storage.damage import DamagedFileError
-from tasks.engine.log_fields import JsonLines, bound, current
+from gristmill.storage import checked_json, files
+from gristmill.storage.damage import DamagedFileError
+from gristmill.tasks.engine.log_fields import JsonLines, bound, current
 
 if TYPE_CHECKING:
-    from tasks.engine.spec import StageSpec
+    from gristmill.tasks.engine.spec import StageSpec
 
 log = logging.getLogger(__name__)
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from storage.remote.config import RemoteIOConfig
-from tasks.documents.step import Settings
+from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.tasks.documents.step import Settings
 
 if TYPE_CHECKING:
-    from training.run.launch import Nodes
+    from gristmill.training.run.launch import Nodes
 
 
 class MachineSettings(BaseSettings):
@@ -95,7 +95,7 @@ class MachineSettings(BaseSettings):
     def placed_folder(self, what: str, given: str) -> Path:
         """A local folder that is given as `what`, absolute, `{home}` and `{local}` filled in. Raises ValueError for an
         address."""
-        from storage import files  # here, since it takes a network library
+        from gristmill.storage import files  # here, since it takes a network library
 
         folder = self._filled(given)
         if not files.is_local(folder):
@@ -129,6 +129,6 @@ class MachineSettings(BaseSettings):
 
     @property
     def nodes(self) -> "Nodes":
-        from training.run.launch import Nodes
+        from gristmill.training.run.launch import Nodes
 
         return Nodes(self.training_nodes, self.training_node, self.training_rendezvous, self.training_interface)

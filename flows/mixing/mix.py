@@ -1,6 +1,6 @@
 """The flow `mix`: which mixture of its sources a recipe should train on, by DoReMi or by RegMix."""
 
-import flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 
 # isort: split
 from collections.abc import Sequence
@@ -8,25 +8,25 @@ from typing import Any, Literal
 
 import numpy as np
 
-from flows.comparison.runs import EvaluationSet
-from flows.decisions.arm_data import ComparisonData, proxy_data
-from flows.machine.context import RunContext
-from flows.machine.extras import require
-from flows.mixing.mixed_recipe import FoundMixture, found_mixture
-from flows.mixing.regmix import LEVEL, drawn, optimum
-from flows.recipe.forms import RecipeLike
-from flows.recipe.proxy import ProxyConfig, load_proxy
-from flows.recipe.recipe import Recipe
-from flows.run.flow import recorded_flow
-from flows.run.prefect_names import flow_run_name
-from flows.run.runner import run_context
-from flows.stages.doremi import DoReMi, doremi
-from flows.stages.evaluation_documents import sets_of
-from flows.stages.evaluation_removal import evaluation_tokens
-from flows.stages.mixture import planned
-from flows.stages.proxy import ProxyResult, ProxyRun, train_proxies
-from tasks.engine.make import StageResult
-from tasks.tokens.mixture import Mixture
+from gristmill.flows.comparison.runs import EvaluationSet
+from gristmill.flows.decisions.arm_data import ComparisonData, proxy_data
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.machine.extras import require
+from gristmill.flows.mixing.mixed_recipe import FoundMixture, found_mixture
+from gristmill.flows.mixing.regmix import LEVEL, drawn, optimum
+from gristmill.flows.recipe.forms import RecipeLike
+from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.run.flow import recorded_flow
+from gristmill.flows.run.prefect_names import flow_run_name
+from gristmill.flows.run.runner import run_context
+from gristmill.flows.stages.doremi import DoReMi, doremi
+from gristmill.flows.stages.evaluation_documents import sets_of
+from gristmill.flows.stages.evaluation_removal import evaluation_tokens
+from gristmill.flows.stages.mixture import planned
+from gristmill.flows.stages.proxy import ProxyResult, ProxyRun, train_proxies
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.tokens.mixture import Mixture
 
 DOREMI_RUNS = 3
 # The paper's 1 is for 200,000 steps of 512 sequences each. A proxy here has hundreds of steps of a few sequences: at 1

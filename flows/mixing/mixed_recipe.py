@@ -8,9 +8,9 @@ from pathlib import Path
 
 import yaml
 
-from flows.recipe.recipe import Recipe
-from tasks.tokens.mixture import Mixture
-from tasks.tokens.mixture_work import shares as capped_shares
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.tasks.tokens.mixture import Mixture
+from gristmill.tasks.tokens.mixture_work import shares as capped_shares
 
 LEAST_WEIGHT = 5e-4  # which the three decimals of a recipe show as 0
 

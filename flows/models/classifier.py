@@ -9,26 +9,26 @@ import numpy as np
 import pyarrow as pa
 from pydantic import TypeAdapter
 
-from flows.curation import curate
-from flows.machine.context import job_options, lookup
-from flows.machine.settings import MachineSettings
-from flows.recipe.recipe import Recipe, load
-from flows.reports.classifier_curves import confusion, curves
-from flows.stages.corpus import Corpus
-from storage import files, leftovers
-from tasks.documents.sampling import Heldout
-from tasks.documents.step import CorpusStep
-from tasks.engine import options
-from tasks.models.classifier import classifier_file
-from tasks.models.classifier.measures import label_measures, measures
-from tasks.models.classifier.training import BAD, FOLDS, GOOD, Examples, Ordered, cross_fit, ordered, train
-from tasks.models.model_files import LABEL
-from tasks.models.quality import quality_work
-from tasks.models.quality.quality import Classifier, Quality
-from tasks.reading.charset import decode, detect
-from tasks.reading.listing import shards_of
-from tasks.reading.sources import Source
-from tasks.reading.tables import records
+from gristmill.flows.curation import curate
+from gristmill.flows.machine.context import job_options, lookup
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.reports.classifier_curves import confusion, curves
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.storage import files, leftovers
+from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.documents.step import CorpusStep
+from gristmill.tasks.engine import options
+from gristmill.tasks.models.classifier import classifier_file
+from gristmill.tasks.models.classifier.measures import label_measures, measures
+from gristmill.tasks.models.classifier.training import BAD, FOLDS, GOOD, Examples, Ordered, cross_fit, ordered, train
+from gristmill.tasks.models.model_files import LABEL
+from gristmill.tasks.models.quality import quality_work
+from gristmill.tasks.models.quality.quality import Classifier, Quality
+from gristmill.tasks.reading.charset import decode, detect
+from gristmill.tasks.reading.listing import shards_of
+from gristmill.tasks.reading.sources import Source
+from gristmill.tasks.reading.tables import records
 
 _SOURCE: TypeAdapter[Source] = TypeAdapter(Source)
 _MOST_BYTES = 1 << 30  # of a text

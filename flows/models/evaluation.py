@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.machine.settings import MachineSettings
-from flows.recipe.recipe import Recipe, load
-from flows.reports.finished import finished
-from flows.reports.run import Report
-from flows.stages.model import local_folder, local_mixture
-from flows.tracking.train import noted
-from storage import files
-from storage.text_tokens import read_tokenizer
-from tasks.engine.make import NotFinishedError, StageResult
-from training.evaluate.heldout import heldout_loss, heldout_windows
-from training.evaluate.task_scores import scored, task_scores
-from training.evaluate.tasks import read_tasks
-from training.hub.saved_model import RESULT, RUN, SavedModel, open_model
-from training.hub.weight_files import CONFIG, WEIGHTS
-from training.model.parallel import processes
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.reports.finished import finished
+from gristmill.flows.reports.run import Report
+from gristmill.flows.stages.model import local_folder, local_mixture
+from gristmill.flows.tracking.train import noted
+from gristmill.storage import files
+from gristmill.storage.text_tokens import read_tokenizer
+from gristmill.tasks.engine.make import NotFinishedError, StageResult
+from gristmill.training.evaluate.heldout import heldout_loss, heldout_windows
+from gristmill.training.evaluate.task_scores import scored, task_scores
+from gristmill.training.evaluate.tasks import read_tasks
+from gristmill.training.hub.saved_model import RESULT, RUN, SavedModel, open_model
+from gristmill.training.hub.weight_files import CONFIG, WEIGHTS
+from gristmill.training.model.parallel import processes
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class TrainedModel:
 
 
 def trained_model(target: str, settings: MachineSettings | None = None) -> TrainedModel:
-    """The model of a recipe whose training is finished, or the one in a local folder (`training.hub.saved_model`).
+    """The model of a recipe whose training is finished, or the one in a local folder
+    (`gristmill.training.hub.saved_model`).
 
     Raises NotFinishedError, which names the remedy, and what `open_model` and `load` raise.
     """
@@ -70,8 +71,8 @@ def _local(settings: MachineSettings, model: StageResult) -> Path:
 @dataclass(frozen=True)
 class Evaluation:
     """`heldout`: metrics as training names them, empty for a model without its data; `tasks`: figures by task, see
-    `training.evaluate.task_scores`; `unknown`: a sentence for each file that is no task; `path`: the report that was
-    written; `mlflow_run`: where the tasks' figures were logged, or empty."""
+    `gristmill.training.evaluate.task_scores`; `unknown`: a sentence for each file that is no task; `path`: the report
+    that was written; `mlflow_run`: where the tasks' figures were logged, or empty."""
 
     model: str
     heldout: dict[str, float]
@@ -119,7 +120,7 @@ def _log(found: TrainedModel, scores: dict[str, dict[str, Any]], settings: Machi
         return ""
     from mlflow.entities import Metric  # here, since MLflow takes seconds
 
-    from flows.tracking.model_run import ModelRun
+    from gristmill.flows.tracking.model_run import ModelRun
 
     model = report.trained.model
     run = ModelRun(settings, report.recipe, report.data, model.key, model.folder)

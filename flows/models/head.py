@@ -7,22 +7,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flows.machine.context import job_options, lookup
-from flows.machine.settings import MachineSettings
-from flows.models.classifier import arriving, labelled
-from flows.recipe.recipe import load
-from flows.reports.classifier_curves import curves
-from flows.stages.embedding import embedded
-from storage import files, parquet
-from tasks.engine import options
-from tasks.models.embedding import head_file, onnx_embedder
-from tasks.models.embedding.embedder import Embedder
-from tasks.models.embedding.embedding import Embedding
-from tasks.models.embedding.embedding_work import described
-from tasks.models.embedding.head_file import Head
-from tasks.models.embedding.head_training import train
-from tasks.models.embedding.onnx_embedder import EmbedderFiles, embedder_files
-from tasks.models.embedding.vectors import vectors_of
+from gristmill.flows.machine.context import job_options, lookup
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.models.classifier import arriving, labelled
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.classifier_curves import curves
+from gristmill.flows.stages.embedding import embedded
+from gristmill.storage import files, parquet
+from gristmill.tasks.engine import options
+from gristmill.tasks.models.embedding import head_file, onnx_embedder
+from gristmill.tasks.models.embedding.embedder import Embedder
+from gristmill.tasks.models.embedding.embedding import Embedding
+from gristmill.tasks.models.embedding.embedding_work import described
+from gristmill.tasks.models.embedding.head_file import Head
+from gristmill.tasks.models.embedding.head_training import train
+from gristmill.tasks.models.embedding.onnx_embedder import EmbedderFiles, embedder_files
+from gristmill.tasks.models.embedding.vectors import vectors_of
 
 
 def from_texts(

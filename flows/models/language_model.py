@@ -5,15 +5,15 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import TypeAdapter
 
-from flows.machine.settings import MachineSettings
-from flows.recipe.recipe import load
-from flows.reports.finished import finished
-from tasks.documents.sampling import Heldout
-from tasks.documents.selection import gather, select
-from tasks.reading.charset import decode, detect
-from tasks.reading.listing import shards_of
-from tasks.reading.sources import Source
-from tasks.reading.tables import records
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.finished import finished
+from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.documents.selection import gather, select
+from gristmill.tasks.reading.charset import decode, detect
+from gristmill.tasks.reading.listing import shards_of
+from gristmill.tasks.reading.sources import Source
+from gristmill.tasks.reading.tables import records
 
 _SOURCE: TypeAdapter[Source] = TypeAdapter(Source)
 _MOST_BYTES = 1 << 30  # of a text

@@ -9,18 +9,18 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from flows.machine.settings import MachineSettings
-from flows.recipe import settings_file
-from storage import checked_json, files
-from storage.recorded_file import RecordedFile
-from storage.text_tokens import read_tokenizer
-from storage.token_files import token_file
-from storage.training_manifest import token_dtype
-from tasks.documents.step import Settings
-from tasks.tokens.mixture import Mixture
-from tasks.tokens.mixture_work import write_mixture
-from tasks.tokens.tokenizer_work import given_tokenizer
-from training.config import ModelConfig, RunConfig, TrainingConfig
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe import settings_file
+from gristmill.storage import checked_json, files
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.text_tokens import read_tokenizer
+from gristmill.storage.token_files import token_file
+from gristmill.storage.training_manifest import token_dtype
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.tokens.mixture import Mixture
+from gristmill.tasks.tokens.mixture_work import write_mixture
+from gristmill.tasks.tokens.tokenizer_work import given_tokenizer
+from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
 
 _WHAT = "settings"
 DATA = "data"
@@ -138,8 +138,8 @@ def train_tokens(
             "out, or make a recipe of the texts"
         )
     # here, since the manifest is written without the libraries of training
-    from flows.stages.model import RESTARTS, RESULT, check_ended_well
-    from training.run import launch
+    from gristmill.flows.stages.model import RESTARTS, RESULT, check_ended_well
+    from gristmill.training.run import launch
 
     folder = folder.resolve()
     mixture = write_manifest(given, folder / DATA)

@@ -11,10 +11,10 @@ from typing import Any
 
 import yaml
 
-from flows.recipe.recipe import Recipe
-from storage import files
-from tasks.reading.recognize import Look, languages, look
-from tasks.reading.sources import Columns
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.storage import files
+from gristmill.tasks.reading.recognize import Look, languages, look
+from gristmill.tasks.reading.sources import Columns
 
 # Of the files of a folder with one suffix so many are looked at; of all, if these differ.
 _LOOKS = 32

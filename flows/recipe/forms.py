@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
-from flows.recipe import syntax
-from flows.recipe.errors import Finding, RecipeError, findings_of
-from flows.recipe.errors import Origin as RecipeOrigin
-from flows.recipe.recipe import RECIPES, Recipe, load, read, validated
-from tasks.documents.step import Settings
-from tasks.reading.newest_snapshot import LISTING, newest_snapshot
-from tasks.reading.sources import SNAPSHOT, Range
+from gristmill.flows.recipe import syntax
+from gristmill.flows.recipe.errors import Finding, RecipeError, findings_of
+from gristmill.flows.recipe.errors import Origin as RecipeOrigin
+from gristmill.flows.recipe.recipe import RECIPES, Recipe, load, read, validated
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.reading.newest_snapshot import LISTING, newest_snapshot
+from gristmill.tasks.reading.sources import SNAPSHOT, Range
 
 NEWEST = "newest"
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ RecipeName = Annotated[
 
 
 def from_form(given: Any) -> Recipe:
-    """The recipe that a flow is given: what `flows.recipe.recipe.load` takes, or the values of one of the short forms.
+    """The recipe that a flow is given: what `gristmill.flows.recipe.recipe.load` takes, or the values of one of the
+    short forms.
 
     A newest snapshot is looked up. Raises RecipeError, and what `load` and `newest_snapshot` raise.
     """

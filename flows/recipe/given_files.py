@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from flows.machine.settings import MachineSettings
-from flows.recipe.recipe import Recipe
-from training.hub.weight_files import TOKENIZERS, tokenizer_file, weight_files
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.training.hub.weight_files import TOKENIZERS, tokenizer_file, weight_files
 
 __all__ = ["digest", "init_digests", "initial_folder", "tokenizer_file"]
 
@@ -32,7 +32,7 @@ def init_digests(settings: MachineSettings, folder: Path) -> dict[str, str]:
 
 def digest(settings: MachineSettings, path: Path) -> str:
     """xxh3-128 of a file, known again by its size and time."""
-    from storage.fingerprint import fingerprint  # here, since a check does without a network library
+    from gristmill.storage.fingerprint import fingerprint  # here, since a check does without a network library
 
     return fingerprint(str(path), f"{settings.local_folder}/fingerprints").rpartition(" ")[2]
 
@@ -79,8 +79,8 @@ def check_tokenizer_file(settings: MachineSettings, recipe: Recipe) -> int | Non
         return None
 
     # here, since most recipes do without these libraries
-    from storage.text_tokens import read_tokenizer
-    from tasks.tokens.tokenizer_work import given_tokenizer
+    from gristmill.storage.text_tokens import read_tokenizer
+    from gristmill.tasks.tokens.tokenizer_work import given_tokenizer
 
     data, name = given_tokenizer(path.read_bytes(), f"{path}", recipe.tokenizer.end_of_text)
     return read_tokenizer(data, name).vocab_size

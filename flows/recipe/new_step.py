@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from string import Template
 
-from flows.recipe.steps import BUILT_IN
+from gristmill.flows.recipe.steps import BUILT_IN
 
 _STEP = Template('''"""The step `$name`: documents in which some words stand too often are dropped.
 
@@ -18,8 +18,8 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from tasks.documents.batch import Batch
-from tasks.documents.step import Bound, DocumentStep, Signal
+from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.step import Bound, DocumentStep, Signal
 
 
 class $Class(DocumentStep):
@@ -52,9 +52,9 @@ _TEST = Template('''"""The step `$name`: what it counts, what it drops, and that
 import pyarrow as pa
 from $module import $Class
 
-from flows.recipe.recipe import load
-from tasks.documents.decisions import decide
-from tasks.documents.measure import measured
+from gristmill.flows.recipe.recipe import load
+from gristmill.tasks.documents.decisions import decide
+from gristmill.tasks.documents.measure import measured
 
 TEXTS = {"none": "The mill stands by the river.", "one": "Lorem est.", "many": "lorem ipsum dolor LOREM Ipsum"}
 

@@ -12,9 +12,9 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 
-from flows.machine.settings import MachineSettings
-from tasks.documents.step import DocumentStep, EditStep, Step, work_of
-from tasks.models.filter import LearnedFilter
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.tasks.documents.step import DocumentStep, EditStep, Step, work_of
+from gristmill.tasks.models.filter import LearnedFilter
 
 GROUP = "gristmill.steps"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")

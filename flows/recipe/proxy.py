@@ -6,10 +6,10 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from flows.recipe import settings_file
-from flows.recipe.errors import ContradictionError
-from tasks.documents.step import Settings
-from training.config import ModelConfig, TrainingConfig
+from gristmill.flows.recipe import settings_file
+from gristmill.flows.recipe.errors import ContradictionError
+from gristmill.tasks.documents.step import Settings
+from gristmill.training.config import ModelConfig, TrainingConfig
 
 PROXIES = Path(__file__).with_name("proxies")
 DEFAULT = "small"

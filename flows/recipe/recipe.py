@@ -7,20 +7,20 @@ from typing import Annotated, Any, Self
 import yaml
 from pydantic import BeforeValidator, Field, model_validator
 
-from flows.recipe import settings_file, syntax
-from flows.recipe.errors import ContradictionError, Origin, did_you_mean
-from flows.recipe.errors import Path as KeyPath
-from flows.recipe.steps import AnyStep
-from storage.remote.url_secrets import check_no_secrets
-from tasks.documents.export import Export
-from tasks.documents.normalize import Normalize
-from tasks.documents.step import DOCUMENT_COLUMNS, CorpusStep, DocumentStep, Settings, Step
-from tasks.extraction.extract import Extract
-from tasks.reading.sources import Source
-from tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Mixture
-from tasks.tokens.tokenizer import Tokenizer
-from tasks.url.step import Url
-from training.config import ModelConfig, TrainingConfig
+from gristmill.flows.recipe import settings_file, syntax
+from gristmill.flows.recipe.errors import ContradictionError, Origin, did_you_mean
+from gristmill.flows.recipe.errors import Path as KeyPath
+from gristmill.flows.recipe.steps import AnyStep
+from gristmill.storage.remote.url_secrets import check_no_secrets
+from gristmill.tasks.documents.export import Export
+from gristmill.tasks.documents.normalize import Normalize
+from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, CorpusStep, DocumentStep, Settings, Step
+from gristmill.tasks.extraction.extract import Extract
+from gristmill.tasks.reading.sources import Source
+from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Mixture
+from gristmill.tasks.tokens.tokenizer import Tokenizer
+from gristmill.tasks.url.step import Url
+from gristmill.training.config import ModelConfig, TrainingConfig
 
 MIXTURES = Path(__file__).with_name("mixtures")
 

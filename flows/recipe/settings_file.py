@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from flows.recipe import syntax
-from flows.recipe.errors import Finding, Origin, RecipeError, did_you_mean, findings_of
+from gristmill.flows.recipe import syntax
+from gristmill.flows.recipe.errors import Finding, Origin, RecipeError, did_you_mean, findings_of
 
 M = TypeVar("M", bound=BaseModel)
 

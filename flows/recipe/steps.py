@@ -10,34 +10,34 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Field, SerializationInfo, SerializerFunctionWrapHandler, WrapSerializer, WrapValidator
 
-from flows.recipe import own_steps
-from tasks.decontamination.step import Decontamination
-from tasks.dedup.exact import ContentDedup, UrlDedup
-from tasks.dedup.near.settings import MinHash
-from tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
-from tasks.dedup.substrings import SubstringDedup
-from tasks.documents.normalize import Normalize
-from tasks.documents.step import CorpusStep, DocumentStep, Step
-from tasks.extraction.extract import Extract
-from tasks.models.embedding.embedding import Embedding
-from tasks.models.harm.harm import AdultContent, Toxicity
-from tasks.models.language.language import Language
-from tasks.models.language.mixed_languages import MixedLanguages
-from tasks.models.perplexity.perplexity import Perplexity
-from tasks.models.quality.bucket import QualityBucket
-from tasks.models.quality.quality import Quality
-from tasks.models.topic.topic import Topic
-from tasks.pii.step import Pii
-from tasks.rules.bad_words import BadWords
-from tasks.rules.c4 import C4
-from tasks.rules.ccnet import CCNet
-from tasks.rules.fineweb_quality import FineWebQuality
-from tasks.rules.gopher_quality import GopherQuality
-from tasks.rules.gopher_repetition import GopherRepetition
-from tasks.rules.madlad import Madlad
-from tasks.rules.refinedweb import RefinedWebLines
-from tasks.rules.textbook import Textbook
-from tasks.url.step import Url
+from gristmill.flows.recipe import own_steps
+from gristmill.tasks.decontamination.step import Decontamination
+from gristmill.tasks.dedup.exact import ContentDedup, UrlDedup
+from gristmill.tasks.dedup.near.settings import MinHash
+from gristmill.tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
+from gristmill.tasks.dedup.substrings import SubstringDedup
+from gristmill.tasks.documents.normalize import Normalize
+from gristmill.tasks.documents.step import CorpusStep, DocumentStep, Step
+from gristmill.tasks.extraction.extract import Extract
+from gristmill.tasks.models.embedding.embedding import Embedding
+from gristmill.tasks.models.harm.harm import AdultContent, Toxicity
+from gristmill.tasks.models.language.language import Language
+from gristmill.tasks.models.language.mixed_languages import MixedLanguages
+from gristmill.tasks.models.perplexity.perplexity import Perplexity
+from gristmill.tasks.models.quality.bucket import QualityBucket
+from gristmill.tasks.models.quality.quality import Quality
+from gristmill.tasks.models.topic.topic import Topic
+from gristmill.tasks.pii.step import Pii
+from gristmill.tasks.rules.bad_words import BadWords
+from gristmill.tasks.rules.c4 import C4
+from gristmill.tasks.rules.ccnet import CCNet
+from gristmill.tasks.rules.fineweb_quality import FineWebQuality
+from gristmill.tasks.rules.gopher_quality import GopherQuality
+from gristmill.tasks.rules.gopher_repetition import GopherRepetition
+from gristmill.tasks.rules.madlad import Madlad
+from gristmill.tasks.rules.refinedweb import RefinedWebLines
+from gristmill.tasks.rules.textbook import Textbook
+from gristmill.tasks.url.step import Url
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class TableRow:
     stages: str = ""
 
 
-_LEARNED = "flows.stages.learned_filters:learned_filter"
+_LEARNED = "gristmill.flows.stages.learned_filters:learned_filter"
 TABLE = (
     TableRow(Url),
     TableRow(Extract),
@@ -67,20 +67,20 @@ TABLE = (
     TableRow(BadWords),
     TableRow(Topic),
     TableRow(Pii),
-    TableRow(ContentDedup, "flows.stages.exact_duplicates:by_content"),
-    TableRow(UrlDedup, "flows.stages.exact_duplicates:by_url"),
-    TableRow(LineDedup, "flows.stages.exact_duplicates:cut_repeated"),
-    TableRow(ParagraphDedup, "flows.stages.exact_duplicates:cut_repeated"),
-    TableRow(SentenceDedup, "flows.stages.exact_duplicates:cut_repeated"),
-    TableRow(SubstringDedup, "flows.stages.exact_duplicates:substring_dedup"),
-    TableRow(MinHash, "flows.stages.near_duplicates:minhash"),
-    TableRow(Decontamination, "flows.stages.removal:decontamination"),
-    TableRow(Perplexity, "flows.stages.learned_filters:perplexity"),
+    TableRow(ContentDedup, "gristmill.flows.stages.exact_duplicates:by_content"),
+    TableRow(UrlDedup, "gristmill.flows.stages.exact_duplicates:by_url"),
+    TableRow(LineDedup, "gristmill.flows.stages.exact_duplicates:cut_repeated"),
+    TableRow(ParagraphDedup, "gristmill.flows.stages.exact_duplicates:cut_repeated"),
+    TableRow(SentenceDedup, "gristmill.flows.stages.exact_duplicates:cut_repeated"),
+    TableRow(SubstringDedup, "gristmill.flows.stages.exact_duplicates:substring_dedup"),
+    TableRow(MinHash, "gristmill.flows.stages.near_duplicates:minhash"),
+    TableRow(Decontamination, "gristmill.flows.stages.removal:decontamination"),
+    TableRow(Perplexity, "gristmill.flows.stages.learned_filters:perplexity"),
     TableRow(Quality, _LEARNED),
     TableRow(Toxicity, _LEARNED),
     TableRow(AdultContent, _LEARNED),
-    TableRow(Embedding, "flows.stages.embedding:embedding"),
-    TableRow(QualityBucket, "flows.stages.signals:quality_bucket"),
+    TableRow(Embedding, "gristmill.flows.stages.embedding:embedding"),
+    TableRow(QualityBucket, "gristmill.flows.stages.signals:quality_bucket"),
 )
 BUILT_IN: dict[str, type[Step]] = {row.settings.model_fields["step"].default: row.settings for row in TABLE}
 _STAGES = {row.settings: row.stages for row in TABLE}

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from flows.recipe.errors import Finding, Origin, Path, RecipeError
+from gristmill.flows.recipe.errors import Finding, Origin, Path, RecipeError
 
 MOST_BYTES = 1 << 20
 # An alias stands for a whole tree: a few lines of aliases of aliases are billions of values.

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from flows.recipe.errors import Finding, Origin, RecipeError, did_you_mean, shown
-from flows.recipe.recipe import Recipe, validated
+from gristmill.flows.recipe.errors import Finding, Origin, RecipeError, did_you_mean, shown
+from gristmill.flows.recipe.recipe import Recipe, validated
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,2 @@
-"""What finished homes show: every report returns data, as dataclasses of names and numbers; `flows.cli` renders it."""
+"""What finished homes show: every report returns data, as dataclasses of names and numbers; `gristmill.flows.cli`
+renders it."""

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from flows.reports.run import Report
-from tasks.engine.make import StageResult
+from gristmill.flows.reports.run import Report
+from gristmill.tasks.engine.make import StageResult
 
 # Pages of the crawl of December 2024, CC-MAIN-2024-51, as Common Crawl has published it:
 # https://commoncrawl.org/blog/december-2024-crawl-archive-now-available

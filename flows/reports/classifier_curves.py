@@ -8,12 +8,12 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from sklearn.metrics import precision_recall_curve
 
-from flows.reports.figures import BLUE, GREY, png, svg
-from flows.stages.corpus import Corpus
-from storage import parquet
-from tasks.engine.make import StageResult
-from tasks.models.classifier.measures import calibration
-from tasks.models.quality.quality_work import CROSS_FITTED
+from gristmill.flows.reports.figures import BLUE, GREY, png, svg
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.storage import parquet
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.models.classifier.measures import calibration
+from gristmill.tasks.models.quality.quality_work import CROSS_FITTED
 
 _POINTS = 500  # drawn of a curve
 
@@ -31,7 +31,7 @@ def curves_png(good: np.ndarray, scores: np.ndarray) -> bytes:
 
 def confusion(name: str, measured: Mapping[str, Any]) -> Markup:
     """Of each label the share of its documents that were given each label, and its F1: as SVG. `measured`: as
-    `tasks.models.classifier.measures.label_measures` gives it."""
+    `gristmill.tasks.models.classifier.measures.label_measures` gives it."""
     labels = list(measured["by_label"])
     counts = np.asarray(measured["confusion"], np.float64)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)

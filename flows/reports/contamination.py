@@ -6,12 +6,12 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from flows.machine.settings import MachineSettings
-from flows.reports.finished import finished
-from flows.stages.removal import HITS
-from storage import files, parquet
-from tasks.decontamination.shards import hits_file, items_file
-from tasks.engine.make import StageResult
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.reports.finished import finished
+from gristmill.flows.stages.removal import HITS
+from gristmill.storage import files, parquet
+from gristmill.tasks.decontamination.shards import hits_file, items_file
+from gristmill.tasks.engine.make import StageResult
 
 
 @dataclass(frozen=True)

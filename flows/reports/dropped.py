@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
-from flows.recipe.steps import AnyStep
-from flows.reports.marking import Marked, Marks, before_edits, marks, spans
-from storage import parquet
-from storage.home import FinishedStage, Home
-from tasks.rules.rule import RuleStep
+from gristmill.flows.recipe.steps import AnyStep
+from gristmill.flows.reports.marking import Marked, Marks, before_edits, marks, spans
+from gristmill.storage import parquet
+from gristmill.storage.home import FinishedStage, Home
+from gristmill.tasks.rules.rule import RuleStep
 
 _STEP = TypeAdapter(AnyStep)
 

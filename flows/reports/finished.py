@@ -3,20 +3,20 @@
 from collections.abc import Iterator
 from typing import Any
 
-from flows.curation import curate
-from flows.machine.context import RunContext, job_options, lookup
-from flows.machine.settings import MachineSettings
-from flows.recipe.recipe import Recipe, load
-from flows.reports.run import Report
-from flows.stages.corpus import Corpus
-from flows.stages.heldout import Data, before_takedowns, heldout
-from flows.stages.mixture import mixture
-from flows.stages.tokenizer import tokenizer
-from flows.stages.tokens import grouped_tokens, tokens
-from storage.home import Home
-from tasks.engine import options
-from tasks.engine.make import NotFinishedError, StageResult
-from tasks.engine.verify import Damage, Verified, verify
+from gristmill.flows.curation import curate
+from gristmill.flows.machine.context import RunContext, job_options, lookup
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.reports.run import Report
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.flows.stages.heldout import Data, before_takedowns, heldout
+from gristmill.flows.stages.mixture import mixture
+from gristmill.flows.stages.tokenizer import tokenizer
+from gristmill.flows.stages.tokens import grouped_tokens, tokens
+from gristmill.storage.home import Home
+from gristmill.tasks.engine import options
+from gristmill.tasks.engine.make import NotFinishedError, StageResult
+from gristmill.tasks.engine.verify import Damage, Verified, verify
 
 
 def finished(recipe: Any, settings: MachineSettings | None = None) -> Report:
@@ -33,7 +33,7 @@ def finished(recipe: Any, settings: MachineSettings | None = None) -> Report:
     data = _data(context, recipe, corpus)
     if data is None:
         return Report(recipe, settings, corpus)
-    from flows.stages.model import Trained, model_spec
+    from gristmill.flows.stages.model import Trained, model_spec
 
     model = context.find(model_spec(settings, recipe, data))
     trained = None if model is None else Trained(model, model.result["result"], mlflow_run="")
@@ -88,7 +88,7 @@ def _finished(recipe: Recipe, settings: MachineSettings) -> Iterator[StageResult
     if recipe.mixture is None:
         return
     # a corpus is verified without the libraries of training
-    from flows.stages.model import model_spec
+    from gristmill.flows.stages.model import model_spec
 
     split = heldout(context, recipe, corpus)
     yield split.stage

@@ -65,7 +65,7 @@ def ranked(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def funnel_row(count: dict[str, Any]) -> FunnelRow:
-    """The row of one step's counts (`storage.ledger.count`), summed or of one shard."""
+    """The row of one step's counts (`gristmill.storage.ledger.count`), summed or of one shard."""
     return FunnelRow(
         count["step"],
         count["rows_in"],

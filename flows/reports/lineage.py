@@ -9,16 +9,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
-from storage import files, parquet
-from storage.home import FinishedStage, Home
-from storage.remote.config import RemoteIOConfig
-from storage.remote.streams import RemoteIOError
-from storage.schema import DOCUMENTS
-from tasks.documents.rows import read_rows
-from tasks.reading.charset import decode, detect
-from tasks.reading.listing import Shard
-from tasks.reading.record import Record
-from tasks.reading.shard import read_again
+from gristmill.storage import files, parquet
+from gristmill.storage.home import FinishedStage, Home
+from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.storage.remote.streams import RemoteIOError
+from gristmill.storage.schema import DOCUMENTS
+from gristmill.tasks.documents.rows import read_rows
+from gristmill.tasks.reading.charset import decode, detect
+from gristmill.tasks.reading.listing import Shard
+from gristmill.tasks.reading.record import Record
+from gristmill.tasks.reading.shard import read_again
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.documents.batch import Batch
-from tasks.documents.step import EditStep, Step
-from tasks.rules.rule import RuleStep
-from tasks.rules.rule_work import Parts, counted
+from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.step import EditStep, Step
+from gristmill.tasks.rules.rule import RuleStep
+from gristmill.tasks.rules.rule_work import Parts, counted
 
 Marks = tuple[tuple[int, int], ...]  # (start, stop) in code points, in order, not overlapping
 

@@ -4,15 +4,15 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from flows.machine.settings import MachineSettings
-from flows.recipe.recipe import by_name
-from flows.reports.finished import finished
-from storage import checked_json, files
-from tasks.engine.make import NotFinishedError, StageResult
-from tasks.tokens.mixture import Mixture
-from tasks.tokens.mixture_work import MOST_EPOCHS, mean_shares
-from tasks.tokens.packing_work import concatenated_cuts, document_lengths, packed, windows
-from tasks.tokens.strategies import stretches
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import by_name
+from gristmill.flows.reports.finished import finished
+from gristmill.storage import checked_json, files
+from gristmill.tasks.engine.make import NotFinishedError, StageResult
+from gristmill.tasks.tokens.mixture import Mixture
+from gristmill.tasks.tokens.mixture_work import MOST_EPOCHS, mean_shares
+from gristmill.tasks.tokens.packing_work import concatenated_cuts, document_lengths, packed, windows
+from gristmill.tasks.tokens.strategies import stretches
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from flows.recipe import own_steps
-from flows.recipe.own_steps import StepError
-from flows.recipe.steps import BUILT_IN, document_steps, thresholds_of
-from tasks.documents.step import Bound, DocumentStep, EditStep, Member
+from gristmill.flows.recipe import own_steps
+from gristmill.flows.recipe.own_steps import StepError
+from gristmill.flows.recipe.steps import BUILT_IN, document_steps, thresholds_of
+from gristmill.tasks.documents.step import Bound, DocumentStep, EditStep, Member
 
 Decision = Bound | Member
 End = Literal["low", "high", "allowed", "excluded"]

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from flows.machine.settings import MachineSettings
-from flows.recipe.recipe import Recipe
-from flows.reports import templates
-from flows.reports.dropped import dropped_by
-from flows.reports.funnel import FunnelRow, frame, funnel
-from flows.reports.status import show
-from flows.stages.corpus import Corpus
-from flows.stages.heldout import Data
-from storage.home import Home
-from tasks.engine.make import StageResult
-from training.run.tracking import METRICS
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.reports import templates
+from gristmill.flows.reports.dropped import dropped_by
+from gristmill.flows.reports.funnel import FunnelRow, frame, funnel
+from gristmill.flows.reports.status import show
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.flows.stages.heldout import Data
+from gristmill.storage.home import Home
+from gristmill.tasks.engine.make import StageResult
+from gristmill.training.run.tracking import METRICS
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from flows.stages.model import Trained
+    from gristmill.flows.stages.model import Trained
 
 
 @dataclass(frozen=True)

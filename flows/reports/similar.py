@@ -8,16 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flows.reports.lineage import Decision, decision
-from storage import parquet
-from storage.home import FinishedStage, Home
-from tasks.dedup.near.settings import MinHash
-from tasks.dedup.near.sign import by_this_code
-from tasks.dedup.near_reports import lookup
-from tasks.dedup.near_reports.lookup import Like, Signed
-from tasks.documents.normalize import Normalize
-from tasks.documents.normalize_work import rewrite
-from tasks.documents.rows import read_rows
+from gristmill.flows.reports.lineage import Decision, decision
+from gristmill.storage import parquet
+from gristmill.storage.home import FinishedStage, Home
+from gristmill.tasks.dedup.near.settings import MinHash
+from gristmill.tasks.dedup.near.sign import by_this_code
+from gristmill.tasks.dedup.near_reports import lookup
+from gristmill.tasks.dedup.near_reports.lookup import Like, Signed
+from gristmill.tasks.documents.normalize import Normalize
+from gristmill.tasks.documents.normalize_work import rewrite
+from gristmill.tasks.documents.rows import read_rows
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from flows.machine.runs import recipes_by_stage
-from flows.reports.funnel import ranked
-from storage import files
-from storage.home import FinishedStage, Home, StageFolder, UnfinishedStage, UnreadableStage
+from gristmill.flows.machine.runs import recipes_by_stage
+from gristmill.flows.reports.funnel import ranked
+from gristmill.storage import files
+from gristmill.storage.home import FinishedStage, Home, StageFolder, UnfinishedStage, UnreadableStage
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def show(home: str, name: str, n: int) -> Iterator[KeptDocuments]:
 
 
 def _first(stage: StageFolder, n: int) -> list[KeptDocument]:
-    from storage import parquet  # here, since a status reads no documents
+    from gristmill.storage import parquet  # here, since a status reads no documents
 
     documents: list[KeptDocument] = []
     for part in stage.parts:
@@ -114,7 +114,7 @@ def _texts(stage: StageFolder, part: str) -> dict[str, dict[str, Any]]:
     """Rows of the documents' part behind a stage's part, by id; empty if the stage has no documents."""
     if not isinstance(stage, FinishedStage) or stage.documents is None:
         return {}
-    from storage import parquet  # here, since a status reads no documents
+    from gristmill.storage import parquet  # here, since a status reads no documents
 
     table = parquet.read_table(f"{stage.documents.folder}/{part}", ["id", "source", "url", "text"])
     return {row["id"]: row for row in table.to_pylist()}

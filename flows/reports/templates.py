@@ -20,7 +20,7 @@ def template(name: str) -> jinja2.Template:
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("flows.reports", "."),
+        loader=jinja2.PackageLoader("gristmill.flows.reports", "."),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         finalize=_written,

@@ -17,14 +17,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flows.curation import Passed, curate
-from flows.machine.context import job_options, lookup
-from flows.machine.settings import MachineSettings
-from flows.recipe.recipe import Recipe, load
-from tasks.documents.decisions import LANGUAGE, decide, wanted
-from tasks.documents.selection import gather
-from tasks.documents.step import UNKNOWN, Bound, DocumentStep
-from tasks.engine import options
+from gristmill.flows.curation import Passed, curate
+from gristmill.flows.machine.context import job_options, lookup
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.tasks.documents.decisions import LANGUAGE, decide, wanted
+from gristmill.tasks.documents.selection import gather
+from gristmill.tasks.documents.step import UNKNOWN, Bound, DocumentStep
+from gristmill.tasks.engine import options
 
 End = Literal["low", "high"]
 

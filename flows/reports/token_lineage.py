@@ -17,23 +17,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
-from flows.recipe.steps import AnyStep
-from flows.reports.lineage import Lineage, lineage_of, record_again, rows_of
-from storage import files, layout, parquet
-from storage.home import FinishedStage, open_stage
-from storage.recorded_file import RecordedFile
-from storage.remote.config import RemoteIOConfig
-from storage.schema import DOCUMENTS
-from tasks.documents.measure import measured
-from tasks.documents.normalize import Normalize
-from tasks.documents.normalize_work import rewrite
-from tasks.documents.step import DocumentStep, EditStep
-from tasks.extraction.extract import Extract
-from tasks.extraction.page import extract_page
-from tasks.guard.parent import Guard
-from tasks.reading.record import Record
-from tasks.tokens.encoding import encoder
-from tasks.tokens.tokenizer_work import load
+from gristmill.flows.recipe.steps import AnyStep
+from gristmill.flows.reports.lineage import Lineage, lineage_of, record_again, rows_of
+from gristmill.storage import files, layout, parquet
+from gristmill.storage.home import FinishedStage, open_stage
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.storage.schema import DOCUMENTS
+from gristmill.tasks.documents.measure import measured
+from gristmill.tasks.documents.normalize import Normalize
+from gristmill.tasks.documents.normalize_work import rewrite
+from gristmill.tasks.documents.step import DocumentStep, EditStep
+from gristmill.tasks.extraction.extract import Extract
+from gristmill.tasks.extraction.page import extract_page
+from gristmill.tasks.guard.parent import Guard
+from gristmill.tasks.reading.record import Record
+from gristmill.tasks.tokens.encoding import encoder
+from gristmill.tasks.tokens.tokenizer_work import load
 
 _STEPS = TypeAdapter(tuple[AnyStep, ...])
 _RECORD_PLACE = ["id", "source", "file", "offset", "length", "url", "record_id"]

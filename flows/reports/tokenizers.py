@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from flows.machine.settings import MachineSettings
-from flows.recipe.recipe import Recipe, load
-from flows.reports.finished import finished
-from flows.stages.corpus import CorpusPlaces
-from flows.stages.tokenizer import tokenizer_of
-from storage import files
-from storage.recorded_file import RecordedFile
-from storage.text_tokens import TextTokenizer
-from tasks.documents.selection import gather, select
-from tasks.tokens import tokenizer_work
-from tasks.tokens.encoding import encoder
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.reports.finished import finished
+from gristmill.flows.stages.corpus import CorpusPlaces
+from gristmill.flows.stages.tokenizer import tokenizer_of
+from gristmill.storage import files
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.text_tokens import TextTokenizer
+from gristmill.tasks.documents.selection import gather, select
+from gristmill.tasks.tokens import tokenizer_work
+from gristmill.tasks.tokens.encoding import encoder
 
 Group = tuple[str, str]  # source, and language, empty where the recipe finds none
 

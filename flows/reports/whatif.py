@@ -13,20 +13,20 @@ import pyarrow.compute as pc
 import yaml
 from pydantic import ValidationError
 
-from flows.curation import Passed, curate
-from flows.machine.context import job_options, lookup
-from flows.machine.settings import MachineSettings
-from flows.recipe.recipe import Recipe, load
-from flows.recipe.steps import thresholds_of
-from flows.reports.funnel import FunnelRow, funnel_row
-from flows.stages.corpus import NothingLeftError, pinned
-from storage import counts, ledger, parquet
-from storage.schema import LEDGER
-from tasks.documents.decisions import Decisions, decide, wanted
-from tasks.documents.selection import gather
-from tasks.documents.step import DocumentStep, work_of
-from tasks.engine import options
-from tasks.engine.make import NotFinishedError
+from gristmill.flows.curation import Passed, curate
+from gristmill.flows.machine.context import job_options, lookup
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.recipe.steps import thresholds_of
+from gristmill.flows.reports.funnel import FunnelRow, funnel_row
+from gristmill.flows.stages.corpus import NothingLeftError, pinned
+from gristmill.storage import counts, ledger, parquet
+from gristmill.storage.schema import LEDGER
+from gristmill.tasks.documents.decisions import Decisions, decide, wanted
+from gristmill.tasks.documents.selection import gather
+from gristmill.tasks.documents.step import DocumentStep, work_of
+from gristmill.tasks.engine import options
+from gristmill.tasks.engine.make import NotFinishedError
 
 
 def parsed(settings: Iterable[str]) -> dict[str, Any]:
@@ -127,8 +127,9 @@ class ComparedStep:
 class Replay:
     """`signals`: the parts that each shard is judged by; one without passes, as a model's reference does.
 
-    `before`, `recorded`, `after`: counts of the steps as the run has them (`storage.ledger.count`), those ahead of
-    the replayed ones, the replayed ones, and those behind, as far as the run is finished. `behind` names the last.
+    `before`, `recorded`, `after`: counts of the steps as the run has them (`gristmill.storage.ledger.count`), those
+    ahead of the replayed ones, the replayed ones, and those behind, as far as the run is finished. `behind` names the
+    last.
     """
 
     passed: Passed

@@ -1,6 +1,6 @@
 """What a run leaves for Prefect's user interface: counts of each stage, funnel and figures, as tables."""
 
-import flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 
 # isort: split
 from collections.abc import Callable
@@ -9,9 +9,9 @@ from uuid import UUID
 
 from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
 
-from flows.reports.funnel import FunnelRow, funnel_row
-from flows.reports.run import Report
-from tasks.engine.make import StageResult
+from gristmill.flows.reports.funnel import FunnelRow, funnel_row
+from gristmill.flows.reports.run import Report
+from gristmill.tasks.engine.make import StageResult
 
 
 def artifact_key(*parts: str) -> str:

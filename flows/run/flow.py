@@ -1,6 +1,6 @@
 """Flows and tasks whose records end as their process does: Cancelled by a signal, Crashed when it was killed."""
 
-import flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 
 # isort: split
 import contextlib
@@ -22,11 +22,11 @@ from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 from prefect.states import Cancelled, Crashed, State
 
-from flows.machine import runs
-from flows.machine.settings import MachineSettings
-from flows.recipe.forms import from_form, pinned
-from flows.run import server as prefect_server
-from storage.owner import has_ended, this_process
+from gristmill.flows.machine import runs
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.forms import from_form, pinned
+from gristmill.flows.run import server as prefect_server
+from gristmill.storage.owner import has_ended, this_process
 
 runs.install(MachineSettings().log_format)
 

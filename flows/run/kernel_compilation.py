@@ -1,9 +1,9 @@
 """All kernels compiled once per machine, ahead of the first run, in processes of their own.
 
-numba compiles a kernel for the types that it is called with, and keeps it in `tasks.kernels.FOLDER`. So every stage's
-own code is called on a few small documents, which need every kernel. What is compiled already is only loaded.
+numba compiles a kernel for the types that it is called with, and keeps it in `gristmill.tasks.kernels.FOLDER`. So every
+stage's own code is called on a few small documents, which need every kernel. What is compiled already is only loaded.
 
-    python -P -m flows.run.kernel_compilation PART
+    python -P -m gristmill.flows.run.kernel_compilation PART
 
 is one such process: it prints the name of each kernel that it has compiled.
 """
@@ -26,9 +26,10 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from flows.run.progress import progress_bar
+import gristmill
+from gristmill.flows.run.progress import progress_bar
 
-PACKAGES = Path(__file__).resolve().parents[2]
+PACKAGE = Path(gristmill.__file__).resolve().parent
 _OLD_SECONDS = 30 * 24 * 3600
 _WAIT_SECONDS = 2.0
 _LINE_SECONDS = 10.0
@@ -58,8 +59,8 @@ PAGE = (
 def kernels() -> set[str]:
     """The names of all kernels, as `module.function`, by the texts of their modules."""
     return {
-        f"{'.'.join(path.relative_to(PACKAGES).with_suffix('').parts)}.{name}"
-        for path in sorted((PACKAGES / "tasks").rglob("*.py"))
+        f"gristmill.{'.'.join(path.relative_to(PACKAGE).with_suffix('').parts)}.{name}"
+        for path in sorted((PACKAGE / "tasks").rglob("*.py"))
         for name in _KERNEL.findall(path.read_text(encoding="utf-8"))
     }
 
@@ -92,7 +93,7 @@ def complete_file() -> Path:
     """The file that is there once all kernels of this version are compiled for this machine."""
     import numba
 
-    from tasks.kernels import FOLDER
+    from gristmill.tasks.kernels import FOLDER
 
     # numba compiles anew for another numba, and for another processor
     return FOLDER / f"complete-{sys.implementation.cache_tag}-numba-{numba.__version__}-{_processor()}"
@@ -133,7 +134,7 @@ def _remove_old(folder: Path) -> None:
 def _compiled() -> Iterator[set[str]]:
     """The names of kernels as processes compile them; none of them every few seconds."""
     lines: SimpleQueue[tuple[str, str | None]] = SimpleQueue()
-    path = os.pathsep.join([str(PACKAGES), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     children: dict[str, subprocess.Popen[str]] = {}
 
     def forward(part: str, child: subprocess.Popen[str]) -> None:
@@ -145,7 +146,7 @@ def _compiled() -> Iterator[set[str]]:
     try:
         for part in PARTS:
             children[part] = subprocess.Popen(
-                [sys.executable, "-P", "-m", "flows.run.kernel_compilation", part],
+                [sys.executable, "-P", "-m", "gristmill.flows.run.kernel_compilation", part],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -176,7 +177,7 @@ def _compiled() -> Iterator[set[str]]:
 
 
 def _extraction() -> None:
-    from tasks.extraction.engines import blocks
+    from gristmill.tasks.extraction.engines import blocks
 
     blocks(PAGE)
 
@@ -185,9 +186,9 @@ def _rules() -> None:
     """Each document step as it is by default, by itself and behind each that edits."""
     import pyarrow as pa
 
-    from flows.recipe.steps import BUILT_IN
-    from tasks.documents.measure import measured
-    from tasks.documents.step import DocumentStep, EditStep
+    from gristmill.flows.recipe.steps import BUILT_IN
+    from gristmill.tasks.documents.measure import measured
+    from gristmill.tasks.documents.step import DocumentStep, EditStep
 
     with tempfile.TemporaryDirectory(prefix="gristmill-kernels-") as folder:
         words = Path(folder) / "words.txt"
@@ -205,7 +206,9 @@ def _rules() -> None:
         steps = [
             kind.model_validate(given.get(name, {}))
             for name, kind in BUILT_IN.items()
-            if issubclass(kind, DocumentStep) and name != "url" and not kind.__module__.startswith("tasks.models.")
+            if issubclass(kind, DocumentStep)
+            and name != "url"
+            and not kind.__module__.startswith("gristmill.tasks.models.")
         ]
         for step in steps:
             measured(table, [step])
@@ -219,14 +222,14 @@ def _deduplication() -> None:
     """Each step that removes duplicates or items of benchmarks, on a corpus of its own; and signatures of sets."""
     import numpy as np
 
-    from flows.curation import curate
-    from flows.machine.context import RunContext
-    from flows.machine.settings import MachineSettings
-    from flows.recipe.recipe import Recipe
-    from tasks.engine.executors import Threads
-    from tasks.engine.make import find_or_make
-    from tasks.engine.phases import Silent
-    from tasks.kernels.minhash import holdout, signatures
+    from gristmill.flows.curation import curate
+    from gristmill.flows.machine.context import RunContext
+    from gristmill.flows.machine.settings import MachineSettings
+    from gristmill.flows.recipe.recipe import Recipe
+    from gristmill.tasks.engine.executors import Threads
+    from gristmill.tasks.engine.make import find_or_make
+    from gristmill.tasks.engine.phases import Silent
+    from gristmill.tasks.kernels.minhash import holdout, signatures
 
     extract = {"step": "extract", "engine": "plain"}  # which has no kernels
     steps: list[dict[str, Any]] = [

@@ -11,8 +11,8 @@ import tomllib
 import warnings
 from pathlib import Path
 
-from flows.machine.databases import private_folder
-from flows.machine.settings import MachineSettings
+from gristmill.flows.machine.databases import private_folder
+from gristmill.flows.machine.settings import MachineSettings
 
 SETTINGS = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",

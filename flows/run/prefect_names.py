@@ -1,11 +1,11 @@
 """Names of runs in Prefect's user interface."""
 
-import flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 
 # isort: split
 from prefect.context import FlowRunContext
 
-from tasks.engine.spec import StageSpec
+from gristmill.tasks.engine.spec import StageSpec
 
 
 def flow_run_name() -> str:

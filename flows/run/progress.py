@@ -14,14 +14,14 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from flows.reports.funnel import FunnelRow, funnel_row
-from storage.printable import printable
-from tasks.engine import log_fields
-from tasks.engine.executors import Executor
-from tasks.engine.jobs import JobResult
-from tasks.engine.make import StageResult
-from tasks.engine.phases import Silent
-from tasks.engine.spec import StageSpec
+from gristmill.flows.reports.funnel import FunnelRow, funnel_row
+from gristmill.storage.printable import printable
+from gristmill.tasks.engine import log_fields
+from gristmill.tasks.engine.executors import Executor
+from gristmill.tasks.engine.jobs import JobResult
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.phases import Silent
+from gristmill.tasks.engine.spec import StageSpec
 
 
 def progress_bar(*more: ProgressColumn) -> Progress:

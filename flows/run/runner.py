@@ -1,15 +1,15 @@
 """Several stages at the same time, each as a Prefect task in a thread of its own."""
 
-import flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from prefect.exceptions import TerminationSignal
-from flows.machine.context import SlotSpec
-from tasks.engine.make import StageResult
-from tasks.engine.spec import StageSpec
+from gristmill.flows.machine.context import SlotSpec
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.spec import StageSpec
 import contextlib
 import time
 from collections.abc import Iterator
@@ -20,19 +20,19 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
-from flows.check.run import before_run
-from flows.machine.context import RunContext, job_options
-from flows.run.kernel_compilation import compile_kernels
-from flows.machine.settings import MachineSettings
-from flows.run.artifacts import progress_artifact, publish_stage
-from flows.run.flow import cancellable, unless_cancelled
-from flows.run.prefect_names import stage_name
-from flows.run.progress import BatchReporter, ProgressReporter, ended
-from flows.recipe.recipe import Recipe
-from flows.machine.runs import LastRun
-from tasks.engine import log_fields, options
-from tasks.engine.executors import Deferred, Executor, Threads, deferred
-from tasks.engine.make import find, find_or_make
+from gristmill.flows.check.run import before_run
+from gristmill.flows.machine.context import RunContext, job_options
+from gristmill.flows.run.kernel_compilation import compile_kernels
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.run.artifacts import progress_artifact, publish_stage
+from gristmill.flows.run.flow import cancellable, unless_cancelled
+from gristmill.flows.run.prefect_names import stage_name
+from gristmill.flows.run.progress import BatchReporter, ProgressReporter, ended
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.machine.runs import LastRun
+from gristmill.tasks.engine import log_fields, options
+from gristmill.tasks.engine.executors import Deferred, Executor, Threads, deferred
+from gristmill.tasks.engine.make import find, find_or_make
 
 
 # isort: split

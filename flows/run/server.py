@@ -4,10 +4,10 @@ It ends when the pipe to its parent closes, which the kernel does however the pa
 in a session of its own, so that a Ctrl-C at the terminal does not reach it and the flow can still record its end.
 Prefect would start a server itself, which does neither.
 
-    python -m flows.run.server SOCKET      is such a child; SOCKET is the number of an open, listening socket
+    python -m gristmill.flows.run.server SOCKET      is such a child; SOCKET is the number of an open, listening socket
 """
 
-import flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 
 # isort: split
 import asyncio
@@ -22,7 +22,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from flows.machine.databases import ensure_database, private_folder
+from gristmill.flows.machine.databases import ensure_database, private_folder
 
 _END_SECONDS = 10.0  # for what is recorded still to be written, before the server ends all the same
 _START_SECONDS = 300.0
@@ -36,7 +36,7 @@ class EmbeddedServer:
     def __init__(self, home: Path) -> None:
         private_folder(home)
         self.log = home / "server.log"
-        here = str(Path(__file__).resolve().parents[2])
+        here = str(Path(gristmill.__file__).resolve().parents[1])
         path = [here, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
         with (
             socket.create_server(("127.0.0.1", 0)) as listening,
@@ -44,7 +44,7 @@ class EmbeddedServer:
         ):
             self.address = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "flows.run.server", str(listening.fileno())],
+                [sys.executable, "-m", "gristmill.flows.run.server", str(listening.fileno())],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

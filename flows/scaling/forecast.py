@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flows.scaling.law import Fit, Interval, ScalingRuns, fit
+from gristmill.flows.scaling.law import Fit, Interval, ScalingRuns, fit
 
 
 @dataclass(frozen=True)

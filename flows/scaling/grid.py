@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flows.recipe.proxy import ProxyConfig
-from training.config import ModelConfig
+from gristmill.flows.recipe.proxy import ProxyConfig
+from gristmill.training.config import ModelConfig
 
 # The best learning rate falls with the compute to this power: DeepSeek LLM, arXiv 2401.02954, equation 1. Their batch
 # grows with compute; here it is the proxy's, which asks for a rate that falls faster, if anything.
@@ -17,7 +17,7 @@ _SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 @dataclass(frozen=True)
 class ScaledModel:
     """A shape of the proxy's model at another size. `parameters`: all of them, embeddings included, tied ones once;
-    `flops_per_token`: of training on one token, see `training.model.decoder.flops_per_token`."""
+    `flops_per_token`: of training on one token, see `gristmill.training.model.decoder.flops_per_token`."""
 
     model: ModelConfig
     parameters: int
@@ -157,6 +157,6 @@ def _shape(proxy: ProxyConfig, heads: int) -> ScaledModel:
 
 
 def _counted(model: ModelConfig, vocab_size: int) -> ScaledModel:
-    from training.model.decoder import flops_per_token, parameter_count  # torch takes seconds
+    from gristmill.training.model.decoder import flops_per_token, parameter_count  # torch takes seconds
 
     return ScaledModel(model, parameter_count(model, vocab_size), flops_per_token(model, vocab_size))

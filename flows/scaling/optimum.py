@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flows.scaling.law import Interval, ScalingLaw
+from gristmill.flows.scaling.law import Interval, ScalingLaw
 
 
 @dataclass(frozen=True)

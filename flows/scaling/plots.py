@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 from matplotlib.axes import Axes
 
-from flows.reports.figures import BLUE, GREY, LIGHT, RED
-from flows.scaling.optimum import optimum
-from flows.scaling.report import ScalingReport
+from gristmill.flows.reports.figures import BLUE, GREY, LIGHT, RED
+from gristmill.flows.scaling.optimum import optimum
+from gristmill.flows.scaling.report import ScalingReport
 
 _CURVES = 6  # of equal compute at most: more lie on each other
 

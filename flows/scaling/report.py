@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from flows.scaling.agreement import RankAgreement
-from flows.scaling.forecast import Forecast, ForecastCheck, FutureErrors, leave_future_out
-from flows.scaling.law import Fit, Interval, ScalingRuns, bootstrap, fit
-from flows.scaling.optimum import OptimumIntervals, TokenCost, optimum_intervals, token_cost
+from gristmill.flows.scaling.agreement import RankAgreement
+from gristmill.flows.scaling.forecast import Forecast, ForecastCheck, FutureErrors, leave_future_out
+from gristmill.flows.scaling.law import Fit, Interval, ScalingRuns, bootstrap, fit
+from gristmill.flows.scaling.optimum import OptimumIntervals, TokenCost, optimum_intervals, token_cost
 
 DRAWS = 400  # of the bootstrap: a 5% point moves by a tenth of the interval's width
 _SEED = 0

@@ -1,6 +1,6 @@
 """The flows `scale` and `agreement`: a recipe's losses at other sizes, and whether recipes keep their order there."""
 
-import flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 
 # isort: split
 from collections.abc import Mapping, Sequence
@@ -11,26 +11,26 @@ from typing import Any
 import numpy as np
 from prefect.logging import get_run_logger
 
-from flows.check.run import before_run
-from flows.comparison.runs import EvaluationSet
-from flows.decisions.arm_data import ComparisonData, proxy_data
-from flows.decisions.arms import arms
-from flows.decisions.runs import evaluation_set
-from flows.machine.context import RunContext
-from flows.machine.extras import require
-from flows.recipe.forms import RecipeLike
-from flows.recipe.proxy import ProxyConfig, load_proxy
-from flows.recipe.recipe import Recipe
-from flows.run.flow import recorded_flow
-from flows.run.prefect_names import flow_run_name
-from flows.run.runner import run_context
-from flows.scaling.agreement import rank_agreement
-from flows.scaling.forecast import forecast
-from flows.scaling.grid import Cell, cell, forecast_cell, grid, plan, scaled_model, scaled_proxy
-from flows.scaling.report import LEVEL, AgreementReport, CheckedForecast, GridRun, ScalingReport
-from flows.stages.proxy import ProxyRun, proxy_spec, train_proxies
-from storage import checked_json, files
-from tasks.engine.spec import StageSpec, digest
+from gristmill.flows.check.run import before_run
+from gristmill.flows.comparison.runs import EvaluationSet
+from gristmill.flows.decisions.arm_data import ComparisonData, proxy_data
+from gristmill.flows.decisions.arms import arms
+from gristmill.flows.decisions.runs import evaluation_set
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.machine.extras import require
+from gristmill.flows.recipe.forms import RecipeLike
+from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.run.flow import recorded_flow
+from gristmill.flows.run.prefect_names import flow_run_name
+from gristmill.flows.run.runner import run_context
+from gristmill.flows.scaling.agreement import rank_agreement
+from gristmill.flows.scaling.forecast import forecast
+from gristmill.flows.scaling.grid import Cell, cell, forecast_cell, grid, plan, scaled_model, scaled_proxy
+from gristmill.flows.scaling.report import LEVEL, AgreementReport, CheckedForecast, GridRun, ScalingReport
+from gristmill.flows.stages.proxy import ProxyRun, proxy_spec, train_proxies
+from gristmill.storage import checked_json, files
+from gristmill.tasks.engine.spec import StageSpec, digest
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,8 @@ def scale(
         larger = make(longest=max(one.tokens for one in targets)) if targets else trained
 
         # here, since MLflow takes seconds
-        from flows.scaling.tracking import ScalingRun
-        from flows.tracking.experiment import dataset_input
+        from gristmill.flows.scaling.tracking import ScalingRun
+        from gristmill.flows.tracking.experiment import dataset_input
 
         wanted = [(recipe.name, one, pair) for one in cells for pair in range(seeds)]
         keys = [trained.spec(*one).key for one in wanted]
@@ -198,7 +198,7 @@ def _forecast(
     """Register a forecast of each target, all of them ahead of the first training, then train and check."""
     if not targets:
         return ()
-    from flows.scaling.tracking import Forecasts, sentence
+    from gristmill.flows.scaling.tracking import Forecasts, sentence
 
     log, keys = get_run_logger(), tuple(run.key for run in report.runs)
     forecasts, largest = Forecasts(train.context.settings, recipe), float(report.compute.max())

@@ -10,17 +10,17 @@ from typing import Any
 import orjson
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, ViewType
 
-from flows.machine.settings import MachineSettings
-from flows.reports import figures
-from flows.scaling import plots
-from flows.scaling.forecast import Forecast, ForecastCheck, check
-from flows.scaling.law import Interval
-from flows.scaling.report import GridRun, ScalingReport
-from flows.stages.model import local_folder
-from flows.tracking.experiment import BATCH, TrackedExperiment, end_status, flat
-from storage import files
-from tasks.engine.make import find
-from tasks.engine.spec import StageSpec
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.reports import figures
+from gristmill.flows.scaling import plots
+from gristmill.flows.scaling.forecast import Forecast, ForecastCheck, check
+from gristmill.flows.scaling.law import Interval
+from gristmill.flows.scaling.report import GridRun, ScalingReport
+from gristmill.flows.stages.model import local_folder
+from gristmill.flows.tracking.experiment import BATCH, TrackedExperiment, end_status, flat
+from gristmill.storage import files
+from gristmill.tasks.engine.make import find
+from gristmill.tasks.engine.spec import StageSpec
 
 SCALING_TAG = "scaling"
 STAGE_TAG = "gristmill.proxy"

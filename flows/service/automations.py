@@ -3,7 +3,7 @@
 They are known by their names, which begin with `gristmill: `, and are written anew each time.
 """
 
-import flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 
 # isort: split
 from datetime import timedelta

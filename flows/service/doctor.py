@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from flows.machine.extras import EXTRAS
-from flows.machine.settings import MachineSettings
-from storage import exclusive, files
-from storage.remote.redact import redact_url, redact_urls
+from gristmill.flows.machine.extras import EXTRAS
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.storage import exclusive, files
+from gristmill.storage.remote.redact import redact_url, redact_urls
 
 State = Literal["ok", "warning", "error"]
 
@@ -134,7 +134,7 @@ def _home(settings: MachineSettings) -> Iterator[Line]:
 
 
 def _kernels(settings: MachineSettings) -> Iterator[Line]:
-    from flows.run.kernel_compilation import complete_file
+    from gristmill.flows.run.kernel_compilation import complete_file
 
     complete = complete_file()
     if complete.is_file():
@@ -144,7 +144,7 @@ def _kernels(settings: MachineSettings) -> Iterator[Line]:
 
 
 def _prefect(settings: MachineSettings) -> Iterator[Line]:
-    from flows.run.prefect_env import named_server
+    from gristmill.flows.run.prefect_env import named_server
 
     if (named := named_server()) is None:
         yield Line("ok", "prefect", "the embedded server; PREFECT_API_URL would name another")
@@ -255,7 +255,7 @@ def _dask(settings: MachineSettings) -> Iterator[Line]:
 
 def _cluster(settings: MachineSettings) -> Line:
     """Whether a cluster can be asked for; what it gives is known by the first run."""
-    from tasks.engine import clusters
+    from gristmill.tasks.engine import clusters
 
     try:
         clusters.check(settings.executor, settings.workers, settings.dask_address, settings.cluster)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from flows.machine.runs import stages_of_runs
-from storage import files
-from storage.home import FinishedStage, Home, StageFolder, UnfinishedStage, UnreadableStage
-from tasks.engine.lease import is_held, lease
+from gristmill.flows.machine.runs import stages_of_runs
+from gristmill.storage import files
+from gristmill.storage.home import FinishedStage, Home, StageFolder, UnfinishedStage, UnreadableStage
+from gristmill.tasks.engine.lease import is_held, lease
 
 _DAY = 24 * 3600
 
@@ -117,7 +117,7 @@ def _measured(stage: StageFolder) -> Garbage:
 
 
 def _kernels() -> list[Garbage]:
-    from tasks.kernels import FOLDER  # numba takes half a second to import
+    from gristmill.tasks.kernels import FOLDER  # numba takes half a second to import
 
     found = []
     for folder in sorted(FOLDER.parent.glob("kernels-*")):

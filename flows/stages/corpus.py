@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from flows.machine.context import RunContext
-from flows.recipe.steps import modules_of
-from tasks.documents.step import DocumentStep, Step
-from tasks.engine.make import StageResult
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe.steps import modules_of
+from gristmill.tasks.documents.step import DocumentStep, Step
+from gristmill.tasks.engine.make import StageResult
 
 
 @dataclass(frozen=True)

@@ -8,22 +8,22 @@ from operator import attrgetter
 
 from pydantic import SerializeAsAny
 
-from flows.machine.context import RunContext
-from flows.recipe.recipe import Recipe
-from flows.stages.corpus import Corpus, classes, libraries, modules, pinned
-from storage import files
-from storage.fingerprint import fingerprint
-from tasks.documents.normalize import Normalize
-from tasks.documents.step import DocumentStep, Settings
-from tasks.engine.make import StageResult
-from tasks.engine.phases import PhaseRunner
-from tasks.engine.spec import StageSpec, digest
-from tasks.extraction.extract import Extract
-from tasks.extraction.extract_work import extract_shard
-from tasks.reading import index
-from tasks.reading.first_records import FILES, look
-from tasks.reading.listing import Shard, shards_of, tables_of
-from tasks.reading.sources import Columns, IndexFilters, Selection, Snapshot, Source
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.stages.corpus import Corpus, classes, libraries, modules, pinned
+from gristmill.storage import files
+from gristmill.storage.fingerprint import fingerprint
+from gristmill.tasks.documents.normalize import Normalize
+from gristmill.tasks.documents.step import DocumentStep, Settings
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.spec import StageSpec, digest
+from gristmill.tasks.extraction.extract import Extract
+from gristmill.tasks.extraction.extract_work import extract_shard
+from gristmill.tasks.reading import index
+from gristmill.tasks.reading.first_records import FILES, look
+from gristmill.tasks.reading.listing import Shard, shards_of, tables_of
+from gristmill.tasks.reading.sources import Columns, IndexFilters, Selection, Snapshot, Source
 
 
 def selected(context: RunContext, source: Selection) -> StageResult:

@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from flows.machine.context import RunContext
-from flows.machine.settings import MachineSettings
-from flows.recipe.proxy import ProxyConfig
-from flows.stages.model import local_folder, local_mixture
-from flows.stages.proxy import ProxyResult, at_once, gpus
-from storage import checked_json, files, layout
-from tasks.documents.step import Settings
-from tasks.engine.make import StageResult
-from tasks.engine.phases import PhaseRunner
-from tasks.engine.spec import StageSpec
-from training.config import ModelConfig, TrainingConfig
-from training.run import launch
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.proxy import ProxyConfig
+from gristmill.flows.stages.model import local_folder, local_mixture
+from gristmill.flows.stages.proxy import ProxyResult, at_once, gpus
+from gristmill.storage import checked_json, files, layout
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.spec import StageSpec
+from gristmill.training.config import ModelConfig, TrainingConfig
+from gristmill.training.run import launch
 
-# those of training.doremi and training.hub.weight_files, which load torch
+# those of gristmill.training.doremi and gristmill.training.hub.weight_files, which load torch
 WEIGHTS, RESULT = "domain_weights.parquet", "result.json"
 REFERENCE = ("config.json", "model.safetensors")
 
@@ -27,7 +27,7 @@ REFERENCE = ("config.json", "model.safetensors")
 @dataclass(frozen=True)
 class DoReMi:
     """A run that is asked for. `mixture`: the stage whose `mixture.json` names the sources; `reference`: a finished
-    proxy on it; `pair`: seeds weights and order; see `training.doremi.DoReMiRun` for the others."""
+    proxy on it; `pair`: seeds weights and order; see `gristmill.training.doremi.DoReMiRun` for the others."""
 
     proxy: ProxyConfig
     mixture: StageResult
@@ -82,7 +82,15 @@ def doremi_spec(settings: MachineSettings, run: DoReMi, slot: int) -> StageSpec:
             device=devices[slot % len(devices)] if devices else "",
         )
 
-    spec = StageSpec("doremi", _train, record, inputs, places, ("training.run.launch", "training.doremi"), ("torch",))
+    spec = StageSpec(
+        "doremi",
+        _train,
+        record,
+        inputs,
+        places,
+        ("gristmill.training.run.launch", "gristmill.training.doremi"),
+        ("torch",),
+    )
     return spec
 
 
@@ -101,7 +109,7 @@ def _train(phases: PhaseRunner, record: Record, places: DoReMiPlaces) -> dict:
     # one thread on every machine, as other proxies have
     environment = {"OMP_NUM_THREADS": "1"} | ({"CUDA_VISIBLE_DEVICES": places.device} if places.device else {})
     began = time.monotonic()
-    code = launch.launch(run_json, 1, log, env=environment, poll=phases.check, module="training.doremi")
+    code = launch.launch(run_json, 1, log, env=environment, poll=phases.check, module="gristmill.training.doremi")
     if code:
         last = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise RuntimeError(f"the DoReMi run {places.folder} ended with code {code}; the end of {log}:\n{last}")

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from storage import files, layout, sorted_files
-from storage.damage import DamagedFileError
-from tasks.dedup.near.documents import EarlierShard
-from tasks.dedup.near.match import found_again, index_file
-from tasks.dedup.near.settings import Banding, MinHash, Shingling, Verifying
-from tasks.dedup.near.split import kept_file
-from tasks.dedup.order import KeepOrder
-from tasks.documents.step import Settings
+from gristmill.storage import files, layout, sorted_files
+from gristmill.storage.damage import DamagedFileError
+from gristmill.tasks.dedup.near.documents import EarlierShard
+from gristmill.tasks.dedup.near.match import found_again, index_file
+from gristmill.tasks.dedup.near.settings import Banding, MinHash, Shingling, Verifying
+from gristmill.tasks.dedup.near.split import kept_file
+from gristmill.tasks.dedup.order import KeepOrder
+from gristmill.tasks.documents.step import Settings
 
 
 @dataclass(frozen=True)

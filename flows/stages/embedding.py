@@ -3,22 +3,22 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from flows.machine.context import RunContext
-from flows.recipe.recipe import Recipe
-from flows.stages.corpus import Corpus, CorpusPlaces, modules
-from flows.stages.learned_filters import cut
-from storage import files
-from storage.recorded_file import RecordedFile
-from tasks.documents.step import Settings
-from tasks.engine.make import StageResult
-from tasks.engine.phases import PhaseRunner
-from tasks.engine.spec import StageSpec
-from tasks.models.embedding import head_file
-from tasks.models.embedding.embedder import Embedder
-from tasks.models.embedding.embedding import Embedding, HeadScoring, column_of
-from tasks.models.embedding.embedding_work import score_shard
-from tasks.models.embedding.onnx_embedder import EmbedderFiles, embed_shard, embedder_files
-from tasks.models.null_scores import null_scores_shard
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, modules
+from gristmill.flows.stages.learned_filters import cut
+from gristmill.storage import files
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.models.embedding import head_file
+from gristmill.tasks.models.embedding.embedder import Embedder
+from gristmill.tasks.models.embedding.embedding import Embedding, HeadScoring, column_of
+from gristmill.tasks.models.embedding.embedding_work import score_shard
+from gristmill.tasks.models.embedding.onnx_embedder import EmbedderFiles, embed_shard, embedder_files
+from gristmill.tasks.models.null_scores import null_scores_shard
 
 
 class Vectors(Settings):

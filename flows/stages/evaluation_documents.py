@@ -9,18 +9,18 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pydantic import Field
 
-from flows.machine.context import RunContext
-from flows.recipe.recipe import Recipe
-from flows.recipe.variants import unfiltered
-from flows.stages.corpus import Corpus, check_sources
-from flows.stages.documents import documents
-from storage import files, parquet
-from tasks.dedup.near.settings import Shingling
-from tasks.documents.step import Settings
-from tasks.engine.make import StageResult
-from tasks.engine.phases import PhaseRunner
-from tasks.engine.spec import StageSpec
-from tasks.evaluation.documents import (
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.recipe.variants import unfiltered
+from gristmill.flows.stages.corpus import Corpus, check_sources
+from gristmill.flows.stages.documents import documents
+from gristmill.storage import files, parquet
+from gristmill.tasks.dedup.near.settings import Shingling
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.evaluation.documents import (
     EVALUATION,
     choose_documents,
     evaluation_file,
@@ -28,7 +28,7 @@ from tasks.evaluation.documents import (
     sampled_file,
     sampled_folder,
 )
-from tasks.evaluation.similar import THRESHOLD
+from gristmill.tasks.evaluation.similar import THRESHOLD
 
 CLEAN = "clean"  # the set of texts that no recipe trains on
 # Of a set: screening looks at every fourth document, the test at the others, and a variance takes two of each.

@@ -5,22 +5,29 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from flows.machine.context import RunContext
-from flows.recipe.given_files import task_digests, tasks_at
-from flows.stages.corpus import Corpus, CorpusPlaces
-from flows.stages.tokenizer import library_of, tokenizer_of
-from storage import files, layout, parquet
-from storage.recorded_file import RecordedFile
-from tasks.dedup.near.settings import Shingling
-from tasks.documents.step import Settings
-from tasks.engine.make import StageResult
-from tasks.engine.phases import PhaseRunner
-from tasks.engine.spec import StageSpec
-from tasks.evaluation.documents import evaluation_file
-from tasks.evaluation.encode import encode_set
-from tasks.evaluation.removal import collect_texts, find_shard, found_file, found_folder, remove_shard, texts_file
-from tasks.evaluation.similar import THRESHOLD
-from training.evaluate.tasks import read_tasks
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe.given_files import task_digests, tasks_at
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces
+from gristmill.flows.stages.tokenizer import library_of, tokenizer_of
+from gristmill.storage import files, layout, parquet
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.tasks.dedup.near.settings import Shingling
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.evaluation.documents import evaluation_file
+from gristmill.tasks.evaluation.encode import encode_set
+from gristmill.tasks.evaluation.removal import (
+    collect_texts,
+    find_shard,
+    found_file,
+    found_folder,
+    remove_shard,
+    texts_file,
+)
+from gristmill.tasks.evaluation.similar import THRESHOLD
+from gristmill.training.evaluate.tasks import read_tasks
 
 FILE = "examples.parquet"
 _SCHEMA = pa.schema([pa.field("id", pa.string()), pa.field("text", pa.large_string())])
@@ -48,7 +55,7 @@ def task_examples(context: RunContext, tasks: str) -> StageResult:
     inputs = {f"eval_tasks {name}": digest for name, digest in task_digests(context.settings, folder).items()}
     places = ExamplesPlaces(str(folder))
     return context.build(
-        StageSpec("task_examples", _collect, ExamplesRecord(), inputs, places, ("training.evaluate.tasks",))
+        StageSpec("task_examples", _collect, ExamplesRecord(), inputs, places, ("gristmill.training.evaluate.tasks",))
     )
 
 
@@ -108,7 +115,7 @@ def without_evaluation(
     them is at least THRESHOLD, and without all that contain such a share of the shingles of one that has LEAST; so
     with the examples of tasks, if there are any. `extracted`: the documents that the corpus began with.
 
-    Exact, not by MinHash: see `tasks.evaluation.similar`.
+    Exact, not by MinHash: see `gristmill.tasks.evaluation.similar`.
     """
     record = Record(shingling=Shingling(), threshold=THRESHOLD, least=LEAST, least_task=LEAST_TASK)
     others = [evaluation] if tasks is None else [evaluation, tasks]

@@ -5,17 +5,17 @@ from typing import Any
 
 from pydantic import SerializeAsAny
 
-from flows.machine.context import RunContext
-from flows.recipe.recipe import Recipe
-from flows.stages.corpus import Corpus, CorpusPlaces, libraries
-from tasks.dedup import exact_work, passages, passages_work, substring_cuts, substrings_work
-from tasks.dedup.exact import Exact, UrlDedup
-from tasks.dedup.substrings import SpanCutting, SpanSearch, SubstringDedup
-from tasks.documents.step import Settings
-from tasks.engine.phases import PhaseRunner
-from tasks.engine.spec import StageSpec
-from tasks.url.canonical import Canonical
-from tasks.url.step import Url
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, libraries
+from gristmill.tasks.dedup import exact_work, passages, passages_work, substring_cuts, substrings_work
+from gristmill.tasks.dedup.exact import Exact, UrlDedup
+from gristmill.tasks.dedup.substrings import SpanCutting, SpanSearch, SubstringDedup
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.url.canonical import Canonical
+from gristmill.tasks.url.step import Url
 
 
 class Record(Settings):

@@ -9,20 +9,20 @@ from importlib.metadata import version
 
 import yaml
 
-from flows.machine.context import RunContext
-from flows.recipe.recipe import Recipe
-from flows.stages.corpus import Corpus, CorpusPlaces
-from storage import files, layout
-from storage.remote.redact import redact_url
-from tasks.documents import export_work
-from tasks.documents.dataset_card import Card, FunnelStep, write_card
-from tasks.documents.export import Export
-from tasks.documents.export_work import Column
-from tasks.documents.step import Settings
-from tasks.engine.make import StageResult
-from tasks.engine.phases import PhaseRunner
-from tasks.engine.spec import StageSpec
-from tasks.rules.rule import RuleStep
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces
+from gristmill.storage import files, layout
+from gristmill.storage.remote.redact import redact_url
+from gristmill.tasks.documents import export_work
+from gristmill.tasks.documents.dataset_card import Card, FunnelStep, write_card
+from gristmill.tasks.documents.export import Export
+from gristmill.tasks.documents.export_work import Column
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.rules.rule import RuleStep
 
 # What a stage's folder has while it is made, and not when it is finished.
 _UNFINISHED = ("done", "lease")

@@ -2,18 +2,18 @@
 
 from dataclasses import dataclass
 
-from flows.machine.context import RunContext
-from flows.recipe.recipe import Recipe
-from flows.stages.corpus import Corpus, CorpusPlaces
-from flows.stages.removal import AllowedCorpus
-from storage import files
-from tasks.dedup.near.settings import Shingling
-from tasks.documents.sampling import Heldout
-from tasks.documents.step import Settings
-from tasks.engine.make import StageResult
-from tasks.engine.phases import PhaseRunner
-from tasks.engine.spec import StageSpec
-from tasks.evaluation.heldout import (
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces
+from gristmill.flows.stages.removal import AllowedCorpus
+from gristmill.storage import files
+from gristmill.tasks.dedup.near.settings import Shingling
+from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.evaluation.heldout import (
     collect_texts,
     draw_shard,
     drawn_file,
@@ -23,7 +23,7 @@ from tasks.evaluation.heldout import (
     texts_file,
     texts_folder,
 )
-from tasks.evaluation.similar import THRESHOLD
+from gristmill.tasks.evaluation.similar import THRESHOLD
 
 
 class Record(Settings):
@@ -59,7 +59,7 @@ def heldout(context: RunContext, recipe: Recipe, corpus: Corpus) -> Split:
     """The corpus without the held-out documents, and without all whose Jaccard similarity to one of the extracted
     documents that are drawn is at least .8, whether the recipe keeps that one or not.
 
-    Exact, not by MinHash: see `tasks.evaluation.similar`.
+    Exact, not by MinHash: see `gristmill.tasks.evaluation.similar`.
     """
     record = Record(
         heldout=Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction),

@@ -6,22 +6,22 @@ from typing import Any
 
 from pydantic import SerializeAsAny
 
-from flows.machine.context import RunContext
-from flows.recipe.recipe import Recipe
-from flows.recipe.steps import modules_of
-from flows.stages.corpus import Corpus, CorpusPlaces, modules
-from storage import files
-from storage.recorded_file import RecordedFile
-from tasks.documents.decide_shards import decide_shard, keep_shard
-from tasks.documents.sampling import Heldout
-from tasks.documents.step import Settings
-from tasks.engine.make import StageResult
-from tasks.engine.phases import PhaseRunner
-from tasks.engine.spec import StageSpec
-from tasks.models.filter import LearnedFilter
-from tasks.models.null_scores import null_scores_shard
-from tasks.models.perplexity.cuts import bucket_ends, bucket_shard
-from tasks.models.perplexity.perplexity import Cuts, Perplexity
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.recipe.steps import modules_of
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, modules
+from gristmill.storage import files
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.tasks.documents.decide_shards import decide_shard, keep_shard
+from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.models.filter import LearnedFilter
+from gristmill.tasks.models.null_scores import null_scores_shard
+from gristmill.tasks.models.perplexity.cuts import bucket_ends, bucket_shard
+from gristmill.tasks.models.perplexity.perplexity import Cuts, Perplexity
 
 
 class Training(Settings):

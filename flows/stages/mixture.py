@@ -2,18 +2,18 @@
 
 from dataclasses import dataclass
 
-from flows.machine.context import RunContext
-from flows.recipe.recipe import Recipe
-from flows.stages.tokenizer import tokenizer_of
-from storage import layout, token_shards
-from storage.recorded_file import RecordedFile
-from tasks.documents.step import Settings
-from tasks.engine.make import StageResult
-from tasks.engine.phases import PhaseRunner
-from tasks.engine.spec import StageSpec
-from tasks.tokens.mixture import Mixture
-from tasks.tokens.mixture_work import write_mixture
-from tasks.tokens.packing_work import pack_shards, windows
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.stages.tokenizer import tokenizer_of
+from gristmill.storage import layout, token_shards
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.tokens.mixture import Mixture
+from gristmill.tasks.tokens.mixture_work import write_mixture
+from gristmill.tasks.tokens.packing_work import pack_shards, windows
 
 
 class Record(Settings):

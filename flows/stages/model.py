@@ -5,18 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.machine.settings import MachineSettings
-from flows.recipe.given_files import init_digests, initial_folder, task_digests, tasks_folder
-from flows.recipe.recipe import Recipe
-from flows.stages.heldout import Data
-from storage import checked_json, files, layout
-from tasks.documents.step import Settings
-from tasks.engine.make import StageResult
-from tasks.engine.phases import PhaseRunner
-from tasks.engine.spec import StageSpec
-from training.checkpoint.keeping import restore
-from training.config import CHECKPOINTS, GuardConfig, ModelConfig, RunConfig, TrackingConfig, TrainingConfig
-from training.run import launch
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.given_files import init_digests, initial_folder, task_digests, tasks_folder
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.stages.heldout import Data
+from gristmill.storage import checked_json, files, layout
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.spec import StageSpec
+from gristmill.training.checkpoint.keeping import restore
+from gristmill.training.config import CHECKPOINTS, GuardConfig, ModelConfig, RunConfig, TrackingConfig, TrainingConfig
+from gristmill.training.run import launch
 
 
 def local_folder(settings: MachineSettings, folder: str) -> str:
@@ -92,7 +92,7 @@ def model_spec(
         inputs |= {f"init_from {name}": digest for name, digest in init_digests(settings, folder).items()}
     if (folder := tasks_folder(settings, recipe)) is not None:
         inputs |= {f"eval_tasks {name}": digest for name, digest in task_digests(settings, folder).items()}
-    return StageSpec("model", _train, record, inputs, places, ("training.run.launch",), ("torch",))
+    return StageSpec("model", _train, record, inputs, places, ("gristmill.training.run.launch",), ("torch",))
 
 
 def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
@@ -138,7 +138,8 @@ def _train(phases: PhaseRunner, record: Record, places: TrainingPlaces) -> dict:
 
 
 def check_ended_well(code: int, out: Path, log: Path) -> None:
-    """Raise RuntimeError, with the cause, for a training that `training.run.launch` started and that left this code."""
+    """Raise RuntimeError, with the cause, for a training that `gristmill.training.run.launch` started and that left
+    this code."""
     if code == launch.STOPPED:
         raise RuntimeError(f"training was stopped and has saved a checkpoint in {out}: run the same command to go on")
     report = out / "guard.json"

@@ -11,29 +11,29 @@ near_duplicates   gather   every shard, of earlier crawls those that have candid
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from flows.machine.context import RunContext
-from flows.recipe.recipe import Recipe
-from flows.stages.corpus import Corpus, CorpusPlaces, libraries, modules
-from flows.stages.earlier_crawls import EarlierCrawl, earlier_crawls
-from storage import files, sorted_files
-from tasks.dedup.near import gather, match
-from tasks.dedup.near.components import choose_partition, gather_members
-from tasks.dedup.near.documents import EarlierShard, OwnShard
-from tasks.dedup.near.gather import gather_shard, gathered_file, gathered_folder
-from tasks.dedup.near.label import label_documents, labels_file
-from tasks.dedup.near.match import edges_file, match_partition
-from tasks.dedup.near.settings import Banding, MinHash, Shingling, Verifying, curve_message
-from tasks.dedup.near.sign import bands_file, sign_shard
-from tasks.dedup.near.split import split_shard
-from tasks.dedup.near.verify import decided_file, verify_partition
-from tasks.dedup.order import KeepOrder
-from tasks.dedup.takedowns import lists
-from tasks.documents.step import Settings
-from tasks.engine import options
-from tasks.engine.make import StageResult
-from tasks.engine.phases import PhaseRunner
-from tasks.engine.spec import StageSpec
-from tasks.url.step import Url
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, libraries, modules
+from gristmill.flows.stages.earlier_crawls import EarlierCrawl, earlier_crawls
+from gristmill.storage import files, sorted_files
+from gristmill.tasks.dedup.near import gather, match
+from gristmill.tasks.dedup.near.components import choose_partition, gather_members
+from gristmill.tasks.dedup.near.documents import EarlierShard, OwnShard
+from gristmill.tasks.dedup.near.gather import gather_shard, gathered_file, gathered_folder
+from gristmill.tasks.dedup.near.label import label_documents, labels_file
+from gristmill.tasks.dedup.near.match import edges_file, match_partition
+from gristmill.tasks.dedup.near.settings import Banding, MinHash, Shingling, Verifying, curve_message
+from gristmill.tasks.dedup.near.sign import bands_file, sign_shard
+from gristmill.tasks.dedup.near.split import split_shard
+from gristmill.tasks.dedup.near.verify import decided_file, verify_partition
+from gristmill.tasks.dedup.order import KeepOrder
+from gristmill.tasks.dedup.takedowns import lists
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine import options
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.url.step import Url
 
 
 class Signing(Settings):

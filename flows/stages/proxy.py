@@ -11,18 +11,18 @@ from pathlib import Path
 
 import numpy as np
 
-from flows.machine.context import RunContext
-from flows.machine.settings import MachineSettings
-from flows.recipe.given_files import task_digests, tasks_at
-from flows.recipe.proxy import ProxyConfig
-from flows.stages.model import local_folder, local_mixture
-from storage import checked_json, files, layout, parquet
-from tasks.documents.step import Settings
-from tasks.engine.make import StageResult
-from tasks.engine.phases import PhaseRunner
-from tasks.engine.spec import StageSpec
-from training.config import CHECKPOINTS, DOCUMENT_LOSSES, ModelConfig, RunConfig, TrainingConfig
-from training.run import launch
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.given_files import task_digests, tasks_at
+from gristmill.flows.recipe.proxy import ProxyConfig
+from gristmill.flows.stages.model import local_folder, local_mixture
+from gristmill.storage import checked_json, files, layout, parquet
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.spec import StageSpec
+from gristmill.training.config import CHECKPOINTS, DOCUMENT_LOSSES, ModelConfig, RunConfig, TrainingConfig
+from gristmill.training.run import launch
 
 SECONDS = "seconds.json"
 RECORDED = (DOCUMENT_LOSSES, "metrics.jsonl", "model.safetensors", "config.json")
@@ -116,7 +116,7 @@ def proxy_spec(settings: MachineSettings, run: ProxyRun, tasks: Path | None, slo
             device=devices[slot % len(devices)] if devices else "",
         )
 
-    spec = StageSpec("proxy", _train, record, inputs, places, ("training.run.launch",), ("torch",))
+    spec = StageSpec("proxy", _train, record, inputs, places, ("gristmill.training.run.launch",), ("torch",))
     return spec
 
 

@@ -2,21 +2,21 @@
 
 from dataclasses import dataclass
 
-from flows.machine.context import RunContext
-from flows.recipe.recipe import Recipe
-from flows.stages.corpus import Corpus, CorpusPlaces, libraries, modules
-from storage import files
-from storage.fingerprint import fingerprint
-from tasks.decontamination.index import build_index
-from tasks.decontamination.shards import STEP, cut_shard, drop_shard, find_shard, hits_file, split_benchmarks
-from tasks.decontamination.step import Decontamination, Fields, Indexing, Policy
-from tasks.dedup.takedown_work import keep_allowed
-from tasks.dedup.takedowns import lists
-from tasks.documents.decide_shards import keep_shard
-from tasks.documents.step import Settings
-from tasks.engine.phases import PhaseRunner
-from tasks.engine.spec import StageSpec
-from tasks.url.step import Url
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, libraries, modules
+from gristmill.storage import files
+from gristmill.storage.fingerprint import fingerprint
+from gristmill.tasks.decontamination.index import build_index
+from gristmill.tasks.decontamination.shards import STEP, cut_shard, drop_shard, find_shard, hits_file, split_benchmarks
+from gristmill.tasks.decontamination.step import Decontamination, Fields, Indexing, Policy
+from gristmill.tasks.dedup.takedown_work import keep_allowed
+from gristmill.tasks.dedup.takedowns import lists
+from gristmill.tasks.documents.decide_shards import keep_shard
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.url.step import Url
 
 INDEX, HITS = "decontamination_index", "decontamination_hits"
 

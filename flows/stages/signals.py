@@ -2,17 +2,17 @@
 
 from pydantic import SerializeAsAny
 
-from flows.machine.context import RunContext
-from flows.recipe.recipe import Recipe
-from flows.stages.corpus import Corpus, CorpusPlaces, classes, libraries, modules
-from storage import files, layout
-from tasks.documents.decide_shards import decide_shard
-from tasks.documents.measure_shards import edit_shard, measure_shard
-from tasks.documents.step import Bound, DocumentStep, EditStep, Member, Settings
-from tasks.engine.phases import PhaseRunner
-from tasks.engine.spec import StageSpec
-from tasks.models.quality.bucket import QualityBucket, Scorers
-from tasks.models.quality.bucket_work import bucket_edges, bucket_shard, gather_shard, gathered_folder
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, classes, libraries, modules
+from gristmill.storage import files, layout
+from gristmill.tasks.documents.decide_shards import decide_shard
+from gristmill.tasks.documents.measure_shards import edit_shard, measure_shard
+from gristmill.tasks.documents.step import Bound, DocumentStep, EditStep, Member, Settings
+from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.models.quality.bucket import QualityBucket, Scorers
+from gristmill.tasks.models.quality.bucket_work import bucket_edges, bucket_shard, gather_shard, gathered_folder
 
 
 class Record(Settings):

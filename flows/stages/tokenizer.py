@@ -3,19 +3,19 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.machine.context import RunContext
-from flows.recipe.given_files import digest, initial_folder, tokenizer_file, tokenizer_path
-from flows.recipe.recipe import Recipe
-from flows.stages.corpus import Corpus, CorpusPlaces
-from storage.recorded_file import RecordedFile
-from tasks.documents.step import Settings
-from tasks.engine.make import StageResult
-from tasks.engine.phases import PhaseRunner
-from tasks.engine.spec import StageSpec
-from tasks.tokens.mixture import Mixture
-from tasks.tokens.strategies import sample_mixture
-from tasks.tokens.tokenizer import Tokenizer
-from tasks.tokens.tokenizer_work import take_tokenizer, train_tokenizer
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe.given_files import digest, initial_folder, tokenizer_file, tokenizer_path
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.tokens.mixture import Mixture
+from gristmill.tasks.tokens.strategies import sample_mixture
+from gristmill.tasks.tokens.tokenizer import Tokenizer
+from gristmill.tasks.tokens.tokenizer_work import take_tokenizer, train_tokenizer
 
 
 class Record(Settings):

@@ -2,21 +2,21 @@
 
 from dataclasses import dataclass, field
 
-from flows.machine.context import RunContext
-from flows.recipe.recipe import Recipe
-from flows.stages.corpus import Corpus, CorpusPlaces
-from flows.stages.heldout import Split
-from flows.stages.tokenizer import library_of, tokenizer_of
-from storage import files, layout, token_shards
-from storage.home import Home
-from storage.recorded_file import RecordedFile
-from tasks.documents.step import Settings
-from tasks.engine.make import StageResult
-from tasks.engine.phases import PhaseRunner
-from tasks.engine.spec import StageSpec
-from tasks.tokens.encode import SPLITS, Encoded, encode_shard
-from tasks.tokens.grouping_work import group_shard, quantile_edges, score_points
-from tasks.tokens.mixture import Column
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces
+from gristmill.flows.stages.heldout import Split
+from gristmill.flows.stages.tokenizer import library_of, tokenizer_of
+from gristmill.storage import files, layout, token_shards
+from gristmill.storage.home import Home
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.tokens.encode import SPLITS, Encoded, encode_shard
+from gristmill.tasks.tokens.grouping_work import group_shard, quantile_edges, score_points
+from gristmill.tasks.tokens.mixture import Column
 
 
 class Record(Settings):

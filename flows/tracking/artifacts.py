@@ -1,6 +1,7 @@
 """What an MLflow run has to show of a finished model: recipe, funnel, plots, a sample of text, and the model itself."""
 
 import logging
+import shutil
 import tempfile
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -11,18 +12,18 @@ from mlflow.entities import LoggedModelOutput, Metric
 from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 
-import training
-from flows.recipe.recipe import dump
-from flows.reports import figures
-from flows.reports.classifier_curves import cross_fitted, curves_png, trained_classifier
-from flows.reports.run import Report
-from flows.reports.run_page import plots
-from flows.stages.tokenizer import tokenizer_of
-from storage import files
-from tasks.models.harm.harm import Harm
-from tasks.models.quality.quality import Quality
-from tasks.models.topic.topic import Topic
-from training.hub.weight_files import CONFIG, WEIGHTS
+import gristmill
+from gristmill.flows.recipe.recipe import dump
+from gristmill.flows.reports import figures
+from gristmill.flows.reports.classifier_curves import cross_fitted, curves_png, trained_classifier
+from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run_page import plots
+from gristmill.flows.stages.tokenizer import tokenizer_of
+from gristmill.storage import files
+from gristmill.tasks.models.harm.harm import Harm
+from gristmill.tasks.models.quality.quality import Quality
+from gristmill.tasks.models.topic.topic import Topic
+from gristmill.training.hub.weight_files import CONFIG, WEIGHTS
 
 # What the files of the room `training` that a model is loaded by import.
 _LIBRARIES = ("mlflow", "numpy", "pydantic", "safetensors", "sentencepiece", "torch")
@@ -138,8 +139,7 @@ def _log_model(client: mlflow.MlflowClient, run: str, report: Report, folder: Pa
 
 
 def _save(path: Path, exported: Path, tokenizer: Path, described: Model) -> None:
-    package = Path(training.__file__).parent
-    served = find_spec("training.hub.mlflow_model")
+    served = find_spec("gristmill.training.hub.mlflow_model")
     assert served is not None and served.origin is not None, "it is a module of ours"
     libraries = (*_LIBRARIES, "tokenizers") if tokenizer.suffix == ".json" else _LIBRARIES
     # its lines are about conda and pickled models, of which there are none
@@ -147,14 +147,25 @@ def _save(path: Path, exported: Path, tokenizer: Path, described: Model) -> None
     level = quiet.level
     quiet.setLevel(logging.ERROR)
     try:
-        mlflow.pyfunc.save_model(
-            path=str(path),
-            python_model=served.origin,
-            code_paths=[str(package), str(package.with_name("storage"))],
-            artifacts={"model": str(exported), "tokenizer": str(tokenizer)},
-            signature=_SIGNATURE,
-            pip_requirements=[f"{name}=={version(name).partition('+')[0]}" for name in libraries],
-            mlflow_model=described,
-        )
+        with tempfile.TemporaryDirectory() as folder:
+            mlflow.pyfunc.save_model(
+                path=str(path),
+                python_model=served.origin,
+                code_paths=[str(_serving_code(Path(folder)))],
+                artifacts={"model": str(exported), "tokenizer": str(tokenizer)},
+                signature=_SIGNATURE,
+                pip_requirements=[f"{name}=={version(name).partition('+')[0]}" for name in libraries],
+                mlflow_model=described,
+            )
     finally:
         quiet.setLevel(level)
+
+
+def _serving_code(folder: Path) -> Path:
+    """The package `gristmill` with the two rooms that a model is served by, copied into a folder."""
+    package = Path(gristmill.__file__).parent
+    copy = folder / "gristmill"
+    for room in ("storage", "training"):
+        shutil.copytree(package / room, copy / room, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(package / "__init__.py", copy)
+    return copy

@@ -17,11 +17,11 @@ import mlflow
 import orjson
 from mlflow.entities import Dataset, DatasetInput, Experiment, InputTag, Run
 
-from flows.machine.databases import ensure_mlflow, private_folder
-from flows.machine.settings import MachineSettings
-from storage.owner import has_ended, this_process
-from storage.remote.url_secrets import without_user
-from tasks.engine.make import StageResult
+from gristmill.flows.machine.databases import ensure_mlflow, private_folder
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.storage.owner import has_ended, this_process
+from gristmill.storage.remote.url_secrets import without_user
+from gristmill.tasks.engine.make import StageResult
 
 _ADDRESSES = {"experiments": "artifact_location", "runs": "artifact_uri", "logged_models": "artifact_location"}
 

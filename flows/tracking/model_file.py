@@ -5,9 +5,9 @@ from typing import Any
 
 from mlflow.entities import Metric, Param
 
-from flows.machine.settings import MachineSettings
-from flows.tracking.experiment import BATCH, TrackedExperiment, end_status, tag_name
-from storage import files
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.tracking.experiment import BATCH, TrackedExperiment, end_status, tag_name
+from gristmill.storage import files
 
 _LONGEST = 6000  # characters of a parameter that MLflow takes
 

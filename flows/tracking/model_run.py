@@ -6,14 +6,14 @@ from types import TracebackType
 import orjson
 from mlflow.entities import Metric, Param, ViewType
 
-from flows.machine.settings import MachineSettings
-from flows.recipe.recipe import Recipe
-from flows.reports.run import Report
-from flows.stages.heldout import Data
-from flows.tracking.experiment import BATCH, PROCESS_TAG, TrackedExperiment, dataset_input, end_status, flat
-from storage.owner import this_process
-from tasks.engine.make import StageResult
-from training.run.tracking import METRICS, TIMING
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.reports.run import Report
+from gristmill.flows.stages.heldout import Data
+from gristmill.flows.tracking.experiment import BATCH, PROCESS_TAG, TrackedExperiment, dataset_input, end_status, flat
+from gristmill.storage.owner import this_process
+from gristmill.tasks.engine.make import StageResult
+from gristmill.training.run.tracking import METRICS, TIMING
 
 KEY_TAG = "gristmill.key"
 _ARTIFACTS_TAG = "gristmill.artifacts"
@@ -66,8 +66,8 @@ class ModelRun:
             if not found:
                 self._log_points(run, model)
             # here, since these modules are of a model that is made, and take seconds
-            from flows.stages.model import Trained
-            from flows.tracking.artifacts import description, log_artifacts
+            from gristmill.flows.stages.model import Trained
+            from gristmill.flows.tracking.artifacts import description, log_artifacts
 
             trained = Trained(model, model.result["result"], run)
             report = Report(self.recipe, self.settings, self.data.corpus, self.data, trained)

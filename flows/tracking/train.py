@@ -8,14 +8,14 @@ Remove the folder to have a model asked for, and recorded again where it is miss
 from contextlib import ExitStack
 from pathlib import Path
 
-from flows.machine.context import RunContext
-from flows.machine.settings import MachineSettings
-from flows.recipe.given_files import init_digests, initial_folder, tasks_folder
-from flows.recipe.recipe import Recipe
-from flows.stages.heldout import Data
-from flows.stages.model import Trained, TrainingPlaces, local_folder, local_mixture, model_spec
-from storage import files
-from training.run import launch
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.given_files import init_digests, initial_folder, tasks_folder
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.stages.heldout import Data
+from gristmill.flows.stages.model import Trained, TrainingPlaces, local_folder, local_mixture, model_spec
+from gristmill.storage import files
+from gristmill.training.run import launch
 
 _SQLITE = "sqlite:///"
 
@@ -49,7 +49,7 @@ def train(context: RunContext, recipe: Recipe, data: Data) -> Trained:
     if (found := context.find(unplaced)) and (known := noted(settings, recipe.name, unplaced.key)):
         return Trained(context.build(unplaced), found.result["result"], known)
 
-    from flows.tracking.model_run import ModelRun  # here, since MLflow takes seconds
+    from gristmill.flows.tracking.model_run import ModelRun  # here, since MLflow takes seconds
 
     folder = unplaced.folder(settings.home)
     run = ModelRun(settings, recipe, data, unplaced.key, folder)

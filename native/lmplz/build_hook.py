@@ -73,7 +73,7 @@ class KenlmTools(BuildHookInterface):
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
         for path in built:
-            build_data["force_include"][str(path)] = path.relative_to(ROOT).as_posix()
+            build_data["force_include"][str(path)] = f"gristmill/{path.relative_to(ROOT).as_posix()}"
 
 
 def ensure_tools() -> list[Path]:

@@ -15,9 +15,9 @@ import aiohttp
 import fsspec
 from fsspec.implementations.http import HTTPFileSystem
 
-from storage.remote.config import RemoteIOConfig
-from storage.remote.redact import redact_url
-from storage.remote.retry import TRANSIENT, BadResponse
+from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.storage.remote.redact import redact_url
+from gristmill.storage.remote.retry import TRANSIENT, BadResponse
 
 log = logging.getLogger(__name__)
 

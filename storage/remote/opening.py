@@ -5,7 +5,7 @@ from typing import Any
 
 import fsspec
 
-from storage.remote.url_secrets import with_secrets
+from gristmill.storage.remote.url_secrets import with_secrets
 
 _HTTP = re.compile(r"(https?)://", re.IGNORECASE)
 
@@ -14,7 +14,7 @@ def file_system(path: str, **options: Any) -> tuple[Any, str]:
     """fsspec's file system of a path or address, and the path in it. Raises SecretError."""
     if schemes := {scheme.lower() for scheme in _HTTP.findall(path)}:
         # imported here, since local paths need no HTTP
-        from storage.remote.redirects import checked_client
+        from gristmill.storage.remote.redirects import checked_client
 
         options |= {scheme: {"get_client": checked_client} for scheme in schemes}
     elif "://" in path:

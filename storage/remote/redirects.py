@@ -13,7 +13,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import DefaultResolver
 from yarl import URL
 
-from storage.remote.retry import BadResponse, configured
+from gristmill.storage.remote.retry import BadResponse, configured
 
 _NOT_PUBLIC = (
     "an address of this machine or of a private network, which is not followed unless "

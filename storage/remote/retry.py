@@ -19,8 +19,8 @@ import aiohttp
 import tenacity
 from filelock import FileLock, Timeout
 
-from storage.remote.config import RemoteIOConfig
-from storage.remote.redact import redact_urls
+from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.storage.remote.redact import redact_urls
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

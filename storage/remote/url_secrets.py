@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from pydantic import BaseModel
 
-from storage.remote.redact import redact_url
+from gristmill.storage.remote.redact import redact_url
 
 _SECRET = re.compile(r"\{secret:([a-z][a-z0-9_]*)\}")
 _ADDRESS = re.compile(r"((?:.*::)?[a-z][a-z0-9+.-]*://)(?:([^/?#]*)@)?([^?]*)(?:\?(.*))?", re.IGNORECASE | re.DOTALL)

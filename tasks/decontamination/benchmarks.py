@@ -11,9 +11,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storage import files
-from storage.remote.redact import redact_url
-from tasks.decontamination.step import Fields
+from gristmill.storage import files
+from gristmill.storage.remote.redact import redact_url
+from gristmill.tasks.decontamination.step import Fields
 
 _PARQUET = b"PAR1"
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tasks.decontamination.index import Index
-from tasks.decontamination.score import PAIR, Found, item_score, least_questions
-from tasks.kernels.buffers import utf8
-from tasks.kernels.ngrams import covered_shares, ngram_hashes, possible_members, word_hashes
+from gristmill.tasks.decontamination.index import Index
+from gristmill.tasks.decontamination.score import PAIR, Found, item_score, least_questions
+from gristmill.tasks.kernels.buffers import utf8
+from gristmill.tasks.kernels.ngrams import covered_shares, ngram_hashes, possible_members, word_hashes
 
 # Of the share that a question needs, so much must be in n-grams that are looked up before it is compared word by word:
 # with three words of ten changed, half of the words that have a neighbour left are in a 3-gram that is left.

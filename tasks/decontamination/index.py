@@ -13,11 +13,11 @@ from functools import cached_property, lru_cache
 import numpy as np
 import pyarrow as pa
 
-from storage import files, parquet
-from tasks.decontamination.benchmarks import Item, read_items
-from tasks.decontamination.step import Fields, Indexing
-from tasks.kernels.buffers import utf8
-from tasks.kernels.ngrams import bit_table, ngram_hashes, word_hashes
+from gristmill.storage import files, parquet
+from gristmill.tasks.decontamination.benchmarks import Item, read_items
+from gristmill.tasks.decontamination.step import Fields, Indexing
+from gristmill.tasks.kernels.buffers import utf8
+from gristmill.tasks.kernels.ngrams import bit_table, ngram_hashes, word_hashes
 
 QUESTION, ANSWER, PASSAGE = range(3)
 # An n-gram in the questions and answers of more items says little of any of them: it is not looked up, as decon's "hot"

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from tasks.kernels.word_characters import NO_TRACE, UNSPACED, among, word_characters
+from gristmill.tasks.kernels.word_characters import NO_TRACE, UNSPACED, among, word_characters
 
 
 def word_places(

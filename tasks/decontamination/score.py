@@ -11,9 +11,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from tasks.decontamination.index import ANSWER, PASSAGE, Index
-from tasks.decontamination.step import Indexing
-from tasks.kernels.ngrams import covered_shares
+from gristmill.tasks.decontamination.index import ANSWER, PASSAGE, Index
+from gristmill.tasks.decontamination.step import Indexing
+from gristmill.tasks.kernels.ngrams import covered_shares
 
 PAIR = 2
 # Of answer and passage in the score of an item that has no passage, no answer, or both; the question has the rest.

@@ -4,18 +4,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import files, layout, ledger, parquet, shards
-from storage.schema import DOCUMENTS, EDITS, LEDGER, SELECTION
-from tasks.decontamination.find import find
-from tasks.decontamination.index import items_of, load_index
-from tasks.decontamination.places import word_places
-from tasks.decontamination.step import Decontamination, Indexing, Policy
-from tasks.dedup.cutting import write_cut
-from tasks.documents.batch import schema
-from tasks.documents.edits import applied, merged, removals, rows
-from tasks.documents.measure import slices
-from tasks.documents.selection import select, select_groups
-from tasks.kernels.scan import scan
+from gristmill.storage import files, layout, ledger, parquet, shards
+from gristmill.storage.schema import DOCUMENTS, EDITS, LEDGER, SELECTION
+from gristmill.tasks.decontamination.find import find
+from gristmill.tasks.decontamination.index import items_of, load_index
+from gristmill.tasks.decontamination.places import word_places
+from gristmill.tasks.decontamination.step import Decontamination, Indexing, Policy
+from gristmill.tasks.dedup.cutting import write_cut
+from gristmill.tasks.documents.batch import schema
+from gristmill.tasks.documents.edits import applied, merged, removals, rows
+from gristmill.tasks.documents.measure import slices
+from gristmill.tasks.documents.selection import select, select_groups
+from gristmill.tasks.kernels.scan import scan
 
 STEP = "decontamination"
 _DROP, _CUT, _SHORT = "benchmark_item", "benchmark_item", "min_characters"

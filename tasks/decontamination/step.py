@@ -5,7 +5,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasks.documents.step import CorpusStep, Settings, Signal
+from gristmill.tasks.documents.step import CorpusStep, Settings, Signal
 
 SCORE, BENCHMARK = "contamination", "contamination_benchmark"
 
@@ -95,7 +95,7 @@ class Decontamination(Indexing, Policy, CorpusStep):
     - a question counts by itself as well as together with its answer and passage, whose weights are decon's.
     """
 
-    work: ClassVar = "tasks.decontamination.find"
+    work: ClassVar = "gristmill.tasks.decontamination.find"
     signals: ClassVar = (
         Signal(
             SCORE,

@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import layout, ledger, parquet, shards
-from storage.schema import DOCUMENTS
+from gristmill.storage import layout, ledger, parquet, shards
+from gristmill.storage.schema import DOCUMENTS
 
 
 def write_cut(

@@ -4,9 +4,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from tasks.dedup.order import Criterion, KeepOrder
-from tasks.documents.step import CorpusStep
-from tasks.url.canonical import Canonical
+from gristmill.tasks.dedup.order import Criterion, KeepOrder
+from gristmill.tasks.documents.step import CorpusStep
+from gristmill.tasks.url.canonical import Canonical
 
 
 class Exact(KeepOrder, CorpusStep):

@@ -1,4 +1,5 @@
-"""Exact duplicates (`tasks.dedup.exact`) as phases over the shards of a corpus, through sorted partition files:
+"""Exact duplicates (`gristmill.tasks.dedup.exact`) as phases over the shards of a corpus, through sorted partition
+files:
 
     hashes/00000.parquet          by `hash`: hash, low, id, order_0, ..., shard: one row a document
     dropped/00000.parquet         by `shard`: shard, id, hash, low, representative, size
@@ -17,15 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from storage import files, ledger, parquet, shards, sorted_files
-from storage.schema import SELECTION
-from tasks.dedup import order_work as order
-from tasks.dedup.exact import ContentDedup, Exact, UrlDedup
-from tasks.documents.selection import gather, select_groups
-from tasks.kernels.buffers import utf8
-from tasks.kernels.words import words_only
-from tasks.url.canonical import Canonical
-from tasks.url.canonical_work import canonicalizer
+from gristmill.storage import files, ledger, parquet, shards, sorted_files
+from gristmill.storage.schema import SELECTION
+from gristmill.tasks.dedup import order_work as order
+from gristmill.tasks.dedup.exact import ContentDedup, Exact, UrlDedup
+from gristmill.tasks.documents.selection import gather, select_groups
+from gristmill.tasks.kernels.buffers import utf8
+from gristmill.tasks.kernels.words import words_only
+from gristmill.tasks.url.canonical import Canonical
+from gristmill.tasks.url.canonical_work import canonicalizer
 
 _BATCH_BYTES = 1 << 20
 

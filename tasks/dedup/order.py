@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasks.documents.step import Settings
+from gristmill.tasks.documents.step import Settings
 
 Criterion = Literal["source", "newest", "oldest", "longest", "best"]
 

@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from tasks.documents.step import CorpusStep
+from gristmill.tasks.documents.step import CorpusStep
 
 
 class _Passages(CorpusStep):
@@ -74,7 +74,7 @@ class SentenceDedup(_Passages):
 
     Minimal lengths are datatrove's. Otherwise than there: equal spans are folded as `line_dedup` folds them (datatrove
     takes a number of any length as one 0, and keeps marks of no script), `min_words_to_remove_span` (0) is not there,
-    and sentences are those of `tasks.kernels.scan`.
+    and sentences are those of `gristmill.tasks.kernels.scan`.
 
     FineWeb's spans of three lines made models worse, as its lines did: see `line_dedup`.
     """

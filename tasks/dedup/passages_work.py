@@ -1,8 +1,9 @@
-"""Passages that occur more than once in the corpus (`tasks.dedup.passages`), as phases. The first occurrence stays.
+"""Passages that occur more than once in the corpus (`gristmill.tasks.dedup.passages`), as phases. The first occurrence
+stays.
 
-A passage's key is the hash of its text, folded (`tasks.kernels.folding`). Occurrences are ordered by the id of their
-document, then by their place in it, so that neither shards nor the order of documents in them change what stays.
-How a flow runs it; `for all` is a map over an executor, each line a barrier:
+A passage's key is the hash of its text, folded (`gristmill.tasks.kernels.folding`). Occurrences are ordered by the id
+of their document, then by their place in it, so that neither shards nor the order of documents in them change what
+stays. How a flow runs it; `for all` is a map over an executor, each line a barrier:
 
     for all shards s:      hash_shard(folder, s, documents_s, kept_s, step)
     for all partitions p:  find_partition(folder, p, shards, step)
@@ -18,16 +19,16 @@ the document. A passage stays in its first document even if that document is the
 import numpy as np
 import pyarrow as pa
 
-from storage import files, ledger, sorted_files
-from storage.schema import DOCUMENTS, EDITS, LEDGER
-from tasks.dedup.cutting import write_cut
-from tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup, Step
-from tasks.documents.edits import Edits, applied, line_removals, merged, rows
-from tasks.documents.measure import slices
-from tasks.documents.selection import select
-from tasks.kernels.folding import folded
-from tasks.kernels.scan import REAL, Scan, scan
-from tasks.kernels.shingles import BASE
+from gristmill.storage import files, ledger, sorted_files
+from gristmill.storage.schema import DOCUMENTS, EDITS, LEDGER
+from gristmill.tasks.dedup.cutting import write_cut
+from gristmill.tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup, Step
+from gristmill.tasks.documents.edits import Edits, applied, line_removals, merged, rows
+from gristmill.tasks.documents.measure import slices
+from gristmill.tasks.documents.selection import select
+from gristmill.tasks.kernels.folding import folded
+from gristmill.tasks.kernels.scan import REAL, Scan, scan
+from gristmill.tasks.kernels.shingles import BASE
 
 _NUMBER = np.int64((1 << 32) - 1)
 

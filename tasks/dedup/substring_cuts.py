@@ -1,4 +1,5 @@
-"""What becomes of documents with duplicated spans (`tasks.dedup.substrings_work`): spans cut out, or documents dropped.
+"""What becomes of documents with duplicated spans (`gristmill.tasks.dedup.substrings_work`): spans cut out, or
+documents dropped.
 
 Lee et al. 2022 (arXiv 2107.06499) cut. RefinedWeb (arXiv 2306.01116, appendix G.3.2) tried to cut, to drop documents
 of which more than a fifth is duplicated, and to drop any with a span, and stayed with the first; it cuts all copies of
@@ -9,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import ledger, parquet, shards
-from storage.schema import DOCUMENTS, EDITS, LEDGER, SELECTION
-from tasks.dedup.cutting import write_cut
-from tasks.dedup.substrings import SubstringDedup
-from tasks.dedup.substrings_work import spans_of
-from tasks.documents.edits import Edits, applied, removals, rows
-from tasks.documents.measure import slices
-from tasks.documents.selection import select
-from tasks.kernels.pieces import characters
-from tasks.kernels.scan import Scan, scan
+from gristmill.storage import ledger, parquet, shards
+from gristmill.storage.schema import DOCUMENTS, EDITS, LEDGER, SELECTION
+from gristmill.tasks.dedup.cutting import write_cut
+from gristmill.tasks.dedup.substrings import SubstringDedup
+from gristmill.tasks.dedup.substrings_work import spans_of
+from gristmill.tasks.documents.edits import Edits, applied, removals, rows
+from gristmill.tasks.documents.measure import slices
+from gristmill.tasks.documents.selection import select
+from gristmill.tasks.kernels.pieces import characters
+from gristmill.tasks.kernels.scan import Scan, scan
 
 _CUT = "repeated_span"
 

@@ -1,13 +1,14 @@
-"""Duplicated spans of at least n words or bytes (`tasks.dedup.substrings`), found over the whole corpus.
+"""Duplicated spans of at least n words or bytes (`gristmill.tasks.dedup.substrings`), found over the whole corpus.
 
 A word or byte is duplicated if it is in a window of n of them that stands somewhere else in the corpus, too, or with
 `keep: first` somewhere before, documents taken by their ids. Then what is cut out of one place still stands in another.
 Spans never reach from one document into the next.
 
 A suffix array of all text fits into no machine, and one for each part of the corpus, as Dolma 3 has them, does not see
-what parts have in common. So windows are divided into blocks by their minimizers (`tasks.kernels.minimizers`): equal
-windows come into one block, whose suffix array finds them, byte by byte; and of text whose minimizers are met only
-once, most of a corpus, none is made. The result is that of one suffix array of everything.
+what parts have in common. So windows are divided into blocks by their minimizers
+(`gristmill.tasks.kernels.minimizers`): equal windows come into one block, whose suffix array finds them, byte by byte;
+and of text whose minimizers are met only once, most of a corpus, none is made. The result is that of one suffix array
+of everything.
 
 `for all` is a map over an executor, each line a barrier:
 
@@ -18,7 +19,7 @@ once, most of a corpus, none is made. The result is that of one suffix array of 
     for all blocks b:      find_block        spans/00000.parquet   the spans found in a block
     once:                  clear             all but spans/ is removed
 
-What then becomes of the documents: `tasks.dedup.substring_cuts`.
+What then becomes of the documents: `gristmill.tasks.dedup.substring_cuts`.
 """
 
 from dataclasses import dataclass
@@ -27,14 +28,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import files, parquet, sorted_files
-from tasks.dedup.substrings import SpanSearch
-from tasks.documents.measure import slices
-from tasks.documents.selection import select
-from tasks.kernels import minimizers
-from tasks.kernels.buffers import utf8
-from tasks.kernels.pieces import joined
-from tasks.kernels.scan import scan
+from gristmill.storage import files, parquet, sorted_files
+from gristmill.tasks.dedup.substrings import SpanSearch
+from gristmill.tasks.documents.measure import slices
+from gristmill.tasks.documents.selection import select
+from gristmill.tasks.kernels import minimizers
+from gristmill.tasks.kernels.buffers import utf8
+from gristmill.tasks.kernels.pieces import joined
+from gristmill.tasks.kernels.scan import scan
 
 _RUNS = 1 << 24  # of windows, in a partition: a gigabyte
 _DOCUMENT = 40  # bits of a place in a document
@@ -100,7 +101,8 @@ def count_shard(folder: str, shard: int, kept: str) -> dict:
 def partitions(characters: int, settings: SpanSearch) -> int:
     """Into how many partitions the runs of windows of so many characters are divided, so that one has about `_RUNS`.
 
-    There are two runs in n/2 + 1 units (`tasks.kernels.minimizers`), and a word takes some four characters or more.
+    There are two runs in n/2 + 1 units (`gristmill.tasks.kernels.minimizers`), and a word takes some four characters or
+    more.
     """
     units = characters // (4 if settings.unit == "words" else 1)
     return max(-(-2 * units // ((settings.min_length // 2 + 1) * _RUNS)), 1)

@@ -2,11 +2,11 @@
 
 import pyarrow.compute as pc
 
-from storage import ledger, parquet, shards
-from storage.schema import SELECTION
-from tasks.dedup.takedowns import taken_down
-from tasks.documents.selection import select
-from tasks.url.step import Url
+from gristmill.storage import ledger, parquet, shards
+from gristmill.storage.schema import SELECTION
+from gristmill.tasks.dedup.takedowns import taken_down
+from gristmill.tasks.documents.selection import select
+from gristmill.tasks.url.step import Url
 
 STEP = "takedowns"
 

@@ -5,10 +5,10 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.documents.batch import Batch
-from tasks.documents.step import work_of
-from tasks.url.lists import read_entries
-from tasks.url.step import Url
+from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.step import work_of
+from gristmill.tasks.url.lists import read_entries
+from gristmill.tasks.url.step import Url
 
 
 def lists(addresses: tuple[str, ...]) -> Url:

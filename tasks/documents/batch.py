@@ -5,8 +5,8 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from tasks.documents.step import Signal, Step
-from tasks.kernels.scan import Scan, scan
+from gristmill.tasks.documents.step import Signal, Step
+from gristmill.tasks.kernels.scan import Scan, scan
 
 _TYPES: Mapping[str, pa.DataType] = {
     "string": pa.string(),

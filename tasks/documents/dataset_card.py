@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 
 import yaml
 
-from storage import files
-from storage.export import SUFFIXES
-from tasks.documents.export_work import CARRIED, Column
-from tasks.documents.step import UNKNOWN, Settings
+from gristmill.storage import files
+from gristmill.storage.export import SUFFIXES
+from gristmill.tasks.documents.export_work import CARRIED, Column
+from gristmill.tasks.documents.step import UNKNOWN, Settings
 
 # Languages with a smaller share of the documents are not in the header, where a language is a claim.
 _LEAST_SHARE = 0.01

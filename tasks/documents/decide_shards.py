@@ -1,9 +1,9 @@
 """Decisions over stored signals as jobs: which documents of a shard are kept, and the ledger of the others."""
 
-from storage import parquet, shards
-from storage.schema import LEDGER, SELECTION
-from tasks.documents.decisions import Decisions, decide, wanted
-from tasks.documents.selection import gather
+from gristmill.storage import parquet, shards
+from gristmill.storage.schema import LEDGER, SELECTION
+from gristmill.tasks.documents.decisions import Decisions, decide, wanted
+from gristmill.tasks.documents.selection import gather
 
 
 def decide_shard(folder: str, shard: int, signals: tuple[str, ...], kept: str, decisions: Decisions) -> dict:

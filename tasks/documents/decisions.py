@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import ledger
-from storage.schema import LEDGER
-from tasks.documents.step import Bound, Member
+from gristmill.storage import ledger
+from gristmill.storage.schema import LEDGER
+from gristmill.tasks.documents.step import Bound, Member
 
 Decisions = Sequence[tuple[str, Sequence[Bound | Member]]]
 

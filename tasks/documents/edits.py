@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage.schema import EDITS
-from tasks.kernels.buffers import utf8
-from tasks.kernels.pieces import characters, joined, pieces, strings
-from tasks.kernels.rescan import without_lines
-from tasks.kernels.scan import Scan, scan
+from gristmill.storage.schema import EDITS
+from gristmill.tasks.kernels.buffers import utf8
+from gristmill.tasks.kernels.pieces import characters, joined, pieces, strings
+from gristmill.tasks.kernels.rescan import without_lines
+from gristmill.tasks.kernels.scan import Scan, scan
 
 _DOCUMENT = 40  # bits of a place in a document: 1 TB
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import export
-from storage.schema import DOCUMENTS
-from tasks.documents import batch
-from tasks.documents.selection import gather, select_groups
-from tasks.documents.step import Kind, Settings, Signal
+from gristmill.storage import export
+from gristmill.storage.schema import DOCUMENTS
+from gristmill.tasks.documents import batch
+from gristmill.tasks.documents.selection import gather, select_groups
+from gristmill.tasks.documents.step import Kind, Settings, Signal
 
 CARRIED = ("id", "text", "url", "date", "source")
 

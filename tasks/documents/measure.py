@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import ledger
-from storage.schema import EDITS, LEDGER
-from tasks.documents.batch import Batch, schema
-from tasks.documents.edits import Edits, applied, merged, rows, scanned
-from tasks.documents.step import DocumentStep, EditStep, work_of
+from gristmill.storage import ledger
+from gristmill.storage.schema import EDITS, LEDGER
+from gristmill.tasks.documents.batch import Batch, schema
+from gristmill.tasks.documents.edits import Edits, applied, merged, rows, scanned
+from gristmill.tasks.documents.step import DocumentStep, EditStep, work_of
 
 # What is found in a slice, some five times its text, stays in the caches of a core, and outweighs a call's overhead.
 SLICE = 2 << 20

@@ -3,12 +3,12 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import layout, parquet, shards
-from storage.schema import DOCUMENTS, LEDGER
-from tasks.documents import measure
-from tasks.documents.batch import names
-from tasks.documents.selection import gather, select
-from tasks.documents.step import DocumentStep
+from gristmill.storage import layout, parquet, shards
+from gristmill.storage.schema import DOCUMENTS, LEDGER
+from gristmill.tasks.documents import measure
+from gristmill.tasks.documents.batch import names
+from gristmill.tasks.documents.selection import gather, select
+from gristmill.tasks.documents.step import DocumentStep
 
 
 def measure_shard(

@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from tasks.documents.step import Step
+from gristmill.tasks.documents.step import Step
 
 
 class Normalize(Step):
@@ -21,7 +21,7 @@ class Normalize(Step):
     decoded once more, so that only without `mojibake` a second pass surely changes nothing.
     """
 
-    work: ClassVar = "tasks.documents.normalize_work"
+    work: ClassVar = "gristmill.tasks.documents.normalize_work"
 
     step: Literal["normalize"] = "normalize"
     mojibake: bool = Field(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.documents.normalize import Normalize
+from gristmill.tasks.documents.normalize import Normalize
 
 if TYPE_CHECKING:
     import ftfy

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from storage.checked_parquet import open_checked
+from gristmill.storage.checked_parquet import open_checked
 
 
 def read_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:

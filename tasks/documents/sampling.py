@@ -5,7 +5,7 @@ import pyarrow as pa
 import xxhash
 from pydantic import Field
 
-from tasks.documents.step import Settings
+from gristmill.tasks.documents.step import Settings
 
 
 def uniform(values: pa.ChunkedArray, seed: int, purpose: str) -> np.ndarray:
@@ -19,7 +19,7 @@ class Heldout(Settings):
     """The documents that no training may see, of the model, the tokenizer or a scorer.
 
     They are drawn by their ids, so that they are the same for every recipe on the same sources, whatever its steps keep
-    or make of the texts. What is like one of them is another matter: see `tasks.evaluation.heldout`.
+    or make of the texts. What is like one of them is another matter: see `gristmill.tasks.evaluation.heldout`.
     """
 
     seed: int

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import parquet
+from gristmill.storage import parquet
 
 
 def select(documents: str, kept: str, columns: list[str]) -> pa.Table:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, model_validator
 
 S = TypeVar("S", bound="Settings")
-# The columns that documents have without any step: those of `storage.schema.DOCUMENTS`.
+# The columns that documents have without any step: those of `gristmill.storage.schema.DOCUMENTS`.
 DOCUMENT_COLUMNS = (
     *("id", "source", "url", "date", "ip", "status", "content_type", "charset", "truncated", "file", "note"),
     *("offset", "length", "record_id", "digest", "title", "canonical_url", "published", "engine", "characters", "text"),
@@ -147,8 +147,9 @@ class DocumentStep(Step):
     """A step that looks at one document at a time.
 
     Its work module has `measure(step, batch)`, which gives a column for each of `signals` (see
-    `tasks.documents.batch`). The fields named in `signal_fields` change what is measured; all others are thresholds,
-    which `decisions` turns into bounds and which can be replayed over stored signals. Thresholds have defaults.
+    `gristmill.tasks.documents.batch`). The fields named in `signal_fields` change what is measured; all others are
+    thresholds, which `decisions` turns into bounds and which can be replayed over stored signals. Thresholds have
+    defaults.
     """
 
     signal_fields: ClassVar[tuple[str, ...]] = ()
@@ -189,7 +190,8 @@ class DocumentStep(Step):
 class EditStep(DocumentStep):
     """A step that changes the text: the steps behind it see what it leaves.
 
-    Its work module has `edit(step, batch)`, which gives what to cut (`tasks.documents.edits.Edits`) and the columns of
+    Its work module has `edit(step, batch)`, which gives what to cut (`gristmill.tasks.documents.edits.Edits`) and the
+    columns of
     `signals` but the last: `<step>_characters`, what is left, is measured by the pass. Its fields in `signal_fields`
     decide what is cut; `decisions` end with `not_empty`. `cuts`: its rules, in the order in which they are asked about
     a piece of text; the work module takes their names from there. `keeps_removed`: whether the ledger of edits may hold

@@ -11,20 +11,20 @@ from unicodedata import unidata_version
 
 # The rooms of this project whose modules are followed. Of `flows` the stages alone: the rest arranges them, and says
 # nothing about what one of them gives.
-FOLLOWED = ("storage", "tasks", "training", "flows.stages")
+FOLLOWED = ("gristmill.storage", "gristmill.tasks", "gristmill.training", "gristmill.flows.stages")
 
 # Bytes arrive whole and right or not at all, whatever the transport and the engine do: neither decides an output.
 # Nor does whose a temporary file is.
 # Digests of source files are inputs; how they are computed is not.
 NEUTRAL = (
-    "storage.exclusive",
-    "storage.fingerprint",
-    "storage.home",
-    "storage.leftovers",
-    "storage.owner",
-    "storage.remote",
-    "storage.space",
-    "tasks.engine",
+    "gristmill.storage.exclusive",
+    "gristmill.storage.fingerprint",
+    "gristmill.storage.home",
+    "gristmill.storage.leftovers",
+    "gristmill.storage.owner",
+    "gristmill.storage.remote",
+    "gristmill.storage.space",
+    "gristmill.tasks.engine",
 )
 
 _LOG_METHODS = frozenset({"debug", "info", "warning", "error", "exception", "log"})
@@ -51,7 +51,7 @@ _release = cache(version)
 
 @cache
 def _code_version(modules: tuple[str, ...], followed: tuple[str, ...], neutral: tuple[str, ...]) -> str:
-    packages = frozenset({*followed, *(package for name in modules if (package := name.split(".")[0]) != "flows")})
+    packages = frozenset({*followed, *(package for name in modules if (package := name.split(".")[0]) != "gristmill")})
     digests: dict[str, str] = {}
     waiting = list(modules)
     while waiting:

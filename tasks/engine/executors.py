@@ -1,4 +1,5 @@
-"""Where the shards of a stage are worked on: here, in threads, or on a Dask cluster (`tasks.engine.clusters`).
+"""Where the shards of a stage are worked on: here, in threads, or on a Dask cluster
+(`gristmill.tasks.engine.clusters`).
 
 An executor takes a function and a list of jobs and gives the results back as they end, each with the index of
 its job. Jobs are small: paths, counts and settings, never documents. What a job logs comes back to the
@@ -16,12 +17,12 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from storage import leftovers
-from tasks.engine import clusters, log_fields
+from gristmill.storage import leftovers
+from gristmill.tasks.engine import clusters, log_fields
 
 KINDS = ("serial", "threads", *clusters.CLUSTERS)
 LOG_TOPIC = "gristmill-log"
-LOGGERS = ("tasks", "storage")
+LOGGERS = ("gristmill.tasks", "gristmill.storage")
 # Jobs that Dask knows of: more than a thousand workers have in work and ahead. Each takes 13 kB of flow and scheduler.
 _AT_ONCE = 4096
 
@@ -225,8 +226,8 @@ def _check_workers(client: Any) -> None:
     def import_jobs() -> str:
         """Sent as code, since a worker that lacks a module could not find it there."""
         try:
-            import tasks.engine.jobs  # noqa: F401
-            import tasks.engine.worker_memory  # noqa: F401
+            import gristmill.tasks.engine.jobs  # noqa: F401
+            import gristmill.tasks.engine.worker_memory  # noqa: F401
         except Exception as error:
             return f"{type(error).__name__}: {error}"
         return ""
@@ -262,8 +263,8 @@ def _plugin(json_lines: bool) -> Any:
 
         def setup(self, worker: Any) -> None:
             try:
-                from tasks.engine import log_fields
-                from tasks.engine.worker_memory import keep_what_is_freed
+                from gristmill.tasks.engine import log_fields
+                from gristmill.tasks.engine.worker_memory import keep_what_is_freed
             except ImportError:
                 return
             keep_what_is_freed()

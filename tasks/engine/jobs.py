@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from storage import files, layout
-from tasks.engine import log_fields, options
-from tasks.engine.code_version import code_version, releases
-from tasks.engine.cpu_time import cpu_seconds
-from tasks.engine.options import JobOptions
+from gristmill.storage import files, layout
+from gristmill.tasks.engine import log_fields, options
+from gristmill.tasks.engine.code_version import code_version, releases
+from gristmill.tasks.engine.cpu_time import cpu_seconds
+from gristmill.tasks.engine.options import JobOptions
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import Any
 
 import orjson
 
-from storage import exclusive, files, owner
+from gristmill.storage import exclusive, files, owner
 
 HEARTBEAT_SECONDS = 5.0
 SILENCE_SECONDS = 60.0

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from storage import checked_json, files, layout, leftovers, shards, space
-from storage.layout import Part
-from storage.recorded_file import RecordedFile
-from tasks.engine.executors import Executor
-from tasks.engine.jobs import Code
-from tasks.engine.lease import lease
-from tasks.engine.phases import PhaseRunner
-from tasks.engine.spec import StageSpec
+from gristmill.storage import checked_json, files, layout, leftovers, shards, space
+from gristmill.storage.layout import Part
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.tasks.engine.executors import Executor
+from gristmill.tasks.engine.jobs import Code
+from gristmill.tasks.engine.lease import lease
+from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.spec import StageSpec
 
 COST = "cost.json"
 
@@ -36,7 +36,8 @@ class StageResult:
 
     @property
     def step_counts(self) -> list[dict[str, Any]]:
-        """What each step did, summed over the shards (`storage.ledger.count`); empty for a stage that drops nothing."""
+        """What each step did, summed over the shards (`gristmill.storage.ledger.count`); empty for a stage that drops
+        nothing."""
         return self.manifest["counts"]["steps"]
 
     @property

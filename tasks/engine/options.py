@@ -5,8 +5,8 @@ A job reads them with `current()`. They travel beside the record that a job's ke
 
 from dataclasses import dataclass
 
-from storage.remote import retry
-from storage.remote.retry import RemoteIOConfig
+from gristmill.storage.remote import retry
+from gristmill.storage.remote.retry import RemoteIOConfig
 
 
 @dataclass(frozen=True)

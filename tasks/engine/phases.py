@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from storage.layout import Part
-from tasks.engine.executors import Executor
-from tasks.engine.jobs import Code, Job, JobResult, run_job
+from gristmill.storage.layout import Part
+from gristmill.tasks.engine.executors import Executor
+from gristmill.tasks.engine.jobs import Code, Job, JobResult, run_job
 
 
 class Progress(Protocol):

@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 from pydantic import BaseModel
 
-from storage import layout
-from tasks.engine.code_version import code_version, releases
+from gristmill.storage import layout
+from gristmill.tasks.engine.code_version import code_version, releases
 
 # The most inputs that a manifest lists: more are given as one digest.
 MOST_INPUTS = 256

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from storage import files, layout, ledger, shards
-from storage.remote.retry import RemoteIOError
+from gristmill.storage import files, layout, ledger, shards
+from gristmill.storage.remote.retry import RemoteIOError
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from storage import files, parquet
-from storage.schema import DOCUMENTS
-from tasks.dedup.near.settings import Shingling
-from tasks.documents.rows import read_rows
-from tasks.documents.sampling import uniform
-from tasks.evaluation.similar import given, overlaps
+from gristmill.storage import files, parquet
+from gristmill.storage.schema import DOCUMENTS
+from gristmill.tasks.dedup.near.settings import Shingling
+from gristmill.tasks.documents.rows import read_rows
+from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.evaluation.similar import given, overlaps
 
 EVALUATION = pa.schema(
     [

@@ -2,10 +2,10 @@
 
 import pyarrow.compute as pc
 
-from storage import parquet
-from storage.recorded_file import RecordedFile
-from storage.token_shards import bin_path, write_tokens
-from tasks.tokens.encoding import encoder
+from gristmill.storage import parquet
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.token_shards import bin_path, write_tokens
+from gristmill.tasks.tokens.encoding import encoder
 
 
 def encode_set(folder: str, number: int, evaluation: str, name: str, tokenizer: RecordedFile) -> dict:

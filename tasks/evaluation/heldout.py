@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import files, ledger, parquet, shards
-from storage.schema import DOCUMENTS, SELECTION
-from tasks.dedup.near.settings import Shingling
-from tasks.documents.sampling import Heldout
-from tasks.documents.selection import select_groups
-from tasks.evaluation.similar import given, likest
+from gristmill.storage import files, ledger, parquet, shards
+from gristmill.storage.schema import DOCUMENTS, SELECTION
+from gristmill.tasks.dedup.near.settings import Shingling
+from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.documents.selection import select_groups
+from gristmill.tasks.evaluation.similar import given, likest
 
 STEP = "heldout"
 RULE = "held_out"

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import files, ledger, parquet, shards
-from storage.schema import DOCUMENTS, SELECTION
-from tasks.dedup.near.settings import Shingling
-from tasks.documents.rows import read_rows
-from tasks.documents.selection import select_groups
-from tasks.evaluation.documents import PLACE, records
-from tasks.evaluation.similar import given, likest
+from gristmill.storage import files, ledger, parquet, shards
+from gristmill.storage.schema import DOCUMENTS, SELECTION
+from gristmill.tasks.dedup.near.settings import Shingling
+from gristmill.tasks.documents.rows import read_rows
+from gristmill.tasks.documents.selection import select_groups
+from gristmill.tasks.evaluation.documents import PLACE, records
+from gristmill.tasks.evaluation.similar import given, likest
 
 STEP = "evaluation_removal"
 _FOUND = pa.schema([DOCUMENTS.field("id"), DOCUMENTS.field("text")])

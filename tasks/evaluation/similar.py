@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tasks.dedup.near.settings import Shingling
-from tasks.dedup.near.sign import shingle_sets
+from gristmill.tasks.dedup.near.settings import Shingling
+from gristmill.tasks.dedup.near.sign import shingle_sets
 
 THRESHOLD = 0.8  # that of the step `minhash`
 

@@ -9,7 +9,7 @@ of the source.
 import numba as nb
 import numpy as np
 
-from tasks.extraction.markup import (
+from gristmill.tasks.extraction.markup import (
     MATH_TYPES,
     SPACES,
     after_bracket,
@@ -23,9 +23,21 @@ from tasks.extraction.markup import (
     read_tag,
     text_byte,
 )
-from tasks.extraction.nesting import breaks_out, close, ended_height, implied_height, is_heading
-from tasks.extraction.scanned import CELL, COMMENT, ENDS, HEADING, NONE, PREFORMATTED, TEXT, Blocks, Nodes, Page, Tags
-from tasks.extraction.vocabulary import (
+from gristmill.tasks.extraction.nesting import breaks_out, close, ended_height, implied_height, is_heading
+from gristmill.tasks.extraction.scanned import (
+    CELL,
+    COMMENT,
+    ENDS,
+    HEADING,
+    NONE,
+    PREFORMATTED,
+    TEXT,
+    Blocks,
+    Nodes,
+    Page,
+    Tags,
+)
+from gristmill.tasks.extraction.vocabulary import (
     ALIASES,
     BITS,
     BLOCK,
@@ -44,7 +56,7 @@ from tasks.extraction.vocabulary import (
     WHERE,
     E,
 )
-from tasks.kernels.buffers import byte
+from gristmill.tasks.kernels.buffers import byte
 
 # Elements deeper than this are not put on the stack (browsers stop at 512 too): their text counts for the last one.
 DEPTH = 512

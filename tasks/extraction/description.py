@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numba as nb
 import numpy as np
 
-from tasks.extraction.scanned import Page
-from tasks.extraction.text_counts import TextCounts, count_text, title_words
-from tasks.extraction.vocabulary import FNV, PRIME, E
+from gristmill.tasks.extraction.scanned import Page
+from gristmill.tasks.extraction.text_counts import TextCounts, count_text, title_words
+from gristmill.tasks.extraction.vocabulary import FNV, PRIME, E
 
 PARAGRAPH = E["p"]
 

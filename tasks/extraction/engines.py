@@ -15,17 +15,17 @@ import numpy as np
 from lxml.etree import ParserError
 from resiliparse.extract.html2text import extract_plain_text
 
-from storage import files
-from tasks.extraction import forest
-from tasks.extraction.blocks import scan
-from tasks.extraction.description import describe
-from tasks.extraction.features import features
-from tasks.extraction.rendering.completed import completed
-from tasks.extraction.rendering.document import render
-from tasks.extraction.rendering.source import Source
-from tasks.extraction.rendering.whole import shared, units
-from tasks.extraction.scanned import Page
-from tasks.extraction.second_stage import SECOND, context, second
+from gristmill.storage import files
+from gristmill.tasks.extraction import forest
+from gristmill.tasks.extraction.blocks import scan
+from gristmill.tasks.extraction.description import describe
+from gristmill.tasks.extraction.features import features
+from gristmill.tasks.extraction.rendering.completed import completed
+from gristmill.tasks.extraction.rendering.document import render
+from gristmill.tasks.extraction.rendering.source import Source
+from gristmill.tasks.extraction.rendering.whole import shared, units
+from gristmill.tasks.extraction.scanned import Page
+from gristmill.tasks.extraction.second_stage import SECOND, context, second
 
 # What it cannot take becomes a row of the ledger; a message would repeat it.
 logging.getLogger("trafilatura").setLevel(logging.CRITICAL)

@@ -4,8 +4,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from tasks.documents.step import Step
-from tasks.guard.limits import Limits
+from gristmill.tasks.documents.step import Step
+from gristmill.tasks.guard.limits import Limits
 
 # What besides resiliparse, which detects types and encodings for all engines, decides an engine's texts.
 _LIBRARIES = {"trafilatura": ("lxml", "trafilatura"), "justext": ("justext", "lxml")}
@@ -14,7 +14,7 @@ _LIBRARIES = {"trafilatura": ("lxml", "trafilatura"), "justext": ("justext", "lx
 class Extract(Step):
     """Main text of HTML pages; `text/plain` is taken as it is, anything else is dropped by content type."""
 
-    work: ClassVar = "tasks.extraction.extract_work"
+    work: ClassVar = "gristmill.tasks.extraction.extract_work"
 
     step: Literal["extract"] = "extract"
     engine: Literal["blocks", "resiliparse", "trafilatura", "justext", "plain"] = Field(

@@ -16,24 +16,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from storage import layout, ledger, parquet, shards
-from storage.printable import one_line
-from storage.remote.redact import redact_url
-from storage.remote.retry import configured
-from storage.schema import DOCUMENTS, EDITS
-from tasks.documents.batch import Batch, schema
-from tasks.documents.decisions import decide
-from tasks.documents.measure import EditCounts, measured
-from tasks.documents.normalize import Normalize
-from tasks.documents.normalize_work import rewrite
-from tasks.documents.step import DocumentStep, work_of
-from tasks.extraction.extract import Extract
-from tasks.extraction.page import HTML, PLAIN, extract_page
-from tasks.guard.parent import Guard
-from tasks.reading.listing import Shard
-from tasks.reading.record import PAGES, Record
-from tasks.reading.shard import read
-from tasks.url.step import Url
+from gristmill.storage import layout, ledger, parquet, shards
+from gristmill.storage.printable import one_line
+from gristmill.storage.remote.redact import redact_url
+from gristmill.storage.remote.retry import configured
+from gristmill.storage.schema import DOCUMENTS, EDITS
+from gristmill.tasks.documents.batch import Batch, schema
+from gristmill.tasks.documents.decisions import decide
+from gristmill.tasks.documents.measure import EditCounts, measured
+from gristmill.tasks.documents.normalize import Normalize
+from gristmill.tasks.documents.normalize_work import rewrite
+from gristmill.tasks.documents.step import DocumentStep, work_of
+from gristmill.tasks.extraction.extract import Extract
+from gristmill.tasks.extraction.page import HTML, PLAIN, extract_page
+from gristmill.tasks.guard.parent import Guard
+from gristmill.tasks.reading.listing import Shard
+from gristmill.tasks.reading.record import PAGES, Record
+from gristmill.tasks.reading.shard import read
+from gristmill.tasks.url.step import Url
 
 log = logging.getLogger(__name__)
 

@@ -3,9 +3,9 @@
 import numba as nb
 import numpy as np
 
-from tasks.extraction.description import PARAGRAPH, Described, elements_apart, next_container
-from tasks.extraction.scanned import HEADING, Page
-from tasks.extraction.vocabulary import AROUND, BITS, CUES, WORDS, E
+from gristmill.tasks.extraction.description import PARAGRAPH, Described, elements_apart, next_container
+from gristmill.tasks.extraction.scanned import HEADING, Page
+from gristmill.tasks.extraction.vocabulary import AROUND, BITS, CUES, WORDS, E
 
 _N_CUES = len(CUES)
 _H1 = E["h1"]

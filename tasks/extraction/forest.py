@@ -8,7 +8,7 @@ import numba as nb
 import numpy as np
 from safetensors.numpy import load_file
 
-from tasks.kernels.buffers import trailing_zeros
+from gristmill.tasks.kernels.buffers import trailing_zeros
 
 Forest = namedtuple("Forest", "feature threshold right value start bias")
 Forest.__doc__ = """A sum of trees. A node's left child follows it.

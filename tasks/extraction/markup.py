@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numba as nb
 import numpy as np
 
-from tasks.extraction.vocabulary import (
+from gristmill.tasks.extraction.vocabulary import (
     CUSTOM,
     EDGE,
     FNV,
@@ -18,7 +18,7 @@ from tasks.extraction.vocabulary import (
     automaton,
     name_hash,
 )
-from tasks.kernels.buffers import byte
+from gristmill.tasks.kernels.buffers import byte
 
 
 class Tag(NamedTuple):

@@ -7,8 +7,8 @@ stack; all elements from it upwards are closed, none if it is above `top`.
 
 import numba as nb
 
-import tasks.kernels  # noqa: F401  (says where kernels are kept)
-from tasks.extraction.vocabulary import BLOCK, BREAKS_OUT, CLOSES_P, CUSTOM, PROPERTIES, SCOPE, E
+import gristmill.tasks.kernels  # noqa: F401  (says where kernels are kept)
+from gristmill.tasks.extraction.vocabulary import BLOCK, BREAKS_OUT, CLOSES_P, CUSTOM, PROPERTIES, SCOPE, E
 
 # How far up an end tag looks for its start tag. With a limit, `</x>` after many open elements stays linear.
 REACH = 128

@@ -4,10 +4,10 @@ import re
 
 from resiliparse.parse.encoding import detect_mime
 
-from tasks.extraction.engines import ENGINES, Refused, blocks
-from tasks.extraction.metadata import Metadata, metadata
-from tasks.extraction.xhtml import to_html
-from tasks.reading import charset as encodings
+from gristmill.tasks.extraction.engines import ENGINES, Refused, blocks
+from gristmill.tasks.extraction.metadata import Metadata, metadata
+from gristmill.tasks.extraction.xhtml import to_html
+from gristmill.tasks.reading import charset as encodings
 
 XHTML = "application/xhtml+xml"
 HTML = ("text/html", XHTML)

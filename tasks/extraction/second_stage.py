@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numba as nb
 import numpy as np
 
-from tasks.extraction.description import Described, elements_apart, next_container
-from tasks.extraction.features import FEATURES, LEVELS, log_count
-from tasks.extraction.scanned import Page
+from gristmill.tasks.extraction.description import Described, elements_apart, next_container
+from gristmill.tasks.extraction.features import FEATURES, LEVELS, log_count
+from gristmill.tasks.extraction.scanned import Page
 
 _STEPS = (-4, -3, -2, -1, 1, 2, 3, 4)
 _WINDOWS = (2, 5, 15)

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numba as nb
 import numpy as np
 
-from tasks.extraction.vocabulary import CUES, EDGE, FNV, PRIME, SYMBOLS, automaton
-from tasks.kernels.buffers import byte
+from gristmill.tasks.extraction.vocabulary import CUES, EDGE, FNV, PRIME, SYMBOLS, automaton
+from gristmill.tasks.kernels.buffers import byte
 
 _CUES, _CUE_BITS = automaton(CUES, True)
 

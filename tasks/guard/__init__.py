@@ -1,9 +1,9 @@
 """Pages in a process of their own: one that loops, explodes or crashes its parser costs itself and nothing else.
 
-    from tasks.guard.limits import Limits
-    from tasks.guard.parent import Guard
+    from gristmill.tasks.guard.limits import Limits
+    from gristmill.tasks.guard.parent import Guard
 
-    with Guard("tasks.extraction.page:extract_page", Limits()) as guard:
+    with Guard("gristmill.tasks.extraction.page:extract_page", Limits()) as guard:
         for result in guard.map((payload, charset) for ...):   # in order; {"rule": ..., "detail": ...} for a lost page
 
 Three processes take part. The *parent* (a Dask worker, say) has the pages. The *zygote*, started by the first guard

@@ -1,6 +1,6 @@
 """The zygote and its workers: import a function once, fork a process for each guard, work its calls off.
 
-    python -P -m tasks.guard.child MODULE:FUNCTION
+    python -P -m gristmill.tasks.guard.child MODULE:FUNCTION
 
 Standard input is a socket to the parent. The zygote sends one frame, `{"error": None}` when it is ready. Then the
 parent sends limits with four file descriptors (`ring`, `calls`, `results`, `status`), as often as it likes, and is
@@ -31,8 +31,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-from tasks.guard.frames import CALL, RESULT, framed, pack, unpack
-from tasks.guard.ring import readable
+from gristmill.tasks.guard.frames import CALL, RESULT, framed, pack, unpack
+from gristmill.tasks.guard.ring import readable
 
 ENDED = struct.Struct("<iq")
 PROCESS = struct.Struct("<q")
@@ -56,7 +56,7 @@ Function = Callable[..., dict]
 
 
 class Allowance(NamedTuple):
-    """The fields of `tasks.guard.limits.Limits`, as they are sent: the child does without pydantic."""
+    """The fields of `gristmill.tasks.guard.limits.Limits`, as they are sent: the child does without pydantic."""
 
     page_seconds: float
     page_wall_seconds: float

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from tasks.documents.step import Settings
+from gristmill.tasks.documents.step import Settings
 
 
 class Limits(Settings):

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from tasks.guard import child
-from tasks.guard.frames import CALL, RESULT, framed, pack, unpack
-from tasks.guard.limits import Limits
-from tasks.guard.ring import Ring
+from gristmill.tasks.guard import child
+from gristmill.tasks.guard.frames import CALL, RESULT, framed, pack, unpack
+from gristmill.tasks.guard.limits import Limits
+from gristmill.tasks.guard.ring import Ring
 
-log = logging.getLogger("tasks.guard")
+log = logging.getLogger("gristmill.tasks.guard")
 
 WINDOW = 2 << 20  # bytes of calls that are on their way
 _PIPE = 1 << 20  # as much as Linux allows everybody (fs.pipe-max-size)

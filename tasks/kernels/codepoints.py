@@ -6,7 +6,7 @@ from functools import cache
 import numba as nb
 import numpy as np
 
-from tasks.kernels.buffers import byte
+from gristmill.tasks.kernels.buffers import byte
 
 CODE_POINTS = 0x110000
 

@@ -3,7 +3,7 @@
 import numba as nb
 import numpy as np
 
-from tasks.kernels.buffers import byte
+from gristmill.tasks.kernels.buffers import byte
 
 # Bytes that are looked at together, before what may be the word in them is looked at one by one.
 _TOGETHER = 4096

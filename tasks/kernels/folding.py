@@ -18,9 +18,19 @@ from functools import cache
 import numba as nb
 import numpy as np
 
-from tasks.kernels.buffers import byte
-from tasks.kernels.codepoints import CODE_POINTS, DIGIT, MARK, OTHER, PUNCTUATION, SPACE, classes, decode, lowercase
-from tasks.kernels.shingles import START, STEP, mix
+from gristmill.tasks.kernels.buffers import byte
+from gristmill.tasks.kernels.codepoints import (
+    CODE_POINTS,
+    DIGIT,
+    MARK,
+    OTHER,
+    PUNCTUATION,
+    SPACE,
+    classes,
+    decode,
+    lowercase,
+)
+from gristmill.tasks.kernels.shingles import START, STEP, mix
 
 # Combining Diacritical Marks Extended, Supplement, for Symbols; Cyrillic Extended-A, -B; Half Marks (Blocks.txt)
 _MARK_BLOCKS = (

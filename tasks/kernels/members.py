@@ -3,7 +3,7 @@
 import numba as nb
 import numpy as np
 
-from tasks.kernels.scan import MIX
+from gristmill.tasks.kernels.scan import MIX
 
 
 @nb.njit(nogil=True, cache=True)

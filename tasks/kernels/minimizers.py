@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numba as nb
 import numpy as np
 
-from tasks.kernels.shingles import BASE, mix
+from gristmill.tasks.kernels.shingles import BASE, mix
 
 
 @dataclass(frozen=True)

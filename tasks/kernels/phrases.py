@@ -9,7 +9,7 @@ from functools import cache
 import numba as nb
 import numpy as np
 
-from tasks.kernels.buffers import byte
+from gristmill.tasks.kernels.buffers import byte
 
 _BITS = 64
 

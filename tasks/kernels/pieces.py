@@ -4,8 +4,8 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
-from tasks.kernels.buffers import block, byte
-from tasks.kernels.scan import continuations
+from gristmill.tasks.kernels.buffers import block, byte
+from gristmill.tasks.kernels.scan import continuations
 
 
 def strings(data: np.ndarray, offsets: np.ndarray) -> pa.LargeStringArray:

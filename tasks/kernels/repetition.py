@@ -6,8 +6,8 @@ Spans are equal if their 64-bit hashes are, n-grams if the hashes of their words
 import numba as nb
 import numpy as np
 
-from tasks.kernels.buffers import byte
-from tasks.kernels.scan import BASE, MIX, MIX_2
+from gristmill.tasks.kernels.buffers import byte
+from gristmill.tasks.kernels.scan import BASE, MIX, MIX_2
 
 # The lengths of the n-grams that `repeated_grams` looks at.
 GRAMS = range(2, 11)

@@ -3,7 +3,7 @@
 import numba as nb
 import numpy as np
 
-from tasks.kernels.jaccard import jaccard
+from gristmill.tasks.kernels.jaccard import jaccard
 
 
 @nb.njit(nogil=True, cache=True)

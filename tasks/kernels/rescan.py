@@ -4,8 +4,8 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
-from tasks.kernels.buffers import utf8
-from tasks.kernels.scan import Scan, assembled, break_chars, empty, scan
+from gristmill.tasks.kernels.buffers import utf8
+from gristmill.tasks.kernels.scan import Scan, assembled, break_chars, empty, scan
 
 
 def without_lines(text: Scan, removed: np.ndarray, changed: np.ndarray, left: pa.Array | pa.ChunkedArray) -> Scan:

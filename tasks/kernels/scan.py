@@ -22,9 +22,9 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
-from tasks.kernels.buffers import block, byte, utf8
-from tasks.kernels.codepoints import decode
-from tasks.kernels.segmentation import (
+from gristmill.tasks.kernels.buffers import block, byte, utf8
+from gristmill.tasks.kernels.codepoints import decode
+from gristmill.tasks.kernels.segmentation import (
     ALPHABETIC,
     ATTACHED,
     CLASSES,

@@ -9,10 +9,10 @@ from functools import cache
 import numba as nb
 import numpy as np
 
-from tasks.kernels.buffers import block, byte
-from tasks.kernels.codepoints import CODE_POINTS, decode
-from tasks.kernels.scan import continuations, hash_bytes
-from tasks.kernels.segmentation import CLASSES, IS_LETTER, IS_NUMBER, SPACE, characters
+from gristmill.tasks.kernels.buffers import block, byte
+from gristmill.tasks.kernels.codepoints import CODE_POINTS, decode
+from gristmill.tasks.kernels.scan import continuations, hash_bytes
+from gristmill.tasks.kernels.segmentation import CLASSES, IS_LETTER, IS_NUMBER, SPACE, characters
 
 # The bits of a code point. Those of a word: LETTER, it has one (`str.isalpha`); LEADING, it begins with a letter or
 # number (`str.isalnum`).

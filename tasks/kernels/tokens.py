@@ -3,8 +3,8 @@
 import numba as nb
 import numpy as np
 
-from tasks.kernels.buffers import byte
-from tasks.kernels.scan import FIELD, LETTER, REAL
+from gristmill.tasks.kernels.buffers import byte
+from gristmill.tasks.kernels.scan import FIELD, LETTER, REAL
 
 _LEADING = np.zeros(256, np.bool_)
 _LEADING[list(b"-./@~|\\^")] = True

@@ -20,7 +20,7 @@ from functools import cache
 
 import numpy as np
 
-from tasks.kernels.codepoints import CODE_POINTS, DIGIT, LETTER, MARK, classes, lowercase
+from gristmill.tasks.kernels.codepoints import CODE_POINTS, DIGIT, LETTER, MARK, classes, lowercase
 
 # Default_Ignorable_Code_Point (DerivedCoreProperties.txt) among formats (Cf) and in plane 14: soft hyphen, zero-width
 # space, joiner and non-joiner, word joiner, byte order mark, directional marks; tags, ideographic variation selectors.

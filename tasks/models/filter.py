@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from tasks.documents.step import CorpusStep, Settings
+from gristmill.tasks.documents.step import CorpusStep, Settings
 
 
 class LearnedFilter(CorpusStep):

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from storage import layout, parquet
+from gristmill.storage import layout, parquet
 
 
 def null_scores_shard(folder: str, shard: int, kept: str, signals: tuple[str, ...]) -> dict:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import parquet
+from gristmill.storage import parquet
 
 _DIGIT = 16
 _SHIFTS = (48, 32, 16, 0)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numba as nb
 import numpy as np
 
-from tasks.kernels.buffers import byte
-from tasks.pii.digits import (
+from gristmill.tasks.kernels.buffers import byte
+from gristmill.tasks.pii.digits import (
     FEWEST_DIGITS,
     LONGEST_NUMBER,
     MOST_GROUPS,
@@ -23,7 +23,7 @@ from tasks.pii.digits import (
     next_group,
     spaced,
 )
-from tasks.pii.shapes import (
+from gristmill.tasks.pii.shapes import (
     DIGIT,
     HEX,
     KEY_PART,

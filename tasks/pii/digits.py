@@ -7,8 +7,8 @@ or `cards` could accept is left here.
 import numba as nb
 import numpy as np
 
-from tasks.kernels.buffers import byte
-from tasks.pii.shapes import DIGIT, WORD, has, run
+from gristmill.tasks.kernels.buffers import byte
+from gristmill.tasks.pii.shapes import DIGIT, WORD, has, run
 
 FEWEST_DIGITS = 7
 MOST_GROUPS = 8  # of four bits each in a grouping

@@ -15,7 +15,7 @@ from phonenumbers import (
     PhoneNumberFormat,
 )
 
-from tasks.pii.digits import MOST_GROUPS, TRUNK
+from gristmill.tasks.pii.digits import MOST_GROUPS, TRUNK
 
 _TYPES = (
     *("fixed_line", "mobile", "toll_free", "premium_rate", "shared_cost", "personal_number", "voip", "pager", "uan"),

@@ -8,7 +8,7 @@ from functools import cache
 import numba as nb
 import numpy as np
 
-from tasks.kernels.buffers import byte
+from gristmill.tasks.kernels.buffers import byte
 
 # Bits of a byte's class.
 WORD = np.uint8(1)  # ASCII letter, digit, underscore

@@ -5,14 +5,14 @@ from typing import ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator
 
-from tasks.documents.step import Bound, Cut, EditStep, Settings, Signal
-from tasks.models.language.language import CODES
-from tasks.pii.regions import BY_LANGUAGE, REGIONS
+from gristmill.tasks.documents.step import Bound, Cut, EditStep, Settings, Signal
+from gristmill.tasks.models.language.language import CODES
+from gristmill.tasks.pii.regions import BY_LANGUAGE, REGIONS
 
 Kind = Literal["email", "api_key", "iban", "credit_card", "national_id", "ip", "phone"]
 # Of two that overlap, the earlier kind is masked: the one whose form leaves less to chance.
 KINDS: tuple[Kind, ...] = get_args(Kind)
-# The countries whose identity numbers `tasks.pii.national_ids` knows.
+# The countries whose identity numbers `gristmill.tasks.pii.national_ids` knows.
 NATIONAL_IDS = tuple(
     (
         "AR AU BE BG BR CA CH CL CN CZ DE DK EE ES FI FR GB GR HR IE IL IN IT JP KR LT MX NL NO PL PT RO SE TH TR US ZA"
@@ -47,7 +47,7 @@ class Pii(EditStep):
     looked for counts 0. `edit` holds 32 bytes for every 64 of the batch, and a tuple for each span that it finds.
     """
 
-    work: ClassVar = "tasks.pii.step_work"
+    work: ClassVar = "gristmill.tasks.pii.step_work"
     libraries: ClassVar = ("idna", "phonenumbers", "publicsuffixlist", "python-stdnum")
 
     step: Literal["pii"] = "pii"

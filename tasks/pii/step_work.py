@@ -7,21 +7,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.documents.batch import Batch
-from tasks.documents.edits import Edits, applied
-from tasks.kernels.buffers import utf8
-from tasks.pii import candidates as shapes
-from tasks.pii.addresses import ipv4, ipv6
-from tasks.pii.candidates import Sought, candidates
-from tasks.pii.cards import cards
-from tasks.pii.credentials import blocks, hooks, named, passwords, tokens
-from tasks.pii.emails import emails, spelled
-from tasks.pii.ibans import ibans, lengths
-from tasks.pii.keys import BEGINNINGS, keys
-from tasks.pii.national_ids import national_ids
-from tasks.pii.phones import foreign_phones, phones
-from tasks.pii.plans import groupings
-from tasks.pii.step import KINDS, Kind, Pii
+from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.edits import Edits, applied
+from gristmill.tasks.kernels.buffers import utf8
+from gristmill.tasks.pii import candidates as shapes
+from gristmill.tasks.pii.addresses import ipv4, ipv6
+from gristmill.tasks.pii.candidates import Sought, candidates
+from gristmill.tasks.pii.cards import cards
+from gristmill.tasks.pii.credentials import blocks, hooks, named, passwords, tokens
+from gristmill.tasks.pii.emails import emails, spelled
+from gristmill.tasks.pii.ibans import ibans, lengths
+from gristmill.tasks.pii.keys import BEGINNINGS, keys
+from gristmill.tasks.pii.national_ids import national_ids
+from gristmill.tasks.pii.phones import foreign_phones, phones
+from gristmill.tasks.pii.plans import groupings
+from gristmill.tasks.pii.step import KINDS, Kind, Pii
 
 _BEFORE, _AFTER = 80, 24  # bytes of its surroundings by which a candidate is judged
 

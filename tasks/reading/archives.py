@@ -9,15 +9,15 @@ import re
 from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 
-from storage.remote import streams
-from storage.remote.config import RemoteIOConfig
-from tasks.reading.block import WITH_PAYLOAD, read_block, text_of
-from tasks.reading.decoders import wants_dictionary
-from tasks.reading.headers import CONTROLS, HEAD, WARC_FOUND, ArcLine, arc_line, fields, head_end
-from tasks.reading.members import Content, open_content
-from tasks.reading.record import Record
-from tasks.reading.record_buffer import RecordBuffer
-from tasks.reading.stored import Stored
+from gristmill.storage.remote import streams
+from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.tasks.reading.block import WITH_PAYLOAD, read_block, text_of
+from gristmill.tasks.reading.decoders import wants_dictionary
+from gristmill.tasks.reading.headers import CONTROLS, HEAD, WARC_FOUND, ArcLine, arc_line, fields, head_end
+from gristmill.tasks.reading.members import Content, open_content
+from gristmill.tasks.reading.record import Record
+from gristmill.tasks.reading.record_buffer import RecordBuffer
+from gristmill.tasks.reading.stored import Stored
 
 _REMOTE_IO = RemoteIOConfig()
 _Fields = dict[bytes, bytes]

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tasks.reading.digests import differs
-from tasks.reading.headers import HEAD, fields, head_end, media_type
-from tasks.reading.payload import dechunk, decode
+from gristmill.tasks.reading.digests import differs
+from gristmill.tasks.reading.headers import HEAD, fields, head_end, media_type
+from gristmill.tasks.reading.payload import dechunk, decode
 
 WITH_PAYLOAD = frozenset({"response", "resource", "conversion"})
 BARE = "no HTTP headers"

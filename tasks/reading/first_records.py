@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from itertools import islice
 
-from storage import files
-from storage.remote.redact import redact_url
-from tasks.engine.options import current
-from tasks.reading.listing import Shard
-from tasks.reading.shard import read
+from gristmill.storage import files
+from gristmill.storage.remote.redact import redact_url
+from gristmill.tasks.engine.options import current
+from gristmill.tasks.reading.listing import Shard
+from gristmill.tasks.reading.shard import read
 
 # files that are looked at, and records of a file after which it is believed
 FILES = 3

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from storage import files, layout, parquet
-from storage.remote import streams
-from tasks.reading.sources import IndexFilters
+from gristmill.storage import files, layout, parquet
+from gristmill.storage.remote import streams
+from gristmill.tasks.reading.sources import IndexFilters
 
 log = logging.getLogger(__name__)
 

@@ -9,11 +9,21 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from storage import files
-from storage.remote.opening import file_system
-from storage.remote.redact import redact_url
-from storage.remote.url_secrets import check_no_name
-from tasks.reading.sources import SNAPSHOT, Archives, Columns, Lines, Selection, Snapshot, Source, Tables, Texts
+from gristmill.storage import files
+from gristmill.storage.remote.opening import file_system
+from gristmill.storage.remote.redact import redact_url
+from gristmill.storage.remote.url_secrets import check_no_name
+from gristmill.tasks.reading.sources import (
+    SNAPSHOT,
+    Archives,
+    Columns,
+    Lines,
+    Selection,
+    Snapshot,
+    Source,
+    Tables,
+    Texts,
+)
 
 _SEGMENT = re.compile(r"/segments/([^/]+)/")
 # the folders at the root of Common Crawl's bucket: a list's line that begins so begins there
@@ -42,7 +52,7 @@ class Shard:
 def shards_of(source: Source, selected: Sequence[str] = ()) -> list[Shard]:
     """The shards of a source: files by their names in order, those of a snapshot in the order of its list.
 
-    `selected`: what `tasks.reading.index.gather` wrote for this source, if it selects from an index.
+    `selected`: what `gristmill.tasks.reading.index.gather` wrote for this source, if it selects from an index.
     Raises FileNotFoundError for what names no file, RemoteIOError, and ValueError for a damaged list or two files
     of one name.
     """
@@ -229,7 +239,7 @@ def _check_lines(path: str, lines: list[str]) -> None:
     if not hosts - {own}:
         return
     # imported here, since local lists need no HTTP
-    from storage.remote.redirects import check_public
+    from gristmill.storage.remote.redirects import check_public
 
     for host in sorted(filter(None, hosts - {own})):
         check_public(host, f"the list {redact_url(path)} names")

@@ -7,8 +7,8 @@ from functools import partial
 
 from backports import zstd
 
-from storage.remote.config import RemoteIOConfig
-from tasks.reading.decoders import (
+from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.tasks.reading.decoders import (
     DAMAGE,
     DICTIONARY,
     FRAME_HEADER,
@@ -20,8 +20,8 @@ from tasks.reading.decoders import (
     read_dictionary,
     wants_dictionary,
 )
-from tasks.reading.headers import LINE, begins_record
-from tasks.reading.stored import BLOCK, Stored, open_at
+from gristmill.tasks.reading.headers import LINE, begins_record
+from gristmill.tasks.reading.stored import BLOCK, Stored, open_at
 
 PIECE = 1 << 20
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import orjson
 
-from storage import files
-from storage.remote.redact import redact_url
-from tasks.reading.sources import SNAPSHOT
+from gristmill.storage import files
+from gristmill.storage.remote.redact import redact_url
+from gristmill.tasks.reading.sources import SNAPSHOT
 
 LISTING = "https://index.commoncrawl.org/collinfo.json"
 

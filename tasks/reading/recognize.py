@@ -11,11 +11,11 @@ from typing import Any, Literal
 import orjson
 from resiliparse.extract.html2text import extract_plain_text
 
-from storage.remote.config import DEFAULT
-from tasks.reading import archives, charset
-from tasks.reading.headers import LINE, begins_record
-from tasks.reading.members import open_content
-from tasks.reading.sources import Columns
+from gristmill.storage.remote.config import DEFAULT
+from gristmill.tasks.reading import archives, charset
+from gristmill.tasks.reading.headers import LINE, begins_record
+from gristmill.tasks.reading.members import open_content
+from gristmill.tasks.reading.sources import Columns
 
 Kind = Literal["warc", "jsonl", "parquet", "text"]
 
@@ -185,8 +185,8 @@ def _named(names: Sequence[str], columns: Sequence[str] | Mapping[str, Any]) -> 
 
 def languages(texts: Sequence[str]) -> Counter[str]:
     """Texts by their most probable language (ISO 639 code of lid.176), those of which it is unsure left out."""
-    from tasks.models.language.identification import model
-    from tasks.models.model_files import LABEL
+    from gristmill.tasks.models.language.identification import model
+    from gristmill.tasks.models.model_files import LABEL
 
     if not texts:
         return Counter()

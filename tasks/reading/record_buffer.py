@@ -1,6 +1,6 @@
 """A file's content around the record that is read: what of it is held, and the ways to the next record and back."""
 
-from tasks.reading.headers import (
+from gristmill.tasks.reading.headers import (
     HEAD,
     LINE,
     LINE_ENDS,
@@ -12,8 +12,8 @@ from tasks.reading.headers import (
     blanks_end,
     find_arc_line,
 )
-from tasks.reading.members import Content
-from tasks.reading.resync import find_member
+from gristmill.tasks.reading.members import Content
+from gristmill.tasks.reading.resync import find_member
 
 # How often a file may be wound back over more than a payload: so damage planted everywhere costs no more than this.
 _REWINDS = 64

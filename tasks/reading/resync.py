@@ -2,9 +2,9 @@
 
 import re
 
-from tasks.reading.decoders import DAMAGE, MAGIC, decoder, kind_of
-from tasks.reading.headers import CONTROLS, HEAD, LINE, RECORD_FOUND, begins_record, find_arc_line, head_end
-from tasks.reading.members import PIECE, Content
+from gristmill.tasks.reading.decoders import DAMAGE, MAGIC, decoder, kind_of
+from gristmill.tasks.reading.headers import CONTROLS, HEAD, LINE, RECORD_FOUND, begins_record, find_arc_line, head_end
+from gristmill.tasks.reading.members import PIECE, Content
 
 # What must be known of a member to see whether a record begins in it: a block of zstd is at most 128 KiB.
 _PROBE = 1 << 18

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
 
-from storage import files, parquet
-from storage.remote import streams
-from storage.remote.config import DEFAULT, RemoteIOConfig
-from tasks.reading import archives
-from tasks.reading.record import Record
+from gristmill.storage import files, parquet
+from gristmill.storage.remote import streams
+from gristmill.storage.remote.config import DEFAULT, RemoteIOConfig
+from gristmill.tasks.reading import archives
+from gristmill.tasks.reading.record import Record
 
 
 @dataclass

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from storage import files
-from storage.remote.config import RemoteIOConfig
-from tasks.reading import archives, selected, tables
-from tasks.reading.listing import Shard
-from tasks.reading.record import Record
+from gristmill.storage import files
+from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.tasks.reading import archives, selected, tables
+from gristmill.tasks.reading.listing import Shard
+from gristmill.tasks.reading.record import Record
 
 
 def read(shard: Shard, max_bytes: int, verify_digests: bool, remote_io: RemoteIOConfig) -> Iterator[tuple[str, Record]]:

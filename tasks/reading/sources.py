@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
 
-from tasks.documents.step import Settings
+from gristmill.tasks.documents.step import Settings
 
 COMMON_CRAWL = "https://data.commoncrawl.org"
 SNAPSHOT = r"CC-MAIN-\d{4}-\d{2}"

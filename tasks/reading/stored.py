@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import IO
 
-from storage.remote import streams
-from storage.remote.config import RemoteIOConfig
+from gristmill.storage.remote import streams
+from gristmill.storage.remote.config import RemoteIOConfig
 
 BLOCK = 1 << 16
 # Bytes read last that are kept for the way back.

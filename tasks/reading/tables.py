@@ -11,11 +11,11 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storage.remote import streams
-from storage.remote.config import DEFAULT, RemoteIOConfig
-from tasks.reading.members import PIECE, Content, Stored, open_at
-from tasks.reading.record import Record
-from tasks.reading.sources import Columns
+from gristmill.storage.remote import streams
+from gristmill.storage.remote.config import DEFAULT, RemoteIOConfig
+from gristmill.tasks.reading.members import PIECE, Content, Stored, open_at
+from gristmill.tasks.reading.record import Record
+from gristmill.tasks.reading.sources import Columns
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

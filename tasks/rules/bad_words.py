@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from tasks.rules.rule import RuleStep, rule, rule_set
+from gristmill.tasks.rules.rule import RuleStep, rule, rule_set
 
 ANY = "any"
 SOURCE = "Raffel et al. 2020 (arXiv 1910.10683), 2.2; definition: datatrove c4_filters.py"
@@ -38,7 +38,7 @@ RULES = (
 class BadWords(RuleStep):
     """Words and phrases of lists that the user gives, one of which drops a document, as in C4."""
 
-    work: ClassVar = "tasks.rules.bad_words_work"
+    work: ClassVar = "gristmill.tasks.rules.bad_words_work"
     pins_files: ClassVar = True
     libraries: ClassVar = ("pyarrow",)
 

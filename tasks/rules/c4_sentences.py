@@ -16,7 +16,7 @@ import numba as nb
 import numpy as np
 from punkt import PunktSentenceTokenizer, load_model
 
-from tasks.kernels.buffers import byte
+from gristmill.tasks.kernels.buffers import byte
 
 _LONGEST = 8  # bytes of a word that are compared with those of the model: those of a machine word
 _FULL_STOP, _SPACE = 0x2E, 0x20

@@ -6,13 +6,13 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
-from tasks.documents.batch import Batch
-from tasks.documents.edits import Edits, line_removals
-from tasks.kernels import phrases
-from tasks.kernels.pieces import joined, strings
-from tasks.kernels.scan import FIELD, TERMINAL, Scan, scan
-from tasks.rules.c4 import C4, LONG_LINE
-from tasks.rules.c4_sentences import sentences
+from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.edits import Edits, line_removals
+from gristmill.tasks.kernels import phrases
+from gristmill.tasks.kernels.pieces import joined, strings
+from gristmill.tasks.kernels.scan import FIELD, TERMINAL, Scan, scan
+from gristmill.tasks.rules.c4 import C4, LONG_LINE
+from gristmill.tasks.rules.c4_sentences import sentences
 
 # The order is datatrove's; the last two do not drop a line for its text.
 _RULES = tuple(cut.rule for cut in C4.cuts)

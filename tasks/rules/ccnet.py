@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from tasks.rules.rule import RuleStep, rule, rule_set
+from gristmill.tasks.rules.rule import RuleStep, rule, rule_set
 
 SOURCE = "Wenzek et al. 2019; definition: cc_net mine.py, min_len"
 RULES = (
@@ -19,6 +19,6 @@ RULES = (
 class CCNet(RuleStep):
     """CCNet's rule on length (Wenzek et al. 2019, arXiv 1911.00359), as `cc_net/mine.py` has it (`min_len`)."""
 
-    work: ClassVar = "tasks.rules.ccnet_work"
+    work: ClassVar = "gristmill.tasks.rules.ccnet_work"
 
     step: Literal["ccnet"] = "ccnet"

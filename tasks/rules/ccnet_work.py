@@ -1,9 +1,9 @@
-"""The rules of `tasks.rules.ccnet`, which describes them, as functions."""
+"""The rules of `gristmill.tasks.rules.ccnet`, which describes them, as functions."""
 
 import numpy as np
 
-from tasks.kernels.scan import Scan
-from tasks.rules.rule_work import measure as measure
+from gristmill.tasks.kernels.scan import Scan
+from gristmill.tasks.rules.rule_work import measure as measure
 
 
 def characters(text: Scan) -> np.ndarray:

@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from tasks.kernels.scan import Scan
-from tasks.kernels.separated import between_line_feeds, by_fasttext, by_white_space, leading, words_between
-from tasks.rules.rule_work import Spans
-from tasks.rules.shared import once
+from gristmill.tasks.kernels.scan import Scan
+from gristmill.tasks.kernels.separated import between_line_feeds, by_fasttext, by_white_space, leading, words_between
+from gristmill.tasks.rules.rule_work import Spans
+from gristmill.tasks.rules.shared import once
 
 
 @once
 def fields(text: Scan) -> tuple[Spans, np.ndarray]:
-    """The words of `str.split`, and their bits (see `tasks.kernels.separated`)."""
+    """The words of `str.split`, and their bits (see `gristmill.tasks.kernels.separated`)."""
     return _words(text, by_white_space())
 
 

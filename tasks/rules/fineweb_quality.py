@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from tasks.rules.rule import RuleStep, rule, rule_set
+from gristmill.tasks.rules.rule import RuleStep, rule, rule_set
 
 SOURCE = "Penedo et al. 2024, E.4; definition: datatrove fineweb_quality_filter.py"
 RULES = (
@@ -46,14 +46,14 @@ class FineWebQuality(RuleStep):
     src/datatrove/pipeline/filters/fineweb_quality_filter.py. Where the paper is silent or differs, the code is
     followed. Differences from it:
 
-    - words are those of Unicode word segmentation (`tasks.kernels.scan`) in every language; datatrove asks a
+    - words are those of Unicode word segmentation (`gristmill.tasks.kernels.scan`) in every language; datatrove asks a
       tokenizer of the language;
     - a line ends at any line break; datatrove knows line feeds only. White space behind a line's terminal punctuation
       does not hide it;
     - a text without lines or words has 0 where datatrove drops it as empty.
     """
 
-    work: ClassVar = "tasks.rules.fineweb_quality_work"
+    work: ClassVar = "gristmill.tasks.rules.fineweb_quality_work"
 
     step: Literal["fineweb_quality"] = "fineweb_quality"
     exclude_zero: bool = Field(

@@ -1,12 +1,12 @@
-"""The rules of `tasks.rules.fineweb_quality`, which describes them, as functions."""
+"""The rules of `gristmill.tasks.rules.fineweb_quality`, which describes them, as functions."""
 
 import numpy as np
 
-from tasks.kernels.scan import TERMINAL, Scan
-from tasks.rules.fineweb_quality import FineWebQuality
-from tasks.rules.rule_work import Parts, ratio
-from tasks.rules.rule_work import measure as measure
-from tasks.rules.shared import filled, filled_lines, repeated_lines
+from gristmill.tasks.kernels.scan import TERMINAL, Scan
+from gristmill.tasks.rules.fineweb_quality import FineWebQuality
+from gristmill.tasks.rules.rule_work import Parts, ratio
+from gristmill.tasks.rules.rule_work import measure as measure
+from gristmill.tasks.rules.shared import filled, filled_lines, repeated_lines
 
 
 def line_punctuation(text: Scan, settings: FineWebQuality) -> Parts:

@@ -5,9 +5,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from tasks.rules.rule import DEFINITION, Definition, RuleStep, rule, rule_set
+from gristmill.tasks.rules.rule import DEFINITION, Definition, RuleStep, rule, rule_set
 
-_WORK = "tasks.rules.gopher_quality_work"
+_WORK = "gristmill.tasks.rules.gopher_quality_work"
 SOURCE = "Rae et al. 2021, A1.1; definitions: datatrove gopher_quality_filter.py, DCLM content_filters.py"
 RULES = (
     rule(
@@ -81,7 +81,7 @@ RULES = (
         """Tokens that have a letter (`str.isalpha`), of all tokens, symbols too.
 
         The rule turns on how many symbols there are for a word, so on how a tokenizer cuts at them: tokens are nearly
-        those of datatrove's for English (`tasks.kernels.tokens`). DCLM: tokens are runs without white space.
+        those of datatrove's for English (`gristmill.tasks.kernels.tokens`). DCLM: tokens are runs without white space.
         """,
         low=0.8,
     ),
@@ -104,7 +104,7 @@ class GopherQuality(RuleStep):
     `definition: datatrove`: `GopherQualityFilter`, datatrove src/datatrove/pipeline/filters/gopher_quality_filter.py.
     Where the paper is silent or differs, the code is followed. Differences from it:
 
-    - words are those of Unicode word segmentation (`tasks.kernels.scan`) in every language; datatrove asks a
+    - words are those of Unicode word segmentation (`gristmill.tasks.kernels.scan`) in every language; datatrove asks a
       tokenizer of the language; `alpha_words` alone counts tokens like those of its English one;
     - a word is one of symbols if it has no letter, mark or number (general categories L, M, N); datatrove has a list of
       punctuation characters instead, and symbols outside it count as words;

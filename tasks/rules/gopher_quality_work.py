@@ -1,4 +1,4 @@
-"""The rules of `tasks.rules.gopher_quality`, which describes them, as functions."""
+"""The rules of `gristmill.tasks.rules.gopher_quality`, which describes them, as functions."""
 
 from functools import cache, lru_cache
 
@@ -6,19 +6,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import files
-from tasks.kernels import separated
-from tasks.kernels.buffers import utf8
-from tasks.kernels.folding import lowered
-from tasks.kernels.members import different_members
-from tasks.kernels.scan import LETTER, REAL, Scan, scan
-from tasks.kernels.tokens import lettered_tokens
-from tasks.rules import dclm_units as dclm
-from tasks.rules.gopher_quality import GopherQuality
-from tasks.rules.rule_work import Parts, Spans, Unit, ratio
-from tasks.rules.rule_work import measure as measure
-from tasks.rules.shared import filled, once, real, real_words
-from tasks.rules.signs import (
+from gristmill.storage import files
+from gristmill.tasks.kernels import separated
+from gristmill.tasks.kernels.buffers import utf8
+from gristmill.tasks.kernels.folding import lowered
+from gristmill.tasks.kernels.members import different_members
+from gristmill.tasks.kernels.scan import LETTER, REAL, Scan, scan
+from gristmill.tasks.kernels.tokens import lettered_tokens
+from gristmill.tasks.rules import dclm_units as dclm
+from gristmill.tasks.rules.gopher_quality import GopherQuality
+from gristmill.tasks.rules.rule_work import Parts, Spans, Unit, ratio
+from gristmill.tasks.rules.rule_work import measure as measure
+from gristmill.tasks.rules.shared import filled, once, real, real_words
+from gristmill.tasks.rules.signs import (
     DCLM_ELLIPSES,
     ELLIPSES,
     apostrophes,
@@ -28,7 +28,7 @@ from tasks.rules.signs import (
     places,
     spaced_ellipses,
 )
-from tasks.url.list_files import ListError, list_files
+from gristmill.tasks.url.list_files import ListError, list_files
 
 
 def words(text: Scan, settings: GopherQuality) -> Parts:

@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from tasks.rules.rule import DEFINITION, Definition, RuleStep, rule, rule_set
+from gristmill.tasks.rules.rule import DEFINITION, Definition, RuleStep, rule, rule_set
 
 SOURCE = "Rae et al. 2021, Table A1; definitions: datatrove gopher_repetition_filter.py, DCLM content_filters.py"
 _CHARACTERS = "fraction of characters"
@@ -83,7 +83,7 @@ class GopherRepetition(RuleStep):
     not count; the top n-gram counts even if it occurs once; after a duplicate n-gram all of it is skipped.
     Differences from it:
 
-    - words are those of Unicode word segmentation (`tasks.kernels.scan`) in every language; datatrove asks a
+    - words are those of Unicode word segmentation (`gristmill.tasks.kernels.scan`) in every language; datatrove asks a
       tokenizer of the language;
     - n-grams are equal if their words are; datatrove writes the words of duplicate n-grams together, and takes `1 11
       a` for equal to `11 1 a` (of 2,463 web pages 11 of 14,778 values differ, and no verdict);
@@ -100,7 +100,7 @@ class GopherRepetition(RuleStep):
     - a text without words has 0, where DCLM drops one without a line.
     """
 
-    work: ClassVar = "tasks.rules.gopher_repetition_work"
+    work: ClassVar = "gristmill.tasks.rules.gopher_repetition_work"
 
     step: Literal["gopher_repetition"] = "gopher_repetition"
     definition: Definition = Field("datatrove", description=DEFINITION)

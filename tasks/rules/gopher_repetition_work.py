@@ -1,16 +1,16 @@
-"""The rules of `tasks.rules.gopher_repetition`, which describes them, as functions."""
+"""The rules of `gristmill.tasks.rules.gopher_repetition`, which describes them, as functions."""
 
 from functools import partial
 
 import numpy as np
 
-from tasks.kernels.repetition import GRAMS, equal_to_another, equal_to_earlier, repeated_grams
-from tasks.kernels.scan import Scan
-from tasks.rules import dclm_units as dclm
-from tasks.rules.gopher_repetition import GopherRepetition
-from tasks.rules.rule_work import Parts, Spans, Unit, ratio
-from tasks.rules.rule_work import measure as measure
-from tasks.rules.shared import filled_lines, once, repeated_lines
+from gristmill.tasks.kernels.repetition import GRAMS, equal_to_another, equal_to_earlier, repeated_grams
+from gristmill.tasks.kernels.scan import Scan
+from gristmill.tasks.rules import dclm_units as dclm
+from gristmill.tasks.rules.gopher_repetition import GopherRepetition
+from gristmill.tasks.rules.rule_work import Parts, Spans, Unit, ratio
+from gristmill.tasks.rules.rule_work import measure as measure
+from gristmill.tasks.rules.shared import filled_lines, once, repeated_lines
 
 
 def dup_paragraphs(text: Scan, settings: GopherRepetition) -> Parts:

@@ -5,10 +5,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from tasks.rules.rule import RuleStep, rule, rule_set
+from gristmill.tasks.rules.rule import RuleStep, rule, rule_set
 
 SOURCE = "Kudugunta et al. 2023 (arXiv 2309.04662), 2.3 and dataset card; Dolma 3: datamap-rs map_fxn.rs"
-_WORK = "tasks.rules.madlad_work"
+_WORK = "gristmill.tasks.rules.madlad_work"
 
 # The card's list. The last four are for texts like "A N T S P E A K" and lists of codes.
 _CURSED = (

@@ -1,4 +1,4 @@
-"""The rules of `tasks.rules.madlad`, which describes them, as functions."""
+"""The rules of `gristmill.tasks.rules.madlad`, which describes them, as functions."""
 
 import re
 
@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.lib
 
-from tasks.kernels.pieces import pieces
-from tasks.kernels.scan import CAPITAL, FIELD, REAL, Scan
-from tasks.rules.madlad import Madlad
-from tasks.rules.rule_work import Parts, ratio
-from tasks.rules.rule_work import measure as measure
+from gristmill.tasks.kernels.pieces import pieces
+from gristmill.tasks.kernels.scan import CAPITAL, FIELD, REAL, Scan
+from gristmill.tasks.rules.madlad import Madlad
+from gristmill.tasks.rules.rule_work import Parts, ratio
+from gristmill.tasks.rules.rule_work import measure as measure
 
 _OPERATOR = re.compile(r"[\\.^$*+?{}()|\[\]]")
 _TECHNICAL = np.isin(np.arange(256), list(b"0123456789{}+/()>"))

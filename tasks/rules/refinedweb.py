@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from tasks.documents.step import Bound, Cut, EditStep, Signal
+from gristmill.tasks.documents.step import Bound, Cut, EditStep, Signal
 
 _SOURCE = "Penedo et al. 2023 (arXiv 2306.01116), G.2; definition: DCLM modifiers.py, dclm_baseline_refinedweb.yaml"
 
@@ -30,7 +30,7 @@ class RefinedWebLines(EditStep):
     `regex_string`, so that a counter fills its line here as there, though the configuration's expression has no end).
     """
 
-    work: ClassVar = "tasks.rules.refinedweb_work"
+    work: ClassVar = "gristmill.tasks.rules.refinedweb_work"
 
     step: Literal["refinedweb_lines"] = "refinedweb_lines"
     max_uppercase: float | None = Field(

@@ -5,14 +5,14 @@ import re
 import numpy as np
 import pyarrow as pa
 
-from tasks.documents.batch import Batch
-from tasks.documents.edits import Edits, applied, line_removals
-from tasks.kernels import phrases
-from tasks.kernels.buffers import utf8
-from tasks.kernels.scan import FIELD, LETTER, Scan
-from tasks.kernels.separated import by_fasttext, leading_words
-from tasks.rules.refinedweb import RefinedWebLines
-from tasks.rules.rule_work import ratio
+from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.edits import Edits, applied, line_removals
+from gristmill.tasks.kernels import phrases
+from gristmill.tasks.kernels.buffers import utf8
+from gristmill.tasks.kernels.scan import FIELD, LETTER, Scan
+from gristmill.tasks.kernels.separated import by_fasttext, leading_words
+from gristmill.tasks.rules.refinedweb import RefinedWebLines
+from gristmill.tasks.rules.rule_work import ratio
 
 # In DCLM's order.
 _RULES = tuple(cut.rule for cut in RefinedWebLines.cuts)

@@ -3,7 +3,7 @@
 The declaration describes what is counted, in which unit, and which thresholds were published. What follows from it: a
 signal (the column `<step>_<rule>`), its thresholds in the recipe (`min_<rule>`, `max_<rule>`), which may differ by
 language, the rule's name in the ledger, and its row in `gristmill rules`. The function of the same name gives a number
-for each document of a batch (`tasks.rules.rule_work`).
+for each document of a batch (`gristmill.tasks.rules.rule_work`).
 """
 
 import inspect
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, create_model, field_validator, model_validator
 
-from tasks.documents.step import Bound, DocumentStep, Signal
+from gristmill.tasks.documents.step import Bound, DocumentStep, Signal
 
 # Whose code decides what a rule counts, where the papers leave it open.
 Definition = Literal["datatrove", "dclm"]

@@ -14,10 +14,10 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from tasks.documents.batch import Batch, schema
-from tasks.documents.step import work_of
-from tasks.kernels.scan import Scan
-from tasks.rules.rule import Rule, RuleStep
+from gristmill.tasks.documents.batch import Batch, schema
+from gristmill.tasks.documents.step import work_of
+from gristmill.tasks.kernels.scan import Scan
+from gristmill.tasks.rules.rule import Rule, RuleStep
 
 Unit = Literal["words", "lines", "paragraphs", "sentences"]
 

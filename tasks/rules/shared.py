@@ -6,8 +6,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from tasks.kernels.repetition import equal_to_earlier
-from tasks.kernels.scan import REAL, Scan
+from gristmill.tasks.kernels.repetition import equal_to_earlier
+from gristmill.tasks.kernels.scan import REAL, Scan
 
 T = TypeVar("T")
 

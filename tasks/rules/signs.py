@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tasks.kernels.scan import Scan
-from tasks.rules.shared import once
+from gristmill.tasks.kernels.scan import Scan
+from gristmill.tasks.rules.shared import once
 
 ELLIPSES = ("...", "\u2026")
 DCLM_ELLIPSES = (*ELLIPSES, ". . .")

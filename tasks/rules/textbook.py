@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from tasks.rules.rule import RuleStep, rule, rule_set
+from gristmill.tasks.rules.rule import RuleStep, rule, rule_set
 
 SOURCE = "tasks/rules/textbook.py"
 RULES = (
@@ -36,6 +36,6 @@ RULES = (
 class Textbook(RuleStep):
     """The four rules that introductions to pretraining data teach first."""
 
-    work: ClassVar = "tasks.rules.textbook_work"
+    work: ClassVar = "gristmill.tasks.rules.textbook_work"
 
     step: Literal["textbook"] = "textbook"

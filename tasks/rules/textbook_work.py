@@ -1,12 +1,12 @@
-"""The rules of `tasks.rules.textbook`, which describes them, as functions."""
+"""The rules of `gristmill.tasks.rules.textbook`, which describes them, as functions."""
 
 import numpy as np
 
-from tasks.kernels.repetition import equal_in_a_row
-from tasks.kernels.scan import FIELD, Scan
-from tasks.rules.rule_work import Parts
-from tasks.rules.rule_work import measure as measure
-from tasks.rules.shared import filled, real
+from gristmill.tasks.kernels.repetition import equal_in_a_row
+from gristmill.tasks.kernels.scan import FIELD, Scan
+from gristmill.tasks.rules.rule_work import Parts
+from gristmill.tasks.rules.rule_work import measure as measure
+from gristmill.tasks.rules.shared import filled, real
 
 
 def characters(text: Scan) -> np.ndarray:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from storage.tokenizer_json import prepared
+from gristmill.storage.tokenizer_json import prepared
 
 END = "<|endoftext|>"
 

@@ -4,12 +4,12 @@ import logging
 
 import pyarrow.compute as pc
 
-from storage import files, parquet
-from storage.damage import DamagedFileError
-from storage.recorded_file import RecordedFile
-from storage.token_shards import bin_path, write_tokens
-from tasks.documents.selection import select
-from tasks.tokens.encoding import encoder
+from gristmill.storage import files, parquet
+from gristmill.storage.damage import DamagedFileError
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.token_shards import bin_path, write_tokens
+from gristmill.tasks.documents.selection import select
+from gristmill.tasks.tokens.encoding import encoder
 
 log = logging.getLogger(__name__)
 

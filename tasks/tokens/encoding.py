@@ -10,10 +10,10 @@ from itertools import islice
 import gigatoken
 import numpy as np
 
-from storage.recorded_file import RecordedFile
-from storage.sentencepiece_model import SPACE, SentencePieceTokenizer
-from storage.training_manifest import token_dtype
-from tasks.tokens.tokenizer_work import load
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.sentencepiece_model import SPACE, SentencePieceTokenizer
+from gristmill.storage.training_manifest import token_dtype
+from gristmill.tasks.tokens.tokenizer_work import load
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ def _fast(file: RecordedFile) -> tuple[Encode, re.Pattern[str] | None] | None:
         if isinstance(exact, SentencePieceTokenizer):
             return gigatoken.Tokenizer.from_sentencepiece(file.read()).encode, _apart(exact)
 
-        from storage.tokenizer_json import JsonTokenizer  # here, since most do without its library
+        from gristmill.storage.tokenizer_json import JsonTokenizer  # here, since most do without its library
 
         assert isinstance(exact, JsonTokenizer), "there are two kinds of files"
         return gigatoken.Tokenizer.from_json(exact.plain).encode, None

@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import files, parquet
-from storage.recorded_file import RecordedFile
-from storage.token_shards import write_tokens
-from tasks.documents.sampling import uniform
-from tasks.documents.selection import gather
-from tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Column
+from gristmill.storage import files, parquet
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.token_shards import write_tokens
+from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.documents.selection import gather
+from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Column
 
 MOST_GROUPS = 1_000  # of a shard, each with files of its own
 _POINTS = 500  # of a group's scores in a shard: a range is off by a 500th of the tokens at most

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from tasks.documents.step import Settings
+from gristmill.tasks.documents.step import Settings
 
 SOURCE = "source"
 CLUSTER_SIZE = "cluster_size"

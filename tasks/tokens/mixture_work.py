@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import orjson
 
-from storage import checked_json, files
-from storage.recorded_file import RecordedFile
-from storage.training_manifest import token_dtype
-from tasks.tokens.mixture import Mixture
-from tasks.tokens.strategies import Stretch, stretches
+from gristmill.storage import checked_json, files
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.training_manifest import token_dtype
+from gristmill.tasks.tokens.mixture import Mixture
+from gristmill.tasks.tokens.strategies import Stretch, stretches
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from storage import files, parquet
-from storage.packed_rows import write_rows
+from gristmill.storage import files, parquet
+from gristmill.storage.packed_rows import write_rows
 
 MOST_TOKENS = 1 << 27  # of shards that are packed together: some hundred thousand documents
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tasks.tokens.mixture import Mixture, Phase
+from gristmill.tasks.tokens.mixture import Mixture, Phase
 
 TOLERANCE = 1e-3  # of shares that are to be met
 _REPEATED = re.compile(r"x(\d+)")

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasks.documents.step import Settings
+from gristmill.tasks.documents.step import Settings
 
 LARGEST_VOCABULARY = 1 << 20
 NAMES = ("<unk>", "<s>", "</s>", "<|endoftext|>")  # special tokens of the tokenizers that are trained here

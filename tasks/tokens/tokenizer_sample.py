@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.documents.sampling import uniform
-from tasks.documents.selection import select
-from tasks.tokens.grouping_work import group_names, with_columns
-from tasks.tokens.mixture import Mixture
-from tasks.tokens.strategies import sample_shares
+from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.documents.selection import select
+from gristmill.tasks.tokens.grouping_work import group_names, with_columns
+from gristmill.tasks.tokens.mixture import Mixture
+from gristmill.tasks.tokens.strategies import sample_shares
 
 log = logging.getLogger(__name__)
 

@@ -9,12 +9,12 @@ from functools import cache
 
 import sentencepiece as spm
 
-from storage import files
-from storage.recorded_file import RecordedFile
-from storage.text_tokens import TextTokenizer, read_tokenizer
-from tasks.tokens.mixture import Mixture
-from tasks.tokens.tokenizer import LARGEST_VOCABULARY, Tokenizer
-from tasks.tokens.tokenizer_sample import Inputs, sample
+from gristmill.storage import files
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.text_tokens import TextTokenizer, read_tokenizer
+from gristmill.tasks.tokens.mixture import Mixture
+from gristmill.tasks.tokens.tokenizer import LARGEST_VOCABULARY, Tokenizer
+from gristmill.tasks.tokens.tokenizer_sample import Inputs, sample
 
 log = logging.getLogger(__name__)
 
@@ -34,9 +34,9 @@ def train_tokenizer(
 ) -> dict:
     """Train on a sample of the documents; writes `tokenizer.model`, of SentencePiece, or `tokenizer.json`.
 
-    Each group of the mixture gives documents worth its share of `sample_bytes`, see `tasks.tokens.tokenizer_sample`.
-    SentencePiece holds the sample in memory, `tokenizers` its distinct words.
-    Raises ValueError for a source without text, and if the vocabulary does not fit the text.
+    Each group of the mixture gives documents worth its share of `sample_bytes`, see
+    `gristmill.tasks.tokens.tokenizer_sample`. SentencePiece holds the sample in memory, `tokenizers` its distinct
+    words. Raises ValueError for a source without text, and if the vocabulary does not fit the text.
     """
     taken: dict[str, int] = {}
     texts = sample(inputs, mixture, settings.sample_bytes, seed, taken)
@@ -60,7 +60,7 @@ def take_tokenizer(folder: str, shard: int, tokenizer: RecordedFile, end_of_text
 def given_tokenizer(data: bytes, path: str, end_of_text: str | None) -> tuple[bytes, str]:
     """Content and name of the file as a stage keeps it. Raises ValueError as `take_tokenizer`."""
     if data.lstrip()[:1] == b"{":
-        from storage.tokenizer_json import prepared  # here, since most do without its library
+        from gristmill.storage.tokenizer_json import prepared  # here, since most do without its library
 
         data, name = prepared(data, end_of_text, path), JSON
         size = read_tokenizer(data, name).vocab_size
@@ -83,7 +83,7 @@ def _written(folder: str, name: str, data: bytes) -> dict:
 
 
 def _byte_bpe(texts: Iterator[str], settings: Tokenizer, taken: dict[str, int]) -> bytes:
-    from tasks.tokens.byte_bpe import train_byte_bpe  # here, since others do without its library
+    from gristmill.tasks.tokens.byte_bpe import train_byte_bpe  # here, since others do without its library
 
     data, size = train_byte_bpe(texts, settings.vocab_size, settings.symbols)
     if size < settings.vocab_size:

@@ -1,8 +1,8 @@
-"""Settings of the canonical form of a URL (`tasks.url.canonical_work`)."""
+"""Settings of the canonical form of a URL (`gristmill.tasks.url.canonical_work`)."""
 
 from pydantic import Field
 
-from tasks.documents.step import Settings
+from gristmill.tasks.documents.step import Settings
 
 # Parameters by which advertisers and mailers follow a visitor; a trailing `*` stands for any rest. From the
 # documentation of each: Google (utm_*, gclid, gclsrc, gbraid, wbraid, dclid, gad_*, _ga, _gl, srsltid), Matomo

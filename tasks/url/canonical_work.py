@@ -15,7 +15,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 import idna
 from publicsuffixlist import PublicSuffixList
 
-from tasks.url.canonical import Canonical
+from gristmill.tasks.url.canonical import Canonical
 
 DEFAULT_PORTS = {"http": "80", "https": "443", "ftp": "21"}
 

@@ -1,7 +1,7 @@
 """The files behind the address of a list."""
 
-from storage import files
-from storage.remote.redact import redact_url
+from gristmill.storage import files
+from gristmill.storage.remote.redact import redact_url
 
 KINDS = ("domains", "urls", "expressions")
 

@@ -13,11 +13,11 @@ from typing import IO, TYPE_CHECKING
 
 import xxhash
 
-from storage import files
-from storage.remote.redact import redact_url
-from tasks.url.canonical import Canonical
-from tasks.url.canonical_work import canonical_host, canonicalizer, host_of
-from tasks.url.list_files import KINDS, ListError
+from gristmill.storage import files
+from gristmill.storage.remote.redact import redact_url
+from gristmill.tasks.url.canonical import Canonical
+from gristmill.tasks.url.canonical_work import canonical_host, canonicalizer, host_of
+from gristmill.tasks.url.list_files import KINDS, ListError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

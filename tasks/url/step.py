@@ -5,8 +5,8 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasks.documents.step import Bound, DocumentStep, Member, Signal
-from tasks.url.canonical import Canonical
+from gristmill.tasks.documents.step import Bound, DocumentStep, Member, Signal
+from gristmill.tasks.url.canonical import Canonical
 
 _LISTED = "squidGuard's rules for UT1's domains, urls and expressions"
 _REFINEDWEB = "RefinedWeb (Penedo et al. 2023), appendix G.1, as coded by DCLM or datatrove (url_filter.py)"
@@ -24,7 +24,7 @@ class Url(DocumentStep):
     words are looked for in the URL as it stands.
     """
 
-    work: ClassVar = "tasks.url.step_work"
+    work: ClassVar = "gristmill.tasks.url.step_work"
     libraries: ClassVar = ("idna", "publicsuffixlist", "pyarrow")
     pins_files: ClassVar = True
 

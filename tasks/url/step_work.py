@@ -8,13 +8,13 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import files
-from tasks.documents.batch import Batch
-from tasks.url.canonical_work import canonicalizer, host_of, registered_domain
-from tasks.url.list_files import ListError, list_files
-from tasks.url.lists import Entries, blocked, read_entries, taken_down
-from tasks.url.matching import Lists, Words, alphanumeric, ascii_words_of, squeezed, words_of
-from tasks.url.step import Url
+from gristmill.storage import files
+from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.url.canonical_work import canonicalizer, host_of, registered_domain
+from gristmill.tasks.url.list_files import ListError, list_files
+from gristmill.tasks.url.lists import Entries, blocked, read_entries, taken_down
+from gristmill.tasks.url.matching import Lists, Words, alphanumeric, ascii_words_of, squeezed, words_of
+from gristmill.tasks.url.step import Url
 
 
 def lists(step: Url) -> list[str]:

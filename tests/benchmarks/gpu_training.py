@@ -24,16 +24,16 @@ import numpy as np
 import sentencepiece
 import torch
 
-from storage import checked_json, files
-from storage.training_manifest import load_training_manifest
-from training.config import ModelConfig, RunConfig, TrainingConfig
-from training.data.batches import batches
-from training.data.order import Order
-from training.model.decoder import flops_per_token
-from training.model.parallel import processes
-from training.step.monitor import data_sheet_flops
-from training.step.state import train_state
-from training.step.update import StepPlan, figures, train_step
+from gristmill.storage import checked_json, files
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
+from gristmill.training.data.batches import batches
+from gristmill.training.data.order import Order
+from gristmill.training.model.decoder import flops_per_token
+from gristmill.training.model.parallel import processes
+from gristmill.training.step.monitor import data_sheet_flops
+from gristmill.training.step.state import train_state
+from gristmill.training.step.update import StepPlan, figures, train_step
 
 VOCABULARY = 32_768
 # Width, layers, heads, window, rows of a micro-batch; four of these make a step.
@@ -209,7 +209,7 @@ def time_to_loss(data: Path, folder: Path, tiny: bool) -> None:
             out.mkdir()
             checked_json.write(str(out / "run.json"), run.model_dump(mode="json"))
             began = time.perf_counter()
-            subprocess.run([sys.executable, "-m", "training.run.launch", str(out / "run.json")], check=True)
+            subprocess.run([sys.executable, "-m", "gristmill.training.run.launch", str(out / "run.json")], check=True)
             seconds = (time.perf_counter() - began) / steps
             lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
             curves[optimizer, rate] = [

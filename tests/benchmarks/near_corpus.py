@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import parquet
-from storage.schema import DOCUMENTS
+from gristmill.storage import parquet
+from gristmill.storage.schema import DOCUMENTS
 
 N = 5  # words of a shingle, by which copies are planted and measured
 

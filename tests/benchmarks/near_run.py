@@ -13,18 +13,18 @@ from types import SimpleNamespace
 
 import psutil
 
-from flows.machine.context import RunContext
-from flows.machine.settings import MachineSettings
-from flows.stages.corpus import Corpus
-from flows.stages.near_duplicates import minhash
-from storage import layout, parquet
-from tasks.dedup.near.settings import MinHash
-from tasks.documents.step import Settings
-from tasks.engine.executors import Executor
-from tasks.engine.jobs import JobResult
-from tasks.engine.make import StageResult, find_or_make
-from tasks.engine.phases import PhaseRunner
-from tasks.engine.spec import StageSpec
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.flows.stages.near_duplicates import minhash
+from gristmill.storage import layout, parquet
+from gristmill.tasks.dedup.near.settings import MinHash
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine.executors import Executor
+from gristmill.tasks.engine.jobs import JobResult
+from gristmill.tasks.engine.make import StageResult, find_or_make
+from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.spec import StageSpec
 from tests.benchmarks.near_corpus import Planted
 
 _SECONDS = 0.5

@@ -10,7 +10,7 @@ takes from them. `effects` prints what each recipe loses against the first, in b
 home, and found again. With two at once, 200 runs of the default proxy take half an hour of two idle cores.
 """
 
-import flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
+import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 
 # isort: split
 import argparse
@@ -19,19 +19,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from flows.comparison.bank import calibrate
-from flows.comparison.components import fitted
-from flows.comparison.protocol import Protocol, decide
-from flows.comparison.runs import RunRequest
-from flows.decisions.arm_data import proxy_data
-from flows.decisions.arms import Arms, arms
-from flows.decisions.runs import ProxyRuns, evaluation_set
-from flows.recipe.forms import RecipeLike
-from flows.recipe.proxy import load_proxy
-from flows.recipe.recipe import load
-from flows.run.flow import recorded_flow
-from flows.run.prefect_names import flow_run_name
-from flows.run.runner import run_context
+from gristmill.flows.comparison.bank import calibrate
+from gristmill.flows.comparison.components import fitted
+from gristmill.flows.comparison.protocol import Protocol, decide
+from gristmill.flows.comparison.runs import RunRequest
+from gristmill.flows.decisions.arm_data import proxy_data
+from gristmill.flows.decisions.arms import Arms, arms
+from gristmill.flows.decisions.runs import ProxyRuns, evaluation_set
+from gristmill.flows.recipe.forms import RecipeLike
+from gristmill.flows.recipe.proxy import load_proxy
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.run.flow import recorded_flow
+from gristmill.flows.run.prefect_names import flow_run_name
+from gristmill.flows.run.runner import run_context
 
 FIRST = 201  # pair numbers that no decision of the demo takes
 BANK_PAIRS = 8

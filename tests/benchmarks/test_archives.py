@@ -11,11 +11,11 @@ import pytest
 from fastwarc.warc import ArchiveIterator
 from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
-from storage import layout, ledger, parquet
-from tasks.extraction.extract import Extract
-from tasks.extraction.extract_work import extract_shard
-from tasks.reading.archives import read_at, records
-from tasks.reading.listing import Shard
+from gristmill.storage import layout, ledger, parquet
+from gristmill.tasks.extraction.extract import Extract
+from gristmill.tasks.extraction.extract_work import extract_shard
+from gristmill.tasks.reading.archives import read_at, records
+from gristmill.tasks.reading.listing import Shard
 
 MAX_BYTES = 10_000_000
 # warcio takes any line of at least five words for an ARC record and a text for a file of them

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from resiliparse.parse.encoding import detect_encoding
 
-from tasks.reading.charset import decode, guess
+from gristmill.tasks.reading.charset import decode, guess
 
 # Folders named otherwise than Python's codec; of EUC-TW it has none.
 _CODECS = {"GB2312": "gb18030", "SHIFT_JIS": "cp932", "EUC-KR": "cp949", "Big5": "big5hkscs", "TIS-620": "cp874"}

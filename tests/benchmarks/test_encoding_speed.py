@@ -13,15 +13,15 @@ import pyarrow as pa
 import pytest
 from tokenizers import Tokenizer as Theirs
 
-from storage import parquet
-from storage.sentencepiece_model import SentencePieceTokenizer
-from tasks.tokens.encode import encode_shard
-from tasks.tokens.encoding import encoder
-from tasks.tokens.mixture import Mixture
-from tasks.tokens.tokenizer import Tokenizer
-from tasks.tokens.tokenizer_work import load, train_tokenizer
+from gristmill.storage import parquet
+from gristmill.storage.sentencepiece_model import SentencePieceTokenizer
+from gristmill.tasks.tokens.encode import encode_shard
+from gristmill.tasks.tokens.encoding import encoder
+from gristmill.tasks.tokens.mixture import Mixture
+from gristmill.tasks.tokens.tokenizer import Tokenizer
+from gristmill.tasks.tokens.tokenizer_work import load, train_tokenizer
+from gristmill.training.hub.tokenizer import tokenizer_json
 from tests.recorded import recorded
-from training.hub.tokenizer import tokenizer_json
 
 MEGABYTES = 16
 # (kind, name of the own library, times that library, times datatrove's stage)

@@ -7,10 +7,10 @@ import time
 import numpy as np
 import pytest
 
-from storage import layout, parquet
-from storage.schema import SELECTION
-from tasks.dedup import exact_work as exact
-from tasks.dedup.exact import ContentDedup, UrlDedup
+from gristmill.storage import layout, parquet
+from gristmill.storage.schema import SELECTION
+from gristmill.tasks.dedup import exact_work as exact
+from gristmill.tasks.dedup.exact import ContentDedup, UrlDedup
 from tests.benchmarks.near_corpus import SAME, Planted
 
 pytestmark = pytest.mark.bench

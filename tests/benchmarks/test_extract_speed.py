@@ -16,8 +16,8 @@ import pytest
 import trafilatura
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
-from tasks.extraction.engines import blocks
-from tasks.reading import charset
+from gristmill.tasks.extraction.engines import blocks
+from gristmill.tasks.reading import charset
 
 pytestmark = pytest.mark.bench
 
@@ -28,11 +28,11 @@ LEAST_ALONE = 7
 
 OURS = """
 import json, os, resource, sys, time
-from storage.remote.config import RemoteIOConfig
-from tasks.engine.executors import executor
-from tasks.extraction.extract import Extract
-from tasks.extraction.extract_work import extract_shard
-from tasks.reading.listing import Shard
+from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.tasks.engine.executors import executor
+from gristmill.tasks.extraction.extract import Extract
+from gristmill.tasks.extraction.extract_work import extract_shard
+from gristmill.tasks.reading.listing import Shard
 engine, out, paths = sys.argv[1], sys.argv[2], sys.argv[4:]
 workers = int(sys.argv[3])
 
@@ -54,7 +54,7 @@ else:
     made = [one(job) for job in enumerate(paths[:-1])]
     seconds = time.perf_counter() - began
 peaks = [resource.getrusage(who).ru_maxrss / 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-from tasks.guard import parent
+from gristmill.tasks.guard import parent
 for zygote in parent._zygotes.values():
     zygote.close()
 parent._zygotes.clear()

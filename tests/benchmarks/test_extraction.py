@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import trafilatura
 
-from tasks.extraction.engines import ENGINES
+from gristmill.tasks.extraction.engines import ENGINES
 from tools.train_blocks import gold
 
 ARCHIVES = ("extraction_aeb_181.tar.gz", "extraction_cleaneval_dev_58.tar.gz", "extraction_wcxb_dev_148.tar.gz")

@@ -17,9 +17,9 @@ from fastwarc.warc import ArchiveIterator, WarcRecordType
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 
-from tasks.guard import parent
-from tasks.guard.limits import Limits
-from tasks.guard.parent import Guard
+from gristmill.tasks.guard import parent
+from gristmill.tasks.guard.limits import Limits
+from gristmill.tasks.guard.parent import Guard
 
 PAGES = 2000
 ROUND = 200

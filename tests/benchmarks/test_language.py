@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.documents.measure import measured
-from tasks.documents.step import UNKNOWN
-from tasks.models.language.identification import model
-from tasks.models.language.language import CODES, MIN_SCORES, Language
-from tasks.models.language.language_work import measure
-from tasks.models.language.mixed_languages import MixedLanguages
+from gristmill.tasks.documents.measure import measured
+from gristmill.tasks.documents.step import UNKNOWN
+from gristmill.tasks.models.language.identification import model
+from gristmill.tasks.models.language.language import CODES, MIN_SCORES, Language
+from gristmill.tasks.models.language.language_work import measure
+from gristmill.tasks.models.language.mixed_languages import MixedLanguages
 
 MACROLANGUAGES = {
     **dict.fromkeys(("bs", "hr", "sr", "sh"), "hbs"),

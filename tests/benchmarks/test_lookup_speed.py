@@ -11,11 +11,11 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from storage import parquet
-from tasks.dedup.near.settings import MinHash
-from tasks.dedup.near.sign import signed
-from tasks.dedup.near_reports import lookup
-from tasks.documents.rows import read_rows
+from gristmill.storage import parquet
+from gristmill.tasks.dedup.near.settings import MinHash
+from gristmill.tasks.dedup.near.sign import signed
+from gristmill.tasks.dedup.near_reports import lookup
+from gristmill.tasks.documents.rows import read_rows
 from tests.benchmarks.near_corpus import Planted
 
 DOCUMENTS = int(os.environ.get("GRISTMILL_LOOKUP_DOCUMENTS", 100_000))

@@ -20,12 +20,12 @@ import psutil
 import pytest
 import yaml
 
-from storage import checked_json, layout
-from tasks.engine.make import COST
+from gristmill.storage import checked_json, layout
+from gristmill.tasks.engine.make import COST
 from tests import services as servers
 
 SIZES = [int(size) for size in os.environ.get("GRISTMILL_SHARDS", "1000,4000").split(",")]
-COMMAND = "import sys; from flows.cli import main; sys.argv = ['gristmill', 'corpus', sys.argv[1]]; main()"
+COMMAND = "import sys; from gristmill.flows.cli import main; sys.argv = ['gristmill', 'corpus', sys.argv[1]]; main()"
 SECONDS = 0.5  # between two looks at the processes
 
 
@@ -94,7 +94,7 @@ def run(services: servers.Services, recipe: Path, home: str) -> Run:
                     used[name].look(process)
             with contextlib.suppress(psutil.Error):
                 for child in watched["flow"].children():
-                    if "flows.run.server" in child.cmdline():
+                    if "gristmill.flows.run.server" in child.cmdline():
                         watched["server"] = child
             time.sleep(SECONDS)
         seconds = time.monotonic() - began

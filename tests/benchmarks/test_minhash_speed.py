@@ -16,9 +16,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from tasks.dedup.near.settings import MinHash
-from tasks.kernels import minhash, shingles
-from tasks.kernels.buffers import utf8
+from gristmill.tasks.dedup.near.settings import MinHash
+from gristmill.tasks.kernels import minhash, shingles
+from gristmill.tasks.kernels.buffers import utf8
 
 # Times as fast as datasketch's `bulk`, from text: what the README promises.
 LEAST = 10

@@ -20,8 +20,8 @@ from shutil import rmtree
 import pyarrow as pa
 import pytest
 
-from tasks.dedup.near.settings import MinHash
-from tasks.engine.executors import executor
+from gristmill.tasks.dedup.near.settings import MinHash
+from gristmill.tasks.engine.executors import executor
 from tests.benchmarks.near_corpus import Planted, number_of
 from tests.benchmarks.near_run import Watch, near_duplicates, warm, write_corpus
 

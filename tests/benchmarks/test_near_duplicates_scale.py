@@ -12,9 +12,9 @@ from shutil import rmtree
 import numpy as np
 import pytest
 
-from flows.stages.corpus import Corpus
-from tasks.dedup.near.settings import MinHash
-from tasks.engine.executors import executor
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.tasks.dedup.near.settings import MinHash
+from gristmill.tasks.engine.executors import executor
 from tests.benchmarks.near_corpus import Planted
 from tests.benchmarks.near_run import SHARD, Run, Watch, forget, near_duplicates, warm, write_corpus
 

@@ -13,16 +13,16 @@ import pyarrow as pa
 import pytest
 from scipy.sparse import csr_array
 
-from flows.stages.corpus import Corpus
-from storage import layout, parquet
-from tasks.dedup.near.settings import MinHash, s_curve
-from tasks.dedup.near.sign import shingle_sets
-from tasks.documents.normalize import Normalize
-from tasks.engine.executors import executor
-from tasks.extraction.extract import Extract
-from tasks.extraction.extract_work import extract_shard
-from tasks.kernels import minhash
-from tasks.reading.shard import Shard
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.storage import layout, parquet
+from gristmill.tasks.dedup.near.settings import MinHash, s_curve
+from gristmill.tasks.dedup.near.sign import shingle_sets
+from gristmill.tasks.documents.normalize import Normalize
+from gristmill.tasks.engine.executors import executor
+from gristmill.tasks.extraction.extract import Extract
+from gristmill.tasks.extraction.extract_work import extract_shard
+from gristmill.tasks.kernels import minhash
+from gristmill.tasks.reading.shard import Shard
 from tests.benchmarks.near_corpus import Planted
 from tests.benchmarks.near_run import near_duplicates
 from tests.corpora import Texts, planted_stage

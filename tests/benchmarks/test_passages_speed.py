@@ -15,10 +15,10 @@ from fastwarc.warc import ArchiveIterator, WarcRecordType
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 
-from storage import parquet
-from storage.schema import DOCUMENTS, SELECTION
-from tasks.dedup import passages_work as passages
-from tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
+from gristmill.storage import parquet
+from gristmill.storage.schema import DOCUMENTS, SELECTION
+from gristmill.tasks.dedup import passages_work as passages
+from gristmill.tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
 
 SHARDS = 4
 BYTES = 50 << 20

@@ -8,10 +8,10 @@ from pydoc_data import topics
 
 import pytest
 
-from tasks.models.perplexity import models_by_language
-from tasks.models.perplexity.scores import load, load_pieces, score_pieces
-from tasks.models.perplexity.text import PUNCTUATION, fold
-from tasks.models.perplexity.training import Training, train
+from gristmill.tasks.models.perplexity import models_by_language
+from gristmill.tasks.models.perplexity.scores import load, load_pieces, score_pieces
+from gristmill.tasks.models.perplexity.text import PUNCTUATION, fold
+from gristmill.tasks.models.perplexity.training import Training, train
 from tests.recorded import recorded
 
 TEXTS = [text for text in topics.topics.values() if text.strip()]

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
-from tasks.documents.batch import Batch
-from tasks.documents.step import work_of
-from tasks.extraction.engines import plain
-from tasks.pii.step import KINDS, Pii
+from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.step import work_of
+from gristmill.tasks.extraction.engines import plain
+from gristmill.tasks.pii.step import KINDS, Pii
 from tests.planted import Plan, texts
 from tests.planted.text import joined
 

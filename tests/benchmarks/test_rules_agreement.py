@@ -13,12 +13,12 @@ from functools import cache
 import pyarrow as pa
 import pytest
 
-from tasks.documents.batch import Batch
-from tasks.documents.step import DocumentStep, work_of
-from tasks.rules.c4 import C4
-from tasks.rules.fineweb_quality import FineWebQuality
-from tasks.rules.gopher_quality import GopherQuality
-from tasks.rules.gopher_repetition import GopherRepetition
+from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.step import DocumentStep, work_of
+from gristmill.tasks.rules.c4 import C4
+from gristmill.tasks.rules.fineweb_quality import FineWebQuality
+from gristmill.tasks.rules.gopher_quality import GopherQuality
+from gristmill.tasks.rules.gopher_repetition import GopherRepetition
 from tests.tasks.rules import reference, segmentation
 from tests.tasks.rules.web import web_texts
 

@@ -22,10 +22,10 @@ import pytest
 import yaml
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
-from flows.recipe.recipe import load
-from tasks.documents.batch import Batch
-from tasks.documents.edits import applied, merged
-from tasks.documents.step import DocumentStep, work_of
+from gristmill.flows.recipe.recipe import load
+from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.edits import applied, merged
+from gristmill.tasks.documents.step import DocumentStep, work_of
 from tests.tasks.rules import dclm_reference, reference, segmentation
 from tests.tasks.rules.web import web_texts
 

@@ -17,15 +17,15 @@ from fastwarc.warc import ArchiveIterator, WarcRecordType
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 
-from tasks.documents.measure import measured
-from tasks.documents.step import DocumentStep
-from tasks.rules.c4 import C4
-from tasks.rules.ccnet import CCNet
-from tasks.rules.fineweb_quality import FineWebQuality
-from tasks.rules.gopher_quality import GopherQuality
-from tasks.rules.gopher_repetition import GopherRepetition
-from tasks.rules.refinedweb import RefinedWebLines
-from tasks.rules.textbook import Textbook
+from gristmill.tasks.documents.measure import measured
+from gristmill.tasks.documents.step import DocumentStep
+from gristmill.tasks.rules.c4 import C4
+from gristmill.tasks.rules.ccnet import CCNet
+from gristmill.tasks.rules.fineweb_quality import FineWebQuality
+from gristmill.tasks.rules.gopher_quality import GopherQuality
+from gristmill.tasks.rules.gopher_repetition import GopherRepetition
+from gristmill.tasks.rules.refinedweb import RefinedWebLines
+from gristmill.tasks.rules.textbook import Textbook
 
 # Times as fast as datatrove's filters: what the README promises.
 LEAST = 100

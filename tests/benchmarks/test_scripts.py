@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from tasks.dedup.near.settings import MinHash, s_curve
+from gristmill.tasks.dedup.near.settings import MinHash, s_curve
 from tests.scripts import EDITS, SCRIPTS, edited, text_of
 from tests.tasks.dedup.near.test_signatures import kernel_sets, words
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.kernels.scan import REAL, scan
-from tasks.kernels.segmentation import characters, neighbours
+from gristmill.tasks.kernels.scan import REAL, scan
+from gristmill.tasks.kernels.segmentation import characters, neighbours
 
 # Of these ICU finds the words with dictionaries, Korean after digits; in all others by the rules of UAX #29.
 WITHOUT_SPACES = {"ja", "km", "lo", "th", "zh"}

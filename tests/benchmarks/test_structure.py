@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import trafilatura
 
-from tasks.extraction.engines import ENGINES, blocks
+from gristmill.tasks.extraction.engines import ENGINES, blocks
 from tests.benchmarks.structure import generated, highlighted, marked, node_pages, restructured
 from tests.benchmarks.structure.case import Case
 from tests.benchmarks.structure.scorer import MEASURES, judge

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from storage import parquet
-from storage.schema import SELECTION
-from tasks.dedup import substring_cuts
-from tasks.dedup import substrings_work as substrings
-from tasks.dedup.substrings import SubstringDedup
+from gristmill.storage import parquet
+from gristmill.storage.schema import SELECTION
+from gristmill.tasks.dedup import substring_cuts
+from gristmill.tasks.dedup import substrings_work as substrings
+from gristmill.tasks.dedup.substrings import SubstringDedup
 from tests.benchmarks.near_corpus import Planted
 
 SHARDS, PARTITIONS, DOCUMENTS = 2, 2, 36_000

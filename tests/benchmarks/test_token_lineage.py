@@ -13,13 +13,13 @@ from random import Random
 import numpy as np
 import pytest
 
-from flows.curation import curate
-from flows.recipe.recipe import load
-from flows.reports.token_lineage import TokenSource, token_source
-from flows.stages.heldout import heldout
-from flows.stages.tokenizer import tokenizer
-from flows.stages.tokens import tokens
-from storage.remote.config import RemoteIOConfig
+from gristmill.flows.curation import curate
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.token_lineage import TokenSource, token_source
+from gristmill.flows.stages.heldout import heldout
+from gristmill.flows.stages.tokenizer import tokenizer
+from gristmill.flows.stages.tokens import tokens
+from gristmill.storage.remote.config import RemoteIOConfig
 from tests.corpora import context
 from tests.planted import Plan, plant
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage import checked_json, files
-from training.config import ModelConfig, RunConfig, TrainingConfig
-from training.run.launch import launch
+from gristmill.storage import checked_json, files
+from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
+from gristmill.training.run.launch import launch
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(3600)]
 
@@ -33,8 +33,8 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 sys.path.insert(0, {root!r})
-from training.config import ModelConfig
-from training.model.decoder import Decoder, initial
+from gristmill.training.config import ModelConfig
+from gristmill.training.model.decoder import Decoder, initial
 
 @dataclass
 class GPTConfig:

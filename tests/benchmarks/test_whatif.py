@@ -12,19 +12,19 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from flows.curation import curate
-from flows.machine.context import RunContext
-from flows.machine.settings import MachineSettings
-from flows.recipe.recipe import load
-from flows.recipe.steps import BUILT_IN
-from storage import layout, ledger, parquet, shards
-from storage.schema import DOCUMENTS, LEDGER
-from tasks.documents.batch import schema
-from tasks.documents.step import Bound, DocumentStep
-from tasks.engine.make import StageResult
-from tasks.engine.spec import StageSpec
-from tasks.extraction.extract_work import BATCH
-from tasks.url.step import Url
+from gristmill.flows.curation import curate
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.recipe.steps import BUILT_IN
+from gristmill.storage import layout, ledger, parquet, shards
+from gristmill.storage.schema import DOCUMENTS, LEDGER
+from gristmill.tasks.documents.batch import schema
+from gristmill.tasks.documents.step import Bound, DocumentStep
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.extraction.extract_work import BATCH
+from gristmill.tasks.url.step import Url
 from tests.corpora import build_in
 
 ROWS = 1_000_000
@@ -100,7 +100,13 @@ def test_a_million_rows(tmp_path, capsys):
     list(curate(RunContext(settings, plant), recipe))
     lowest = (f"{s.step}.{f}={2 * v}" for s in recipe.after[1:] for f, v in s if f.startswith("min_") and v)
     change = next(lowest)
-    command = [sys.executable, "-c", "from flows.cli import main; main()", "whatif", str(tmp_path / "million.yaml")]
+    command = [
+        sys.executable,
+        "-c",
+        "from gristmill.flows.cli import main; main()",
+        "whatif",
+        str(tmp_path / "million.yaml"),
+    ]
     environment = os.environ | {"GRISTMILL_HOME": settings.home, "PYTHONPATH": os.getcwd(), "COLUMNS": "160"}
     took = []
     for _ in range(4):

@@ -15,28 +15,28 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from storage import checked_json, files, layout, parquet, sorted_files
-from storage.damage import DamagedFileError
-from storage.layout import ManifestError
-from storage.recorded_file import RecordedFile
-from storage.training_manifest import load_training_manifest
-from tasks.documents.sampling import Heldout
-from tasks.models.classifier import fasttext_files
-from tasks.models.perplexity import perplexity_work
-from tasks.models.perplexity.perplexity import LanguageModel
-from tasks.models.perplexity.scores import load, score_words
-from tasks.models.quality import quality_work
-from tasks.models.quality.quality import Classifier
-from tasks.tokens import tokenizer_work
-from tasks.tokens.mixture import Mixture
-from tasks.tokens.tokenizer import Tokenizer
+from gristmill.storage import checked_json, files, layout, parquet, sorted_files
+from gristmill.storage.damage import DamagedFileError
+from gristmill.storage.layout import ManifestError
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.models.classifier import fasttext_files
+from gristmill.tasks.models.perplexity import perplexity_work
+from gristmill.tasks.models.perplexity.perplexity import LanguageModel
+from gristmill.tasks.models.perplexity.scores import load, score_words
+from gristmill.tasks.models.quality import quality_work
+from gristmill.tasks.models.quality.quality import Classifier
+from gristmill.tasks.tokens import tokenizer_work
+from gristmill.tasks.tokens.mixture import Mixture
+from gristmill.tasks.tokens.tokenizer import Tokenizer
+from gristmill.training.checkpoint.commit import Progress, load_checkpoint
+from gristmill.training.checkpoint.saving import Saver
+from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
+from gristmill.training.data.shards import Tokens, check_digests
+from gristmill.training.model.parallel import processes
+from gristmill.training.run.tracking import METRICS, Tracker
 from tests.recorded import recorded
-from training.checkpoint.commit import Progress, load_checkpoint
-from training.checkpoint.saving import Saver
-from training.config import ModelConfig, RunConfig, TrainingConfig
-from training.data.shards import Tokens, check_digests
-from training.model.parallel import processes
-from training.run.tracking import METRICS, Tracker
 
 LABEL = "rules-0123456789abcdef"
 WORDS = ("word", "meadow", "river", "mill", "grain", "stone", "lantern")

@@ -7,8 +7,8 @@ import time
 import psutil
 import pytest
 
-from storage import files
-from tasks.engine.make import COST
+from gristmill.storage import files
+from gristmill.tasks.engine.make import COST
 
 EARLIER = ["candidates", "documents", "near_duplicates", "rules", "signatures"]  # than `edited`
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 import yaml
 
-from storage import checked_json
+from gristmill.storage import checked_json
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from storage import layout
+from gristmill.storage import layout
 from tests.benchmarks.near_corpus import Planted
 
 SHARDS, PARTITIONS = 8, 4
@@ -23,11 +23,11 @@ SCRIPT = f"""
 import sys
 from types import SimpleNamespace
 
-from flows.stages import near_duplicates
-from flows.stages.corpus import Corpus
-from tasks.dedup.near import gather, match
-from tasks.dedup.near.settings import MinHash
-from tasks.engine.executors import executor
+from gristmill.flows.stages import near_duplicates
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.tasks.dedup.near import gather, match
+from gristmill.tasks.dedup.near.settings import MinHash
+from gristmill.tasks.engine.executors import executor
 from tests.corpora import context, planted_stage
 
 match.PARTITION_HASHES = gather.PARTITION_EDGES = 1_000

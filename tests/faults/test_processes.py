@@ -14,10 +14,10 @@ from typing import Any
 import psutil
 import pytest
 
-from flows.machine import databases
+from gristmill.flows.machine import databases
 from tests.conftest import Runs
 
-COMMAND = "import sys; from flows.cli import main; sys.argv = ['gristmill', 'run', sys.argv[1]]; main()"
+COMMAND = "import sys; from gristmill.flows.cli import main; sys.argv = ['gristmill', 'run', sys.argv[1]]; main()"
 SECONDS = 60.0
 
 
@@ -154,14 +154,14 @@ def test_a_signal_before_the_flow(command, long, number, when):
 @pytest.mark.parametrize(
     "when",
     [
-        "flows.run.kernel_compilation",
+        "gristmill.flows.run.kernel_compilation",
         "stages/documents-*/done/*",
         "stages/near_duplicates-*",
         "stages/model-*/metrics.jsonl",
     ],
 )
 def test_a_signal_cancels_the_flow(command, long, tmp_path, monkeypatch, number, when):
-    if when == "flows.run.kernel_compilation":
+    if when == "gristmill.flows.run.kernel_compilation":
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     run = command(f"signal-{number}-{when.replace('/', '-').replace('*', '')}", long)
     run.wait_for(when)

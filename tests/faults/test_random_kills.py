@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from storage import files, layout
+from gristmill.storage import files, layout
 
 KILLS = int(os.environ.get("GRISTMILL_KILLS", "5"))
 SEED = int(os.environ.get("GRISTMILL_KILLS_SEED", "23"))
@@ -22,11 +22,11 @@ SEED = int(os.environ.get("GRISTMILL_KILLS_SEED", "23"))
 VICTIMS = {
     "flow": "",
     "worker": "spawn_main",
-    "guard child": "tasks.guard.child",
-    "agent": "training.run.agent",
-    "rank": "training.run.launch",
+    "guard child": "gristmill.tasks.guard.child",
+    "agent": "gristmill.training.run.agent",
+    "rank": "gristmill.training.run.launch",
 }
-COMMAND = "import sys; from flows.cli import main; sys.argv[0] = 'gristmill'; main()"
+COMMAND = "import sys; from gristmill.flows.cli import main; sys.argv[0] = 'gristmill'; main()"
 # They name the home and MLflow's run, or say how fast it was.
 OF_ONE_RUN = ("run.json", "timing.jsonl")
 

@@ -11,18 +11,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from flows.decisions.arm_data import ComparisonData, arm_data
-from flows.recipe.recipe import load
-from flows.recipe.variants import raw, variant, without
-from flows.stages import evaluation_documents as chosen
-from flows.stages.evaluation_removal import LEAST, THRESHOLD
-from storage import layout, parquet
-from storage.home import Home
-from storage.text_tokens import load_tokenizer
-from storage.training_manifest import load_training_manifest
-from tasks.documents.sampling import uniform
-from tasks.engine.executors import Threads
-from tasks.engine.make import COST
+from gristmill.flows.decisions.arm_data import ComparisonData, arm_data
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.recipe.variants import raw, variant, without
+from gristmill.flows.stages import evaluation_documents as chosen
+from gristmill.flows.stages.evaluation_removal import LEAST, THRESHOLD
+from gristmill.storage import layout, parquet
+from gristmill.storage.home import Home
+from gristmill.storage.text_tokens import load_tokenizer
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.engine.executors import Threads
+from gristmill.tasks.engine.make import COST
 from tests.conftest import page, write_warc
 from tests.corpora import context, fresh, plain_set
 from tests.planted.text import phrase, prose, pydoc_paragraphs

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from flows.curation import curate
-from flows.machine.settings import MachineSettings
-from flows.recipe.recipe import load
-from flows.reports.whatif import whatif
-from flows.stages.corpus import NothingLeftError
-from flows.stages.heldout import heldout
-from flows.stages.mixture import mixture
-from flows.stages.tokenizer import tokenizer
-from flows.stages.tokens import tokens
+from gristmill.flows.curation import curate
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.whatif import whatif
+from gristmill.flows.stages.corpus import NothingLeftError
+from gristmill.flows.stages.heldout import heldout
+from gristmill.flows.stages.mixture import mixture
+from gristmill.flows.stages.tokenizer import tokenizer
+from gristmill.flows.stages.tokens import tokens
 from tests.corpora import context
 
 WORDS = "the mill turns grain into flour and water moves wheel while miller weighs sacks near door of stone".split()

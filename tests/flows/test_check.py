@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.check.run import before_run, check
-from flows.machine.settings import MachineSettings
-from flows.recipe.errors import RecipeError
-from flows.recipe.recipe import load
-from tasks.models.language.language import CODES
+from gristmill.flows.check.run import before_run, check
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.errors import RecipeError
+from gristmill.flows.recipe.recipe import load
+from gristmill.tasks.models.language.language import CODES
 from tests.flows.broken_recipes import BASE, BROKEN, Broken
 
 
@@ -146,7 +146,7 @@ def test_a_file_that_cannot_be_read_is_found(folder, machine, tmp_path):
 
 
 def test_the_codes_are_those_of_the_model():
-    from tasks.models.language.identification import model
+    from gristmill.tasks.models.language.identification import model
 
     assert {label.removeprefix("__label__") for label in model().get_labels()} == CODES
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.machine import extras
+from gristmill.flows.machine import extras
 
 ROOT = Path(__file__).resolve().parents[2]
 REFUSE = """
@@ -21,12 +21,12 @@ for name in sys.argv[1:]:
 """
 CORPUS = (
     "gristmill",
-    "flows.recipe.recipe",
-    "flows.cli",
-    "flows.curation",
-    "flows.recipe.steps",
-    "flows.pipeline",
-    "tasks.tokens.encode",
+    "gristmill.flows.recipe.recipe",
+    "gristmill.flows.cli",
+    "gristmill.flows.curation",
+    "gristmill.flows.recipe.steps",
+    "gristmill.flows.pipeline",
+    "gristmill.tasks.tokens.encode",
 )
 
 
@@ -37,7 +37,9 @@ def test_a_corpus_needs_neither_torch_nor_mlflow():
 
 
 def test_the_hook_refuses():
-    done = subprocess.run([sys.executable, "-c", REFUSE, "training.run.loop"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", REFUSE, "gristmill.training.run.loop"], cwd=ROOT, capture_output=True, text=True
+    )
     assert "refused: torch" in done.stderr
 
 

@@ -3,22 +3,22 @@
 import orjson
 import pytest
 
-from flows.check import inputs
-from flows.cli.render_documents import benchmarks_table, remarks
-from flows.curation import curate
-from flows.machine.settings import MachineSettings
-from flows.recipe.recipe import load
-from flows.reports.contamination import contamination
-from flows.stages.corpus import Corpus
-from flows.stages.removal import HITS, decontamination
-from storage import layout, parquet
-from tasks.decontamination.benchmarks import BenchmarkError
-from tasks.decontamination.shards import items_file, split_file
-from tasks.decontamination.step import SCORE, Decontamination
-from tasks.engine.executors import Threads
+from gristmill.flows.check import inputs
+from gristmill.flows.cli.render_documents import benchmarks_table, remarks
+from gristmill.flows.curation import curate
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.contamination import contamination
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.flows.stages.removal import HITS, decontamination
+from gristmill.storage import layout, parquet
+from gristmill.tasks.decontamination.benchmarks import BenchmarkError
+from gristmill.tasks.decontamination.shards import items_file, split_file
+from gristmill.tasks.decontamination.step import SCORE, Decontamination
+from gristmill.tasks.engine.executors import Threads
+from gristmill.training.evaluate.tasks import read_task
 from tests.corpora import Texts, context
 from tests.planted.text import pydoc_paragraphs
-from training.evaluate.tasks import read_task
 
 QUESTION = "A miller grinds forty sacks of rye before noon and twice as many sacks after it, how many sacks are ground"
 ANSWER = "one hundred and twenty sacks of rye"

@@ -3,8 +3,8 @@
 import orjson
 import pytest
 
-from flows.reports.dropped import dropped
-from storage import files, layout, parquet
+from gristmill.flows.reports.dropped import dropped
+from gristmill.storage import files, layout, parquet
 from tests.planted.text import pydoc_paragraphs
 
 BASES = 12

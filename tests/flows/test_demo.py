@@ -17,10 +17,10 @@ import packaging
 import pytest
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
-from flows.demo import HarvestSettings, harvest
-from flows.demo.archive import Page
-from flows.demo.modules import standard_library, submodules
-from flows.demo.reference import is_reference, main_text, manual_pages, prose_words
+from gristmill.flows.demo import HarvestSettings, harvest
+from gristmill.flows.demo.archive import Page
+from gristmill.flows.demo.modules import standard_library, submodules
+from gristmill.flows.demo.reference import is_reference, main_text, manual_pages, prose_words
 
 SECRET = "s3cr3t-5f1d0c"
 
@@ -297,7 +297,7 @@ def test_a_folder_of_other_files_is_left_alone(tmp_path):
 def test_a_killed_harvest_leaves_nothing_half(tmp_path):
     settings = small(plant(tmp_path / "packages"), distributions=("boxed",), library=("json",))
     code = (
-        "import sys; from pathlib import Path; from flows.demo import *\n"
+        "import sys; from pathlib import Path; from gristmill.flows.demo import *\n"
         "harvest(Path(sys.argv[1]), settings=HarvestSettings.model_validate_json(sys.argv[2]))"
     )
     root = Path(__file__).parents[2]

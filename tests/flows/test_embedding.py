@@ -7,19 +7,19 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from flows.check import inputs
-from flows.curation import Passed
-from flows.machine.settings import MachineSettings
-from flows.models import head as heads
-from flows.reports.audit.drawn import draw
-from flows.stages.embedding import embedding
-from flows.stages.signals import quality_bucket
-from tasks.engine.executors import Threads
-from tasks.models.embedding import head_file
-from tasks.models.embedding.embedder import Embedder
-from tasks.models.embedding.embedding import Embedding
-from tasks.models.embedding.head_file import Head
-from tasks.models.quality.bucket import QualityBucket
+from gristmill.flows.check import inputs
+from gristmill.flows.curation import Passed
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.models import head as heads
+from gristmill.flows.reports.audit.drawn import draw
+from gristmill.flows.stages.embedding import embedding
+from gristmill.flows.stages.signals import quality_bucket
+from gristmill.tasks.engine.executors import Threads
+from gristmill.tasks.models.embedding import head_file
+from gristmill.tasks.models.embedding.embedder import Embedder
+from gristmill.tasks.models.embedding.embedding import Embedding
+from gristmill.tasks.models.embedding.head_file import Head
+from gristmill.tasks.models.quality.bucket import QualityBucket
 from tests import embedders
 from tests.corpora import Texts, context, ledger, read
 from tests.recorded import recorded
@@ -243,7 +243,7 @@ def test_a_head_of_other_vectors_stops_the_stage_too(tmp_path, made):
 
 
 def test_the_missing_package_is_named_with_its_extra(made, monkeypatch):
-    monkeypatch.setattr("tasks.models.embedding.onnx_embedder.find_spec", lambda name: None)
+    monkeypatch.setattr("gristmill.tasks.models.embedding.onnx_embedder.find_spec", lambda name: None)
     [(path, what)] = inputs.steps({2: Embedding(model=made.model)}, MachineSettings(), False)
     assert path == ("steps", 2, "step") and what.endswith("pip install 'gristmill[embedding]'")
 

@@ -10,13 +10,13 @@ import pytest
 import yaml
 from backports import zstd
 
-from flows import pipeline
-from flows.curation import curate
-from flows.recipe.recipe import Recipe, load
-from flows.stages.export import check_target, export, recipe_of_card
-from storage import files, layout, parquet
-from tasks.documents.dataset_card import Card, write_card
-from tasks.engine.executors import Threads
+from gristmill.flows import pipeline
+from gristmill.flows.curation import curate
+from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.stages.export import check_target, export, recipe_of_card
+from gristmill.storage import files, layout, parquet
+from gristmill.tasks.documents.dataset_card import Card, write_card
+from gristmill.tasks.engine.executors import Threads
 from tests.corpora import context
 from tests.planted.text import prose
 

@@ -9,18 +9,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from flows.recipe.steps import TABLE
-from flows.stages.learned_filters import learned_filter
-from flows.stages.signals import quality_bucket
-from storage import parquet
-from tasks.documents.step import DocumentStep, work_of
-from tasks.models.classifier.training import fold
-from tasks.models.embedding.embedding import Embedding
-from tasks.models.filter import LearnedFilter
-from tasks.models.harm.harm import Harm
-from tasks.models.language.language import Language
-from tasks.models.quality.bucket import QualityBucket
-from tasks.models.quality.quality import Quality
+from gristmill.flows.recipe.steps import TABLE
+from gristmill.flows.stages.learned_filters import learned_filter
+from gristmill.flows.stages.signals import quality_bucket
+from gristmill.storage import parquet
+from gristmill.tasks.documents.step import DocumentStep, work_of
+from gristmill.tasks.models.classifier.training import fold
+from gristmill.tasks.models.embedding.embedding import Embedding
+from gristmill.tasks.models.filter import LearnedFilter
+from gristmill.tasks.models.harm.harm import Harm
+from gristmill.tasks.models.language.language import Language
+from gristmill.tasks.models.quality.bucket import QualityBucket
+from gristmill.tasks.models.quality.quality import Quality
 from tests.corpora import Texts, context, ledger, read
 from tests.planted.text import pydoc_paragraphs
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from flows.recipe.recipe import load
-from flows.stages.documents import documents
-from storage import parquet
-from storage.home import open_stage
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.stages.documents import documents
+from gristmill.storage import parquet
+from gristmill.storage.home import open_stage
 from tests.corpora import context
 
 

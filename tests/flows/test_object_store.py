@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from storage import files
-from training.checkpoint import keeping
+from gristmill.storage import files
+from gristmill.training.checkpoint import keeping
 
 
 @pytest.mark.slow

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.machine.settings import MachineSettings
-from flows.recipe import new_step
-from flows.reports.dropped import dropped
-from flows.reports.whatif import whatif
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe import new_step
+from gristmill.flows.reports.dropped import dropped
+from gristmill.flows.reports.whatif import whatif
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXTS = ["The mill stands by the river.", "Lorem est in the mill.", "lorem ipsum dolor LOREM Ipsum mill"]
 RUN = """
 import json, sys
-from flows.curation import curate
-from flows.recipe.recipe import load
-from tasks.engine.executors import executor
+from gristmill.flows.curation import curate
+from gristmill.flows.recipe.recipe import load
+from gristmill.tasks.engine.executors import executor
 from tests.corpora import context
 
 if __name__ == "__main__":

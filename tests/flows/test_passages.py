@@ -5,19 +5,19 @@ import json
 import pyarrow.compute as pc
 import pytest
 
-from flows.curation import curate
-from flows.machine.settings import MachineSettings
-from flows.recipe.recipe import load
-from flows.reports.dropped import dropped, edits
-from flows.reports.funnel import funnel_row
-from flows.reports.lineage import trace
-from flows.reports.marking import restored
-from flows.reports.status import show, status
-from flows.reports.whatif import funnel, whatif
-from flows.stages.corpus import Corpus
-from storage import layout, parquet
-from storage.home import open_stage
-from storage.remote.streams import RemoteIOConfig
+from gristmill.flows.curation import curate
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.dropped import dropped, edits
+from gristmill.flows.reports.funnel import funnel_row
+from gristmill.flows.reports.lineage import trace
+from gristmill.flows.reports.marking import restored
+from gristmill.flows.reports.status import show, status
+from gristmill.flows.reports.whatif import funnel, whatif
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.storage import layout, parquet
+from gristmill.storage.home import open_stage
+from gristmill.storage.remote.streams import RemoteIOConfig
 from tests.corpora import context
 
 BANNER = "We use biscuits on this site, and so do our partners."

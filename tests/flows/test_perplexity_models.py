@@ -10,19 +10,19 @@ import pyarrow.compute as pc
 import pytest
 from typer.testing import CliRunner
 
-from flows.check.run import check
-from flows.cli import app
-from flows.curation import curate
-from flows.machine.context import RunContext
-from flows.machine.settings import MachineSettings
-from flows.models.language_model import texts_of_recipe
-from flows.recipe.recipe import load
-from flows.reports.whatif import whatif
-from storage import parquet
-from tasks.documents.sampling import Heldout
-from tasks.documents.selection import select
-from tasks.engine.make import StageResult
-from tasks.engine.spec import StageSpec
+from gristmill.flows.check.run import check
+from gristmill.flows.cli import app
+from gristmill.flows.curation import curate
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.models.language_model import texts_of_recipe
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.whatif import whatif
+from gristmill.storage import parquet
+from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.documents.selection import select
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.spec import StageSpec
 from tests.conftest import FRENCH
 from tests.corpora import build_in, context, ledger
 from tests.planted.text import pydoc_paragraphs

@@ -14,18 +14,18 @@ import pytest
 from lxml import html
 from typer.testing import CliRunner
 
-from flows.cli import app
-from flows.machine.settings import MachineSettings
-from flows.recipe.recipe import load
-from flows.reports.dropped import dropped
-from flows.reports.finished import verify_stages
-from flows.reports.mixture_plan import plan_mixture
-from flows.reports.status import show, status
-from flows.tracking.experiment import move_artifacts
-from flows.tracking.model_run import KEY_TAG
-from storage import files, layout, parquet
-from training.evaluate.sample import sample_text
-from training.hub.weights import load_model
+from gristmill.flows.cli import app
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.dropped import dropped
+from gristmill.flows.reports.finished import verify_stages
+from gristmill.flows.reports.mixture_plan import plan_mixture
+from gristmill.flows.reports.status import show, status
+from gristmill.flows.tracking.experiment import move_artifacts
+from gristmill.flows.tracking.model_run import KEY_TAG
+from gristmill.storage import files, layout, parquet
+from gristmill.training.evaluate.sample import sample_text
+from gristmill.training.hub.weights import load_model
 
 CORPUS = ["documents", "rules", "signatures", "candidates", "near_duplicates", "edited", "rules"]
 SCORED = [
@@ -158,7 +158,7 @@ def test_prefect_has_every_run_and_its_logs(undisturbed):
     assert {f"{name.replace('_', '-')}" for name in (*named, "small-rules-language", "small-rules-pii")} <= artifacts
     assert {"small-funnel", "small-training", "progress-small-documents-language"} <= artifacts
     logged = [message for (message,) in database.execute("select message from log")]
-    assert any("tasks.extraction.extract_work: web-00000.warc.gz" in message for message in logged)
+    assert any("gristmill.tasks.extraction.extract_work: web-00000.warc.gz" in message for message in logged)
     assert any(message.startswith("step 12/12") for message in logged)
 
 
@@ -241,7 +241,7 @@ def test_the_report_page_has_the_figures_of_the_run(undisturbed, runs, recipe):
     """Written by the command, which starts neither Prefect nor MLflow nor torch."""
     shutil.copytree(undisturbed.home("undisturbed") / "stages", runs.home("report") / "stages")
     program = (
-        "import sys; from flows.cli import app; app(sys.argv[1:], standalone_mode=False);"
+        "import sys; from gristmill.flows.cli import app; app(sys.argv[1:], standalone_mode=False);"
         "print([name for name in ('prefect', 'mlflow', 'torch', 'distributed') if name in sys.modules])"
     )
     command = [sys.executable, "-c", program, "report", str(runs.write(recipe))]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.recipe.recipe import RECIPES
+from gristmill.flows.recipe.recipe import RECIPES
 
 DOC = Path(__file__).resolve().parents[2] / "docs" / "recipes.md"
 PUBLISHED = sorted(path.stem for path in RECIPES.glob("*.yaml") if path.stem != "demo")

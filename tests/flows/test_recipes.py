@@ -6,14 +6,14 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from flows.recipe.recipe import RECIPES, dump, load
-from tasks.dedup.near.settings import s_curve
-from tasks.documents.decisions import decide
-from tasks.documents.measure import measured
-from tasks.documents.step import DocumentStep, EditStep
-from tasks.reading.listing import shards_of
-from tasks.rules.rule import RuleStep
-from tasks.url.list_files import ListError
+from gristmill.flows.recipe.recipe import RECIPES, dump, load
+from gristmill.tasks.dedup.near.settings import s_curve
+from gristmill.tasks.documents.decisions import decide
+from gristmill.tasks.documents.measure import measured
+from gristmill.tasks.documents.step import DocumentStep, EditStep
+from gristmill.tasks.reading.listing import shards_of
+from gristmill.tasks.rules.rule import RuleStep
+from gristmill.tasks.url.list_files import ListError
 from tests.conftest import FRENCH
 
 SHIPPED = sorted(path.stem for path in RECIPES.glob("*.yaml"))

@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from storage import files
+from gristmill.storage import files
 from tests import slurm_server
 
-RUN = "import sys; from flows.cli import app; app(sys.argv[1:])"
+RUN = "import sys; from gristmill.flows.cli import app; app(sys.argv[1:])"
 
 
 @pytest.mark.slow

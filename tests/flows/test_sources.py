@@ -5,8 +5,8 @@ import json
 import pyarrow as pa
 import pytest
 
-from storage import files, parquet
-from tasks.reading.index import SELECTION
+from gristmill.storage import files, parquet
+from gristmill.tasks.reading.index import SELECTION
 from tests.planted import Plan, plant
 
 

@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from storage import files
+from gristmill.storage import files
 
 SCRIPT = """
 import sys
 from gristmill import tokens
-from storage import files
+from gristmill.storage import files
 data = tokens(sys.argv[1]).data
 for built in (data.tokenizer, data.tokens, data.mixture):
     for name in files.names(built.folder):

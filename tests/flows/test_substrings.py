@@ -2,10 +2,10 @@
 
 import pytest
 
-from flows.reports.dropped import edits
-from flows.stages.exact_duplicates import substring_dedup
-from tasks.dedup.substrings import SubstringDedup
-from tasks.engine.verify import verify
+from gristmill.flows.reports.dropped import edits
+from gristmill.flows.stages.exact_duplicates import substring_dedup
+from gristmill.tasks.dedup.substrings import SubstringDedup
+from gristmill.tasks.engine.verify import verify
 from tests.corpora import Texts, context, ledger, read
 
 QUOTED = " ".join(f"q{i}" for i in range(12))

@@ -6,18 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flows.check.run import before_run
-from flows.curation import curate
-from flows.machine.settings import MachineSettings
-from flows.recipe.errors import RecipeError
-from flows.recipe.recipe import Recipe, load
-from flows.stages.heldout import Data, before_takedowns, heldout
-from flows.stages.mixture import mixture
-from flows.stages.tokenizer import tokenizer
-from flows.stages.tokens import tokens
-from storage import layout, parquet
-from storage.home import open_stage
-from tasks.tokens import encode
+from gristmill.flows.check.run import before_run
+from gristmill.flows.curation import curate
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.errors import RecipeError
+from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.stages.heldout import Data, before_takedowns, heldout
+from gristmill.flows.stages.mixture import mixture
+from gristmill.flows.stages.tokenizer import tokenizer
+from gristmill.flows.stages.tokens import tokens
+from gristmill.storage import layout, parquet
+from gristmill.storage.home import open_stage
+from gristmill.tasks.tokens import encode
 from tests.corpora import context
 from tests.planted.text import pydoc_paragraphs
 

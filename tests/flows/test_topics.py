@@ -15,25 +15,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from flows.check import inputs
-from flows.curation import curate
-from flows.machine.settings import MachineSettings
-from flows.models import classifier
-from flows.recipe.errors import RecipeError
-from flows.recipe.own_steps import StepError
-from flows.recipe.recipe import load
-from flows.reports import audit
-from flows.reports.audit.agreement import agreement
-from flows.reports.whatif import whatif
-from flows.tracking.artifacts import copy_description
-from storage import parquet
-from tasks.documents.decisions import decide
-from tasks.documents.selection import gather
-from tasks.models.classifier.measures import label_measures
-from tasks.models.harm.harm import Toxicity
-from tasks.models.quality.quality import Classifier
-from tasks.models.topic.topic import Topic
-from tasks.tokens.grouping_work import group_names, with_columns
+from gristmill.flows.check import inputs
+from gristmill.flows.curation import curate
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.models import classifier
+from gristmill.flows.recipe.errors import RecipeError
+from gristmill.flows.recipe.own_steps import StepError
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports import audit
+from gristmill.flows.reports.audit.agreement import agreement
+from gristmill.flows.reports.whatif import whatif
+from gristmill.flows.tracking.artifacts import copy_description
+from gristmill.storage import parquet
+from gristmill.tasks.documents.decisions import decide
+from gristmill.tasks.documents.selection import gather
+from gristmill.tasks.models.classifier.measures import label_measures
+from gristmill.tasks.models.harm.harm import Toxicity
+from gristmill.tasks.models.quality.quality import Classifier
+from gristmill.tasks.models.topic.topic import Topic
+from gristmill.tasks.tokens.grouping_work import group_names, with_columns
 from tests.corpora import context
 from tests.flows.test_learned_filters import by_id
 

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from tasks.documents.batch import Batch
-from tasks.documents.edits import Edits
-from tasks.documents.sampling import uniform
-from tasks.documents.step import Bound, EditStep, Signal
+from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.edits import Edits
+from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.documents.step import Bound, EditStep, Signal
 from tests.planted.text import prose, pydoc_paragraphs
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.documents.measure import measured
+from gristmill.tasks.documents.measure import measured
 from tests.planted.damage import Duplicated, Foreign, Shuffled
 from tests.planted.text import pydoc_paragraphs
 

@@ -12,7 +12,7 @@ import yaml
 from tests.service_runs import Home
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(3600)]
-COMMAND = "import sys; from flows.cli import main; sys.argv[0] = 'gristmill'; main()"
+COMMAND = "import sys; from gristmill.flows.cli import main; sys.argv[0] = 'gristmill'; main()"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to give a process another host name")

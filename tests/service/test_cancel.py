@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage import files
+from gristmill.storage import files
 from tests.service_runs import Home, all_ended, cancel, ended, flow_run, named, processes, retry
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(3600)]

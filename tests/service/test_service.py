@@ -12,7 +12,7 @@ from queue import SimpleQueue
 import pytest
 from distributed import Client
 
-from storage import files
+from gristmill.storage import files
 from tests.service_runs import ENDED, Home, all_ended, ended, flow_run, listening, named
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(3600)]

@@ -5,10 +5,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from storage import files, parquet
-from storage.checked_parquet import create, open_checked
-from storage.damage import DamagedFileError
-from storage.remote import streams
+from gristmill.storage import files, parquet
+from gristmill.storage.checked_parquet import create, open_checked
+from gristmill.storage.damage import DamagedFileError
+from gristmill.storage.remote import streams
 
 TABLE = pa.table(
     {

@@ -10,15 +10,15 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pytest
 
-from storage import checked_json, files, parquet
-from storage.remote import retry
-from storage.remote.config import RemoteIOConfig
-from storage.remote.streams import RemoteIOError
+from gristmill.storage import checked_json, files, parquet
+from gristmill.storage.remote import retry
+from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.storage.remote.streams import RemoteIOError
 from tests.crawl_server import Fault
 
 WRITER = """
 import sys, time
-from storage import checked_json, files, parquet
+from gristmill.storage import checked_json, files, parquet
 with files.create(sys.argv[1]) as f:
     f.write(b"half")
     f.flush()

@@ -2,9 +2,9 @@
 
 import pytest
 
-from storage import counts, files, layout, parquet
-from storage.home import FinishedStage, Home, open_stage
-from storage.schema import LEDGER
+from gristmill.storage import counts, files, layout, parquet
+from gristmill.storage.home import FinishedStage, Home, open_stage
+from gristmill.storage.schema import LEDGER
 
 
 def count(step: str, arrived: int, left: int, **tallies: dict[str, int]) -> dict:

@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from storage import files, layout, ledger, parquet, shards
-from storage.schema import SELECTION
+from gristmill.storage import files, layout, ledger, parquet, shards
+from gristmill.storage.schema import SELECTION
 
 FOLDER = "stages/rules-0123456789abcdef"
 

@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from storage.printable import one_line, printable
+from gristmill.storage.printable import one_line, printable
 
 DIRECTIONS = ("LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI")
 EVERY = [chr(code) for code in range(0x11000)]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage import files, sorted_files
-from storage.remote import streams
-from storage.remote.retry import RemoteIOError
+from gristmill.storage import files, sorted_files
+from gristmill.storage.remote import streams
+from gristmill.storage.remote.retry import RemoteIOError
 
 KEYS = st.lists(st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 5)), max_size=60)
 

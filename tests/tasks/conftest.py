@@ -10,8 +10,8 @@ import pytest
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
-from storage import parquet
-from storage.schema import DOCUMENTS, SELECTION
+from gristmill.storage import parquet
+from gristmill.storage.schema import DOCUMENTS, SELECTION
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import pytest
 import sentencepiece
 import torch
 
-from storage import checked_json, files
-from training.config import ModelConfig, RunConfig, TrainingConfig
+from gristmill.storage import checked_json, files
+from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
 
 torch.set_num_threads(1)  # for tensors this small a second thread only waits
 
@@ -121,7 +121,7 @@ def make_run(corpus):
 @pytest.fixture(scope="session")
 def run_small(make_run, tmp_path_factory):
     """Trains make_run's run in this process; for tests that only look at a finished run."""
-    from training.run.loop import train
+    from gristmill.training.run.loop import train
 
     run = make_run(tmp_path_factory.mktemp("alone"))
     train(run)

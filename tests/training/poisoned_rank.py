@@ -9,8 +9,8 @@ import sys
 import torch
 import torch.distributed as dist
 
-from training.data.order import Order
-from training.run import launch, loop
+from gristmill.training.data.order import Order
+from gristmill.training.run import launch, loop
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
@@ -39,4 +39,6 @@ if __name__ == "__main__":
     loop.train_step, Order.batch = train_step, batch
     code = launch.main(path)
     sys.stdout.flush()
-    os._exit(code)  # as training.run.launch does: a rank that has finished may abort while the interpreter ends
+    os._exit(
+        code
+    )  # as gristmill.training.run.launch does: a rank that has finished may abort while the interpreter ends

@@ -7,15 +7,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from storage import checked_json, files, parquet
-from storage.training_manifest import load_training_manifest
-from training import doremi
-from training.data.order import Order
-from training.doremi import excess_losses, updated
-from training.hub.weights import load_model
-from training.model.decoder import Decoder, initial
-from training.run import launch
-from training.step.optimizer import decays, learning_rate
+from gristmill.storage import checked_json, files, parquet
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.training import doremi
+from gristmill.training.data.order import Order
+from gristmill.training.doremi import excess_losses, updated
+from gristmill.training.hub.weights import load_model
+from gristmill.training.model.decoder import Decoder, initial
+from gristmill.training.run import launch
+from gristmill.training.step.optimizer import decays, learning_rate
 
 STEPS = 12
 
@@ -99,7 +99,7 @@ def test_two_ranks_find_the_same_weights(ask):
     two.out.mkdir()
     checked_json.write(str(two.out / "run.json"), two.model_dump(mode="json"))
     log = two.out / "log"
-    assert launch.launch(two.out / "run.json", 2, log, module="training.doremi") == 0, log.read_text()
+    assert launch.launch(two.out / "run.json", 2, log, module="gristmill.training.doremi") == 0, log.read_text()
     np.testing.assert_allclose(history(two), history(alone), rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(history(two)[0], history(alone)[0], rtol=1e-4)
 

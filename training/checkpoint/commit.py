@@ -26,14 +26,14 @@ import torch
 import torch.distributed.checkpoint as dcp
 from pydantic import BaseModel
 
-from storage import checked_json, files
-from storage.damage import DamagedFileError
-from storage.training_manifest import TrainingManifest
-from training.checkpoint.keeping import COMMIT
-from training.config import NEUTRAL, RunConfig
-from training.data.shards import fingerprint
-from training.model.parallel import all_gather, precision, rank_slice
-from training.step.events import Event
+from gristmill.storage import checked_json, files
+from gristmill.storage.damage import DamagedFileError
+from gristmill.storage.training_manifest import TrainingManifest
+from gristmill.training.checkpoint.keeping import COMMIT
+from gristmill.training.config import NEUTRAL, RunConfig
+from gristmill.training.data.shards import fingerprint
+from gristmill.training.model.parallel import all_gather, precision, rank_slice
+from gristmill.training.step.events import Event
 
 METADATA = ".metadata"
 
@@ -44,7 +44,7 @@ class Progress(BaseModel):
     step: int = 0  # steps done
     tokens: int = 0  # targets learned from
     clipped: int = 0  # steps whose gradient was clipped
-    skipped: int = 0  # steps without an update, by the verdict of `training.step.state`
+    skipped: int = 0  # steps without an update, by the verdict of `gristmill.training.step.state`
     losses: list[float] = []  # the newest, which the guard measures the next ones against
     attention_logits: list[float] = []  # the largest of each of the newest probes
     events: list[Event] = []  # decisions so far

@@ -15,9 +15,9 @@ from typing import Self
 
 import orjson
 
-from storage import checked_json, files
-from storage.damage import DamagedFileError
-from training.config import RunConfig
+from gristmill.storage import checked_json, files
+from gristmill.storage.damage import DamagedFileError
+from gristmill.training.config import RunConfig
 
 COMMIT = "COMMIT"
 

@@ -20,10 +20,10 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 
-from storage import checked_json, files
-from training.checkpoint.commit import METADATA, Commit, Progress
-from training.checkpoint.keeping import COMMIT
-from training.model.parallel import World
+from gristmill.storage import checked_json, files
+from gristmill.training.checkpoint.commit import METADATA, Commit, Progress
+from gristmill.training.checkpoint.keeping import COMMIT
+from gristmill.training.model.parallel import World
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 
 import torch
 
-from training.config import TrainingConfig
-from training.data.order import Order, batch_number
-from training.model.loss import inputs_and_targets
-from training.model.parallel import World, micro_batch, rows_per_rank
+from gristmill.training.config import TrainingConfig
+from gristmill.training.data.order import Order, batch_number
+from gristmill.training.model.loss import inputs_and_targets
+from gristmill.training.model.parallel import World, micro_batch, rows_per_rank
 
 AHEAD = 2  # batches that wait in memory
 

@@ -16,8 +16,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from storage.training_manifest import TrainingManifest
-from training.data.shards import PackedRows, Tokens
+from gristmill.storage.training_manifest import TrainingManifest
+from gristmill.training.data.shards import PackedRows, Tokens
 
 ROUNDS = 8  # of the Feistel network; one 64-byte BLAKE2b digest gives exactly this many 64-bit round keys
 
@@ -243,7 +243,7 @@ class Order:
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> np.ndarray:
         """Token ids of a step, int64 of shape (rows, seq_len + 1); rows = batch when world is 1. A token that is no
-        target is given as ~id, see `training.model.loss.inputs_and_targets`.
+        target is given as ~id, see `gristmill.training.model.loss.inputs_and_targets`.
 
         Row j of rank r is row j * world + r of the whole batch, so the ranks' rows together are the same
         batch for every world size.

@@ -6,11 +6,11 @@ import hashlib
 
 import numpy as np
 
-from storage import files
-from storage.damage import damaged
-from storage.packed_rows import map_rows
-from storage.training_manifest import RowsEntry, ShardEntry, TrainingManifest
-from training.model.parallel import all_gather, rank_slice
+from gristmill.storage import files
+from gristmill.storage.damage import damaged
+from gristmill.storage.packed_rows import map_rows
+from gristmill.storage.training_manifest import RowsEntry, ShardEntry, TrainingManifest
+from gristmill.training.model.parallel import all_gather, rank_slice
 
 
 class Tokens:

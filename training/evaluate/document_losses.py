@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from storage import parquet
-from storage.training_manifest import SourceShards, TrainingManifest
-from training.data.shards import Tokens
-from training.model.decoder import Decoder
-from training.model.loss import IGNORE, token_losses
-from training.model.parallel import World
+from gristmill.storage import parquet
+from gristmill.storage.training_manifest import SourceShards, TrainingManifest
+from gristmill.training.data.shards import Tokens
+from gristmill.training.model.decoder import Decoder
+from gristmill.training.model.loss import IGNORE, token_losses
+from gristmill.training.model.parallel import World
 
 LOGITS = 1 << 26  # of one forward pass: 256 MB in float32
 CHUNK = 1 << 22  # tokens searched at once

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from storage.recorded_file import RecordedFile
-from storage.text_tokens import read_tokenizer
-from storage.training_manifest import TrainingManifest
-from training.config import RunConfig
-from training.data.shards import Tokens
-from training.evaluate.task_scores import scored, task_scores
-from training.evaluate.tasks import read_tasks
-from training.model.decoder import Decoder
-from training.model.loss import IGNORE, bits_per_byte, token_losses
-from training.model.parallel import World
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.text_tokens import read_tokenizer
+from gristmill.storage.training_manifest import TrainingManifest
+from gristmill.training.config import RunConfig
+from gristmill.training.data.shards import Tokens
+from gristmill.training.evaluate.task_scores import scored, task_scores
+from gristmill.training.evaluate.tasks import read_tasks
+from gristmill.training.model.decoder import Decoder
+from gristmill.training.model.loss import IGNORE, bits_per_byte, token_losses
+from gristmill.training.model.parallel import World
 
 CHUNK = 1 << 22  # tokens counted at once
 COUNTED = 1 << 26  # tokens of each source that are counted, at most

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from storage.text_tokens import load_tokenizer
-from training.model.decoder import Decoder
+from gristmill.storage.text_tokens import load_tokenizer
+from gristmill.training.model.decoder import Decoder
 
 
 @torch.no_grad()

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from storage.text_tokens import TextTokenizer
-from training.evaluate.tasks import Task
-from training.model.decoder import Decoder
-from training.model.loss import IGNORE, bits_per_byte, token_losses
-from training.model.parallel import World
+from gristmill.storage.text_tokens import TextTokenizer
+from gristmill.training.evaluate.tasks import Task
+from gristmill.training.model.decoder import Decoder
+from gristmill.training.model.loss import IGNORE, bits_per_byte, token_losses
+from gristmill.training.model.parallel import World
 
 # Logits of a batch: 256 MB in float32 on a CPU, a gigabyte on a GPU.
 _LOGITS = {"cpu": 1 << 26, "cuda": 1 << 28}

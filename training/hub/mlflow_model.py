@@ -1,6 +1,7 @@
 """The exported model as MLflow serves it: this file is executed where the model is loaded, and nothing is unpickled.
 
-Its artifacts are `model`, a folder with what `training.hub.weights` writes, and `tokenizer`, a SentencePiece model.
+Its artifacts are `model`, a folder with what `gristmill.training.hub.weights` writes, and `tokenizer`, a SentencePiece
+model.
 """
 
 from pathlib import Path
@@ -9,8 +10,8 @@ from typing import Any
 from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel
 
-from training.evaluate.sample import sample_text
-from training.hub.weights import load_model
+from gristmill.training.evaluate.sample import sample_text
+from gristmill.training.hub.weights import load_model
 
 
 class TextGenerator(PythonModel):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from storage.training_manifest import TrainingManifest
-from training.config import RunConfig
+from gristmill.storage.training_manifest import TrainingManifest
+from gristmill.training.config import RunConfig
 
 
 def model_card(

@@ -1,7 +1,7 @@
 """A trained model as one folder that Hugging Face's tools load.
 
     config.json, generation_config.json, model.safetensors
-    tokenizer.json, tokenizer_config.json    see `training.hub.tokenizer`
+    tokenizer.json, tokenizer_config.json    see `gristmill.training.hub.tokenizer`
     tokenizer.model                          the SentencePiece model itself, where it is one
     README.md                                the model card
     gristmill.json                           `model`: digests of the weights and the tokenizer that it was made from,
@@ -23,18 +23,18 @@ from typing import Literal
 import torch
 from safetensors.torch import load_file
 
-from storage import checked_json, files
-from storage.sentencepiece_model import SentencePieceTokenizer
-from storage.text_tokens import TextTokenizer, load_tokenizer
-from storage.training_manifest import TrainingManifest
-from training.checkpoint.keeping import committed
-from training.config import CHECKPOINTS
-from training.data.shards import Tokens
-from training.hub.model_card import model_card
-from training.hub.saved_model import MANIFEST, SavedModel, averaged, result
-from training.hub.tokenizer import check_same_ids, tokenizer_config, tokenizer_json
-from training.hub.weight_files import CONFIG, TOKENIZERS, WEIGHTS
-from training.hub.weights import hugging_face_config, public_name, save_weights, write_json
+from gristmill.storage import checked_json, files
+from gristmill.storage.sentencepiece_model import SentencePieceTokenizer
+from gristmill.storage.text_tokens import TextTokenizer, load_tokenizer
+from gristmill.storage.training_manifest import TrainingManifest
+from gristmill.training.checkpoint.keeping import committed
+from gristmill.training.config import CHECKPOINTS
+from gristmill.training.data.shards import Tokens
+from gristmill.training.hub.model_card import model_card
+from gristmill.training.hub.saved_model import MANIFEST, SavedModel, averaged, result
+from gristmill.training.hub.tokenizer import check_same_ids, tokenizer_config, tokenizer_json
+from gristmill.training.hub.weight_files import CONFIG, TOKENIZERS, WEIGHTS
+from gristmill.training.hub.weights import hugging_face_config, public_name, save_weights, write_json
 
 Dtype = Literal["float32", "bfloat16"]
 COMPARED = 20_000  # tokens of each held-out source whose text both tokenizers encode

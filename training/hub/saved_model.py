@@ -2,7 +2,7 @@
 
 the folder of a training run    run.json, result.json, config.json, model.safetensors
 one of its checkpoints          <run>/checkpoints/step-00000040
-an exported folder              see `training.hub.model_folder`
+an exported folder              see `gristmill.training.hub.model_folder`
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
-from storage import checked_json, files
-from storage.damage import damaged
-from storage.recorded_file import RecordedFile
-from storage.training_manifest import TrainingManifest, load_training_manifest
-from training.checkpoint.commit import COMMIT, Commit, check_files, commit_of
-from training.config import RunConfig
-from training.hub.weight_files import tokenizer_file
-from training.hub.weights import empty_model, load_model
-from training.model.decoder import Decoder
+from gristmill.storage import checked_json, files
+from gristmill.storage.damage import damaged
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.training_manifest import TrainingManifest, load_training_manifest
+from gristmill.training.checkpoint.commit import COMMIT, Commit, check_files, commit_of
+from gristmill.training.config import RunConfig
+from gristmill.training.hub.weight_files import tokenizer_file
+from gristmill.training.hub.weights import empty_model, load_model
+from gristmill.training.model.decoder import Decoder
 
 RUN, RESULT = "run.json", "result.json"
 MANIFEST = "gristmill.json"  # of an exported folder

@@ -12,7 +12,7 @@ from typing import Any
 
 from safetensors import safe_open
 
-from training.config import ModelConfig
+from gristmill.training.config import ModelConfig
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 TOKENIZERS = ("tokenizer.model", "tokenizer.json")  # of SentencePiece, of Hugging Face; the first is taken

@@ -15,12 +15,12 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from storage import files
-from storage.training_manifest import TrainingManifest
-from training.config import ModelConfig, RunConfig
-from training.hub.weight_files import CONFIG, WEIGHTS, check_fits, tokenizer_file, weight_files
-from training.model.decoder import Decoder
-from training.model.parallel import World, all_gather, rank_slice, set_first_weights
+from gristmill.storage import files
+from gristmill.storage.training_manifest import TrainingManifest
+from gristmill.training.config import ModelConfig, RunConfig
+from gristmill.training.hub.weight_files import CONFIG, WEIGHTS, check_fits, tokenizer_file, weight_files
+from gristmill.training.model.decoder import Decoder
+from gristmill.training.model.parallel import World, all_gather, rank_slice, set_first_weights
 
 # Keys of ours in the config of a model that has one of these settings.
 _OWN = ("qk_norm", "logit_softcap")

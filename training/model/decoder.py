@@ -19,8 +19,8 @@ from torch import nn
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from training.config import ModelConfig
-from training.model.loss import logits_of, loss_sums
+from gristmill.training.config import ModelConfig
+from gristmill.training.model.loss import logits_of, loss_sums
 
 INIT_STD = 0.02
 

@@ -18,9 +18,9 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from training.config import RENDEZVOUS, ModelConfig, TrainingConfig
-from training.model.decoder import Block, Decoder, initial
-from training.model.loss import chunked, loss_sums
+from gristmill.training.config import RENDEZVOUS, ModelConfig, TrainingConfig
+from gristmill.training.model.decoder import Block, Decoder, initial
+from gristmill.training.model.loss import chunked, loss_sums
 
 FIRST_CAPABILITY = (8, 9)  # NVIDIA's compute capability: Ada, Hopper and later
 MULTIPLE = 16  # of both sides of a matrix, as the products ask

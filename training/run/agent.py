@@ -1,6 +1,6 @@
 """torchrun's agent with an exit code for ranks that were killed.
 
-python -m training.run.agent [OPTION OF TORCHRUN ...]
+python -m gristmill.training.run.agent [OPTION OF TORCHRUN ...]
 """
 
 import signal

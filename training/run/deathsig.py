@@ -1,6 +1,6 @@
 """Die with the parent: what keeps a killed flow from leaving ranks that train on unseen.
 
-    python -m training.run.deathsig PARENT COMMAND [ARGUMENT ...]
+    python -m gristmill.training.run.deathsig PARENT COMMAND [ARGUMENT ...]
 
 asks the kernel to SIGKILL this process when its parent, process PARENT, ends in whatever way, and becomes
 COMMAND (the request survives exec). Linux only; elsewhere COMMAND is run without that protection.

@@ -1,8 +1,8 @@
 """Start a training run in processes of its own, and be such a process.
 
-launch() is for the flow: it runs torchrun's agent (`training.run.agent`), which starts the ranks as
-`python -m training.run.launch RUN.json`, RUN.json being a RunConfig (`storage.checked_json`). A single rank is started
-without an agent, which would load torch a second time to look after it.
+launch() is for the flow: it runs torchrun's agent (`gristmill.training.run.agent`), which starts the ranks as
+`python -m gristmill.training.run.launch RUN.json`, RUN.json being a RunConfig (`gristmill.storage.checked_json`). A
+single rank is started without an agent, which would load torch a second time to look after it.
 
 Exit codes: 0 done (result.json is there); STOPPED (75, EX_TEMPFAIL of sysexits.h) the ranks got SIGTERM,
 after a checkpoint if training had begun: run it again to go on; KILLED (137) or a negative one, a rank or the agent
@@ -23,10 +23,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import training
-from storage import checked_json
-from training.config import RENDEZVOUS, RunConfig
-from training.run.deathsig import PARENT, die_with_parent
+import gristmill
+from gristmill.storage import checked_json
+from gristmill.training.config import RENDEZVOUS, RunConfig
+from gristmill.training.run.deathsig import PARENT, die_with_parent
 
 STOPPED = 75
 KILLED = 137
@@ -70,7 +70,7 @@ def launch(
     poll: Callable[[], None] = lambda: None,
     nodes: Nodes = ALONE,
     restarts: int = 0,
-    module: str = "training.run.launch",
+    module: str = "gristmill.training.run.launch",
 ) -> int:
     """Run the training that run_json describes and return its exit code (see above). `processes`: on each machine.
     `module`: whose main each rank is; its run_json names the folder `out`, too.
@@ -159,8 +159,8 @@ def _agent(
     run_json: Path, processes: int, nodes: Nodes, meeting: Path, module: str
 ) -> tuple[list[str], dict[str, str]]:
     """The command of torchrun's agent, and what it needs in its environment."""
-    command = [sys.executable, "-u", "-m", "training.run.deathsig", str(os.getpid())]
-    command += [sys.executable, "-u", "-m", "training.run.agent"]
+    command = [sys.executable, "-u", "-m", "gristmill.training.run.deathsig", str(os.getpid())]
+    command += [sys.executable, "-u", "-m", "gristmill.training.run.agent"]
     environment = {}
     if nodes.count > 1:
         command += ["--nnodes", str(nodes.count), "--node-rank", str(nodes.rank)]
@@ -204,7 +204,7 @@ def _end(agent: subprocess.Popen) -> None:
 
 
 def _environment(processes: int, interface: str) -> dict[str, str]:
-    here = str(Path(training.__file__).resolve().parents[1])
+    here = str(Path(gristmill.__file__).resolve().parents[1])
     device = interface or ("lo0" if sys.platform == "darwin" else "lo")
     path = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), here]
     return {
@@ -229,7 +229,7 @@ def main(run_json: str) -> int:
     run = RunConfig.model_validate(checked_json.read(run_json))
     leads = os.environ.get("RANK", "0") == "0"
     logging.basicConfig(level=logging.INFO if leads else logging.WARNING, format="%(message)s", stream=sys.stdout)
-    from training.run.loop import Stopped, train  # torch is loaded only after the parent's death is covered
+    from gristmill.training.run.loop import Stopped, train  # torch is loaded only after the parent's death is covered
 
     try:
         train(run)

@@ -16,30 +16,30 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from storage import files
-from storage.recorded_file import RecordedFile
-from storage.training_manifest import load_training_manifest
-from training.checkpoint.commit import Progress, run_fingerprint
-from training.checkpoint.keeping import Keeper
-from training.checkpoint.saving import Saver
-from training.config import CHECKPOINTS, DOCUMENT_LOSSES, RunConfig, TrainingConfig
-from training.data.batches import Batches, batches
-from training.data.order import Order
-from training.data.shards import check_digests
-from training.evaluate.document_losses import write_document_losses
-from training.evaluate.heldout import Evaluator
-from training.evaluate.sample import sample_text
-from training.hub.weights import export_model, load_model, set_initial_weights
-from training.model.decoder import flops_per_token, parameter_count
-from training.model.parallel import World, compute_dtype, processes, whole_weights
-from training.run.record import Record, TakenStep
-from training.run.recovery import REPORT, Recovery
-from training.run.tracking import Tracker
-from training.step.events import windows_left_out
-from training.step.monitor import Machine, Monitor
-from training.step.optimizer import learning_rate
-from training.step.state import TrainState, train_state
-from training.step.update import StepPlan, train_step
+from gristmill.storage import files
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.training.checkpoint.commit import Progress, run_fingerprint
+from gristmill.training.checkpoint.keeping import Keeper
+from gristmill.training.checkpoint.saving import Saver
+from gristmill.training.config import CHECKPOINTS, DOCUMENT_LOSSES, RunConfig, TrainingConfig
+from gristmill.training.data.batches import Batches, batches
+from gristmill.training.data.order import Order
+from gristmill.training.data.shards import check_digests
+from gristmill.training.evaluate.document_losses import write_document_losses
+from gristmill.training.evaluate.heldout import Evaluator
+from gristmill.training.evaluate.sample import sample_text
+from gristmill.training.hub.weights import export_model, load_model, set_initial_weights
+from gristmill.training.model.decoder import flops_per_token, parameter_count
+from gristmill.training.model.parallel import World, compute_dtype, processes, whole_weights
+from gristmill.training.run.record import Record, TakenStep
+from gristmill.training.run.recovery import REPORT, Recovery
+from gristmill.training.run.tracking import Tracker
+from gristmill.training.step.events import windows_left_out
+from gristmill.training.step.monitor import Machine, Monitor
+from gristmill.training.step.optimizer import learning_rate
+from gristmill.training.step.state import TrainState, train_state
+from gristmill.training.step.update import StepPlan, train_step
 
 log = logging.getLogger(__name__)
 

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import torch
 
-from training.checkpoint.commit import Progress
-from training.config import TrainingConfig
-from training.run.tracking import Tracker
-from training.step.monitor import Machine
-from training.step.state import APPLIED, NOT_FINITE
-from training.step.update import StepFigures, figures
+from gristmill.training.checkpoint.commit import Progress
+from gristmill.training.config import TrainingConfig
+from gristmill.training.run.tracking import Tracker
+from gristmill.training.step.monitor import Machine
+from gristmill.training.step.state import APPLIED, NOT_FINITE
+from gristmill.training.step.update import StepFigures, figures
 
 log = logging.getLogger(__name__)
 

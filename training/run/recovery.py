@@ -13,16 +13,16 @@ import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 
-from storage import files
-from training.checkpoint.commit import Progress, commit_of, load_checkpoint
-from training.checkpoint.keeping import Keeper, committed, latest
-from training.checkpoint.saving import Saver
-from training.config import RunConfig
-from training.data.order import Order, batch_number
-from training.model.loss import IGNORE, inputs_and_targets
-from training.model.parallel import World, micro_batch, rows_per_rank
-from training.step import guard
-from training.step.events import (
+from gristmill.storage import files
+from gristmill.training.checkpoint.commit import Progress, commit_of, load_checkpoint
+from gristmill.training.checkpoint.keeping import Keeper, committed, latest
+from gristmill.training.checkpoint.saving import Saver
+from gristmill.training.config import RunConfig
+from gristmill.training.data.order import Order, batch_number
+from gristmill.training.model.loss import IGNORE, inputs_and_targets
+from gristmill.training.model.parallel import World, micro_batch, rows_per_rank
+from gristmill.training.step import guard
+from gristmill.training.step.events import (
     EVENTS,
     REASON_NOT_FINITE,
     REASON_OUTLIER,
@@ -32,9 +32,9 @@ from training.step.events import (
     windows_left_out,
     write_events,
 )
-from training.step.guard import Losses, Spike
-from training.step.state import APPLIED, NOT_FINITE, OUTLIER, TrainState
-from training.step.update import StepFigures
+from gristmill.training.step.guard import Losses, Spike
+from gristmill.training.step.state import APPLIED, NOT_FINITE, OUTLIER, TrainState
+from gristmill.training.step.update import StepFigures
 
 log = logging.getLogger(__name__)
 

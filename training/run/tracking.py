@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 
 import xxhash
 
-from storage.damage import DamagedFileError
-from storage.remote.redact import redact_urls
-from training.config import TrackingConfig
-from training.step.events import EVENTS, event_line, read_events
+from gristmill.storage.damage import DamagedFileError
+from gristmill.storage.remote.redact import redact_urls
+from gristmill.training.config import TrackingConfig
+from gristmill.training.step.events import EVENTS, event_line, read_events
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient

@@ -9,8 +9,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from storage import files
-from storage.damage import DamagedFileError
+from gristmill.storage import files
+from gristmill.storage.damage import DamagedFileError
 
 EVENTS = "events.jsonl"
 REASON_NOT_FINITE, REASON_OUTLIER = "not finite", "outlier"  # why an update is skipped

@@ -2,9 +2,9 @@
 
     losses ──see──▶ Spike ──decide──▶ rollback (go back, leave a window of batches out) or stop (the budget is spent)
 
-Updates with an outlying loss or norm are skipped before they do harm (`training.step.state`); this is for what got
-through, and for more of them in a row than a few bad batches give. A run that learns nothing is stopped at once: to go
-back would not help.
+Updates with an outlying loss or norm are skipped before they do harm (`gristmill.training.step.state`); this is for
+what got through, and for more of them in a row than a few bad batches give. A run that learns nothing is stopped at
+once: to go back would not help.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from training.config import TrainingConfig
-from training.step.events import REASON_OUTLIER, Event
+from gristmill.training.config import TrainingConfig
+from gristmill.training.step.events import REASON_OUTLIER, Event
 
 BEFORE = 32  # losses that a spike is measured against
 NEWEST = 8  # losses that make a spike: the median of them counts, so that a single bad batch is none

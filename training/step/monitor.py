@@ -12,10 +12,10 @@ import psutil
 import torch
 from torch.distributed.fsdp import FSDPModule
 
-from training.config import ModelConfig
-from training.model.decoder import Attention, Block, Decoder, document_mask, flops_per_token, rotary
-from training.model.parallel import World
-from training.step.optimizer import local
+from gristmill.training.config import ModelConfig
+from gristmill.training.model.decoder import Attention, Block, Decoder, document_mask, flops_per_token, rotary
+from gristmill.training.model.parallel import World
+from gristmill.training.step.optimizer import local
 
 QUERIES = 256  # rows of the attention logits that are in memory at once
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from training.config import TrainingConfig
+from gristmill.training.config import TrainingConfig
 
 
 def learning_rate(tokens: int, total: int, training: TrainingConfig) -> float:

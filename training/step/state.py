@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from storage.training_manifest import TrainingManifest
-from training.config import GuardConfig, ModelConfig, TrainingConfig
-from training.model.decoder import Decoder
-from training.model.parallel import World, compute_dtype, sharded_model
-from training.step.optimizer import Optimizers, optimizers
+from gristmill.storage.training_manifest import TrainingManifest
+from gristmill.training.config import GuardConfig, ModelConfig, TrainingConfig
+from gristmill.training.model.decoder import Decoder
+from gristmill.training.model.parallel import World, compute_dtype, sharded_model
+from gristmill.training.step.optimizer import Optimizers, optimizers
 
 APPLIED, NOT_FINITE, OUTLIER = 0, 1, 2
 

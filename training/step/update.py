@@ -11,12 +11,12 @@ from typing import NamedTuple
 import torch
 from torch.distributed.fsdp import FSDPModule
 
-from training.config import TrainingConfig
-from training.model.loss import IGNORE
-from training.model.parallel import World, micro_batch
-from training.step.monitor import Updates
-from training.step.optimizer import local
-from training.step.state import APPLIED, NOT_FINITE, OUTLIER, TrainState
+from gristmill.training.config import TrainingConfig
+from gristmill.training.model.loss import IGNORE
+from gristmill.training.model.parallel import World, micro_batch
+from gristmill.training.step.monitor import Updates
+from gristmill.training.step.optimizer import local
+from gristmill.training.step.state import APPLIED, NOT_FINITE, OUTLIER, TrainState
 
 
 class StepFigures(NamedTuple):
@@ -28,7 +28,7 @@ class StepFigures(NamedTuple):
     tokens: int  # targets
     stop_requested: bool  # some rank was asked to stop
     scale: float  # of the loss
-    verdict: int  # of `training.step.state`: whether the update was applied
+    verdict: int  # of `gristmill.training.step.state`: whether the update was applied
 
     @property
     def judged_loss(self) -> float | None:
@@ -43,7 +43,7 @@ class StepPlan(NamedTuple):
     """What the host has decided before a step."""
 
     learning_rate: float
-    forced: int | None = None  # the verdict of `training.step.state`, where it was taken before
+    forced: int | None = None  # the verdict of `gristmill.training.step.state`, where it was taken before
     stop_requested: bool = False  # asks all ranks to agree on stopping: it travels with the loss
     updates: Updates | None = None  # measures this update
 

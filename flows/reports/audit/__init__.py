@@ -16,17 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from markupsafe import Markup
 
-from flows.curation import Passed, curate
-from flows.machine.context import job_options, lookup
-from flows.machine.settings import MachineSettings
-from flows.recipe.recipe import Recipe, load
-from flows.reports import templates
-from flows.reports.audit.drawn import Draw, Drawn, draw
-from flows.reports.marking import before_edits
-from storage import files, layout, parquet
-from tasks.documents.selection import select
-from tasks.documents.step import EditStep, Step
-from tasks.engine import options
+from gristmill.flows.curation import Passed, curate
+from gristmill.flows.machine.context import job_options, lookup
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.reports import templates
+from gristmill.flows.reports.audit.drawn import Draw, Drawn, draw
+from gristmill.flows.reports.marking import before_edits
+from gristmill.storage import files, layout, parquet
+from gristmill.tasks.documents.selection import select
+from gristmill.tasks.documents.step import EditStep, Step
+from gristmill.tasks.engine import options
 
 _CHARACTERS = 6000  # shown of a text
 _OF_LABELS = "Does the label fit?"
@@ -114,7 +114,7 @@ def texts(passed: Passed, step: Step, documents: list[Drawn], labels: bool = Fal
 
 def page(recipe: Recipe, step: str, question: str, stage: str, drawn: Draw, documents: list[Text]) -> str:
     """The page. It says of no document whether the filter keeps it, and loads nothing."""
-    script = resources("flows.reports").joinpath("audit", "votes.js").read_text(encoding="utf-8")
+    script = resources("gristmill.flows.reports").joinpath("audit", "votes.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     labels = {one.id: one.label for one in documents if one.label}
     about = {

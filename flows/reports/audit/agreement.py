@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from scipy.stats import binomtest
 
-from flows.machine.settings import MachineSettings
-from flows.reports.audit.drawn import DROPPED, KEPT
-from storage import files, parquet
-from storage.home import FinishedStage, Home
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.reports.audit.drawn import DROPPED, KEPT
+from gristmill.storage import files, parquet
+from gristmill.storage.home import FinishedStage, Home
 
 LEVEL = 0.95
 

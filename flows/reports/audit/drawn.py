@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flows.curation import Passed
-from flows.reports.whatif import decided_by
-from tasks.documents.decisions import decide, distances, wanted
-from tasks.documents.sampling import uniform
-from tasks.documents.selection import gather
-from tasks.documents.step import Step
+from gristmill.flows.curation import Passed
+from gristmill.flows.reports.whatif import decided_by
+from gristmill.tasks.documents.decisions import decide, distances, wanted
+from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.documents.selection import gather
+from gristmill.tasks.documents.step import Step
 
 NEAREST, SAMPLED = 40, 20  # documents, half of them of either side
 KEPT, DROPPED = "kept", "dropped"
@@ -74,8 +74,8 @@ def draw(passed: Passed, step: Step, by_label: bool = False, nearest: int = NEAR
 
 def judged(passed: Passed, step: Step, by_label: bool) -> Iterator[pa.Table]:
     """Of each shard the documents that reached a step: `id`, `shard`, `side`, `distance` from the cut as
-    `tasks.documents.decisions.distances` has it, or how sure the step is of the label; and two numbers in [0, 1) by
-    which they are drawn and put in order."""
+    `gristmill.tasks.documents.decisions.distances` has it, or how sure the step is of the label; and two numbers in [0,
+    1) by which they are drawn and put in order."""
     signals, decisions = decided_by(passed, passed.steps)
     names = [name for name, _ in decisions]
     decisions = decisions[: names.index(step.step) + 1]

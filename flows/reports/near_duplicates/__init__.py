@@ -12,21 +12,21 @@ import numpy as np
 import pyarrow.compute as pc
 from markupsafe import Markup
 
-from flows.curation import curate
-from flows.machine.context import job_options, lookup
-from flows.machine.settings import MachineSettings
-from flows.recipe.recipe import load
-from flows.reports import marking, templates
-from flows.reports.near_duplicates import plots
-from flows.stages.earlier_crawls import crawl_of, earlier_crawls
-from storage import files, parquet
-from storage.home import FinishedStage, open_stage
-from tasks.dedup.near.documents import Location
-from tasks.dedup.near.settings import MinHash, s_curve
-from tasks.dedup.near.verify import decided_file
-from tasks.dedup.near_reports import recall, summary
-from tasks.engine import options
-from tasks.engine.make import StageResult
+from gristmill.flows.curation import curate
+from gristmill.flows.machine.context import job_options, lookup
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports import marking, templates
+from gristmill.flows.reports.near_duplicates import plots
+from gristmill.flows.stages.earlier_crawls import crawl_of, earlier_crawls
+from gristmill.storage import files, parquet
+from gristmill.storage.home import FinishedStage, open_stage
+from gristmill.tasks.dedup.near.documents import Location
+from gristmill.tasks.dedup.near.settings import MinHash, s_curve
+from gristmill.tasks.dedup.near.verify import decided_file
+from gristmill.tasks.dedup.near_reports import recall, summary
+from gristmill.tasks.engine import options
+from gristmill.tasks.engine.make import StageResult
 
 _LARGEST = 20  # clusters that are listed
 _EACH = 20  # pairs shown of a decile
@@ -37,7 +37,8 @@ def write(recipe: Any, settings: MachineSettings | None = None) -> str:
     """Write the page of a recipe's finished near-duplicate removal and return its path; the same stage, the same bytes.
 
     Only looks stages up; those behind the removal need not be there. Raises ValueError if the recipe has no step
-    `minhash`, NotFinishedError, which names the remedy. Held: see `tasks.dedup.near_reports.recall.holdout_pairs`.
+    `minhash`, NotFinishedError, which names the remedy. Held: see
+    `gristmill.tasks.dedup.near_reports.recall.holdout_pairs`.
     """
     recipe = load(recipe)
     if not any(isinstance(step, MinHash) for step in recipe.steps):

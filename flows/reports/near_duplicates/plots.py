@@ -6,10 +6,10 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
-from flows.reports.figures import BLUE, GREY, LIGHT, RED, svg
-from tasks.dedup.near.settings import MinHash, s_curve
-from tasks.dedup.near_reports.recall import Bin
-from tasks.dedup.near_reports.summary import Clusters
+from gristmill.flows.reports.figures import BLUE, GREY, LIGHT, RED, svg
+from gristmill.tasks.dedup.near.settings import MinHash, s_curve
+from gristmill.tasks.dedup.near_reports.recall import Bin
+from gristmill.tasks.dedup.near_reports.summary import Clusters
 
 
 def sizes(clusters: Clusters) -> Markup:

@@ -5,22 +5,22 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from flows.machine.context import lookup
-from flows.machine.settings import MachineSettings
-from flows.recipe.recipe import dump
-from flows.reports import near_duplicates, templates
-from flows.reports.classifier_curves import cross_fitted, curves, trained_classifier
-from flows.reports.dropped import Dropped, samples
-from flows.reports.finished import finished
-from flows.reports.funnel import ranked
-from flows.reports.marking import Marks
-from flows.reports.run import Report
-from flows.reports.run_page import plots
-from flows.reports.run_page.plots import count
-from storage import files, parquet
-from storage.home import open_stage
-from tasks.dedup.near.settings import MinHash
-from tasks.documents.selection import select
+from gristmill.flows.machine.context import lookup
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import dump
+from gristmill.flows.reports import near_duplicates, templates
+from gristmill.flows.reports.classifier_curves import cross_fitted, curves, trained_classifier
+from gristmill.flows.reports.dropped import Dropped, samples
+from gristmill.flows.reports.finished import finished
+from gristmill.flows.reports.funnel import ranked
+from gristmill.flows.reports.marking import Marks
+from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run_page import plots
+from gristmill.flows.reports.run_page.plots import count
+from gristmill.storage import files, parquet
+from gristmill.storage.home import open_stage
+from gristmill.tasks.dedup.near.settings import MinHash
+from gristmill.tasks.documents.selection import select
 
 _CONTEXT = 160  # characters on either side of a marked part
 

@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
-from flows.reports.figures import BLUE, GREY, LIGHT, RED, svg
-from flows.reports.run import Report
-from flows.stages.corpus import Corpus
-from storage import parquet
+from gristmill.flows.reports.figures import BLUE, GREY, LIGHT, RED, svg
+from gristmill.flows.reports.run import Report
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.storage import parquet
 
 # ten bins a decade, from one character to a hundred million; longer texts are in the last
 EDGES = np.logspace(0, 8, 81)

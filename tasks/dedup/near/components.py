@@ -9,12 +9,12 @@ A component is all documents that are connected by shared bands, directly or thr
 import numpy as np
 import pyarrow as pa
 
-from storage import sorted_files
-from tasks.dedup.near.documents import OwnShard
-from tasks.dedup.near.gather import gathered_file, labelled
-from tasks.dedup.near.verify import DECIDED, check_ids, decided_file
-from tasks.dedup.order import KeepOrder
-from tasks.dedup.order_work import order_names
+from gristmill.storage import sorted_files
+from gristmill.tasks.dedup.near.documents import OwnShard
+from gristmill.tasks.dedup.near.gather import gathered_file, labelled
+from gristmill.tasks.dedup.near.verify import DECIDED, check_ids, decided_file
+from gristmill.tasks.dedup.order import KeepOrder
+from gristmill.tasks.dedup.order_work import order_names
 
 
 def gather_members(folder: str, number: int, shard: OwnShard, labels: str, partitions: int, order: KeepOrder) -> dict:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.kernels.shingles import MIX_1, MIX_2
+from gristmill.tasks.kernels.shingles import MIX_1, MIX_2
 
 CRAWLS, SHARDS, ROWS = 1 << 11, 1 << 20, 1 << 32
 

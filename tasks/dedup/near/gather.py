@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import files, parquet, sorted_files
-from tasks.dedup.near.documents import EarlierShard, OwnShard, document_ids, hash_ids, row_of, shard_range
-from tasks.dedup.near.settings import Banding, Shingling
-from tasks.dedup.near.sign import band_hashes, packed, shingle_sets
-from tasks.dedup.order import KeepOrder
-from tasks.dedup.order_work import columns, keyed, order_names
-from tasks.dedup.takedowns import taken_down
-from tasks.documents.rows import read_groups, read_rows
-from tasks.documents.selection import gather
-from tasks.kernels.shingles import STEP, set_hashes
-from tasks.url.step import Url
+from gristmill.storage import files, parquet, sorted_files
+from gristmill.tasks.dedup.near.documents import EarlierShard, OwnShard, document_ids, hash_ids, row_of, shard_range
+from gristmill.tasks.dedup.near.settings import Banding, Shingling
+from gristmill.tasks.dedup.near.sign import band_hashes, packed, shingle_sets
+from gristmill.tasks.dedup.order import KeepOrder
+from gristmill.tasks.dedup.order_work import columns, keyed, order_names
+from gristmill.tasks.dedup.takedowns import taken_down
+from gristmill.tasks.documents.rows import read_groups, read_rows
+from gristmill.tasks.documents.selection import gather
+from gristmill.tasks.kernels.shingles import STEP, set_hashes
+from gristmill.tasks.url.step import Url
 
 # Edges of a partition of the labels, about: small graphs have fewer partitions.
 PARTITION_EDGES = 1 << 17

@@ -11,10 +11,10 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from storage import files, sorted_files
-from storage.damage import damaged
-from tasks.dedup.near.documents import Location, row_of, shard_of, shard_range
-from tasks.kernels.union_find import label, mark, ranks, unite
+from gristmill.storage import files, sorted_files
+from gristmill.storage.damage import damaged
+from gristmill.tasks.dedup.near.documents import Location, row_of, shard_of, shard_range
+from gristmill.tasks.kernels.union_find import label, mark, ranks, unite
 
 _MOST = 1 << 32  # documents that a parent of 32 bits can name
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from tasks.dedup.order import Criterion, KeepOrder
-from tasks.documents.step import CorpusStep, Settings, Signal
+from gristmill.tasks.dedup.order import Criterion, KeepOrder
+from gristmill.tasks.documents.step import CorpusStep, Settings, Signal
 
 
 class Powers(Protocol):

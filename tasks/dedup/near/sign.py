@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import files, layout, parquet, sorted_files
-from tasks.dedup.near.settings import Banding, Shingling
-from tasks.documents.rows import read_rows
-from tasks.kernels import minhash, shingles
-from tasks.kernels.buffers import utf8
+from gristmill.storage import files, layout, parquet, sorted_files
+from gristmill.tasks.dedup.near.settings import Banding, Shingling
+from gristmill.tasks.documents.rows import read_rows
+from gristmill.tasks.kernels import minhash, shingles
+from gristmill.tasks.kernels.buffers import utf8
 
 _SIGNED_AGAIN = 1_000  # documents of an earlier stage
 

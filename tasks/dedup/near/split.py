@@ -7,15 +7,15 @@ kept/00000.parquet            by `doc`: what `gather.known_documents` gives of t
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import files, ledger, parquet, shards, sorted_files
-from storage.schema import DOCUMENTS, SELECTION
-from tasks.dedup.near.documents import OwnShard, shard_range
-from tasks.dedup.near.gather import known_documents
-from tasks.dedup.near.settings import Verifying
-from tasks.dedup.order import KeepOrder
-from tasks.dedup.takedowns import taken_down
-from tasks.documents.selection import gather
-from tasks.url.step import Url
+from gristmill.storage import files, ledger, parquet, shards, sorted_files
+from gristmill.storage.schema import DOCUMENTS, SELECTION
+from gristmill.tasks.dedup.near.documents import OwnShard, shard_range
+from gristmill.tasks.dedup.near.gather import known_documents
+from gristmill.tasks.dedup.near.settings import Verifying
+from gristmill.tasks.dedup.order import KeepOrder
+from gristmill.tasks.dedup.takedowns import taken_down
+from gristmill.tasks.documents.selection import gather
+from gristmill.tasks.url.step import Url
 
 _NAMED = pa.schema([SELECTION.field("id"), DOCUMENTS.field("url")])
 

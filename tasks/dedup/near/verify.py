@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import files, sorted_files
-from storage.damage import damaged
-from tasks.dedup.near.documents import crawl_of
-from tasks.dedup.near.gather import distinct
-from tasks.dedup.near.sign import unpacked
-from tasks.dedup.order import KeepOrder
-from tasks.dedup.order_work import order_names
-from tasks.kernels.representatives import representatives
+from gristmill.storage import files, sorted_files
+from gristmill.storage.damage import damaged
+from gristmill.tasks.dedup.near.documents import crawl_of
+from gristmill.tasks.dedup.near.gather import distinct
+from gristmill.tasks.dedup.near.sign import unpacked
+from gristmill.tasks.dedup.order import KeepOrder
+from gristmill.tasks.dedup.order_work import order_names
+from gristmill.tasks.kernels.representatives import representatives
 
 DECIDED = pa.schema(
     [

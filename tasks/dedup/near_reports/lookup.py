@@ -21,11 +21,11 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from storage import parquet
-from tasks.dedup.near.documents import ROWS, document_ids, row_of
-from tasks.dedup.near.settings import MinHash
-from tasks.dedup.near.sign import shingle_sets, signed, unpacked
-from tasks.documents.rows import read_rows
+from gristmill.storage import parquet
+from gristmill.tasks.dedup.near.documents import ROWS, document_ids, row_of
+from gristmill.tasks.dedup.near.settings import MinHash
+from gristmill.tasks.dedup.near.sign import shingle_sets, signed, unpacked
+from gristmill.tasks.documents.rows import read_rows
 
 if TYPE_CHECKING:
     from datasketch import LeanMinHash, MinHashLSH

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import parquet
-from tasks.dedup.near.documents import ROWS, SHARDS, Location, document_ids, row_of
-from tasks.dedup.near.settings import MinHash, s_curve
-from tasks.dedup.near.sign import band_hashes, shingle_sets
-from tasks.documents.rows import read_rows
-from tasks.kernels.jaccard import jaccard
-from tasks.kernels.shingles import mix
+from gristmill.storage import parquet
+from gristmill.tasks.dedup.near.documents import ROWS, SHARDS, Location, document_ids, row_of
+from gristmill.tasks.dedup.near.settings import MinHash, s_curve
+from gristmill.tasks.dedup.near.sign import band_hashes, shingle_sets
+from gristmill.tasks.documents.rows import read_rows
+from gristmill.tasks.kernels.jaccard import jaccard
+from gristmill.tasks.kernels.shingles import mix
 
 _ENDS = [i / 20 for i in range(21)]  # of the curve's bins
 _SET = ["content", "size"]

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from storage import sorted_files
-from tasks.dedup.near.documents import crawl_of
-from tasks.dedup.near_reports.recall import Crawl, Pairs
+from gristmill.storage import sorted_files
+from gristmill.tasks.dedup.near.documents import crawl_of
+from gristmill.tasks.dedup.near_reports.recall import Crawl, Pairs
 
 DECILES = 11  # ten of the similarity, from 0.0-0.1 to 0.9-1.0, and equal sets
 

@@ -2,10 +2,10 @@
 
 import re
 
-from tasks.extraction.rendering.code_places import NUMBERS, counted, number_cells
-from tasks.extraction.rendering.source import Source
-from tasks.extraction.scanned import ENDS
-from tasks.extraction.vocabulary import BLOCK, PROPERTIES, RAW, SKIP, E
+from gristmill.tasks.extraction.rendering.code_places import NUMBERS, counted, number_cells
+from gristmill.tasks.extraction.rendering.source import Source
+from gristmill.tasks.extraction.scanned import ENDS
+from gristmill.tasks.extraction.vocabulary import BLOCK, PROPERTIES, RAW, SKIP, E
 
 _BR, _TD, _TH, _SPAN, _BUTTON, _TABLE, _THEAD = (E[n] for n in "br td th span button table thead".split())
 _PRE, _CODE, _A = E["pre"], E["code"], E["a"]

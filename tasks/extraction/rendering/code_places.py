@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tasks.extraction.rendering.source import Source
-from tasks.extraction.scanned import COMMENT, ENDS, PREFORMATTED
-from tasks.extraction.vocabulary import BLOCK, PROPERTIES, E
+from gristmill.tasks.extraction.rendering.source import Source
+from gristmill.tasks.extraction.scanned import COMMENT, ENDS, PREFORMATTED
+from gristmill.tasks.extraction.vocabulary import BLOCK, PROPERTIES, E
 
 _CODE, _BR, _DIV, _OL, _TD, _TH = E["code"], E["br"], E["div"], E["ol"], E["td"], E["th"]
 _PRE, _SPAN = E["pre"], E["span"]

@@ -4,12 +4,12 @@ import re
 
 import numpy as np
 
-from tasks.extraction.enclosing import Enclosing
-from tasks.extraction.rendering.inline import inline
-from tasks.extraction.rendering.source import Source
-from tasks.extraction.rendering.whole import Units
-from tasks.extraction.scanned import ENDS, HEADING
-from tasks.extraction.vocabulary import E
+from gristmill.tasks.extraction.enclosing import Enclosing
+from gristmill.tasks.extraction.rendering.inline import inline
+from gristmill.tasks.extraction.rendering.source import Source
+from gristmill.tasks.extraction.rendering.whole import Units
+from gristmill.tasks.extraction.scanned import ENDS, HEADING
+from gristmill.tasks.extraction.vocabulary import E
 
 # How much of a section or a list is kept if all of it is.
 _MOST = 2 / 3

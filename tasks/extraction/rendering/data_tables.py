@@ -1,10 +1,10 @@
 """Tables of data as rows that read like Markdown's; tables that only lay a page out are told apart."""
 
-from tasks.extraction.enclosing import Tables
-from tasks.extraction.rendering.inline import inline
-from tasks.extraction.rendering.source import Source
-from tasks.extraction.scanned import ENDS
-from tasks.extraction.vocabulary import E
+from gristmill.tasks.extraction.enclosing import Tables
+from gristmill.tasks.extraction.rendering.inline import inline
+from gristmill.tasks.extraction.rendering.source import Source
+from gristmill.tasks.extraction.scanned import ENDS
+from gristmill.tasks.extraction.vocabulary import E
 
 _TABLE, _TR, _TD, _TH, _CAPTION, _PRE = E["table"], E["tr"], E["td"], E["th"], E["caption"], E["pre"]
 _PARTS = tuple(E[name] for name in ("tr", "tbody", "thead", "tfoot", "table"))

@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tasks.extraction.rendering import code_lines, data_tables
-from tasks.extraction.rendering.inline import inline
-from tasks.extraction.rendering.lists import Lists
-from tasks.extraction.rendering.source import Source
-from tasks.extraction.rendering.whole import CODE, DATA, Units, Whole
-from tasks.extraction.scanned import ENDS, HEADING
-from tasks.extraction.vocabulary import E
+from gristmill.tasks.extraction.rendering import code_lines, data_tables
+from gristmill.tasks.extraction.rendering.inline import inline
+from gristmill.tasks.extraction.rendering.lists import Lists
+from gristmill.tasks.extraction.rendering.source import Source
+from gristmill.tasks.extraction.rendering.whole import CODE, DATA, Units, Whole
+from gristmill.tasks.extraction.scanned import ENDS, HEADING
+from gristmill.tasks.extraction.vocabulary import E
 
 _CLOSE, _FAR = "\n", "\n\n"
 _DT, _DD, _LI, _H1, _BUTTON = (E[name] for name in "dt dd li h1 button".split())

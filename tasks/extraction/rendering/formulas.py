@@ -8,8 +8,8 @@ readers, or elements that are named like it.
 import re
 import unicodedata
 
-from tasks.extraction.rendering.source import Source
-from tasks.extraction.vocabulary import E
+from gristmill.tasks.extraction.rendering.source import Source
+from gristmill.tasks.extraction.vocabulary import E
 
 MATH, SCRIPT, IMG = E["math"], E["script"], E["img"]
 # Elements that hold one formula, by their class.

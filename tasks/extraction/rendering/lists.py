@@ -2,8 +2,8 @@
 
 import re
 
-from tasks.extraction.rendering.source import Source
-from tasks.extraction.vocabulary import E
+from gristmill.tasks.extraction.rendering.source import Source
+from gristmill.tasks.extraction.vocabulary import E
 
 _UL, _OL, _LI, _MENU, _DIR = E["ul"], E["ol"], E["li"], E["menu"], E["dir"]
 _LISTS = (_UL, _OL, _MENU, _DIR)

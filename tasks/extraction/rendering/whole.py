@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tasks.extraction.enclosing import Enclosing, enclosing
-from tasks.extraction.rendering.code_places import broken, containers, is_code_table
-from tasks.extraction.rendering.data_tables import is_data
-from tasks.extraction.rendering.source import Source
-from tasks.extraction.scanned import HEADING, PREFORMATTED
-from tasks.extraction.vocabulary import E
+from gristmill.tasks.extraction.enclosing import Enclosing, enclosing
+from gristmill.tasks.extraction.rendering.code_places import broken, containers, is_code_table
+from gristmill.tasks.extraction.rendering.data_tables import is_data
+from gristmill.tasks.extraction.rendering.source import Source
+from gristmill.tasks.extraction.scanned import HEADING, PREFORMATTED
+from gristmill.tasks.extraction.vocabulary import E
 
 CODE, DATA, SIGNATURE = 1, 2, 3
 _DT = E["dt"]

@@ -5,10 +5,10 @@ A classifier of somebody else has no such description.
 
 from typing import Any
 
-from storage import files
-from tasks.documents.step import Settings
-from tasks.models.model_files import ModelFileError
-from tasks.models.quality.quality import Texts
+from gristmill.storage import files
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.models.model_files import ModelFileError
+from gristmill.tasks.models.quality.quality import Texts
 
 
 def description(path: str) -> str:

@@ -3,9 +3,9 @@
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from storage import files
-from storage.recorded_file import RecordedFile
-from tasks.models.model_files import LABEL, check_fasttext
+from gristmill.storage import files
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.tasks.models.model_files import LABEL, check_fasttext
 
 if TYPE_CHECKING:
     import fasttext

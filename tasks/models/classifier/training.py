@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from storage import files, leftovers
-from tasks.documents.sampling import uniform
-from tasks.models.model_files import LABEL
-from tasks.models.quality.quality import Classifier
+from gristmill.storage import files, leftovers
+from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.models.model_files import LABEL
+from gristmill.tasks.models.quality.quality import Classifier
 
 if TYPE_CHECKING:
     import fasttext

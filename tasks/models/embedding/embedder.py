@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from tasks.documents.step import Settings
+from gristmill.tasks.documents.step import Settings
 
 
 class Embedder(Settings):

@@ -10,9 +10,9 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasks.documents.step import Settings, Signal
-from tasks.models.embedding.embedder import Embedder
-from tasks.models.filter import LearnedFilter
+from gristmill.tasks.documents.step import Settings, Signal
+from gristmill.tasks.models.embedding.embedder import Embedder
+from gristmill.tasks.models.filter import LearnedFilter
 
 _NAME = r"[a-z][a-z0-9_]*"
 
@@ -55,7 +55,7 @@ class Embedding(HeadCuts, Embedder, LearnedFilter):
     Vectors are kept as a stage: other heads and other cuts do not embed again. A head without a cut scores alone.
     """
 
-    work: ClassVar = "tasks.models.embedding.embedding_work"
+    work: ClassVar = "gristmill.tasks.models.embedding.embedding_work"
     decision_fields: ClassVar = ("min_score", "keep_top")
 
     step: Literal["embedding"] = "embedding"

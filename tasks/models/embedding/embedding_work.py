@@ -5,14 +5,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from storage import layout, parquet
-from storage.recorded_file import RecordedFile
-from tasks.documents.step import Bound
-from tasks.models.embedding import head_file
-from tasks.models.embedding.embedder import Embedder
-from tasks.models.embedding.embedding import HeadCuts, HeadScoring, column_of
-from tasks.models.embedding.vectors import vectors_of
-from tasks.models.percentiles import percentiles
+from gristmill.storage import layout, parquet
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.tasks.documents.step import Bound
+from gristmill.tasks.models.embedding import head_file
+from gristmill.tasks.models.embedding.embedder import Embedder
+from gristmill.tasks.models.embedding.embedding import HeadCuts, HeadScoring, column_of
+from gristmill.tasks.models.embedding.vectors import vectors_of
+from gristmill.tasks.models.percentiles import percentiles
 
 
 def described(model: str, tokenizer: str, settings: Embedder) -> dict[str, Any]:

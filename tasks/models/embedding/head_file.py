@@ -14,9 +14,9 @@ import orjson
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from storage import files
-from storage.recorded_file import RecordedFile
-from tasks.models.model_files import ModelFileError
+from gristmill.storage import files
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.tasks.models.model_files import ModelFileError
 
 _ENTRY = "gristmill_head"
 _KINDS = ("ridge", "logistic")

@@ -9,8 +9,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import confusion_matrix, f1_score, log_loss, mean_squared_error
 from threadpoolctl import threadpool_limits
 
-from tasks.documents.sampling import uniform
-from tasks.models.classifier.measures import measures
+from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.models.classifier.measures import measures
 
 FOLDS = 5
 # From next to nothing to next to all, for vectors of length 1 and up to a million labels.

@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Tokenizer
 
-from storage import files, layout, parquet
-from storage.recorded_file import RecordedFile
-from tasks.documents.selection import select_groups
-from tasks.models.embedding.embedder import Embedder
-from tasks.models.embedding.vectors import vector_table
-from tasks.models.model_files import ModelFileError
+from gristmill.storage import files, layout, parquet
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.tasks.documents.selection import select_groups
+from gristmill.tasks.models.embedding.embedder import Embedder
+from gristmill.tasks.models.embedding.vectors import vector_table
+from gristmill.tasks.models.model_files import ModelFileError
 
 _MODELS = ("model.onnx", "onnx/model.onnx")
 _TOKENIZER = "tokenizer.json"

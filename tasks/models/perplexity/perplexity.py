@@ -10,8 +10,8 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from tasks.documents.step import Settings, Signal
-from tasks.models.filter import LearnedFilter
+from gristmill.tasks.documents.step import Settings, Signal
+from gristmill.tasks.models.filter import LearnedFilter
 
 Bucket = Literal["head", "middle", "tail"]
 BUCKETS: tuple[Bucket, ...] = ("head", "middle", "tail")
@@ -82,7 +82,7 @@ class Perplexity(Percentiles, LanguageModel, LearnedFilter):
     they are kept, in the bucket `all`.
     """
 
-    work: ClassVar = "tasks.models.perplexity.perplexity_work"
+    work: ClassVar = "gristmill.tasks.models.perplexity.perplexity_work"
     libraries: ClassVar = ("kenlm", "sentencepiece")
     pins_files: ClassVar = True
     signals: ClassVar = (

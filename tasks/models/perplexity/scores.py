@@ -8,9 +8,9 @@ import kenlm
 import numpy as np
 import sentencepiece
 
-from storage.recorded_file import RecordedFile
-from tasks.models.model_files import check_kenlm, check_sentencepiece
-from tasks.models.perplexity.text import fold, sentences
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.tasks.models.model_files import check_kenlm, check_sentencepiece
+from gristmill.tasks.models.perplexity.text import fold, sentences
 
 # Writes some distinct lines as words or pieces separated by one space, in UTF-8, which KenLM reads.
 Written = Callable[[list[str]], list[bytes]]

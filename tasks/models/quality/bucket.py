@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasks.documents.step import CorpusStep, Settings, Signal
+from gristmill.tasks.documents.step import CorpusStep, Settings, Signal
 
 
 class Scorers(Settings):
@@ -25,7 +25,7 @@ class QualityBucket(Scorers, CorpusStep):
     Drops nothing: `mixture.by` names its column. A document without any of the scores has no number.
     """
 
-    work: ClassVar = "tasks.models.quality.bucket_work"
+    work: ClassVar = "gristmill.tasks.models.quality.bucket_work"
     signals: ClassVar = (
         Signal(
             "quality_bucket",

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from storage import files, layout, parquet
-from tasks.documents.selection import gather
-from tasks.models.percentiles import percentiles
-from tasks.models.quality.bucket import Scorers
+from gristmill.storage import files, layout, parquet
+from gristmill.tasks.documents.selection import gather
+from gristmill.tasks.models.percentiles import percentiles
+from gristmill.tasks.models.quality.bucket import Scorers
 
 _GATHERED = "gathered"
 

@@ -8,8 +8,8 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasks.documents.step import Settings, Signal
-from tasks.models.filter import LearnedFilter
+from gristmill.tasks.documents.step import Settings, Signal
+from gristmill.tasks.models.filter import LearnedFilter
 
 # Li et al. 2024: baselines/baselines_configs/fasttext_filter.yaml
 MIN_SCORE = 0.018112
@@ -71,7 +71,7 @@ class Quality(Classifier, Threshold, LearnedFilter):
     seen it; or `model` names a fastText file. Reference documents are kept unscored.
     """
 
-    work: ClassVar = "tasks.models.quality.quality_work"
+    work: ClassVar = "gristmill.tasks.models.quality.quality_work"
     libraries: ClassVar = ("fasttext-ng",)
     signals: ClassVar = (
         Signal(

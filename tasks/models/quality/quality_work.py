@@ -5,17 +5,27 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from storage import files, layout, parquet
-from storage.recorded_file import RecordedFile
-from tasks.documents.sampling import Heldout, uniform
-from tasks.documents.selection import select
-from tasks.documents.step import Bound
-from tasks.models.classifier import fasttext_files
-from tasks.models.classifier.measures import measures
-from tasks.models.classifier.training import BAD, FOLDS, GOOD, Examples, cross_fit, fold, line, ordered, probabilities
-from tasks.models.model_files import label_of
-from tasks.models.percentiles import percentiles
-from tasks.models.quality.quality import MIN_SCORE, Classifier, Scoring, Threshold
+from gristmill.storage import files, layout, parquet
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.tasks.documents.sampling import Heldout, uniform
+from gristmill.tasks.documents.selection import select
+from gristmill.tasks.documents.step import Bound
+from gristmill.tasks.models.classifier import fasttext_files
+from gristmill.tasks.models.classifier.measures import measures
+from gristmill.tasks.models.classifier.training import (
+    BAD,
+    FOLDS,
+    GOOD,
+    Examples,
+    cross_fit,
+    fold,
+    line,
+    ordered,
+    probabilities,
+)
+from gristmill.tasks.models.model_files import label_of
+from gristmill.tasks.models.percentiles import percentiles
+from gristmill.tasks.models.quality.quality import MIN_SCORE, Classifier, Scoring, Threshold
 
 MODELS = tuple(f"model-{number}.bin" for number in range(FOLDS))
 CROSS_FITTED = "cross_fitted.parquet"

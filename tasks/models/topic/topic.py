@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from tasks.documents.step import DocumentStep, Member, Signal
+from gristmill.tasks.documents.step import DocumentStep, Member, Signal
 
 OTHER = "other"
 
@@ -17,7 +17,7 @@ class Topic(DocumentStep):
     weighs topics, as in WebOrganizer (Wettig et al. 2025, arXiv 2502.10341).
     """
 
-    work: ClassVar = "tasks.models.topic.topic_work"
+    work: ClassVar = "gristmill.tasks.models.topic.topic_work"
     libraries: ClassVar = ("fasttext-ng",)
     pins_files: ClassVar = True
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pyarrow as pa
 
-from storage import files
-from tasks.documents.batch import Batch
-from tasks.models.classifier import classifier_file, fasttext_files
-from tasks.models.classifier.training import line
-from tasks.models.model_files import LABEL, ModelFileError
-from tasks.models.topic.topic import OTHER, Topic
+from gristmill.storage import files
+from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.models.classifier import classifier_file, fasttext_files
+from gristmill.tasks.models.classifier.training import line
+from gristmill.tasks.models.model_files import LABEL, ModelFileError
+from gristmill.tasks.models.topic.topic import OTHER, Topic
 
 
 def measure(step: Topic, documents: Batch) -> dict[str, pa.Array]:

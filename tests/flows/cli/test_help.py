@@ -5,7 +5,7 @@ import re
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from flows.cli import app
+from gristmill.flows.cli import app
 
 GROUPS = ["Make", "Decide", "Look", "Hand over", "Serve"]
 

@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
-from storage import files, layout
+from gristmill.storage import files, layout
 
 WORK = {"prefect", "mlflow", "torch", "distributed", "numba", "fasttext", "pandas", "pyarrow", "aiohttp", "numpy"}
 HELP = WORK | {"fsspec", "pydantic", "yaml"}
 RUN = """
 import sys
 sys.argv = ["gristmill", *sys.argv[1:]]
-from flows.cli import main
+from gristmill.flows.cli import main
 try:
     main()
 finally:
@@ -66,7 +66,8 @@ def test_check_reads_a_recipe_and_looks_for_its_files_without_them(home):
 
 def test_a_corpus_needs_no_library_of_training():
     program = (
-        "import sys, gristmill, flows.cli.exporting, flows.cli.render_run, flows.recipe.first_recipe\n"
+        "import sys, gristmill, gristmill.flows.cli.exporting, gristmill.flows.cli.render_run\n"
+        "import gristmill.flows.recipe.first_recipe\n"
         "gristmill.corpus\n"
         "print([name for name in ('torch', 'mlflow', 'pandas', 'matplotlib') if name in sys.modules])"
     )

@@ -1,12 +1,12 @@
 """Documents as a reader sees them: offending parts in brackets, long texts around their marks, decisions in a line."""
 
-from flows.cli import render_documents as render
-from flows.reports.dropped import Dropped, Edit
-from flows.reports.lineage import Decision, Lineage
-from flows.reports.marking import first_difference
-from flows.reports.similar import LookUp, Match, Query
-from flows.reports.status import KeptDocument, KeptDocuments
-from tasks.dedup.near.settings import MinHash
+from gristmill.flows.cli import render_documents as render
+from gristmill.flows.reports.dropped import Dropped, Edit
+from gristmill.flows.reports.lineage import Decision, Lineage
+from gristmill.flows.reports.marking import first_difference
+from gristmill.flows.reports.similar import LookUp, Match, Query
+from gristmill.flows.reports.status import KeptDocument, KeptDocuments
+from gristmill.tasks.dedup.near.settings import MinHash
 
 GONE = {"step": "minhash", "rule": "near_duplicate", "value": 0.9, "threshold": 0.8, "detail": None}
 

@@ -2,9 +2,9 @@
 
 from types import SimpleNamespace
 
-from flows.cli.render_run import mixture_line, mlflow_line, prefect_line, training_lines
-from flows.machine.settings import MachineSettings
-from flows.reports.run import MixedSource
+from gristmill.flows.cli.render_run import mixture_line, mlflow_line, prefect_line, training_lines
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.reports.run import MixedSource
 
 
 def test_mixture_and_training_are_five_lines():

@@ -7,11 +7,11 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from flows.cli import render_tables as render
-from flows.reports.funnel import FunnelRow, ranked
-from flows.reports.status import StageStatus
-from flows.reports.thresholds import Proposal, Proposals
-from flows.reports.whatif import ComparedStep
+from gristmill.flows.cli import render_tables as render
+from gristmill.flows.reports.funnel import FunnelRow, ranked
+from gristmill.flows.reports.status import StageStatus
+from gristmill.flows.reports.thresholds import Proposal, Proposals
+from gristmill.flows.reports.whatif import ComparedStep
 
 
 def lines(table: Table) -> list[list[str]]:

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from flows.curation import curate
-from flows.recipe.recipe import load
+from gristmill.flows.curation import curate
+from gristmill.flows.recipe.recipe import load
 from tests.corpora import context
 
 # a title, a cleared screen, a colour by C1, a reversed line, a status report that a shell would read as typed
@@ -18,7 +18,7 @@ HOSTILE = "\x1b]0;owned\x07 \x1b[2J \x9b31m \u202egnihton\u202c \x1b[6n \x7f [bo
 FORGED = "https://a.example/\x1b[2J\nforged: line\u2028"
 COMMANDS = """
 import sys
-from flows.cli import app, main
+from gristmill.flows.cli import app, main
 for arguments in {arguments!r}:
     sys.argv = ["gristmill", *arguments]
     try:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from flows.comparison.components import Components, fitted
-from flows.comparison.crossed import document_variance, estimate, interaction, pooled_degrees
-from flows.comparison.runs import EvaluationSet, RunRequest
+from gristmill.flows.comparison.components import Components, fitted
+from gristmill.flows.comparison.crossed import document_variance, estimate, interaction, pooled_degrees
+from gristmill.flows.comparison.runs import EvaluationSet, RunRequest
 from tests.decisions import COMPONENTS, RATES, TOKENS, evaluation, simulator
 
 

@@ -8,12 +8,12 @@ import pytest
 from pydantic import ValidationError
 from scipy.special import ndtri, stdtr
 
-from flows.comparison.bank import Bank, calibrate, requests
-from flows.comparison.interval import declared
-from flows.comparison.power import Noise, pairs_needed, power, smallest_effect
-from flows.comparison.protocol import Protocol, decide
-from flows.comparison.runs import RunRequest
-from flows.decisions.plan import sees
+from gristmill.flows.comparison.bank import Bank, calibrate, requests
+from gristmill.flows.comparison.interval import declared
+from gristmill.flows.comparison.power import Noise, pairs_needed, power, smallest_effect
+from gristmill.flows.comparison.protocol import Protocol, decide
+from gristmill.flows.comparison.runs import RunRequest
+from gristmill.flows.decisions.plan import sees
 from tests.decisions import COMPONENTS, RATES, TOKENS, bank, evaluation, simulator
 
 PROTOCOL = Protocol(learning_rates=RATES)

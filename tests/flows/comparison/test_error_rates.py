@@ -2,10 +2,10 @@
 
 import pytest
 
-from flows.comparison.components import Components
-from flows.comparison.interval import declared
-from flows.comparison.power import Noise, power, smallest_effect
-from flows.comparison.protocol import Protocol
+from gristmill.flows.comparison.components import Components
+from gristmill.flows.comparison.interval import declared
+from gristmill.flows.comparison.power import Noise, power, smallest_effect
+from gristmill.flows.comparison.protocol import Protocol
 from tests.decisions import COMPONENTS, RATES, evaluation, rates
 
 DECISIONS = 2000

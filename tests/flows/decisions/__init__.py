@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from flows.comparison.protocol import Protocol, decide
-from flows.comparison.runs import EvaluationSet, RunRequest
-from flows.decisions.report import ArmFigures, DecisionReport, TrainedRun, set_effects, task_accuracies
-from flows.reports.funnel import FunnelRow
+from gristmill.flows.comparison.protocol import Protocol, decide
+from gristmill.flows.comparison.runs import EvaluationSet, RunRequest
+from gristmill.flows.decisions.report import ArmFigures, DecisionReport, TrainedRun, set_effects, task_accuracies
+from gristmill.flows.reports.funnel import FunnelRow
 from tests.decisions import RATES, TOKENS, bank, evaluation, simulator
 
 EVALUATION = evaluation()

@@ -2,9 +2,9 @@
 
 import pytest
 
-from flows.decisions.arms import arms
-from flows.recipe.errors import RecipeError
-from flows.recipe.recipe import load
+from gristmill.flows.decisions.arms import arms
+from gristmill.flows.recipe.errors import RecipeError
+from gristmill.flows.recipe.recipe import load
 
 BASE = {
     "name": "base",

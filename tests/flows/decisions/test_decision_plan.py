@@ -2,16 +2,16 @@
 
 import pytest
 
-from flows.comparison.bank import calibrate, requests
-from flows.comparison.power import Noise, smallest_effect
-from flows.comparison.protocol import Protocol, decide
-from flows.decisions.arms import Arms
-from flows.decisions.noise import read_noise
-from flows.decisions.plan import cost, parameters, planned, protocol_of
-from flows.recipe.proxy import PROXIES, load_proxy
-from flows.recipe.recipe import load
+from gristmill.flows.comparison.bank import calibrate, requests
+from gristmill.flows.comparison.power import Noise, smallest_effect
+from gristmill.flows.comparison.protocol import Protocol, decide
+from gristmill.flows.decisions.arms import Arms
+from gristmill.flows.decisions.noise import read_noise
+from gristmill.flows.decisions.plan import cost, parameters, planned, protocol_of
+from gristmill.flows.recipe.proxy import PROXIES, load_proxy
+from gristmill.flows.recipe.recipe import load
+from gristmill.training.model.decoder import Decoder
 from tests.decisions import RATES, TOKENS, evaluation, simulator
-from training.model.decoder import Decoder
 
 JUDGED = evaluation()
 

@@ -4,13 +4,13 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from flows.comparison.protocol import Protocol
-from flows.comparison.runs import EvaluationSet
-from flows.decisions import runs as decision_runs
-from flows.decisions.arm_data import ComparisonData
-from flows.decisions.runs import ProxyRuns, decision_id
-from flows.recipe.proxy import load_proxy
-from tasks.engine.make import StageResult
+from gristmill.flows.comparison.protocol import Protocol
+from gristmill.flows.comparison.runs import EvaluationSet
+from gristmill.flows.decisions import runs as decision_runs
+from gristmill.flows.decisions.arm_data import ComparisonData
+from gristmill.flows.decisions.runs import ProxyRuns, decision_id
+from gristmill.flows.recipe.proxy import load_proxy
+from gristmill.tasks.engine.make import StageResult
 from tests.corpora import context
 
 

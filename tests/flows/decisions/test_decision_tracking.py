@@ -8,11 +8,11 @@ import sys
 import mlflow
 import pytest
 
-from flows.decisions.tracking import PARENT_TAG, Datasets, DecisionRun
-from flows.machine.settings import MachineSettings
-from flows.recipe.recipe import load
-from flows.tracking.experiment import tag_name
-from tasks.engine.make import StageResult
+from gristmill.flows.decisions.tracking import PARENT_TAG, Datasets, DecisionRun
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.tracking.experiment import tag_name
+from gristmill.tasks.engine.make import StageResult
 from tests.flows.decisions import report
 
 RECIPE = load({"name": "base", "sources": [{"name": "web", "jsonl": ["a"]}], "steps": [{"step": "extract"}]})
@@ -62,7 +62,7 @@ def test_an_end_by_an_error_a_kill_and_a_signal_then_one_parent_and_one_child_a_
 
     # killed with one more child, which it had just begun
     program = (
-        "import os, signal\nfrom flows.machine.settings import MachineSettings\n"
+        "import os, signal\nfrom gristmill.flows.machine.settings import MachineSettings\n"
         "from tests.flows.decisions.test_decision_tracking import report, tracked\n"
         "decided = report({'minhash.threshold=0.9': 0.1})\n"
         f"run = tracked(MachineSettings(home={settings.home!r}), decided)\n"

@@ -5,12 +5,12 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from flows.comparison.components import Components, Simulator
-from flows.comparison.runs import RunRequest
-from flows.decisions.noise import fit_noise, read_noise, write_noise
-from flows.recipe.proxy import PROXIES, load_proxy
-from flows.stages.proxy import run_record
-from storage import layout, parquet
+from gristmill.flows.comparison.components import Components, Simulator
+from gristmill.flows.comparison.runs import RunRequest
+from gristmill.flows.decisions.noise import fit_noise, read_noise, write_noise
+from gristmill.flows.recipe.proxy import PROXIES, load_proxy
+from gristmill.flows.stages.proxy import run_record
+from gristmill.storage import layout, parquet
 from tests.decisions import evaluation
 
 PROXY = load_proxy("small")

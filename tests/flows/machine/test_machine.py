@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from flows.machine.settings import MachineSettings
-from training.run.launch import ALONE, Nodes
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.training.run.launch import ALONE, Nodes
 
 
 def test_nodes_need_a_number_and_a_rendezvous(monkeypatch):

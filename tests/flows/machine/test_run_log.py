@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.remote.streams import ahead
-from tasks.engine import log_fields
-from tasks.engine.log_fields import JsonLines
+from gristmill.storage.remote.streams import ahead
+from gristmill.tasks.engine import log_fields
+from gristmill.tasks.engine.log_fields import JsonLines
 
 
 def record(message: str) -> logging.LogRecord:

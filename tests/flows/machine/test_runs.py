@@ -1,7 +1,7 @@
 """Which stages the last runs had: what is damaged of it is named, and the rest is read."""
 
-from flows.machine.runs import recipes_by_stage
-from storage import checked_json
+from gristmill.flows.machine.runs import recipes_by_stage
+from gristmill.storage import checked_json
 
 
 def test_a_damaged_file_is_named_and_passed_over(tmp_path, caplog):

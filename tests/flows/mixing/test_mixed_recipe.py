@@ -5,9 +5,9 @@ import shlex
 import pytest
 import yaml
 
-from flows.mixing.mixed_recipe import command, found_mixture, written
-from flows.recipe.recipe import load
-from flows.recipe.variants import variant
+from gristmill.flows.mixing.mixed_recipe import command, found_mixture, written
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.recipe.variants import variant
 
 RECIPE = {
     "name": "small",

@@ -6,11 +6,11 @@ from string import ascii_lowercase
 
 import pytest
 
-from flows.decisions.arm_data import proxy_data
-from flows.mixing.mix import by_doremi, by_regmix
-from flows.mixing.mixed_recipe import written
-from flows.recipe.proxy import load_proxy
-from flows.recipe.recipe import load
+from gristmill.flows.decisions.arm_data import proxy_data
+from gristmill.flows.mixing.mix import by_doremi, by_regmix
+from gristmill.flows.mixing.mixed_recipe import written
+from gristmill.flows.recipe.proxy import load_proxy
+from gristmill.flows.recipe.recipe import load
 from tests.corpora import context
 from tests.planted.text import prose, pydoc_paragraphs
 

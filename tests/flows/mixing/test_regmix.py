@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from flows.mixing import regmix
-from flows.mixing.regmix import LEAST_SHARE, drawn, optimum
+from gristmill.flows.mixing import regmix
+from gristmill.flows.mixing.regmix import LEAST_SHARE, drawn, optimum
 
 PRIOR = np.array([0.4, 0.3, 0.2, 0.1])
 NOISE = 0.003  # of a run's loss, in bits per byte

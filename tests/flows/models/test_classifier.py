@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.check import inputs
-from flows.machine.settings import MachineSettings
-from flows.models import classifier
-from flows.recipe.recipe import load
-from flows.reports import audit
-from flows.reports.audit.agreement import agreement
-from flows.reports.classifier_curves import curves, curves_png
-from tasks.models.classifier.measures import BINS, calibration_error, measures
-from tasks.models.quality.quality import Classifier, Quality
+from gristmill.flows.check import inputs
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.models import classifier
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports import audit
+from gristmill.flows.reports.audit.agreement import agreement
+from gristmill.flows.reports.classifier_curves import curves, curves_png
+from gristmill.tasks.models.classifier.measures import BINS, calibration_error, measures
+from gristmill.tasks.models.quality.quality import Classifier, Quality
 
 SMALL = Classifier(dimensions=4, buckets=500, epochs=10, learning_rate=0.5, characters=300)
 

@@ -8,16 +8,16 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from flows.cli import app
-from flows.machine.settings import MachineSettings
-from flows.models.token_training import load, train_tokens, write_manifest
-from flows.recipe.errors import RecipeError
-from storage.training_manifest import load_training_manifest
-from tasks.tokens.byte_bpe import train_byte_bpe
-from tasks.tokens.tokenizer_work import load as load_tokenizer
+from gristmill.flows.cli import app
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.models.token_training import load, train_tokens, write_manifest
+from gristmill.flows.recipe.errors import RecipeError
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.tasks.tokens.byte_bpe import train_byte_bpe
+from gristmill.tasks.tokens.tokenizer_work import load as load_tokenizer
+from gristmill.training.data.order import Order
 from tests.planted.text import pydoc_paragraphs
 from tests.recorded import recorded
-from training.data.order import Order
 
 MODEL = {"dim": 32, "layers": 1, "heads": 2, "seq_len": 32}
 TRAINING = {"steps": 20, "batch": 4, "warmup_steps": 2, "eval_every": 20, "eval_tokens": 2048, "checkpoint_every": 20}

@@ -8,16 +8,16 @@ import mlflow
 import pytest
 from typer.testing import CliRunner
 
-from flows.check.run import check
-from flows.cli import app
-from flows.machine.settings import MachineSettings
-from flows.models.evaluation import evaluate, trained_model
-from flows.recipe.given_files import init_digests, initial_folder
-from flows.recipe.recipe import load
-from storage import files
-from tasks.engine.make import NotFinishedError
-from training.hub.saved_model import open_model
-from training.hub.weight_files import WEIGHTS
+from gristmill.flows.check.run import check
+from gristmill.flows.cli import app
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.models.evaluation import evaluate, trained_model
+from gristmill.flows.recipe.given_files import init_digests, initial_folder
+from gristmill.flows.recipe.recipe import load
+from gristmill.storage import files
+from gristmill.tasks.engine.make import NotFinishedError
+from gristmill.training.hub.saved_model import open_model
+from gristmill.training.hub.weight_files import WEIGHTS
 
 
 @pytest.fixture(scope="module")

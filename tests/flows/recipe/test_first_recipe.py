@@ -11,10 +11,10 @@ import yaml
 from backports import zstd
 from typer.testing import CliRunner
 
-from flows.cli import app
-from flows.recipe.first_recipe import first_recipe
-from flows.recipe.recipe import Recipe, load
-from tasks.reading.listing import shards_of
+from gristmill.flows.cli import app
+from gristmill.flows.recipe.first_recipe import first_recipe
+from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.tasks.reading.listing import shards_of
 from tests.conftest import FRENCH, page, write_warc
 
 ENGLISH = "The old mill stands by the river, and the farmers of the valley bring their grain to it every autumn. " * 8

@@ -3,9 +3,9 @@
 import pytest
 import yaml
 
-from flows.recipe.errors import RecipeError
-from flows.recipe.recipe import by_name, load, names
-from tasks.tokens.mixture import Mixture
+from gristmill.flows.recipe.errors import RecipeError
+from gristmill.flows.recipe.recipe import by_name, load, names
+from gristmill.tasks.tokens.mixture import Mixture
 
 # GiB and epochs of table 1 of arXiv 2101.00027, from which its weights follow
 PILE = {

@@ -11,17 +11,17 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from flows.machine.settings import MachineSettings
-from flows.recipe import new_step, own_steps
-from flows.recipe.errors import RecipeError
-from flows.recipe.own_steps import StepError
-from flows.recipe.recipe import Recipe, dump, load
-from flows.recipe.steps import BUILT_IN, TABLE, builder_of, document_steps, modules_of, thresholds_of
-from flows.reports.rules import Book, Row, Threshold, books
-from flows.reports.whatif import whatif
-from tasks.documents.decisions import decide
-from tasks.documents.measure import measured
-from tasks.models.perplexity.perplexity import Perplexity
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe import new_step, own_steps
+from gristmill.flows.recipe.errors import RecipeError
+from gristmill.flows.recipe.own_steps import StepError
+from gristmill.flows.recipe.recipe import Recipe, dump, load
+from gristmill.flows.recipe.steps import BUILT_IN, TABLE, builder_of, document_steps, modules_of, thresholds_of
+from gristmill.flows.reports.rules import Book, Row, Threshold, books
+from gristmill.flows.reports.whatif import whatif
+from gristmill.tasks.documents.decisions import decide
+from gristmill.tasks.documents.measure import measured
+from gristmill.tasks.models.perplexity.perplexity import Perplexity
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -33,10 +33,10 @@ from typing import ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
-from tasks.documents.edits import Edits
-from tasks.documents.step import Bound, DocumentStep, EditStep, Signal
-from tasks.rules import rule_work
-from tasks.rules.rule import RuleStep, rule, rule_set
+from gristmill.tasks.documents.edits import Edits
+from gristmill.tasks.documents.step import Bound, DocumentStep, EditStep, Signal
+from gristmill.tasks.rules import rule_work
+from gristmill.tasks.rules.rule import RuleStep, rule, rule_set
 
 
 class Profanity(DocumentStep):

@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from flows.recipe.errors import RecipeError
-from flows.recipe.proxy import PROXIES, ProxyConfig, load_proxy
+from gristmill.flows.recipe.errors import RecipeError
+from gristmill.flows.recipe.proxy import PROXIES, ProxyConfig, load_proxy
 
 GIVEN = {
     "name": "own",
@@ -16,7 +16,7 @@ GIVEN = {
 
 
 def test_the_default_is_small_and_what_it_says():
-    from training.model.decoder import parameter_count
+    from gristmill.training.model.decoder import parameter_count
 
     proxy = load_proxy()
     assert parameter_count(proxy.model, proxy.vocab_size) <= 300_000

@@ -7,8 +7,8 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from flows.recipe.errors import RecipeError
-from flows.recipe.recipe import RECIPES, Recipe, dump, load
+from gristmill.flows.recipe.errors import RecipeError
+from gristmill.flows.recipe.recipe import RECIPES, Recipe, dump, load
 
 
 @pytest.mark.parametrize("path", sorted(RECIPES.glob("*.yaml")), ids=lambda p: p.stem)

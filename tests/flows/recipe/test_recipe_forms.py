@@ -5,13 +5,13 @@ import json
 import pytest
 import yaml
 
-from flows.decisions.ablate import ablate
-from flows.pipeline import corpus, pipeline
-from flows.recipe import forms
-from flows.recipe.errors import RecipeError
-from flows.recipe.forms import from_form, pinned
-from flows.recipe.recipe import RECIPES, load
-from tasks.reading.newest_snapshot import newest_snapshot
+from gristmill.flows.decisions.ablate import ablate
+from gristmill.flows.pipeline import corpus, pipeline
+from gristmill.flows.recipe import forms
+from gristmill.flows.recipe.errors import RecipeError
+from gristmill.flows.recipe.forms import from_form, pinned
+from gristmill.flows.recipe.recipe import RECIPES, load
+from gristmill.tasks.reading.newest_snapshot import newest_snapshot
 
 # isort: split
 from prefect.utilities.schema_tools import validation

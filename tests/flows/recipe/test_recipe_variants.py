@@ -2,9 +2,9 @@
 
 import pytest
 
-from flows.recipe.errors import RecipeError
-from flows.recipe.recipe import load
-from flows.recipe.variants import raw, unfiltered, variant, without
+from gristmill.flows.recipe.errors import RecipeError
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.recipe.variants import raw, unfiltered, variant, without
 
 GIVEN = {
     "name": "mill",

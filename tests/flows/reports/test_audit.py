@@ -15,19 +15,19 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import mannwhitneyu
 
-from flows.curation import Passed
-from flows.machine.settings import MachineSettings
-from flows.reports import audit
-from flows.reports.audit.agreement import agreement, share
-from flows.reports.audit.drawn import draw
-from flows.stages.learned_filters import learned_filter
-from flows.stages.signals import decided, measured
-from storage.home import Home
-from tasks.documents.decisions import distances
-from tasks.documents.step import Bound, Member
-from tasks.models.language.language import Language
-from tasks.models.language.mixed_languages import MixedLanguages
-from tasks.models.quality.quality import Quality
+from gristmill.flows.curation import Passed
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.reports import audit
+from gristmill.flows.reports.audit.agreement import agreement, share
+from gristmill.flows.reports.audit.drawn import draw
+from gristmill.flows.stages.learned_filters import learned_filter
+from gristmill.flows.stages.signals import decided, measured
+from gristmill.storage.home import Home
+from gristmill.tasks.documents.decisions import distances
+from gristmill.tasks.documents.step import Bound, Member
+from gristmill.tasks.models.language.language import Language
+from gristmill.tasks.models.language.mixed_languages import MixedLanguages
+from gristmill.tasks.models.quality.quality import Quality
 from tests.corpora import Texts, context, ledger, read
 from tests.flows.test_learned_filters import GOOD, SMALL, WEB, by_id
 

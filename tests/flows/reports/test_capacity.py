@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from flows.machine.settings import MachineSettings
-from flows.reports.capacity import capacity
-from flows.reports.finished import finished
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.reports.capacity import capacity
+from gristmill.flows.reports.finished import finished
 
 
 def test_a_crawl_of_ten_times_the_documents_takes_ten_times_as_much(undisturbed, recipe):

@@ -10,12 +10,12 @@ from lxml import html
 from rich.console import Console
 from scipy import stats
 
-from flows.cli.render_results import attribution_table, print_fitting, tables, verdict_table
-from flows.comparison.protocol import Protocol
-from flows.comparison.runs import RunRequest
-from flows.decisions import plots
-from flows.decisions.tracking import description
-from flows.reports import figures
+from gristmill.flows.cli.render_results import attribution_table, print_fitting, tables, verdict_table
+from gristmill.flows.comparison.protocol import Protocol
+from gristmill.flows.comparison.runs import RunRequest
+from gristmill.flows.decisions import plots
+from gristmill.flows.decisions.tracking import description
+from gristmill.flows.reports import figures
 from tests.decisions import simulator
 from tests.flows.decisions import EVALUATION, RATES, TOKENS, report
 

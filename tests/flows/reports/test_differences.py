@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.reports.marking import Passage, Stretch, first_difference, side_by_side
+from gristmill.flows.reports.marking import Passage, Stretch, first_difference, side_by_side
 from tests.corpora import fresh
 
 

@@ -5,17 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.reports.dropped import dropped, matches
-from flows.reports.marking import offending, restored
-from storage import checked_json, files, layout, ledger, parquet, shards
-from storage.home import Home
-from storage.schema import DOCUMENTS, EDITS
-from tasks.documents.measure import measured
-from tasks.pii.step import Pii
-from tasks.rules.c4 import C4
-from tasks.rules.fineweb_quality import FineWebQuality
-from tasks.rules.gopher_quality import GopherQuality
-from tasks.rules.gopher_repetition import GopherRepetition
+from gristmill.flows.reports.dropped import dropped, matches
+from gristmill.flows.reports.marking import offending, restored
+from gristmill.storage import checked_json, files, layout, ledger, parquet, shards
+from gristmill.storage.home import Home
+from gristmill.storage.schema import DOCUMENTS, EDITS
+from gristmill.tasks.documents.measure import measured
+from gristmill.tasks.pii.step import Pii
+from gristmill.tasks.rules.c4 import C4
+from gristmill.tasks.rules.fineweb_quality import FineWebQuality
+from gristmill.tasks.rules.gopher_quality import GopherQuality
+from gristmill.tasks.rules.gopher_repetition import GopherRepetition
 
 
 def table(*texts):

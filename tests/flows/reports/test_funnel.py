@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from flows.reports.funnel import FunnelRow, funnel, funnel_row
+from gristmill.flows.reports.funnel import FunnelRow, funnel, funnel_row
 
 COUNT = {"step": "c4", "rows_in": 4, "rows_out": 3, "characters_in": 9, "characters_out": 8, "drops": {"a": 1}}
 

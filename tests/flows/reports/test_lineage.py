@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.render_documents import lineage as rendered
-from flows.reports.lineage import trace
-from storage import parquet
-from storage.remote.config import RemoteIOConfig
+from gristmill.flows.cli.render_documents import lineage as rendered
+from gristmill.flows.reports.lineage import trace
+from gristmill.storage import parquet
+from gristmill.storage.remote.config import RemoteIOConfig
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from lxml import etree, html
 
-from flows.machine.settings import MachineSettings
-from flows.reports import near_duplicates
-from flows.stages.near_duplicates import minhash
-from tasks.dedup.near.settings import MinHash, s_curve
-from tasks.engine.make import NotFinishedError
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.reports import near_duplicates
+from gristmill.flows.stages.near_duplicates import minhash
+from gristmill.tasks.dedup.near.settings import MinHash, s_curve
+from gristmill.tasks.engine.make import NotFinishedError
 from tests.corpora import Texts, context, fresh, ledger
 
 EVIL = "<script>alert(1)</script> & \"d\" 's' <img src=x onerror=alert()> </td></table><svg onload=a()> \x00\x1b"
@@ -228,7 +228,7 @@ def test_the_command_writes_the_page_beside_the_stages(undisturbed, recipe, runs
     [kept] = home.glob("stages/near_duplicates-*")
     before = {path: path.stat().st_mtime_ns for path in home.glob("stages/**/*")}
     program = (
-        "import sys; from flows.cli import app; app(sys.argv[1:], standalone_mode=False);"
+        "import sys; from gristmill.flows.cli import app; app(sys.argv[1:], standalone_mode=False);"
         "print('loaded', [name for name in ('prefect', 'mlflow', 'torch', 'distributed') if name in sys.modules])"
     )
     command = [sys.executable, "-c", program, "dedup-report", str(runs.write(recipe))]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.reports.thresholds import match, share
+from gristmill.flows.reports.thresholds import match, share
 
 values = st.one_of(
     st.lists(st.integers(-20, 20), min_size=1, max_size=40).map(lambda v: np.array(v, np.int64)),

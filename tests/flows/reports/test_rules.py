@@ -3,11 +3,11 @@
 import pyarrow as pa
 import pytest
 
-from flows.cli.render_tables import rules
-from flows.recipe.steps import document_steps
-from flows.reports.rules import Threshold, books
-from tasks.documents.decisions import decide
-from tasks.documents.step import Bound, EditStep, Signal
+from gristmill.flows.cli.render_tables import rules
+from gristmill.flows.recipe.steps import document_steps
+from gristmill.flows.reports.rules import Threshold, books
+from gristmill.tasks.documents.decisions import decide
+from gristmill.tasks.documents.step import Bound, EditStep, Signal
 
 BOOKS = {book.step: book for book in books("")}
 # What a step needs that has no default, and what stands for one that depends on the language.

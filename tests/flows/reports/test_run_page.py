@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from lxml import html
 
-from flows.machine.settings import MachineSettings
-from flows.recipe.recipe import load
-from flows.reports import run_page
-from flows.reports.run import Report
-from flows.reports.run_page import excerpt
-from flows.stages.near_duplicates import minhash
-from flows.stages.signals import decided, measured
-from tasks.dedup.near.settings import MinHash
-from tasks.rules.gopher_quality import GopherQuality
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports import run_page
+from gristmill.flows.reports.run import Report
+from gristmill.flows.reports.run_page import excerpt
+from gristmill.flows.stages.near_duplicates import minhash
+from gristmill.flows.stages.signals import decided, measured
+from gristmill.tasks.dedup.near.settings import MinHash
+from gristmill.tasks.rules.gopher_quality import GopherQuality
 from tests.corpora import Texts, context
 from tests.flows.reports.test_near_duplicates import EVIL, Parsed
 

@@ -3,10 +3,10 @@
 import orjson
 import pytest
 
-from flows.scaling.forecast import check, forecast
-from flows.scaling.law import fit
-from flows.scaling.report import CheckedForecast, GridRun, ScalingReport
-from flows.scaling.tracking import description, write_artifacts
+from gristmill.flows.scaling.forecast import check, forecast
+from gristmill.flows.scaling.law import fit
+from gristmill.flows.scaling.report import CheckedForecast, GridRun, ScalingReport
+from gristmill.flows.scaling.tracking import description, write_artifacts
 from tests.flows.scaling.grids import LAWS, simulated
 
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from flows import cli
-from flows.reports import similar
-from flows.stages import near_duplicates
-from storage import checked_json, files, layout, parquet
-from tasks.dedup.near.settings import MinHash
+from gristmill.flows import cli
+from gristmill.flows.reports import similar
+from gristmill.flows.stages import near_duplicates
+from gristmill.storage import checked_json, files, layout, parquet
+from gristmill.tasks.dedup.near.settings import MinHash
 from tests.corpora import Texts, context, plain_jaccard
 
 MINHASH = MinHash(bands=16, rows=4, permutations=64, threshold=0.7)

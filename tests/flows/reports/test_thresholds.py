@@ -8,15 +8,15 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from flows.cli import app
-from flows.curation import curate
-from flows.machine.context import RunContext
-from flows.machine.settings import MachineSettings
-from flows.recipe.recipe import load
-from flows.reports.thresholds import propose
-from storage import layout, parquet
-from tasks.engine.make import StageResult
-from tasks.engine.spec import StageSpec
+from gristmill.flows.cli import app
+from gristmill.flows.curation import curate
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.thresholds import propose
+from gristmill.storage import layout, parquet
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.spec import StageSpec
 
 LENGTHS = "gopher_quality_mean_word_length"
 WORDS = "gopher_quality_words"

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
-from flows.cli.render_documents import token_lineage as rendered
-from flows.reports.token_lineage import token_source, trace_token
-from storage import parquet
-from storage.recorded_file import RecordedFile
-from storage.remote.config import RemoteIOConfig
-from tasks.tokens.tokenizer_work import load
+from gristmill.flows.cli import app
+from gristmill.flows.cli.render_documents import token_lineage as rendered
+from gristmill.flows.reports.token_lineage import token_source, trace_token
+from gristmill.storage import parquet
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.tasks.tokens.tokenizer_work import load
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import pytest
 import sentencepiece as spm
 
-from flows.reports.tokenizers import measured
+from gristmill.flows.reports.tokenizers import measured
 from tests.recorded import recorded
 
 TEXTS = [(("web", "en"), "the mill by the river\nthe mill"), (("web", "de"), "die Mühle am Fluß"), (("books", ""), "")]

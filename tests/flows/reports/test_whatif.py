@@ -10,11 +10,11 @@ import sys
 import pyarrow.compute as pc
 import pytest
 
-from flows.machine.settings import MachineSettings
-from flows.recipe.recipe import load
-from flows.reports.whatif import changed, funnel, parsed, whatif
-from storage import layout, parquet
-from tasks.engine.make import NotFinishedError
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.whatif import changed, funnel, parsed, whatif
+from gristmill.storage import layout, parquet
+from gristmill.tasks.engine.make import NotFinishedError
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_other_thresholds_give_the_rows_of_a_run_with_them(recipe, settings, cha
 def test_the_command_prints_the_funnel_and_starts_neither_prefect_nor_dask(recipe, home, changes, runs):
     watched = ("prefect", "mlflow", "torch", "distributed")
     program = (
-        f"import sys; from flows.cli import app; app(sys.argv[1:], standalone_mode=False); "
+        f"import sys; from gristmill.flows.cli import app; app(sys.argv[1:], standalone_mode=False); "
         f"print('loaded', [name for name in {watched} if name in sys.modules])"
     )
     given = [word for name, value in changes.items() for word in ("--set", f"{name}={value}")]

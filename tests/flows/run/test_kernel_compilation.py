@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.run.kernel_compilation import kernels
+from gristmill.flows.run.kernel_compilation import kernels
 
 ROOT = Path(__file__).resolve().parents[3]
-COMPILE = [sys.executable, "-P", "-c", "from flows.cli import main; main()", "compile"]
+COMPILE = [sys.executable, "-P", "-c", "from gristmill.flows.cli import main; main()", "compile"]
 # what numba compiles in this process, one name a line
 LISTEN = """
 import sys
@@ -32,7 +32,7 @@ def test_every_kernel_is_known_by_its_text():
     found = set()
     for path in (ROOT / "tasks").rglob("*.py"):
         if "@nb.njit" in path.read_text(encoding="utf-8"):
-            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            name = ".".join(("gristmill", *path.relative_to(ROOT).with_suffix("").parts))
             for value in vars(import_module(name)).values():
                 if isinstance(value, Dispatcher) and value.targetoptions.get("inline", "never") == "never":
                     found.add(f"{value.py_func.__module__}.{value.py_func.__qualname__}")
@@ -50,7 +50,7 @@ for value in list(vars(import_module(sys.argv[1])).values()):
         print(value.stats.cache_path)
 """
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    for module in ("tasks.extraction.forest", "tasks.extraction.nesting"):
+    for module in ("gristmill.tasks.extraction.forest", "gristmill.tasks.extraction.nesting"):
         command = [sys.executable, "-P", "-c", read, module]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         paths = done.stdout.splitlines()
@@ -78,11 +78,12 @@ def test_kernels_of_another_installation_are_not_taken_for_ours(tmp_path):
     """numba would not find them there, and each process would compile its own."""
     folders = set()
     for place in ("one", "two"):
-        package = tmp_path / place / "tasks" / "kernels"
+        package = tmp_path / place / "gristmill" / "tasks" / "kernels"
         package.mkdir(parents=True)
-        (package.parent / "__init__.py").touch()
+        for above in package.parents[:2]:
+            (above / "__init__.py").touch()
         shutil.copyfile(ROOT / "tasks" / "kernels" / "__init__.py", package / "__init__.py")
         environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(tmp_path / place)}
-        command = [sys.executable, "-P", "-c", "import tasks.kernels; print(tasks.kernels.FOLDER)"]
+        command = [sys.executable, "-P", "-c", "import gristmill.tasks.kernels; print(gristmill.tasks.kernels.FOLDER)"]
         folders.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
     assert len(folders) == 2

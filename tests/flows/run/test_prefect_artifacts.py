@@ -2,9 +2,9 @@
 
 from types import SimpleNamespace
 
-from flows.reports.funnel import FunnelRow
-from flows.reports.run import MixedSource
-from flows.run.artifacts import funnel_table, training_figures
+from gristmill.flows.reports.funnel import FunnelRow
+from gristmill.flows.reports.run import MixedSource
+from gristmill.flows.run.artifacts import funnel_table, training_figures
 
 
 def test_the_funnel_has_numbers_and_the_tokens_that_were_counted():

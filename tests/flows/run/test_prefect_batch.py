@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from flows.run.runner import EndedError, build_at_once
+from gristmill.flows.run.runner import EndedError, build_at_once
 
 LIMIT = 30  # seconds after which a test that waits for ever is given up
 

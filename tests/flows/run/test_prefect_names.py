@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pytest
 
-from flows import pipeline as flows
+from gristmill.flows import pipeline as flows
 
 # isort: split
 from prefect.client.schemas.objects import FlowRun
@@ -12,10 +12,10 @@ from prefect.context import FlowRunContext
 from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools.validation import ValidationError, validate
 
-from flows.recipe.errors import RecipeError
-from flows.recipe.recipe import dump, load
-from flows.run.prefect_names import flow_run_name
-from storage.remote.url_secrets import SecretError
+from gristmill.flows.recipe.errors import RecipeError
+from gristmill.flows.recipe.recipe import dump, load
+from gristmill.flows.run.prefect_names import flow_run_name
+from gristmill.storage.remote.url_secrets import SecretError
 
 
 @pytest.mark.parametrize("name", ["corpus", "tokens", "pretrain", "pipeline"])

@@ -11,8 +11,8 @@ THREE = """
 import sys
 from pathlib import Path
 
-import flows.run.prefect_env
-from flows.run.server import EmbeddedServer
+import gristmill.flows.run.prefect_env
+from gristmill.flows.run.server import EmbeddedServer
 
 servers = [EmbeddedServer(Path(sys.argv[1])) for _ in range(3)]
 for server in servers:

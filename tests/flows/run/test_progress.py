@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.run import progress
-from flows.run.progress import PhaseRates, ProgressReporter, duration, ended
-from tasks.engine.executors import Threads
-from tasks.engine.jobs import JobResult
-from tasks.engine.make import find_or_make
-from tasks.engine.spec import StageSpec
+from gristmill.flows.run import progress
+from gristmill.flows.run.progress import PhaseRates, ProgressReporter, duration, ended
+from gristmill.tasks.engine.executors import Threads
+from gristmill.tasks.engine.jobs import JobResult
+from gristmill.tasks.engine.make import find_or_make
+from gristmill.tasks.engine.spec import StageSpec
 from tests.corpora import Name
 
 SERVER = contextvars.ContextVar("SERVER", default="another")

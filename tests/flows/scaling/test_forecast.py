@@ -2,8 +2,8 @@
 
 import pytest
 
-from flows.scaling.forecast import check, forecast
-from flows.scaling.law import Interval, fit
+from gristmill.flows.scaling.forecast import check, forecast
+from gristmill.flows.scaling.law import Interval, fit
 from tests.flows.scaling.grids import LAWS, simulated
 
 

@@ -3,14 +3,14 @@
 import pytest
 from mlflow import MlflowClient
 
-from flows.machine.settings import MachineSettings
-from flows.scaling.forecast import Forecast
-from flows.scaling.law import Interval
-from flows.scaling.tracking import FORECAST_TAG, Forecasts
-from storage import files
-from tasks.documents.step import Settings
-from tasks.engine.phases import PhaseRunner
-from tasks.engine.spec import StageSpec
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.scaling.forecast import Forecast
+from gristmill.flows.scaling.law import Interval
+from gristmill.flows.scaling.tracking import FORECAST_TAG, Forecasts
+from gristmill.storage import files
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.spec import StageSpec
 from tests.corpora import build_in
 
 

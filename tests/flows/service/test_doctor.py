@@ -13,16 +13,16 @@ import psutil
 import pytest
 from distributed import LocalCluster
 
-from flows.cli import main
-from flows.machine.settings import MachineSettings
-from flows.service import doctor
-from flows.service.doctor import examine
+from gristmill.flows.cli import main
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.service import doctor
+from gristmill.flows.service.doctor import examine
 
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch, tmp_path):
     """No server but those that a test names."""
-    monkeypatch.setattr("flows.run.prefect_env.EMBEDDED", True)
+    monkeypatch.setattr("gristmill.flows.run.prefect_env.EMBEDDED", True)
     for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"):
         monkeypatch.delenv(name, raising=False)
 

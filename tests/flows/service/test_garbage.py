@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import main
-from flows.machine.runs import LastRun, recipes_by_stage, stages_of_runs
-from flows.service import garbage
-from storage import checked_json, files, layout
-from storage.damage import DamagedFileError
-from tasks.engine.lease import lease
+from gristmill.flows.cli import main
+from gristmill.flows.machine.runs import LastRun, recipes_by_stage, stages_of_runs
+from gristmill.flows.service import garbage
+from gristmill.storage import checked_json, files, layout
+from gristmill.storage.damage import DamagedFileError
+from gristmill.tasks.engine.lease import lease
 from tests.storage.test_home import Written
 
 
@@ -23,7 +23,7 @@ def caches(tmp_path, monkeypatch) -> Path:
     """A cache of kernels that is the test's own."""
     folder = tmp_path / "cache"
     folder.mkdir()
-    monkeypatch.setattr("tasks.kernels.FOLDER", folder / "kernels-now")
+    monkeypatch.setattr("gristmill.tasks.kernels.FOLDER", folder / "kernels-now")
     return folder
 
 
@@ -80,7 +80,7 @@ def test_removal_leaves_all_else_as_it_was(home):
 
 
 def test_a_stage_that_a_process_makes_stays(home, monkeypatch):
-    monkeypatch.setattr("tasks.engine.lease.HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr("gristmill.tasks.engine.lease.HEARTBEAT_SECONDS", 0.1)
     listed = next(one for one in garbage.find(home, 0).garbage if one.label == "tokens-begun")
     with lease(listed.folder, print):
         found = garbage.find(home, 0)
@@ -92,7 +92,7 @@ def test_a_stage_that_a_process_makes_stays(home, monkeypatch):
 
 def test_a_stage_whose_maker_has_died_goes(home):
     folder = f"{home}/stages/tokens-begun"
-    code = """import os, sys; from tasks.engine import lease
+    code = """import os, sys; from gristmill.tasks.engine import lease
 held = lease.lease(sys.argv[1], print)
 held.__enter__()
 os._exit(0)"""

@@ -7,9 +7,9 @@ import mlflow
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
-from flows.machine.settings import MachineSettings
-from storage import files
+from gristmill.flows.cli import app
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.storage import files
 from tests import embedders
 
 WORDS = {"good": embedders.WORDS[:6], "bad/poor": embedders.WORDS[6:12]}

@@ -9,13 +9,13 @@ import threading
 
 import pytest
 
-from storage.files import read_bytes
-from storage.remote import retry
-from storage.remote.config import RemoteIOConfig
-from storage.remote.redirects import checked_client
-from storage.remote.retry import BadResponse, RemoteIOError
-from tasks.reading.listing import shards_of
-from tasks.reading.sources import Archives
+from gristmill.storage.files import read_bytes
+from gristmill.storage.remote import retry
+from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.storage.remote.redirects import checked_client
+from gristmill.storage.remote.retry import BadResponse, RemoteIOError
+from gristmill.tasks.reading.listing import shards_of
+from gristmill.tasks.reading.sources import Archives
 from tests.crawl_server import Fault
 
 

@@ -22,10 +22,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from storage import files, fingerprint, parquet
-from storage.remote import retry
-from storage.remote.config import RemoteIOConfig
-from storage.remote.streams import RemoteIOError, fetch, info, open_ranges, open_stream, retrying_call
+from gristmill.storage import files, fingerprint, parquet
+from gristmill.storage.remote import retry
+from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.storage.remote.streams import RemoteIOError, fetch, info, open_ranges, open_stream, retrying_call
 from tests.crawl_server import BAD_MOMENTS, Fault, seeded
 
 FAST = RemoteIOConfig(
@@ -240,7 +240,7 @@ def test_a_wait_that_is_longer_than_the_budget_is_not_begun(planted, address):
 
 def test_waits_grow_and_are_logged(planted, address, caplog):
     planted.plan = lambda path, start, nth: Fault("status", 503) if nth < 9 else None
-    with caplog.at_level("INFO", "storage"):
+    with caplog.at_level("INFO", "gristmill.storage"):
         fetch(address, 0, 10, replace(FAST, backoff_seconds=0.0001, backoff_cap_seconds=0.05))
     waits = [float(r.args[2]) for r in caplog.records if "again in" in r.getMessage()]
     bounds = [min(0.05, 0.0001 * 2**n) for n in range(9)]
@@ -277,8 +277,8 @@ def test_seeking_and_parquet(planted):
 
 LEFT = """
 import sys
-from storage.remote.config import RemoteIOConfig
-from storage.remote.streams import open_stream
+from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.storage.remote.streams import open_stream
 f = open_stream(sys.argv[1], RemoteIOConfig(block_bytes=4096))
 print(len(f.read(10)), flush=True)
 sys.stdin.readline()
@@ -303,8 +303,8 @@ def test_settings_that_would_wait_for_ever(setting):
 
 HOLD = """
 import sys, threading, time
-from storage.remote.config import RemoteIOConfig
-from storage.remote.streams import fetch
+from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.storage.remote.streams import fetch
 told = threading.Thread(target=sys.stdin.read, daemon=True)
 told.start()
 i = 0
@@ -341,7 +341,10 @@ def test_slots_hold_across_processes_and_threads(planted, address):
 def test_a_killed_process_frees_its_slot(planted, address):
     planted.plan = lambda path, start, nth: Fault("status", 503) if start == 3 else None
     one = replace(FAST, per_host=1)
-    waiting = "import sys; from storage.remote.streams import *; fetch(sys.argv[1], 3, 9, RemoteIOConfig(per_host=1))"
+    waiting = (
+        "import sys; from gristmill.storage.remote.streams import *\n"
+        "fetch(sys.argv[1], 3, 9, RemoteIOConfig(per_host=1))"
+    )
     child = subprocess.Popen([sys.executable, "-c", waiting, address])
     while not planted.requests:
         time.sleep(0.01)
@@ -453,7 +456,7 @@ def signed(planted, monkeypatch, tmp_path) -> str:
 
 def test_passwords_and_signatures_are_neither_logged_nor_kept(planted, signed, tmp_path, caplog):
     said, listed = [], fsspec.filesystem("http")
-    with caplog.at_level("DEBUG", "storage"):
+    with caplog.at_level("DEBUG", "gristmill.storage"):
         planted.plan = lambda path, start, nth: Fault("status", 503) if nth < 2 else None
         assert read(signed) == CONTENT
         said.append(fingerprint.fingerprint(signed, str(tmp_path), FAST))

@@ -5,13 +5,13 @@ import gzip
 
 import pytest
 
-from flows.recipe.recipe import load
-from storage import fingerprint
-from storage.files import read_bytes
-from storage.remote.redact import redact_url
-from storage.remote.url_secrets import SecretError, check_no_secrets, with_secrets, without_user
-from tasks.reading.listing import shards_of
-from tasks.reading.sources import Archives
+from gristmill.flows.recipe.recipe import load
+from gristmill.storage import fingerprint
+from gristmill.storage.files import read_bytes
+from gristmill.storage.remote.redact import redact_url
+from gristmill.storage.remote.url_secrets import SecretError, check_no_secrets, with_secrets, without_user
+from gristmill.tasks.reading.listing import shards_of
+from gristmill.tasks.reading.sources import Archives
 from tests.crawl_server import Fault
 
 PASSWORD = "p@ss/w:rd?#%"

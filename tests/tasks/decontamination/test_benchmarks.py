@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.decontamination.benchmarks import BenchmarkError, read_items
-from tasks.decontamination.step import Decontamination, Fields
+from gristmill.tasks.decontamination.benchmarks import BenchmarkError, read_items
+from gristmill.tasks.decontamination.step import Decontamination, Fields
 
 ROWS = [
     {"key": "a", "stem": "Who grinds?", "more": ["Rye", "or oats?"], "choices": {"text": ["he", "she"]}, "about": "M"},

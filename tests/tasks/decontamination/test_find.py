@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.decontamination.find import Hits, find
-from tasks.decontamination.index import Index, build_index, load_index
-from tasks.decontamination.places import word_places
-from tasks.decontamination.step import Fields, Indexing
-from tasks.kernels.buffers import utf8
-from tasks.kernels.ngrams import bit_table, covered_shares, ngram_hashes, possible_members, word_hashes
+from gristmill.tasks.decontamination.find import Hits, find
+from gristmill.tasks.decontamination.index import Index, build_index, load_index
+from gristmill.tasks.decontamination.places import word_places
+from gristmill.tasks.decontamination.step import Fields, Indexing
+from gristmill.tasks.kernels.buffers import utf8
+from gristmill.tasks.kernels.ngrams import bit_table, covered_shares, ngram_hashes, possible_members, word_hashes
 from tests.planted.leaks import leaked
 from tests.planted.text import pydoc_paragraphs
 

@@ -13,18 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from flows.stages.exact_duplicates import by_content, by_url
-from flows.stages.learned_filters import learned_filter
-from storage import files, layout, parquet, sorted_files
-from tasks.dedup import order_work as order
-from tasks.dedup.exact import ContentDedup, Exact, UrlDedup
-from tasks.dedup.exact_work import choose
-from tasks.kernels.buffers import utf8
-from tasks.kernels.codepoints import CODE_POINTS, lowercase
-from tasks.kernels.words import words_only
-from tasks.models.quality.quality import Quality
-from tasks.url.canonical import Canonical
-from tasks.url.step import Url
+from gristmill.flows.stages.exact_duplicates import by_content, by_url
+from gristmill.flows.stages.learned_filters import learned_filter
+from gristmill.storage import files, layout, parquet, sorted_files
+from gristmill.tasks.dedup import order_work as order
+from gristmill.tasks.dedup.exact import ContentDedup, Exact, UrlDedup
+from gristmill.tasks.dedup.exact_work import choose
+from gristmill.tasks.kernels.buffers import utf8
+from gristmill.tasks.kernels.codepoints import CODE_POINTS, lowercase
+from gristmill.tasks.kernels.words import words_only
+from gristmill.tasks.models.quality.quality import Quality
+from gristmill.tasks.url.canonical import Canonical
+from gristmill.tasks.url.step import Url
 from tests.corpora import Texts, context, ledger, planted_stage, read
 from tests.planted.pages import page
 from tests.planted.plan import Plan

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from storage import layout, parquet
-from storage.schema import DOCUMENTS, SELECTION
-from tasks.dedup import passages_work as passages
-from tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
-from tasks.kernels.folding import folded, foldings
-from tasks.kernels.scan import scan
+from gristmill.storage import layout, parquet
+from gristmill.storage.schema import DOCUMENTS, SELECTION
+from gristmill.tasks.dedup import passages_work as passages
+from gristmill.tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
+from gristmill.tasks.kernels.folding import folded, foldings
+from gristmill.tasks.kernels.scan import scan
 from tests.corpora import check_balance
 
 
 def fold(text: str) -> str:
-    """The definition in the words of `tasks.kernels.folding`, accents known by their names."""
+    """The definition in the words of `gristmill.tasks.kernels.folding`, accents known by their names."""
     left = []
     for c in text:
         if c.isspace() or unicodedata.category(c)[0] in "PCZ":
@@ -301,7 +301,7 @@ def test_slices_of_a_shard_do_not_show(tmp_path, monkeypatch):
     words = [chr(97 + i % 26) * (3 + i % 5) for i in range(300)]
     documents = [(f"{i * 31 % 97:016x}", "\n".join(words[i : i + 40 : 1 + i % 3])) for i in range(90)]
     whole = run(str(tmp_path / "1"), documents, 2, LineDedup(min_characters=3))
-    monkeypatch.setattr("tasks.documents.measure.SLICE", 256)
+    monkeypatch.setattr("gristmill.tasks.documents.measure.SLICE", 256)
     assert run(str(tmp_path / "2"), documents, 2, LineDedup(min_characters=3)) == whole
     assert len(whole) < len(documents)
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from storage import layout, parquet
-from storage.schema import DOCUMENTS, SELECTION
-from tasks.dedup import substring_cuts
-from tasks.dedup import substrings_work as substrings
-from tasks.dedup.substrings import SubstringDedup
-from tasks.kernels.minimizers import runs
+from gristmill.storage import layout, parquet
+from gristmill.storage.schema import DOCUMENTS, SELECTION
+from gristmill.tasks.dedup import substring_cuts
+from gristmill.tasks.dedup import substrings_work as substrings
+from gristmill.tasks.dedup.substrings import SubstringDedup
+from gristmill.tasks.kernels.minimizers import runs
 from tests.corpora import check_balance
 
 

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from tasks.dedup.takedowns import lists, taken_down
+from gristmill.tasks.dedup.takedowns import lists, taken_down
 
 DOCUMENTS = pa.table(
     {

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.schema import LEDGER
-from tasks.documents.decisions import decide, wanted
-from tasks.documents.step import Bound, Member
+from gristmill.storage.schema import LEDGER
+from gristmill.tasks.documents.decisions import decide, wanted
+from gristmill.tasks.documents.step import Bound, Member
 
 NUMBERS = ("length", "score", "count")
 LANGUAGES = ("en", "fr", "de")

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from storage.schema import EDITS
-from tasks.documents.edits import Edits, applied, line_removals, line_spans, merged, removals, rows, scanned
-from tasks.documents.measure import measured
-from tasks.kernels.scan import scan
-from tasks.rules.c4 import C4
+from gristmill.storage.schema import EDITS
+from gristmill.tasks.documents.edits import Edits, applied, line_removals, line_spans, merged, removals, rows, scanned
+from gristmill.tasks.documents.measure import measured
+from gristmill.tasks.kernels.scan import scan
+from gristmill.tasks.rules.c4 import C4
 
 BREAKS = ["\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029"]
 # not at random: a "\r" at the end of one line and the "\n" of the next would be one break

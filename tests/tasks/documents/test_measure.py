@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage import layout, ledger, parquet
-from storage.schema import DOCUMENTS, EDITS
-from tasks.documents import measure_shards
-from tasks.documents.batch import Batch
-from tasks.documents.edits import Edits
-from tasks.documents.measure import EditCounts, measured
-from tasks.documents.step import Bound, DocumentStep, EditStep, Signal
-from tasks.pii.step import Pii
-from tasks.rules.c4 import C4
+from gristmill.storage import layout, ledger, parquet
+from gristmill.storage.schema import DOCUMENTS, EDITS
+from gristmill.tasks.documents import measure_shards
+from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.edits import Edits
+from gristmill.tasks.documents.measure import EditCounts, measured
+from gristmill.tasks.documents.step import Bound, DocumentStep, EditStep, Signal
+from gristmill.tasks.pii.step import Pii
+from gristmill.tasks.rules.c4 import C4
 from tests.corpora import check_balance
 
 
@@ -73,7 +73,7 @@ def table(texts):
 
 @pytest.mark.parametrize("size", [1, 7, 1 << 20])
 def test_steps_behind_an_edit_see_what_it_left(monkeypatch, size):
-    monkeypatch.setattr("tasks.documents.measure.SLICE", size)
+    monkeypatch.setattr("gristmill.tasks.documents.measure.SLICE", size)
     found = measured(table(TEXTS), [Sevens(), NoSevens(what="VII"), Seen()])
     left = [re.sub("7+", "VII", text) for text in TEXTS]
     assert found.table["text"].to_pylist() == left

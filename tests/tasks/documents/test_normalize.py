@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tasks.documents import normalize_work
-from tasks.documents.normalize import Normalize
+from gristmill.tasks.documents import normalize_work
+from gristmill.tasks.documents.normalize import Normalize
 
 UNSPACED = [(0xE00, 0xFFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x1950, 0x19DF), (0x1A20, 0x1AAF), (0xA9E0, 0xA9FF)]
 UNSPACED += [(0xAA60, 0xAADF)]

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage import files, parquet
-from storage.damage import DamagedFileError
-from tasks.documents.rows import read_groups, read_rows
+from gristmill.storage import files, parquet
+from gristmill.storage.damage import DamagedFileError
+from gristmill.tasks.documents.rows import read_groups, read_rows
 
 SCHEMA = pa.schema(
     [

@@ -5,8 +5,8 @@ import random
 import pyarrow as pa
 import pytest
 
-from storage import parquet
-from tasks.documents.selection import gather, select
+from gristmill.storage import parquet
+from gristmill.tasks.documents.selection import gather, select
 
 TEXTS = {f"id-{i}": f"text {i}" for i in range(50)}
 

@@ -17,8 +17,8 @@ import pytest
 import yaml
 from distributed import Scheduler
 
-from tasks.engine.clusters import check, dask_cluster, read_template, slurm_cluster
-from tasks.engine.executors import deferred
+from gristmill.tasks.engine.clusters import check, dask_cluster, read_template, slurm_cluster
+from gristmill.tasks.engine.executors import deferred
 from tests import slurm_server
 
 DOCKER = Path(__file__).resolve().parents[3] / "docker"
@@ -59,7 +59,7 @@ def test_a_runs_cluster_has_a_name_and_an_owner_of_its_own():
 def test_a_cluster_that_cannot_be_is_an_error_that_names_its_remedy(
     kind, workers, template, message, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("tasks.engine.clusters.find_spec", lambda name: True)
+    monkeypatch.setattr("gristmill.tasks.engine.clusters.find_spec", lambda name: True)
     path = tmp_path / "cluster.yaml"
     if template is not None:
         path.write_text(template)
@@ -68,7 +68,7 @@ def test_a_cluster_that_cannot_be_is_an_error_that_names_its_remedy(
 
 
 def test_a_package_that_lacks_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("tasks.engine.clusters.find_spec", lambda name: None)
+    monkeypatch.setattr("gristmill.tasks.engine.clusters.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"pip install 'gristmill\[slurm\]'"), deferred("slurm", 2, template="a"):
         pass
 

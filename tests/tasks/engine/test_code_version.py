@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.engine.code_version import code_version, releases
+from gristmill.tasks.engine.code_version import code_version, releases
 
 WORK = '''
 """About this module."""
@@ -27,7 +27,7 @@ def work(x):
 '''
 HELPER = "def help_with(x):\n    return x\n"
 SETTINGS = """from pydantic import Field
-from tasks.documents.step import Signal
+from gristmill.tasks.documents.step import Signal
 
 LIMIT = 3
 SIZE = Field(1, description='of a page')
@@ -53,7 +53,8 @@ def version(tmp_path, monkeypatch):
         """Whether a change leaves the version as it is: both are made in one place, one after the other."""
         _, folder = of()
         program = (
-            f"from tasks.engine.code_version import code_version; print(code_version(({folder.name + '.work'!r},)))"
+            "from gristmill.tasks.engine.code_version import code_version\n"
+            f"print(code_version(({folder.name + '.work'!r},)))"
         )
         return _in_a_process(program, tmp_path) == _after(folder, changes, program, tmp_path)
 
@@ -104,20 +105,26 @@ def test_any_other_change_counts_here_and_in_what_is_imported(version, changes):
 def test_transport_and_engine_are_in_no_version():
     """A retry constant, an executor: what fetches bytes and runs jobs decides none of what comes out."""
     program = (
-        "from pathlib import Path; from tasks.engine import code_version as module; "
+        "from pathlib import Path; from gristmill.tasks.engine import code_version as module; "
         "read = []; inner = module._read; "
         "module._read = lambda name, packages: (read.append(name), inner(name, packages))[1]; "
-        "module.code_version(('flows.stages.documents', 'flows.stages.mixture')); print('\\n'.join(read))"
+        "module.code_version(('gristmill.flows.stages.documents', 'gristmill.flows.stages.mixture'))\n"
+        "print('\\n'.join(read))"
     )
     read = _in_a_process(program, Path.cwd()).split()
-    assert "tasks.extraction.extract_work" in read and "storage.parquet" in read
-    assert not [name for name in read if name.startswith(("storage.remote", "tasks.engine"))]
-    assert {name.rpartition(".")[0] for name in read if name.startswith("flows")} <= {"flows", "flows.stages"}
-    assert "flows.stages.corpus" in read and "flows.corpus" not in read
+    assert "gristmill.tasks.extraction.extract_work" in read and "gristmill.storage.parquet" in read
+    assert not [name for name in read if name.startswith(("gristmill.storage.remote", "gristmill.tasks.engine"))]
+    assert {name.rpartition(".")[0] for name in read if name.startswith("gristmill.flows")} <= {
+        "gristmill.flows",
+        "gristmill.flows.stages",
+    }
+    assert "gristmill.flows.stages.corpus" in read and "gristmill.flows.pipeline" not in read
 
 
 def test_stages_follow_the_modules_behind_them():
-    assert code_version(("tasks.tokens.encode",)) != code_version(("tasks.documents.measure_shards",))
+    assert code_version(("gristmill.tasks.tokens.encode",)) != code_version(
+        ("gristmill.tasks.documents.measure_shards",)
+    )
     with pytest.raises(ModuleNotFoundError, match="nowhere_at_all"):
         code_version(("nowhere_at_all",))
 

@@ -6,12 +6,12 @@ import time
 
 from pydantic import BaseModel, ConfigDict
 
-from storage import files, layout
-from tasks.engine.cpu_time import cpu_seconds
-from tasks.engine.executors import executor
-from tasks.engine.make import find, find_or_make
-from tasks.engine.phases import Silent
-from tasks.engine.spec import StageSpec
+from gristmill.storage import files, layout
+from gristmill.tasks.engine.cpu_time import cpu_seconds
+from gristmill.tasks.engine.executors import executor
+from gristmill.tasks.engine.make import find, find_or_make
+from gristmill.tasks.engine.phases import Silent
+from gristmill.tasks.engine.spec import StageSpec
 
 BURN = "import time\nwhile time.process_time() < .3: pass"
 

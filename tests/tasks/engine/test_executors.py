@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from storage import files, layout
-from storage.remote.retry import RemoteIOConfig
-from tasks.engine import log_fields, options
-from tasks.engine.code_version import code_version
-from tasks.engine.executors import Dask, executor
-from tasks.engine.jobs import Code, Job, run_job
+from gristmill.storage import files, layout
+from gristmill.storage.remote.retry import RemoteIOConfig
+from gristmill.tasks.engine import log_fields, options
+from gristmill.tasks.engine.code_version import code_version
+from gristmill.tasks.engine.executors import Dask, executor
+from gristmill.tasks.engine.jobs import Code, Job, run_job
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -35,7 +35,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from storage import files
+from gristmill.storage import files
 
 
 def square(n):
@@ -169,7 +169,7 @@ def test_results_are_let_go_of(crew, cluster):
 
 def test_dask_knows_of_so_many_jobs_at_once(crew, cluster, monkeypatch):
     """However many there are: each has the index of its own, and what is done makes room for others."""
-    monkeypatch.setattr("tasks.engine.executors._AT_ONCE", 16)
+    monkeypatch.setattr("gristmill.tasks.engine.executors._AT_ONCE", 16)
     most = 0
     found = []
     for result in cluster.map(crew.square, range(100)):
@@ -279,10 +279,10 @@ def test_a_workers_own_output_is_lines_of_json(crew, tmp_path):
 
 
 def test_loggers_are_left_as_they_were():
-    names = ("tasks", "storage")
+    names = ("gristmill.tasks", "gristmill.storage")
     before = [(logging.getLogger(n).level, list(logging.getLogger(n).handlers)) for n in names]
     with executor("threads", 2):
-        assert logging.getLogger("tasks").isEnabledFor(logging.INFO)
+        assert logging.getLogger("gristmill.tasks").isEnabledFor(logging.INFO)
     assert [(logging.getLogger(n).level, list(logging.getLogger(n).handlers)) for n in names] == before
 
 
@@ -334,8 +334,8 @@ def test_by_address(crew, tmp_path):
 @pytest.mark.timeout(120)
 def test_a_worker_without_our_code_is_an_error_at_once(tmp_path):
     """Another package of the name stands before ours; the worker's nanny would start it again for ever."""
-    (tmp_path / "tasks").mkdir()
-    (tmp_path / "tasks" / "__init__.py").touch()
+    (tmp_path / "gristmill").mkdir()
+    (tmp_path / "gristmill" / "__init__.py").touch()
     environment = os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": "1"}
     from distributed import Client, LocalCluster
 
@@ -371,14 +371,14 @@ def test_workers_import_no_flow_and_do_not_run_the_callers_script_again(crew, tm
             """
             import os
             import sys
-            import flows
             import gristmill_crew
-            from tasks.engine.executors import executor
-            from tasks.engine.code_version import code_version
-            from tasks.engine.jobs import Code, Job, run_job
+            import gristmill.flows.pipeline
+            from gristmill.tasks.engine.executors import executor
+            from gristmill.tasks.engine.code_version import code_version
+            from gristmill.tasks.engine.jobs import Code, Job, run_job
             print("script ran in", os.getpid())
             code = Code(("gristmill_crew",), code_version(("gristmill_crew",)))
-            watched = {"prefect", "mlflow", "torch", "flows", "training", "tasks"}
+            watched = {"prefect", "mlflow", "torch", "gristmill"}
             with executor("local", 2) as running:
                 jobs = [Job(gristmill_crew.imported, code, sys.argv[1], "look", i) for i in range(4)]
                 for _, result in running.map(run_job, jobs):
@@ -401,7 +401,7 @@ def test_workers_import_no_flow_and_do_not_run_the_callers_script_again(crew, tm
     assert done.returncode == 0, done.stderr
     ran, *workers = done.stdout.splitlines()
     assert ran.startswith("script ran in")
-    assert workers == ["worker has ['tasks']"] * 4
+    assert workers == ["worker has ['gristmill']"] * 4
 
 
 def test_a_worker_with_other_code_is_refused(crew, tmp_path):

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from storage import exclusive, leftovers, owner
-from tasks.engine import lease as leases
-from tasks.engine.lease import LeaseLostError, lease
+from gristmill.storage import exclusive, leftovers, owner
+from gristmill.tasks.engine import lease as leases
+from gristmill.tasks.engine.lease import LeaseLostError, lease
 
 FOREIGN = "0123456789abcdef-1-0123456789abcdef"
 
@@ -24,11 +24,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from storage import files
-from tasks.engine.executors import Threads
-from tasks.engine.make import find_or_make
-from tasks.engine.phases import Silent
-from tasks.engine.spec import StageSpec
+from gristmill.storage import files
+from gristmill.tasks.engine.executors import Threads
+from gristmill.tasks.engine.make import find_or_make
+from gristmill.tasks.engine.phases import Silent
+from gristmill.tasks.engine.spec import StageSpec
 
 
 class Record(BaseModel):
@@ -195,7 +195,7 @@ def test_a_foreign_lease_is_taken_over_when_its_counter_stands_still_and_its_own
 
 
 def test_only_leftovers_of_the_dead_are_removed(tmp_path, monkeypatch):
-    program = "from storage import owner; print(owner.this_process(), flush=True); input()"
+    program = "from gristmill.storage import owner; print(owner.this_process(), flush=True); input()"
     child = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     alive = child.stdout.readline().strip()
     host = alive.split("-")[0]

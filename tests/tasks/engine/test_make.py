@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from storage import files, layout, ledger, parquet, shards
-from storage.schema import SELECTION
-from storage.space import DiskFullError
-from tasks.engine.executors import Deferred, Threads, deferred
-from tasks.engine.make import NotFinishedError, find, find_or_make
-from tasks.engine.phases import PhaseRunner, Silent
-from tasks.engine.spec import MOST_INPUTS, StageSpec, digest
-from tasks.engine.verify import verify
+from gristmill.storage import files, layout, ledger, parquet, shards
+from gristmill.storage.schema import SELECTION
+from gristmill.storage.space import DiskFullError
+from gristmill.tasks.engine.executors import Deferred, Threads, deferred
+from gristmill.tasks.engine.make import NotFinishedError, find, find_or_make
+from gristmill.tasks.engine.phases import PhaseRunner, Silent
+from gristmill.tasks.engine.spec import MOST_INPUTS, StageSpec, digest
+from gristmill.tasks.engine.verify import verify
 from tests.limits import largest_file
 
 
@@ -123,7 +123,7 @@ def test_the_key_is_the_hash_of_record_inputs_code_and_libraries():
         spec(more="input"),
         spec(body=peeking),
         StageSpec("shouted", shout, Shouting(), one.inputs, libraries=("kenlm",)),
-        StageSpec("shouted", shout, Shouting(), one.inputs, modules=("tasks.kernels.words",)),
+        StageSpec("shouted", shout, Shouting(), one.inputs, modules=("gristmill.tasks.kernels.words",)),
         StageSpec("whispered", shout, Shouting(), one.inputs),
     ]
     assert len({one.key, *(other.key for other in others)}) == len(others) + 1

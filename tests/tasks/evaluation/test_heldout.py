@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from flows.stages.corpus import Corpus
-from flows.stages.heldout import Split, heldout
-from storage import layout, parquet
-from storage.schema import SELECTION
-from tasks.documents.sampling import Heldout
-from tasks.evaluation import heldout as work
-from tasks.evaluation.similar import THRESHOLD
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.flows.stages.heldout import Split, heldout
+from gristmill.storage import layout, parquet
+from gristmill.storage.schema import SELECTION
+from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.evaluation import heldout as work
+from gristmill.tasks.evaluation.similar import THRESHOLD
 from tests.corpora import Texts, context, fresh, plain_jaccard, planted_stage
 
 RECIPE = SimpleNamespace(seed=4, heldout_fraction=0.1)

@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.dedup.near.settings import Shingling
-from tasks.evaluation.similar import given, likest, overlaps
+from gristmill.tasks.dedup.near.settings import Shingling
+from gristmill.tasks.evaluation.similar import given, likest, overlaps
 from tests.corpora import plain_set
 
 WORDS = [f"w{i}" for i in range(12)]

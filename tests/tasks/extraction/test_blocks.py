@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from resiliparse.extract.html2text import extract_plain_text
 
-from tasks.extraction.blocks import CELL, DEPTH, HEADING, PREFORMATTED, TEXT, scan
-from tasks.extraction.vocabulary import AROUND, WORDS
+from gristmill.tasks.extraction.blocks import CELL, DEPTH, HEADING, PREFORMATTED, TEXT, scan
+from gristmill.tasks.extraction.vocabulary import AROUND, WORDS
 
 WORD = re.compile(r"\w+")
 

@@ -7,13 +7,13 @@ import pytest
 from pydantic import ValidationError
 from safetensors import safe_open
 
-from tasks.extraction import forest
-from tasks.extraction.engines import DEEPEST, ENGINES, MODEL, best_f1, choose
-from tasks.extraction.extract import Extract
-from tasks.extraction.features import FEATURES
-from tasks.extraction.metadata import metadata
-from tasks.extraction.page import extract_page
-from tasks.extraction.second_stage import SECOND
+from gristmill.tasks.extraction import forest
+from gristmill.tasks.extraction.engines import DEEPEST, ENGINES, MODEL, best_f1, choose
+from gristmill.tasks.extraction.extract import Extract
+from gristmill.tasks.extraction.features import FEATURES
+from gristmill.tasks.extraction.metadata import metadata
+from gristmill.tasks.extraction.page import extract_page
+from gristmill.tasks.extraction.second_stage import SECOND
 from tools.train_blocks.alignment import covered
 from tools.train_blocks.gold import score, word_f1
 

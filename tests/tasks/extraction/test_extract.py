@@ -11,18 +11,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from storage import files, layout, ledger, parquet
-from storage.schema import DOCUMENTS, LEDGER
-from tasks.documents.normalize import Normalize
-from tasks.documents.step import DocumentStep, Signal
-from tasks.extraction.extract import Extract
-from tasks.extraction.extract_work import BATCH, extract_shard
-from tasks.models.language.language import Language
-from tasks.reading.index import SELECTION
-from tasks.reading.listing import Shard
-from tasks.reading.record import PAGES
-from tasks.reading.sources import Columns
-from tasks.url.step import Url
+from gristmill.storage import files, layout, ledger, parquet
+from gristmill.storage.schema import DOCUMENTS, LEDGER
+from gristmill.tasks.documents.normalize import Normalize
+from gristmill.tasks.documents.step import DocumentStep, Signal
+from gristmill.tasks.extraction.extract import Extract
+from gristmill.tasks.extraction.extract_work import BATCH, extract_shard
+from gristmill.tasks.models.language.language import Language
+from gristmill.tasks.reading.index import SELECTION
+from gristmill.tasks.reading.listing import Shard
+from gristmill.tasks.reading.record import PAGES
+from gristmill.tasks.reading.sources import Columns
+from gristmill.tasks.url.step import Url
 
 STORY = (
     "The old mill stands where the river leaves the forest, and its wheel has not been still for two hundred years.",

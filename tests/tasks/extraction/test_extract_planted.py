@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from storage import files, layout, ledger, parquet
-from storage.remote import retry
-from storage.remote.config import RemoteIOConfig
-from tasks.documents.normalize import Normalize
-from tasks.extraction.extract import Extract
-from tasks.extraction.extract_work import extract_shard
-from tasks.reading.listing import shards_of
-from tasks.reading.sources import Archives
-from tasks.url.step import Url
+from gristmill.storage import files, layout, ledger, parquet
+from gristmill.storage.remote import retry
+from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.tasks.documents.normalize import Normalize
+from gristmill.tasks.extraction.extract import Extract
+from gristmill.tasks.extraction.extract_work import extract_shard
+from gristmill.tasks.reading.listing import shards_of
+from gristmill.tasks.reading.sources import Archives
+from gristmill.tasks.url.step import Url
 from tests.crawl_server import BAD_MOMENTS, Fault, seeded
 from tests.planted import Plan, Truth, plant
 

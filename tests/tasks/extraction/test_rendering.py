@@ -10,12 +10,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from tasks.extraction.blocks import scan
-from tasks.extraction.engines import best_f1
-from tasks.extraction.rendering.completed import completed
-from tasks.extraction.rendering.document import render
-from tasks.extraction.rendering.source import Source
-from tasks.extraction.rendering.whole import shared, units
+from gristmill.tasks.extraction.blocks import scan
+from gristmill.tasks.extraction.engines import best_f1
+from gristmill.tasks.extraction.rendering.completed import completed
+from gristmill.tasks.extraction.rendering.document import render
+from gristmill.tasks.extraction.rendering.source import Source
+from gristmill.tasks.extraction.rendering.whole import shared, units
 from tests.tasks.extraction.test_blocks import SOURCES
 
 CODE = "def mill(grain):\n    # a   wide   gap\n\n\n\tif grain < 1 & 2:\n        return 'a  b'\nmill(1)"

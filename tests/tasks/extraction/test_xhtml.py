@@ -3,8 +3,8 @@
 import pytest
 from lxml import etree, html
 
-from tasks.extraction.page import extract_page
-from tasks.extraction.xhtml import to_html
+from gristmill.tasks.extraction.page import extract_page
+from gristmill.tasks.extraction.xhtml import to_html
 
 DOCTYPE = (
     '<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN" "http://www.w3.org/TR/xhtml1/DTD/xhtml1-strict.dtd">'

@@ -19,10 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.guard import child, frames, parent
-from tasks.guard.limits import Limits
-from tasks.guard.parent import Guard
-from tasks.guard.ring import Ring, readable
+from gristmill.tasks.guard import child, frames, parent
+from gristmill.tasks.guard.limits import Limits
+from gristmill.tasks.guard.parent import Guard
+from gristmill.tasks.guard.ring import Ring, readable
 
 ROOT = Path(__file__).resolve().parents[3]
 MB = 1 << 20
@@ -177,7 +177,7 @@ def test_what_a_parser_prints_goes_nowhere(capfd):
 
 
 def test_a_crash_is_logged_once_with_where_it_was(caplog):
-    with caplog.at_level(logging.INFO, "tasks.guard"):
+    with caplog.at_level(logging.INFO, "gristmill.tasks.guard"):
         results([("segfault", None), ("fine", 1), ("segfault", None), ("loop", None)], QUICK)
     crashed, looped = [record.getMessage() for record in caplog.records]
     assert "page_crash, killed by SIGSEGV" in crashed and "in segfault" in crashed
@@ -319,7 +319,7 @@ def test_a_function_that_is_not_there_is_named(work):
 def test_a_zygote_without_work_leaves_and_the_next_guard_starts_another(monkeypatch, tmp_path):
     idle = tmp_path / "idle_pages.py"
     idle.write_text(
-        "from tasks.guard import child\nimport sys\nsys.modules['__main__'].IDLE_SECONDS = 0.2\n"
+        "from gristmill.tasks.guard import child\nimport sys\nsys.modules['__main__'].IDLE_SECONDS = 0.2\n"
         "from faulty_pages import page\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -344,8 +344,8 @@ def looping(tmp_path):
         begun = tmp_path / "begun"
         script = textwrap.dedent(f"""
             import signal
-            from tasks.guard.limits import Limits
-            from tasks.guard.parent import Guard
+            from gristmill.tasks.guard.limits import Limits
+            from gristmill.tasks.guard.parent import Guard
             signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
             with Guard("faulty_pages:page", Limits()) as guard:
                 print(list(guard.map([("begun_loop", {str(begun)!r})])))

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 CALL = """
 import numpy as np
-from tasks.kernels.shingles import word_shingle_sets
+from gristmill.tasks.kernels.shingles import word_shingle_sets
 text = "één twee drie vier".encode()
 print(word_shingle_sets(np.frombuffer(text, np.uint8), np.array([0, len(text)]), 2)[0].tolist())
 """
@@ -19,8 +19,9 @@ print(word_shingle_sets(np.frombuffer(text, np.uint8), np.array([0, len(text)]),
 
 @pytest.mark.slow
 def test_a_change_in_another_file_reaches_a_kept_kernel(tmp_path):
-    shutil.copytree(ROOT / "tasks", tmp_path / "tasks", ignore=shutil.ignore_patterns("__pycache__", "bin"))
-    environment = os.environ | {"HOME": str(tmp_path / "home"), "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    left = shutil.ignore_patterns("__pycache__", "lmplz_bin")
+    shutil.copytree(ROOT / "gristmill", tmp_path / "gristmill", ignore=left)
+    environment = os.environ | {"HOME": str(tmp_path / "home"), "PYTHONPATH": str(tmp_path)}
 
     def shingles() -> str:
         command = [sys.executable, "-c", CALL]
@@ -28,7 +29,7 @@ def test_a_change_in_another_file_reaches_a_kept_kernel(tmp_path):
 
     before = shingles()
     assert shingles() == before
-    changed = tmp_path / "tasks" / "kernels" / "codepoints.py"
+    changed = tmp_path / "gristmill" / "tasks" / "kernels" / "codepoints.py"
     planted = changed.read_text().replace("(b & 0x1F) << 6 | c, i + 2", "((b & 0x1F) << 6 | c) + 1, i + 2")
     assert planted != changed.read_text()
     changed.write_text(planted)

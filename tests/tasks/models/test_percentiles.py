@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage import parquet
-from tasks.models.percentiles import percentiles
+from gristmill.storage import parquet
+from gristmill.tasks.models.percentiles import percentiles
 
 WANTED = (0, 0.1, 5, 30, 50, 60, 95, 99.99, 100)
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from stdnum import luhn
 from stdnum.iso7064 import mod_97_10
 
-from tasks.kernels.buffers import utf8
-from tasks.pii.candidates import (
+from gristmill.tasks.kernels.buffers import utf8
+from gristmill.tasks.pii.candidates import (
     ACCOUNT,
     BLOCK,
     CARD,
@@ -30,11 +30,11 @@ from tasks.pii.candidates import (
     Sought,
     candidates,
 )
-from tasks.pii.digits import TRUNK
-from tasks.pii.ibans import lengths
-from tasks.pii.keys import BEGINNINGS
-from tasks.pii.plans import groupings
-from tasks.pii.regions import BY_LANGUAGE
+from gristmill.tasks.pii.digits import TRUNK
+from gristmill.tasks.pii.ibans import lengths
+from gristmill.tasks.pii.keys import BEGINNINGS
+from gristmill.tasks.pii.plans import groupings
+from gristmill.tasks.pii.regions import BY_LANGUAGE
 from tests.tasks.pii.examples import MIXED
 
 SEPARATOR = re.compile(rb"[ \-./()]|\xc2\xa0|\xe2\x80[\x90-\x95]|\xe2\x88\x92|\xef\xbc[\x88\x89\x8d]")

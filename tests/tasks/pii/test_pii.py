@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tasks.documents.batch import Batch
-from tasks.documents.decisions import decide
-from tasks.documents.edits import applied
-from tasks.documents.measure import measured
-from tasks.documents.step import work_of
-from tasks.pii.digits import TRUNK
-from tasks.pii.national_ids import COUNTRIES
-from tasks.pii.plans import groupings, is_international, national_groups
-from tasks.pii.regions import BY_LANGUAGE, REGIONS
-from tasks.pii.step import KINDS, NATIONAL_IDS, Pii
+from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.decisions import decide
+from gristmill.tasks.documents.edits import applied
+from gristmill.tasks.documents.measure import measured
+from gristmill.tasks.documents.step import work_of
+from gristmill.tasks.pii.digits import TRUNK
+from gristmill.tasks.pii.national_ids import COUNTRIES
+from gristmill.tasks.pii.plans import groupings, is_international, national_groups
+from gristmill.tasks.pii.regions import BY_LANGUAGE, REGIONS
+from gristmill.tasks.pii.step import KINDS, NATIONAL_IDS, Pii
 from tests.planted import Plan, texts
 from tests.planted.text import joined
 from tests.tasks.pii.examples import MIXED, NEGATIVE, POSITIVE

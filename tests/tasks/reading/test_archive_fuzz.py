@@ -12,7 +12,7 @@ import lz4.frame
 import pytest
 from backports import zstd
 
-from tasks.reading.archives import records
+from gristmill.tasks.reading.archives import records
 
 MAX_BYTES = 1 << 16
 # Far above what any of these archives needs, on a busy machine too: a reader that goes round in circles is over it.

@@ -17,7 +17,7 @@ import pytest
 from backports import zstd
 from warcio.archiveiterator import ArchiveIterator
 
-from tasks.reading.archives import read_at, records
+from gristmill.tasks.reading.archives import read_at, records
 
 BODY = ("<html><body><p>" + "The mill turns as long as there is water. " * 200 + "</p></body></html>").encode()
 MEGABYTE = 1 << 20

@@ -4,7 +4,7 @@ import codecs
 
 import pytest
 
-from tasks.reading.charset import decode, detect, guess, prescan
+from gristmill.tasks.reading.charset import decode, detect, guess, prescan
 
 PROSE = {
     "cp1251": "Мельница стоит у реки, и каждое утро сюда привозят зерно в больших мешках из грубого полотна. " * 5,

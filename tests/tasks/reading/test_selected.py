@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
-from storage import files, layout, parquet
-from storage.remote.config import RemoteIOConfig
-from tasks.reading import archives, index, selected
-from tasks.reading.listing import tables_of
-from tasks.reading.sources import IndexFilters, Selection
+from gristmill.storage import files, layout, parquet
+from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.tasks.reading import archives, index, selected
+from gristmill.tasks.reading.listing import tables_of
+from gristmill.tasks.reading.sources import IndexFilters, Selection
 from tests.crawl_server import CrawlServer, seeded
 
 FAST = RemoteIOConfig(

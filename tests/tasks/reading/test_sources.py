@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from storage import files, parquet
-from storage.remote import retry
-from storage.remote.config import RemoteIOConfig
-from storage.remote.streams import RemoteIOError
-from tasks.reading import archives, listing
-from tasks.reading.listing import Shard, expand, shards_of, tables_of
-from tasks.reading.sources import Columns, Source
+from gristmill.storage import files, parquet
+from gristmill.storage.remote import retry
+from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.storage.remote.streams import RemoteIOError
+from gristmill.tasks.reading import archives, listing
+from gristmill.tasks.reading.listing import Shard, expand, shards_of, tables_of
+from gristmill.tasks.reading.sources import Columns, Source
 from tests.crawl_server import Fault, seeded
 
 FAST = RemoteIOConfig(backoff_seconds=0.002, backoff_cap_seconds=0.01, budget_seconds=5, stall_seconds=1)

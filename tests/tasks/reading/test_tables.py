@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from fastwarc.stream_io import ZstdWriter
 
-from storage.remote.config import RemoteIOConfig
-from storage.remote.streams import RemoteIOError
-from tasks.reading.members import MOST_HELD
-from tasks.reading.sources import Columns
-from tasks.reading.tables import read_row, records
+from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.storage.remote.streams import RemoteIOError
+from gristmill.tasks.reading.members import MOST_HELD
+from gristmill.tasks.reading.sources import Columns
+from gristmill.tasks.reading.tables import read_row, records
 from tests.crawl_server import Fault, seeded
 
 FAST = RemoteIOConfig(

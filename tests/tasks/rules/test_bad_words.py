@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tasks.documents.batch import Batch
-from tasks.documents.decisions import decide
-from tasks.documents.step import work_of
-from tasks.rules.bad_words import BadWords
-from tasks.rules.bad_words_work import entries_of
-from tasks.rules.rule_work import counted
-from tasks.url.list_files import ListError
+from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.decisions import decide
+from gristmill.tasks.documents.step import work_of
+from gristmill.tasks.rules.bad_words import BadWords
+from gristmill.tasks.rules.bad_words_work import entries_of
+from gristmill.tasks.rules.rule_work import counted
+from gristmill.tasks.url.list_files import ListError
 
 
 @pytest.fixture

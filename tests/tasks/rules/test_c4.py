@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tasks.documents.batch import Batch
-from tasks.documents.decisions import decide
-from tasks.documents.edits import applied, merged, rows
-from tasks.documents.step import work_of
-from tasks.rules import c4_work
-from tasks.rules.c4 import C4
-from tasks.rules.c4_sentences import sentences
+from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.decisions import decide
+from gristmill.tasks.documents.edits import applied, merged, rows
+from gristmill.tasks.documents.step import work_of
+from gristmill.tasks.rules import c4_work
+from gristmill.tasks.rules.c4 import C4
+from gristmill.tasks.rules.c4_sentences import sentences
 
 GOOD = "This is a line."
 

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.reports.marking import offending
-from tasks.documents.batch import Batch
-from tasks.documents.step import work_of
-from tasks.rules.gopher_quality import GopherQuality
-from tasks.rules.gopher_repetition import GopherRepetition
+from gristmill.flows.reports.marking import offending
+from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.step import work_of
+from gristmill.tasks.rules.gopher_quality import GopherQuality
+from gristmill.tasks.rules.gopher_repetition import GopherRepetition
 from tests.tasks.rules import dclm_reference, reference
 from tests.tasks.rules.test_rules import marked, measured
 

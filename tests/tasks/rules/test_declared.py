@@ -8,15 +8,15 @@ from types import ModuleType
 import pyarrow as pa
 import pytest
 
-from flows.recipe.steps import BUILT_IN
-from tasks.documents.batch import Batch
-from tasks.documents.step import work_of
-from tasks.kernels import phrases
-from tasks.rules.c4 import C4, PHRASE_BYTES
-from tasks.rules.gopher_quality import is_surely_one_word
-from tasks.rules.gopher_quality_work import is_one_word
-from tasks.rules.rule import RuleStep, rule, rule_set
-from tasks.rules.rule_work import measure
+from gristmill.flows.recipe.steps import BUILT_IN
+from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.step import work_of
+from gristmill.tasks.kernels import phrases
+from gristmill.tasks.rules.c4 import C4, PHRASE_BYTES
+from gristmill.tasks.rules.gopher_quality import is_surely_one_word
+from gristmill.tasks.rules.gopher_quality_work import is_one_word
+from gristmill.tasks.rules.rule import RuleStep, rule, rule_set
+from gristmill.tasks.rules.rule_work import measure
 
 RULE_SETS = [kind for kind in BUILT_IN.values() if issubclass(kind, RuleStep)]
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tasks.documents.batch import Batch
-from tasks.rules import madlad_work
-from tasks.rules.madlad import Madlad
-from tasks.rules.madlad_work import sentence_bounds
-from tasks.rules.rule_work import counted
+from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.rules import madlad_work
+from gristmill.tasks.rules.madlad import Madlad
+from gristmill.tasks.rules.madlad_work import sentence_bounds
+from gristmill.tasks.rules.rule_work import counted
 
 # A sentence of 20 characters that no check finds.
 PLAIN = "It is a plain thing."

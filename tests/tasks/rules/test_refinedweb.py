@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.documents.batch import Batch
-from tasks.documents.decisions import decide
-from tasks.documents.edits import applied, merged, rows
-from tasks.documents.step import work_of
-from tasks.rules.refinedweb import RefinedWebLines
+from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.decisions import decide
+from gristmill.tasks.documents.edits import applied, merged, rows
+from gristmill.tasks.documents.step import work_of
+from gristmill.tasks.rules.refinedweb import RefinedWebLines
 
 GOOD = "This is a line of text"
 

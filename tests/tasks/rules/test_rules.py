@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tasks.documents.batch import Batch, schema
-from tasks.documents.step import work_of
-from tasks.rules.ccnet import CCNet
-from tasks.rules.fineweb_quality import FineWebQuality
-from tasks.rules.gopher_quality import GopherQuality
-from tasks.rules.gopher_repetition import GopherRepetition
-from tasks.rules.rule_work import Parts, counted
-from tasks.rules.textbook import Textbook
+from gristmill.tasks.documents.batch import Batch, schema
+from gristmill.tasks.documents.step import work_of
+from gristmill.tasks.rules.ccnet import CCNet
+from gristmill.tasks.rules.fineweb_quality import FineWebQuality
+from gristmill.tasks.rules.gopher_quality import GopherQuality
+from gristmill.tasks.rules.gopher_repetition import GopherRepetition
+from gristmill.tasks.rules.rule_work import Parts, counted
+from gristmill.tasks.rules.textbook import Textbook
 
 DCLM = [GopherQuality(definition="dclm"), GopherRepetition(definition="dclm")]
 STEPS = [GopherQuality(), GopherRepetition(), FineWebQuality(), Textbook(), CCNet()]

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.documents.batch import Batch
-from tasks.documents.edits import applied
-from tasks.documents.step import work_of
-from tasks.rules import refinedweb_work
-from tasks.rules.c4 import C4
-from tasks.rules.ccnet import CCNet
-from tasks.rules.fineweb_quality import FineWebQuality
-from tasks.rules.gopher_quality import GopherQuality
-from tasks.rules.gopher_repetition import GopherRepetition
-from tasks.rules.madlad import Madlad
-from tasks.rules.refinedweb import RefinedWebLines
-from tasks.rules.textbook import Textbook
+from gristmill.tasks.documents.batch import Batch
+from gristmill.tasks.documents.edits import applied
+from gristmill.tasks.documents.step import work_of
+from gristmill.tasks.rules import refinedweb_work
+from gristmill.tasks.rules.c4 import C4
+from gristmill.tasks.rules.ccnet import CCNet
+from gristmill.tasks.rules.fineweb_quality import FineWebQuality
+from gristmill.tasks.rules.gopher_quality import GopherQuality
+from gristmill.tasks.rules.gopher_repetition import GopherRepetition
+from gristmill.tasks.rules.madlad import Madlad
+from gristmill.tasks.rules.refinedweb import RefinedWebLines
+from gristmill.tasks.rules.textbook import Textbook
 from tests.tasks.rules import dclm_reference, reference
 from tests.tasks.rules.web import web_texts
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from storage import layout
-from tasks.documents.normalize import Normalize
-from tasks.extraction.extract import Extract
-from tasks.extraction.extract_work import extract_shard
-from tasks.reading.shard import Shard
+from gristmill.storage import layout
+from gristmill.tasks.documents.normalize import Normalize
+from gristmill.tasks.extraction.extract import Extract
+from gristmill.tasks.extraction.extract_work import extract_shard
+from gristmill.tasks.reading.shard import Shard
 
 
 def web_texts(folder: Path) -> list[str]:

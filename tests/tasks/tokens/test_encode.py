@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage import parquet
-from storage.recorded_file import RecordedFile
-from storage.token_shards import bin_path
-from tasks.tokens import encode
-from tasks.tokens.encode import SPLITS, encode_shard
-from tasks.tokens.mixture import Mixture
-from tasks.tokens.tokenizer import Tokenizer
-from tasks.tokens.tokenizer_work import EOS, load, train_tokenizer
+from gristmill.storage import parquet
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.token_shards import bin_path
+from gristmill.tasks.tokens import encode
+from gristmill.tasks.tokens.encode import SPLITS, encode_shard
+from gristmill.tasks.tokens.mixture import Mixture
+from gristmill.tasks.tokens.tokenizer import Tokenizer
+from gristmill.tasks.tokens.tokenizer_work import EOS, load, train_tokenizer
 from tests.recorded import recorded
 
 TEXTS = {name: topics.topics[name] for name in sorted(topics.topics)} | {"odd": "▁ \0 <s> </s> \ud7ff🦀\r\n"}

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from storage import parquet
-from storage.sentencepiece_model import SentencePieceTokenizer
-from tasks.tokens import encoding
-from tasks.tokens.encoding import encoder
-from tasks.tokens.mixture import Mixture
-from tasks.tokens.tokenizer import Tokenizer
-from tasks.tokens.tokenizer_work import BOS, EOS, UNK, load, train_tokenizer
+from gristmill.storage import parquet
+from gristmill.storage.sentencepiece_model import SentencePieceTokenizer
+from gristmill.tasks.tokens import encoding
+from gristmill.tasks.tokens.encoding import encoder
+from gristmill.tasks.tokens.mixture import Mixture
+from gristmill.tasks.tokens.tokenizer import Tokenizer
+from gristmill.tasks.tokens.tokenizer_work import BOS, EOS, UNK, load, train_tokenizer
 from tests.recorded import recorded
 
 TEXTS = list(topics.topics.values())

@@ -9,20 +9,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from flows.recipe.recipe import load
-from flows.stages.corpus import Corpus
-from flows.stages.mixture import mixture
-from flows.stages.tokens import grouped_tokens
-from storage import files, layout, parquet
-from storage.token_shards import write_tokens
-from storage.training_manifest import load_training_manifest
-from tasks.engine.make import StageResult
-from tasks.tokens.grouping_work import group_shard, quantile_edges, score_points
-from tasks.tokens.mixture import Column
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.flows.stages.mixture import mixture
+from gristmill.flows.stages.tokens import grouped_tokens
+from gristmill.storage import files, layout, parquet
+from gristmill.storage.token_shards import write_tokens
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.tokens.grouping_work import group_shard, quantile_edges, score_points
+from gristmill.tasks.tokens.mixture import Column
+from gristmill.training.data.order import Order
 from tests import corpora
 from tests.corpora import planted_stage
 from tests.recorded import recorded
-from training.data.order import Order
 
 SHARDS, DOCUMENTS = 3, 200
 

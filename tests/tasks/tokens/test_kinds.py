@@ -11,15 +11,15 @@ import pytest
 import tokenizers
 from pydantic import ValidationError
 
-from storage import files, parquet
-from storage.text_tokens import read_tokenizer
-from tasks.tokens.encoding import encoder
-from tasks.tokens.mixture import Mixture
-from tasks.tokens.tokenizer import Tokenizer
-from tasks.tokens.tokenizer_work import load, take_tokenizer, train_tokenizer
+from gristmill.storage import files, parquet
+from gristmill.storage.text_tokens import read_tokenizer
+from gristmill.tasks.tokens.encoding import encoder
+from gristmill.tasks.tokens.mixture import Mixture
+from gristmill.tasks.tokens.tokenizer import Tokenizer
+from gristmill.tasks.tokens.tokenizer_work import load, take_tokenizer, train_tokenizer
+from gristmill.training.hub.tokenizer import check_same_ids, tokenizer_json
 from tests.recorded import recorded
 from tests.tasks.rules.web import web_texts
-from training.hub.tokenizer import check_same_ids, tokenizer_json
 
 TEXTS = [topics.topics[name] for name in sorted(topics.topics)]
 SYMBOL = "<|user|>"

@@ -8,13 +8,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from storage import files
-from storage.recorded_file import RecordedFile
-from storage.training_manifest import load_training_manifest
-from tasks.tokens.mixture import Mixture
-from tasks.tokens.mixture_work import shares, write_mixture
+from gristmill.storage import files
+from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.tasks.tokens.mixture import Mixture
+from gristmill.tasks.tokens.mixture_work import shares, write_mixture
+from gristmill.training.data.shards import Tokens
 from tests.recorded import recorded
-from training.data.shards import Tokens
 
 NAMES = "abcde"
 sources = st.lists(st.tuples(st.floats(0.01, 100), st.integers(1, 10**9)), min_size=1, max_size=len(NAMES)).map(

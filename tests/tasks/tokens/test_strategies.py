@@ -5,9 +5,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tasks.tokens.mixture import Mixture
-from tasks.tokens.mixture_work import mean_shares
-from tasks.tokens.strategies import group_weights, stretches
+from gristmill.tasks.tokens.mixture import Mixture
+from gristmill.tasks.tokens.mixture_work import mean_shares
+from gristmill.tasks.tokens.strategies import group_weights, stretches
 
 LANGUAGES = st.lists(st.integers(1, 10**7), min_size=1, max_size=8).map(
     lambda counts: {f"l{n}": count for n, count in enumerate(counts)}

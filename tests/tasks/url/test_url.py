@@ -12,18 +12,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from storage import files
-from tasks.documents.batch import schema
-from tasks.documents.decisions import decide
-from tasks.documents.step import work_of
-from tasks.url import lists
-from tasks.url.canonical import TRACKING, Canonical
-from tasks.url.canonical_work import canonicalizer, registered_domain
-from tasks.url.list_files import ListError, list_files
-from tasks.url.matching import Words, squeezed, words_of
-from tasks.url.step import Url
-from tasks.url.step_work import lists as lists_of
-from tasks.url.step_work import load
+from gristmill.storage import files
+from gristmill.tasks.documents.batch import schema
+from gristmill.tasks.documents.decisions import decide
+from gristmill.tasks.documents.step import work_of
+from gristmill.tasks.url import lists
+from gristmill.tasks.url.canonical import TRACKING, Canonical
+from gristmill.tasks.url.canonical_work import canonicalizer, registered_domain
+from gristmill.tasks.url.list_files import ListError, list_files
+from gristmill.tasks.url.matching import Words, squeezed, words_of
+from gristmill.tasks.url.step import Url
+from gristmill.tasks.url.step_work import lists as lists_of
+from gristmill.tasks.url.step_work import load
 from tests.crawl_server import Fault
 
 canonical = canonicalizer(Canonical())

@@ -7,13 +7,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from storage import checked_json, files
-from storage.damage import DamagedFileError
-from storage.training_manifest import load_training_manifest
-from training.checkpoint import keeping
-from training.checkpoint.commit import commit_of, load_checkpoint, run_fingerprint
-from training.run.loop import train
-from training.run.tracking import METRICS
+from gristmill.storage import checked_json, files
+from gristmill.storage.damage import DamagedFileError
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.training.checkpoint import keeping
+from gristmill.training.checkpoint.commit import commit_of, load_checkpoint, run_fingerprint
+from gristmill.training.run.loop import train
+from gristmill.training.run.tracking import METRICS
 
 
 def resumed(make_run, source, out, step, **changes):

@@ -6,15 +6,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from storage import files
-from training.checkpoint import keeping
-from training.checkpoint.commit import Progress, load_checkpoint
-from training.checkpoint.keeping import COMMIT, committed, kept_steps
-from training.checkpoint.saving import Saver
-from training.hub.saved_model import averaged
-from training.model.parallel import processes
-from training.run.loop import train
-from training.run.tracking import METRICS
+from gristmill.storage import files
+from gristmill.training.checkpoint import keeping
+from gristmill.training.checkpoint.commit import Progress, load_checkpoint
+from gristmill.training.checkpoint.keeping import COMMIT, committed, kept_steps
+from gristmill.training.checkpoint.saving import Saver
+from gristmill.training.hub.saved_model import averaged
+from gristmill.training.model.parallel import processes
+from gristmill.training.run.loop import train
+from gristmill.training.run.tracking import METRICS
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage import checked_json
-from storage.training_manifest import (
+from gristmill.storage import checked_json
+from gristmill.storage.training_manifest import (
     PhaseShares,
     ShardEntry,
     SourceShare,
@@ -17,8 +17,8 @@ from storage.training_manifest import (
     TrainingManifest,
     load_training_manifest,
 )
-from training.data.order import Order, Schedule, permute
-from training.data.shards import Tokens, fingerprint
+from gristmill.training.data.order import Order, Schedule, permute
+from gristmill.training.data.shards import Tokens, fingerprint
 
 SHARES = st.lists(st.floats(1e-4, 1), min_size=1, max_size=12).map(lambda s: [x / sum(s) for x in s])
 

@@ -8,15 +8,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage import checked_json, files
-from storage.packed_rows import write_rows
-from storage.training_manifest import load_training_manifest
-from tasks.tokens.packing_work import packed
-from training.data.order import Order
-from training.data.shards import check_digests, fingerprint
-from training.model.decoder import document_mask, rotate
-from training.model.loss import IGNORE, inputs_and_targets
-from training.run.loop import train
+from gristmill.storage import checked_json, files
+from gristmill.storage.packed_rows import write_rows
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.tasks.tokens.packing_work import packed
+from gristmill.training.data.order import Order
+from gristmill.training.data.shards import check_digests, fingerprint
+from gristmill.training.model.decoder import document_mask, rotate
+from gristmill.training.model.loss import IGNORE, inputs_and_targets
+from gristmill.training.run.loop import train
 
 SEQ_LEN = 128
 

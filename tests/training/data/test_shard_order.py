@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from storage import checked_json, files
-from storage.tokenizer_json import JsonTokenizer
-from tasks.tokens.byte_bpe import train_byte_bpe
+from gristmill.storage import checked_json, files
+from gristmill.storage.tokenizer_json import JsonTokenizer
+from gristmill.tasks.tokens.byte_bpe import train_byte_bpe
+from gristmill.training.config import GuardConfig, ModelConfig, RunConfig, TrainingConfig
+from gristmill.training.data import order
+from gristmill.training.run.loop import train
 from tests.planted.text import pydoc_paragraphs
-from training.config import GuardConfig, ModelConfig, RunConfig, TrainingConfig
-from training.data import order
-from training.run.loop import train
 
 VOCABULARY, SHARDS, HELDOUT = 512, 8, 60
 STEPS, SEEDS = 120, 10

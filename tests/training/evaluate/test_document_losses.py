@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from storage import checked_json, parquet
-from storage.text_tokens import load_tokenizer
-from storage.training_manifest import load_training_manifest
-from training.config import DOCUMENT_LOSSES
-from training.data.order import Order
-from training.evaluate import document_losses as losses_of
-from training.evaluate.document_losses import document_losses
-from training.model.decoder import Decoder
-from training.model.parallel import processes, sharded_model
-from training.run.launch import launch
-from training.run.loop import train
+from gristmill.storage import checked_json, parquet
+from gristmill.storage.text_tokens import load_tokenizer
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.training.config import DOCUMENT_LOSSES
+from gristmill.training.data.order import Order
+from gristmill.training.evaluate import document_losses as losses_of
+from gristmill.training.evaluate.document_losses import document_losses
+from gristmill.training.model.decoder import Decoder
+from gristmill.training.model.parallel import processes, sharded_model
+from gristmill.training.run.launch import launch
+from gristmill.training.run.loop import train
 
 VOCABULARY = 420
 

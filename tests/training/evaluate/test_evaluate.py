@@ -8,13 +8,19 @@ import numpy as np
 import pytest
 import torch
 
-from storage.training_manifest import load_training_manifest
-from training.evaluate import heldout
-from training.evaluate.heldout import heldout_loss, heldout_windows, token_counts, unigram_entropy, unigram_loss
-from training.hub.weights import load_model
-from training.model.loss import IGNORE, bits_per_byte, inputs_and_targets, token_losses
-from training.model.parallel import processes, sharded_model
-from training.run.loop import train
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.training.evaluate import heldout
+from gristmill.training.evaluate.heldout import (
+    heldout_loss,
+    heldout_windows,
+    token_counts,
+    unigram_entropy,
+    unigram_loss,
+)
+from gristmill.training.hub.weights import load_model
+from gristmill.training.model.loss import IGNORE, bits_per_byte, inputs_and_targets, token_losses
+from gristmill.training.model.parallel import processes, sharded_model
+from gristmill.training.run.loop import train
 
 
 @pytest.fixture

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from storage.text_tokens import load_tokenizer
-from storage.training_manifest import load_training_manifest
-from training.config import ModelConfig
-from training.evaluate.task_scores import scored, task_scores
-from training.evaluate.tasks import Example, Task, UnknownLayoutError, read_task, read_tasks
-from training.hub.weights import load_model
-from training.model.decoder import Decoder
-from training.model.parallel import processes
-from training.run.loop import train
+from gristmill.storage.text_tokens import load_tokenizer
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.training.config import ModelConfig
+from gristmill.training.evaluate.task_scores import scored, task_scores
+from gristmill.training.evaluate.tasks import Example, Task, UnknownLayoutError, read_task, read_tasks
+from gristmill.training.hub.weights import load_model
+from gristmill.training.model.decoder import Decoder
+from gristmill.training.model.parallel import processes
+from gristmill.training.run.loop import train
 
 SEQ_LEN = 24
 
@@ -103,7 +103,7 @@ def test_scores_against_one_choice_at_a_time(model, pieces, world, monkeypatch):
     assert found["cloze"]["accuracy"] == np.mean([greedy for _, greedy in alone])
     assert found["cloze"]["perplexity"] == pytest.approx(math.exp(np.mean([n for n, _ in alone])), rel=1e-4)
     # the order and the size of batches decide nothing
-    monkeypatch.setattr("training.evaluate.task_scores._LOGITS", {"cpu": 1, "cuda": 1})
+    monkeypatch.setattr("gristmill.training.evaluate.task_scores._LOGITS", {"cpu": 1, "cuda": 1})
     alone = task_scores(model, tasks[::-1], pieces, world)
     for name, figures in found.items():
         assert alone[name] == pytest.approx(figures, rel=1e-5)

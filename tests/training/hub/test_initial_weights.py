@@ -7,17 +7,17 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from storage import checked_json, files
-from storage.training_manifest import load_training_manifest
-from training.config import ModelConfig, RunConfig, TrainingConfig
-from training.evaluate.heldout import heldout_loss, heldout_windows
-from training.hub.model_folder import write_model_folder
-from training.hub.saved_model import open_model
-from training.hub.weight_files import INDEX, WEIGHTS, check_fits, shapes, weight_files
-from training.hub.weights import load_initial_weights
-from training.model.decoder import Decoder
-from training.model.parallel import processes, sharded_model
-from training.run.loop import train
+from gristmill.storage import checked_json, files
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
+from gristmill.training.evaluate.heldout import heldout_loss, heldout_windows
+from gristmill.training.hub.model_folder import write_model_folder
+from gristmill.training.hub.saved_model import open_model
+from gristmill.training.hub.weight_files import INDEX, WEIGHTS, check_fits, shapes, weight_files
+from gristmill.training.hub.weights import load_initial_weights
+from gristmill.training.model.decoder import Decoder
+from gristmill.training.model.parallel import processes, sharded_model
+from gristmill.training.run.loop import train
 
 MODEL = {"qk_norm": True, "tie_embeddings": False}
 

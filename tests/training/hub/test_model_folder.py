@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from storage import checked_json
-from storage.text_tokens import load_tokenizer
-from storage.training_manifest import load_training_manifest
-from training.checkpoint.keeping import committed
-from training.config import ModelConfig
-from training.hub.model_folder import write_model_folder
-from training.hub.saved_model import open_model
-from training.hub.tokenizer import check_same_ids, tokenizer_json
-from training.hub.weights import export_model, load_model, public_name
-from training.model.decoder import Decoder
-from training.run.loop import train
+from gristmill.storage import checked_json
+from gristmill.storage.text_tokens import load_tokenizer
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.training.checkpoint.keeping import committed
+from gristmill.training.config import ModelConfig
+from gristmill.training.hub.model_folder import write_model_folder
+from gristmill.training.hub.saved_model import open_model
+from gristmill.training.hub.tokenizer import check_same_ids, tokenizer_json
+from gristmill.training.hub.weights import export_model, load_model, public_name
+from gristmill.training.model.decoder import Decoder
+from gristmill.training.run.loop import train
 
 SHAPES = {
     "tied": ModelConfig(dim=32, layers=2, heads=4, seq_len=32),
@@ -221,7 +221,7 @@ def test_transformers_loads_the_folder(kind, exported, pieces):
         assert tokenizer(text)["input_ids"] == ids
         assert tokenizer.decode(ids[1:]) == text
     assert tokenizer.bos_token_id == tokenizer.eos_token_id == pieces.end_of_text
-    from training.evaluate.sample import generate
+    from gristmill.training.evaluate.sample import generate
 
     given = tokenizer("labe", return_tensors="pt")["input_ids"]
     made = peer.generate(given, max_new_tokens=20, do_sample=False)[0, given.shape[1] :].tolist()

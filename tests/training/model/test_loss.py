@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from training.model.loss import IGNORE, chunked, loss_sums
+from gristmill.training.model.loss import IGNORE, chunked, loss_sums
 
 TOKENS, DIM, VOCABULARY = 37, 24, 61
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from training.config import ModelConfig, TrainingConfig
-from training.evaluate.sample import generate
-from training.model.decoder import Decoder, flops_per_token, initial, parameter_count, rotary, rotate
-from training.step.optimizer import decays, learning_rate, optimizers
+from gristmill.training.config import ModelConfig, TrainingConfig
+from gristmill.training.evaluate.sample import generate
+from gristmill.training.model.decoder import Decoder, flops_per_token, initial, parameter_count, rotary, rotate
+from gristmill.training.step.optimizer import decays, learning_rate, optimizers
 
 VOCABULARY = 50
 SHAPES = {

@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 
-from storage import checked_json
-from training.config import TrackingConfig
-from training.run import loop
-from training.step import state
-from training.step.state import LossScale
+from gristmill.storage import checked_json
+from gristmill.training.config import TrackingConfig
+from gristmill.training.run import loop
+from gristmill.training.step import state
+from gristmill.training.step.state import LossScale
 
 RUNS = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp16 without scaling": "fp16"}
 

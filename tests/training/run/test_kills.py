@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from storage import checked_json, files
-from training.checkpoint.keeping import COMMIT, committed
-from training.run.tracking import METRICS
+from gristmill.storage import checked_json, files
+from gristmill.training.checkpoint.keeping import COMMIT, committed
+from gristmill.training.run.tracking import METRICS
 
 KILLS = int(os.environ.get("GRISTMILL_TRAINING_KILLS", "5"))
 SEED = int(os.environ.get("GRISTMILL_TRAINING_KILLS_SEED", "7"))
@@ -27,7 +27,8 @@ KINDS = ("rank", "agent", "launcher", "saving")
 STEPS, EVERY = 100, 5
 TOLERANCE = 1e-4
 LAUNCHER = (
-    "import sys; from training.run.launch import launch; sys.exit(launch(sys.argv[1], int(sys.argv[2]), sys.argv[3]))"
+    "import sys; from gristmill.training.run.launch import launch\n"
+    "sys.exit(launch(sys.argv[1], int(sys.argv[2]), sys.argv[3]))"
 )
 
 
@@ -49,9 +50,9 @@ def living(launcher: subprocess.Popen) -> dict[str, list[psutil.Process]]:
             line = " ".join(process.cmdline())
         except psutil.Error:
             continue
-        if "training.run.agent" in line:
+        if "gristmill.training.run.agent" in line:
             found["agent"].append(process)
-        elif "training.run.launch" in line:
+        elif "gristmill.training.run.launch" in line:
             found["rank"].append(process)
     return found
 

@@ -15,11 +15,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from storage import checked_json
-from training.checkpoint import keeping
-from training.run.launch import KILLED, STOPPED, Nodes, launch
-from training.run.loop import train
-from training.run.tracking import METRICS
+from gristmill.storage import checked_json
+from gristmill.training.checkpoint import keeping
+from gristmill.training.run.launch import KILLED, STOPPED, Nodes, launch
+from gristmill.training.run.loop import train
+from gristmill.training.run.tracking import METRICS
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -125,7 +125,7 @@ def processes_of(run_json: Path) -> list[int]:
 
 KILLS_ITSELF = """
 import os, signal, sys
-from training.run.launch import launch
+from gristmill.training.run.launch import launch
 def on_line(line):
     if line.startswith(("step", "resuming")):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -202,7 +202,7 @@ def test_a_killed_rank_is_started_again(two, make_run, tmp_path):
         ):
             for pid in processes_of(run.out / "run.json"):
                 command = Path(f"/proc/{pid}/cmdline").read_bytes()
-                if b"training.run.launch" in command and b"training.run.agent" not in command:
+                if b"gristmill.training.run.launch" in command and b"gristmill.training.run.agent" not in command:
                     os.kill(pid, signal.SIGKILL)
                     return
 

@@ -13,15 +13,15 @@ import numpy as np
 import psutil
 import pytest
 
-from flows.machine.context import RunContext
-from flows.machine.settings import MachineSettings
-from flows.recipe.proxy import ProxyConfig
-from flows.run.runner import build_at_once
-from flows.stages.proxy import ProxyResult, ProxyRun, train_proxies
-from storage import parquet
-from tasks.engine.executors import Threads
-from tasks.engine.make import StageResult, find_or_make
-from tasks.engine.phases import Silent
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.proxy import ProxyConfig
+from gristmill.flows.run.runner import build_at_once
+from gristmill.flows.stages.proxy import ProxyResult, ProxyRun, train_proxies
+from gristmill.storage import parquet
+from gristmill.tasks.engine.executors import Threads
+from gristmill.tasks.engine.make import StageResult, find_or_make
+from gristmill.tasks.engine.phases import Silent
 from tests.corpora import build_in
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -97,7 +97,7 @@ def test_a_run_is_trained_once_and_found_again(corpus, tmp_path):
 
 
 def test_what_decides_a_run_is_in_its_key_and_nothing_else(corpus, tmp_path):
-    from flows.stages.proxy import proxy_spec
+    from gristmill.flows.stages.proxy import proxy_spec
 
     def key(given: ProxyRun, slot: int = 0) -> str:
         return proxy_spec(MachineSettings(home=str(tmp_path)), given, None, slot).key
@@ -131,7 +131,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from tests.training.run.test_proxy_runs import context, run
-from flows.stages.proxy import train_proxies
+from gristmill.flows.stages.proxy import train_proxies
 train_proxies(context(Path(sys.argv[2]), runs=2), [run(Path(sys.argv[3]), pair) for pair in range(4)])
 """
 
@@ -145,7 +145,7 @@ def ranks(home: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter(["cmdline"]):
         command = process.info["cmdline"] or []
-        if "training.run.launch" in command and command[-1].startswith(str(home.resolve())):
+        if "gristmill.training.run.launch" in command and command[-1].startswith(str(home.resolve())):
             found.append(process)
     return found
 

@@ -5,13 +5,13 @@ import json
 import pytest
 import torch
 
-from storage.training_manifest import load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.training.data import batches as ahead
+from gristmill.training.data.order import Order
+from gristmill.training.model.parallel import processes
+from gristmill.training.run.loop import train
+from gristmill.training.step.state import LossScale
 from tests.training.run.test_launch import assert_close, metrics, started
-from training.data import batches as ahead
-from training.data.order import Order
-from training.model.parallel import processes
-from training.run.loop import train
-from training.step.state import LossScale
 
 NEUTRAL = {
     "in pieces": {"loss_chunks": 3},
@@ -70,7 +70,7 @@ def test_the_loss_scale_falls_at_once_and_rises_slowly():
 
 
 def test_an_fp16_run_skips_what_overflows_and_goes_on(make_run, tmp_path, monkeypatch):
-    monkeypatch.setattr("training.step.state.FIRST", 2.0**24)  # of which the gradients of this run overflow
+    monkeypatch.setattr("gristmill.training.step.state.FIRST", 2.0**24)  # of which the gradients of this run overflow
     result = train(make_run(tmp_path, training={"precision": "fp16"}))
     lines = metrics(tmp_path)
     assert lines[0]["train/skipped_steps"] == 1 and "train/grad_norm" not in lines[0]

@@ -5,11 +5,11 @@ import json
 import pytest
 from mlflow.tracking import MlflowClient
 
-from training.checkpoint import keeping
-from training.config import TrackingConfig
-from training.run.loop import train
-from training.run.tracking import GUARD_TAG, METRICS, TIMING, MlflowSender, Tracker
-from training.step.events import EVENTS, Event, event_line, write_events
+from gristmill.training.checkpoint import keeping
+from gristmill.training.config import TrackingConfig
+from gristmill.training.run.loop import train
+from gristmill.training.run.tracking import GUARD_TAG, METRICS, TIMING, MlflowSender, Tracker
+from gristmill.training.step.events import EVENTS, Event, event_line, write_events
 
 ROLLBACK = Event(step=6, what="rollback", why="data window", began=5, to=2, window=(4, 12))
 

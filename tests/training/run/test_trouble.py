@@ -12,17 +12,17 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from storage import checked_json, files
-from storage.training_manifest import load_training_manifest
+from gristmill.storage import checked_json, files
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.training.checkpoint.keeping import committed
+from gristmill.training.data.order import Order
+from gristmill.training.hub.model_folder import write_model_folder
+from gristmill.training.hub.saved_model import open_model
+from gristmill.training.run.launch import FAILURE
+from gristmill.training.run.loop import train
 from tests.training.hub.test_initial_weights import MODEL, pinned
 from tests.training.run.test_launch import assert_close, metrics, started
 from tests.training.step.test_guard import BAD, SHORT, decisions, plant
-from training.checkpoint.keeping import committed
-from training.data.order import Order
-from training.hub.model_folder import write_model_folder
-from training.hub.saved_model import open_model
-from training.run.launch import FAILURE
-from training.run.loop import train
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -114,7 +114,7 @@ def test_an_error_of_one_rank_ends_all_of_them(kind, said, make_run, tmp_path):
     """With that error in one line, though the others fail for want of the rank; the next try goes on."""
     run = make_run(tmp_path, training={"checkpoint_every": 5})
     checked_json.write(str(tmp_path / "run.json"), run.model_dump(mode="json"))
-    command = [sys.executable, "-m", "training.run.agent", "--standalone", "--nproc-per-node", "2"]
+    command = [sys.executable, "-m", "gristmill.training.run.agent", "--standalone", "--nproc-per-node", "2"]
     command += ["-m", "tests.training.poisoned_rank", str(tmp_path / "run.json"), kind, "12"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=120)

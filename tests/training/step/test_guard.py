@@ -15,16 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from storage import checked_json
-from training.config import GuardConfig, TrainingConfig
-from training.data import batches
-from training.data.order import Order, batch_number
-from training.run import loop
-from training.run.loop import train
-from training.step import guard
-from training.step.events import EVENTS, Event, read_events, skipped_updates, windows_left_out
-from training.step.guard import Losses
-from training.step.state import APPLIED, NOT_FINITE, OUTLIER, Outliers
+from gristmill.storage import checked_json
+from gristmill.training.config import GuardConfig, TrainingConfig
+from gristmill.training.data import batches
+from gristmill.training.data.order import Order, batch_number
+from gristmill.training.run import loop
+from gristmill.training.run.loop import train
+from gristmill.training.step import guard
+from gristmill.training.step.events import EVENTS, Event, read_events, skipped_updates, windows_left_out
+from gristmill.training.step.guard import Losses
+from gristmill.training.step.state import APPLIED, NOT_FINITE, OUTLIER, Outliers
 
 ROOT = Path(__file__).resolve().parents[3]
 BAD = range(62, 72)  # batches
@@ -202,7 +202,9 @@ def test_a_rollback_is_replayed_and_outlasts_a_crash(make_run, tmp_path, monkeyp
 
     with monkeypatch.context() as patch:
         patch.setattr(batches.Batches, "go_to", crash)
-        patch.setattr("training.checkpoint.keeping.Keeper.remove_after", lambda *_: None)  # it came before that, even
+        patch.setattr(
+            "gristmill.training.checkpoint.keeping.Keeper.remove_after", lambda *_: None
+        )  # it came before that, even
         with pytest.raises(KeyboardInterrupt):
             train(crashed)
     train(crashed)

@@ -6,13 +6,13 @@ import math
 import pytest
 import torch
 
-from storage.training_manifest import load_training_manifest
-from training.config import ModelConfig
-from training.data.order import Order
-from training.model.decoder import Decoder, flops_per_token, initial, rotary
-from training.model.parallel import processes
-from training.run.loop import train
-from training.step import monitor
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.training.config import ModelConfig
+from gristmill.training.data.order import Order
+from gristmill.training.model.decoder import Decoder, flops_per_token, initial, rotary
+from gristmill.training.model.parallel import processes
+from gristmill.training.run.loop import train
+from gristmill.training.step import monitor
 
 
 @pytest.mark.parametrize("documents", [False, True])

@@ -7,12 +7,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from storage.training_manifest import load_training_manifest
-from training.data.order import Order
-from training.model.decoder import Decoder, initial
-from training.model.parallel import rows_per_rank
-from training.run.tracking import METRICS
-from training.step.optimizer import decays, learning_rate
+from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.training.data.order import Order
+from gristmill.training.model.decoder import Decoder, initial
+from gristmill.training.model.parallel import rows_per_rank
+from gristmill.training.run.tracking import METRICS
+from gristmill.training.step.optimizer import decays, learning_rate
 
 
 def test_steps_equal_plain_training(run_small):

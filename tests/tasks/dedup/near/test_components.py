@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from flows.stages import near_duplicates
-from storage import files
-from tasks.dedup.near import gather, match
-from tasks.dedup.near.settings import MinHash
-from tasks.dedup.near.sign import band_hashes, signed
-from tasks.engine.executors import executor
+from gristmill.flows.stages import near_duplicates
+from gristmill.storage import files
+from gristmill.tasks.dedup.near import gather, match
+from gristmill.tasks.dedup.near.settings import MinHash
+from gristmill.tasks.dedup.near.sign import band_hashes, signed
+from gristmill.tasks.engine.executors import executor
 from tests.corpora import Texts, context, fresh, ledger, plain_jaccard, read
 
 WORDS = 60

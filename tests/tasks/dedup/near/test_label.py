@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from storage import sorted_files
-from storage.damage import DamagedFileError
-from tasks.dedup.near.documents import ROWS, SHARDS, Location, document_ids, hash_ids
-from tasks.dedup.near.label import label_documents, labels_file
-from tasks.kernels.shingles import mix
-from tasks.kernels.union_find import label, mark, ranks, unite
+from gristmill.storage import sorted_files
+from gristmill.storage.damage import DamagedFileError
+from gristmill.tasks.dedup.near.documents import ROWS, SHARDS, Location, document_ids, hash_ids
+from gristmill.tasks.dedup.near.label import label_documents, labels_file
+from gristmill.tasks.kernels.shingles import mix
+from gristmill.tasks.kernels.union_find import label, mark, ranks, unite
 
 GIGABYTE = 1 << 30
 

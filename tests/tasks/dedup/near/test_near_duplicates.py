@@ -9,14 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from flows.stages import near_duplicates
-from storage import layout, parquet, sorted_files
-from storage.damage import DamagedFileError
-from storage.schema import DOCUMENTS
-from tasks.dedup.near import gather, match, sign
-from tasks.dedup.near.settings import MinHash, curve_message, s_curve
-from tasks.dedup.near.sign import band_hashes, signed
-from tasks.kernels.representatives import representatives
+from gristmill.flows.stages import near_duplicates
+from gristmill.storage import layout, parquet, sorted_files
+from gristmill.storage.damage import DamagedFileError
+from gristmill.storage.schema import DOCUMENTS
+from gristmill.tasks.dedup.near import gather, match, sign
+from gristmill.tasks.dedup.near.settings import MinHash, curve_message, s_curve
+from gristmill.tasks.dedup.near.sign import band_hashes, signed
+from gristmill.tasks.kernels.representatives import representatives
 from tests.corpora import Texts, context, job_memory, ledger, planted_stage, read
 from tests.scripts import EDITS, SCRIPTS, edited, text_of
 from tests.tasks.dedup.near.test_signatures import shingled

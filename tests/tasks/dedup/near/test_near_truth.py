@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from datasketch import MinHash as Datasketch
 
-from tasks.dedup.near.settings import MinHash, s_curve
-from tasks.engine.executors import executor
+from gristmill.tasks.dedup.near.settings import MinHash, s_curve
+from gristmill.tasks.engine.executors import executor
 from tests.benchmarks.near_corpus import CUT, LONGER, REPLACED, SAME, Planted, grams, ids_of, jaccard, number_of
 from tests.benchmarks.near_run import near_duplicates, write_corpus
 from tests.tasks.dedup.near.test_signatures import shingle_hash, shingled

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tasks.dedup.near.settings import MinHash, Shingling, s_curve
-from tasks.kernels import minhash, shingles
-from tasks.kernels.buffers import utf8
-from tasks.kernels.codepoints import CODE_POINTS
-from tasks.kernels.word_characters import INVISIBLE, UNSPACED, among
-from tasks.kernels.words import words_only
+from gristmill.tasks.dedup.near.settings import MinHash, Shingling, s_curve
+from gristmill.tasks.kernels import minhash, shingles
+from gristmill.tasks.kernels.buffers import utf8
+from gristmill.tasks.kernels.codepoints import CODE_POINTS
+from gristmill.tasks.kernels.word_characters import INVISIBLE, UNSPACED, among
+from gristmill.tasks.kernels.words import words_only
 
 WRAP = (1 << 64) - 1
 # Letters with and without a one-letter lower case, marks, digits of other scripts, separators of 1 to 4

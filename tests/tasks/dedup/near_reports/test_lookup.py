@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage import parquet
-from tasks.dedup.near.documents import document_ids
-from tasks.dedup.near.settings import MinHash
-from tasks.dedup.near.sign import by_this_code, signed, unpacked
-from tasks.dedup.near_reports import lookup
+from gristmill.storage import parquet
+from gristmill.tasks.dedup.near.documents import document_ids
+from gristmill.tasks.dedup.near.settings import MinHash
+from gristmill.tasks.dedup.near.sign import by_this_code, signed, unpacked
+from gristmill.tasks.dedup.near_reports import lookup
 from tests.corpora import plain_jaccard
 
 SETTINGS = MinHash(shingle=3, permutations=64, bands=16, rows=4, seed=5)
@@ -270,8 +270,8 @@ def test_an_index_that_lost_documents_is_filled_again(small, empty):
 FILL = """
 import sys, time
 import numpy as np
-from tasks.dedup.near_reports import lookup
-from tasks.dedup.near.settings import MinHash
+from gristmill.tasks.dedup.near_reports import lookup
+from gristmill.tasks.dedup.near.settings import MinHash
 lookup._BATCH, lookup._COMMANDS, lookup._LOCK_SECONDS = 5, 10, 1
 settings, name, address, *parts = sys.argv[1:]
 among = lookup.Signed(name, tuple(parts), (), MinHash.model_validate_json(settings))

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from scipy.stats import binomtest
 
-from storage import parquet, sorted_files
-from tasks.dedup.near.documents import Location, document_ids
-from tasks.dedup.near.settings import MinHash, s_curve
-from tasks.dedup.near.sign import band_hashes, signed
-from tasks.dedup.near.verify import DECIDED
-from tasks.dedup.near_reports import recall, summary
+from gristmill.storage import parquet, sorted_files
+from gristmill.tasks.dedup.near.documents import Location, document_ids
+from gristmill.tasks.dedup.near.settings import MinHash, s_curve
+from gristmill.tasks.dedup.near.sign import band_hashes, signed
+from gristmill.tasks.dedup.near.verify import DECIDED
+from gristmill.tasks.dedup.near_reports import recall, summary
 from tests.corpora import fresh, plain_jaccard, plain_set
 
 WORDS = 100

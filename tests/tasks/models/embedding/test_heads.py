@@ -5,10 +5,10 @@ import pyarrow as pa
 import pytest
 from safetensors.numpy import save
 
-from tasks.models.embedding import head_file
-from tasks.models.embedding.head_file import Head, check_fits, load, scores, write
-from tasks.models.embedding.head_training import PENALTIES, train
-from tasks.models.model_files import ModelFileError
+from gristmill.tasks.models.embedding import head_file
+from gristmill.tasks.models.embedding.head_file import Head, check_fits, load, scores, write
+from gristmill.tasks.models.embedding.head_training import PENALTIES, train
+from gristmill.tasks.models.model_files import ModelFileError
 from tests.recorded import recorded
 
 RNG = np.random.default_rng(7)

@@ -7,14 +7,14 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from flows.check import inputs
-from flows.machine.settings import MachineSettings
-from storage.damage import DamagedFileError
-from tasks.documents.batch import schema
-from tasks.documents.decisions import decide
-from tasks.models.language.language import Language
-from tasks.models.language.language_work import measure as measure_languages
-from tasks.models.model_files import ModelFileError
+from gristmill.flows.check import inputs
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.storage.damage import DamagedFileError
+from gristmill.tasks.documents.batch import schema
+from gristmill.tasks.documents.decisions import decide
+from gristmill.tasks.models.language.language import Language
+from gristmill.tasks.models.language.language_work import measure as measure_languages
+from gristmill.tasks.models.model_files import ModelFileError
 
 TEXTS = {
     "en": "The miller opens the gate early in the morning, and the water drives the wheel until the evening.",

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from tasks.documents.decisions import decide
-from tasks.documents.measure import measured
-from tasks.models.language.mixed_languages import MixedLanguages
+from gristmill.tasks.documents.decisions import decide
+from gristmill.tasks.documents.measure import measured
+from gristmill.tasks.models.language.mixed_languages import MixedLanguages
 
 LINES = {
     "en": [

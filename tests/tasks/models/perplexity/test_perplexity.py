@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from storage import files, parquet
-from tasks.documents.sampling import Heldout
-from tasks.documents.step import Bound
-from tasks.models.perplexity.perplexity import LanguageModel, Perplexity, Scoring
-from tasks.models.perplexity.perplexity_work import bounds, score_shard, train_model
-from tasks.models.perplexity.scores import score_words
-from tasks.models.perplexity.text import sentences
+from gristmill.storage import files, parquet
+from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.documents.step import Bound
+from gristmill.tasks.models.perplexity.perplexity import LanguageModel, Perplexity, Scoring
+from gristmill.tasks.models.perplexity.perplexity_work import bounds, score_shard, train_model
+from gristmill.tasks.models.perplexity.scores import score_words
+from gristmill.tasks.models.perplexity.text import sentences
 from tests.recorded import recorded
 
 NAMES = sorted(topics.topics)

@@ -14,16 +14,16 @@ import pytest
 import sentencepiece
 from pydantic import ValidationError
 
-from storage import files, parquet
-from tasks.documents.decisions import decide
-from tasks.models.model_files import ModelFileError
-from tasks.models.perplexity import models_by_language
-from tasks.models.perplexity.cuts import CutoffsError, bounds, bucket_ends, bucket_shard
-from tasks.models.perplexity.perplexity import Perplexity, pieces_of
-from tasks.models.perplexity.perplexity_work import pinned, score_shard
-from tasks.models.perplexity.scores import score_pieces
-from tasks.models.perplexity.text import fold
-from tasks.models.perplexity.training import Training, train
+from gristmill.storage import files, parquet
+from gristmill.tasks.documents.decisions import decide
+from gristmill.tasks.models.model_files import ModelFileError
+from gristmill.tasks.models.perplexity import models_by_language
+from gristmill.tasks.models.perplexity.cuts import CutoffsError, bounds, bucket_ends, bucket_shard
+from gristmill.tasks.models.perplexity.perplexity import Perplexity, pieces_of
+from gristmill.tasks.models.perplexity.perplexity_work import pinned, score_shard
+from gristmill.tasks.models.perplexity.scores import score_pieces
+from gristmill.tasks.models.perplexity.text import fold
+from gristmill.tasks.models.perplexity.training import Training, train
 from tests.planted.text import prose
 from tests.recorded import recorded
 

@@ -7,13 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage import files, parquet
-from tasks.documents.sampling import Heldout
-from tasks.models.classifier import classifier_file
-from tasks.models.classifier.training import fold
-from tasks.models.model_files import ModelFileError
-from tasks.models.quality.quality import MIN_SCORE, Quality, Scoring
-from tasks.models.quality.quality_work import CROSS_FITTED, MODELS, bounds, score_shard, train_model
+from gristmill.storage import files, parquet
+from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.models.classifier import classifier_file
+from gristmill.tasks.models.classifier.training import fold
+from gristmill.tasks.models.model_files import ModelFileError
+from gristmill.tasks.models.quality.quality import MIN_SCORE, Quality, Scoring
+from gristmill.tasks.models.quality.quality_work import CROSS_FITTED, MODELS, bounds, score_shard, train_model
 from tests.limits import largest_file
 from tests.recorded import recorded
 

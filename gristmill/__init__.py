@@ -1,0 +1,76 @@
+"""Gristmill from Python: web crawls in, a trained language model out.
+
+import gristmill
+report = gristmill.pipeline("demo")
+report.result["heldout/bits_per_byte"]
+
+`load` reads a recipe; `corpus`, `tokens` and `pretrain` are the parts of `pipeline`. All return a `Report`. `ablate`
+compares recipes, and returns a `DecisionReport`; `mix` looks for a mixture of sources (`FoundMixture`), `scale` fits a
+scaling law (`ScalingReport`), `agreement` says whether recipes keep their order at another size (`AgreementReport`).
+Each is imported when it is asked for: the flows take seconds, since Prefect does.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gristmill.flows.decisions.ablate import ablate
+    from gristmill.flows.decisions.report import DecisionReport
+    from gristmill.flows.mixing.mix import mix
+    from gristmill.flows.mixing.mixed_recipe import FoundMixture
+    from gristmill.flows.pipeline import corpus, pipeline, pretrain, tokens
+    from gristmill.flows.recipe.recipe import load
+    from gristmill.flows.reports.run import Report
+    from gristmill.flows.scaling.report import AgreementReport, ScalingReport
+    from gristmill.flows.scaling.scale import agreement, scale
+
+    __version__: str
+
+__all__ = [
+    "AgreementReport",
+    "DecisionReport",
+    "FoundMixture",
+    "Report",
+    "ScalingReport",
+    "__version__",
+    "ablate",
+    "agreement",
+    "corpus",
+    "load",
+    "mix",
+    "pipeline",
+    "pretrain",
+    "scale",
+    "tokens",
+]
+
+_MODULES = {
+    "AgreementReport": "gristmill.flows.scaling.report",
+    "DecisionReport": "gristmill.flows.decisions.report",
+    "FoundMixture": "gristmill.flows.mixing.mixed_recipe",
+    "Report": "gristmill.flows.reports.run",
+    "ScalingReport": "gristmill.flows.scaling.report",
+    "ablate": "gristmill.flows.decisions.ablate",
+    "agreement": "gristmill.flows.scaling.scale",
+    "corpus": "gristmill.flows.pipeline",
+    "load": "gristmill.flows.recipe.recipe",
+    "mix": "gristmill.flows.mixing.mix",
+    "pipeline": "gristmill.flows.pipeline",
+    "pretrain": "gristmill.flows.pipeline",
+    "scale": "gristmill.flows.scaling.scale",
+    "tokens": "gristmill.flows.pipeline",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("gristmill")
+    if name in _MODULES:
+        return getattr(importlib.import_module(_MODULES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
