@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def run(program: str, folder: Path, *path: Path) -> subprocess.CompletedProcess[str]:
     """A program in a folder, with folders on the path of its modules."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "GRISTMILL_"))}
-    environment = ours | {"PYTHONPATH": os.pathsep.join(map(str, path)), "HOME": str(folder)}
+    environment = ours | {"PYTHONPATH": os.pathsep.join(map(str, path)), "HOME": str(folder.parent)}
     command = [sys.executable, "-P", "-c", program]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 

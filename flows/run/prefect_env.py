@@ -11,7 +11,6 @@ import tomllib
 import warnings
 from pathlib import Path
 
-from gristmill.flows.machine.databases import private_folder
 from gristmill.flows.machine.settings import MachineSettings
 
 SETTINGS = {
@@ -61,4 +60,6 @@ if EMBEDDED and "prefect" in sys.modules:  # a worker of Prefect's imports it fi
         "prefect was imported before flows: the embedded server keeps its own settings and home", stacklevel=3
     )
 if EMBEDDED:
-    os.environ["PREFECT_HOME"] = str(private_folder(MachineSettings().prefect_home))
+    os.environ["PREFECT_HOME"] = str(Path(MachineSettings().prefect_home).absolute())
+    # Prefect makes the folder when it is imported, if it can; else the server does, so that an import writes nothing
+    warnings.filterwarnings("ignore", "Failed to create the Prefect home directory", UserWarning)

@@ -72,6 +72,8 @@ class KenlmTools(BuildHookInterface):
             self.app.abort(f"gristmill: {error}")
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+        if version == "editable":  # the package is the checkout's, and has them
+            return
         for path in built:
             build_data["force_include"][str(path)] = f"gristmill/{path.relative_to(ROOT).as_posix()}"
 

@@ -25,10 +25,9 @@ from gristmill.tasks.extraction.markup import (
 )
 from gristmill.tasks.extraction.nesting import breaks_out, close, ended_height, implied_height, is_heading
 from gristmill.tasks.extraction.scanned import (
-    CELL,
     COMMENT,
     ENDS,
-    HEADING,
+    KIND,
     NONE,
     PREFORMATTED,
     TEXT,
@@ -38,7 +37,6 @@ from gristmill.tasks.extraction.scanned import (
     Tags,
 )
 from gristmill.tasks.extraction.vocabulary import (
-    ALIASES,
     BITS,
     BLOCK,
     CUSTOM,
@@ -60,11 +58,6 @@ from gristmill.tasks.kernels.buffers import byte
 
 # Elements deeper than this are not put on the stack (browsers stop at 512 too): their text counts for the last one.
 DEPTH = 512
-
-_KIND = np.zeros(len(ELEMENTS), np.int64)
-for _i, _name in enumerate(ELEMENTS):
-    _kinds = {"heading": HEADING, "pre": PREFORMATTED, "td": CELL, "th": CELL}
-    _KIND[_i] = _kinds.get(ALIASES.get(_name, _name), TEXT)
 
 _P, _LI, _UL, _OL, _MENU, _DIR = E["p"], E["li"], E["ul"], E["ol"], E["menu"], E["dir"]
 _TR, _TD, _TH, _BR, _TITLE, _BODY, _LINK = E["tr"], E["td"], E["th"], E["br"], E["title"], E["body"], E["a"]
@@ -344,8 +337,8 @@ def scan(data: np.ndarray) -> Page:
         open_tags[tag] += 1
         s_bits[top] = s_bits[below] | bits
         s_kind[top] = s_kind[below]
-        if _KIND[tag] != TEXT:
-            s_kind[top] = _KIND[tag]
+        if KIND[tag] != TEXT:
+            s_kind[top] = KIND[tag]
         s_lists[top], s_row[top], s_cell[top] = s_lists[below], s_row[below], s_cell[below]
         s_skip[top] = s_skip[below] or properties & SKIP != 0
         s_items[top] = 0 if tag == _OL else -1

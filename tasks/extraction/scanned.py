@@ -4,7 +4,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gristmill.tasks.extraction.vocabulary import ALIASES, ELEMENTS
+
 TEXT, HEADING, PREFORMATTED, CELL = range(4)
+
+_KINDS = {"heading": HEADING, "pre": PREFORMATTED, "td": CELL, "th": CELL}
+# of each element, what the text in it is
+KIND = np.array([_KINDS.get(ALIASES.get(name, name), TEXT) for name in ELEMENTS], np.int64)
 
 # The distance to an element that a block is not in, see `Blocks.above`.
 NONE = np.int8(100)

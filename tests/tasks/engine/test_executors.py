@@ -57,7 +57,7 @@ def faults(_):
 
 
 def write(folder, shard, text="", broken=None):
-    logging.getLogger("tasks.crew").info("shard %d in work", shard)
+    logging.getLogger("gristmill.tasks.crew").info("shard %d in work", shard)
     if shard == broken:
         raise ValueError(f"cannot read {text}")
     with open(Path(folder) / "worked", "a") as f:
@@ -231,7 +231,11 @@ def test_what_jobs_log_arrives(running, crew, tmp_path):
     list(running.map(run_job, [job(crew.write, str(tmp_path), "write", i) for i in range(3)]))
     found = drain(running.messages, 3)
     assert sorted(found, key=str) == [
-        (logging.INFO, f"tasks.crew: shard {i} in work", {"stage": tmp_path.name, "phase": "write", "shard": i})
+        (
+            logging.INFO,
+            f"gristmill.tasks.crew: shard {i} in work",
+            {"stage": tmp_path.name, "phase": "write", "shard": i},
+        )
         for i in range(3)
     ]
 
@@ -267,9 +271,9 @@ def test_a_workers_own_output_is_lines_of_json(crew, tmp_path):
             worker.terminate()
             worker.wait()
     place = {"run": "ours", "stage": tmp_path.name, "phase": "write"}
-    assert found == [(logging.INFO, f"tasks.crew: shard {i} in work", place | {"shard": i}) for i in (1, 3)]
+    assert found == [(logging.INFO, f"gristmill.tasks.crew: shard {i} in work", place | {"shard": i}) for i in (1, 3)]
     lines = [json.loads(line) for line in output.read_text().splitlines() if line.startswith("{")]
-    ours = [line for line in lines if line["logger"] == "tasks.crew"]
+    ours = [line for line in lines if line["logger"] == "gristmill.tasks.crew"]
     assert [(line["run"], line["shard"], line["message"]) for line in ours] == [
         ("ours", 1, "shard 1 in work"),
         ("another", 2, "shard 2 in work"),
@@ -324,7 +328,7 @@ def test_by_address(crew, tmp_path):
             assert sorted(running.map(crew.square, range(5))) == [(i, i * i) for i in range(5)]
             list(running.map(run_job, [job(crew.write, str(tmp_path), "write", 1)]))
             place = {"stage": tmp_path.name, "phase": "write", "shard": 1}
-            assert drain(running.messages, 1) == [(logging.INFO, "tasks.crew: shard 1 in work", place)]
+            assert drain(running.messages, 1) == [(logging.INFO, "gristmill.tasks.crew: shard 1 in work", place)]
         # a cluster that is not ours goes on
         with Client(address) as client:
             assert client.submit(crew.square, 6).result() == 36

@@ -12,7 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from resiliparse.extract.html2text import extract_plain_text
 
-from gristmill.tasks.extraction.blocks import CELL, DEPTH, HEADING, PREFORMATTED, TEXT, scan
+from gristmill.tasks.extraction.blocks import DEPTH, scan
+from gristmill.tasks.extraction.scanned import CELL, HEADING, PREFORMATTED, TEXT
 from gristmill.tasks.extraction.vocabulary import AROUND, WORDS
 
 WORD = re.compile(r"\w+")
