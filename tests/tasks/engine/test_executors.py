@@ -229,6 +229,7 @@ def test_what_jobs_log_arrives(running, crew, tmp_path):
     while not running.messages.empty():
         running.messages.get()
     list(running.map(run_job, [job(crew.write, str(tmp_path), "write", i) for i in range(3)]))
+    place = {"stage": tmp_path.name, "phase": "write"}
     found = drain(running.messages, 3)
     assert sorted(found, key=str) == [
         (
