@@ -232,12 +232,7 @@ def test_what_jobs_log_arrives(running, crew, tmp_path):
     place = {"stage": tmp_path.name, "phase": "write"}
     found = drain(running.messages, 3)
     assert sorted(found, key=str) == [
-        (
-            logging.INFO,
-            f"gristmill.tasks.crew: shard {i} in work",
-            {"stage": tmp_path.name, "phase": "write", "shard": i},
-        )
-        for i in range(3)
+        (logging.INFO, f"gristmill.tasks.crew: shard {i} in work", place | {"shard": i}) for i in range(3)
     ]
 
 

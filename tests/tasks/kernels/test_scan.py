@@ -312,17 +312,17 @@ def test_words_of_spaced_scripts_are_those_of_icu(sentence):
 
 
 def test_tables_hold_what_python_says_of_every_code_point():
-    characters = list(map(chr, range(0x110000)))
-    category = np.array(list(map(unicodedata.category, characters)))
-    general, space = category.astype("U1"), np.array(list(map(str.isspace, characters)))
+    every = list(map(chr, range(0x110000)))
+    category = np.array(list(map(unicodedata.category, every)))
+    general, space = category.astype("U1"), np.array(list(map(str.isspace, every)))
     table = segmentation.characters()
-    assert np.array_equal(table & segmentation.IS_LETTER > 0, list(map(str.isalpha, characters)))
+    assert np.array_equal(table & segmentation.IS_LETTER > 0, list(map(str.isalpha, every)))
     assert np.array_equal(table & segmentation.IS_MARK > 0, general == "M")
     assert np.array_equal(table & segmentation.IS_NUMBER > 0, general == "N")
     assert np.array_equal(table & segmentation.IS_CAPITAL > 0, (category == "Lu") | (category == "Lt"))
     assert np.array_equal(table & segmentation.IS_LOWER > 0, category == "Ll")
     assert np.array_equal(table % segmentation.CLASSES == segmentation.SPACE, space)
-    breaks = [len(f"a{c}b".splitlines()) == 2 for c in characters]
+    breaks = [len(f"a{c}b".splitlines()) == 2 for c in every]
     assert np.array_equal(table & segmentation.IS_BREAK > 0, breaks)
     classes = codepoints.classes()
     for name, number in (("L", codepoints.LETTER), ("M", codepoints.MARK), ("N", codepoints.DIGIT)):

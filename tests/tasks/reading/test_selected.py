@@ -95,8 +95,8 @@ def select(planted: Planted, folder, **settings) -> list[str]:
     selection = Selection(name="is", index=[SNAPSHOT], base=planted.server.url, **settings)
     tables = tables_of(selection)
     assert len(tables) == 2
-    for shard in reversed(range(2)):
-        index.match(str(folder), shard, tables[shard], selection.part(IndexFilters))
+    for number in reversed(range(2)):
+        index.match(str(folder), number, tables[number], selection.part(IndexFilters))
     made = index.gather(str(folder), 0, 2, selection.part(IndexFilters))
     return [layout.part(str(folder), part) for part in range(made["parts"])]
 
