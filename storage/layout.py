@@ -18,8 +18,7 @@ from typing import Any
 import orjson
 
 from gristmill.storage import checked_json, counts, files
-from gristmill.storage.damage import DamagedFileError, damaged
-from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.damage import DamagedFileError, RecordedFile, damaged
 
 FORMAT = 3
 

@@ -1,16 +1,63 @@
-"""Temporary files that have their owner in their name, so that those of a killed process can be told and removed."""
+"""A name for this process, for files that must not outlive it, and whether the process of a name has ended."""
 
 import os
 import re
 import shutil
+import socket
+import sys
 import tempfile
 import uuid
+from functools import cache
 from pathlib import Path
 
 import fsspec
+import xxhash
 from fsspec.implementations.local import LocalFileSystem
 
-from gristmill.storage import owner
+_DEAD = ("Z", "X")  # proc(5): a zombie, a dead process
+
+
+def this_process() -> str:
+    """`<host>-<process>-<start>`: a number between two of 16 hexadecimal characters. No other process ever has it."""
+    return f"{_host()}-{os.getpid()}-{_started(os.getpid())}"
+
+
+def has_ended(owner: str) -> bool:
+    """Whether a process, as `this_process` names it, has surely ended: it was on this host, and is there no more."""
+    host, process, started = owner.split("-")
+    return host == _host() and _started(int(process)) != started
+
+
+@cache
+def _host() -> str:
+    """The installed system, and the process namespace in it, so that containers on one machine differ."""
+    known = [socket.gethostname()]
+    if sys.platform.startswith("linux"):
+        known.append(os.readlink("/proc/self/ns/pid"))
+        if (machine := Path("/etc/machine-id")).is_file():
+            known.append(machine.read_text())
+    return xxhash.xxh3_64_hexdigest("\n".join(known).encode())
+
+
+def _started(process: int) -> str:
+    """When a process started, by the system's boot and its clock since then; empty if it does not run."""
+    if not sys.platform.startswith("linux"):
+        import psutil  # where it is needed: files are read without it
+
+        try:
+            return xxhash.xxh3_64_hexdigest(str(int(psutil.Process(process).create_time())).encode())
+        except psutil.NoSuchProcess:
+            return ""
+    # psutil adds the time of boot, which changes when the clock is set
+    try:
+        state, *fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    if state in _DEAD:
+        return ""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+    return xxhash.xxh3_64_hexdigest(f"{boot}{fields[18]}".encode())
+
 
 _OWNER = r"(?P<owner>[0-9a-f]{16}-\d+-[0-9a-f]{16})"
 _TEMPORARY = re.compile(rf"\..*\.{_OWNER}\.[0-9a-f]+\.tmp")
@@ -19,12 +66,12 @@ _SCRATCH = re.compile(rf"gristmill-{_OWNER}-.*")
 
 def temporary_name(name: str) -> str:
     """A name for a file of which not all is written, in the folder where it will be called `name`."""
-    return f".{name}.{owner.this_process()}.{uuid.uuid4().hex}.tmp"
+    return f".{name}.{this_process()}.{uuid.uuid4().hex}.tmp"
 
 
 def scratch_prefix() -> str:
     """How the names of this process's files and folders begin in the system's temporary folder."""
-    return f"gristmill-{owner.this_process()}-"
+    return f"gristmill-{this_process()}-"
 
 
 def remove_temporary(folder: str) -> None:
@@ -48,7 +95,7 @@ def remove_scratch() -> None:
 
 def _remove(path: Path, pattern: re.Pattern[str]) -> None:
     match = pattern.fullmatch(path.name)
-    if match is None or not owner.has_ended(match["owner"]):
+    if match is None or not has_ended(match["owner"]):
         return
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)  # another run may be at it, too

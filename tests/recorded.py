@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from gristmill.storage import files
-from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.damage import RecordedFile
 
 
 def recorded(path: str | Path) -> RecordedFile:

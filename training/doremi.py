@@ -31,7 +31,7 @@ import torch
 from pydantic import Field, model_validator
 
 from gristmill.storage import checked_json, files, parquet
-from gristmill.storage.training_manifest import TrainingManifest, load_training_manifest
+from gristmill.storage.tokens.training_manifest import TrainingManifest, load_training_manifest
 from gristmill.training.config import ModelConfig, Settings, TrainingConfig
 from gristmill.training.data.batches import batches
 from gristmill.training.data.order import Order

@@ -12,7 +12,7 @@ from gristmill.flows.recipe.errors import Path
 from gristmill.flows.recipe.given_files import check_tokenizer_file, initial_folder, tasks_folder
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.storage import files, layout
-from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.damage import RecordedFile
 from gristmill.storage.remote.redact import redact_url
 from gristmill.tasks.decontamination.step import Benchmark
 from gristmill.tasks.models.classifier import classifier_file
@@ -179,11 +179,7 @@ def _classifier(step: Quality | Harm, model: str, path: Path) -> Iterator[Troubl
 
 
 def _embedding(step: Embedding, path: Path, deep: bool) -> Iterator[Trouble]:
-    from gristmill.tasks.models.embedding import (  # here, since they take numpy and pyarrow
-        embedding_work,
-        head_file,
-        onnx_embedder,
-    )
+    from gristmill.tasks.models.embedding import embedding_work, head_file, onnx_embedder
 
     try:
         onnx_embedder.runtime(step.device)

@@ -9,7 +9,7 @@ from gristmill.flows.cli.in_flow import in_flow
 from gristmill.flows.machine.extras import require
 
 if TYPE_CHECKING:
-    from gristmill.flows.decisions.arms import Arms
+    from gristmill.flows.decisions.plan import Arms
     from gristmill.flows.decisions.report import DecisionReport
     from gristmill.flows.recipe.recipe import Recipe
 
@@ -88,7 +88,7 @@ def _print_plan(base: str, candidates: dict[str, Any], **given: Any) -> None:
 def _checked(base: str, candidates: dict[str, Any]) -> tuple["Recipe", "Arms"]:
     """The base and the recipes that are compared. Raises before Prefect is imported."""
     from gristmill.flows.check.run import before_run
-    from gristmill.flows.decisions.arms import arms
+    from gristmill.flows.decisions.plan import arms
 
     recipe = recipe_to_run(base, None)
     compared = arms(recipe, **candidates)

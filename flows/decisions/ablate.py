@@ -15,9 +15,8 @@ from gristmill.flows.comparison.bank import calibrate, requests
 from gristmill.flows.comparison.protocol import decide
 from gristmill.flows.comparison.runs import RunRequest
 from gristmill.flows.decisions.arm_data import Arm, ComparisonData, proxy_data
-from gristmill.flows.decisions.arms import Arms, arms
 from gristmill.flows.decisions.artifacts import publish_decision
-from gristmill.flows.decisions.plan import Plan, planned
+from gristmill.flows.decisions.plan import Arms, Plan, arms, planned
 from gristmill.flows.decisions.report import ArmFigures, DecisionReport, set_effects, task_accuracies
 from gristmill.flows.decisions.runs import ProxyRuns, decision_id, evaluation_set, training_losses
 from gristmill.flows.machine.context import RunContext

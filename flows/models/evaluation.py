@@ -13,7 +13,7 @@ from gristmill.flows.reports.run import Report
 from gristmill.flows.stages.model import local_folder, local_mixture
 from gristmill.flows.tracking.train import noted
 from gristmill.storage import files
-from gristmill.storage.text_tokens import read_tokenizer
+from gristmill.storage.tokens.text_tokens import read_tokenizer
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.training.evaluate.heldout import heldout_loss, heldout_windows
 from gristmill.training.evaluate.task_scores import scored, task_scores

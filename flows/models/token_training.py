@@ -12,10 +12,10 @@ from pydantic import Field, model_validator
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe import settings_file
 from gristmill.storage import checked_json, files
-from gristmill.storage.recorded_file import RecordedFile
-from gristmill.storage.text_tokens import read_tokenizer
-from gristmill.storage.token_files import token_file
-from gristmill.storage.training_manifest import token_dtype
+from gristmill.storage.damage import RecordedFile
+from gristmill.storage.tokens.text_tokens import read_tokenizer
+from gristmill.storage.tokens.token_files import token_file
+from gristmill.storage.tokens.training_manifest import token_dtype
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.mixture_work import write_mixture

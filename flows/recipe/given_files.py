@@ -79,7 +79,7 @@ def check_tokenizer_file(settings: MachineSettings, recipe: Recipe) -> int | Non
         return None
 
     # here, since most recipes do without these libraries
-    from gristmill.storage.text_tokens import read_tokenizer
+    from gristmill.storage.tokens.text_tokens import read_tokenizer
     from gristmill.tasks.tokens.tokenizer_work import given_tokenizer
 
     data, name = given_tokenizer(path.read_bytes(), f"{path}", recipe.tokenizer.end_of_text)

@@ -14,7 +14,7 @@ from gristmill.storage.home import FinishedStage, Home
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.storage.remote.streams import RemoteIOError
 from gristmill.storage.schema import DOCUMENTS
-from gristmill.tasks.documents.rows import read_rows
+from gristmill.tasks.documents.selection import read_rows
 from gristmill.tasks.reading.charset import decode, detect
 from gristmill.tasks.reading.listing import Shard
 from gristmill.tasks.reading.record import Record

@@ -17,7 +17,7 @@ from gristmill.tasks.dedup.near_reports import lookup
 from gristmill.tasks.dedup.near_reports.lookup import Like, Signed
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.normalize_work import rewrite
-from gristmill.tasks.documents.rows import read_rows
+from gristmill.tasks.documents.selection import read_rows
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from pydantic import TypeAdapter
 from gristmill.flows.recipe.steps import AnyStep
 from gristmill.flows.reports.lineage import Lineage, lineage_of, record_again, rows_of
 from gristmill.storage import files, layout, parquet
+from gristmill.storage.damage import RecordedFile
 from gristmill.storage.home import FinishedStage, open_stage
-from gristmill.storage.recorded_file import RecordedFile
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.storage.schema import DOCUMENTS
 from gristmill.tasks.documents.measure import measured

@@ -15,8 +15,8 @@ from gristmill.flows.reports.finished import finished
 from gristmill.flows.stages.corpus import CorpusPlaces
 from gristmill.flows.stages.tokenizer import tokenizer_of
 from gristmill.storage import files
-from gristmill.storage.recorded_file import RecordedFile
-from gristmill.storage.text_tokens import TextTokenizer
+from gristmill.storage.damage import RecordedFile
+from gristmill.storage.tokens.text_tokens import TextTokenizer
 from gristmill.tasks.documents.selection import gather, select
 from gristmill.tasks.tokens import tokenizer_work
 from gristmill.tasks.tokens.encoding import encoder

@@ -26,7 +26,7 @@ from gristmill.flows.machine import runs
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.forms import from_form, pinned
 from gristmill.flows.run import server as prefect_server
-from gristmill.storage.owner import has_ended, this_process
+from gristmill.storage.leftovers import has_ended, this_process
 
 runs.install(MachineSettings().log_format)
 

@@ -14,7 +14,7 @@ from prefect.logging import get_run_logger
 from gristmill.flows.check.run import before_run
 from gristmill.flows.comparison.runs import EvaluationSet
 from gristmill.flows.decisions.arm_data import ComparisonData, proxy_data
-from gristmill.flows.decisions.arms import arms
+from gristmill.flows.decisions.plan import arms
 from gristmill.flows.decisions.runs import evaluation_set
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.extras import require

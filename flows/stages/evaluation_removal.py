@@ -10,14 +10,13 @@ from gristmill.flows.recipe.given_files import task_digests, tasks_at
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces
 from gristmill.flows.stages.tokenizer import library_of, tokenizer_of
 from gristmill.storage import files, layout, parquet
-from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.dedup.near.settings import Shingling
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
-from gristmill.tasks.evaluation.documents import evaluation_file
-from gristmill.tasks.evaluation.encode import encode_set
+from gristmill.tasks.evaluation.documents import encode_set, evaluation_file
 from gristmill.tasks.evaluation.removal import (
     collect_texts,
     find_shard,

@@ -11,9 +11,9 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.steps import modules_of
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, modules
 from gristmill.storage import files
-from gristmill.storage.recorded_file import RecordedFile
-from gristmill.tasks.documents.decide_shards import decide_shard, keep_shard
+from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.sampling import Heldout
+from gristmill.tasks.documents.shards import decide_shard, keep_shard
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.tokenizer import tokenizer_of
-from gristmill.storage import layout, token_shards
-from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage import layout
+from gristmill.storage.damage import RecordedFile
+from gristmill.storage.tokens import token_shards
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner

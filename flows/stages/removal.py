@@ -12,7 +12,7 @@ from gristmill.tasks.decontamination.shards import STEP, cut_shard, drop_shard, 
 from gristmill.tasks.decontamination.step import Decontamination, Fields, Indexing, Policy
 from gristmill.tasks.dedup.takedown_work import keep_allowed
 from gristmill.tasks.dedup.takedowns import lists
-from gristmill.tasks.documents.decide_shards import keep_shard
+from gristmill.tasks.documents.shards import keep_shard
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec

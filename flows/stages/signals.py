@@ -6,8 +6,7 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, classes, libraries, modules
 from gristmill.storage import files, layout
-from gristmill.tasks.documents.decide_shards import decide_shard
-from gristmill.tasks.documents.measure_shards import edit_shard, measure_shard
+from gristmill.tasks.documents.shards import decide_shard, edit_shard, measure_shard
 from gristmill.tasks.documents.step import Bound, DocumentStep, EditStep, Member, Settings
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec

@@ -7,7 +7,7 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.given_files import digest, initial_folder, tokenizer_file, tokenizer_path
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces
-from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner

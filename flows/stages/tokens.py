@@ -7,14 +7,15 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces
 from gristmill.flows.stages.heldout import Split
 from gristmill.flows.stages.tokenizer import library_of, tokenizer_of
-from gristmill.storage import files, layout, token_shards
+from gristmill.storage import files, layout
+from gristmill.storage.damage import RecordedFile
 from gristmill.storage.home import Home
-from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.tokens import token_shards
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
-from gristmill.tasks.tokens.encode import SPLITS, Encoded, encode_shard
+from gristmill.tasks.tokens.encoding import SPLITS, Encoded, encode_shard
 from gristmill.tasks.tokens.grouping_work import group_shard, quantile_edges, score_points
 from gristmill.tasks.tokens.mixture import Column
 

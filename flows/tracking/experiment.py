@@ -19,7 +19,7 @@ from mlflow.entities import Dataset, DatasetInput, Experiment, InputTag, Run
 
 from gristmill.flows.machine.databases import ensure_mlflow, private_folder
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.storage.owner import has_ended, this_process
+from gristmill.storage.leftovers import has_ended, this_process
 from gristmill.storage.remote.url_secrets import without_user
 from gristmill.tasks.engine.make import StageResult
 

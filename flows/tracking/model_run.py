@@ -11,7 +11,7 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.run import Report
 from gristmill.flows.stages.heldout import Data
 from gristmill.flows.tracking.experiment import BATCH, PROCESS_TAG, TrackedExperiment, dataset_input, end_status, flat
-from gristmill.storage.owner import this_process
+from gristmill.storage.leftovers import this_process
 from gristmill.tasks.engine.make import StageResult
 from gristmill.training.run.tracking import METRICS, TIMING
 

@@ -21,7 +21,7 @@ NEUTRAL = (
     "gristmill.storage.fingerprint",
     "gristmill.storage.home",
     "gristmill.storage.leftovers",
-    "gristmill.storage.owner",
+    "gristmill.storage.leftovers",
     "gristmill.storage.remote",
     "gristmill.storage.space",
     "gristmill.tasks.engine",

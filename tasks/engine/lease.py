@@ -20,7 +20,7 @@ from typing import Any
 
 import orjson
 
-from gristmill.storage import exclusive, files, owner
+from gristmill.storage import exclusive, files, leftovers
 
 HEARTBEAT_SECONDS = 5.0
 SILENCE_SECONDS = 60.0
@@ -105,7 +105,7 @@ def is_held(folder: str) -> bool:
         number = max(_numbers(folder), default=0)
         content = exclusive.read(_path(folder, number)) if number else None
         maker = _owner(content)
-        if number == 0 or (maker is not None and owner.has_ended(maker["owner"])):
+        if number == 0 or (maker is not None and leftovers.has_ended(maker["owner"])):
             return False
         if seen is not None and (number, content) != seen:
             return True
@@ -125,7 +125,7 @@ def _acquire(folder: str, message: Callable[[str], Any], check: Callable[[], Non
         if (number, content) != seen:
             seen, since = (number, content), now
         maker = _owner(content)
-        free = number == 0 or (maker is not None and owner.has_ended(maker["owner"]))
+        free = number == 0 or (maker is not None and leftovers.has_ended(maker["owner"]))
         if free or now - since > SILENCE_SECONDS:
             if (taken := _create(folder, number + 1)) is not None:
                 return taken
@@ -143,7 +143,7 @@ def _acquire(folder: str, message: Callable[[str], Any], check: Callable[[], Non
 def _create(folder: str, number: int) -> Lease | None:
     """The lease with a number, None if another process has it."""
     content = {
-        "owner": owner.this_process(),
+        "owner": leftovers.this_process(),
         "process": os.getpid(),
         "host": socket.gethostname(),
         "since": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"),

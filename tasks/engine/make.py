@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gristmill.storage import checked_json, files, layout, leftovers, shards, space
+from gristmill.storage.damage import RecordedFile
 from gristmill.storage.layout import Part
-from gristmill.storage.recorded_file import RecordedFile
 from gristmill.tasks.engine.executors import Executor
 from gristmill.tasks.engine.jobs import Code
 from gristmill.tasks.engine.lease import lease

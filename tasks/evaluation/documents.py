@@ -1,10 +1,4 @@
-"""The evaluation documents of a comparison: of each source those with the smallest keyed hash of their id.
-
-    evaluation.parquet   EVALUATION, by set and then by id
-
-A document counts if the part of its text that is evaluated has a word. Of those whose such parts are alike, the first
-is taken: copies would count as so many independent documents, and make a difference look surer than it is.
-"""
+"""Evaluation documents to token shards, one for each set."""
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +6,26 @@ import pyarrow.compute as pc
 import xxhash
 
 from gristmill.storage import files, parquet
+from gristmill.storage.damage import RecordedFile
 from gristmill.storage.schema import DOCUMENTS
+from gristmill.storage.tokens.token_shards import bin_path, write_tokens
 from gristmill.tasks.dedup.near.settings import Shingling
-from gristmill.tasks.documents.rows import read_rows
 from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.documents.selection import read_rows
 from gristmill.tasks.evaluation.similar import given, overlaps
+from gristmill.tasks.tokens.encoding import encoder
+
+
+def encode_set(folder: str, number: int, evaluation: str, name: str, tokenizer: RecordedFile) -> dict:
+    """Encode the evaluation documents of a set, in their order. Holds their texts and tokens."""
+    documents = parquet.read_table(evaluation, ["id", "set", "text"])
+    documents = documents.filter(pc.equal(documents["set"], name))
+    texts = documents["text"].to_pylist()
+    encode = encoder(tokenizer, texts)
+    encoded = [encode.document(text) for text in texts]
+    written = write_tokens(bin_path(folder, "heldout", number), documents["id"].to_pylist(), encoded, encode.dtype)
+    return {"set": name, "heldout": {"tokens": written.tokens, "documents": written.documents}}
+
 
 EVALUATION = pa.schema(
     [

@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from gristmill.storage import files, ledger, parquet, shards
 from gristmill.storage.schema import DOCUMENTS, SELECTION
 from gristmill.tasks.dedup.near.settings import Shingling
-from gristmill.tasks.documents.rows import read_rows
-from gristmill.tasks.documents.selection import select_groups
+from gristmill.tasks.documents.selection import read_rows, select_groups
 from gristmill.tasks.evaluation.documents import PLACE, records
 from gristmill.tasks.evaluation.similar import given, likest
 

@@ -24,18 +24,7 @@ from gristmill.tasks.extraction.markup import (
     text_byte,
 )
 from gristmill.tasks.extraction.nesting import breaks_out, close, ended_height, implied_height, is_heading
-from gristmill.tasks.extraction.scanned import (
-    COMMENT,
-    ENDS,
-    KIND,
-    NONE,
-    PREFORMATTED,
-    TEXT,
-    Blocks,
-    Nodes,
-    Page,
-    Tags,
-)
+from gristmill.tasks.extraction.scanned import COMMENT, ENDS, KIND, NONE, PREFORMATTED, TEXT, Blocks, Nodes, Page, Tags
 from gristmill.tasks.extraction.vocabulary import (
     BITS,
     BLOCK,

@@ -19,7 +19,7 @@ import numba as nb
 import numpy as np
 
 from gristmill.tasks.kernels.buffers import byte
-from gristmill.tasks.kernels.codepoints import (
+from gristmill.tasks.kernels.characters import (
     CODE_POINTS,
     DIGIT,
     MARK,

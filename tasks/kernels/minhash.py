@@ -6,8 +6,8 @@ from functools import cache
 import numba as nb
 import numpy as np
 
+from gristmill.tasks.kernels.characters import written
 from gristmill.tasks.kernels.shingles import STEP, document_shingles, mix, scratch, set_hash
-from gristmill.tasks.kernels.word_characters import written
 
 
 @cache

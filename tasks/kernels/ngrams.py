@@ -7,8 +7,8 @@ layout make no difference. A word n-gram has the hash that the shingle of the sa
 import numba as nb
 import numpy as np
 
+from gristmill.tasks.kernels.characters import written
 from gristmill.tasks.kernels.shingles import BASE, mix, scratch, words_of_document
-from gristmill.tasks.kernels.word_characters import written
 
 
 def word_hashes(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from gristmill.tasks.kernels.buffers import block, byte, utf8
-from gristmill.tasks.kernels.codepoints import decode
+from gristmill.tasks.kernels.characters import decode
 from gristmill.tasks.kernels.segmentation import (
     ALPHABETIC,
     ATTACHED,

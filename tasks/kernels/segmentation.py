@@ -31,7 +31,7 @@ from functools import cache
 
 import numpy as np
 
-from gristmill.tasks.kernels.codepoints import CODE_POINTS
+from gristmill.tasks.kernels.characters import CODE_POINTS
 
 # Word classes, the lowest five bits of an entry. The first two are no part of words. ATTACHED is the class of no code
 # point, but of the end of a word to which only what is IGNORED attaches.

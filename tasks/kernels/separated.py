@@ -10,7 +10,7 @@ import numba as nb
 import numpy as np
 
 from gristmill.tasks.kernels.buffers import block, byte
-from gristmill.tasks.kernels.codepoints import CODE_POINTS, decode
+from gristmill.tasks.kernels.characters import CODE_POINTS, decode
 from gristmill.tasks.kernels.scan import continuations, hash_bytes
 from gristmill.tasks.kernels.segmentation import CLASSES, IS_LETTER, IS_NUMBER, SPACE, characters
 

@@ -21,8 +21,7 @@ import numba as nb
 import numpy as np
 
 from gristmill.tasks.kernels.buffers import block, byte, ones, put_block, trailing_zeros
-from gristmill.tasks.kernels.codepoints import decode
-from gristmill.tasks.kernels.word_characters import written
+from gristmill.tasks.kernels.characters import decode, written
 
 START = np.uint64(0x243F6A8885A308D3)  # the first 64 bits of the fraction of pi
 STEP = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / the golden ratio, odd

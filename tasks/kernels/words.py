@@ -9,8 +9,7 @@ import numba as nb
 import numpy as np
 
 from gristmill.tasks.kernels.buffers import byte
-from gristmill.tasks.kernels.codepoints import decode
-from gristmill.tasks.kernels.word_characters import NO_TRACE, word_characters
+from gristmill.tasks.kernels.characters import NO_TRACE, decode, word_characters
 
 _SPACE = np.uint8(0x20)
 

@@ -1,20 +1,44 @@
-"""Numbers of payment cards.
-
-Masked is a number with an issuer's beginning and length (ISO/IEC 7812-1; the ranges that Visa, Mastercard, American
-Express, Discover, Diners Club, JCB and UnionPay publish) and a right check digit (Luhn), in one group or in those
-printed on the card, with spaces or hyphens between them; also in a cell of a table, in quotes, or one after the other.
-
-Only behind a word such as `card` or `Visa` are masked lengths and beginnings that identifiers have as often: Visa's of
-13 and 19 digits, UnionPay's of 17 to 19, Maestro's, Mir's, RuPay's.
-
-Not masked are the numbers that payment services publish for tests: nobody's card, and what code about payment is made
-of; parts of words, paths and expressions; and numbers in a list whose neighbours are numbers, but no cards: a tenth of
-all numbers has a right check digit.
-"""
+"""Numbers of payment cards, and of bank accounts by their IBAN."""
 
 import re
+from functools import cache
+from string import ascii_uppercase
 
-from stdnum import luhn
+import numpy as np
+from stdnum import iban, luhn, numdb
+
+_BEFORE_IBAN = re.compile(rb"(?:[\w./\\+%@-]|(?<![A-Za-z])=)\Z", re.ASCII)
+_AFTER_IBAN = re.compile(rb"[\w/\\=+%@-]| ?\d", re.ASCII)
+_GROUPS = re.compile(rb"[A-Z0-9]{4}(?: [A-Z0-9]{4})+(?: [A-Z0-9]{1,3})?|[A-Z0-9]+")
+
+
+@cache
+def _length(country: str) -> int:
+    """Characters of a country's numbers, 0 if it has none: those of its parts, such as `8!n10!n`, and four."""
+    ((_, found), *_) = numdb.get("iban").info(f"{country}00")
+    return 4 + sum(map(int, re.findall(r"(\d+)!", found["bban"]))) if "bban" in found else 0
+
+
+@cache
+def lengths() -> np.ndarray:
+    """The lengths of the numbers by the two letters of a country, int64, shape (26, 26); 0 where there are none."""
+    letters = ascii_uppercase
+    return np.array([[_length(a + b) for b in letters] for a in letters], np.int64)
+
+
+def ibans(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
+    """Where in the candidate a number stands, given the bytes around it."""
+    length = _length(value[:2].decode("ascii"))
+    characters = [match.end() for match in re.finditer(rb"\S", value)]
+    if not length or len(characters) < length:
+        return []
+    stop = characters[length - 1]
+    number = value[:stop]
+    if not _GROUPS.fullmatch(number) or _BEFORE_IBAN.search(before) or _AFTER_IBAN.match(value[stop:] + after):
+        return []
+    # national check digits differ between the banks of a country and between versions of the library
+    return [(0, stop)] if iban.is_valid(number.decode("ascii"), check_country=False) else []
+
 
 # By beginning: Visa, Mastercard, Discover, JCB and UnionPay; American Express; Diners Club.
 _ISSUED = re.compile(

@@ -1,19 +1,85 @@
-"""Secrets that a word, a URL or a frame around them says to be such: see `keys` for those that their own form tells.
+"""Keys of programming interfaces whose form says that they are keys, and whose.
 
-Masked are
-
-- private keys in PEM (RFC 7468) and of OpenPGP (RFC 9580), from BEGIN to END, with 40 characters of base64 or more,
-  also with `\\n` written out in place of line breaks;
-- tokens of an `Authorization` header or behind `Bearer` (RFC 6750, 2.1) that have a letter and a digit;
-- 40 characters behind `secret_access_key`, as Amazon's are;
-- addresses of web hooks of Slack and Discord, as a whole: who knows them may write there;
-- the password in an URL (RFC 3986, 3.2.1), of 8 characters or more with a letter and a digit.
-
-Not masked are public keys, certificates and requests for them, keys that are not whole, passwords without an URL, and
-what says that it stands for one (`YOUR_TOKEN`, `<token>`, `$TOKEN`, `xxxx`).
+Forms as in the rules of gitleaks (config/gitleaks.toml), those without a form of their own (a hash behind the word
+`secret`) left out. Also masked are JSON Web Tokens with a signature (RFC 7519: three parts in base64url, the first of
+which is an object with `alg`), and the tokens of bots of Discord (the bot's number in base64, a time, a code) and
+Telegram (the bot's number, a colon, a code). Not masked are examples: keys that say so (`AKIAIOSFODNN7EXAMPLE`,
+`xxxx`) or consist of few different characters.
 """
 
+import json
 import re
+from base64 import b64encode, urlsafe_b64decode
+
+_FORMS = {
+    b"AKIA": rb"AKIA[A-Z2-7]{16}",  # Amazon
+    b"ASIA": rb"ASIA[A-Z2-7]{16}",
+    b"AIza": rb"AIza[\w-]{35}",  # Google
+    b"ghp": rb"ghp_[A-Za-z0-9]{36}",
+    b"gho": rb"gho_[A-Za-z0-9]{36}",
+    b"ghu": rb"ghu_[A-Za-z0-9]{36}",
+    b"ghs": rb"ghs_[A-Za-z0-9]{36}",
+    b"ghr": rb"ghr_[A-Za-z0-9]{36,76}",
+    b"github_pat_": rb"github_pat_\w{82}",
+    b"glpat-": rb"glpat-[\w-]{20}",
+    b"sk_live_": rb"sk_live_[A-Za-z0-9]{10,99}",  # Stripe
+    b"rk_live_": rb"rk_live_[A-Za-z0-9]{10,99}",
+    b"xox": rb"xox[abeoprs]-(?:\d{10,13}-){1,3}[A-Za-z0-9-]{16,64}",  # Slack
+    b"xapp-": rb"xapp-\d-[A-Z0-9]{8,14}-\d{10,14}-[a-f0-9]{64}",
+    b"sk-ant-": rb"sk-ant-(?:api|admin)\d{2}-[\w-]{93}AA",
+    b"sk-": rb"sk-(?:proj-|svcacct-|admin-)?[\w-]{20,74}T3BlbkFJ[\w-]{20,74}",  # OpenAI
+    b"hf_": rb"hf_[A-Za-z]{34}",
+    b"npm_": rb"npm_[A-Za-z0-9]{36}",
+    b"pypi-": rb"pypi-AgEIcHlwaS5vcmc[\w-]{50,300}",
+    b"SG.": rb"SG\.[\w-]{22}\.[\w-]{43}",  # SendGrid
+    b"dop_v1_": rb"dop_v1_[a-f0-9]{64}",
+    b"shpat_": rb"shpat_[a-fA-F0-9]{32}",
+}
+# The first digits of a number in base64 begin the tokens of Discord's bots; Telegram's have two letters
+_NUMBERS = {b64encode(f"{number:03}".encode())[:3] for number in range(1000)}
+_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
+BEGINNINGS = (*_FORMS, b"eyJ", *sorted(_NUMBERS), *(b"AA" + bytes([letter]) for letter in _LETTERS))
+_KEY = re.compile(b"|".join(_FORMS.values()), re.ASCII)
+_WEB_TOKEN = re.compile(rb"(eyJ[\w-]{8,})\.eyJ[\w-]+\.[\w-]{16,}", re.ASCII)
+_DISCORD = re.compile(rb"([MNO][\w-]{23,27})\.[\w-]{6}\.[\w-]{27,40}", re.ASCII)
+_TELEGRAM = re.compile(rb"AA[\w-]{33}", re.ASCII)
+_TELEGRAM_NUMBER = re.compile(rb"(?<!\d)[1-9]\d{7,10}:\Z")
+_EXAMPLE = re.compile(rb"EXAMPLE|(.)\1{5}|x{4}|abcdefgh|123456789", re.IGNORECASE)
+_FEWEST_DIFFERENT = 8
+
+
+def _decoded(part: bytes) -> bytes:
+    """The bytes of base64url without padding; none if it is something else."""
+    try:
+        return urlsafe_b64decode(part + b"=" * (-len(part) % 4))
+    except ValueError:
+        return b""
+
+
+def _has_algorithm(header: bytes) -> bool:
+    try:
+        found = json.loads(_decoded(header))
+    except (ValueError, RecursionError):  # lists in lists without end
+        return False
+    return isinstance(found, dict) and "alg" in found
+
+
+def keys(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
+    """Where in the candidate a key stands, given the bytes before it: all of it, but for points and hyphens at its end.
+
+    The start is negative where a bot's number stands before the candidate.
+    """
+    if token := _WEB_TOKEN.fullmatch(value.rstrip(b".")):
+        return [(0, len(token[0]))] if _has_algorithm(token[1]) else []
+    if (bot := _TELEGRAM.fullmatch(value)) and (number := _TELEGRAM_NUMBER.search(before)):
+        return [] if _EXAMPLE.search(bot[0]) else [(number.start() - len(before), len(value))]
+    value = value.rstrip(b".-")
+    if (bot := _DISCORD.fullmatch(value)) and _decoded(bot[1]).isdigit():
+        return [(0, len(value))]
+    if not _KEY.fullmatch(value) or _EXAMPLE.search(value) or len(set(value)) < _FEWEST_DIFFERENT:
+        return []
+    return [(0, len(value))]
+
 
 _FRAME = re.compile(
     rb"-----BEGIN ((?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?)-----(?P<body>.*)-----END \1-----", re.DOTALL
@@ -27,7 +93,6 @@ _PLACEHOLDER = re.compile(
 )
 _SECRET_NAME = re.compile(rb"secret[_-]?access[_-]?key\Z", re.IGNORECASE)
 _SECRET = re.compile(rb"[\"']?\s{0,2}[:=]?\s{0,2}[\"']?([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])")
-_FEWEST_DIFFERENT = 8
 _SCHEME = re.compile(rb"https://(?:\w+\.)?(?:discord(?:app)?\.com/api/)?\Z")
 _HOOK = re.compile(
     rb"hooks\.slack\.com/(?:services|workflows|triggers)/[TE]\w{7,12}/[\w/-]{20,80}|webhooks/\d{17,20}/[\w-]{60,80}"

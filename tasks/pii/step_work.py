@@ -13,11 +13,9 @@ from gristmill.tasks.kernels.buffers import utf8
 from gristmill.tasks.pii import candidates as shapes
 from gristmill.tasks.pii.addresses import ipv4, ipv6
 from gristmill.tasks.pii.candidates import Sought, candidates
-from gristmill.tasks.pii.cards import cards
-from gristmill.tasks.pii.credentials import blocks, hooks, named, passwords, tokens
+from gristmill.tasks.pii.cards import cards, ibans, lengths
+from gristmill.tasks.pii.credentials import BEGINNINGS, blocks, hooks, keys, named, passwords, tokens
 from gristmill.tasks.pii.emails import emails, spelled
-from gristmill.tasks.pii.ibans import ibans, lengths
-from gristmill.tasks.pii.keys import BEGINNINGS, keys
 from gristmill.tasks.pii.national_ids import national_ids
 from gristmill.tasks.pii.phones import foreign_phones, phones
 from gristmill.tasks.pii.plans import groupings

@@ -14,10 +14,9 @@ from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.tasks.reading.block import WITH_PAYLOAD, read_block, text_of
 from gristmill.tasks.reading.decoders import wants_dictionary
 from gristmill.tasks.reading.headers import CONTROLS, HEAD, WARC_FOUND, ArcLine, arc_line, fields, head_end
-from gristmill.tasks.reading.members import Content, open_content
+from gristmill.tasks.reading.members import Content, Stored, open_content
 from gristmill.tasks.reading.record import Record
 from gristmill.tasks.reading.record_buffer import RecordBuffer
-from gristmill.tasks.reading.stored import Stored
 
 _REMOTE_IO = RemoteIOConfig()
 _Fields = dict[bytes, bytes]

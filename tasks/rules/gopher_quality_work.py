@@ -13,19 +13,22 @@ from gristmill.tasks.kernels.folding import lowered
 from gristmill.tasks.kernels.members import different_members
 from gristmill.tasks.kernels.scan import LETTER, REAL, Scan, scan
 from gristmill.tasks.kernels.tokens import lettered_tokens
-from gristmill.tasks.rules import dclm_units as dclm
+from gristmill.tasks.rules import shared as dclm
 from gristmill.tasks.rules.gopher_quality import GopherQuality
 from gristmill.tasks.rules.rule_work import Parts, Spans, Unit, ratio
 from gristmill.tasks.rules.rule_work import measure as measure
-from gristmill.tasks.rules.shared import filled, once, real, real_words
-from gristmill.tasks.rules.signs import (
+from gristmill.tasks.rules.shared import (
     DCLM_ELLIPSES,
     ELLIPSES,
     apostrophes,
     begins,
     ellipses,
     ends_with_one,
+    filled,
+    once,
     places,
+    real,
+    real_words,
     spaced_ellipses,
 )
 from gristmill.tasks.url.list_files import ListError, list_files

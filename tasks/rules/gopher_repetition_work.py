@@ -6,7 +6,7 @@ import numpy as np
 
 from gristmill.tasks.kernels.repetition import GRAMS, equal_to_another, equal_to_earlier, repeated_grams
 from gristmill.tasks.kernels.scan import Scan
-from gristmill.tasks.rules import dclm_units as dclm
+from gristmill.tasks.rules import shared as dclm
 from gristmill.tasks.rules.gopher_repetition import GopherRepetition
 from gristmill.tasks.rules.rule_work import Parts, Spans, Unit, ratio
 from gristmill.tasks.rules.rule_work import measure as measure

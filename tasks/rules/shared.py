@@ -1,6 +1,6 @@
 """What several rules of a pass need, found once for a batch: it is kept with the batch's scan and goes with it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import TypeVar
 
@@ -8,6 +8,8 @@ import numpy as np
 
 from gristmill.tasks.kernels.repetition import equal_to_earlier
 from gristmill.tasks.kernels.scan import REAL, Scan
+from gristmill.tasks.kernels.separated import between_line_feeds, by_fasttext, by_white_space, leading, words_between
+from gristmill.tasks.rules.rule_work import Spans
 
 T = TypeVar("T")
 
@@ -54,3 +56,120 @@ def filled_lines(text: Scan) -> np.ndarray:
 def repeated_lines(text: Scan) -> np.ndarray:
     """Which lines are not blank and equal to an earlier one of their document, so not its first copy: bool."""
     return equal_to_earlier(text.lines, text.line_hash) & filled(text)
+
+
+@once
+def fields(text: Scan) -> tuple[Spans, np.ndarray]:
+    """The words of `str.split`, and their bits (see `gristmill.tasks.kernels.separated`)."""
+    return _words(text, by_white_space())
+
+
+@once
+def tokens(text: Scan) -> tuple[Spans, np.ndarray]:
+    """The words of `split_words` with its default, fastText's tokenizer, and their bits.
+
+    Its words for line ends are left out: they are punctuation, which is not counted.
+    """
+    return _words(text, by_fasttext())
+
+
+@once
+def words(text: Scan) -> tuple[Spans, np.ndarray]:
+    """The words of which n-grams are, and their hashes: of Unicode word segmentation those that begin with a letter or
+    number (`model="uniseg", ignore_punctuation=True`)."""
+    which = leading(text.data, text.word_start, by_white_space())
+    bounds = np.append(0, np.cumsum(which))[text.words]
+    found = (column[which] for column in (text.word_start, text.word_stop, text.word_chars))
+    return Spans(bounds, *found), text.word_hash[which]
+
+
+@once
+def lines(text: Scan) -> tuple[Spans, np.ndarray]:
+    """What stands between line feeds, without white space at its ends, and the hashes; blank lines are none."""
+    return _between(text, 1)
+
+
+@once
+def paragraphs(text: Scan) -> tuple[Spans, np.ndarray]:
+    """What stands between two line feeds in a row, likewise."""
+    return _between(text, 2)
+
+
+def _words(text: Scan, table: np.ndarray) -> tuple[Spans, np.ndarray]:
+    *spans, bits = words_between(text.data, text.documents, table)
+    return Spans(*spans), bits
+
+
+def _between(text: Scan, feeds: int) -> tuple[Spans, np.ndarray]:
+    *spans, hashes = between_line_feeds(text.data, text.documents, feeds, by_white_space())
+    return Spans(*spans), hashes
+
+
+ELLIPSES = ("...", "\u2026")
+DCLM_ELLIPSES = (*ELLIPSES, ". . .")
+
+
+def places(text: Scan, byte: int) -> np.ndarray:
+    """Where the byte stands in the texts of the batch, which may be a part of `data`."""
+    begin, end = text.documents[0], text.documents[-1]
+    return np.flatnonzero(text.data[begin:end] == byte) + begin
+
+
+def begins(text: Scan, at: np.ndarray, sign: str) -> np.ndarray:
+    """Whether the sign stands at each place: bool."""
+    found = np.ones(len(at), bool)
+    for k, byte in enumerate(sign.encode()):
+        found &= text.data.take(at + k, mode="clip") == byte
+    return found
+
+
+def ends_with_one(text: Scan, start: np.ndarray, stop: np.ndarray, signs: Iterable[str]) -> np.ndarray:
+    """Which of the spans end with one of the signs: bool."""
+    found = np.zeros(len(start), bool)
+    for sign in signs:
+        at = stop - len(sign.encode())
+        found |= (at >= start) & begins(text, at, sign)
+    return found
+
+
+def apostrophes(text: Scan) -> np.ndarray:
+    """Where a straight or curly apostrophe stands, ascending."""
+    curly = _general_punctuation(text)
+    return np.sort(np.concatenate([places(text, ord("'")), curly[begins(text, curly, "\u2019")]]))
+
+
+@once
+def ellipses(text: Scan) -> np.ndarray:
+    """Where U+2026 and `...` begin, which do not overlap, in no order."""
+    one = _general_punctuation(text)
+    dots = _dots(text)
+    return np.concatenate([one[begins(text, one, "\u2026")], _threes(text, dots[:-2][dots[2:] - dots[:-2] == 2], 1)])
+
+
+@once
+def spaced_ellipses(text: Scan) -> np.ndarray:
+    """Where `. . .` begin, which do not overlap, ascending."""
+    dots = _dots(text)
+    three = dots[:-2][dots[2:] - dots[:-2] == 4]
+    return _threes(text, three[begins(text, three, ". . .")], 2)
+
+
+@once
+def _dots(text: Scan) -> np.ndarray:
+    return places(text, ord("."))
+
+
+@once
+def _general_punctuation(text: Scan) -> np.ndarray:
+    """Where a character of U+2000 to U+2FFF begins: among them are the curly apostrophe and the ellipsis."""
+    return places(text, 0xE2)
+
+
+def _threes(text: Scan, three: np.ndarray, step: int) -> np.ndarray:
+    """Of the places where three dots begin, `step` bytes apart, those that are left if none overlap."""
+    # not from one document into the next
+    last = three + 2 * step
+    three = three[np.searchsorted(text.documents, three, "right") == np.searchsorted(text.documents, last, "right")]
+    first = np.append(True, np.diff(three) > step)[: len(three)]
+    begin = np.maximum.accumulate(np.where(first, three, 0))
+    return three[(three - begin) % (3 * step) == 0]

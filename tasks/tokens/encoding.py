@@ -9,10 +9,14 @@ from itertools import islice
 
 import gigatoken
 import numpy as np
+import pyarrow.compute as pc
 
-from gristmill.storage.recorded_file import RecordedFile
-from gristmill.storage.sentencepiece_model import SPACE, SentencePieceTokenizer
-from gristmill.storage.training_manifest import token_dtype
+from gristmill.storage import files, parquet
+from gristmill.storage.damage import DamagedFileError, RecordedFile
+from gristmill.storage.tokens.sentencepiece_model import SPACE, SentencePieceTokenizer
+from gristmill.storage.tokens.token_shards import bin_path, write_tokens
+from gristmill.storage.tokens.training_manifest import token_dtype
+from gristmill.tasks.documents.selection import select
 from gristmill.tasks.tokens.tokenizer_work import load
 
 log = logging.getLogger(__name__)
@@ -82,7 +86,7 @@ def _fast(file: RecordedFile) -> tuple[Encode, re.Pattern[str] | None] | None:
         if isinstance(exact, SentencePieceTokenizer):
             return gigatoken.Tokenizer.from_sentencepiece(file.read()).encode, _apart(exact)
 
-        from gristmill.storage.tokenizer_json import JsonTokenizer  # here, since most do without its library
+        from gristmill.storage.tokens.tokenizer_json import JsonTokenizer  # here, since most do without its library
 
         assert isinstance(exact, JsonTokenizer), "there are two kinds of files"
         return gigatoken.Tokenizer.from_json(exact.plain).encode, None
@@ -100,3 +104,54 @@ def _apart(tokenizer: SentencePieceTokenizer) -> re.Pattern[str]:
 
 def _library(tokenizer: object) -> str:
     return "SentencePiece" if isinstance(tokenizer, SentencePieceTokenizer) else "tokenizers"
+
+
+SPLITS = ("train", "heldout")
+
+Encoded = tuple[RecordedFile, ...]  # the files of a shard, as a stage of tokens has recorded them
+
+
+def encode_shard(
+    folder: str,
+    shard: int,
+    documents: str,
+    kept: dict[str, str],
+    tokenizer: RecordedFile,
+    earlier: tuple[Encoded, ...] = (),
+) -> dict:
+    """Encode a shard's documents, those of each split into files of their own.
+
+    `kept`: by split the part that names its documents; a split without one has none. `earlier`: the shard in stages
+    that had the same texts, tokenizer and code: where one has the same documents, too, its files are taken as they are.
+    Holds the texts and tokens of a split. Raises RuntimeError for a document in both splits.
+    """
+    ids = {split: select(documents, kept[split], ["id"])["id"].to_pylist() if split in kept else [] for split in SPLITS}
+    if both := set(ids["train"]) & set(ids["heldout"]):
+        raise RuntimeError(f"{len(both)} documents of {documents} are trained on and held out, {min(both)} first")
+    if not any(_taken(folder, shard, found, ids) for found in earlier):
+        for split in SPLITS:
+            texts = select(documents, kept[split], ["text"])["text"].to_pylist() if split in kept else []
+            encode = encoder(tokenizer, texts)
+            encoded = [encode.document(text) for text in texts]
+            write_tokens(bin_path(folder, split, shard), ids[split], encoded, encode.dtype)
+    return {"rows_in": sum(map(len, ids.values())), **{split: _counts(folder, split, shard) for split in SPLITS}}
+
+
+def _taken(folder: str, shard: int, found: Encoded, ids: dict[str, list[str]]) -> bool:
+    """Take over the files of a shard, if they are those of these documents."""
+    try:
+        for split in SPLITS:
+            [index] = [file.path for file in found if file.path.endswith(f"/{split}-{shard:05d}.parquet")]
+            if parquet.read_table(index, ["id"])["id"].to_pylist() != ids[split]:
+                return False
+        for file in found:
+            files.write_bytes(files.join(folder, file.path.rpartition("/")[2]), file.read())
+    except (FileNotFoundError, DamagedFileError) as error:
+        log.warning("shard %d is encoded again, since an earlier stage cannot be read: %s", shard, error)
+        return False
+    return True
+
+
+def _counts(folder: str, split: str, shard: int) -> dict[str, int]:
+    lengths = parquet.read_table(bin_path(folder, split, shard).removesuffix(".bin") + ".parquet", ["length"])["length"]
+    return {"tokens": pc.sum(lengths).as_py() or 0, "documents": len(lengths)}

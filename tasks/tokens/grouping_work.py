@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.storage import files, parquet
-from gristmill.storage.recorded_file import RecordedFile
-from gristmill.storage.token_shards import write_tokens
+from gristmill.storage.damage import RecordedFile
+from gristmill.storage.tokens.token_shards import write_tokens
 from gristmill.tasks.documents.sampling import uniform
 from gristmill.tasks.documents.selection import gather
 from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Column

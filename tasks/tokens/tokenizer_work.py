@@ -1,4 +1,4 @@
-"""A tokenizer, trained on a sample that follows the mixture, or taken from a file."""
+"""The texts that a tokenizer is trained on: a sample that follows the mixture by bytes, group by group."""
 
 import io
 import json
@@ -7,16 +7,117 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import sentencepiece as spm
+import tokenizers
+from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from gristmill.storage import files
-from gristmill.storage.recorded_file import RecordedFile
-from gristmill.storage.text_tokens import TextTokenizer, read_tokenizer
+from gristmill.storage.damage import RecordedFile
+from gristmill.storage.tokens.text_tokens import TextTokenizer, read_tokenizer
+from gristmill.storage.tokens.tokenizer_json import prepared
+from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.documents.selection import select
+from gristmill.tasks.tokens.grouping_work import group_names, with_columns
 from gristmill.tasks.tokens.mixture import Mixture
+from gristmill.tasks.tokens.strategies import sample_shares
 from gristmill.tasks.tokens.tokenizer import LARGEST_VOCABULARY, Tokenizer
-from gristmill.tasks.tokens.tokenizer_sample import Inputs, sample
 
 log = logging.getLogger(__name__)
+
+# By source the shards: documents, the selection, and the parts with the signals that the mixture's groups need.
+Inputs = dict[str, list[tuple[str, ...]]]
+
+
+def sample(inputs: Inputs, mixture: Mixture, sample_bytes: int, seed: int, taken: dict[str, int]) -> Iterator[str]:
+    """Documents of each group worth its share of `sample_bytes`, drawn by a keyed hash; a group that has less gives
+    all.
+
+    `taken` gets the bytes of each group. Reads the texts twice, a shard at a time. Raises ValueError for a source
+    without text, or a weight whose group does not exist.
+    """
+    sizes = text_sizes(inputs, mixture)
+    rates = {}
+    for name, share in sample_shares(mixture, sizes).items():
+        wanted = sample_bytes * share
+        if sizes[name] < wanted:
+            log.info("%s has %d bytes, less than the %d of its share of the sample", name, sizes[name], wanted)
+        rates[name] = wanted / sizes[name]
+    taken |= dict.fromkeys(sorted(rates), 0)
+    for source in sorted(inputs):
+        for part in inputs[source]:
+            table, names = _grouped(source, part, mixture)
+            drawn = uniform(table["id"], seed, "tokenizer") < np.array([rates.get(name, 0.0) for name in names])
+            for text, name in zip(table.filter(pa.array(drawn))["text"].to_pylist(), names[drawn], strict=True):
+                taken[name] += len(text.encode())
+                yield text
+
+
+def text_sizes(inputs: Inputs, mixture: Mixture) -> dict[str, int]:
+    """Bytes of text of each group. Raises ValueError if a source has none."""
+    sizes: dict[str, int] = {}
+    for source, parts in inputs.items():
+        whole = 0
+        for part in parts:
+            table, names = _grouped(source, part, mixture)
+            lengths = pc.binary_length(table["text"]).to_numpy()
+            whole += int(lengths.sum())
+            found, at = np.unique(names.astype(str), return_inverse=True)
+            for name, size in zip(found.tolist(), np.bincount(at, lengths, len(found)).tolist(), strict=True):
+                sizes[name] = sizes.get(name, 0) + int(size)
+        if not whole:
+            raise ValueError(
+                f"mixture.weights names {source}, but no document of it is left to train on: loosen the steps that "
+                "drop its documents, lower mixture.heldout_fraction, or take it out of mixture.weights"
+            )
+    return sizes
+
+
+def _grouped(source: str, part: tuple[str, ...], mixture: Mixture) -> tuple[pa.Table, np.ndarray]:
+    """`id` and `text` of a shard's documents, and the name of each one's group."""
+    documents, kept, *signals = part
+    table = select(documents, kept, ["text"])
+    wanted = [column.column for column in mixture.by]
+    return table, group_names(with_columns(table, wanted, source, (documents, *signals), kept), mixture.by)
+
+
+END = "<|endoftext|>"
+
+# What no token goes beyond: words with the character before them, single digits, marks, line breaks. Of Qwen2
+# (https://huggingface.co/Qwen/Qwen2-7B/blob/main/tokenizer.json), after OpenAI's cl100k_base: its digits are by threes.
+SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def train_byte_bpe(texts: Iterator[str], vocab_size: int, symbols: tuple[str, ...]) -> tuple[bytes, int]:
+    """The content of tokenizer.json, and the size of its vocabulary, which is smaller where the texts have no more
+    pairs.
+
+    The same texts in the same order give the same bytes: merges are counted, and ties go to the smaller ids.
+    Held: each distinct piece of the texts with its count.
+    """
+    tokenizer = tokenizers.Tokenizer(models.BPE())
+    split = pre_tokenizers.Split(tokenizers.Regex(SPLIT), "isolated")
+    to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, to_bytes])
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[END, *symbols],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    described = json.loads(tokenizer.to_str())
+    for token in described["added_tokens"]:
+        token["special"] = token["content"] == END
+    return prepared(
+        json.dumps(described, ensure_ascii=False).encode(), END, "tokenizer.json"
+    ), tokenizer.get_vocab_size()
+
 
 UNK, BOS, EOS = 0, 1, 2  # of SentencePiece models that are trained here
 MODEL, JSON = "tokenizer.model", "tokenizer.json"
@@ -35,7 +136,7 @@ def train_tokenizer(
     """Train on a sample of the documents; writes `tokenizer.model`, of SentencePiece, or `tokenizer.json`.
 
     Each group of the mixture gives documents worth its share of `sample_bytes`, see
-    `gristmill.tasks.tokens.tokenizer_sample`. SentencePiece holds the sample in memory, `tokenizers` its distinct
+    `gristmill.tasks.tokens.tokenizer_work`. SentencePiece holds the sample in memory, `tokenizers` its distinct
     words. Raises ValueError for a source without text, and if the vocabulary does not fit the text.
     """
     taken: dict[str, int] = {}
@@ -60,7 +161,7 @@ def take_tokenizer(folder: str, shard: int, tokenizer: RecordedFile, end_of_text
 def given_tokenizer(data: bytes, path: str, end_of_text: str | None) -> tuple[bytes, str]:
     """Content and name of the file as a stage keeps it. Raises ValueError as `take_tokenizer`."""
     if data.lstrip()[:1] == b"{":
-        from gristmill.storage.tokenizer_json import prepared  # here, since most do without its library
+        from gristmill.storage.tokens.tokenizer_json import prepared  # here, since most do without its library
 
         data, name = prepared(data, end_of_text, path), JSON
         size = read_tokenizer(data, name).vocab_size
@@ -83,7 +184,7 @@ def _written(folder: str, name: str, data: bytes) -> dict:
 
 
 def _byte_bpe(texts: Iterator[str], settings: Tokenizer, taken: dict[str, int]) -> bytes:
-    from gristmill.tasks.tokens.byte_bpe import train_byte_bpe  # here, since others do without its library
+    pass  # here, since others do without its library
 
     data, size = train_byte_bpe(texts, settings.vocab_size, settings.symbols)
     if size < settings.vocab_size:

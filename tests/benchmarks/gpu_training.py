@@ -25,7 +25,7 @@ import sentencepiece
 import torch
 
 from gristmill.storage import checked_json, files
-from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
 from gristmill.training.data.batches import batches
 from gristmill.training.data.order import Order

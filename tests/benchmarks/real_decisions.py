@@ -24,7 +24,7 @@ from gristmill.flows.comparison.components import fitted
 from gristmill.flows.comparison.protocol import Protocol, decide
 from gristmill.flows.comparison.runs import RunRequest
 from gristmill.flows.decisions.arm_data import proxy_data
-from gristmill.flows.decisions.arms import Arms, arms
+from gristmill.flows.decisions.plan import Arms, arms
 from gristmill.flows.decisions.runs import ProxyRuns, evaluation_set
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.proxy import load_proxy

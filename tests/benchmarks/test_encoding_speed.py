@@ -14,9 +14,8 @@ import pytest
 from tokenizers import Tokenizer as Theirs
 
 from gristmill.storage import parquet
-from gristmill.storage.sentencepiece_model import SentencePieceTokenizer
-from gristmill.tasks.tokens.encode import encode_shard
-from gristmill.tasks.tokens.encoding import encoder
+from gristmill.storage.tokens.sentencepiece_model import SentencePieceTokenizer
+from gristmill.tasks.tokens.encoding import encode_shard, encoder
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.tasks.tokens.tokenizer_work import load, train_tokenizer

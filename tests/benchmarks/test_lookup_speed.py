@@ -15,7 +15,7 @@ from gristmill.storage import parquet
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.dedup.near.sign import signed
 from gristmill.tasks.dedup.near_reports import lookup
-from gristmill.tasks.documents.rows import read_rows
+from gristmill.tasks.documents.selection import read_rows
 from tests.benchmarks.near_corpus import Planted
 
 DOCUMENTS = int(os.environ.get("GRISTMILL_LOOKUP_DOCUMENTS", 100_000))

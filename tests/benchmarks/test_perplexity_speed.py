@@ -9,8 +9,7 @@ from pydoc_data import topics
 import pytest
 
 from gristmill.tasks.models.perplexity import models_by_language
-from gristmill.tasks.models.perplexity.scores import load, load_pieces, score_pieces
-from gristmill.tasks.models.perplexity.text import PUNCTUATION, fold
+from gristmill.tasks.models.perplexity.scores import PUNCTUATION, fold, load, load_pieces, score_pieces
 from gristmill.tasks.models.perplexity.training import Training, train
 from tests.recorded import recorded
 

@@ -16,12 +16,11 @@ import pytest
 import torch
 
 from gristmill.storage import checked_json, files, layout, parquet, sorted_files
-from gristmill.storage.damage import DamagedFileError
+from gristmill.storage.damage import DamagedFileError, RecordedFile
 from gristmill.storage.layout import ManifestError
-from gristmill.storage.recorded_file import RecordedFile
-from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.tasks.documents.sampling import Heldout
-from gristmill.tasks.models.classifier import fasttext_files
+from gristmill.tasks.models.classifier import classifier_file
 from gristmill.tasks.models.perplexity import perplexity_work
 from gristmill.tasks.models.perplexity.perplexity import LanguageModel
 from gristmill.tasks.models.perplexity.scores import load, score_words
@@ -197,7 +196,7 @@ def fasttext(folder: Path) -> Kind:
     return model(
         folder,
         "model-0.bin",
-        lambda file: [str(v) for v in fasttext_files.load.__wrapped__(file).predict(SENTENCE, k=2)],
+        lambda file: [str(v) for v in classifier_file.load.__wrapped__(file).predict(SENTENCE, k=2)],
     )
 
 

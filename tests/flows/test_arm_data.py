@@ -18,8 +18,8 @@ from gristmill.flows.stages import evaluation_documents as chosen
 from gristmill.flows.stages.evaluation_removal import LEAST, THRESHOLD
 from gristmill.storage import layout, parquet
 from gristmill.storage.home import Home
-from gristmill.storage.text_tokens import load_tokenizer
-from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.storage.tokens.text_tokens import load_tokenizer
+from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.tasks.documents.sampling import uniform
 from gristmill.tasks.engine.executors import Threads
 from gristmill.tasks.engine.make import COST

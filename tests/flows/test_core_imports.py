@@ -26,7 +26,7 @@ CORPUS = (
     "gristmill.flows.curation",
     "gristmill.flows.recipe.steps",
     "gristmill.flows.pipeline",
-    "gristmill.tasks.tokens.encode",
+    "gristmill.tasks.tokens.encoding",
 )
 
 

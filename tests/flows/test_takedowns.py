@@ -17,7 +17,7 @@ from gristmill.flows.stages.tokenizer import tokenizer
 from gristmill.flows.stages.tokens import tokens
 from gristmill.storage import layout, parquet
 from gristmill.storage.home import open_stage
-from gristmill.tasks.tokens import encode
+from gristmill.tasks.tokens import encoding
 from tests.corpora import context
 from tests.planted.text import pydoc_paragraphs
 
@@ -70,7 +70,7 @@ def documents(data: Data, shard: int, split: str = "train") -> dict[str, np.ndar
 
 
 def everywhere(data: Data) -> set[str]:
-    return {name for i in range(SHARDS) for split in encode.SPLITS for name in documents(data, i, split)}
+    return {name for i in range(SHARDS) for split in encoding.SPLITS for name in documents(data, i, split)}
 
 
 def test_only_the_shards_that_were_hit_are_encoded_again(given, tmp_path, monkeypatch):
@@ -89,10 +89,10 @@ def test_only_the_shards_that_were_hit_are_encoded_again(given, tmp_path, monkey
     recipe = load(given | {"takedowns": [str(listed)]})
 
     encoded = []
-    encoder = encode.encoder
-    monkeypatch.setattr(encode, "encoder", lambda model, texts: encoded.append(len(texts)) or encoder(model, texts))
+    encoder = encoding.encoder
+    monkeypatch.setattr(encoding, "encoder", lambda model, texts: encoded.append(len(texts)) or encoder(model, texts))
     after = made(recipe, tmp_path / "home")
-    assert len(encoded) == 2 * len(encode.SPLITS), "two shards of five were hit"
+    assert len(encoded) == 2 * len(encoding.SPLITS), "two shards of five were hit"
     assert after.tokenizer.key == whole.tokenizer.key and after.tokens.key != whole.tokens.key
     assert everywhere(after) == everywhere(whole) - gone
     before, now = shard_bytes(whole), shard_bytes(after)
@@ -107,7 +107,7 @@ def test_only_the_shards_that_were_hit_are_encoded_again(given, tmp_path, monkey
             assert np.array_equal(array, documents(whole, shard)[name])
 
     # from nothing they are the same bytes
-    monkeypatch.setattr(encode, "_taken", lambda *_: False)
+    monkeypatch.setattr(encoding, "_taken", lambda *_: False)
     alone = made(recipe, tmp_path / "alone")
     assert alone.tokens.key == after.tokens.key and shard_bytes(alone) == now
 

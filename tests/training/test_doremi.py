@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from gristmill.storage import checked_json, files, parquet
-from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training import doremi
 from gristmill.training.data.order import Order
 from gristmill.training.doremi import excess_losses, updated

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from gristmill.storage.training_manifest import TrainingManifest
+from gristmill.storage.tokens.training_manifest import TrainingManifest
 from gristmill.training.data.shards import PackedRows, Tokens
 
 ROUNDS = 8  # of the Feistel network; one 64-byte BLAKE2b digest gives exactly this many 64-bit round keys

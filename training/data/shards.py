@@ -8,8 +8,7 @@ import numpy as np
 
 from gristmill.storage import files
 from gristmill.storage.damage import damaged
-from gristmill.storage.packed_rows import map_rows
-from gristmill.storage.training_manifest import RowsEntry, ShardEntry, TrainingManifest
+from gristmill.storage.tokens.training_manifest import RowsEntry, ShardEntry, TrainingManifest, map_rows
 from gristmill.training.model.parallel import all_gather, rank_slice
 
 

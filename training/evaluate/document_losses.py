@@ -12,7 +12,7 @@ import pyarrow as pa
 import torch
 
 from gristmill.storage import parquet
-from gristmill.storage.training_manifest import SourceShards, TrainingManifest
+from gristmill.storage.tokens.training_manifest import SourceShards, TrainingManifest
 from gristmill.training.data.shards import Tokens
 from gristmill.training.model.decoder import Decoder
 from gristmill.training.model.loss import IGNORE, token_losses

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from gristmill.storage.recorded_file import RecordedFile
-from gristmill.storage.text_tokens import read_tokenizer
-from gristmill.storage.training_manifest import TrainingManifest
+from gristmill.storage.damage import RecordedFile
+from gristmill.storage.tokens.text_tokens import read_tokenizer
+from gristmill.storage.tokens.training_manifest import TrainingManifest
 from gristmill.training.config import RunConfig
 from gristmill.training.data.shards import Tokens
 from gristmill.training.evaluate.task_scores import scored, task_scores

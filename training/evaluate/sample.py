@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from gristmill.storage.text_tokens import load_tokenizer
+from gristmill.storage.tokens.text_tokens import load_tokenizer
 from gristmill.training.model.decoder import Decoder
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gristmill.storage.training_manifest import TrainingManifest
+from gristmill.storage.tokens.training_manifest import TrainingManifest
 from gristmill.training.config import RunConfig
 
 

@@ -24,9 +24,9 @@ import torch
 from safetensors.torch import load_file
 
 from gristmill.storage import checked_json, files
-from gristmill.storage.sentencepiece_model import SentencePieceTokenizer
-from gristmill.storage.text_tokens import TextTokenizer, load_tokenizer
-from gristmill.storage.training_manifest import TrainingManifest
+from gristmill.storage.tokens.sentencepiece_model import SentencePieceTokenizer
+from gristmill.storage.tokens.text_tokens import TextTokenizer, load_tokenizer
+from gristmill.storage.tokens.training_manifest import TrainingManifest
 from gristmill.training.checkpoint.keeping import committed
 from gristmill.training.config import CHECKPOINTS
 from gristmill.training.data.shards import Tokens

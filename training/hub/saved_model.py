@@ -18,9 +18,8 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from gristmill.storage import checked_json, files
-from gristmill.storage.damage import damaged
-from gristmill.storage.recorded_file import RecordedFile
-from gristmill.storage.training_manifest import TrainingManifest, load_training_manifest
+from gristmill.storage.damage import RecordedFile, damaged
+from gristmill.storage.tokens.training_manifest import TrainingManifest, load_training_manifest
 from gristmill.training.checkpoint.commit import COMMIT, Commit, check_files, commit_of
 from gristmill.training.config import RunConfig
 from gristmill.training.hub.weight_files import tokenizer_file

@@ -17,8 +17,8 @@ import torch
 import torch.distributed as dist
 
 from gristmill.storage import files
-from gristmill.storage.recorded_file import RecordedFile
-from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.storage.damage import RecordedFile
+from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.checkpoint.commit import Progress, run_fingerprint
 from gristmill.training.checkpoint.keeping import Keeper
 from gristmill.training.checkpoint.saving import Saver

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from gristmill.storage.training_manifest import TrainingManifest
+from gristmill.storage.tokens.training_manifest import TrainingManifest
 from gristmill.training.config import GuardConfig, ModelConfig, TrainingConfig
 from gristmill.training.model.decoder import Decoder
 from gristmill.training.model.parallel import World, compute_dtype, sharded_model

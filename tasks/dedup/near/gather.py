@@ -17,8 +17,7 @@ from gristmill.tasks.dedup.near.sign import band_hashes, packed, shingle_sets
 from gristmill.tasks.dedup.order import KeepOrder
 from gristmill.tasks.dedup.order_work import columns, keyed, order_names
 from gristmill.tasks.dedup.takedowns import taken_down
-from gristmill.tasks.documents.rows import read_groups, read_rows
-from gristmill.tasks.documents.selection import gather
+from gristmill.tasks.documents.selection import gather, read_groups, read_rows
 from gristmill.tasks.kernels.shingles import STEP, set_hashes
 from gristmill.tasks.url.step import Url
 

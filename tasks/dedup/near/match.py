@@ -13,7 +13,7 @@ from gristmill.storage import files, parquet, sorted_files
 from gristmill.tasks.dedup.near.documents import EarlierShard, document_ids
 from gristmill.tasks.dedup.near.settings import Banding, Shingling
 from gristmill.tasks.dedup.near.sign import band_hashes, by_this_code
-from gristmill.tasks.documents.rows import read_rows
+from gristmill.tasks.documents.selection import read_rows
 
 # Band hashes of a partition, about: small crawls have fewer partitions.
 PARTITION_HASHES = 1 << 18

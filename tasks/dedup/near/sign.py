@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from gristmill.storage import files, layout, parquet, sorted_files
 from gristmill.tasks.dedup.near.settings import Banding, Shingling
-from gristmill.tasks.documents.rows import read_rows
+from gristmill.tasks.documents.selection import read_rows
 from gristmill.tasks.kernels import minhash, shingles
 from gristmill.tasks.kernels.buffers import utf8
 

@@ -25,7 +25,7 @@ from gristmill.storage import parquet
 from gristmill.tasks.dedup.near.documents import ROWS, document_ids, row_of
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.dedup.near.sign import shingle_sets, signed, unpacked
-from gristmill.tasks.documents.rows import read_rows
+from gristmill.tasks.documents.selection import read_rows
 
 if TYPE_CHECKING:
     from datasketch import LeanMinHash, MinHashLSH

@@ -16,8 +16,8 @@ from gristmill.storage import parquet
 from gristmill.tasks.dedup.near.documents import ROWS, SHARDS, Location, document_ids, row_of
 from gristmill.tasks.dedup.near.settings import MinHash, s_curve
 from gristmill.tasks.dedup.near.sign import band_hashes, shingle_sets
-from gristmill.tasks.documents.rows import read_rows
-from gristmill.tasks.kernels.jaccard import jaccard
+from gristmill.tasks.documents.selection import read_rows
+from gristmill.tasks.kernels.representatives import jaccard
 from gristmill.tasks.kernels.shingles import mix
 
 _ENDS = [i / 20 for i in range(21)]  # of the curve's bins

@@ -9,7 +9,7 @@ import numpy as np
 
 from gristmill.tasks.extraction.scanned import COMMENT, ENDS, Page
 from gristmill.tasks.extraction.vocabulary import CUSTOM, OTHER
-from gristmill.tasks.kernels.contains import contains
+from gristmill.tasks.kernels.phrases import contains
 
 _NAME = re.compile(rb"</?([^\s/>]*)")
 _ATTRIBUTE = rb"""(?i)(?<=[\s"'/])%s\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))"""

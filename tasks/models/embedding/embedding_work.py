@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from gristmill.storage import layout, parquet
-from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.step import Bound
 from gristmill.tasks.models.embedding import head_file
 from gristmill.tasks.models.embedding.embedder import Embedder

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from gristmill.storage import files
-from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.models.model_files import ModelFileError
 
 _ENTRY = "gristmill_head"

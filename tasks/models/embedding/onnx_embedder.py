@@ -18,7 +18,7 @@ import pyarrow as pa
 from tokenizers import Tokenizer
 
 from gristmill.storage import files, layout, parquet
-from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.selection import select_groups
 from gristmill.tasks.models.embedding.embedder import Embedder
 from gristmill.tasks.models.embedding.vectors import vector_table

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from gristmill.storage import layout, parquet
-from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.selection import select
 from gristmill.tasks.documents.step import Bound
-from gristmill.tasks.models.classifier import fasttext_files
+from gristmill.tasks.models.classifier import classifier_file
 from gristmill.tasks.models.classifier.training import line, probabilities
 from gristmill.tasks.models.harm.harm import HarmScoring, HarmThresholds, lines_of
 from gristmill.tasks.models.model_files import label_of
@@ -22,7 +22,7 @@ def score_shard(
     """Write `id`, the probability of the label for each text, and the share of its characters in lines above
     `line_score`. `models`: one."""
     table = select(documents, kept, ["text"])
-    [model] = map(fasttext_files.load, models)
+    [model] = map(classifier_file.load, models)
     label = label_of(model.labels, settings.label)
     texts = [text[: settings.characters] for text in table["text"].to_pylist()]
     lines = [[part for part in text.split("\n") if part.strip()] for text in texts]

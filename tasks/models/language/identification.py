@@ -1,4 +1,8 @@
-"""The most probable language of each text, or that the model cannot tell."""
+"""The scripts that the languages of lid.176 are written in, as the Unicode property Script names them.
+
+After CLDR 47, languageData; for languages that it lacks, and for a second script, after their Wikipedias, which the
+model was trained on. Languages that are not named here are written in Latin letters.
+"""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -13,13 +17,58 @@ import pyarrow.compute as pc
 
 from gristmill.storage import files
 from gristmill.tasks.documents.step import UNKNOWN
-from gristmill.tasks.models.classifier import fasttext_files
+from gristmill.tasks.models.classifier import classifier_file
 from gristmill.tasks.models.language.language import MIN_SCORES, UNKNOWN_BELOW, Identification
-from gristmill.tasks.models.language.scripts import scripts_of
 from gristmill.tasks.models.model_files import LABEL, ModelFileError, check_fasttext
 
 if TYPE_CHECKING:
     import fasttext
+
+_BY_SCRIPT = {
+    "Arabic": "ar arz az azb ckb diq fa kk ks ku ky lrc ms mzn pa pnb ps sd tg tk ug ur uz",
+    "Armenian": "hy",
+    "Bengali": "as bn bpy",
+    "Bopomofo": "yue zh",
+    "Cyrillic": (
+        "av az ba be bg bs bxr ce cv kk krc ku kv ky lez mhr mk mn mrj myv os ro ru rue sah sh sr tg tk tt tyv ug uk "
+        "uz xal"
+    ),
+    "Devanagari": "bh dty gom hi hif mai mr ne new sa sd",
+    "Ethiopic": "am",
+    "Georgian": "ka xmf",
+    "Greek": "el",
+    "Gujarati": "gu",
+    "Gurmukhi": "pa",
+    "Han": "ja ko wuu yue zh",
+    "Hangul": "ko",
+    "Hebrew": "he yi",
+    "Hiragana": "ja",
+    "Kannada": "gom kn",
+    "Katakana": "ja",
+    "Khmer": "km",
+    "Lao": "lo",
+    "Latin": "az bs diq gom hif ku ky ms ro sh sr tg tk tt ug uz",
+    "Malayalam": "ml",
+    "Mongolian": "bxr mn xal",
+    "Myanmar": "my",
+    "Oriya": "or",
+    "Sinhala": "si",
+    "Tamil": "ta",
+    "Telugu": "te",
+    "Thaana": "dv",
+    "Thai": "th",
+    "Tibetan": "bo",
+}
+_SCRIPTS: dict[str, tuple[str, ...]] = {}
+for _script, _codes in _BY_SCRIPT.items():
+    for _code in _codes.split():
+        _SCRIPTS[_code] = (*_SCRIPTS.get(_code, ()), _script)
+
+
+def scripts_of(code: str) -> tuple[str, ...]:
+    """The scripts of a language, given by its code in lid.176."""
+    return _SCRIPTS.get(code, ("Latin",))
+
 
 Settings = TypeVar("Settings", bound=Identification)
 
@@ -56,7 +105,7 @@ def pinned_model(settings: Settings, named: Sequence[str]) -> Settings:
     """
     if settings.model is None:
         return settings
-    labels = fasttext_files.labels(settings.model)
+    labels = classifier_file.labels(settings.model)
     if missing := [label for label in named if label not in labels and label != UNKNOWN]:
         near = ", ".join(get_close_matches(missing[0], labels, 8, 0.3)) or ", ".join(labels[:8])
         raise ModelFileError(f"{settings.model} has no label {missing[0]}; name labels such as {near} in `keep`")
@@ -101,7 +150,7 @@ def _others(label: str) -> str:
 def _model_of(settings: Identification) -> "fasttext.FastText._FastText":
     if settings.model is None:
         return model()
-    return fasttext_files.load(fasttext_files.recorded(settings.model, settings.model_checksum))
+    return classifier_file.load(classifier_file.recorded(settings.model, settings.model_checksum))
 
 
 @cache

@@ -10,15 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.storage import files, layout, leftovers, parquet
-from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.documents.selection import gather, select
 from gristmill.tasks.models.lmplz import estimate
 from gristmill.tasks.models.perplexity.cuts import CutoffsError, read_cutoffs
 from gristmill.tasks.models.perplexity.cuts import bounds as bounds
 from gristmill.tasks.models.perplexity.perplexity import LanguageModel, Perplexity, Scoring
-from gristmill.tasks.models.perplexity.scores import Scored, load, load_pieces, score_pieces, score_words
-from gristmill.tasks.models.perplexity.text import sentences
+from gristmill.tasks.models.perplexity.scores import Scored, load, load_pieces, score_pieces, score_words, sentences
 
 _BATCH = 1024  # documents whose lines are scored together
 

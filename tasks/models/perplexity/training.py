@@ -18,7 +18,7 @@ from gristmill.storage import files, leftovers
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.models.lmplz import estimate
 from gristmill.tasks.models.perplexity import models_by_language
-from gristmill.tasks.models.perplexity.text import fold
+from gristmill.tasks.models.perplexity.scores import fold
 
 _THREADS = 16  # sums of a unigram model depend on how many there are
 _BATCH = 10_000  # lines
@@ -43,7 +43,7 @@ class Training(Settings):
 
 def train(texts: Iterable[str], folder: str, language: str, settings: Training) -> dict[str, Any]:
     """Write LANGUAGE.arpa.bin, a quantised trie, LANGUAGE.sp.model and a description of both; returns the latter's
-    counts. Lines are read as `gristmill.tasks.models.perplexity.text.fold` gives them.
+    counts. Lines are read as `gristmill.tasks.models.perplexity.scores.fold` gives them.
 
     The texts are read once, and go through temporary files of about three times their size beside KenLM's own; held are
     the lines that the pieces are learned from, and 1 GB. Raises ValueError for texts without a line, and for thresholds

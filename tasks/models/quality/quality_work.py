@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 
 from gristmill.storage import files, layout, parquet
-from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.sampling import Heldout, uniform
 from gristmill.tasks.documents.selection import select
 from gristmill.tasks.documents.step import Bound
-from gristmill.tasks.models.classifier import fasttext_files
+from gristmill.tasks.models.classifier import classifier_file
 from gristmill.tasks.models.classifier.measures import measures
 from gristmill.tasks.models.classifier.training import (
     BAD,
@@ -91,7 +91,7 @@ def score_shard(
     scores = np.empty(len(table))
     for number, file in enumerate(models):
         rows = np.flatnonzero(folds == number)
-        model = fasttext_files.load(file)
+        model = classifier_file.load(file)
         scores[rows] = probabilities(model, [texts[row] for row in rows], label_of(model.labels, settings.label))
     parquet.write_table(layout.part(folder, shard), pa.table({"id": table["id"], "quality": scores}))
     return {"rows": len(table)}

@@ -5,9 +5,8 @@ import pytest
 from gristmill.flows.comparison.bank import calibrate, requests
 from gristmill.flows.comparison.power import Noise, smallest_effect
 from gristmill.flows.comparison.protocol import Protocol, decide
-from gristmill.flows.decisions.arms import Arms
 from gristmill.flows.decisions.noise import read_noise
-from gristmill.flows.decisions.plan import cost, parameters, planned, protocol_of
+from gristmill.flows.decisions.plan import Arms, cost, parameters, planned, protocol_of
 from gristmill.flows.recipe.proxy import PROXIES, load_proxy
 from gristmill.flows.recipe.recipe import load
 from gristmill.training.model.decoder import Decoder

@@ -13,7 +13,7 @@ from gristmill.flows.cli import app
 from gristmill.flows.cli.render_documents import token_lineage as rendered
 from gristmill.flows.reports.token_lineage import token_source, trace_token
 from gristmill.storage import parquet
-from gristmill.storage.recorded_file import RecordedFile
+from gristmill.storage.damage import RecordedFile
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.tasks.tokens.tokenizer_work import load
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gristmill.tasks.decontamination.find import Hits, find
 from gristmill.tasks.decontamination.index import Index, build_index, load_index
-from gristmill.tasks.decontamination.places import word_places
+from gristmill.tasks.decontamination.shards import word_places
 from gristmill.tasks.decontamination.step import Fields, Indexing
 from gristmill.tasks.kernels.buffers import utf8
 from gristmill.tasks.kernels.ngrams import bit_table, covered_shares, ngram_hashes, possible_members, word_hashes

@@ -20,7 +20,7 @@ from gristmill.tasks.dedup import order_work as order
 from gristmill.tasks.dedup.exact import ContentDedup, Exact, UrlDedup
 from gristmill.tasks.dedup.exact_work import choose
 from gristmill.tasks.kernels.buffers import utf8
-from gristmill.tasks.kernels.codepoints import CODE_POINTS, lowercase
+from gristmill.tasks.kernels.characters import CODE_POINTS, lowercase
 from gristmill.tasks.kernels.words import words_only
 from gristmill.tasks.models.quality.quality import Quality
 from gristmill.tasks.url.canonical import Canonical

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gristmill.storage import files, parquet
 from gristmill.storage.damage import DamagedFileError
-from gristmill.tasks.documents.rows import read_groups, read_rows
+from gristmill.tasks.documents.selection import read_groups, read_rows
 
 SCHEMA = pa.schema(
     [

@@ -122,9 +122,7 @@ def test_transport_and_engine_are_in_no_version():
 
 
 def test_stages_follow_the_modules_behind_them():
-    assert code_version(("gristmill.tasks.tokens.encode",)) != code_version(
-        ("gristmill.tasks.documents.measure_shards",)
-    )
+    assert code_version(("gristmill.tasks.tokens.encoding",)) != code_version(("gristmill.tasks.documents.shards",))
     with pytest.raises(ModuleNotFoundError, match="nowhere_at_all"):
         code_version(("nowhere_at_all",))
 

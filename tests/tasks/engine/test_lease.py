@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gristmill.storage import exclusive, leftovers, owner
+from gristmill.storage import exclusive, leftovers
 from gristmill.tasks.engine import lease as leases
 from gristmill.tasks.engine.lease import LeaseLostError, lease
 
@@ -100,7 +100,7 @@ def test_a_second_run_waits_and_takes_over_from_a_killed_one_at_once(tmp_path):
     first = start(tmp_path)
     until(lambda: jobs.exists() and jobs.read_text() == "0\n1\n")
     (stage,) = (tmp_path / "home" / "stages").iterdir()
-    dead = f".part-00000.txt.{owner.this_process()}.ab.tmp".replace(f"-{os.getpid()}-", f"-{first.pid}-")
+    dead = f".part-00000.txt.{leftovers.this_process()}.ab.tmp".replace(f"-{os.getpid()}-", f"-{first.pid}-")
     (stage / dead).touch()
     second = start(tmp_path)
     said = second.stdout.readline()
@@ -159,7 +159,7 @@ def test_a_foreign_lease_is_taken_over_when_its_counter_stands_still_and_its_own
 ):
     their_block = lease(folder, lambda line: None)
     with monkeypatch.context() as foreign:
-        foreign.setattr(owner, "this_process", lambda: FOREIGN)
+        foreign.setattr(leftovers, "this_process", lambda: FOREIGN)
         theirs = their_block.__enter__()
     monkeypatch.setattr(leases, "SILENCE_SECONDS", 2.0)
     messages: list[str] = []
@@ -199,7 +199,7 @@ def test_only_leftovers_of_the_dead_are_removed(tmp_path, monkeypatch):
     child = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     alive = child.stdout.readline().strip()
     host = alive.split("-")[0]
-    assert host == owner.this_process().split("-")[0]
+    assert host == leftovers.this_process().split("-")[0]
     reused = f"{host}-{child.pid}-{0:016x}"  # another process had the number
     names = {
         f".a.{alive}.ab.tmp": f"gristmill-{alive}-x",

@@ -3,8 +3,7 @@
 import pytest
 from lxml import etree, html
 
-from gristmill.tasks.extraction.page import extract_page
-from gristmill.tasks.extraction.xhtml import to_html
+from gristmill.tasks.extraction.page import extract_page, to_html
 
 DOCTYPE = (
     '<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN" "http://www.w3.org/TR/xhtml1/DTD/xhtml1-strict.dtd">'

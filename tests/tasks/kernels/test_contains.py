@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill.tasks.kernels.contains import contains
+from gristmill.tasks.kernels.phrases import contains
 
 
 def found(data: bytes, word: bytes) -> bool:

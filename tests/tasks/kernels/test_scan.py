@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill.tasks.kernels import codepoints, scan, segmentation
+from gristmill.tasks.kernels import characters, scan, segmentation
 from gristmill.tasks.kernels.buffers import utf8
 from tests.tasks.rules import segmentation as reference
 
@@ -324,14 +324,14 @@ def test_tables_hold_what_python_says_of_every_code_point():
     assert np.array_equal(table % segmentation.CLASSES == segmentation.SPACE, space)
     breaks = [len(f"a{c}b".splitlines()) == 2 for c in every]
     assert np.array_equal(table & segmentation.IS_BREAK > 0, breaks)
-    classes = codepoints.classes()
-    for name, number in (("L", codepoints.LETTER), ("M", codepoints.MARK), ("N", codepoints.DIGIT)):
+    classes = characters.classes()
+    for name, number in (("L", characters.LETTER), ("M", characters.MARK), ("N", characters.DIGIT)):
         assert np.array_equal(classes == number, general == name)
-    assert np.array_equal(classes == codepoints.SPACE, space | (general == "Z"))
+    assert np.array_equal(classes == characters.SPACE, space | (general == "Z"))
 
 
 def test_lower_case_is_that_of_python():
-    table = codepoints.lowercase()
+    table = characters.lowercase()
     for c in [*range(0x3100), *range(0xA640, 0xAC00), *range(0x10400, 0x11900), 0x130, 0x1E900]:
         lower = chr(c).lower()
         assert table[c] == (ord(lower) if len(lower) == 1 else c), hex(c)

@@ -30,9 +30,9 @@ from gristmill.tasks.pii.candidates import (
     Sought,
     candidates,
 )
+from gristmill.tasks.pii.cards import lengths
+from gristmill.tasks.pii.credentials import BEGINNINGS
 from gristmill.tasks.pii.digits import TRUNK
-from gristmill.tasks.pii.ibans import lengths
-from gristmill.tasks.pii.keys import BEGINNINGS
 from gristmill.tasks.pii.plans import groupings
 from gristmill.tasks.pii.regions import BY_LANGUAGE
 from tests.tasks.pii.examples import MIXED

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from gristmill.storage import parquet
-from gristmill.storage.recorded_file import RecordedFile
-from gristmill.storage.token_shards import bin_path
-from gristmill.tasks.tokens import encode
-from gristmill.tasks.tokens.encode import SPLITS, encode_shard
+from gristmill.storage.damage import RecordedFile
+from gristmill.storage.tokens.token_shards import bin_path
+from gristmill.tasks.tokens import encoding
+from gristmill.tasks.tokens.encoding import SPLITS, encode_shard
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.tasks.tokens.tokenizer_work import EOS, load, train_tokenizer
@@ -102,7 +102,7 @@ def test_a_shard_with_the_documents_of_an_earlier_one_is_taken_from_there(tmp_pa
         encode_shard(str(tmp_path / name), 0, *parts, model, earlier)
         encode_shard(str(tmp_path / f"{name}-alone"), 0, *parts, model)
         assert written(tmp_path / name) == written(tmp_path / f"{name}-alone") != written(tmp_path / "first")
-    monkeypatch.setattr(encode, "encoder", None)  # nothing is encoded
+    monkeypatch.setattr(encoding, "encoder", None)  # nothing is encoded
     earlier = (recorded_files(tmp_path / "fewer"), *earlier)
     assert encode_shard(str(tmp_path / "again"), 0, *same, model, earlier) == record
     assert written(tmp_path / "again") == written(tmp_path / "first")

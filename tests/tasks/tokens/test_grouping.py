@@ -14,8 +14,8 @@ from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.mixture import mixture
 from gristmill.flows.stages.tokens import grouped_tokens
 from gristmill.storage import files, layout, parquet
-from gristmill.storage.token_shards import write_tokens
-from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.storage.tokens.token_shards import write_tokens
+from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.tokens.grouping_work import group_shard, quantile_edges, score_points
 from gristmill.tasks.tokens.mixture import Column

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gristmill.storage import files
-from gristmill.storage.recorded_file import RecordedFile
-from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.storage.damage import RecordedFile
+from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.mixture_work import shares, write_mixture
 from gristmill.training.data.shards import Tokens

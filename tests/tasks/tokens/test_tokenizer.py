@@ -11,12 +11,21 @@ import sentencepiece as spm
 from pydantic import ValidationError
 
 from gristmill.storage import files, parquet
-from gristmill.storage.text_tokens import TextTokenizer
+from gristmill.storage.tokens.text_tokens import TextTokenizer
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.strategies import sample_mixture
 from gristmill.tasks.tokens.tokenizer import LARGEST_VOCABULARY, Tokenizer
-from gristmill.tasks.tokens.tokenizer_sample import sample, text_sizes
-from gristmill.tasks.tokens.tokenizer_work import BOS, EOS, UNK, load, sentences, take_tokenizer, train_tokenizer
+from gristmill.tasks.tokens.tokenizer_work import (
+    BOS,
+    EOS,
+    UNK,
+    load,
+    sample,
+    sentences,
+    take_tokenizer,
+    text_sizes,
+    train_tokenizer,
+)
 from tests.recorded import recorded
 
 SEED = 5

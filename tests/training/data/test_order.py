@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gristmill.storage import checked_json
-from gristmill.storage.training_manifest import (
+from gristmill.storage.tokens.training_manifest import (
     PhaseShares,
     ShardEntry,
     SourceShare,

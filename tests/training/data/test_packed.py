@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.storage import checked_json, files
-from gristmill.storage.packed_rows import write_rows
-from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.storage.tokens.training_manifest import load_training_manifest, write_rows
 from gristmill.tasks.tokens.packing_work import packed
 from gristmill.training.data.order import Order
 from gristmill.training.data.shards import check_digests, fingerprint

@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from gristmill.storage import checked_json, files
-from gristmill.storage.tokenizer_json import JsonTokenizer
-from gristmill.tasks.tokens.byte_bpe import train_byte_bpe
+from gristmill.storage.tokens.tokenizer_json import JsonTokenizer
+from gristmill.tasks.tokens.tokenizer_work import train_byte_bpe
 from gristmill.training.config import GuardConfig, ModelConfig, RunConfig, TrainingConfig
 from gristmill.training.data import order
 from gristmill.training.run.loop import train

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from gristmill.storage import checked_json, parquet
-from gristmill.storage.text_tokens import load_tokenizer
-from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.storage.tokens.text_tokens import load_tokenizer
+from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.config import DOCUMENT_LOSSES
 from gristmill.training.data.order import Order
 from gristmill.training.evaluate import document_losses as losses_of

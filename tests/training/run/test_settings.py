@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.data import batches as ahead
 from gristmill.training.data.order import Order
 from gristmill.training.model.parallel import processes

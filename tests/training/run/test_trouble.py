@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from gristmill.storage import checked_json, files
-from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.checkpoint.keeping import committed
 from gristmill.training.data.order import Order
 from gristmill.training.hub.model_folder import write_model_folder

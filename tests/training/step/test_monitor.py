@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.config import ModelConfig
 from gristmill.training.data.order import Order
 from gristmill.training.model.decoder import Decoder, flops_per_token, initial, rotary

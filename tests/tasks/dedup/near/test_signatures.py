@@ -16,8 +16,7 @@ from pydantic import ValidationError
 from gristmill.tasks.dedup.near.settings import MinHash, Shingling, s_curve
 from gristmill.tasks.kernels import minhash, shingles
 from gristmill.tasks.kernels.buffers import utf8
-from gristmill.tasks.kernels.codepoints import CODE_POINTS
-from gristmill.tasks.kernels.word_characters import INVISIBLE, UNSPACED, among
+from gristmill.tasks.kernels.characters import CODE_POINTS, INVISIBLE, UNSPACED, among
 from gristmill.tasks.kernels.words import words_only
 
 WRAP = (1 << 64) - 1

@@ -21,8 +21,7 @@ from gristmill.tasks.models.perplexity import models_by_language
 from gristmill.tasks.models.perplexity.cuts import CutoffsError, bounds, bucket_ends, bucket_shard
 from gristmill.tasks.models.perplexity.perplexity import Perplexity, pieces_of
 from gristmill.tasks.models.perplexity.perplexity_work import pinned, score_shard
-from gristmill.tasks.models.perplexity.scores import score_pieces
-from gristmill.tasks.models.perplexity.text import fold
+from gristmill.tasks.models.perplexity.scores import fold, score_pieces
 from gristmill.tasks.models.perplexity.training import Training, train
 from tests.planted.text import prose
 from tests.recorded import recorded

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gristmill.storage.training_manifest import TokenDtype
+from gristmill.storage.tokens.training_manifest import TokenDtype
 
 HEADER = 256  # int32
 # Of llm.c: magic number and version of GPT-2's tokens and of Llama 3's

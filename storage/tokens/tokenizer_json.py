@@ -1,4 +1,4 @@
-"""Hugging Face's tokenizer.json as a tokenizer: see `gristmill.storage.text_tokens`.
+"""Hugging Face's tokenizer.json as a tokenizer: see `gristmill.storage.tokens.text_tokens`.
 
 A tokenizer.json does not say which token ends a text. One that `prepared` has written does: by its post-processor a
 text begins with the end-of-text token, as a document in training begins behind one.
@@ -11,7 +11,7 @@ from typing import Any
 
 import tokenizers
 
-from gristmill.storage.sentencepiece_model import SPACE
+from gristmill.storage.tokens.sentencepiece_model import SPACE
 
 # How the tokenizers of public models name the token that ends a text.
 ENDS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>")

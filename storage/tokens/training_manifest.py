@@ -1,17 +1,7 @@
-"""The training manifest, `mixture.json`: which token shards training reads, in which shares.
+"""Packed rows: which pieces of a source's tokens stand in each row that training reads.
 
-    {"checksum": of the file, see `gristmill.storage.checked_json`,
-     "vocab_size": int, "dtype": "<u2" or "<u4", "tokenizer": {"path": see `gristmill.storage.text_tokens`, "digest"},
-     "end_of_text": id of the token that ends each document,
-     "token_bytes": [UTF-8 bytes that each token id stands for; 0 for control tokens],
-     "sources": [{"name", "share", "tokens", "epochs", "shards": [{"path", "tokens", "digest"}, ...]}, ...],
-     "heldout": [{"name", "shards": [...]}, ...],
-     "phases": [{"first": target tokens ahead of it, "shares": [of each source]}, ...], only where there are some,
-     "row_length": tokens of context that the rows are packed for, only where they are: then each source has
-     "rows": [{"path": see `gristmill.storage.packed_rows`, "rows", "pieces", "digest"}, ...]}
-
-A shard is a file of raw token ids of this type; each document ends with the end-of-text token. Relative paths are
-relative to the JSON file. A digest is the xxh3-128 of a file's content.
+A file of little-endian numbers: the first piece of each row, and the number of pieces (int64, rows + 1); the first
+token of each piece, in the source's tokens shard after shard (int64); the tokens of each piece (int32).
 """
 
 from __future__ import annotations
@@ -20,9 +10,31 @@ import os
 from pathlib import Path
 from typing import Literal, TypeVar
 
+import numpy as np
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from gristmill.storage import checked_json
+from gristmill.storage import checked_json, files
+
+
+def write_rows(path: str, first: np.ndarray, start: np.ndarray, length: np.ndarray) -> str:
+    """The digest of what is written."""
+    data = first.astype("<i8").tobytes() + start.astype("<i8").tobytes() + length.astype("<i4").tobytes()
+    files.write_bytes(path, data)
+    return files.digest(data)
+
+
+def map_rows(path: Path, rows: int, pieces: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """`first` (rows + 1), `start` and `length` (pieces), mapped into memory. Raises ValueError for another size."""
+    expected = 8 * (rows + 1) + 12 * pieces
+    if (size := path.stat().st_size) != expected:
+        raise ValueError(
+            f"{path}: {size} bytes, but {rows} rows of {pieces} pieces take {expected}; remove the stage directory and "
+            "run that stage again"
+        )
+    first = np.memmap(path, "<i8", "r", 0, (rows + 1,))
+    start = np.memmap(path, "<i8", "r", 8 * (rows + 1), (pieces,))
+    return first, start, np.memmap(path, "<i4", "r", 8 * (rows + 1 + pieces), (pieces,))
+
 
 TokenDtype = Literal["<u2", "<u4"]  # as numpy writes it: little-endian uint16 and uint32
 

@@ -1,4 +1,4 @@
-"""A SentencePiece model as a tokenizer: see `gristmill.storage.text_tokens`."""
+"""A SentencePiece model as a tokenizer: see `gristmill.storage.tokens.text_tokens`."""
 
 from collections.abc import Sequence
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from gristmill.storage.sentencepiece_model import SentencePieceTokenizer
+from gristmill.storage.tokens.sentencepiece_model import SentencePieceTokenizer
 
 
 class TextTokenizer(Protocol):
@@ -32,11 +32,11 @@ def load_tokenizer(path: str | Path) -> TextTokenizer:
 
 
 def read_tokenizer(data: bytes, path: str) -> TextTokenizer:
-    """The tokenizer of a file's content: Hugging Face's JSON, as `gristmill.storage.tokenizer_json.prepared` writes it,
-    if the path ends in `.json`; else a SentencePiece model. Raises ValueError for anything else."""
+    """The tokenizer of a file's content: Hugging Face's JSON, as `gristmill.storage.tokens.tokenizer_json.prepared`
+    writes it, if the path ends in `.json`; else a SentencePiece model. Raises ValueError for anything else."""
     if not path.endswith(".json"):
         return SentencePieceTokenizer(data, path)
 
-    from gristmill.storage.tokenizer_json import JsonTokenizer  # here, since most do without its library
+    from gristmill.storage.tokens.tokenizer_json import JsonTokenizer  # here, since most do without its library
 
     return JsonTokenizer(data, path)

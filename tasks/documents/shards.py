@@ -1,14 +1,28 @@
-"""Document steps as jobs: signals where they are not yet measured, and texts as steps leave them."""
+"""Document steps as jobs over shards: signals, decisions over them, and texts as steps leave them."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.storage import layout, parquet, shards
-from gristmill.storage.schema import DOCUMENTS, LEDGER
+from gristmill.storage.schema import DOCUMENTS, LEDGER, SELECTION
 from gristmill.tasks.documents import measure
 from gristmill.tasks.documents.batch import names
+from gristmill.tasks.documents.decisions import Decisions, decide, wanted
 from gristmill.tasks.documents.selection import gather, select
 from gristmill.tasks.documents.step import DocumentStep
+
+
+def decide_shard(folder: str, shard: int, signals: tuple[str, ...], kept: str, decisions: Decisions) -> dict:
+    """Apply decisions to stored signals, which may lie in several parts; writes the ids that stay, and the ledger."""
+    table = gather(signals, kept, wanted(decisions))
+    arriving = parquet.read_table(kept, SELECTION.names)
+    return shards.write_selection(folder, shard, arriving, decide(table, decisions))
+
+
+def keep_shard(folder: str, shard: int, kept: str, step: str) -> dict:
+    """Let a shard through a step that does not judge it: the same ids, and a count of them."""
+    arriving = parquet.read_table(kept, SELECTION.names)
+    return shards.write_selection(folder, shard, arriving, [(step, LEDGER.empty_table())])
 
 
 def measure_shard(

@@ -1,0 +1,1 @@
+"""Tokens at rest: shards, tokenizers and what training reads of both."""
