@@ -3,6 +3,7 @@
 import io
 import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ from tests.planted.text import pydoc_paragraphs
 if TYPE_CHECKING:
     from tests import redis_server as redis_servers
 
+# A shell's background jobs ignore Ctrl-C, and so would all that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Every run searches the same examples, so that one is red for what changed. `make slow` searches others.
 hypothesis.settings.register_profile("same", derandomize=True, database=None, deadline=None)

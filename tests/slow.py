@@ -7,7 +7,6 @@ A file that fails does not keep the others from running; its output is shown at 
 random, ten times as long as in the default run: hypothesis prints a failing example as a line to add.
 """
 
-import signal
 import subprocess
 import sys
 import tempfile
@@ -53,8 +52,6 @@ def run(arguments: tuple[str, ...]) -> tuple[Counter[str], float]:
 
 
 def main(words: list[str]) -> int:
-    # a shell's background job ignores Ctrl-C, and what it starts would inherit that: tests that send it would wait
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     table, total = Table("tests", *OUTCOMES, "seconds"), Counter[str]()
     pieces = [(path, (path, "-m", LONG)) for path in long_files()] + [("properties, at random", PROPERTIES)]
     for name, arguments in pieces:

@@ -195,7 +195,7 @@ def test_a_foreign_lease_is_taken_over_when_its_counter_stands_still_and_its_own
 
 
 def test_only_leftovers_of_the_dead_are_removed(tmp_path, monkeypatch):
-    program = "from gristmill.storage import owner; print(owner.this_process(), flush=True); input()"
+    program = "from gristmill.storage import leftovers; print(leftovers.this_process(), flush=True); input()"
     child = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     alive = child.stdout.readline().strip()
     host = alive.split("-")[0]
