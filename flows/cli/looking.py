@@ -11,17 +11,25 @@ SHOWN = 1500  # characters of a text
 
 
 @app.command(rich_help_panel=LOOK)
-def status(as_json: Json = False) -> None:
+def status(
+    tree: Annotated[
+        bool, typer.Option("--tree", help="of each recipe the stages of its last run, and what each needed on the side")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """The stages in the home in order of time: finished or not, the recipe whose last run had them, documents in and
     out, and what was dropped."""
-    from gristmill.flows.cli.render_tables import status_lines, status_remarks, status_table
-    from gristmill.flows.reports.status import status
+    from gristmill.flows.cli.render_tables import stage_tree, status_lines, status_remarks, status_table
+    from gristmill.flows.reports.status import status, trees
 
     rows = status(settings().home)
     if as_json:
-        print_json(rows)
+        print_json(trees(rows) if tree else rows)
         return
-    if sys.stdout.isatty():
+    if tree:
+        for recipe, nodes in trees(rows).items():
+            console().print(stage_tree(recipe, nodes), soft_wrap=True)
+    elif sys.stdout.isatty():
         console().print(status_table(rows))
     else:
         print_texts(status_lines(rows))

@@ -10,9 +10,10 @@ import yaml
 from rich.box import SIMPLE_HEAD
 from rich.table import Column, Table
 from rich.text import Text
+from rich.tree import Tree
 
 from gristmill.flows.reports.funnel import FunnelRow
-from gristmill.flows.reports.status import StageStatus
+from gristmill.flows.reports.status import StageNode, StageStatus
 
 if TYPE_CHECKING:
     from gristmill.flows.models.evaluation import Evaluation
@@ -61,6 +62,25 @@ def _documents(row: StageStatus) -> str:
 def status_lines(rows: Iterable[StageStatus]) -> list[str]:
     """A line for each stage, with tabs between the columns of `status_table`: for a pipe, nothing is cut off."""
     return ["\t".join(_status_cells(row)) for row in rows]
+
+
+def stage_tree(recipe: str, nodes: Iterable[StageNode]) -> Tree:
+    """A recipe's stages, each with the first 8 characters of its key, its documents and tokens."""
+    tree = Tree(Text(recipe, style="bold"))
+    for node in nodes:
+        _grow(tree, node)
+    return tree
+
+
+def _grow(tree: Tree, node: StageNode) -> None:
+    row = node.stage
+    name, _, key = row.stage.rpartition("-")
+    counts = [_documents(row), f"{row.tokens:,} tokens" if row.tokens is not None else ""]
+    if row.state != "finished":
+        counts = [f"{row.state}, {row.jobs_done:,} jobs done" if row.state == "unfinished" else row.state]
+    branch = tree.add(Text("  ".join([name, key[:8], *filter(None, counts)])))
+    for other in node.aside:
+        _grow(branch, other)
 
 
 def status_remarks(rows: Iterable[StageStatus]) -> list[str]:

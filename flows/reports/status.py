@@ -1,6 +1,6 @@
 """The stages of a home in order of time, and what each let through."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -17,7 +17,8 @@ class StageStatus:
 
     `documents_in`, `documents_out`: None where no documents are counted; `drops`: documents by `step.rule`, most
     first; `jobs_done`: of an unfinished stage; `trouble`: why a stage cannot be read; `recipes`: those whose last run
-    had it; `modified`: when it was finished, or its last job, in seconds since 1970, None if none was.
+    had it; `modified`: when it was finished, or its last job, in seconds since 1970, None if none was; `tokens`: made
+    or trained on, None for other stages; `inputs`: keys of stages and digests of files, by what they are to it.
     """
 
     stage: str
@@ -29,6 +30,12 @@ class StageStatus:
     trouble: str = ""
     recipes: tuple[str, ...] = ()
     modified: float | None = None
+    tokens: int | None = None
+    inputs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        return self.stage.rpartition("-")[2]
 
 
 def status(home: str) -> list[StageStatus]:
@@ -53,7 +60,14 @@ def _row(stage: FinishedStage | UnfinishedStage | UnreadableStage) -> StageStatu
     steps = stage.step_counts
     drops = ranked({f"{count['step']}.{rule}": n for count in steps for rule, n in count["drops"].items()})
     arrived, left = (steps[0]["rows_in"], steps[-1]["rows_out"]) if steps else (None, None)
-    return StageStatus(stage.label, "finished", arrived, left, drops)
+    return StageStatus(stage.label, "finished", arrived, left, drops, tokens=_tokens(stage), inputs=stage.inputs)
+
+
+def _tokens(stage: FinishedStage) -> int | None:
+    if stage.name == "tokens":
+        return stage.result["train"] + stage.result["heldout"]
+    counted = stage.result.get("tokens")
+    return sum(counted.values()) if isinstance(counted, dict) else counted
 
 
 def _modified(stage: StageFolder) -> float | None:
@@ -62,6 +76,62 @@ def _modified(stage: StageFolder) -> float | None:
         return files.modified(files.join(stage.folder, "manifest.json"))
     done = files.join(stage.folder, "done")
     return max((files.modified(files.join(done, name)) for name in files.names(done)), default=None)
+
+
+# Of what a stage is made from, the first of these is the stage before it; the others were made on the side.
+_BEFORE = ("mixture", "tokens", "kept", "documents")
+
+
+@dataclass(frozen=True)
+class StageNode:
+    """A stage of a recipe, and the stages that were made for it on the side."""
+
+    stage: StageStatus
+    aside: tuple["StageNode", ...]
+
+
+def trees(rows: Iterable[StageStatus]) -> dict[str, list[StageNode]]:
+    """Of each recipe with a last run its stages in order: those that its documents and tokens went through.
+
+    What one of them needed besides (signatures, the model of a filter, a tokenizer) stands in its `aside`. A stage
+    stands once, where it was needed first. Stages that are not finished come last: what they read is not known.
+    """
+    found: dict[str, list[StageStatus]] = {}
+    for row in rows:
+        for recipe in row.recipes:
+            found.setdefault(recipe, []).append(row)
+    return {recipe: _tree(found[recipe]) for recipe in sorted(found)}
+
+
+def _tree(rows: list[StageStatus]) -> list[StageNode]:
+    by_key = {row.key: row for row in rows}
+    read = {key for row in rows for key in row.inputs.values()}
+    shown: set[str] = set()
+    lines: list[list[StageStatus]] = []
+    for last in sorted((row for row in rows if row.key not in read), key=lambda row: row.state != "finished"):
+        line = list(_line(last, by_key, shown))[::-1]
+        shown.update(row.key for row in line)
+        lines.append(line)
+
+    def node(row: StageStatus) -> StageNode:
+        aside = []
+        for name in sorted(row.inputs):
+            other = by_key.get(row.inputs[name])
+            if other is not None and other.key not in shown:
+                shown.add(other.key)
+                aside.append(node(other))
+        return StageNode(row, tuple(aside))
+
+    return [node(row) for line in lines for row in line]
+
+
+def _line(last: StageStatus, by_key: Mapping[str, StageStatus], shown: set[str]) -> Iterator[StageStatus]:
+    """A stage and those before it, back to one that is shown already."""
+    row: StageStatus | None = last
+    while row is not None and row.key not in shown:
+        yield row
+        before = next((row.inputs[name] for name in _BEFORE if name in row.inputs), "")
+        row = by_key.get(before)
 
 
 @dataclass(frozen=True)
