@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from gristmill.flows.comparison.bank import Bank, calibrate
-from gristmill.flows.comparison.components import Components, Simulator, normal
+from gristmill.flows.comparison.components import Components
 from gristmill.flows.comparison.protocol import Protocol, decide
 from gristmill.flows.comparison.runs import EvaluationSet
+from tests.simulated_runs import Simulator, normal
 
 FILE = Path(__file__).parent / "flows" / "comparison" / "components.json"
 COMPONENTS = Components.model_validate_json(FILE.read_text())

@@ -1,5 +1,6 @@
-"""The command that compares recipes: ablate."""
+"""Commands that compare recipes: ablate, and proxy-noise, by which its reach is known."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -120,3 +121,19 @@ def _numbers(given: str) -> list[int]:
         return [int(number) for number in given.split(",") if number.strip()]
     except ValueError:
         raise ValueError(f"--pairs {given} is no list of whole numbers: write 3,6,12") from None
+
+
+@app.command("proxy-noise", rich_help_panel=DECIDE)
+def proxy_noise(
+    proxy: Annotated[Path, typer.Argument(metavar="FILE", help="a proxy's YAML file", exists=True, dir_okay=False)],
+    runs: Annotated[str, typer.Option(metavar="TEXT", help="which runs these were; kept with the numbers")],
+) -> None:
+    """How much runs of a proxy differ, by those in the home: written to FILE with the ending .json. By it a decision
+    says which effect it would see before it trains anything."""
+    from gristmill.flows.decisions.noise import fit_noise, write_noise
+    from gristmill.flows.recipe.proxy import load_proxy
+
+    found = fit_noise(settings().home, load_proxy(proxy), runs)
+    written = proxy.with_suffix(".json")
+    write_noise(found, written)
+    print_texts([f"{written}: {found.tokens:,} tokens a run, {found.documents} documents, {found.degrees} degrees"])

@@ -98,10 +98,6 @@ class Decision:
     runs: tuple[RunRequest, ...]
     screening: tuple[tuple[str, float], ...]
 
-    @property
-    def trained_tokens(self) -> int:
-        return sum(request.tokens for request in self.runs)
-
     def sentences(self) -> list[str]:
         return [verdict.sentence() for verdict in self.verdicts]
 

@@ -1,17 +1,22 @@
 """Recorded noise of a proxy: fitted to stages of a home with planted components, read by its own proxy alone."""
 
+from functools import partial
+
 import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
-from gristmill.flows.comparison.components import Components, Simulator
+from gristmill.flows.cli import app
+from gristmill.flows.comparison.components import Components
 from gristmill.flows.comparison.runs import RunRequest
 from gristmill.flows.decisions.noise import fit_noise, read_noise, write_noise
 from gristmill.flows.recipe.proxy import PROXIES, load_proxy
 from gristmill.flows.stages.proxy import run_record
 from gristmill.storage import layout, parquet
 from tests.decisions import evaluation
+from tests.simulated_runs import Simulator
 
 PROXY = load_proxy("small")
 TOKENS = 51_200
@@ -74,3 +79,13 @@ def test_what_ships_is_of_the_proxy_that_ships(path):
     proxy = load_proxy(path.stem)
     found = read_noise(path.stem, proxy)
     assert found is not None and found.tokens <= proxy.tokens and found.provenance
+
+
+def test_the_command_writes_what_is_read_beside_the_proxy(home, tmp_path):
+    own = tmp_path / "own.yaml"
+    own.write_text((PROXIES / "small.yaml").read_text())
+    invoke = partial(CliRunner().invoke, app, env={"GRISTMILL_HOME": home})
+    done = invoke(["proxy-noise", str(own), "--runs", "simulated runs"])
+    assert done.exit_code == 0, done.output
+    assert read_noise(str(own), load_proxy(own)).provenance == "simulated runs"
+    assert "160 documents, 21 degrees" in done.stdout
