@@ -27,6 +27,9 @@ _UNWATCHED = {
     "distributed.admin.system-monitor.interval": "2s",
 }
 
+# Dask's pages ask nobody who they are: they show what runs, and a worker's log.
+_NO_PAGES: dict[str, list[str]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+
 
 @dataclass(frozen=True)
 class ClusterSettings:
@@ -40,17 +43,26 @@ class ClusterSettings:
 
 
 def local(settings: ClusterSettings) -> Any:
-    """Processes on this machine, one thread each, on loopback only."""
+    """Processes on this machine, one thread each, on loopback only.
+
+    They talk by TLS, and each asks for the key of this run, which is in memory alone: any account of the machine can
+    connect to loopback, and who talks to a worker can run code as its user.
+    """
     import dask
     from distributed import LocalCluster
+    from distributed.security import Security
 
-    with dask.config.set({**_UNWATCHED, "temporary-directory": settings.scratch}), _interrupts_held():
+    config = {**_UNWATCHED, **_NO_PAGES, "temporary-directory": settings.scratch}
+    with dask.config.set(config), _interrupts_held():
         return LocalCluster(
             n_workers=settings.workers,
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
+            protocol="tls://",
+            security=Security.temporary(),
             dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
             # errors of jobs are raised where the flow runs; a worker whose flow is cancelled says that it is gone
             silence_logs=logging.CRITICAL,
         )
