@@ -19,7 +19,7 @@ from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
 from prefect.context import FlowRunContext, TagsContext
 from prefect.exceptions import CancelledRun, TerminationSignal
 from prefect.runtime import flow_run
-from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_current_settings, temporary_settings
 from prefect.states import Cancelled, Crashed, State
 
 from gristmill.flows.machine import runs
@@ -172,7 +172,7 @@ def _server() -> Iterator[None]:
         return
     server = prefect_server.start(settings.home)
     server.wait_until_ready()
-    with temporary_settings({PREFECT_API_URL: server.address}):
+    with temporary_settings({PREFECT_API_URL: server.address, PREFECT_API_AUTH_STRING: server.login}):
         yield
 
 

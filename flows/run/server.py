@@ -14,6 +14,7 @@ import asyncio
 import atexit
 import gc
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -31,10 +32,15 @@ _server: "EmbeddedServer | None" = None
 
 
 class EmbeddedServer:
-    """The child. Connections wait in the socket until it answers, so its address is good at once."""
+    """The child. Connections wait in the socket until it answers, so its address is good at once.
+
+    It answers who has `login`, as `user:password`: a password of this server, since any account of the machine can
+    connect to loopback.
+    """
 
     def __init__(self, home: Path) -> None:
         private_folder(home)
+        self.login = f"gristmill:{secrets.token_urlsafe(32)}"
         self.log = home / "server.log"
         here = str(Path(gristmill.__file__).resolve().parents[1])
         path = [here, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
@@ -50,7 +56,12 @@ class EmbeddedServer:
                 stderr=log,
                 pass_fds=[listening.fileno()],
                 start_new_session=True,
-                env=os.environ | {"PREFECT_HOME": str(home), "PYTHONPATH": os.pathsep.join(dict.fromkeys(path))},
+                env=os.environ
+                | {
+                    "PREFECT_HOME": str(home),
+                    "PREFECT_SERVER_API_AUTH_STRING": self.login,
+                    "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
+                },
             )
 
     def wait_until_ready(self) -> None:
