@@ -57,7 +57,9 @@ MixtureLike = Annotated[Mixture | None, BeforeValidator(by_name, json_schema_inp
 class Recipe(Settings):
     """Sources, an ordered list of steps, tokenizer, mixture, model and training. Unknown keys are an error."""
 
-    name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$", description="also the name of the MLflow experiment")
+    name: str = Field(
+        pattern=r"^[a-z][a-z0-9_-]*$", max_length=100, description="also the name of the MLflow experiment"
+    )
     seed: int = Field(
         1, ge=0, description="of the held-out split and the tokenizer's sample; steps and training have own"
     )

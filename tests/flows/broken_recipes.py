@@ -95,6 +95,7 @@ BROKEN = (
     Broken("a language of three letters", "keep: [en]", "keep: [eng]", "steps.language.keep", "eng", "`en`", "12"),
     Broken("Norway", "keep: [en]", "keep: [no]", "steps.language.keep[0]", "False", "in quotes", "12"),
     Broken("a name with a space", "name: trial", "name: my trial", "name", "'my trial'", "small letters", "1"),
+    Broken("a name of 5,000 letters", "name: trial", f"name: {'a' * 5000}", "name", "aaa", "100", "1"),
     Broken("no bytes", "max_bytes: 1000000", "max_bytes: 0", "steps.extract.max_bytes", "0", "above 0", "10"),
     Broken(
         "a weight of nothing", "books: 0.3", "books: 0", "mixture.weights", "'books': 0", "leave the source out", "22"
