@@ -166,6 +166,7 @@ _KINDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "string_pattern": _pattern,
     "too_short": lambda c: f"at least {c['min_length']}",
     "too_long": lambda c: f"at most {c['max_length']}",
+    "string_too_long": lambda c: f"a text of at most {c['max_length']} characters",
     "int": lambda c: "a whole number",
     "float": lambda c: "a number",
     "finite": lambda c: "a finite number",
