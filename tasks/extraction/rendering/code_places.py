@@ -122,9 +122,13 @@ def counted(source: Source, first: int, last: int) -> dict[int, int]:
         blank |= not _TAG.sub(b"", behind).strip()
     if not found:
         return {}
-    # A line by itself that is all number is code: nobody numbers one empty line.
-    if len(lines) == 1 and (blank or (source.element[max(found)] != _SPAN and b"user-select" not in lines[0])):
-        return {}
+    # A line by itself that is all number is code: nobody numbers one empty line. Its first word may be a number, too: a
+    # class that does not say that it counts lines says what the word is.
+    if len(lines) == 1:
+        tag = max(found)
+        styled = source.element[tag] == _SPAN and b"class" not in source.tag(tag)
+        if blank or not (styled or b"user-select" in lines[0]):
+            return {}
     # Pygments has no space there, and code that stands in may be all there is.
     if blank or source.element[max(found)] != _SPAN:
         # Either all gaps are equally wide, or all lines begin in one column.

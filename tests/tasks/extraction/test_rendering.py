@@ -319,6 +319,7 @@ CODE_LINE = st.text(st.sampled_from("ab(){}=<>&'\"# 1\t_"), max_size=12).map(str
 @settings(max_examples=150, deadline=None)
 @given(st.lists(CODE_LINE, min_size=1, max_size=8), st.sampled_from(sorted(SHAPES)))
 @example(["1"], "a span a line")
+@example(["1<"], "a span a line")
 @example(["1"], "spans of words")
 def test_any_code_keeps_its_lines(lines, shape):
     while lines and not lines[0]:
