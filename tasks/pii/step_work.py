@@ -83,7 +83,7 @@ def _spans(step: Pii, data: np.ndarray, offsets: np.ndarray, regions: list[tuple
     ):
         if start < block:
             continue
-        if shape == shapes.MAILBOX and start < edge:  # beside characters without a space, of an address that is masked
+        if shape in _BEHIND and start < edge < stop:  # it stands beside what is masked, without a space
             start = edge
         value = bytes(text[start:stop])
         after = bytes(text[stop : min(end, stop + _AFTER)])
@@ -119,6 +119,9 @@ _JUDGES: dict[int, list[tuple[Kind, Callable[..., Iterable[tuple[int, int]]]]]] 
     shapes.LOGIN: [("api_key", passwords)],
     shapes.CODE: [("national_id", national_ids)],
 }
+
+
+_BEHIND = (shapes.MAILBOX, shapes.NUMBER, shapes.FOREIGN)
 
 
 def _apart(spans: list[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:
