@@ -210,6 +210,9 @@ def _rules() -> None:
             and name != "url"
             and not kind.__module__.startswith("gristmill.tasks.models.")
         ]
+        steps += [
+            BUILT_IN[name].model_validate({"definition": "dclm"}) for name in ("gopher_quality", "gopher_repetition")
+        ]
         for step in steps:
             measured(table, [step])
         # what an edit leaves is scanned into arrays of another type

@@ -29,7 +29,7 @@ def test_a_change_in_another_file_reaches_a_kept_kernel(tmp_path):
 
     before = shingles()
     assert shingles() == before
-    changed = tmp_path / "gristmill" / "tasks" / "kernels" / "codepoints.py"
+    changed = tmp_path / "gristmill" / "tasks" / "kernels" / "characters.py"
     planted = changed.read_text().replace("(b & 0x1F) << 6 | c, i + 2", "((b & 0x1F) << 6 | c) + 1, i + 2")
     assert planted != changed.read_text()
     changed.write_text(planted)
