@@ -183,12 +183,14 @@ def _extraction() -> None:
 
 
 def _rules() -> None:
-    """Each document step as it is by default, by itself and behind each that edits."""
+    """Each document step as it is by default, and as DCLM defines it, by itself and behind each that edits."""
     import pyarrow as pa
 
     from gristmill.flows.recipe.steps import BUILT_IN
     from gristmill.tasks.documents.measure import measured
     from gristmill.tasks.documents.step import DocumentStep, EditStep
+    from gristmill.tasks.rules.gopher_quality import GopherQuality
+    from gristmill.tasks.rules.gopher_repetition import GopherRepetition
 
     with tempfile.TemporaryDirectory(prefix="gristmill-kernels-") as folder:
         words = Path(folder) / "words.txt"
@@ -210,9 +212,7 @@ def _rules() -> None:
             and name != "url"
             and not kind.__module__.startswith("gristmill.tasks.models.")
         ]
-        steps += [
-            BUILT_IN[name].model_validate({"definition": "dclm"}) for name in ("gopher_quality", "gopher_repetition")
-        ]
+        steps += [GopherQuality(definition="dclm"), GopherRepetition(definition="dclm")]
         for step in steps:
             measured(table, [step])
         # what an edit leaves is scanned into arrays of another type
