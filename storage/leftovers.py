@@ -1,4 +1,4 @@
-"""A name for this process, for files that must not outlive it, and whether the process of a name has ended."""
+"""Temporary files that have their owner in their name, so that those of a killed process can be told and removed."""
 
 import os
 import re

@@ -1,9 +1,13 @@
-"""Group-sequential boundaries: which statistic ends a decision at which look.
+"""An interval that is adjusted for stopping, and the boundaries: which statistic ends a decision at which look.
 
 The statistics of the looks are jointly normal with independent increments of information (the canonical distribution
 of Jennison and Turnbull, Group Sequential Methods, 2000, section 3.1). Probabilities follow by recursive integration
 (their chapter 19; Armitage, McPherson and Rowe 1969). Limits follow from the error that may have been spent by each
 look (Lan and DeMets 1983).
+
+The interval follows the stage-wise ordering of outcomes: an earlier crossing of the upper limit is a higher outcome
+than a later one; at one look a higher statistic is (Tsiatis, Rosner and Mehta 1984; Jennison and Turnbull 2000,
+section 8.5). Without early stopping it is the t interval.
 """
 
 from collections.abc import Sequence

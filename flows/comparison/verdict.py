@@ -1,4 +1,4 @@
-"""What an effect is worth in training tokens, by the base's own learning curve.
+"""Verdicts and their sentences, never a number without its interval, and what an effect is worth in training tokens.
 
 Near its number of tokens T the base's loss falls by a slope for each factor e of tokens; runs at T/2 and at T measure
 it. An effect is then worth a factor exp(effect / slope) of tokens. The range of the ratio comes from the intervals of

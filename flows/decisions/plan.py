@@ -1,4 +1,4 @@
-"""The recipes of a comparison, by the names that verdicts call them."""
+"""What a decision will do, said before anything is trained: recipes, what they share, runs, tokens, time, power."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the models of a decision make of tasks: accuracies, and paired differences with their intervals."""
+"""A decision between recipes: verdicts, scores on tasks, what each recipe keeps and costs, what each step is worth."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field

@@ -1,4 +1,4 @@
-"""A page as a server would give it, and the two ways in which the harvest makes one from text."""
+"""Pages as a server would give them, written as WARC 1.1 files: the same bytes for the same pages."""
 
 import base64
 import gzip

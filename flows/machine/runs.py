@@ -1,4 +1,7 @@
-"""Which stages the last run of a recipe had: `<home>/runs/<recipe>.json`. For readers alone, no key knows of it."""
+"""Which stages the last run of a recipe had, and the log of runs as lines of JSON.
+
+<home>/runs/<recipe>.json    for readers alone, no key knows of it
+"""
 
 import logging
 from collections.abc import Mapping

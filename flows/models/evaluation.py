@@ -1,4 +1,7 @@
-"""A trained model by what a user calls it: a recipe, a folder, or a checkpoint."""
+"""What a trained model is worth: bits per byte of the held-out text of each source, and scores on tasks.
+
+A model is named as a user calls it: a recipe, a folder, or a checkpoint.
+"""
 
 import time
 from collections.abc import Callable

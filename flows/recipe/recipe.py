@@ -1,4 +1,4 @@
-"""Mixtures in files of their own: published ones that ship, and a user's."""
+"""The recipe: everything that decides what comes out, in one file that reads from top to bottom."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The finished stages of a recipe, looked up without making any, and whether their files are whole."""
+"""What is finished of a recipe, looked up in the home without making any, and whether its files are whole."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rows as a data frame of pandas, for a notebook."""
+"""The funnel: how many documents each step lets through, and why the others are dropped."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

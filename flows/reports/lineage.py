@@ -1,4 +1,4 @@
-"""The decision history of a document: what each stage decided about it."""
+"""Where a document comes from and what every stage made of it, back to the bytes that the crawler wrote."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

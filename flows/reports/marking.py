@@ -1,4 +1,4 @@
-"""Texts beside each other and in parts: differences, and places that are marked."""
+"""Texts for a reader: the parts of a text that a rule met, and two texts with what differs between them."""
 
 import re
 from collections.abc import Iterator

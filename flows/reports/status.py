@@ -1,4 +1,4 @@
-"""The stages of a home in order of time, and what each let through."""
+"""Which stages a home has, in order of time, and which documents they keep."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor

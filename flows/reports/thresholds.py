@@ -1,7 +1,9 @@
-"""A threshold of one language carried over to another: the value that drops the same share of its documents.
+"""Thresholds for languages, proposed from a finished run's stored signals by matching a reference language's quantiles.
 
-One of the ways that FineWeb-2 compares of fitting filters to a language (Penedo et al. 2025, arXiv 2506.20920): the
-quantile of the reference language's threshold is looked up in the other language's own distribution.
+Thresholds that were found on English drop too much or too little elsewhere: words are longer, lines shorter. Proposed
+is the value that drops the same share of a language's documents, to be looked at, not believed. It is one of the ways
+that FineWeb-2 compares of fitting filters to a language (Penedo et al. 2025, arXiv 2506.20920): the quantile of the
+reference language's threshold is looked up in the other language's own distribution.
 """
 
 import math

@@ -1,4 +1,9 @@
-"""A recipe with other thresholds: those settings of a finished run that can be replayed over its stored signals."""
+"""What another threshold would have done: the decisions of a finished run replayed over its stored signals.
+
+Exact for the run of document steps, or the cut by scores, that the setting belongs to. Steps behind it that look at
+all documents together (near-duplicates, models, percentiles) may decide otherwise about other documents: what they did
+holds only where the documents that reach them are the same.
+"""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""A progress bar for a person at a terminal."""
+"""How far a stage is: bars in a terminal, a line a minute where there is none, lines when it starts and ends."""
 
 import contextlib
 import contextvars

@@ -1,4 +1,4 @@
-"""Several stages at the same time, each as a Prefect task in a thread of its own."""
+"""Each stage as one Prefect task, with its progress and counts as artifacts; several at a time in threads."""
 
 import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 import queue

@@ -1,4 +1,8 @@
-"""What is claimed of a run before it is trained, and what became of the claim."""
+"""What is claimed of a run before it is trained, and how well such claims hold for the larger runs of a grid.
+
+Laws that were fitted to the smaller runs of a grid are compared with its larger ones. It is the only test of a law's
+form that a grid itself offers: errors within the fit say nothing of what lies beyond.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

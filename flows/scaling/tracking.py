@@ -1,4 +1,12 @@
-"""MLflow's record of a scaling law: a parent run with law, tables and plots, a child for each run of the grid."""
+"""MLflow's record of a scaling law and of forecasts.
+
+A law is a parent run with its tables and plots, and a child for each run of the grid.
+
+A forecast is registered before a run is trained and checked after it. It is a run of its own in the recipe's
+experiment, SCHEDULED until it is checked. The tag `forecast` is the key of the stage that will hold the forecasted run,
+so there is one forecast of it, and the first one counts. Its datasets are the runs that the law was fitted to, by their
+keys; its start is the time of registration.
+"""
 
 import tempfile
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""The documents of a run between two stages: where they lie, and which of them are kept."""
+"""The documents of a run between two stages: where they lie, which are kept, and what enters the next stage's key.
+
+Where none is left the run ends with one sentence, ahead of the stages that would work on nothing.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

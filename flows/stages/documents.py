@@ -1,4 +1,8 @@
-"""`selection`: the records that a source selects by Common Crawl's columnar index, put into shards."""
+"""`documents`: every shard of the sources read, extracted and measured in one pass.
+
+A shard is a file; with a limit it is all that is read of a source, whose files are then read one after the other.
+Records that a source selects by Common Crawl's columnar index are put into shards by `selection`, a stage of its own.
+"""
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor

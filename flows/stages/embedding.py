@@ -1,4 +1,8 @@
-"""The vectors of documents: a stage that knows nothing of heads, so that another head does not embed again."""
+"""`embedding`: documents embedded once, scored by heads over their vectors, and cut by these scores.
+
+Its stages are `embedding_vectors`, `embedding` with the scores and `embedding_cut`; without heads the first alone. The
+first knows nothing of heads, so that another head does not embed again.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

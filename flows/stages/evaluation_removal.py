@@ -1,4 +1,9 @@
-"""What recipes are judged by, as tokens, and taken out of what they train on."""
+"""What recipes are judged by, as tokens, and taken out of what they train on.
+
+`task_examples` are the texts of tasks, which no recipe that is scored on them may train on. `evaluation_tokens` are the
+evaluation documents as token shards, one for each set. `evaluation_removal` is a corpus without these documents,
+without what is like one of them and without what contains one.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,8 @@
-"""Exact duplicates: whole documents by content or address, passages, long substrings."""
+"""Exact duplicates: whole documents, passages, long substrings.
+
+Of documents that share words (`content_duplicates`) or a URL (`url_duplicates`) one is kept. `passages` and
+`substring_spans` find what is repeated within documents; `substring_dedup` says what becomes of them.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,4 +1,9 @@
-"""Filters that learn from the corpus or a reference: classifiers and perplexity."""
+"""Learned filters: models trained on reference documents, scores of all others, a cut by scores.
+
+The three stages of a filter are `<step>_model`, `<step>` and `<step>_cut`; a step that names its models has not the
+first. What differs between filters is in the module that the step names as its work: `train_model`, `score_shard`,
+`bounds`. `perplexity` is one whose scores are also put into buckets, a stage of their own.
+"""
 
 from dataclasses import dataclass, replace
 from importlib import import_module

@@ -1,4 +1,7 @@
-"""Where a training reads and writes on this machine: token shards and what grows need a real file system."""
+"""`model`: training in processes of their own, as one stage.
+
+Token shards and what grows need a real file system: where the home is none, training works in a local folder.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,10 @@
-"""What is taken out of a corpus whatever its quality: items of benchmarks, and documents of takedown lists."""
+"""What is taken out of a corpus whatever its quality: items of benchmarks, and documents of takedown lists.
+
+`decontamination` drops or cuts documents that hold items of benchmarks, or only reports them. Its three stages are
+`decontamination_index`, `decontamination_hits` and `decontamination`. The digests of the benchmarks' files are in the
+key of the first, so that all stages behind it are made anew when one is added or changed. `takedowns` keeps the curated
+documents that the recipe's takedown lists do not name.
+"""
 
 from dataclasses import dataclass
 

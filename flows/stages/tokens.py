@@ -1,4 +1,9 @@
-"""Token shards: those of a source's documents, and those of groups of them."""
+"""`tokens`: every shard of documents as token shards, those held out in files of their own.
+
+A shard whose documents are those of an earlier stage, with the same texts and tokenizer, is taken from there: after a
+takedown the shards that it hits are encoded, and no other. `grouped_tokens` cuts token shards by the groups of a
+mixture, where these are not the sources.
+"""
 
 from dataclasses import dataclass, field
 

@@ -1,7 +1,7 @@
-"""Artifacts of an embedded MLflow database whose home was moved or copied.
+"""MLflow: the client of this machine's server or database, and experiments whose runs do not stay RUNNING.
 
-MLflow keeps their addresses absolute, and has no call that changes them: without this, a copied home would write its
-artifacts into the one that it was copied from.
+MLflow keeps the addresses of artifacts absolute, and has no call that changes them: a home that was moved or copied has
+them mended here, or it would write its artifacts into the one that it was copied from.
 """
 
 import contextlib

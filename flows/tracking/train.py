@@ -1,8 +1,9 @@
-"""Which models MLflow is known to have: a run that reuses its model need not ask, since MLflow takes seconds to load.
+"""Training with its record in MLflow, and which models MLflow is known to have.
 
     <local folder>/mlflow-runs/<digest of server, experiment and model>    the id of the model's run
 
-Remove the folder to have a model asked for, and recorded again where it is missing.
+A run that reuses its model need not ask MLflow, which takes seconds to load. Remove the folder to have a model asked
+for, and recorded again where it is missing.
 """
 
 from contextlib import ExitStack

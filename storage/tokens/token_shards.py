@@ -1,9 +1,14 @@
-"""The index that Megatron-LM, GPT-NeoX and NeMo read beside a file of tokens: `.idx` beside `.bin`.
+"""Token shards: raw little-endian tokens to map into memory, and where each document begins.
 
-Little-endian: 9 bytes of header, version 1 (uint64), the type of the tokens (uint8), the number of sequences and of
-entries of documents (uint64 each); then the length of each sequence (int32), its first byte in the `.bin` (int64), and
-the sequence at which each document begins, the number of sequences last (int64). Here a document is one sequence.
-Source: `megatron/core/datasets/indexed_dataset.py` of Megatron-LM.
+A shard is three files. `<split>-00000.bin` has the tokens of its documents one after the other, each document ended by
+the end-of-sequence token; they are uint16 where the vocabulary fits, else uint32. `<split>-00000.parquet` has a row a
+document: `id`, `offset` and `length` in tokens. `<split>-00000.idx` is the index by which Megatron-LM, GPT-NeoX and
+NeMo read the first.
+
+The index is little-endian: 9 bytes of header, version 1 (uint64), the type of the tokens (uint8), the number of
+sequences and of entries of documents (uint64 each); then the length of each sequence (int32), its first byte in the
+`.bin` (int64), and the sequence at which each document begins, the number of sequences last (int64). Here a document
+is one sequence. Source: `megatron/core/datasets/indexed_dataset.py` of Megatron-LM.
 """
 
 import struct

@@ -1,7 +1,21 @@
-"""Packed rows: which pieces of a source's tokens stand in each row that training reads.
+"""The training manifest, `mixture.json`: which token shards training reads, in which shares, and its packed rows.
 
-A file of little-endian numbers: the first piece of each row, and the number of pieces (int64, rows + 1); the first
-token of each piece, in the source's tokens shard after shard (int64); the tokens of each piece (int32).
+    {"checksum": of the file, see `gristmill.storage.checked_json`,
+     "vocab_size": int, "dtype": "<u2" or "<u4", "tokenizer": {"path", "digest"},
+     "end_of_text": id of the token that ends each document,
+     "token_bytes": [UTF-8 bytes that each token id stands for; 0 for control tokens],
+     "sources": [{"name", "share", "tokens", "epochs", "shards": [{"path", "tokens", "digest"}, ...]}, ...],
+     "heldout": [{"name", "shards": [...]}, ...],
+     "phases": [{"first": target tokens ahead of it, "shares": [of each source]}, ...], only where there are some,
+     "row_length": tokens of context that the rows are packed for, only where they are: then each source has
+     "rows": [{"path", "rows", "pieces", "digest"}, ...]}
+
+A shard is a file of raw token ids of this type; each document ends with the end-of-text token. Relative paths are
+relative to the JSON file. A digest is the xxh3-128 of a file's content.
+
+Packed rows say which pieces of a source's tokens stand in each row that training reads: a file of little-endian
+numbers, the first piece of each row, and the number of pieces (int64, rows + 1); the first token of each piece, in the
+source's tokens shard after shard (int64); the tokens of each piece (int32).
 """
 
 from __future__ import annotations

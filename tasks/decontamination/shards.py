@@ -1,4 +1,4 @@
-"""Where the words of texts stand, counted in code points: for the few texts in which something was found."""
+"""Jobs of the step `decontamination`: hits of a shard, what becomes of its documents, the split of the benchmarks."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""Single rows of a shard, by number. Only the row groups that have one of them are read."""
+"""Documents joined with what later steps know of them, always by id and never by position; single rows of a shard."""
 
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,4 +1,9 @@
-"""How a process that works on shard after shard gets its memory."""
+"""Where the shards of a stage are worked on: here, in threads, or on a Dask cluster (see `clusters`).
+
+An executor takes a function and a list of jobs and gives the results back as they end, each with the index of
+its job. Jobs are small: paths, counts and settings, never documents. What a job logs comes back to the
+caller through `messages`, so that a worker's lines reach the flow's log.
+"""
 
 import ctypes
 import logging

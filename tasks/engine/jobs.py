@@ -1,4 +1,4 @@
-"""CPU time of a job, that of its child processes included."""
+"""One shard of one phase of a stage, as a job that can be done again at any time, and the CPU time that it takes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,4 +1,10 @@
-"""Evaluation documents to token shards, one for each set."""
+"""The evaluation documents of a comparison: of each source those with the smallest keyed hash of their id.
+
+    evaluation.parquet   EVALUATION, by set and then by id
+
+A document counts if the part of its text that is evaluated has a word. Of those whose such parts are alike, the first
+is taken: copies would count as so many independent documents, and make a difference look surer than it is.
+"""
 
 import numpy as np
 import pyarrow as pa

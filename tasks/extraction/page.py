@@ -1,7 +1,8 @@
-"""XHTML as the HTML that means the same, for engines that know HTML alone.
+"""One page of a crawl to its main text and its metadata, as plain data.
 
-A browser reads `application/xhtml+xml` by the rules of XML: `<script/>` and `<title/>` end where they stand, a CDATA
-section is text, a name with a prefix is that of its namespace.
+XHTML becomes the HTML that means the same, for engines that know HTML alone. A browser reads `application/xhtml+xml` by
+the rules of XML: `<script/>` and `<title/>` end where they stand, a CDATA section is text, a name with a prefix is that
+of its namespace.
 """
 
 import html

@@ -1,4 +1,19 @@
-"""Properties of Unicode code points as flat tables, and the UTF-8 decoder that indexes them."""
+"""Properties of Unicode code points as flat tables, the UTF-8 decoder that indexes them, and what words consist of.
+
+Letters, marks and digits are parts of words, lower-cased code point by code point. What Unicode shows by nothing
+(INVISIBLE) leaves no trace: neither does it part words nor is it a part of them. Everything else separates.
+
+Scripts without spaces (UNSPACED) part no words. In them each letter, mark and digit is a word of its own. They are the
+scripts whose letters have the Line_Break classes SA, ID, CJ, AK and AS, so that a line may end between two of them
+(UAX #14): Ahom, Balinese, Batak, Bopomofo, Brahmi, Cham, Grantha, Han, Hiragana, Javanese, Katakana, Kawi, Khmer, Lao,
+Makasar, Myanmar, New Tai Lue, Nushu, Tai Le, Tai Tham, Tai Viet, Tangut, Thai, Yi; and of Common and Inherited what
+these alone use by Script_Extensions, as the prolonged sound mark. Not Tibetan, which parts syllables by a tsheg, nor
+Hangul, which has spaces.
+
+Other marks without a script are what they are elsewhere, letters of words: behind a character of these scripts, as a
+variation selector (U+FE00 to U+FE0F) or an accent, they are a word. Composed and decomposed forms are unlike, as in all
+scripts: the step `normalize` makes them one (NFC).
+"""
 
 import unicodedata
 from functools import cache

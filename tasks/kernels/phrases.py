@@ -1,4 +1,9 @@
-"""Whether a word stands anywhere in a text, at ten times the speed of `in` for bytes where it does not."""
+"""Which phrases stand in texts: whether one word stands anywhere, and a few phrases in which spans.
+
+One word is found at ten times the speed of `in` for bytes where it does not stand. Several are looked for at once by
+the bits of a machine word, Shift-And (Baeza-Yates and Gonnet 1992): a bit for each byte of the phrases says whether the
+text just read ends with the phrase up to there. So every byte of text costs the same, whatever the text.
+"""
 
 from functools import cache
 

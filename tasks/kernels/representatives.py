@@ -1,4 +1,7 @@
-"""Jaccard similarity of sorted sets of 64-bit hashes, exact."""
+"""Which of the documents that share buckets are kept, and for which the others go: the one loop that goes in order.
+
+Pairs are verified by the exact Jaccard similarity of sorted sets of 64-bit hashes.
+"""
 
 import math
 

@@ -1,4 +1,16 @@
-"""Numbers of payment cards, and of bank accounts by their IBAN."""
+"""Numbers of payment cards, and of bank accounts by their IBAN.
+
+Masked is a number with an issuer's beginning and length (ISO/IEC 7812-1; the ranges that Visa, Mastercard, American
+Express, Discover, Diners Club, JCB and UnionPay publish) and a right check digit (Luhn), in one group or in those
+printed on the card, with spaces or hyphens between them; also in a cell of a table, in quotes, or one after the other.
+
+Only behind a word such as `card` or `Visa` are masked lengths and beginnings that identifiers have as often: Visa's of
+13 and 19 digits, UnionPay's of 17 to 19, Maestro's, Mir's, RuPay's.
+
+Not masked are the numbers that payment services publish for tests: nobody's card, and what code about payment is made
+of; parts of words, paths and expressions; and numbers in a list whose neighbours are numbers, but no cards: a tenth of
+all numbers has a right check digit.
+"""
 
 import re
 from functools import cache

@@ -1,10 +1,21 @@
-"""Keys of programming interfaces whose form says that they are keys, and whose.
+"""Secrets: keys that their own form tells, and those that a word, a URL or a frame around them says to be such.
 
-Forms as in the rules of gitleaks (config/gitleaks.toml), those without a form of their own (a hash behind the word
-`secret`) left out. Also masked are JSON Web Tokens with a signature (RFC 7519: three parts in base64url, the first of
-which is an object with `alg`), and the tokens of bots of Discord (the bot's number in base64, a time, a code) and
-Telegram (the bot's number, a colon, a code). Not masked are examples: keys that say so (`AKIAIOSFODNN7EXAMPLE`,
-`xxxx`) or consist of few different characters.
+Keys whose form says whose they are follow the rules of gitleaks (config/gitleaks.toml); those without a form of their
+own (a hash behind the word `secret`) are left out. Also masked are
+
+- JSON Web Tokens with a signature (RFC 7519: three parts in base64url, the first of which is an object with `alg`);
+- the tokens of bots of Discord (the bot's number in base64, a time, a code) and Telegram (the bot's number, a colon, a
+  code);
+- private keys in PEM (RFC 7468) and of OpenPGP (RFC 9580), from BEGIN to END, with 40 characters of base64 or more,
+  also with `\\n` written out in place of line breaks;
+- tokens of an `Authorization` header or behind `Bearer` (RFC 6750, 2.1) that have a letter and a digit;
+- 40 characters behind `secret_access_key`, as Amazon's are;
+- addresses of web hooks of Slack and Discord, as a whole: who knows them may write there;
+- the password in an URL (RFC 3986, 3.2.1), of 8 characters or more with a letter and a digit.
+
+Not masked are public keys, certificates and requests for them, keys that are not whole, passwords without an URL, what
+says that it stands for one (`YOUR_TOKEN`, `<token>`, `$TOKEN`), and examples: keys that say so
+(`AKIAIOSFODNN7EXAMPLE`, `xxxx`) or consist of few different characters.
 """
 
 import json

@@ -1,4 +1,8 @@
-"""Digests that a crawler wrote beside a record, held against the record."""
+"""What a record's block gives: the answer's status and type, and the payload without its encodings.
+
+Transfer and content encodings are undone whether they are claimed rightly or not, and the digests that the crawler
+wrote beside the record are compared with it.
+"""
 
 import base64
 import binascii

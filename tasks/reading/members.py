@@ -1,4 +1,7 @@
-"""A file's bytes as they are stored, local or remote, read forwards with a way back."""
+"""The content of a file of compressed members, one after the other, as far as they are sound.
+
+The file's bytes, local or remote, are read forwards with a way back.
+"""
 
 import io
 from collections import deque

@@ -1,4 +1,7 @@
-"""The next member of a damaged file: the first place where one begins, and in it a record."""
+"""A file's content around the record that is read: what of it is held, and the ways to the next record and back.
+
+Where the file is damaged, the next record begins at the first place where a member begins that holds one.
+"""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Records that an index selected, fetched by their places: neighbours in one request."""
+"""A shard of a source as records, read through, at one place, or at those places that an index selected."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

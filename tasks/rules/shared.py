@@ -1,4 +1,7 @@
-"""What several rules of a pass need, found once for a batch: it is kept with the batch's scan and goes with it."""
+"""What several rules of a pass need, found once for a batch: words, and where hash signs, ellipses and the like stand.
+
+It is kept with the batch's scan and goes with it.
+"""
 
 from collections.abc import Callable, Iterable
 from functools import wraps

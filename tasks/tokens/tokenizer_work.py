@@ -1,4 +1,4 @@
-"""The texts that a tokenizer is trained on: a sample that follows the mixture by bytes, group by group."""
+"""A tokenizer, trained on a sample that follows the mixture by bytes, or taken from a file."""
 
 import io
 import json

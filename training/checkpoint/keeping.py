@@ -1,6 +1,7 @@
 """Which checkpoints there are below a folder and which of them stay, on this disk and in the object store.
 
-Imports no torch.
+A home that is not on a local disk gets its checkpoints while training runs: `<store>/step-00000100/...`, COMMIT last,
+and beside them `metrics.jsonl` and its like, so that another machine goes on where this one ended. Imports no torch.
 """
 
 from __future__ import annotations

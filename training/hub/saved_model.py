@@ -1,8 +1,10 @@
-"""A trained model on a local disk, in one of the three forms that it is kept in.
+"""A trained model on a local disk, in one of the three forms that it is kept in, and the mean of several of its kind.
 
-the folder of a training run    run.json, result.json, config.json, model.safetensors
-one of its checkpoints          <run>/checkpoints/step-00000040
-an exported folder              see `gristmill.training.hub.model_folder`
+    the folder of a training run    run.json, result.json, config.json, model.safetensors
+    one of its checkpoints          <run>/checkpoints/step-00000040
+    an exported folder              see `gristmill.training.hub.model_folder`
+
+The mean of several checkpoints' weights is often better than the last of them (Izmailov et al. 2018).
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Processes, device, sharding and number formats. The only file that knows how many processes there are and why."""
+"""Processes, device, sharding and number formats. The only file that knows how many processes there are and why.
+
+In fp8 the products of the blocks are taken by torchao, with tensorwise dynamic scales, e4m3 forward and e5m2 for
+gradients. Weights stay as they are. It pays where matrices are large: on an H100 1.2 times as fast at 1.3B parameters,
+slower than bf16 at 124M.
+"""
 
 from __future__ import annotations
 

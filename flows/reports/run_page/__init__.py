@@ -1,4 +1,8 @@
-"""Some of a text: its beginning, or what surrounds its marked parts."""
+"""The report page: what a recipe made of its documents, on one HTML page that needs no server and no network.
+
+It is in the home beside the stages, `<home>/reports/<recipe>-<key>.html`, by the key of the last stage that it shows.
+It holds texts of the crawl as they reached the rules that dropped them, ahead of later edits such as those of `pii`.
+"""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple

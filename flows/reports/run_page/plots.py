@@ -1,4 +1,4 @@
-"""Documents of a corpus by source, language and length: as they were extracted, and those that are kept."""
+"""Plots of a run: its documents by source, language and length, as extracted and as kept; its funnel; its losses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,4 +1,7 @@
-"""fastText classifiers that a step names by path: their labels, and the models, loaded once a process."""
+"""fastText classifiers that a step names by path: their labels, their descriptions, and the models themselves.
+
+A classifier that a run trained has a description beside it. A classifier of somebody else has none.
+"""
 
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any

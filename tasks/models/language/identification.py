@@ -1,7 +1,8 @@
-"""The scripts that the languages of lid.176 are written in, as the Unicode property Script names them.
+"""The most probable language of each text, or that the model cannot tell.
 
-After CLDR 47, languageData; for languages that it lacks, and for a second script, after their Wikipedias, which the
-model was trained on. Languages that are not named here are written in Latin letters.
+The scripts of lid.176's languages are named as the Unicode property Script names them, after CLDR 47, languageData; for
+languages that it lacks, and for a second script, after their Wikipedias, which the model was trained on. Languages that
+are not named here are written in Latin letters.
 """
 
 from collections import defaultdict

@@ -1,7 +1,7 @@
-"""Text as language models read it: lines, and how each is written as words or pieces separated by one space.
+"""Perplexities of documents under a KenLM model, each distinct line scored once for all documents of a batch.
 
-Two ways: `sentences`, for models of whole words that are trained within a run; `fold` and SentencePiece, as CCNet's
-models of one language have it.
+A line is written as words or pieces separated by one space, in one of two ways: `sentences`, for models of whole words
+that are trained within a run; `fold` and SentencePiece, as CCNet's models of one language have it.
 """
 
 import re
