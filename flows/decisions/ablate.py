@@ -155,7 +155,7 @@ def _data(
 
 def _decided(context: RunContext, plan: Plan, data: ComparisonData, tasks: str, clock: _Clock) -> DecisionReport:
     # here, since MLflow takes seconds
-    from gristmill.flows.decisions.tracking import Datasets, DecisionRun
+    from gristmill.flows.decisions.tracking import Datasets, decision_run, finish, log_runs
 
     compared, proxy, protocol, evaluation = plan.arms, plan.proxy, plan.protocol, plan.evaluation
     log, tokens = get_run_logger(), data.budget_tokens
@@ -178,7 +178,7 @@ def _decided(context: RunContext, plan: Plan, data: ComparisonData, tasks: str, 
     def trained(made: list[tuple[RunRequest, ProxyResult]]) -> None:
         held.confirm()
         figures = [runs.figures(request) for request, _ in made]
-        tracked.log_runs(figures, {result.key: training_losses(result) for _, result in made})
+        log_runs(tracked, figures, {result.key: training_losses(result) for _, result in made}, datasets)
         log.info("runs: %d done", len(runs.found))
 
     runs = ProxyRuns(context, proxy, data, evaluation, tasks, around, trained)
@@ -188,7 +188,7 @@ def _decided(context: RunContext, plan: Plan, data: ComparisonData, tasks: str, 
     datasets = Datasets(data.evaluation, {name: arm.mixture for name, arm in data.arms.items()})
     # one process at a time has a decision: of two, the second finds all of it made
     folder = files.join(context.settings.home, "decisions", identity)
-    tracked = DecisionRun(context.settings, base.name, identity, params, datasets)
+    tracked = decision_run(context.settings, base.name, identity, params, datasets)
     with lease(folder, lambda text: log.info("%s", text)) as held, tracked:
         bank = None
         announced = plan.announcement()
@@ -219,7 +219,7 @@ def _decided(context: RunContext, plan: Plan, data: ComparisonData, tasks: str, 
         )
         path = files.join(context.settings.home, "decisions", f"{base.name}-{identity}.json")
         checked_json.write(path, report.as_json())
-        return replace(report, mlflow_run=tracked.finish(report, compared.recipes))
+        return replace(report, mlflow_run=finish(tracked, report, compared.recipes))
 
 
 def _figures(arm: Arm) -> ArmFigures:

@@ -96,7 +96,7 @@ def scale(
         larger = make(longest=max(one.tokens for one in targets)) if targets else trained
 
         # here, since MLflow takes seconds
-        from gristmill.flows.scaling.tracking import ScalingRun
+        from gristmill.flows.scaling.tracking import finish, log_runs, scaling_run
         from gristmill.flows.tracking.experiment import dataset_input
 
         wanted = [(recipe.name, one, pair) for one in cells for pair in range(seeds)]
@@ -108,12 +108,12 @@ def scale(
             dataset_input(trained.data.arms[recipe.name].mixture, "training"),
             dataset_input(trained.data.evaluation, "evaluation"),
         ]
-        with ScalingRun(context.settings, recipe.name, identity, params | {"seeds": seeds}, datasets) as tracked:
+        with scaling_run(context.settings, recipe.name, identity, params | {"seeds": seeds}, datasets) as tracked:
             report = ScalingReport(recipe.name, identity, tuple(trained(wanted)), judged, tuple(budgets))
-            tracked.log_runs(report.runs)
+            log_runs(tracked, report.runs)
             log.info("%s", report.sentence)
             report = replace(report, forecasts=_forecast(report, larger, recipe.name, targets))
-            report = replace(report, mlflow_run=tracked.finish(report))
+            report = replace(report, mlflow_run=finish(tracked, report))
         path = files.join(context.settings.home, "scaling", f"{recipe.name}-{identity}.json")
         checked_json.write(path, report.as_json())
         return report

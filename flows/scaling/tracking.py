@@ -8,11 +8,10 @@ so there is one forecast of it, and the first one counts. Its datasets are the r
 keys; its start is the time of registration.
 """
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import orjson
@@ -25,101 +24,44 @@ from gristmill.flows.scaling.forecast import Forecast, ForecastCheck, check
 from gristmill.flows.scaling.law import Interval
 from gristmill.flows.scaling.report import GridRun, ScalingReport
 from gristmill.flows.stages.model import local_folder
-from gristmill.flows.tracking.experiment import BATCH, TrackedExperiment, end_status, flat
+from gristmill.flows.tracking.experiment import TrackedExperiment
+from gristmill.flows.tracking.parent_run import ParentRun
 from gristmill.storage import files
 from gristmill.tasks.engine.make import find
 from gristmill.tasks.engine.spec import StageSpec
 
 SCALING_TAG = "scaling"
-STAGE_TAG = "gristmill.proxy"
-PARENT_TAG = "mlflow.parentRunId"
-_COMPLETE_TAG = "gristmill.artifacts"
 
 
-class ScalingRun:
-    """The MLflow run of a scaling law, in the experiment of its recipe.
+def scaling_run(
+    settings: MachineSettings, recipe: str, identity: str, params: Mapping[str, Any], datasets: list[DatasetInput]
+) -> ParentRun:
+    """The MLflow run of a scaling law, by the identity of its grid, in the experiment of its recipe."""
+    return ParentRun(settings, recipe, (SCALING_TAG, identity), f"scaling-{identity[:8]}", params, datasets)
 
-    Used as a block around the work, it makes the run, or finds that of an earlier try, and sets its end status. The
-    same grid has one parent, and one child for each run.
-    """
 
-    def __init__(
-        self,
-        settings: MachineSettings,
-        recipe: str,
-        identity: str,
-        params: Mapping[str, Any],
-        datasets: list[DatasetInput],
-    ) -> None:
-        self.experiment = TrackedExperiment(settings, recipe)
-        self.client = self.experiment.client
-        self.identity, self._params, self._datasets = identity, params, datasets
-        self._local = settings.local_folder
-        self._children: dict[str, tuple[str, bool]] = {}
-
-    def __enter__(self) -> "ScalingRun":
-        self.experiment.end_stale_runs()
-        runs = self.experiment.tagged(SCALING_TAG, self.identity)
-        parents = [run for run in runs if PARENT_TAG not in run.data.tags]
-        self._children = {
-            run.data.tags[STAGE_TAG]: (run.info.run_id, run.info.status == "FINISHED")
-            for run in runs
-            if PARENT_TAG in run.data.tags
+def log_runs(run: ParentRun, trained: tuple[GridRun, ...]) -> None:
+    """Log finished runs of the grid as children, each once."""
+    for one in trained:
+        name = f"{one.parameters:,} parameters, {one.tokens:,} tokens, pair {one.pair}"
+        params = {
+            "parameters": one.parameters,
+            "tokens": one.tokens,
+            "learning_rate": one.learning_rate,
+            "pair": one.pair,
         }
-        if parents:
-            self.id = parents[0].info.run_id
-            self.experiment.begin(self.id)
-        else:
-            self.id = self.experiment.create(f"scaling-{self.identity[:8]}", {SCALING_TAG: self.identity})
-            self._log(self.id, self._params, {})
-            self.client.log_inputs(self.id, self._datasets)
-        return self
+        run.log_child(name, one.key, params, {"bits_per_byte": one.loss, "flops": one.flops})
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.client.set_terminated(self.id, end_status(kind))
 
-    def log_runs(self, runs: tuple[GridRun, ...]) -> None:
-        """Log finished runs as children, each once."""
-        for run in runs:
-            child, finished = self._children.get(run.key, ("", False))
-            if finished:
-                continue
-            name = f"{run.parameters:,} parameters, {run.tokens:,} tokens, pair {run.pair}"
-            tags = {SCALING_TAG: self.identity, PARENT_TAG: self.id, STAGE_TAG: run.key}
-            child = child or self.experiment.create(name, tags)
-            params = {
-                "parameters": run.parameters,
-                "tokens": run.tokens,
-                "learning_rate": run.learning_rate,
-                "pair": run.pair,
-            }
-            self._log(child, params, {"bits_per_byte": run.loss, "flops": run.flops})
-            self.client.set_terminated(child, "FINISHED")
-            self._children[run.key] = (child, True)
-
-    def finish(self, report: ScalingReport) -> str:
-        """Log the law, its tables and its plots to the parent; returns its id. What was asked for this time replaces
-        what an earlier command logged."""
-        values = {f"law/{name}": interval.value for name, interval in report.law_intervals.items()}
-        values |= {"law/deviation": report.fit.deviation}
-        if report.forecasts:
-            values["forecasts/inside"] = sum(one.check.inside for one in report.forecasts) / len(report.forecasts)
-        self._log(self.id, {}, values)
-        with tempfile.TemporaryDirectory(dir=self._local, prefix=".mlflow-") as folder:
-            write_artifacts(Path(folder), report)
-            self.client.log_artifacts(self.id, folder)
-        self.client.set_tag(self.id, "mlflow.note.content", description(report))
-        self.client.set_tag(self.id, _COMPLETE_TAG, "complete")
-        return self.id
-
-    def _log(self, run: str, params: Mapping[str, Any], values: Mapping[str, float]) -> None:
-        given = [Param(name, str(value)[:6000]) for name, value in flat(dict(params)).items()]
-        points = [Metric(name, value, 0, 0) for name, value in values.items()]
-        self.client.log_batch(run, params=given)
-        for start in range(0, len(points), BATCH):
-            self.client.log_batch(run, metrics=points[start : start + BATCH])
+def finish(run: ParentRun, report: ScalingReport) -> str:
+    """Log the law, its tables and its plots to the parent; returns its id. What was asked for this time replaces what
+    an earlier command logged."""
+    values = {f"law/{name}": interval.value for name, interval in report.law_intervals.items()}
+    values |= {"law/deviation": report.fit.deviation}
+    if report.forecasts:
+        values["forecasts/inside"] = sum(one.check.inside for one in report.forecasts) / len(report.forecasts)
+    run.log(run.id, {}, values)
+    return run.complete(partial(write_artifacts, report=report), description(report))
 
 
 def description(report: ScalingReport) -> str:

@@ -8,10 +8,12 @@ import sys
 import mlflow
 import pytest
 
-from gristmill.flows.decisions.tracking import PARENT_TAG, Datasets, DecisionRun
+from gristmill.flows.decisions import tracking
+from gristmill.flows.decisions.tracking import Datasets
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.tracking.experiment import tag_name
+from gristmill.flows.tracking.parent_run import PARENT_TAG, ParentRun
 from gristmill.tasks.engine.make import StageResult
 from tests.flows.decisions import report
 
@@ -33,9 +35,16 @@ def decided():
     return report({"minhash.threshold=0.9": 0.1}, scored=lambda run: {"quiz": 0.25 + 0.5 * (run.arm == "base")})
 
 
-def tracked(settings, decided, identity: str = "") -> DecisionRun:
-    datasets = Datasets(stage("evaluation_documents", "e0"), {name: stage("mixture", f"m-{name}") for name in NAMES})
-    return DecisionRun(settings, "base", identity or decided.id, {"tokens": 200, "proxy": {"name": "small"}}, datasets)
+DATASETS = Datasets(stage("evaluation_documents", "e0"), {name: stage("mixture", f"m-{name}") for name in NAMES})
+
+
+def tracked(settings, decided, identity: str = "") -> ParentRun:
+    params = {"tokens": 200, "proxy": {"name": "small"}}
+    return tracking.decision_run(settings, "base", identity or decided.id, params, DATASETS)
+
+
+def log_runs(run: ParentRun, trained, losses) -> None:
+    tracking.log_runs(run, trained, losses, DATASETS)
 
 
 def runs_of(settings, identity: str) -> tuple[list, list]:
@@ -49,26 +58,26 @@ def runs_of(settings, identity: str) -> tuple[list, list]:
 
 def finish(settings, decided) -> None:
     with tracked(settings, decided) as run:
-        run.log_runs(decided.runs, {decided.runs[-1].key: [(1, 8.0), (2, 7.5)]})
-        run.finish(decided, dict.fromkeys(NAMES, RECIPE))
+        log_runs(run, decided.runs, {decided.runs[-1].key: [(1, 8.0), (2, 7.5)]})
+        tracking.finish(run, decided, dict.fromkeys(NAMES, RECIPE))
 
 
 @pytest.mark.slow
 def test_an_end_by_an_error_a_kill_and_a_signal_then_one_parent_and_one_child_a_run(settings, decided):
     with pytest.raises(ValueError, match="diverged"), tracked(settings, decided) as run:
-        run.log_runs(decided.runs[:2], {})
+        log_runs(run, decided.runs[:2], {})
         raise ValueError("diverged")
     assert [run.info.status for run in runs_of(settings, decided.id)[0]] == ["FAILED"]
 
     # killed with one more child, which it had just begun
     program = (
         "import os, signal\nfrom gristmill.flows.machine.settings import MachineSettings\n"
-        "from tests.flows.decisions.test_decision_tracking import report, tracked\n"
+        "from tests.flows.decisions.test_decision_tracking import log_runs, report, tracked\n"
         "decided = report({'minhash.threshold=0.9': 0.1})\n"
         f"run = tracked(MachineSettings(home={settings.home!r}), decided)\n"
         "run.__enter__()\n"
         "run.client.set_terminated = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "run.log_runs(decided.runs[:3], {})\n"
+        "log_runs(run, decided.runs[:3], {})\n"
     )
     killed = subprocess.run([sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": os.getcwd()})
     assert killed.returncode == -signal.SIGKILL
@@ -123,7 +132,7 @@ def test_the_runs_show_arms_pairs_rates_and_verdicts(settings, decided):
 
 def test_another_decision_has_runs_of_its_own(settings, decided):
     with tracked(settings, decided, "f" * 16) as run:
-        run.log_runs(decided.runs[:1], {})
+        log_runs(run, decided.runs[:1], {})
     parents, children = runs_of(settings, "f" * 16)
     assert (len(parents), len(children)) == (1, 1)
     assert len(runs_of(settings, decided.id)[1]) == len(decided.runs)
