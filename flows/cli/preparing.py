@@ -1,5 +1,6 @@
 """Before a run: a first recipe, what is wrong with one, and what it would take."""
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -34,6 +35,25 @@ def init(
     with open(out, "x", encoding="utf-8") as recipe:
         recipe.write(made.text)
     print_texts(printable(line) for line in _lines(made, out))
+
+
+@app.command(rich_help_panel=MAKE)
+def schema(
+    to: Annotated[Path | None, typer.Option(help="the file to write; default: the terminal")] = None,
+    page: Annotated[bool, typer.Option("--page", help="the keys as a page of Markdown, in place of a schema")] = False,
+) -> None:
+    """Every key of a recipe, with type, default, bounds and example, as a JSON schema by which an editor completes and
+    checks recipes. Steps of your own are in it."""
+    from gristmill.flows.recipe import reference
+
+    made = reference.page() if page else json.dumps(reference.schema(), indent=1, ensure_ascii=False) + "\n"
+    if to is None:
+        print(made, end="")
+        return
+    to.parent.mkdir(parents=True, exist_ok=True)
+    to.write_text(made, encoding="utf-8")
+    if not page:
+        print_texts([f"wrote {to}. First line of a recipe beside it:", f"# yaml-language-server: $schema={to.name}"])
 
 
 def _lines(made: "FirstRecipe", out: Path) -> list[str]:

@@ -29,8 +29,7 @@ from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.normalize_work import rewrite
 from gristmill.tasks.documents.step import DocumentStep, EditStep
 from gristmill.tasks.extraction.extract import Extract
-from gristmill.tasks.extraction.page import extract_page
-from gristmill.tasks.guard.parent import Guard
+from gristmill.tasks.extraction.extract_work import page_guard
 from gristmill.tasks.reading.record import Record
 from gristmill.tasks.tokens.encoding import encoder
 from gristmill.tasks.tokens.tokenizer_work import load
@@ -87,7 +86,7 @@ def _pages(
             waiting.append(row | {name: getattr(record, name) for name in _OF_RECORD})
             yield record.payload, record.content_type, record.charset, record.url, extract.engine, extract.format
 
-    with Guard(f"{extract_page.__module__}:{extract_page.__name__}", extract.limits) as guard:
+    with page_guard(extract) as guard:
         for page in guard.map(calls()):
             row = waiting.popleft()
             if "rule" in page:

@@ -75,7 +75,7 @@ def extract_shard(
     opened: list[Shard] = []
     records = _records(source_files, limit, extract, opened)
     with (
-        _guard(extract) as guard,
+        page_guard(extract) as guard,
         parquet.create(layout.part(folder, number), columns) as out,
         parquet.create(layout.edits_part(folder, number), EDITS) as cuts,
     ):
@@ -131,8 +131,10 @@ def _records(
                 return
 
 
-def _guard(extract: Extract) -> Guard:
-    """The first call of an engine compiles its kernels, which takes longer than any page may."""
+def page_guard(extract: Extract) -> Guard:
+    """Guarded processes that extract pages.
+
+    The first call of an engine compiles its kernels, which takes longer than any page may."""
     work = f"{extract_page.__module__}:{extract_page.__name__}"
     return Guard(
         work, extract.limits, (b"<p>Grist to the mill.</p>", "text/html", "utf-8", "", extract.engine, extract.format)

@@ -20,6 +20,8 @@ from gristmill.tasks.kernels.buffers import byte
 
 _LONGEST = 8  # bytes of a word that are compared with those of the model: those of a machine word
 _FULL_STOP, _SPACE = 0x2E, 0x20
+# Marks that stand alone one behind the other, as in "! ! ! !": only its ends have neighbours that decide anything.
+_ALONE = re.compile(r"((?:[?!] ){2})(?:[?!] )+((?:[?!] ){2})")
 
 # What a byte may be. Apart are those that Punkt never has inside a word; some of them close a sentence.
 _LETTER, _DIGIT, _INNER, _MARK, _APART, _CLOSING, _HYPHEN, _OTHER = (np.uint8(1 << b) for b in range(8))
@@ -30,7 +32,8 @@ def sentences(data: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarr
     splitter, short, after_numbers = _punkt()
     counts, line, begin, end = _known(data, start, stop, _kinds(), short, after_numbers)
     for i, a, b in zip(line.tolist(), begin.tolist(), end.tolist(), strict=True):
-        counts[i] += sum(1 for _ in splitter.span_tokenize(data[a:b].tobytes().decode()))
+        piece = _ALONE.sub(r"\1\2", data[a:b].tobytes().decode())
+        counts[i] += sum(1 for _ in splitter.span_tokenize(piece))
     return counts
 
 

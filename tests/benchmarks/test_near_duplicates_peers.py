@@ -118,7 +118,7 @@ def test_more_bands(corpus, judge, ours, capsys):
 
 def test_datatrove(corpus, judge, ours, tmp_path, capsys):
     pytest.importorskip("datatrove.pipeline.dedup", reason="pip install -e '.[bench]'", exc_type=ImportError)
-    outcome = datatrove_stages(corpus[2].documents.folder, tmp_path, len(corpus[2].shards()))
+    outcome = datatrove_stages(corpus[2].documents.folder, tmp_path, len(corpus[2].sources))
     rmtree(tmp_path)
     beside(capsys, judge, ours, "datatrove", outcome)
 

@@ -2,6 +2,9 @@
 
 import gzip
 import io
+import os
+import subprocess
+import sys
 from pathlib import Path
 from random import Random
 
@@ -106,6 +109,21 @@ def test_a_record_that_gives_other_tokens_by_now_is_said_to(home, folder, crawl)
         assert shown.exit_code == 1 and "not derived:" in shown.stdout and str(archive) in shown.stdout
     finally:
         archive.write_bytes(whole)
+
+
+@pytest.mark.slow
+def test_a_token_is_derived_where_no_kernel_is_compiled_yet(home, folder, tmp_path):
+    """What a page may take does not hold the time in which kernels are compiled."""
+    path = next(path for path in sorted(folder.glob("train-*.bin")) if path.stat().st_size)
+    command = [sys.executable, "-c", "from gristmill.flows.cli import main; main()", "lineage"]
+    shown = subprocess.run(
+        [*command, "--shard", f"{folder.name}/{path.stem}", "--token", "5"],
+        env=os.environ | {"GRISTMILL_HOME": home, "XDG_CACHE_HOME": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert list(tmp_path.rglob("*.nbc"))
+    assert shown.returncode == 0 and "each the same as in the shard" in shown.stdout
 
 
 def test_what_is_no_token_of_a_shard_is_an_error(home, folder):
