@@ -59,7 +59,9 @@ def pretrain(recipe: RecipeLike) -> Report:
     with run_context(recipe) as context:
         made = _found(context, "tokens", recipe) or tokens(recipe)
         assert made.data is not None, "tokens were made"
-        return replace(made, trained=train(context, recipe, made.data))
+        report = replace(made, trained=train(context, recipe, made.data))
+        publish(report)
+        return report
 
 
 @recorded_flow(name="pipeline", flow_run_name=flow_run_name, persist_result=False)
@@ -76,8 +78,9 @@ def pipeline(recipe: RecipeLike) -> Report:
 
 
 def _finished(context: RunContext, flow_name: str, made: Report) -> Report:
-    """Keep what a flow returns for the flows behind it in this run."""
+    """Keep what a flow returns for the flows behind it in this run, and publish it."""
     context.finished[flow_name, made.recipe.model_dump_json()] = made
+    publish(made)
     return made
 
 

@@ -24,6 +24,16 @@ def named(recipe: dict, name: str) -> dict[str, str]:
     return {"yaml": yaml.safe_dump(recipe | {"name": name})}
 
 
+# The deployment of each flow that has no schedule.
+BY_HAND = {
+    "pipeline": "crawl-to-model",
+    "corpus": "curate",
+    "tokens": "tokenize",
+    "pretrain": "train",
+    "ablate": "compare",
+}
+
+
 @dataclass(frozen=True)
 class Home:
     """A home of its own in the services' S3, and a local folder for it."""
@@ -40,8 +50,8 @@ class Home:
         return {"GRISTMILL_HOME": self.address, "GRISTMILL_LOCAL": str(self.services.folder / f"local-{self.name}")}
 
     def ask(self, flow: str, recipe: object) -> str:
-        """A run of the deployment `by-hand` of a flow in this home; its id. Raises HTTPError."""
-        deployment = self.services.prefect("GET", f"/deployments/name/{flow}/by-hand")["id"]
+        """A run of the deployment without a schedule of a flow in this home; its id. Raises HTTPError."""
+        deployment = self.services.prefect("GET", f"/deployments/name/{flow}/{BY_HAND[flow]}")["id"]
         given = {"parameters": {"recipe": recipe}, "job_variables": {"env": self.environment}}
         return self.services.prefect("POST", f"/deployments/{deployment}/create_flow_run", given)["id"]
 

@@ -157,7 +157,7 @@ def _answers(url: str) -> Callable[[], bool]:
     return asked
 
 
-def _listens(port: int) -> Callable[[], bool]:
+def listens(port: int) -> Callable[[], bool]:
     def tried() -> bool:
         socket.create_connection(("127.0.0.1", port), 5).close()
         return True
@@ -202,7 +202,7 @@ def _redis(services: Services, password: str) -> int:
     folder.mkdir()
     given = ["--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder), "--requirepass", password]
     services.start("redis", ["redis-server", *given, "--appendonly", "yes"])
-    services.until("Redis", _listens(port), "redis")
+    services.until("Redis", listens(port), "redis")
     return port
 
 
@@ -218,7 +218,7 @@ def start_s3(services: Services) -> None:
         "AWS_SECRET_ACCESS_KEY": "grist",
         "AWS_DEFAULT_REGION": "us-east-1",
     }
-    services.until("S3", _listens(port), "s3")
+    services.until("S3", listens(port), "s3")
     for bucket in ("gristmill", "mlflow"):
         _ask(f"{address}/{bucket}", "", "PUT", None)
 
@@ -233,7 +233,7 @@ def start_dask(services: Services, workers: int) -> None:
     unwatched = {"DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False"}  # as in the image of docker/
     command = [*python, "distributed.cli.dask_scheduler", "--port", str(port), *common]
     services.start("dask-scheduler", command, **unwatched)
-    services.until("Dask scheduler", _listens(port), "dask-scheduler")
+    services.until("Dask scheduler", listens(port), "dask-scheduler")
     for number in range(workers):
         services.start(
             f"dask-worker-{number}",

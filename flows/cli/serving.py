@@ -1,6 +1,7 @@
 """The machine: what it lacks, automations, kernels, and what may be removed."""
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,6 +10,21 @@ from gristmill.flows.cli.app import SERVE, Json, app, console, print_json, print
 
 if TYPE_CHECKING:
     from gristmill.flows.service.garbage import Garbage
+
+
+service = typer.Typer(no_args_is_help=True, help="Files of a service that runs flows on a schedule.")
+app.add_typer(service, name="service", rich_help_panel=SERVE)
+
+
+@service.command()
+def init(
+    to: Annotated[Path, typer.Option(help="the folder; files of it that differ are never overwritten")] = Path("."),
+) -> None:
+    """Write prefect.yaml, with the deployments of the flows, and docker/, with images, Kubernetes and SLURM."""
+    from gristmill.flows.service.service_files import write
+
+    print_texts(f"wrote {path}" for path in write(to))
+    print_texts(["Next: set PREFECT_API_URL, then", f"  cd {to} && prefect --no-prompt deploy --all"])
 
 
 @app.command(rich_help_panel=SERVE)

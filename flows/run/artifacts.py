@@ -7,10 +7,17 @@ from collections.abc import Callable
 from typing import cast
 from uuid import UUID
 
-from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
+from prefect.artifacts import (
+    create_link_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
+from prefect.runtime import flow_run
 
 from gristmill.flows.reports.funnel import FunnelRow, funnel_row
 from gristmill.flows.reports.run import Report
+from gristmill.flows.run import server as prefect_server
 from gristmill.tasks.engine.make import StageResult
 
 
@@ -20,12 +27,24 @@ def artifact_key(*parts: str) -> str:
 
 
 def publish(report: Report) -> None:
-    """Record the funnel of the flow run that calls it, and what its training gave, each under the recipe's name."""
+    """Record the funnel of the flow run that calls it, what each rule dropped, where its page is, and what its training
+    gave, each under the recipe's name. A flow that another one called leaves this to that one.
+
+    The page is written where a server is set by its address, whose pages a person looks at.
+    """
+    if flow_run.get_parent_flow_run_id() is not None:
+        return
     name = report.recipe.name
     what = "; ".join(report.summary)
     create_table_artifact(
         key=artifact_key(name, "funnel"), table=funnel_table(report), description=f"Funnel of {name}: {what}"
     )
+    create_table_artifact(key=artifact_key(name, "drops"), table=drops_table(report), description=f"Drops of {name}")
+    if not prefect_server.is_embedded():
+        from gristmill.flows.reports import run_page  # here, since its plots take seconds
+
+        path = run_page.write_page(report)
+        create_link_artifact(key=artifact_key(name, "page"), link=path, link_text=path, description=f"Page of {name}")
     if report.trained is not None:
         figures = [{"figure": figure, "value": value} for figure, value in training_figures(report).items()]
         create_table_artifact(key=artifact_key(name, "training"), table=figures, description=f"Model of {name}: {what}")
@@ -69,6 +88,16 @@ def funnel_table(report: Report) -> list[dict[str, str | int | float | None]]:
         return rows
     documents = report.steps[-1].documents_out
     return [*rows, {"step": "tokens", "documents in": documents, "documents out": documents, "tokens": report.tokens}]
+
+
+def drops_table(report: Report) -> list[dict[str, str | int]]:
+    """A row for each rule that dropped documents, in the order of the steps: how many reached the step, and went."""
+    return [
+        {"step": row.name, "rule": rule, "documents in": row.documents_in, "dropped": count}
+        for row in report.steps
+        for rule, count in row.drops.items()
+        if count
+    ]
 
 
 def _row(row: FunnelRow, per_token: float | None) -> dict[str, str | int | float | None]:

@@ -16,10 +16,13 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
+from uuid import UUID
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
-from prefect.runtime import flow_run
+from prefect.client.schemas.objects import StateDetails
+from prefect.runtime import flow_run, task_run
+from prefect.states import Completed, State
 from gristmill.flows.check.run import before_run
 from gristmill.flows.machine.context import RunContext, job_options
 from gristmill.flows.run.kernel_compilation import compile_kernels
@@ -110,6 +113,7 @@ def build_at_once(make: Make, specs: Sequence[SlotSpec], most: int) -> list[Stag
 
 
 _current: ContextVar[RunContext | None] = ContextVar("run_context", default=None)
+_task_runs: dict[str, UUID] = {}  # of the stages that this process has made or found, by their keys
 
 
 @contextlib.contextmanager
@@ -219,6 +223,12 @@ def _as_task(
             stage = find_or_make(home, spec, executor, lambda: progress(record), check)
             get_run_logger().info("%s", ended(stage, time.monotonic() - started))
             publish_stage(name, stage)
+            _task_runs[spec.key] = UUID(str(task_run.get_id()))
         return stage
 
-    return unless_cancelled(run())
+    # the graph of the run shows what a stage reads: states alone, since Prefect would search manifests for futures
+    read = [_task_runs[key] for key in spec.inputs.values() if key in _task_runs]
+    states: list[State] = [
+        Completed(data="made", state_details=StateDetails(task_run_id=made)) for made in dict.fromkeys(read)
+    ]
+    return unless_cancelled(run(wait_for=states))

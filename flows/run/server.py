@@ -88,6 +88,11 @@ def start(home: Path) -> EmbeddedServer:
     return _server
 
 
+def is_embedded() -> bool:
+    """Whether flows of this process are recorded by a server that ends with it."""
+    return _server is not None
+
+
 def _forget() -> None:
     global _server
     _server = None

@@ -8,6 +8,7 @@ the standard library. So a C++11 compiler is all that is needed: $CXX, or g++.
 
 import hashlib
 import os
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -24,6 +25,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BIN = ROOT / "tasks" / "models" / "lmplz_bin"
 STAMP = BIN / ".stamp"
+SERVICE_FILES = ROOT / "flows" / "service" / "service_files.py"
 
 KENLM = "kenlm==0.3.0"
 KENLM_SHA256 = "c4628bb9fb63c8a6f9240035b8b037385cfc404cb72e933cf48878291edac1e8"
@@ -76,6 +78,9 @@ class KenlmTools(BuildHookInterface):
             return
         for path in built:
             build_data["force_include"][str(path)] = f"gristmill/{path.relative_to(ROOT).as_posix()}"
+        # what `gristmill service init` writes, which a checkout has at its top
+        for name in runpy.run_path(str(SERVICE_FILES))["NAMES"]:
+            build_data["force_include"][str(ROOT / name)] = f"gristmill/flows/service/files/{name}"
 
 
 def ensure_tools() -> list[Path]:

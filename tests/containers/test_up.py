@@ -171,7 +171,7 @@ def test_a_scheduled_run_starts_by_itself_and_trains_and_is_tracked(containers, 
     containers.compose("exec", "-T", "worker", *words, given=packed.getvalue())
     sources = [{"name": name, "warc": [f"s3://gristmill/crawl/{name}-*.warc.gz"]} for name in ("web", "reference")]
     before = transitions(containers)
-    deployment = containers.prefect("GET", "/deployments/name/pipeline/nightly")["id"]
+    deployment = containers.prefect("GET", "/deployments/name/pipeline/nightly-demo")["id"]
     schedule = {
         "active": True,
         # a busy server may miss the first

@@ -13,14 +13,14 @@ import pytest
 from distributed import Client
 
 from gristmill.storage import files
-from tests.service_runs import ENDED, Home, all_ended, ended, flow_run, listening, named
+from tests.service_runs import BY_HAND, ENDED, Home, all_ended, ended, flow_run, listening, named
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(3600)]
 
 
 @pytest.mark.parametrize("flow", ["pipeline", "corpus", "tokens", "pretrain", "ablate"])
 def test_the_form_describes_every_field(services, flow):
-    schema = services.prefect("GET", f"/deployments/name/{flow}/by-hand")["parameter_openapi_schema"]
+    schema = services.prefect("GET", f"/deployments/name/{flow}/{BY_HAND[flow]}")["parameter_openapi_schema"]
     fields = [
         (model, name, field)
         for model, each in schema["definitions"].items()
@@ -39,7 +39,7 @@ def test_a_wrong_value_is_refused_before_there_is_a_run(services, recipe):
             home.ask("pipeline", given)
         assert error.value.code == 409
         assert "recipe" in json.load(error.value)["detail"]
-    deployment = services.prefect("GET", "/deployments/name/pipeline/by-hand")["id"]
+    deployment = services.prefect("GET", "/deployments/name/pipeline/crawl-to-model")["id"]
     runs = services.prefect("POST", "/flow_runs/filter", {"flow_runs": {"deployment_id": {"any_": [deployment]}}})
     assert not [run for run in runs if run["parameters"]["recipe"] == wrong or "c5" in str(run["parameters"])]
 
@@ -67,7 +67,7 @@ def test_doctor_finds_the_service_sound(services):
 
 def test_a_scheduled_run_starts_by_itself_and_trains_and_is_tracked(services, recipe):
     """In the home of the worker's own settings. All of its processes listen on loopback alone meanwhile."""
-    deployment = services.prefect("GET", "/deployments/name/pipeline/nightly")["id"]
+    deployment = services.prefect("GET", "/deployments/name/pipeline/nightly-demo")["id"]
     soon = (datetime.now(UTC) + timedelta(seconds=30)).isoformat()
     given = {
         "active": True,

@@ -95,7 +95,11 @@ def write(recipe: Any, settings: MachineSettings | None = None) -> str:
     The same stages give the same bytes. Reads every shard's columns of sources, languages and lengths, one shard at a
     time, and few texts. Raises NotFinishedError, which names the remedy.
     """
-    report = finished(recipe, settings)
+    return write_page(finished(recipe, settings))
+
+
+def write_page(report: Report) -> str:
+    """The same of a report."""
     last = report.trained.model if report.trained else report.corpus.kept
     path = files.join(report.settings.home, "reports", f"{report.recipe.name}-{last.key}.html")
     files.write_bytes(path, page(report).encode())
