@@ -30,7 +30,8 @@ def status(
         for recipe, nodes in trees(rows).items():
             console().print(stage_tree(recipe, nodes), soft_wrap=True)
     elif sys.stdout.isatty():
-        console().print(status_table(rows))
+        out = console()
+        out.print(status_table(rows, out.width))
     else:
         print_texts(status_lines(rows))
     print_texts(status_remarks(rows))

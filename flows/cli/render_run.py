@@ -20,7 +20,7 @@ def print_report(report: "Report", console: Console) -> None:
     from gristmill.flows.run.prefect_env import user_interface
 
     title = f"Funnel of {report.recipe.name}"
-    console.print(funnel_table(title, report.steps, report.characters_per_token, report.tokens))
+    console.print(funnel_table(title, report.steps, report.characters_per_token, report.tokens, console.width))
     if report.mixture:
         console.print(mixture_line(report), highlight=False)
     sections = {"Outputs": [f"{'reused' if stage.reused else 'made  '}  {stage.folder}" for stage in report.stages]}

@@ -30,17 +30,24 @@ def top_reasons(reasons: Mapping[str, int], most: int = 3) -> str:
     return ", ".join(f"{rule} {count:,}" for rule, count in list(reasons.items())[:most])
 
 
-def status_table(rows: Iterable[StageStatus]) -> Table:
-    """A row for each stage of the home: it fits 80 columns."""
-    cells = [_status_cells(row) for row in rows]
+NARROW = 100  # columns: below this reasons stand in lines of their own, for a rule's name is what --rule takes
+
+
+def status_table(rows: Iterable[StageStatus], width: int) -> Table:
+    """A row for each stage of the home, in so many columns of a terminal, at least 80."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for at, name in enumerate(("finished", "stage", "recipe", "documents")):
-        widest = max((len(row[at]) for row in cells), default=0)
-        table.add_column(name, no_wrap=True, min_width=widest, justify="right" if name == "documents" else "left")
-    # of columns that all may not wrap rich narrows each, down to nothing; of these only this one is narrowed
-    table.add_column(Text("most dropped by", no_wrap=True, overflow="ellipsis"))
-    for *row, drops in cells:
-        table.add_row(*row, Text(drops, no_wrap=True, overflow="ellipsis"))
+    for name in ("finished", "stage", "recipe", "documents"):
+        table.add_column(name, no_wrap=True, justify="right" if name == "documents" else "left")
+    if width >= NARROW + 40:
+        table.add_column("most dropped by")
+    for row in rows:
+        *cells, drops = _status_cells(row)
+        if width >= NARROW + 40:
+            table.add_row(*cells, drops)
+        else:
+            table.add_row(*cells)
+            for reason in drops.split(", ") if drops else ():
+                table.add_row("", f"  {reason}")
     return table
 
 
@@ -98,9 +105,13 @@ def verified_line(found: "Verified") -> str:
 
 
 def funnel_table(
-    title: str, rows: Iterable[FunnelRow], characters_per_token: float | None = None, tokens: int | None = None
+    title: str,
+    rows: Iterable[FunnelRow],
+    characters_per_token: float | None = None,
+    tokens: int | None = None,
+    width: int = 120,
 ) -> Table:
-    """A row for each step, and one for the tokens.
+    """A row for each step, and one for the tokens, in so many columns of a terminal.
 
     Tokens before tokenization are characters over the characters per token of what was tokenized in the end, hence the
     `~`; those of the last row are counted. Where there are none, characters stand in their place.
@@ -108,15 +119,22 @@ def funnel_table(
     size = "characters" if characters_per_token is None else "tokens"
     columns = [Column("step", no_wrap=True)]
     columns += [Column(name, no_wrap=True, justify="right") for name in ("documents", "kept", size)]
-    table = Table(*columns, "top reasons for drops", title=title, title_justify="left")
+    columns += [Column("top reasons for drops")] if width >= NARROW else []
+    table = Table(*columns, title=title, title_justify="left")
     documents = 0
     for row in rows:
         documents = row.documents_out
         kept = "-" if row.kept is None else f"{row.kept:.1%}"
         about = (_about(characters, characters_per_token) for characters in (row.characters_in, row.characters_out))
-        table.add_row(row.name, _flow(row), kept, " → ".join(about), top_reasons(row.reasons))
+        cells, reasons = (row.name, _flow(row), kept, " → ".join(about)), top_reasons(row.reasons)
+        if width >= NARROW:
+            table.add_row(*cells, reasons)
+        else:
+            table.add_row(*cells)
+            for reason in reasons.split(", ") if reasons else ():
+                table.add_row(f"  {reason}")
     if tokens is not None:
-        table.add_row("tokens", f"{documents:,}", "100.0%", f"{tokens:,}", "")
+        table.add_row("tokens", f"{documents:,}", "100.0%", f"{tokens:,}")
     return table
 
 

@@ -13,6 +13,7 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.theme import Theme
 
 from gristmill.flows.reports.funnel import FunnelRow, funnel_row
 from gristmill.storage.printable import printable
@@ -24,10 +25,32 @@ from gristmill.tasks.engine.phases import Silent
 from gristmill.tasks.engine.spec import StageSpec
 
 
+class _LogBar(Progress):
+    """A bar below the log: while it is shown, Prefect's handlers write through its console, which keeps it last."""
+
+    def start(self) -> None:
+        super().start()
+        known = () if self.disable else logging.getLogger().handlers
+        self._consoles = {handler: handler.console for handler in known if hasattr(handler, "console")}
+        for handler, console in self._consoles.items():
+            self.console.highlighter = console.highlighter
+            handler.console = self.console
+
+    def stop(self) -> None:
+        for handler, console in self._consoles.items():
+            handler.console = console
+        super().stop()
+
+
+# Prefect's console has these, and none of the bar's.
+_LEVELS = Theme({"log.info_level": "cyan", "log.warning_level": "yellow3", "log.error_level": "red3"})
+
+
 def progress_bar(*more: ProgressColumn) -> Progress:
     """A progress bar on the error stream of a terminal; nothing where there is none. `more`: columns at its end."""
-    columns = (TextColumn("  {task.description:32}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, *more, console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty())
+    columns = (TextColumn("  {task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(file=sys.stderr, theme=_LEVELS, markup=False, emoji=False)
+    return _LogBar(*columns, *more, console=console, transient=True, disable=not sys.stderr.isatty())
 
 
 FIRST_SECONDS, LINE_SECONDS = 10.0, 60.0  # between two lines in a log, in the first minute of a stage and later
@@ -69,7 +92,7 @@ class PhaseRates:
         return (self.total - self.done) * (self.clock() - self.started) / made if made else None
 
     def __str__(self) -> str:
-        """`120 documents/s, 3.4 MB/s written, 0:12 left`, as far as it is known."""
+        """`120 documents/s, 3.4 MB/s written, 0:12 left`, as far as it is known; nobody knows the last ten seconds."""
         seconds = max(self.clock() - self.started, 1e-9)
         known = []
         if self.documents:
@@ -77,7 +100,7 @@ class PhaseRates:
         if self.written:
             known.append(f"{self.written / seconds / 1e6:,.1f} MB/s written")
         if self.seconds_left is not None and self.done < self.total:
-            known.append(f"{duration(self.seconds_left)} left")
+            known.append(f"{duration(self.seconds_left) if self.seconds_left >= 10 else 'seconds'} left")
         return ", ".join(known)
 
 

@@ -52,7 +52,7 @@ class ToQueue(logging.Handler):
     """Puts (level, line, fields) where the flow's own thread takes them up; its loggers know the run."""
 
     def __init__(self, messages: queue.SimpleQueue) -> None:
-        super().__init__(logging.INFO)
+        super().__init__(logging.DEBUG)
         self.messages = messages
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -216,7 +216,7 @@ def _listening(messages: queue.SimpleQueue) -> Iterator[None]:
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
+        logger.setLevel(logging.DEBUG)
     try:
         yield
     finally:
@@ -295,7 +295,7 @@ def _plugin(json_lines: bool) -> Any:
                 def emit(self, record: logging.LogRecord) -> None:
                     worker.log_event(LOG_TOPIC, log_fields.message(record))
 
-            self.handlers: list[logging.Handler] = [ToScheduler(logging.INFO)]
+            self.handlers: list[logging.Handler] = [ToScheduler(logging.DEBUG)]
             if json_lines:
                 self.handlers.append(logging.StreamHandler())
                 for handler in (self.handlers[-1], *logging.getLogger("distributed").handlers):
@@ -303,7 +303,7 @@ def _plugin(json_lines: bool) -> Any:
             for name in LOGGERS:
                 for handler in self.handlers:
                     logging.getLogger(name).addHandler(handler)
-                logging.getLogger(name).setLevel(logging.INFO)
+                logging.getLogger(name).setLevel(logging.DEBUG)
 
         def teardown(self, worker: Any) -> None:
             for handler in getattr(self, "handlers", ()):

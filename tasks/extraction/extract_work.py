@@ -101,7 +101,7 @@ def extract_shard(
     drops = [row for name in lost for row in sorted(lost[name], key=itemgetter("nth"))]
     shards.write_ledger(folder, number, ledger.from_rows(drops))
     read_kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-    log.info(
+    log.debug(
         "%s: %s; %d documents, %d characters",
         ", ".join(one_line(file.name) for file in opened),
         read_kinds or "no record",

@@ -64,7 +64,7 @@ def match(folder: str, shard: int, path: str, filters: IndexFilters) -> dict:
         found = pa.concat_tables([found, *pieces])
     found = _ordered(found, filters.limit)
     parquet.write_table(_matches(folder, shard), found)
-    log.info("%s: %d records fit", path, len(found))
+    log.debug("%s: %d records fit", path, len(found))
     return {"found": len(found)}
 
 

@@ -41,13 +41,19 @@ def test_the_funnel_estimates_tokens_and_counts_the_last():
     assert lines(render.funnel_table("Funnel", rows[:1])) == [
         ["extract", "1,200 → 1,100", "91.7%", "- → 44,000k", "empty_text 100"],
     ]
+    assert lines(render.funnel_table("Funnel", rows[1:2], width=80)) == [
+        ["pii, cuts", "1,100 → 1,099", "99.9%", "44,000k → 43,960k"],
+        ["email 46", "", "", ""],
+        ["phone 2", "", "", ""],
+        ["spans 1", "", "", ""],
+    ]
 
 
 def test_the_rules_that_drop_most_come_first():
     assert render.top_reasons(ranked({"b": 2, "a": 2, "c": 1000, "d": 1})) == "c 1,000, a 2, b 2"
 
 
-def test_status_has_a_line_for_each_stage_that_is_cut_off_in_a_terminal_only():
+def test_status_has_a_line_for_each_stage_and_names_rules_in_full():
     reasons = {"gopher_repetition.dup_5gram": 900, "language.language_score": 500, "textbook.symbol_word_ratio": 100}
     rows = [
         StageStatus("content_duplicates-823519bdbed9dfa7", "finished", 1200, 200, reasons, recipes=("demo", "web")),
@@ -61,10 +67,12 @@ def test_status_has_a_line_for_each_stage_that_is_cut_off_in_a_terminal_only():
     assert second[0].endswith((":00", ":30")) and second[1:] == ["model-0", "demo", "", ""]
     assert others == [["unfinished", "rules-0", "", "3 jobs done", ""], ["unreadable", "rules-1", "", "", ""]]
 
-    console = Console(width=80, record=True, file=io.StringIO())
-    console.print(render.status_table(rows))
-    shown = console.export_text().splitlines()
-    assert max(map(len, shown)) <= 80
+    for width in (80, 100, 160):
+        console = Console(width=width, record=True, file=io.StringIO())
+        console.print(render.status_table(rows, width))
+        shown = console.export_text().splitlines()
+        assert max(map(len, shown)) <= width
+        assert set(reasons) <= {word for line in shown for word in line.split()}
     named = [word for line in shown for word in line.split() if word in {row.stage for row in rows}]
     assert named == [row.stage for row in rows]
     assert "demo, web" in "".join(shown) and "1,200 → 200" in "".join(shown) and "3 jobs done" in "".join(shown)

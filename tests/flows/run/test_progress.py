@@ -1,7 +1,14 @@
 """What a stage says of itself: when it starts, while it runs, when it ends."""
 
+import contextlib
 import contextvars
 import logging
+import os
+import pty
+import re
+import subprocess
+import sys
+import termios
 import time
 
 import pytest
@@ -39,6 +46,71 @@ def test_time_left_is_that_of_the_jobs_that_were_made(jobs, waiting):
     assert ("left" in str(rates)) == bool(made and waiting)
 
 
+def test_the_last_seconds_are_not_counted():
+    """One job of two workers' last ones: by the rate it has .2 s left, and it takes what it takes."""
+    now = 0.0
+    rates = PhaseRates("work", 11, lambda: now)
+    for _ in range(10):
+        now += 0.2
+        rates.add(job(0, 0))
+    assert str(rates) == "seconds left"
+
+
+LOGGED = """
+import logging, sys, time
+import gristmill.flows.run.prefect_env
+from prefect.logging.configuration import setup_logging
+from gristmill.flows.run.progress import progress_bar
+
+setup_logging()
+log = logging.getLogger("prefect.flow_runs")
+with progress_bar() as bar:
+    task = bar.add_task("words count", total=4)
+    for number in range(4):
+        time.sleep(0.3)
+        log.warning("words: line %d", number)
+        bar.update(task, advance=1)
+log.warning("words: the end")
+"""
+
+
+def test_bars_and_lines_of_the_log_have_rows_of_their_own(tmp_path):
+    """In a terminal of 80 columns: each line of the log begins its row, whatever the bar has drawn there."""
+    shown = screen([sys.executable, "-c", LOGGED], {"GRISTMILL_HOME": str(tmp_path)})
+    lines = [line for line in shown if "words: " in line]
+    assert [line[9:] for line in lines] == [f"WARNING words: line {number}" for number in range(4)] + [
+        "WARNING words: the end"
+    ]
+
+
+def screen(command: list[str], settings: dict[str, str]) -> list[str]:
+    """The rows that a program leaves in a terminal of 80 columns, as a terminal interprets what it writes."""
+    leader, follower = pty.openpty()
+    termios.tcsetwinsize(follower, (40, 80))
+    with subprocess.Popen(
+        command, stdin=follower, stdout=follower, stderr=follower, env=os.environ | settings | {"TERM": "xterm"}
+    ) as program:
+        os.close(follower)
+        written = b""
+        with contextlib.suppress(OSError):  # the terminal is closed
+            while more := os.read(leader, 65536):
+                written += more
+    os.close(leader)
+    assert program.returncode == 0, written.decode()
+    rows, at = [""], 0
+    for part in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|[\r\n]|[^\x1b\r\n]+", written.decode()):
+        if part == "\n":
+            at += 1
+            rows += [""] * (at == len(rows))
+        elif part == "\x1b[2K":
+            rows[at] = ""
+        elif moved := re.fullmatch(r"\x1b\[(\d*)A", part):
+            at -= int(moved[1] or 1)
+        elif not part.startswith(("\x1b", "\r")):
+            rows[at] += part
+    return rows
+
+
 def test_durations():
     assert [duration(s) for s in (2.44, 9.96, 59.6, 65, 12000)] == ["2.4 s", "10.0 s", "1:00", "1:05", "3:20:00"]
 
@@ -67,7 +139,7 @@ def test_a_stage_says_when_it_starts_and_what_it_is_at_without_a_terminal(tmp_pa
     made = find_or_make(str(tmp_path), spec, workers, lambda: ProgressReporter(spec, Listening(), log, recorded.append))
     first, *lines = caplog.messages
     assert first == "words: count words (count: 2 jobs)"
-    assert lines and all(line.startswith("words count: 1/2 jobs, ") and line.endswith(" left") for line in lines)
+    assert lines and all(line.startswith("words count: 1/2 jobs, ") and line.endswith("seconds left") for line in lines)
     assert "documents/s" in lines[0]
     assert servers == {"the flow's"}
     assert recorded[0] == 0.0 and recorded[-1] == 100.0
