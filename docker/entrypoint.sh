@@ -22,6 +22,11 @@ if has mlflow; then
     MLFLOW_TRACKING_PASSWORD=$(secret mlflow)
     export MLFLOW_TRACKING_PASSWORD MLFLOW_TRACKING_USERNAME=admin
 fi
+if has dask-key; then
+    export GRISTMILL_DASK_TLS_CA=/run/secrets/dask-cert GRISTMILL_DASK_TLS_CERT=/run/secrets/dask-cert
+    export GRISTMILL_DASK_TLS_KEY=/run/secrets/dask-key
+fi
+dask_tls="--protocol tls --tls-ca-file /run/secrets/dask-cert --tls-cert /run/secrets/dask-cert --tls-key /run/secrets/dask-key"
 
 case "$1" in
 prefect-server)
@@ -65,11 +70,13 @@ prefect-worker)
     exec prefect worker start --pool gristmill --with-healthcheck
     ;;
 dask-scheduler)
-    exec dask scheduler --host 0.0.0.0 --port 8786 --no-dashboard
+    # shellcheck disable=SC2086
+    exec dask scheduler --host tls://0.0.0.0 --port 8786 --no-dashboard $dask_tls
     ;;
 dask-worker)
     own=$(address dask-scheduler 8786) # in the network that no port leaves
-    exec dask worker tcp://dask-scheduler:8786 --nthreads 1 --nworkers "${GRISTMILL_DASK_WORKERS:-2}" \
+    # shellcheck disable=SC2086
+    exec dask worker tls://dask-scheduler:8786 $dask_tls --nthreads 1 --nworkers "${GRISTMILL_DASK_WORKERS:-2}" \
         --host "$own" --dashboard-address "$own:0" --no-dashboard --local-directory /tmp --memory-limit 0
     ;;
 *)

@@ -4,9 +4,12 @@ import os
 import re
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -72,6 +75,41 @@ def temporary_name(name: str) -> str:
 def scratch_prefix() -> str:
     """How the names of this process's files and folders begin in the system's temporary folder."""
     return f"gristmill-{this_process()}-"
+
+
+# Waits for the end of its parent, which closes the pipe however it comes, and removes a folder. Others who work in it
+# end with the parent as well, in the same moment.
+_REMOVER = """
+import os, shutil, sys, time
+sys.stdin.read()
+for _ in range(100):
+    shutil.rmtree(sys.argv[1], ignore_errors=True)
+    if not os.path.exists(sys.argv[1]):
+        break
+    time.sleep(0.1)
+"""
+
+
+@contextmanager
+def scratch_folder(purpose: str, parent: str | None = None) -> Iterator[Path]:
+    """A folder that this user alone may enter, for what a process and its children keep while they work: in the
+    system's temporary folder or in `parent`. It goes with the block, and with the process if that is killed."""
+    folder = tempfile.mkdtemp(prefix=f"{scratch_prefix()}{purpose}-", dir=parent and os.path.abspath(parent))
+    # in a session of its own, so that what ends the process and its group leaves it be
+    remover = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _REMOVER, folder],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield Path(folder)
+    finally:
+        assert remover.stdin is not None, "it is a pipe"
+        remover.stdin.close()
+        remover.wait()
+        shutil.rmtree(folder, ignore_errors=True)  # if it was killed
 
 
 def remove_temporary(folder: str) -> None:

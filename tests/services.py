@@ -224,12 +224,14 @@ def start_s3(services: Services) -> None:
 
 
 def start_dask(services: Services, workers: int) -> None:
-    """A scheduler and workers, one thread each, which clients take as their executor."""
+    """A scheduler and workers, one thread each, which clients take as their executor; all show one certificate."""
     port = free_port()
-    address = f"tcp://127.0.0.1:{port}"
+    address = f"tls://127.0.0.1:{port}"
+    given = write_certificate(services.folder)
+    tls = ["--tls-ca-file", given["CA"], "--tls-cert", given["CERT"], "--tls-key", given["KEY"]]
     python = [sys.executable, "-m"]
     # without an address, what answers for the health of each listens everywhere, also without a dashboard
-    common = ["--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
+    common = ["--host", "127.0.0.1", "--protocol", "tls", "--no-dashboard", "--dashboard-address", "127.0.0.1:0", *tls]
     unwatched = {"DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False"}  # as in the image of docker/
     command = [*python, "distributed.cli.dask_scheduler", "--port", str(port), *common]
     services.start("dask-scheduler", command, **unwatched)
@@ -244,6 +246,15 @@ def start_dask(services: Services, workers: int) -> None:
             **unwatched,
         )
     services.environment |= {"GRISTMILL_EXECUTOR": "dask", "GRISTMILL_DASK_ADDRESS": address}
+    services.environment |= {f"GRISTMILL_DASK_TLS_{name}": path for name, path in given.items()}
+
+
+def write_certificate(folder: Path) -> dict[str, str]:
+    """Files of a new certificate, made as docker/secrets.sh does, by the last words of GRISTMILL_DASK_TLS_*."""
+    cert, key = str(folder / "dask.crt"), str(folder / "dask.key")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=gristmill-dask"]
+    subprocess.run([*command, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    return {"CA": cert, "CERT": cert, "KEY": key}
 
 
 @contextmanager

@@ -96,3 +96,17 @@ def _until(done, folder: Path, seconds: float = 120) -> None:
             logs = "\n".join(path.read_text()[-1000:] for path in folder.glob("*.log"))
             raise RuntimeError(f"SLURM does not start:\n{logs}")
         time.sleep(0.2)
+
+
+def template(folder: Path) -> Path:
+    """A file for GRISTMILL_CLUSTER: a worker a job, on loopback, with what it writes in a folder."""
+    import yaml
+
+    settings = {"queue": "debug", "walltime": "00:20:00", "cores": 1, "processes": 1, "memory": "1GiB"}
+    settings |= {"interface": "lo", "local_directory": str(folder), "log_directory": str(folder / "logs")}
+    settings |= {"worker_extra_args": ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"]}
+    settings |= {"shared_temp_directory": str(folder)}
+    settings["scheduler_options"] = {"interface": "lo", "dashboard_address": "127.0.0.1:0"}
+    path = folder / "cluster.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    return path

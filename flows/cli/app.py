@@ -17,8 +17,9 @@ app = typer.Typer(
     help="Web crawls in, a trained language model out, and a reason for every document that was dropped.\n\n"
     "Where things are kept and how many workers there are is set in the environment: GRISTMILL_HOME (default "
     ".gristmill), GRISTMILL_EXECUTOR (serial, threads, local, dask, kubernetes, slurm), GRISTMILL_WORKERS, "
-    "GRISTMILL_DASK_ADDRESS, GRISTMILL_CLUSTER, GRISTMILL_LOG_FORMAT (text, json), GRISTMILL_MEMORY, GRISTMILL_LOCAL, "
-    "GRISTMILL_REMOTE_IO__..., GRISTMILL_STEPS, GRISTMILL_MLFLOW_URI, GRISTMILL_REDIS, GRISTMILL_TRAINING_...; "
+    "GRISTMILL_DASK_ADDRESS, GRISTMILL_DASK_TLS_CA, _CERT and _KEY, GRISTMILL_CLUSTER, GRISTMILL_LOG_FORMAT (text, "
+    "json), GRISTMILL_MEMORY, GRISTMILL_LOCAL, GRISTMILL_REMOTE_IO__..., GRISTMILL_STEPS, GRISTMILL_MLFLOW_URI, "
+    "GRISTMILL_REDIS, GRISTMILL_TRAINING_...; "
     "PREFECT_API_URL names a Prefect server.",
 )
 

@@ -1,12 +1,17 @@
 """Databases of the home: each is made by one process, aside, and appears under its name when it is whole."""
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
+from urllib.parse import quote
 
 
 def private_folder(path: str | Path) -> Path:
@@ -17,13 +22,22 @@ def private_folder(path: str | Path) -> Path:
     return folder
 
 
-def ensure_database(path: Path, make: Callable[[Path], None]) -> None:
+class DamagedDatabaseError(RuntimeError):
+    """A database cannot be read or brought to the schema of this release; the message has the remedy."""
+
+
+def ensure_database(
+    path: Path, made_by: str, make: Callable[[Path], None], upgrade: Callable[[Path], None], holds: str
+) -> None:
     """Make a SQLite database if there is none: `make` fills an empty file, which is then renamed to `path`.
 
     A process that dies in between leaves a file that the next one begins anew. Others wait for the one that makes it.
-    Only the user may read and write the database, and what SQLite keeps beside it.
+    Only the user may read and write the database, and what SQLite keeps beside it. `made_by` names the release that its
+    schema is of: with another one than last time the database is copied to `<name>.backup`, then `upgrade` is called.
+    `holds` says what is lost without it. Raises DamagedDatabaseError for one that is damaged, or cannot be upgraded.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    note, backup = path.with_name(f"{path.name}.release"), path.with_name(f"{path.name}.backup")
     with open(path.with_name(f"{path.name}.lock"), "w", opener=_private) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
@@ -34,26 +48,106 @@ def ensure_database(path: Path, make: Callable[[Path], None]) -> None:
             make(new)
             _settle(new)
             os.replace(new, path)
+            _write_private(note, made_by)
+        elif why := damage(path):
+            raise DamagedDatabaseError(_remedy(path, why, holds))
+        elif not note.exists() or note.read_text() != made_by:
+            _back_up(path, backup)
+            try:
+                upgrade(path)
+            except Exception as error:
+                why = f"cannot be brought to {made_by} ({' '.join(str(error).split())[:200]})"
+                raise DamagedDatabaseError(_remedy(path, why, holds)) from error
+            _write_private(note, made_by)
         for name in (path, _beside(path, "-wal"), _beside(path, "-shm")):
             with contextlib.suppress(FileNotFoundError):  # SQLite makes and removes those beside it as it likes
                 name.chmod(0o600)
 
 
+def damage(path: Path) -> str:
+    """What is wrong with a SQLite database, as its own check finds it; empty if nothing is.
+
+    One of 100 MB is read in less than a second. Of a larger one the schema is read alone.
+    """
+    check = "PRAGMA quick_check(1)" if path.stat().st_size < _CHECKED else "PRAGMA schema_version"
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=60)) as database:
+            database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            (found,) = database.execute(check).fetchone()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return ""  # another run is at it
+        return f"cannot be read ({error})"
+    except sqlite3.DatabaseError as error:
+        return f"is damaged ({error})"
+    return "" if found == "ok" or isinstance(found, int) else f"is damaged ({' '.join(str(found).split())[:200]})"
+
+
+def trouble(path: Path, holds: str) -> str:
+    """Why a database cannot be worked with, and what to do, in one sentence; empty if nothing is found."""
+    if path.exists() and (why := damage(path)):
+        return _remedy(path, why, holds)
+    try:
+        with tempfile.TemporaryFile(dir=path.parent) as file:
+            file.write(bytes(_ROOM))
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            free = shutil.disk_usage(path.parent).free
+            return f"the disk of {path} is full ({free / 1e6:.1f} MB free): make room, then run the same command again"
+        return f"{path.parent} cannot be written ({error.strerror}): let this user write there, then run again"
+    return ""
+
+
+def _remedy(path: Path, why: str, holds: str) -> str:
+    backup = path.with_name(f"{path.name}.backup")
+    back = f"move it away with {path.name}-wal and -shm"
+    if backup.exists():
+        back += f", copy {backup} to its place to have what was there before the last upgrade"
+    return f"{path} {why}: {back}, then run again; it holds {holds}"
+
+
+_CHECKED = 100_000_000  # bytes
+_ROOM = 1 << 20  # bytes that a database grows by at the least, in the course of a run
+
+
+def _back_up(path: Path, backup: Path) -> None:
+    """A whole copy, also of what others write meanwhile, under its name when it is complete."""
+    new = backup.with_name(f"{backup.name}.new")
+    new.unlink(missing_ok=True)
+    os.close(_private(str(new), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    with contextlib.closing(sqlite3.connect(path)) as old, contextlib.closing(sqlite3.connect(new)) as copy:
+        old.backup(copy)
+    _settle(new)
+    os.replace(new, backup)
+
+
+def _write_private(path: Path, text: str) -> None:
+    with open(path, "w", opener=_private) as file:
+        file.write(text)
+
+
+MLFLOW_HOLDS = "MLflow's records of runs, which runs write again for models that are there, and no data"
+
+
 def ensure_mlflow(path: Path) -> None:
-    """Make MLflow's database at `path` if there is none."""
+    """Make MLflow's database at `path` if there is none; bring that of another release to the schema of this one."""
 
     def make(new: Path) -> None:
+        # a hundred small transactions: the file is made durable once, when it is whole
+        migrate(new, "_initialize_tables", "PRAGMA synchronous=OFF")
+
+    def migrate(database: Path, how: str, *pragmas: str) -> None:
         import sqlalchemy
         from mlflow.store.db import utils
 
         logging.getLogger(utils.__name__).setLevel(logging.WARNING)  # two lines on what a user asked nothing of
-        engine = utils.create_sqlalchemy_engine(f"sqlite:///{new}")
-        # a hundred small transactions: the file is made durable once, when it is whole
-        sqlalchemy.event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))
-        utils._initialize_tables(engine)
+        engine = utils.create_sqlalchemy_engine(f"sqlite:///{database}")
+        for pragma in pragmas:
+            sqlalchemy.event.listen(engine, "connect", lambda connection, _, pragma=pragma: connection.execute(pragma))
+        getattr(utils, how)(engine)
         engine.dispose()
 
-    ensure_database(path, make)
+    ensure_database(path, f"mlflow {version('mlflow')}", make, lambda old: migrate(old, "_upgrade_db"), MLFLOW_HOLDS)
 
 
 def _settle(path: Path) -> None:

@@ -10,6 +10,7 @@ from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.tasks.documents.step import Settings
 
 if TYPE_CHECKING:
+    from gristmill.tasks.engine.clusters import Tls
     from gristmill.training.run.launch import Nodes
 
 
@@ -29,7 +30,12 @@ class MachineSettings(BaseSettings):
     memory: int = Field(
         1 << 30, ge=0, description="bytes that one process of a deduplication step may hold; no result depends on it"
     )
-    dask_address: str = Field("", repr=False, description="tcp://host:8786, for the executor `dask`")
+    dask_address: str = Field("", repr=False, description="tls://host:8786, for the executor `dask`")
+    dask_tls_ca: str = Field(
+        "", description="file in PEM of who signed the certificates of the cluster, for `dask` and `kubernetes`"
+    )
+    dask_tls_cert: str = Field("", description="file in PEM: the certificate that a run shows the cluster")
+    dask_tls_key: str = Field("", description="file in PEM: the key of that certificate")
     cluster: str = Field(
         "", description="YAML file: a DaskCluster for `kubernetes`; for `slurm` what SLURMCluster is called with"
     )
@@ -126,6 +132,12 @@ class MachineSettings(BaseSettings):
     @property
     def tracking_uri(self) -> str:
         return self.mlflow_uri or f"sqlite:///{self.local_folder}/mlflow.db"
+
+    @property
+    def dask_tls(self) -> "Tls":
+        from gristmill.tasks.engine.clusters import Tls
+
+        return Tls(self.dask_tls_ca, self.dask_tls_cert, self.dask_tls_key)
 
     @property
     def nodes(self) -> "Nodes":

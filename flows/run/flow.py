@@ -10,10 +10,12 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, NoReturn, ParamSpec, TypeVar
 from uuid import UUID
 
 from prefect import Flow, tags
+from prefect.client.base import PrefectHttpxAsyncClient, PrefectHttpxSyncClient
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
 from prefect.context import FlowRunContext, TagsContext
@@ -23,10 +25,12 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_curre
 from prefect.states import Cancelled, Crashed, State
 
 from gristmill.flows.machine import runs
+from gristmill.flows.machine.databases import MLFLOW_HOLDS, trouble
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.forms import from_form, pinned
 from gristmill.flows.run import server as prefect_server
 from gristmill.storage.leftovers import has_ended, this_process
+from gristmill.storage.remote.redact import redact_urls
 
 runs.install(MachineSettings().log_format)
 
@@ -34,6 +38,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _TAG = "process:"
+_SQLITE = "sqlite:///"
 _OPEN = {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}
 # What the engine says once for each flow and task that ends, with pages of traceback; who started the flow gets the
 # error itself, and the records have both.
@@ -55,9 +60,10 @@ class RecordedFlow(Flow):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if FlowRunContext.get() is not None:
             return self._run(*args, **kwargs)
-        with _quiet_console(), _server(), _signals(), tags(_process_tag()):
+        with _quiet_console(), _server() as server, _signals(), tags(_process_tag()), _plain_errors(server):
             with get_client(sync_client=True) as client:
                 _end_stale_runs(client)
+            _wait_for_servers()
             try:
                 return self._run(*args, **kwargs)
             except (KeyboardInterrupt, TerminationSignal) as error:
@@ -165,15 +171,58 @@ def _signals() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _server() -> Iterator[None]:
+def _server() -> Iterator[prefect_server.EmbeddedServer | None]:
+    """The embedded server; None if another was named."""
     settings = get_current_settings()
     if settings.api.url:
-        yield
+        yield None
         return
     server = prefect_server.start(settings.home)
     server.wait_until_ready()
     with temporary_settings({PREFECT_API_URL: server.address, PREFECT_API_AUTH_STRING: server.login}):
+        yield server
+
+
+def _wait_for_servers() -> None:
+    """Let all of Prefect's clients of this process ask again when nobody listens.
+
+    By itself (3.9) each one does so only after it was answered once, and a flow has many, so that a server that is
+    started again would end it.
+    """
+    for client in (PrefectHttpxSyncClient, PrefectHttpxAsyncClient):
+        client._has_connected = property(lambda _: True, lambda _, value: None)  # type: ignore[assignment]
+
+
+# What raises errors of records: their text is of no help, or pages long.
+_RECORDERS = ("prefect", "httpx", "httpcore", "websockets", "mlflow", "sqlalchemy", "sqlite3")
+
+
+@contextlib.contextmanager
+def _plain_errors(server: prefect_server.EmbeddedServer | None) -> Iterator[None]:
+    """Raise RuntimeError with one sentence, which has the remedy, for what became of a record in a database that is
+    damaged, on a full disk, or behind a server that is gone. What ends the flow for another reason is left as it is."""
+    try:
         yield
+    except Exception as error:
+        if not _of_a_record(error):
+            raise
+        settings = MachineSettings()
+        why = server.why_none() if server else ""
+        if not why and settings.tracking_uri.startswith(_SQLITE):
+            why = trouble(Path(settings.tracking_uri.removeprefix(_SQLITE)), MLFLOW_HOLDS)
+        if not why:
+            first = redact_urls(" ".join(f"{type(error).__name__}: {error}".split()))[:300]
+            why = f"a record of this run could not be written ({first}): see that its server answers, then run again"
+        raise RuntimeError(f"{why}; the stages that are made are kept") from error
+
+
+def _of_a_record(error: BaseException | None) -> bool:
+    """Whether an error, or what it came from, was raised by those who write the records of a run."""
+    while error is not None:
+        if type(error).__module__.partition(".")[0] in _RECORDERS:
+            return True
+        error = error.__cause__
+    return False
 
 
 @contextlib.contextmanager

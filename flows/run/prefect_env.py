@@ -2,7 +2,8 @@
 
 The recorder of task runs loses some in bursts unless its batches are larger (seen with prefect 3.8 and 3.9). Flows use
 no block types. Two servers that start at once in a new home would both insert them, and one would end by that; without
-the memo, a server that a user starts in the home makes them.
+the memo, a server that a user starts in the home makes them. A client that was let in once waits for a server that is
+started again.
 """
 
 import os
@@ -22,7 +23,11 @@ SETTINGS = {
     # a line begins with the stage that it is about: the names of Prefect's runs, ahead of it, leave it no room
     "PREFECT_LOGGING_FORMATTERS_STANDARD_FLOW_RUN_FMT": "%(asctime)s %(levelname)-7s %(message)s",
     "PREFECT_LOGGING_FORMATTERS_STANDARD_TASK_RUN_FMT": "%(asctime)s %(levelname)-7s %(message)s",
+    # the waits double: with seven a server may be away for four minutes, with the five of Prefect's for one
+    "PREFECT_CLIENT_MAX_RETRIES": "7",
 }
+# What a server answers whose database is away for a while. The embedded one is asked why at once.
+_NAMED = {"PREFECT_CLIENT_RETRY_EXTRA_CODES": "500,504"}
 
 
 def _chose_a_server() -> bool:
@@ -58,6 +63,9 @@ for name, value in SETTINGS.items():
     os.environ.setdefault(name, value)
 EMBEDDED = not _chose_a_server()
 """Whether runs are recorded by a server of our own, in the home."""
+if not EMBEDDED:
+    for name, value in _NAMED.items():
+        os.environ.setdefault(name, value)
 if EMBEDDED and "prefect" in sys.modules:  # a worker of Prefect's imports it first, and has a server
     warnings.warn(
         "prefect was imported before flows: the embedded server keeps its own settings and home", stacklevel=3

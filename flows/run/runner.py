@@ -133,6 +133,7 @@ def run_context(recipe: Recipe) -> Iterator[RunContext]:
             settings.dask_address,
             settings.cluster,
             json_lines=settings.log_format == "json",
+            tls=settings.dask_tls,
         ) as workers,
     ):
         last_run = LastRun(settings.home, recipe.name)

@@ -4,7 +4,9 @@ It ends when the pipe to its parent closes, which the kernel does however the pa
 in a session of its own, so that a Ctrl-C at the terminal does not reach it and the flow can still record its end.
 Prefect would start a server itself, which does neither.
 
-    python -m gristmill.flows.run.server SOCKET      is such a child; SOCKET is the number of an open, listening socket
+    python -m gristmill.flows.run.server SOCKET READY      is such a child; SOCKET is the number of an open, listening
+                                                           socket, READY that of a pipe, in which it says that it
+                                                           answers, or why it cannot
 """
 
 import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
@@ -12,21 +14,31 @@ import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imp
 # isort: split
 import asyncio
 import atexit
+import contextlib
 import gc
+import logging
 import os
 import secrets
 import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from gristmill.flows.machine.databases import ensure_database, private_folder
+from gristmill.flows.machine.databases import DamagedDatabaseError, ensure_database, private_folder, trouble
 
 _END_SECONDS = 10.0  # for what is recorded still to be written, before the server ends all the same
 _START_SECONDS = 300.0
+
+HOLDS = "Prefect's records of runs, which are shown and never needed to go on, and no data"
+_ANSWERS = "\n"  # what the child writes into the pipe when it answers; before that, why it cannot
+_TRIES = 3  # of a server that is killed before it has answered
+
+log = logging.getLogger(__name__)
 
 _server: "EmbeddedServer | None" = None
 
@@ -35,54 +47,114 @@ class EmbeddedServer:
     """The child. Connections wait in the socket until it answers, so its address is good at once.
 
     It answers who has `login`, as `user:password`: a password of this server, since any account of the machine can
-    connect to loopback.
+    connect to loopback. The socket is this process's, too: when the child dies, another one takes it over, and clients
+    ask again. `failure` says why there is none any more; who asks then is refused at once.
     """
 
     def __init__(self, home: Path) -> None:
         private_folder(home)
         self.login = f"gristmill:{secrets.token_urlsafe(32)}"
-        self.log = home / "server.log"
+        self.home, self.log = home, home / "server.log"
+        self.failure = ""
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._listening.getsockname()[1]}/api"
+        self._ending, self._lock = False, threading.Lock()
+        self._begin()
+        threading.Thread(target=self._watch, name="prefect-server", daemon=True).start()
+
+    def _begin(self) -> None:
         here = str(Path(gristmill.__file__).resolve().parents[1])
         path = [here, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-        with (
-            socket.create_server(("127.0.0.1", 0)) as listening,
-            open(self.log, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as log,
-        ):
-            self.address = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "gristmill.flows.run.server", str(listening.fileno())],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                pass_fds=[listening.fileno()],
-                start_new_session=True,
-                env=os.environ
-                | {
-                    "PREFECT_HOME": str(home),
-                    "PREFECT_SERVER_API_AUTH_STRING": self.login,
-                    "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
-                },
-            )
+        self._ready, ready = os.pipe()
+        given = [self._listening.fileno(), ready]
+        try:
+            with open(self.log, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as output:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-m", "gristmill.flows.run.server", *map(str, given)],
+                    stdin=subprocess.PIPE,
+                    stdout=output,
+                    stderr=output,
+                    pass_fds=given,
+                    start_new_session=True,
+                    env=os.environ
+                    | {
+                        "PREFECT_HOME": str(self.home),
+                        "PREFECT_SERVER_API_AUTH_STRING": self.login,
+                        "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
+                    },
+                )
+        finally:
+            os.close(ready)
+
+    def _watch(self) -> None:
+        """Start the child again when it has died, until one cannot start."""
+        tries = 0
+        while True:
+            code = self.process.wait()
+            with open(self._ready, encoding="utf-8") as ready:
+                said = ready.read()
+            answered, said = said == _ANSWERS, said.removeprefix(_ANSWERS)
+            with self._lock:
+                if self._ending:
+                    return
+                tries = 0 if answered else tries + 1
+                how = f"signal {-code}" if code < 0 else f"exit code {code}"
+                if tries == _TRIES or (code >= 0 and not answered):
+                    self.failure = said or trouble(self.home / "prefect.db", HOLDS)
+                    self.failure = self.failure or f"the embedded Prefect server cannot start ({how}): see {self.log}"
+                    break
+                log.warning("the embedded Prefect server has died (%s) and is started again; the run goes on", how)
+                self._begin()
+        self._refuse()
+
+    def _refuse(self) -> None:
+        """Answer all with an error, so that nobody waits for a server that does not come."""
+        said = self.failure.encode()
+        answer = b"HTTP/1.1 500 Internal Server Error\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:  # the end
+                return
+            with connection, contextlib.suppress(OSError):
+                connection.settimeout(1)
+                connection.recv(1 << 16)
+                connection.sendall(answer % (len(said), said))
 
     def wait_until_ready(self) -> None:
         """Return when the server answers. Raises RuntimeError if it has ended or does not answer in time."""
-        try:
-            with urllib.request.urlopen(f"{self.address}/health", timeout=_START_SECONDS) as answer:
-                answer.read()
-        except OSError as error:
-            raise RuntimeError(f"the embedded Prefect server did not start ({error}): see {self.log}") from error
+        until = time.monotonic() + _START_SECONDS
+        while True:
+            try:
+                with urllib.request.urlopen(f"{self.address}/health", timeout=_START_SECONDS) as answer:
+                    answer.read()
+                    return
+            except OSError as error:
+                if self.failure or time.monotonic() > until:
+                    said = self.failure or f"the embedded Prefect server does not answer ({error}): see {self.log}"
+                    raise RuntimeError(said) from None
+                time.sleep(0.1)  # it has died, and is started again
+
+    def why_none(self) -> str:
+        """Why it does not do what it is asked, in one sentence with the remedy; empty if nothing is found."""
+        return self.failure or trouble(self.home / "prefect.db", HOLDS)
 
     def stop(self) -> None:
         """End the server once it has written what it was sent."""
+        with self._lock:
+            self._ending = True
         assert self.process.stdin is not None, "it is a pipe"
         self.process.stdin.close()
         self.process.wait()
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)  # who waits in accept() returns
+        self._listening.close()
 
 
 def start(home: Path) -> EmbeddedServer:
     """The server of this process, started now if there is none; it ends with the process."""
     global _server
-    if _server is None or _server.process.poll() is not None:
+    if _server is None or _server.failure:
         _server = EmbeddedServer(home)
         atexit.register(_server.stop)
     return _server
@@ -101,7 +173,7 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)  # a fork has no child of its own
 
 
-def _serve(number: int) -> None:
+def _serve(number: int, ready: int) -> None:
     """Be the server, on the listening socket of that number."""
     ending = threading.Event()
     running: list[Any] = []
@@ -118,19 +190,32 @@ def _serve(number: int) -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
     os.umask(0o077)
 
-    import uvicorn
-    from prefect.server.api.server import create_app
     from prefect.settings import get_current_settings
 
     settings = get_current_settings()
     database = settings.home / "prefect.db"
     url = settings.server.database.connection_url
     if url is None or url.get_secret_value() == _url(database):  # no other was set
-        ensure_database(database, _migrate)
+        try:
+            ensure_database(database, f"prefect {version('prefect')}", _migrate, _migrate, HOLDS)
+        except DamagedDatabaseError as error:
+            os.write(ready, str(error).encode())
+            os._exit(1)
+
+    import uvicorn
+    from prefect.server.api.server import create_app
+
     app = create_app(ephemeral=True, final=True)
     # a client that is ending keeps its connections open, and asks nothing more
     config = uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                os.write(ready, _ANSWERS.encode())
+
+    server = Server(config)
     running.append(server)
     server.should_exit = ending.is_set()
     with socket.socket(fileno=number) as listening:
@@ -138,7 +223,7 @@ def _serve(number: int) -> None:
 
 
 def _migrate(path: Path) -> None:
-    """Make Prefect's tables in an empty database."""
+    """Make Prefect's tables in an empty database, or bring those of an older release to this one's."""
     from prefect.server.database import provide_database_interface
     from prefect.server.database.dependencies import temporary_database_interface
     from prefect.settings import PREFECT_SERVER_DATABASE_CONNECTION_URL, temporary_settings
@@ -154,5 +239,5 @@ def _url(path: Path) -> str:
 
 if __name__ == "__main__":
     gc.set_threshold(50_000)  # imports leave next to no garbage, and to look for it is a fifth of the start
-    _serve(int(sys.argv[1]))
+    _serve(*map(int, sys.argv[1:]))
     gc.freeze()  # or Python looks for cycles in all that was imported before it ends

@@ -222,12 +222,16 @@ def _dask(settings: MachineSettings) -> Iterator[Line]:
         return
     from distributed import Client
 
-    address = settings.dask_address
-    if not address:
-        yield Line("error", "dask", "no address", "set GRISTMILL_DASK_ADDRESS=tcp://host:port")
+    from gristmill.tasks.engine import clusters
+
+    address, tls = settings.dask_address, settings.dask_tls
+    try:
+        clusters.check("dask", 0, address, "", tls)
+    except ValueError as error:
+        yield Line("error", "dask", str(error), "correct GRISTMILL_DASK_ADDRESS and GRISTMILL_DASK_TLS_*")
         return
     try:
-        client = Client(address, timeout=_SECONDS, set_as_default=False)
+        client = Client(address, timeout=_SECONDS, set_as_default=False, security=tls.security())
     except OSError as error:
         said = f"{address} does not answer ({str(error).splitlines()[0]})"
         yield Line("error", "dask", said, "start the scheduler, or correct GRISTMILL_DASK_ADDRESS")
@@ -238,6 +242,10 @@ def _dask(settings: MachineSettings) -> Iterator[Line]:
             yield Line("error", "dask", f"{address} has no workers", f"start some: `dask worker {address}`")
             return
         theirs = client.run(_on_worker)
+        if clusters.is_open(address):
+            said = f"{address} asks for no key: who reaches it can run code as its user and read what it works on"
+            remedy = "start scheduler and workers with `--protocol tls` and certificates (docs/operations.md, Clusters)"
+            yield Line("warning", "dask", said, remedy)
         hanging = sum(client.run(_may_hang).values())
     if hanging:
         remedy = "start workers with DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED=False, or with Python 3.11.9 or newer"
@@ -258,11 +266,14 @@ def _cluster(settings: MachineSettings) -> Line:
     from gristmill.tasks.engine import clusters
 
     try:
-        clusters.check(settings.executor, settings.workers, settings.dask_address, settings.cluster)
+        clusters.check(settings.executor, settings.workers, settings.dask_address, settings.cluster, settings.dask_tls)
     except (ImportError, OSError, ValueError) as error:
         return Line("error", "executor", str(error), "look at docker/kubernetes and docker/slurm for examples")
     if settings.executor == "slurm" and shutil.which("sbatch") is None:
         return Line("error", "executor", "sbatch is not on the PATH", "run where SLURM's commands are installed")
+    if settings.executor == "kubernetes" and not all(settings.dask_tls):
+        said, _, remedy = clusters.UNPROTECTED.partition("; ")
+        return Line("warning", "executor", said, remedy)
     return Line("ok", "executor", f"{settings.executor}, {settings.workers} workers as {settings.cluster} has them")
 
 

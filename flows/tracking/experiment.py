@@ -6,6 +6,7 @@ them mended here, or it would write its artifacts into the one that it was copie
 
 import contextlib
 import hashlib
+import logging
 import os
 import re
 import sqlite3
@@ -20,6 +21,7 @@ from mlflow.entities import Dataset, DatasetInput, Experiment, InputTag, Run
 from gristmill.flows.machine.databases import ensure_mlflow, private_folder
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.storage.leftovers import has_ended, this_process
+from gristmill.storage.remote.redact import redact_url
 from gristmill.storage.remote.url_secrets import without_user
 from gristmill.tasks.engine.make import StageResult
 
@@ -37,9 +39,31 @@ def move_artifacts(database: Path, old: str, new: str) -> None:
             )
 
 
+log = logging.getLogger(__name__)
+
 PROCESS_TAG = "gristmill.process"
 BATCH = 1000  # metrics that a server takes in one request
 _SQLITE = "sqlite:///"
+
+
+def _say_once(address: str) -> None:
+    """One line for a server that is away, in place of one for each time that it is asked again: MLflow's client does so
+    for four minutes, with waits that double."""
+
+    class Once(logging.Filter):
+        told = False
+
+        def filter(self, record: logging.LogRecord) -> bool:
+            if not str(record.msg).startswith("Retrying"):
+                return True
+            if not self.told:
+                log.warning("MLflow at %s does not answer; it is asked again for four minutes", address)
+            self.told = True
+            return False
+
+    asking = logging.getLogger("urllib3.connectionpool")
+    if not any(type(each).__name__ == Once.__name__ for each in asking.filters):
+        asking.addFilter(Once())
 
 
 class TrackedExperiment:
@@ -55,6 +79,7 @@ class TrackedExperiment:
         if self._database:
             ensure_mlflow(self._database)
         if uri.startswith("http"):
+            _say_once(redact_url(uri))
             # MLflow's errors show its address, and Prefect keeps errors
             uri, user, password = without_user(uri)
             if user:
@@ -102,6 +127,15 @@ class TrackedExperiment:
         for run in self.client.search_runs([found.experiment_id], "attributes.status = 'RUNNING'"):
             if (process := run.data.tags.get(PROCESS_TAG)) and has_ended(process):
                 self.client.set_terminated(run.info.run_id, "KILLED")
+
+    def end(self, run: str, error: BaseException | None) -> None:
+        """Record how a run has ended. A server that does not answer any more leaves an error as it is: the next run
+        records it as KILLED."""
+        try:
+            self.client.set_terminated(run, end_status(type(error) if error else None))
+        except mlflow.MlflowException:
+            if error is None:
+                raise
 
     def begin(self, run: str) -> None:
         """A run that is there already goes on, in this process."""

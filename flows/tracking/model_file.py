@@ -6,7 +6,7 @@ from typing import Any
 from mlflow.entities import Metric, Param
 
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.tracking.experiment import BATCH, TrackedExperiment, end_status, tag_name
+from gristmill.flows.tracking.experiment import BATCH, TrackedExperiment, tag_name
 from gristmill.storage import files
 
 _LONGEST = 6000  # characters of a parameter that MLflow takes
@@ -38,7 +38,7 @@ def log(
         if files.exists(f"{path}.svg"):
             client.log_text(run, files.read_bytes(f"{path}.svg").decode(), f"{kind}.svg")
     except BaseException as error:
-        client.set_terminated(run, end_status(type(error)))
+        tracked.end(run, error)
         raise
     client.set_terminated(run, "FINISHED")
     return run

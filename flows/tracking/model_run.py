@@ -10,7 +10,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.run import Report
 from gristmill.flows.stages.heldout import Data
-from gristmill.flows.tracking.experiment import BATCH, PROCESS_TAG, TrackedExperiment, dataset_input, end_status, flat
+from gristmill.flows.tracking.experiment import BATCH, PROCESS_TAG, TrackedExperiment, dataset_input, flat
 from gristmill.storage.leftovers import this_process
 from gristmill.tasks.engine.make import StageResult
 from gristmill.training.run.tracking import METRICS, TIMING
@@ -52,7 +52,7 @@ class ModelRun:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.client.set_terminated(self.id, end_status(kind))
+        self.experiment.end(self.id, error)
 
     def finish(self, model: StageResult) -> str:
         """The id of the finished model's run, which then has all that is to be seen of the model.
@@ -63,8 +63,7 @@ class ModelRun:
         if (found := self.find()) and _ARTIFACTS_TAG in self.client.get_run(found).data.tags:
             return found
         with self as run:
-            if not found:
-                self._log_points(run, model)
+            self._log_points(run, model)
             # here, since these modules are of a model that is made, and take seconds
             from gristmill.flows.stages.model import Trained
             from gristmill.flows.tracking.artifacts import description, log_artifacts
@@ -81,13 +80,18 @@ class ModelRun:
         return run
 
     def _log_points(self, run: str, model: StageResult) -> None:
+        """Log the points of the model's own files that the run lacks, all of a new one."""
+        newest = {
+            metric: max(point.step for point in self.client.get_metric_history(run, metric))
+            for metric in self.client.get_run(run).data.metrics
+        }
         for name in (METRICS, TIMING):
             lines = model.file(name).read().splitlines()
             points = [
                 Metric(metric, value, 0, line["step"])
                 for line in map(orjson.loads, lines)
                 for metric, value in line.items()
-                if metric != "step"
+                if metric != "step" and line["step"] > newest.get(metric, -1)
             ]
             for start in range(0, len(points), BATCH):
                 self.client.log_batch(run, metrics=points[start : start + BATCH])
@@ -110,7 +114,7 @@ class ModelRun:
             # last: a run that is found by its key is complete
             self.client.set_tag(run, KEY_TAG, self.key)
         except BaseException as error:
-            self.client.set_terminated(run, end_status(type(error)))
+            self.experiment.end(run, error)
             raise
         return run
 

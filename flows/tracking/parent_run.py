@@ -9,7 +9,7 @@ from typing import Any
 from mlflow.entities import DatasetInput, Metric, Param
 
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.tracking.experiment import BATCH, TrackedExperiment, end_status, flat
+from gristmill.flows.tracking.experiment import BATCH, TrackedExperiment, flat
 
 PARENT_TAG = "mlflow.parentRunId"
 STAGE_TAG = "gristmill.proxy"
@@ -61,7 +61,7 @@ class ParentRun:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.client.set_terminated(self.id, end_status(kind))
+        self.experiment.end(self.id, error)
 
     def log_child(
         self,

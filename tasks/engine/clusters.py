@@ -15,9 +15,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from multiprocessing import resource_tracker
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import yaml
+
+from gristmill.storage import leftovers
 
 # What Dask measures of its own processes for its dashboard, which we do not start: it takes 7% of two cores, and before
 # Python 3.11.9 its profiler can hang a process (python/cpython#106883).
@@ -31,15 +34,65 @@ _UNWATCHED = {
 _NO_PAGES: dict[str, list[str]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 
 
+log = logging.getLogger(__name__)
+
+
+class Tls(NamedTuple):
+    """Files in PEM that a cluster of others asks for: who signed its certificates, our own certificate and its key."""
+
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+
+    def security(self) -> Any:
+        """Dask's Security of these files for client, scheduler and worker; None without files: Dask's own settings."""
+        return _security(*self) if all(self) else None
+
+    def check(self) -> None:
+        """Raise ValueError, which names the setting, for a file that lacks or cannot be read."""
+        if not any(self):
+            return
+        for name, path in self._asdict().items():
+            setting = f"GRISTMILL_DASK_TLS_{name.upper()}"
+            if not path:
+                raise ValueError(f"{setting} is not set, and the others of GRISTMILL_DASK_TLS_* are: give all three")
+            try:
+                open(path, "rb").close()
+            except OSError as error:
+                raise ValueError(
+                    f"{setting} {path}: {error.strerror}; name a file in PEM that this user may read"
+                ) from error
+
+
+NO_TLS = Tls()
+
+
 @dataclass(frozen=True)
 class ClusterSettings:
-    """`workers`: how many; `address`: of a scheduler (`tcp://host:8786`); `template`: the YAML file of a cluster;
-    `scratch`: a folder for what processes of this machine keep on disk."""
+    """`workers`: how many; `address`: of a scheduler (`tls://host:8786`); `template`: the YAML file of a cluster;
+    `scratch`: a folder for what processes of this machine keep on disk; `tls`: what a cluster of others asks for."""
 
     workers: int
     address: str = ""
     template: str = ""
     scratch: str = ""
+    tls: Tls = NO_TLS
+
+
+def _security(ca: str, cert: str, key: str) -> Any:
+    from distributed.security import Security
+
+    roles = {
+        f"tls_{role}_{what}": path
+        for role in ("client", "scheduler", "worker")
+        for what, path in (("cert", cert), ("key", key))
+    }
+    return Security(require_encryption=True, tls_ca_file=ca, **roles)
+
+
+def is_open(address: str) -> bool:
+    """Whether who reaches a scheduler at this address can run code as its user: it asks for no key."""
+    return not address.startswith(("tls://", "inproc://", "unix://"))
 
 
 def local(settings: ClusterSettings) -> Any:
@@ -73,23 +126,85 @@ def by_address(settings: ClusterSettings) -> AbstractContextManager[str]:
     return nullcontext(settings.address)
 
 
-def kubernetes(settings: ClusterSettings) -> Any:
+@contextmanager
+def kubernetes(settings: ClusterSettings) -> Iterator[Any]:
     """Pods that the operator of dask-kubernetes starts for this run alone."""
-    from dask_kubernetes.operator import KubeCluster
+    from dask_kubernetes.operator.kubecluster import kubecluster
 
     manifest = dask_cluster(read_template(settings.template), settings.workers, os.environ)
-    return KubeCluster(custom_cluster_spec=manifest, shutdown_on_close=True, quiet=True)
+    if not all(settings.tls):
+        log.warning("%s", UNPROTECTED)
+    with _kubernetes_tls(settings.tls.security()):
+        cluster = kubecluster.KubeCluster(custom_cluster_spec=manifest, shutdown_on_close=True, quiet=True)
+    with cluster:
+        yield cluster
 
 
-def slurm(settings: ClusterSettings) -> Any:
-    """Jobs of SLURM; the scheduler is in this process, with which they end."""
+UNPROTECTED = (
+    "the pods of this run's Dask cluster ask for no key: what reaches them in the network of Kubernetes can run code "
+    "as this run and read its secrets; docker/kubernetes/dask-cluster.yaml says how they get a certificate"
+)
+
+
+@contextmanager
+def _kubernetes_tls(security: Any) -> Iterator[None]:
+    """KubeCluster (2026.3) starts with TLS, which it does not know: it takes all schedulers to be at tcp://, and gives
+    its own connections no key."""
+    if security is None:
+        yield
+        return
+    from dask_kubernetes.operator import networking
+    from dask_kubernetes.operator.kubecluster import kubecluster
+    from distributed.core import rpc
+
+    arguments = security.get_connection_args("client")
+
+    def with_key(address: str) -> Any:
+        return rpc(address.replace("tcp://", "tls://"), connection_args=arguments)
+
+    kubecluster.rpc = networking.rpc = with_key
+    try:
+        yield
+    finally:
+        kubecluster.rpc = networking.rpc = rpc
+
+
+@contextmanager
+def slurm(settings: ClusterSettings) -> Iterator[Any]:
+    """Jobs of SLURM; the scheduler is in this process, with which they end.
+
+    All talk by TLS with the key of this run, which is in a folder that its user alone may enter and that goes with the
+    run: in `shared_temp_directory` of the template, by default in the current folder, which jobs see, too.
+    """
     import dask
+    from distributed.security import Security
 
-    start = slurm_cluster()
-    with dask.config.set(_UNWATCHED), _interrupts_held():
-        cluster = start(**read_template(settings.template))
-    cluster.scale(settings.workers)
-    return cluster
+    start, given = slurm_cluster(), read_template(settings.template)
+    shared = os.path.expanduser(os.path.expandvars(given.get("shared_temp_directory") or "."))
+    given["job_script_prologue"] = [*(given.get("job_script_prologue") or ()), *_WORKERS_WITHOUT_PAGES]
+    given["scheduler_options"] = {**(given.get("scheduler_options") or {}), "dashboard": False}
+    with (
+        leftovers.scratch_folder("tls", shared) as folder,
+        dask.config.set({**_UNWATCHED, **_NO_PAGES}),
+    ):
+        cert, key = folder / "cert.pem", folder / "key.pem"
+        made = Security.temporary()
+        _write_private(cert, made.tls_scheduler_cert)
+        _write_private(key, made.tls_scheduler_key)
+        with _interrupts_held():
+            cluster = start(**given, security=_security(str(cert), str(cert), str(key)), protocol="tls://")
+        with cluster:
+            cluster.scale(settings.workers)
+            yield cluster
+
+
+# Lines of a job's script: what a worker answers on its port of HTTP shows what runs, too.
+_WORKERS_WITHOUT_PAGES = ("export DASK_DISTRIBUTED__WORKER__HTTP__ROUTES='[]'",)
+
+
+def _write_private(path: Path, text: str) -> None:
+    with open(path, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(text)
 
 
 def slurm_cluster() -> Any:
@@ -111,10 +226,17 @@ CLUSTERS: dict[str, Callable[[ClusterSettings], Any]] = {
 TEMPLATED = {"kubernetes": "dask_kubernetes", "slurm": "dask_jobqueue"}
 
 
-def check(kind: str, workers: int, address: str, template: str) -> None:
+def check(kind: str, workers: int, address: str, template: str, tls: Tls = NO_TLS) -> None:
     """Raise ValueError for settings that a cluster cannot be started with, ImportError for a package that lacks."""
     if kind == "dask" and not address:
-        raise ValueError("executor `dask` needs the scheduler's address: set GRISTMILL_DASK_ADDRESS=tcp://host:port")
+        raise ValueError("executor `dask` needs the scheduler's address: set GRISTMILL_DASK_ADDRESS=tls://host:port")
+    if kind in ("dask", "kubernetes"):
+        tls.check()
+    if kind == "dask" and all(tls) and not address.startswith("tls://"):
+        raise ValueError(
+            f"GRISTMILL_DASK_ADDRESS is {address}, where GRISTMILL_DASK_TLS_KEY is of no use: start the scheduler with "
+            "`--protocol tls` and give tls://host:port, or remove GRISTMILL_DASK_TLS_*"
+        )
     if kind not in TEMPLATED:
         return
     if not workers:
@@ -125,7 +247,30 @@ def check(kind: str, workers: int, address: str, template: str) -> None:
         raise ImportError(f"executor `{kind}` needs {TEMPLATED[kind]}: pip install 'gristmill[{kind}]'")
     given = read_template(template)
     if kind == "kubernetes":
-        dask_cluster(given, workers, {})
+        _check_tls(dask_cluster(given, workers, {}), tls)
+    elif named := {"security", "protocol"} & given.keys():
+        raise ValueError(
+            f"GRISTMILL_CLUSTER {template} names {', '.join(sorted(named))}: a run's own cluster talks by TLS with a "
+            "key of the run; remove that"
+        )
+
+
+def _check_tls(manifest: Mapping[str, Any], tls: Tls) -> None:
+    """Raise ValueError where not all of scheduler, workers and run talk by TLS, or all by TCP."""
+    has = {part: _talks_tls(manifest["spec"][part]) for part in ("scheduler", "worker")} | {"run": all(tls)}
+    if len(set(has.values())) > 1:
+        lacking = " and ".join(part for part, found in has.items() if not found)
+        raise ValueError(
+            f"the {lacking} of GRISTMILL_CLUSTER would talk without TLS to what asks for it: give scheduler and worker "
+            "`--tls-ca-file`, `--tls-cert` and `--tls-key`, and the run GRISTMILL_DASK_TLS_CA, _CERT and _KEY, as "
+            "docker/kubernetes does, or none of them"
+        )
+
+
+def _talks_tls(part: Mapping[str, Any]) -> bool:
+    """Whether the scheduler or the worker of a DaskCluster is started with a key."""
+    containers = part.get("spec", {}).get("containers", ())
+    return any("--tls-key" in str(word) for each in containers for word in each.get("args", ()))
 
 
 def read_template(path: str) -> dict[str, Any]:
@@ -160,6 +305,11 @@ def dask_cluster(template: Mapping[str, Any], workers: int, environment: Mapping
     name = f"{re.sub('[^a-z0-9-]+', '-', name.lower())[:30]}-{uuid.uuid4().hex[:8]}"
     manifest["metadata"]["name"] = selector["dask.org/cluster-name"] = name
     worker["replicas"] = workers
+    if _talks_tls(worker):
+        # the operator names tcp:// to workers that are not told their scheduler
+        for container in worker["spec"]["containers"]:
+            at = {"name": "DASK_SCHEDULER_ADDRESS", "value": f"tls://{name}-scheduler:8786"}
+            container["env"] = [*container.get("env", ()), at]
     if environment.get("POD_NAME") and environment.get("POD_UID"):
         owner = {"apiVersion": "v1", "kind": "Pod", "name": environment["POD_NAME"], "uid": environment["POD_UID"]}
         manifest["metadata"]["ownerReferences"] = [owner]

@@ -14,7 +14,6 @@ import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -149,39 +148,50 @@ Executor = Threads | Dask | Deferred
 
 @contextmanager
 def deferred(
-    kind: str, workers: int = 0, address: str = "", template: str = "", json_lines: bool = False
+    kind: str,
+    workers: int = 0,
+    address: str = "",
+    template: str = "",
+    json_lines: bool = False,
+    tls: clusters.Tls = clusters.NO_TLS,
 ) -> Iterator[Deferred]:
     """The executor that `executor` gives, started by the first jobs and ended with the block.
 
     Raises ValueError at once, as `executor` does.
     """
-    _check(kind, workers, address, template)
+    _check(kind, workers, address, template, tls)
     leftovers.remove_scratch()  # also where all is reused, and nothing is started
-    waiting = Deferred(lambda: executor(kind, workers, address, template, json_lines))
+    waiting = Deferred(lambda: executor(kind, workers, address, template, json_lines, tls))
     try:
         yield waiting
     finally:
         waiting.release()
 
 
-def _check(kind: str, workers: int, address: str, template: str) -> None:
+def _check(kind: str, workers: int, address: str, template: str, tls: clusters.Tls) -> None:
     if kind not in KINDS:
         raise ValueError(f"no executor {kind!r}: choose {', '.join(KINDS[:-1])} or {KINDS[-1]}")
-    clusters.check(kind, workers, address, template)
+    clusters.check(kind, workers, address, template, tls)
 
 
 @contextmanager
 def executor(
-    kind: str, workers: int = 0, address: str = "", template: str = "", json_lines: bool = False
+    kind: str,
+    workers: int = 0,
+    address: str = "",
+    template: str = "",
+    json_lines: bool = False,
+    tls: clusters.Tls = clusters.NO_TLS,
 ) -> Iterator[Threads | Dask]:
     """The executor for a kind: `serial`, `threads`, `local` (Dask processes on this machine), `dask`, `kubernetes` or
     `slurm`.
 
-    `workers`: how many, 0 for one a core of this machine; `dask` takes `address` (`tcp://host:8786`) and the workers
-    that it finds there; `kubernetes` and `slurm` take `template`, a YAML file. `json_lines`: workers of other machines
-    write what they log as lines of JSON, too. Raises ValueError for another kind, and what a kind cannot do without.
+    `workers`: how many, 0 for one a core of this machine; `dask` takes `address` (`tls://host:8786`), `tls` and the
+    workers that it finds there; `kubernetes` and `slurm` take `template`, a YAML file, and `kubernetes` takes `tls`.
+    `json_lines`: workers of other machines write what they log as lines of JSON, too. Raises ValueError for another
+    kind, and what a kind cannot do without.
     """
-    _check(kind, workers, address, template)
+    _check(kind, workers, address, template, tls)
     workers = workers or os.cpu_count() or 1
     messages: queue.SimpleQueue = queue.SimpleQueue()
     if kind in ("serial", "threads"):
@@ -193,11 +203,12 @@ def executor(
         # every connection and every worker that comes and goes would be a line of the flow's log
         logging.getLogger("distributed").setLevel(logging.WARNING)
         with (
-            TemporaryDirectory(prefix=f"{leftovers.scratch_prefix()}dask-") as scratch,
+            leftovers.scratch_folder("dask") as scratch,
             _bare_main(),
-            clusters.CLUSTERS[kind](clusters.ClusterSettings(workers, address, template, scratch)) as target,
+            clusters.CLUSTERS[kind](clusters.ClusterSettings(workers, address, template, str(scratch), tls)) as target,
         ):
-            with Client(target) as client:
+            # without `tls` Dask takes the key of a cluster that it has started itself
+            with Client(target, security=tls.security() if kind in ("dask", "kubernetes") else None) as client:
                 _check_workers(client)
                 # workers of a cluster have an output of their own, which is kept where they run
                 client.register_plugin(_plugin(json_lines and kind != "local"))

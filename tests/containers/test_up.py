@@ -154,9 +154,11 @@ def test_no_kernel_is_left_to_compile(containers):
 
 def transitions(containers: Containers) -> int:
     """How often a job has changed its state at Dask's scheduler."""
-    asked = "from distributed import Client\nclient = Client('tcp://dask-scheduler:8786')\n"
+    asked = "from distributed import Client\nfrom gristmill.flows.machine.settings import MachineSettings\n"
+    asked += "m = MachineSettings()\nclient = Client(m.dask_address, security=m.dask_tls.security())\n"
     asked += "print(client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.transition_counter))"
-    return int(containers.compose("exec", "-T", "worker", "python3", "-c", asked))
+    client = ("/opt/gristmill/docker/entrypoint.sh", "python3", "-c", asked)  # which knows the certificate
+    return int(containers.compose("exec", "-T", "worker", *client))
 
 
 def test_a_scheduled_run_starts_by_itself_and_trains_and_is_tracked(containers, crawl, recipe):

@@ -248,7 +248,7 @@ def test_a_database_that_was_begun_is_begun_anew(tmp_path):
         raise RuntimeError("killed")
 
     with pytest.raises(RuntimeError):
-        databases.ensure_database(path, fail)
+        databases.ensure_database(path, "release 1", fail, fail, "records")
     assert not path.exists()
 
     def make(new: Path) -> None:
@@ -256,8 +256,8 @@ def test_a_database_that_was_begun_is_begun_anew(tmp_path):
             database.execute("pragma journal_mode=wal")
             database.execute("create table whole (x)")
 
-    databases.ensure_database(path, make)
-    databases.ensure_database(path, fail)
+    databases.ensure_database(path, "release 1", make, fail, "records")
+    databases.ensure_database(path, "release 1", fail, fail, "records")
     with sqlite3.connect(path) as database:
         assert database.execute("select name from sqlite_master").fetchall() == [("whole",)]
     assert path.stat().st_mode & 0o777 == 0o600

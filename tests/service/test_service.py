@@ -13,6 +13,7 @@ import pytest
 from distributed import Client
 
 from gristmill.storage import files
+from gristmill.tasks.engine.clusters import Tls
 from tests.service_runs import BY_HAND, ENDED, Home, all_ended, ended, flow_run, listening, named
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(3600)]
@@ -110,7 +111,9 @@ def test_a_scheduled_run_starts_by_itself_and_trains_and_is_tracked(services, re
 
 def transitions(services) -> int:
     """How often a task on the Dask workers has changed its state."""
-    with Client(services.environment["GRISTMILL_DASK_ADDRESS"], set_as_default=False) as client:
+    given = services.environment
+    tls = Tls(*(given[f"GRISTMILL_DASK_TLS_{name}"] for name in ("CA", "CERT", "KEY")))
+    with Client(given["GRISTMILL_DASK_ADDRESS"], security=tls.security(), set_as_default=False) as client:
         return client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.transition_counter)
 
 

@@ -104,7 +104,7 @@ class MlflowSender:
         self.newest: dict[str, int] | None = None  # step by metric; None: the server must be asked
         self.lock = threading.Lock()
         self.wake = threading.Event()
-        self.closing = False
+        self.closing = self.failing = False
         self.thread = threading.Thread(target=self._run, name="mlflow-sender", daemon=True)
         self.thread.start()
 
@@ -144,10 +144,14 @@ class MlflowSender:
             for attempt in range(3 if last else 1):
                 try:
                     self._send()
+                    self.failing = False
                     break
                 except Exception as error:
                     self.newest = None
-                    log.warning("MLflow: %s: %s", type(error).__name__, redact_urls(str(error)))
+                    if not self.failing:  # once, until it takes points again
+                        said = redact_urls(" ".join(f"{type(error).__name__}: {error}".split()))[:300]
+                        log.warning("MLflow does not take points, which wait (%s); training goes on", said)
+                    self.failing = True
                     if last and attempt < 2:
                         time.sleep(1)
             if last:

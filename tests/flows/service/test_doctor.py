@@ -17,6 +17,8 @@ from gristmill.flows.cli import main
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.service import doctor
 from gristmill.flows.service.doctor import examine
+from gristmill.tasks.engine.clusters import Tls
+from tests.services import write_certificate
 
 
 @pytest.fixture(autouse=True)
@@ -141,4 +143,23 @@ def test_workers_that_may_hang_under_dasks_profiler_are_told(tmp_path, monkeypat
             monkeypatch.setattr(doctor, "sys", SimpleNamespace(**vars(sys) | {"version_info": python}))
             with dask.config.set({"distributed.worker.profile.enabled": profiled}):
                 found = lines(tmp_path, executor="dask", dask_address=cluster.scheduler_address)["dask"]
-            assert [line.state for line in found] == ["warning"] * told + ["ok"]
+            assert [line.state for line in found] == ["warning"] * (1 + told) + ["ok"]
+            assert "asks for no key" in found[0].found
+
+
+def test_a_cluster_that_asks_for_a_key_is_no_warning(tmp_path):
+    given = write_certificate(tmp_path)
+    settings = {f"dask_tls_{name.lower()}": path for name, path in given.items()}
+    loopback = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "protocol": "tls"}
+    security = Tls(given["CA"], given["CERT"], given["KEY"]).security()
+    with (
+        dask.config.set({"distributed.worker.profile.enabled": False}),
+        LocalCluster(n_workers=1, processes=False, security=security, **loopback) as cluster,
+    ):
+        at = cluster.scheduler_address
+        found = lines(tmp_path, executor="dask", dask_address=at, **settings)["dask"]
+        assert [line.state for line in found] == ["ok"]
+        (found,) = lines(tmp_path, executor="dask", dask_address=at)["dask"]
+        assert found.state == "error"
+        (found,) = lines(tmp_path, executor="dask", dask_address=at.replace("tls", "tcp"), **settings)["dask"]
+        assert found.state == "error" and "give tls://host:port" in found.found

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,11 +16,21 @@ import dask
 import httpx
 import pytest
 import yaml
-from distributed import Scheduler
+from distributed import LocalCluster, Scheduler, rpc
 
-from gristmill.tasks.engine.clusters import check, dask_cluster, read_template, slurm_cluster
+from gristmill.tasks.engine.clusters import (
+    CLUSTERS,
+    NO_TLS,
+    ClusterSettings,
+    Tls,
+    check,
+    dask_cluster,
+    read_template,
+    slurm_cluster,
+)
 from gristmill.tasks.engine.executors import deferred
 from tests import slurm_server
+from tests.services import write_certificate
 
 DOCKER = Path(__file__).resolve().parents[3] / "docker"
 KUBERNETES = "1.30"
@@ -54,6 +65,7 @@ def test_a_runs_cluster_has_a_name_and_an_owner_of_its_own():
         ("slurm", 2, "queue: [", "is no YAML"),
         ("kubernetes", 2, "kind: Pod", "of the kind Pod; give a DaskCluster"),
         ("kubernetes", 2, "kind: DaskCluster", "needs metadata.name"),
+        ("slurm", 2, "protocol: tcp", "names protocol: a run's own cluster talks by TLS .* remove that"),
     ],
 )
 def test_a_cluster_that_cannot_be_is_an_error_that_names_its_remedy(
@@ -109,7 +121,7 @@ def test_the_port_of_the_scheduler_says_that_it_lives_and_no_more():
     assert "--no-dashboard" in container["args"]
     routes = "distributed.scheduler.http.routes"
     given = dask.config.collect_env({each["name"]: each["value"] for each in container["env"]})
-    pages = ("/health", "/info/main/workers.html", "/json/identity.json", "/metrics")
+    pages = ("/health", "/info/main/workers.html", "/json/identity.json", "/metrics", "/api/v1/check_idle")
 
     async def answers(settings: dict) -> list[int]:
         with dask.config.set(settings):
@@ -119,8 +131,74 @@ def test_the_port_of_the_scheduler_says_that_it_lives_and_no_more():
             ):
                 return [(await client.get(page)).status_code for page in pages]
 
-    assert asyncio.run(answers({})) == [200, 200, 200, 200]
-    assert asyncio.run(answers({routes: dask.config.get(routes, config=given)})) == [200, 404, 404, 404]
+    assert asyncio.run(answers({})) == [200, 200, 200, 200, 404]
+    # the last is what the operator asks
+    assert asyncio.run(answers({routes: dask.config.get(routes, config=given)})) == [200, 404, 404, 404, 200]
+
+
+def test_the_pods_of_a_run_show_the_certificate_that_the_run_shows():
+    """What ships: the Secret that is mounted is the one of all three, and the files that are named are in it."""
+    cluster = dask_cluster(documents("dask-cluster.yaml")[0], 2, {})
+    (job,) = (document for document in documents("run.yaml") if document["kind"] == "Job")
+    pods = [cluster["spec"]["scheduler"]["spec"], cluster["spec"]["worker"]["spec"], job["spec"]["template"]["spec"]]
+    for pod in pods:
+        (container,), volumes = pod["containers"], {volume["name"]: volume for volume in pod["volumes"]}
+        (mount,) = (each for each in container["volumeMounts"] if each["name"] == "tls")
+        assert volumes["tls"]["secret"]["secretName"] == "gristmill-dask-tls" and mount["readOnly"]
+        words = [*container.get("args", ()), *(str(each.get("value")) for each in container.get("env", ()))]
+        named = [word.rpartition("=")[2] for word in words if mount["mountPath"] in word]
+        assert sorted(named) == [f"{mount['mountPath']}/tls.{end}" for end in ("crt", "crt", "key")]
+    (worker,) = cluster["spec"]["worker"]["spec"]["containers"]
+    name = cluster["metadata"]["name"]
+    assert {"name": "DASK_SCHEDULER_ADDRESS", "value": f"tls://{name}-scheduler:8786"} in worker["env"]
+
+
+@pytest.mark.parametrize("part", ["scheduler", "worker", "run"])
+def test_a_part_of_a_cluster_that_would_talk_without_a_key_is_an_error(part, tmp_path, monkeypatch):
+    monkeypatch.setattr("gristmill.tasks.engine.clusters.find_spec", lambda name: True)
+    template = documents("dask-cluster.yaml")[0]
+    path, tls = tmp_path / "cluster.yaml", Tls(*write_certificate(tmp_path).values())
+    path.write_text(yaml.safe_dump(template))
+    check("kubernetes", 2, "", str(path), tls)
+    if part == "run":
+        tls = NO_TLS
+    else:
+        (container,) = template["spec"][part]["spec"]["containers"]
+        container["args"] = [word for word in container["args"] if "tls" not in word]
+        path.write_text(yaml.safe_dump(template))
+    with pytest.raises(ValueError, match=f"the {part} of GRISTMILL_CLUSTER would talk without TLS"):
+        check("kubernetes", 2, "", str(path), tls)
+
+
+@pytest.mark.parametrize("protected", [True, False])
+def test_the_client_of_the_operator_reaches_its_scheduler(protected, tmp_path, monkeypatch, caplog):
+    """What KubeCluster does as it starts (2026.3), beside a real scheduler: wait for it, then talk to it. Kubernetes
+    itself is left out."""
+    kubecluster = pytest.importorskip("dask_kubernetes.operator.kubecluster.kubecluster")
+    tls = Tls(*write_certificate(tmp_path).values()) if protected else NO_TLS
+    made = {"protocol": "tls", "security": tls.security()} if protected else {}
+    found = []
+
+    async def start(port: int) -> None:
+        address = f"tcp://127.0.0.1:{port}"  # as the module has it of all schedulers
+        await kubecluster.wait_for_scheduler_comm(address)
+        async with kubecluster.rpc(address) as scheduler:
+            found.append((await scheduler.identity())["type"])
+
+    with LocalCluster(0, host="127.0.0.1", dashboard_address="127.0.0.1:0", **made) as cluster:
+        port = int(cluster.scheduler_address.rpartition(":")[2])
+
+        class Started(nullcontext):
+            def __init__(self, **_: object) -> None:
+                asyncio.run(start(port))
+                super().__init__()
+
+        monkeypatch.setattr(kubecluster, "KubeCluster", Started)
+        template = str(DOCKER / "kubernetes" / "dask-cluster.yaml")
+        with CLUSTERS["kubernetes"](ClusterSettings(2, template=template, tls=tls)):
+            assert found == ["Scheduler"]
+    assert kubecluster.rpc is rpc
+    assert ("ask for no key" in caplog.text) is not protected
 
 
 def test_the_network_policy_is_of_the_runs_pods_and_of_a_clusters():
@@ -198,17 +276,12 @@ def test_jobs_run_on_a_real_slurm_and_nothing_is_left_of_them(slurm, tmp_path, m
     for name, value in slurm.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PYTHONPATH", str(DOCKER.parent))
-    settings = {"queue": "debug", "walltime": "00:20:00", "cores": 1, "processes": 1, "memory": "1GiB"}
-    settings |= {"interface": "lo", "local_directory": str(tmp_path), "log_directory": str(tmp_path / "logs")}
-    settings["scheduler_options"] = {"interface": "lo", "dashboard_address": "127.0.0.1:0"}
-    template = tmp_path / "cluster.yaml"
-    template.write_text(yaml.safe_dump(settings))
 
     def queued() -> list[str]:
         command = ["squeue", "--noheader", "--states=PENDING,RUNNING", "--format=%T"]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
-    with deferred("slurm", 2, template=str(template)) as running:
+    with deferred("slurm", 2, template=str(slurm_server.template(tmp_path))) as running:
         assert queued() == []
         assert sorted(running.map(os.path.basename, ["/a/b", "/c/d"])) == [(0, "b"), (1, "d")]
         assert len(queued()) == 2
@@ -217,6 +290,7 @@ def test_jobs_run_on_a_real_slurm_and_nothing_is_left_of_them(slurm, tmp_path, m
         while queued() and time.monotonic() < end:
             time.sleep(0.5)
         assert queued() == []
+    assert not list(tmp_path.glob("gristmill-*"))
 
 
 @pytest.mark.slow

@@ -1,89 +1,75 @@
-"""A local cluster beside other processes of the machine: without the run's keys nothing runs on it or is read."""
+"""A cluster that a run starts, beside another account of the machine: nothing runs on it and nothing is read."""
 
+import contextlib
 import logging
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import psutil
 import pytest
 
 from gristmill.tasks.engine.executors import executor
+from tests import slurm_server
+from tests.foreign_account import attacked, listening
 
-# Each way of Dask's to run a function, by plain TCP and with keys of its own, and the pages of each address.
-ATTACK = """
-import asyncio, sys, urllib.request
-from distributed import rpc
-from distributed.protocol.pickle import dumps
-from distributed.security import Security
-
-async def call(address, security, method):
-    async with rpc(address, connection_args=security.get_connection_args("client"), timeout=2) as remote:
-        code = dumps(lambda path=sys.argv[1]: open(path, "w").close())
-        return await getattr(remote, method)(function=code, args=dumps(()), kwargs=dumps({}))
-
-def attacks(port):
-    for security, protocol in ((Security(), "tcp"), (Security.temporary(), "tls")):
-        for method in ("run", "run_function"):
-            address = f"{protocol}://127.0.0.1:{port}"
-            yield method, address, asyncio.wait_for(call(address, security, method), 5)
-    for path in ("", "info/main/workers.html", "json/identity.json", "metrics", "health", "status"):
-        page = f"http://127.0.0.1:{port}/{path}"
-        yield "read", page, asyncio.to_thread(lambda page=page: urllib.request.urlopen(page, timeout=2).read())
-
-async def outcome(what, where, attack):
-    try:
-        return " ".join(["done:", what, where, repr(await attack)[:200]])
-    except Exception as error:
-        return " ".join(["refused:", what, where, type(error).__name__])
-
-async def main():
-    print(*await asyncio.gather(*(outcome(*each) for port in sys.argv[2:] for each in attacks(port))), sep="\\n")
-
-asyncio.run(main())
-"""
-
-
-def listening() -> set[int]:
-    """Ports that this process and its children listen on."""
-    me = psutil.Process()
-    return {
-        at.laddr.port
-        for process in [me, *me.children(recursive=True)]
-        for at in process.net_connections("inet")
-        if at.status == psutil.CONN_LISTEN
-    }
-
-
-def attacked(ports: set[int], planted: Path) -> list[str]:
-    command = [sys.executable, "-c", ATTACK, str(planted), *map(str, sorted(ports))]
-    done = subprocess.run(command, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    shown = done.stdout.splitlines()
-    assert len(shown) == 10 * len(ports)
-    return [line for line in shown if not line.startswith("refused:")]
+ME = psutil.Process()
 
 
 @pytest.mark.timeout(240)
 def test_nothing_runs_and_nothing_is_read(tmp_path):
-    before = listening()
+    before = listening(ME)
     with executor("local", 1) as running:
         assert sorted(running.map(abs, [-1, 2])) == [(0, 1), (1, 2)]
-        ports = listening() - before
+        ports = listening(ME).keys() - before.keys()
         assert len(ports) >= 3  # the scheduler, a worker, its nanny
         assert attacked(ports, tmp_path / "planted") == []
         assert not (tmp_path / "planted").exists()
         assert sorted(running.map(abs, [-3])) == [(0, 3)]
-    assert listening() == before
+    assert listening(ME) == before
 
 
 @pytest.mark.timeout(240)
 def test_the_same_attack_on_an_open_cluster_succeeds(tmp_path):
     from distributed import LocalCluster
 
-    before = listening()
+    before = listening(ME)
     with LocalCluster(n_workers=1, host="127.0.0.1", dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL):
-        done = attacked(listening() - before, tmp_path / "planted")
+        done = attacked(listening(ME).keys() - before.keys(), tmp_path / "planted")
     assert (tmp_path / "planted").exists()
-    assert {line.split()[1] for line in done} == {"run", "run_function", "read"}
+    assert {line.split()[2] for line in done} == {"run", "run_function", "read", "raw"}
+
+
+def of_slurm(configuration: str) -> list[psutil.Process]:
+    """The processes of its jobs, which are no children of its daemons."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            environment = process.environ()
+            if environment.get("SLURM_CONF") == configuration and "SLURM_JOB_ID" in environment:
+                found.append(process)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_nothing_runs_and_nothing_is_read_on_slurm(tmp_path, monkeypatch):
+    pytest.importorskip("dask_jobqueue")
+    if lacking := slurm_server.missing():
+        pytest.skip(f"this machine lacks {lacking}")
+    (tmp_path / "slurm").mkdir()
+    with slurm_server.serve(tmp_path / "slurm") as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        # the servers' own
+        before = listening(ME)
+        with executor("slurm", 2, template=str(slurm_server.template(tmp_path))) as running:
+            assert sorted(running.map(abs, [-1, 2])) == [(0, 1), (1, 2)]
+            (folder,) = tmp_path.glob("gristmill-*-tls-*")
+            assert folder.stat().st_mode & 0o77 == 0
+            assert all(path.stat().st_mode & 0o77 == 0 for path in folder.iterdir())
+            workers = listening(*of_slurm(environment["SLURM_CONF"])).keys() - before.keys()
+            assert len(workers) >= 4  # two workers and their nannies
+            scheduler = listening(ME).keys() - before.keys()
+            assert scheduler
+            assert attacked(scheduler | workers, tmp_path / "planted") == []
+            assert not (tmp_path / "planted").exists()
+            assert sorted(running.map(abs, [-3])) == [(0, 3)]
+        assert not folder.exists()

@@ -223,3 +223,32 @@ def test_only_leftovers_of_the_dead_are_removed(tmp_path, monkeypatch):
     assert left() == {".a", ".b", ".d", f"gristmill-{alive}-x", f"gristmill-{FOREIGN}-x", "gristmill-y"}
     child.communicate("\n")
     assert left() == {".b", ".d", f"gristmill-{FOREIGN}-x", "gristmill-y"}
+
+
+HOLDS_A_FOLDER = """
+import subprocess, sys
+from gristmill.storage.leftovers import scratch_folder
+
+with scratch_folder("test", sys.argv[1]) as folder:
+    (folder / "within").mkdir()
+    print(folder, flush=True)
+    sys.stdin.read(1)
+"""
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, None])
+def test_a_scratch_folder_goes_with_its_process_however_that_ends(end, tmp_path):
+    command = [sys.executable, "-c", HOLDS_A_FOLDER, str(tmp_path)]
+    given = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
+    with subprocess.Popen(command, **given) as child:
+        folder = Path(child.stdout.readline().strip())
+        assert (folder / "within").is_dir() and folder.stat().st_mode & 0o77 == 0
+        if end is None:
+            child.communicate("\n")
+        else:
+            os.killpg(child.pid, end)
+            child.wait()
+    until = time.monotonic() + 30
+    while folder.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not list(tmp_path.iterdir())

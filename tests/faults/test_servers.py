@@ -1,0 +1,119 @@
+"""The servers and databases of a run's records die, are away or are damaged: it goes on, or says why in a sentence."""
+
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gristmill.storage import files, layout
+from tests.foreign_account import ForeignAccount, listening
+
+COMMAND = "import sys; from gristmill.flows.cli import main; sys.argv = ['gristmill', 'run', sys.argv[1]]; main()"
+# they name the home and MLflow's run, or say how fast it was
+OF_ONE_RUN = ("run.json", "timing.jsonl", "cost.json")
+MOMENTS = ["stages/documents-*/done/*", "stages/near_duplicates-*/manifest.json", "stages/model-*/metrics.jsonl"]
+
+
+@pytest.fixture(scope="session")
+def short(recipe) -> dict:
+    """A recipe with a model, of few steps."""
+    kept = [step for step in recipe["steps"] if step["step"] in ("extract", "language", "minhash")]
+    return recipe | {"name": "short", "steps": kept}
+
+
+def start(runs, home: str, recipe: dict, **settings: str) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-c", COMMAND, str(runs.write(recipe))],
+        env=runs.environment(home, **settings),
+        cwd=runs.folder,
+        stdout=open(runs.folder / f"{home}.log", "a"),
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+def contents(home: Path) -> dict[str, str]:
+    """The digests of what the jobs of all finished stages have written."""
+    found = {}
+    for manifest in home.glob("stages/*/manifest.json"):
+        folder = str(manifest.parent)
+        for part in layout.parts(folder, layout.manifest(folder) or {}):
+            for name in part.files:
+                if name not in OF_ONE_RUN:
+                    found[f"{manifest.parent.name}/{name}"] = files.checksum(f"{folder}/{name}")
+    return found
+
+
+@pytest.fixture(scope="session")
+def whole(runs, short) -> dict[str, str]:
+    """What comes out of an undisturbed run."""
+    assert start(runs, "whole", short).wait() == 0, runs.log("whole")
+    found = contents(runs.home("whole"))
+    assert any(name.startswith("model-") for name in found)
+    return found
+
+
+def embedded_server(run: subprocess.Popen) -> psutil.Process:
+    (found,) = (
+        child for child in psutil.Process(run.pid).children() if "gristmill.flows.run.server" in child.cmdline()
+    )
+    return found
+
+
+def until(run: subprocess.Popen, home: Path, pattern: str) -> None:
+    while not next(home.glob(pattern), None):
+        assert run.poll() is None, "the run has ended before"
+        time.sleep(0.01)
+
+
+def states(home: Path) -> set[str]:
+    with closing(sqlite3.connect(home / "prefect/prefect.db")) as database:
+        sql = "select state_type from flow_run union all select state_type from task_run"
+        return {state for (state,) in database.execute(sql)}
+
+
+def warned(log: str) -> list[str]:
+    return [line for line in log.splitlines() if "| WARNING |" in line or "| ERROR" in line or "Traceback" in line]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_the_embedded_prefect_server_dies_and_the_run_goes_on(runs, short, whole, moment):
+    name = f"killed_{MOMENTS.index(moment)}"
+    run = start(runs, name, short)
+    until(run, runs.home(name), moment)
+    embedded_server(run).kill()
+    assert run.wait() == 0, runs.log(name)
+    (said,) = warned(runs.log(name))
+    assert said.endswith("the embedded Prefect server has died (signal 9) and is started again; the run goes on")
+    assert contents(runs.home(name)) == whole
+    assert states(runs.home(name)) == {"COMPLETED"}
+
+
+@pytest.mark.slow
+def test_nothing_of_a_whole_run_answers_another_account(runs, short, whole, tmp_path):
+    """Every port that a process of the run ever listens on: the scheduler's, workers', Prefect's, the ranks'."""
+    account, kinds = ForeignAccount(tmp_path / "planted"), {}
+    run = start(runs, "foreign", short, training_processes="2")
+    try:
+        while run.poll() is None:
+            ports = listening(psutil.Process(run.pid))
+            assert all(command.startswith("127.0.0.1 ") for command in ports.values()), ports
+            kinds |= ports
+            account.tell(ports)
+            time.sleep(0.1)
+    finally:
+        run.kill()
+    assert run.returncode == 0, runs.log("foreign")
+    lines = account.outcomes()
+    assert [line for line in lines if " done: " in line] == []
+    assert not (tmp_path / "planted").exists()
+    reached = {int(line.split()[0]) for line in lines if not line.endswith(("ConnectionRefusedError", "OSError"))}
+    for kind in ("gristmill.flows.run.server", "multiprocessing", "gristmill.training.run.launch"):
+        assert any(kind in kinds[port] for port in reached), (kind, kinds)
+    assert contents(runs.home("foreign")).keys() == whole.keys()
