@@ -2,6 +2,8 @@
 
 import hashlib
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from gristmill.storage import checked_json, files
 from gristmill.storage.damage import DamagedFileError
@@ -14,26 +16,53 @@ _OF_CONTENT = ("ETag", "etag", "checksum", "md5")
 _TAGS = (*_OF_CONTENT, "LastModified", "Last-Modified", "last_modified", "mtime")
 
 
+@dataclass(frozen=True)
+class Stated:
+    """What is known of a file that is not read. `size`: None where a server does not tell. `state`: of a local file its
+    path, size and modification time, of a remote one its fingerprint."""
+
+    path: str
+    size: int | None
+    state: str
+    local: bool
+
+
 def fingerprint(path: str, notes: str, remote_io: RemoteIOConfig | None = None) -> str:
     """A local file: xxh3-128 of its content, computed once while size and modification time stay the same (noted in
     the folder `notes`). A remote one: address, size and the tags that its server gives; Common Crawl's files
     never change under an address. The address is without user and query, as in `gristmill.storage.remote.redact`; where
     no tag names the content, a hash of the query stands for it, since two queries may be two files.
     """
-    fs, inner = file_system(path)
+    return of_files([stated(path, remote_io)], notes)
+
+
+def stated(path: str, remote_io: RemoteIOConfig | None = None) -> Stated:
+    """A file's size and state; one request for a remote one. Raises OSError of a local file that is not there,
+    RemoteIOError."""
     if not files.is_local(path):
         info = streams.info(path, remote_io)
         tags = [f"{tag}={info[tag]}" for tag in _TAGS if info.get(tag)]
         query = path.partition("?")[2]
         if query and not any(info.get(tag) for tag in _OF_CONTENT):
             tags.append(f"query={hashlib.sha256(query.encode()).hexdigest()[:32]}")
-        return f"{redact_url(path)} size={info.get('size')} {' '.join(tags)}".strip()
+        size = info.get("size")
+        return Stated(path, size, f"{redact_url(path)} size={size} {' '.join(tags)}".strip(), False)
+    _, inner = file_system(path)
     status = os.stat(inner)
-    note = files.join(notes, files.digest(f"{inner}\n{status.st_size}\n{status.st_mtime_ns}".encode()))
-    try:
-        return checked_json.read(note)["fingerprint"]
-    except (FileNotFoundError, DamagedFileError):
-        # a note only spares the reading
-        found = f"{inner.rsplit('/', 1)[-1]} {files.checksum(inner)}"
-        checked_json.write(note, {"fingerprint": found})
-        return found
+    return Stated(inner, status.st_size, f"{inner}\n{status.st_size}\n{status.st_mtime_ns}", True)
+
+
+def of_files(given: Sequence[Stated], notes: str) -> str:
+    """One fingerprint of files that are read together. Local ones are read again where the state of one has changed:
+    there is one note for all of them."""
+    found = [file.state for file in given if not file.local]
+    if local := [file for file in given if file.local]:
+        note = files.join(notes, files.digest("\n".join(file.state for file in local).encode()))
+        try:
+            found.append(checked_json.read(note)["fingerprint"])
+        except (FileNotFoundError, DamagedFileError):
+            # a note only spares the reading
+            read = [f"{file.path.rsplit('/', 1)[-1]} {files.checksum(file.path)}" for file in local]
+            found.append(read[0] if len(read) == 1 else files.digest("\n".join(read).encode()))
+            checked_json.write(note, {"fingerprint": found[-1]})
+    return found[0] if len(found) == 1 else files.digest("\n".join(found).encode())

@@ -63,7 +63,10 @@ def verify(
 @app.command(rich_help_panel=LOOK)
 def show(
     stage: Annotated[
-        str, typer.Argument(help="a stage's name, or name-key as `status` prints it; or `dropped`, or `edits`")
+        str,
+        typer.Argument(
+            help="`documents`: curated ones; a stage's name, or name-key as `status` prints it; `dropped`; `edits`"
+        ),
     ],
     n: Annotated[int, typer.Option("-n", min=1, help="how many, of each stage")] = 5,
     rule: Annotated[
@@ -71,8 +74,10 @@ def show(
         typer.Option(help="by a step or a `step.rule`; `gopher.words` finds gopher_quality.words"),
     ] = "",
 ) -> None:
-    """Some documents that a stage kept. With --rule, or as `dropped`, some that were dropped: why, and the text that
-    the rule met, with the offending part in ⟦brackets⟧. As `edits`, what was cut out of texts."""
+    """Some documents that a stage kept. As `documents` the curated ones, of each recipe that has run; what was
+    extracted, before any decision, is shown by that stage's whole name, `documents-KEY`. With --rule, or as `dropped`,
+    some that were dropped: why, and the text that the rule met, with the offending part in ⟦brackets⟧. As `edits`,
+    what was cut out of texts."""
     from gristmill.flows.cli import render_documents as render
     from gristmill.flows.reports import dropped
     from gristmill.flows.reports.status import show as kept_documents

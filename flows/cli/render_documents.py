@@ -33,8 +33,9 @@ def _field(name: str, value: object) -> str:
 
 
 def kept(found: "KeptDocuments", characters: int) -> Iterator[str]:
-    """The stage's folder, then each document with the first characters of its text."""
-    yield f"== {found.folder}"
+    """The stage's folder, ahead of it the recipes whose curated documents these are; then each document with the first
+    characters of its text."""
+    yield f"== {': '.join([*filter(None, [', '.join(found.recipes)]), found.folder])}"
     for document in found.documents:
         lines = [_field(name, value) for name, value in document.row.items() if value is not None]
         if document.text is not None:

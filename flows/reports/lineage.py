@@ -16,7 +16,7 @@ from gristmill.storage.remote.streams import RemoteIOError
 from gristmill.storage.schema import DOCUMENTS
 from gristmill.tasks.documents.selection import read_rows
 from gristmill.tasks.reading.charset import decode, detect
-from gristmill.tasks.reading.listing import Shard
+from gristmill.tasks.reading.listing import Shard, recorded_file
 from gristmill.tasks.reading.record import Record
 from gristmill.tasks.reading.shard import read_again
 
@@ -57,7 +57,7 @@ def rows_of(part: str, documents: Sequence[str], columns: list[str] | None = Non
     return read_rows(part, rows, columns or parquet.columns(part)).to_pylist()
 
 
-_SHARD = TypeAdapter(Shard)
+_SHARDS = TypeAdapter(list[Shard])
 
 
 @dataclass(frozen=True)
@@ -127,20 +127,15 @@ def lineage_of(stage: FinishedStage, shard: int, row: dict[str, Any], remote_io:
     return Lineage(stage.label, row, record, trouble, scores, decisions)
 
 
-def _file_of(opened: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    """The file of a shard that holds a record. A selection from an index names its archives itself."""
-    return next((file for file in opened if file["name"] == name), opened[0])
-
-
 def record_again(
     stage: FinishedStage, number: int, row: dict[str, Any], remote_io: RemoteIOConfig
 ) -> tuple[Record | None, str]:
     """The record of a row of a shard, or why it cannot be had: the file may have moved, or be another one by now."""
-    shard = _file_of(stage.part_records[number]["files"], row["file"])
-    where = f"{shard['path']}, offset {row['offset']}"
+    shard = recorded_file(_SHARDS.validate_python(stage.part_records[number]["files"]), row["file"])
+    where = f"{shard.path}, offset {row['offset']}"
     place = row["file"], row["offset"], row["length"]
     try:
-        found = read_again(_SHARD.validate_python(shard), *place, stage.settings["extract"]["max_bytes"], remote_io)
+        found = read_again(shard, *place, stage.settings["extract"]["max_bytes"], remote_io)
     except (OSError, LookupError, RemoteIOError) as error:
         return None, f"{where} cannot be read again: {error}"
     for name in ("url", "record_id"):

@@ -144,25 +144,59 @@ class KeptDocument:
 
 @dataclass(frozen=True)
 class KeptDocuments:
-    """The first documents of the stage in `folder`."""
+    """The first documents of the stage in `folder`; `recipes`: those whose curated documents these are, where they were
+    asked for."""
 
     folder: str
     documents: list[KeptDocument]
+    recipes: tuple[str, ...] = ()
+
+
+# Stages that choose among curated documents, for a training or an evaluation.
+_BEHIND_CURATION = ("heldout", "evaluation_removal")
 
 
 def show(home: str, name: str, n: int) -> Iterator[KeptDocuments]:
-    """The first `n` documents of each stage with a name or a label, of unfinished ones too.
+    """The first `n` documents of each stage with a name or a label, of unfinished ones too. As `documents` those that
+    the last run of each recipe curated: they are named by the last stage of the curation that is finished.
 
     Holds one part of the stage and one of the texts. Raises FileNotFoundError for a stage that is not there, naming
     those that are.
     """
     found = Home(home)
+    if name == "documents":
+        yield from _curated(found, n)
+        return
     matching = sorted([*found.stages(name), *found.unfinished(name)], key=lambda stage: stage.label)
     if not matching:
         known = ", ".join(row.stage for row in status(home)) or "none"
         raise FileNotFoundError(f"no stage {name} in {home}; there are: {known}")
     for stage in matching:
         yield KeptDocuments(stage.folder, _first(stage, n))
+
+
+def _curated(home: Home, n: int) -> Iterator[KeptDocuments]:
+    by_recipe: dict[str, list[FinishedStage]] = {}
+    recipes = recipes_by_stage(home.address)
+    for stage in home.stages():
+        if stage.counts_documents and stage.name not in _BEHIND_CURATION:
+            for recipe in recipes.get(stage.label, ()):
+                by_recipe.setdefault(recipe, []).append(stage)
+    last: dict[str, list[str]] = {}
+    for recipe, stages in sorted(by_recipe.items()):
+        gone_on_from = {stage.inputs.get("kept") for stage in stages}
+        for stage in stages:
+            if stage.key not in gone_on_from:
+                last.setdefault(stage.key, []).append(recipe)
+    if not last:
+        known = ", ".join(stage.label for stage in home.stages("documents")) or "none is finished"
+        raise FileNotFoundError(
+            f"no run of a recipe has curated documents in {home.address}: run one by `gristmill corpus`, or name a "
+            f"stage of extracted documents by its key ({known})"
+        )
+    for key, names in last.items():
+        stage = home.stage(key)
+        yield KeptDocuments(stage.folder, _first(stage, n), tuple(names))
 
 
 def _first(stage: StageFolder, n: int) -> list[KeptDocument]:

@@ -1,22 +1,21 @@
 """`documents`: every shard of the sources read, extracted and measured in one pass.
 
-A shard is a file; with a limit it is all that is read of a source, whose files are then read one after the other.
+A shard is a file, or small ones together; with a limit it is all that is read of a source. The files of a shard are
+read one after the other.
 Records that a source selects by Common Crawl's columnar index are put into shards by `selection`, a stage of its own.
 """
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
 
 from pydantic import SerializeAsAny
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, classes, libraries, modules, pinned
-from gristmill.storage import files
-from gristmill.storage.fingerprint import fingerprint
+from gristmill.storage import files, layout
+from gristmill.storage.fingerprint import fingerprint, of_files, stated
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.step import DocumentStep, Settings
 from gristmill.tasks.engine.make import StageResult
@@ -26,8 +25,8 @@ from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.extract_work import extract_shard
 from gristmill.tasks.reading import index
 from gristmill.tasks.reading.first_records import FILES, look
-from gristmill.tasks.reading.listing import Shard, shards_of, tables_of
-from gristmill.tasks.reading.sources import Columns, IndexFilters, Selection, Snapshot, Source
+from gristmill.tasks.reading.listing import Shard, listed, shards_of, tables_of, together
+from gristmill.tasks.reading.sources import Columns, Files, IndexFilters, Selection, Snapshot, Source
 
 
 def selected(context: RunContext, source: Selection) -> StageResult:
@@ -67,40 +66,41 @@ class Record(Settings):
 
 
 @dataclass(frozen=True)
-class SourceFile:
-    """A file of a source. Its source and its name, on which ids depend, are inputs of the stage, too. `shard`: the
-    number of the shard that it is, or is a part of."""
+class ShardFiles:
+    """The files of a shard: (path, name) of each. Its source and their names, on which ids depend, are inputs of the
+    stage, too."""
 
-    shard: int
     source: str
-    name: str
-    path: str
+    files: tuple[tuple[str, str], ...]
     base: str
 
 
 def documents(context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ...]) -> Corpus:
     """Extract every shard of the sources and measure `steps` in the same pass."""
     selections: list[StageResult] = []
-    found: list[tuple[SourceFile, Shard, str]] = []
-    shard = 0
+    places: list[ShardFiles] = []
+    formats: dict[str, SourceFormat] = {}
+    inputs: list[str] = []
     for source in recipe.sources:
         here = context.placed(source)
         if isinstance(here, Selection):
             selections.append(selected(context, here))
             parts = [selections[-1].part(i) for i in range(selections[-1].result["parts"])]
-            prints = [f"{selections[-1].key} {i}" for i in range(len(parts))]
             read = shards_of(here, parts)[: recipe.limit]
-            prints = prints[: recipe.limit]
+            runs = _runs(len(read), recipe.limit)
+            prints = [" ".join(f"{selections[-1].key} {i}" for i in run) for run in runs]
         else:
             read = shards_of(here)[: recipe.limit]
-            prints = _fingerprints(context, here, read, recipe.limit)
-        for nth, (file, seen) in enumerate(zip(read, prints, strict=True)):
-            number = shard if recipe.limit is not None else shard + nth
-            found.append((SourceFile(number, source.name, file.name, file.path, file.base), file, seen))
-        shard += len(read) if recipe.limit is None else 1
+            runs, prints = _fingerprints(context, here, read, recipe.limit)
+        if read:  # an index may have no record that fits
+            formats[source.name] = SourceFormat(format=read[0].format, columns=read[0].columns)
+        for run, seen in zip(runs, prints, strict=True):
+            shard = [read[at] for at in run]
+            places.append(ShardFiles(source.name, tuple((f.path, f.name) for f in shard), shard[0].base))
+            inputs.append("\n".join([source.name, *(file.name for file in shard), seen]))
     before = pinned(context, recipe.before)
     record = Record(
-        formats={at.source: SourceFormat(format=file.format, columns=file.columns) for at, file, _ in found},
+        formats=formats,
         before=before,
         extract=recipe.extract,
         normalize=recipe.normalize,
@@ -113,17 +113,16 @@ def documents(context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ..
         "documents",
         _extract,
         record,
-        {"files": digest([f"{at.source} {at.name} {seen}" for at, _, seen in found])},
-        tuple(at for at, _, _ in found),
+        {"files": digest(inputs)},
+        lambda: tuple(places),
         modules(all_steps),
         libraries(all_steps),
     )
     made = context.build(spec)
-    by_shard = {at.shard: at.source for at, _, _ in found}
-    return Corpus(tuple(by_shard.values()), made, made, (made,), (*selections, made))
+    return Corpus(tuple(shard.source for shard in places), made, made, (made,), (*selections, made))
 
 
-def _extract(phases: PhaseRunner, record: Record, places: tuple[SourceFile, ...]) -> dict:
+def _extract(phases: PhaseRunner, record: Record, places: tuple[ShardFiles, ...]) -> dict:
     """Read, extract and measure every shard of the sources."""
     common = {
         "limit": record.limit,
@@ -135,19 +134,21 @@ def _extract(phases: PhaseRunner, record: Record, places: tuple[SourceFile, ...]
     jobs = {}
     by_source: dict[str, list[int]] = {}
     first: dict[str, list[Shard]] = {}
-    for number, together in groupby(places, attrgetter("shard")):
-        read = tuple(together)
-        source, known = read[0].source, record.formats[read[0].source]
-        source_files = tuple(Shard(known.format, file.path, file.name, known.columns, file.base) for file in read)
-        jobs[number] = {"source": source, "source_files": source_files, **common}
-        by_source.setdefault(source, []).append(number)
-        first.setdefault(source, []).extend(source_files[:FILES])
+    lists = files.join(phases.folder, "listed")
+    for number, shard in enumerate(places):
+        known = record.formats[shard.source]
+        read = [Shard(known.format, path, name, known.columns, shard.base) for path, name in shard.files]
+        source_files = listed(layout.part(lists, number), read)
+        jobs[number] = {"source": shard.source, "source_files": source_files, **common}
+        by_source.setdefault(shard.source, []).append(number)
+        first.setdefault(shard.source, []).extend(read[:FILES])
     looks = {
         number: {"source": source, "shards": read[:FILES], "max_bytes": record.extract.max_bytes}
         for number, (source, read) in enumerate(first.items())
     }
     phases.map("look", look, looks, temporary=True)
     made = phases.map("extract", extract_shard, jobs)
+    files.remove(lists)
     return {"sources": {source: _counted([made[i] for i in of]) for source, of in by_source.items()}}
 
 
@@ -161,17 +162,25 @@ def _counted(records: list[dict]) -> dict:
     return counts | {"drops": dict(sorted(drops.items()))}
 
 
-def _fingerprints(context: RunContext, source: Source, read: list[Shard], limit: int | None) -> list[str]:
+def _runs(count: int, limit: int | None) -> list[range]:
+    """A shard for each file; with a limit one for all, of which the first documents are read."""
+    return [range(count)] if limit is not None and count else [range(at, at + 1) for at in range(count)]
+
+
+def _fingerprints(
+    context: RunContext, source: Source, read: list[Shard], limit: int | None
+) -> tuple[list[range], list[str]]:
+    """Which files are read together, and the fingerprint of each such run."""
     if isinstance(source, Snapshot):
         # Common Crawl's files never change under an address, and a crawl has 90,000 of them
-        return [file.name for file in read]
+        runs = _runs(len(read), limit)
+        return runs, [" ".join(read[at].name for at in run) for run in runs]
     notes = f"{context.settings.local_folder}/fingerprints"
-
-    def seen(file: Shard) -> str:
-        # with a limit most of the files are never read: they are not, for their digest, either
-        if limit is not None and files.is_local(file.path):
-            return f"size={files.info(file.path)['size']} modified={files.modified(file.path):.6f}"
-        return fingerprint(file.path, notes)
-
     with ThreadPoolExecutor(8) as pool:
-        return list(pool.map(seen, read))
+        found = list(pool.map(lambda file: stated(file.path), read))
+        if limit is not None:
+            # most of the files are never read: they are not, for their digest, either
+            return _runs(len(read), limit), [digest([file.state for file in found])]
+        assert isinstance(source, Files), "selections and snapshots have no files of their own"
+        runs = together(read, [file.size for file in found], source.shard_bytes)
+        return runs, list(pool.map(lambda run: of_files([found[at] for at in run], notes), runs))

@@ -8,7 +8,7 @@ shard is read once and written once.
 import logging
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import islice
 from operator import itemgetter
 
@@ -18,7 +18,6 @@ import xxhash
 
 from gristmill.storage import layout, ledger, parquet, shards
 from gristmill.storage.printable import one_line
-from gristmill.storage.remote.redact import redact_url
 from gristmill.storage.remote.retry import configured
 from gristmill.storage.schema import DOCUMENTS, EDITS
 from gristmill.tasks.documents.batch import Batch, schema
@@ -30,7 +29,7 @@ from gristmill.tasks.documents.step import DocumentStep, work_of
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.page import HTML, PLAIN, extract_page
 from gristmill.tasks.guard.parent import Guard
-from gristmill.tasks.reading.listing import Shard
+from gristmill.tasks.reading.listing import ListedFiles, Shard, given_files, recorded
 from gristmill.tasks.reading.record import PAGES, Record
 from gristmill.tasks.reading.shard import read
 from gristmill.tasks.url.step import Url
@@ -40,6 +39,7 @@ log = logging.getLogger(__name__)
 BATCH = 512
 _BATCH_CHARACTERS = 16 << 20
 _PLACE = ("nth", "url", "file", "offset", "length")
+_NAMED = 4  # files of a shard, in a line of the log
 _JUDGED = 256
 _JUDGED_BYTES = 16 << 20
 # Engines whose texts have no white space but what is meant: that of code and of aligned columns.
@@ -50,7 +50,7 @@ def extract_shard(
     folder: str,
     number: int,
     source: str,
-    source_files: tuple[Shard, ...],
+    source_files: tuple[Shard, ...] | ListedFiles,
     limit: int | None,
     before: tuple[Url, ...],
     extract: Extract,
@@ -73,7 +73,7 @@ def extract_shard(
     kinds: Counter[str] = Counter()
     characters = {"extract": 0, "normalize": 0}
     opened: list[Shard] = []
-    records = _records(source_files, limit, extract, opened)
+    records = _records(given_files(source_files), limit, extract, opened)
     with (
         page_guard(extract) as guard,
         parquet.create(layout.part(folder, number), columns) as out,
@@ -103,7 +103,7 @@ def extract_shard(
     read_kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     log.debug(
         "%s: %s; %d documents, %d characters",
-        ", ".join(one_line(file.name) for file in opened),
+        _named(opened),
         read_kinds or "no record",
         rows_out,
         characters["normalize"],
@@ -113,8 +113,14 @@ def extract_shard(
         "rows_out": rows_out,
         "steps": counts,
         "records": dict(sorted(kinds.items())),
-        "files": [asdict(replace(file, path=redact_url(file.path), base=redact_url(file.base))) for file in opened],
+        "files": [asdict(file) for file in recorded(opened)],
     }
+
+
+def _named(opened: list[Shard]) -> str:
+    names = [one_line(file.name) for file in opened[:_NAMED]]
+    more = len(opened) - len(names)
+    return ", ".join([*names, *([f"and {more:,} more files"] if more else [])])
 
 
 def _records(

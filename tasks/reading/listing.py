@@ -1,15 +1,17 @@
-"""The files that a source stands for, each of them a shard."""
+"""The files that a source stands for, and which of them are read as one shard."""
 
 import gzip
 import os
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from gristmill.storage import files
+import pyarrow as pa
+
+from gristmill.storage import files, parquet
 from gristmill.storage.remote.opening import file_system
 from gristmill.storage.remote.redact import redact_url
 from gristmill.storage.remote.url_secrets import check_no_name
@@ -49,8 +51,14 @@ class Shard:
     base: str = ""
 
 
+# A source has at least so many shards, if it has the files: workers want work.
+_SHARDS = 16
+# So many files of a shard are named one by one, where it is recorded and in the arguments of its job.
+MOST_NAMED = 16
+
+
 def shards_of(source: Source, selected: Sequence[str] = ()) -> list[Shard]:
-    """The shards of a source: files by their names in order, those of a snapshot in the order of its list.
+    """The files of a source by their names in order, those of a snapshot in the order of its list.
 
     `selected`: what `gristmill.tasks.reading.index.gather` wrote for this source, if it selects from an index.
     Raises FileNotFoundError for what names no file, RemoteIOError, and ValueError for a damaged list or two files
@@ -80,6 +88,77 @@ def _shards(format: str, named: Mapping[str, str], columns: Columns = _NO_COLUMN
                 "give them by one glob for both folders, as folder/*/*.warc.gz, or in two sources"
             )
     return [Shard(format, path, name, columns) for path, name in named.items()]
+
+
+def together(read: Sequence[Shard], sizes: Sequence[int | None], shard_bytes: int) -> list[range]:
+    """Which files of a source are read as one shard, by their places in it.
+
+    Files go together in their order, up to `shard_bytes` as they are stored and up to a sixteenth of the source, so
+    that a small source has work for some workers, too. A larger file is alone; so is one whose size is not known
+    (None), whose address holds a login or a query, or whose folder is not that of the file before.
+    """
+    most = min(shard_bytes, sum(size or 0 for size in sizes) // _SHARDS)
+    runs: list[range] = []
+    begin, held, folder = 0, 0, None
+    for at, (file, size) in enumerate(zip(read, sizes, strict=True)):
+        here = _folder(file)
+        if at > begin and (size is None or here is None or here != folder or held + size > most):
+            runs.append(range(begin, at))
+            begin, held = at, 0
+        held, folder = held + (size or 0), here if size is not None else None
+    return [*runs, range(begin, len(read))] if read else []
+
+
+def _folder(file: Shard) -> str | None:
+    """What stands before the file's name in its address; None where the name is written another way, or the address
+    holds what may be secret."""
+    whole = file.path.endswith(file.name) and redact_url(file.path) == file.path
+    return file.path.removesuffix(file.name) if whole else None
+
+
+@dataclass(frozen=True)
+class ListedFiles:
+    """Many files of one source that are read as one shard, in the order of a list in a stage's folder: a job does not
+    carry their names. `path`: a Parquet file with the columns `path` and `name`."""
+
+    path: str
+    format: str
+    columns: Columns = _NO_COLUMNS
+    base: str = ""
+
+
+def listed(path: str, read: Sequence[Shard]) -> tuple[Shard, ...] | ListedFiles:
+    """What a job is given of the files of its shard: few as they are; many, none of which may hold a secret, by a list
+    that is written to `path`."""
+    if len(read) <= MOST_NAMED or any(_folder(file) is None for file in read):
+        return tuple(read)
+    names = pa.table({"path": [file.path for file in read], "name": [file.name for file in read]})
+    parquet.write_table(path, names)
+    return ListedFiles(path, read[0].format, read[0].columns, read[0].base)
+
+
+def given_files(given: tuple[Shard, ...] | ListedFiles) -> tuple[Shard, ...]:
+    """The files of a job's shard."""
+    if not isinstance(given, ListedFiles):
+        return given
+    rows = parquet.read_table(given.path).to_pylist()
+    return tuple(Shard(given.format, row["path"], row["name"], given.columns, given.base) for row in rows)
+
+
+def recorded(opened: Sequence[Shard]) -> list[Shard]:
+    """Files that were read, for a record from which `recorded_file` finds each: many of one folder by the folder, which
+    is a Shard without a name."""
+    folders = {_folder(file) for file in opened}
+    if len(opened) <= MOST_NAMED or len(folders) > 1 or None in folders:
+        return [replace(file, path=redact_url(file.path), base=redact_url(file.base)) for file in opened]
+    return [replace(opened[0], path=str(*folders), name="")]
+
+
+def recorded_file(found: Sequence[Shard], name: str) -> Shard:
+    """The file of a shard that holds a record, from what `recorded` gave. A selection from an index, which names its
+    archives itself, is one file."""
+    file = next((file for file in found if file.name == name), found[0])
+    return file if file.name else replace(file, path=file.path + name, name=name)
 
 
 def tables_of(source: Selection) -> list[str]:

@@ -51,7 +51,19 @@ class _Named(Settings):
     )
 
 
-class Archives(_Named):
+SHARD_BYTES = 16 << 20
+
+
+class Files(_Named):
+    shard_bytes: int = Field(
+        SHARD_BYTES,
+        gt=0,
+        description="files go together, in the order of their names, into shards of at most so many bytes as they are "
+        "stored, and of at most a sixteenth of the source; a larger file is a shard of its own",
+    )
+
+
+class Archives(Files):
     """WARC, ARC and WET files, known by their content.
 
     In an address `{home}` stands for where the stages are kept and `{local}` for the machine's own folder.
@@ -60,7 +72,7 @@ class Archives(_Named):
     warc: Paths
 
 
-class _Columned(_Named):
+class _Columned(Files):
     text_column: str = Field("text", description="column, or key, of the texts")
     url_column: str | None = Field(None, description="of the URLs; None: there are none")
     id_column: str | None = Field(None, description="of ids that are unique; None: the place in the file is the id")
@@ -83,7 +95,7 @@ class Tables(_Columned):
     parquet: Paths
 
 
-class Texts(_Named):
+class Texts(Files):
     """Plain text files, one document a file: plain, gzip or zstd."""
 
     text: Paths
