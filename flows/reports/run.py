@@ -76,9 +76,9 @@ class Report:
 
     @cached_property
     def steps(self) -> list[FunnelRow]:
-        """The funnel: a row for each step, in the order of the recipe, and one for the held-out documents where there
-        are tokens."""
-        return funnel([*self.corpus.stages, *([self.data.split.stage] if self.data else [])])
+        """The funnel: a row for each step, in the order of the recipe, and where there are tokens one for the held-out
+        documents, and one for the texts of `evaluation`."""
+        return funnel(self.data.split.train.stages if self.data else self.corpus.stages)
 
     @property
     def funnel(self) -> "DataFrame":

@@ -18,6 +18,7 @@ from gristmill.flows.stages.corpus import Corpus, classes, libraries, modules, p
 from gristmill.storage import files
 from gristmill.storage.fingerprint import fingerprint
 from gristmill.tasks.documents.normalize import Normalize
+from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.documents.step import DocumentStep, Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
@@ -55,7 +56,7 @@ class SourceFormat(Settings):
 class Record(Settings):
     """`formats`: how the files of each source are read; `before`, `steps`: the steps ahead of the extraction and behind
     it, the latter with all thresholds at their defaults; `classes`: those of all steps; `limit`: how many documents of
-    each source are read."""
+    each source are read; `drawn`: of these the held-out documents alone."""
 
     formats: dict[str, SourceFormat]
     before: tuple[SerializeAsAny[DocumentStep], ...]
@@ -64,6 +65,7 @@ class Record(Settings):
     steps: tuple[SerializeAsAny[DocumentStep], ...]
     classes: tuple[str, ...]
     limit: int | None
+    drawn: Heldout | None = None
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,11 @@ class SourceFile:
     base: str
 
 
-def documents(context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ...]) -> Corpus:
-    """Extract every shard of the sources and measure `steps` in the same pass."""
+def documents(
+    context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ...], drawn: Heldout | None = None
+) -> Corpus:
+    """Extract every shard of the sources and measure `steps` in the same pass. `drawn`: the held-out documents alone,
+    in a stage of another name."""
     selections: list[StageResult] = []
     found: list[tuple[SourceFile, Shard, str]] = []
     shard = 0
@@ -107,10 +112,11 @@ def documents(context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ..
         steps=tuple(step.measuring() for step in steps),
         classes=classes((*before, *steps)),
         limit=recipe.limit,
+        drawn=drawn,
     )
     all_steps = (*before, recipe.extract, *([recipe.normalize] if recipe.normalize else []), *steps)
     spec = StageSpec(
-        "documents",
+        "documents" if drawn is None else "drawn_documents",
         _extract,
         record,
         {"files": digest([f"{at.source} {at.name} {seen}" for at, _, seen in found])},
@@ -131,6 +137,7 @@ def _extract(phases: PhaseRunner, record: Record, places: tuple[SourceFile, ...]
         "extract": record.extract,
         "normalize": record.normalize,
         "steps": record.steps,
+        "drawn": record.drawn,
     }
     jobs = {}
     by_source: dict[str, list[int]] = {}
