@@ -72,6 +72,8 @@ class Report:
                 f"{result['heldout/bits_per_byte']:.4f} bits/byte on held-out text, "
                 f"where the unigram model has {result['unigram/bits_per_byte']:.4f}"
             )
+            named = {name.split("/")[1]: value for name, value in result.items() if name.startswith("evaluation/")}
+            lines += [f"{value:.4f} bits/byte on {name}" for name, value in named.items()]
         return lines
 
     @cached_property
