@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.steps import builder_of
 from gristmill.flows.stages.corpus import Corpus, check_left, check_sources, pinned
 from gristmill.flows.stages.documents import documents
+from gristmill.flows.stages.evaluation_documents import named_texts
+from gristmill.flows.stages.evaluation_removal import without_evaluation
 from gristmill.flows.stages.removal import without_taken_down
 from gristmill.flows.stages.signals import decided, measured
 from gristmill.tasks.documents.step import DocumentStep
@@ -44,9 +47,11 @@ def curate(
     documents are in its pass. The documents are the same.
 
     `withheld` is given the corpus as it was extracted and as it arrives at a learned filter, and returns the documents
-    of the latter that the filter's model may be trained on; without it these are all.
+    of the latter that the filter's model may be trained on; without it these are all but the texts of `evaluation`.
 
     Raises NothingLeftError, when it is asked for more, behind the part that left no document."""
+    if withheld is None and (named := named_texts(context, recipe)) is not None:
+        withheld = partial(without_evaluation, context, evaluation=named)
     groups = _groups(pinned(context, recipe.after))
     first = groups[0] if not extract_apart and groups and isinstance(groups[0][0], DocumentStep) else ()
     corpus = documents(context, recipe, first)

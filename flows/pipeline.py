@@ -16,11 +16,7 @@ from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
 from gristmill.flows.stages import export
-from gristmill.flows.stages.heldout import Data, before_takedowns, heldout
-from gristmill.flows.stages.mixture import mixture
-from gristmill.flows.stages.tokenizer import tokenizer
-from gristmill.flows.stages.tokens import grouped_tokens
-from gristmill.flows.stages.tokens import tokens as token_shards
+from gristmill.flows.stages.mixture import training_data
 
 
 @recorded_flow(name="corpus", flow_run_name=flow_run_name, persist_result=False)
@@ -40,12 +36,8 @@ def tokens(recipe: RecipeLike) -> Report:
     recipe.training_mixture()  # its error comes before any work
     with run_context(recipe) as context:
         made = _found(context, "corpus", recipe) or corpus(recipe)
-        split = heldout(context, recipe, made.corpus)
-        model = tokenizer(context, recipe, before_takedowns(context, recipe, split))
-        shards = token_shards(context, split, model)
-        groups = grouped_tokens(context, recipe, split.train, model, shards)
-        plan = mixture(context, recipe, made.corpus.sources, model, shards, groups)
-        return _finished(context, "tokens", replace(made, data=Data(made.corpus, split, model, shards, plan, groups)))
+        data = training_data(context, recipe, made.corpus)
+        return _finished(context, "tokens", replace(made, data=data))
 
 
 @recorded_flow(name="pretrain", flow_run_name=flow_run_name, persist_result=False)

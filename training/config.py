@@ -142,7 +142,9 @@ class TrainingConfig(Settings):
     eval_tasks: str | None = Field(
         default=None, description="a local folder of tasks, as `gristmill evaluate --tasks` takes it, scored each time"
     )
-    eval_tokens: int = Field(default=16_384, gt=0, description="held-out target tokens of each source, at most")
+    eval_tokens: int = Field(
+        default=16_384, gt=0, description="of each held-out set, at most; of fixed documents so many times 4 bytes"
+    )
     checkpoint_every: int = Field(default=60, gt=0, description="steps; the last step is always kept")
     keep_checkpoints: int = Field(default=1, gt=0, description="newest ones kept, besides the middle one")
     keep_every: int | None = Field(default=None, gt=0, description="checkpoints at multiples of it are kept for good")

@@ -11,6 +11,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.errors import Path
 from gristmill.flows.recipe.given_files import check_tokenizer_file, initial_folder, tasks_folder
 from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.recipe.variants import texts_alone
 from gristmill.storage import files, layout
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.remote.redact import redact_url
@@ -224,6 +225,13 @@ def takedowns(recipe: Recipe, settings: MachineSettings, deep: bool) -> Iterator
     """What is wrong with the takedown lists of the recipe itself."""
     for nth, address in enumerate(settings.placed(recipe).takedowns):
         yield from _list(address, ("takedowns", nth), deep)
+
+
+def evaluation(recipe: Recipe, settings: MachineSettings, deep: bool) -> Iterator[Trouble]:
+    """What is wrong with the texts that models are evaluated on."""
+    for source in texts_alone(recipe, settings.placed(recipe).evaluation).sources if recipe.evaluation else ():
+        for _, what in _source(source, deep)[1]:
+            yield ("evaluation", source.name), what
 
 
 def _list(address: str, path: Path, deep: bool, categories: tuple[str, ...] | None = None) -> Iterator[Trouble]:

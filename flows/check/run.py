@@ -70,7 +70,8 @@ def _checked(
     values = data if isinstance(data, Mapping) else recipe.model_dump(mode="json")
     named = dict(enumerate(recipe.sources)), dict(enumerate(recipe.steps))
     sizes, found = _of_files(origin, values, *named, settings, deep)
-    troubles = [*inputs.takedowns(recipe, settings, deep), *inputs.training(recipe, settings)]
+    troubles = [*inputs.takedowns(recipe, settings, deep), *inputs.evaluation(recipe, settings, deep)]
+    troubles += inputs.training(recipe, settings)
     found += [origin.finding(values, path, what) for path, what in troubles]
     needed = estimate(recipe, sizes, settings)
     found += _of_home(origin, settings) or _of_space(origin, needed, settings)

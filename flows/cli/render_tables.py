@@ -336,8 +336,11 @@ def heldout_table(found: "Evaluation") -> Table:
     table.add_column("bits per byte", justify="right")
     for name, value in found.heldout.items():
         if name.endswith("bits_per_byte"):
-            source = name.removeprefix("heldout/").removesuffix("bits_per_byte").rstrip("/")
-            table.add_row(source or "all", f"{value:.4f}")
+            kind, _, source = name.removesuffix("/bits_per_byte").partition("/")
+            shown = source or "all"
+            table.add_row(
+                {"heldout": shown, "survivors": f"{shown}, kept by the recipe"}.get(kind, source), f"{value:.4f}"
+            )
     return table
 
 

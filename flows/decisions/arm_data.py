@@ -22,7 +22,7 @@ from gristmill.flows.stages.evaluation_documents import evaluation_documents, ex
 from gristmill.flows.stages.evaluation_removal import evaluation_tokens, task_examples, without_evaluation
 from gristmill.flows.stages.mixture import planned
 from gristmill.flows.stages.tokenizer import trained
-from gristmill.flows.stages.tokens import encoded
+from gristmill.flows.stages.tokens import tokens as token_shards
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.strategies import group_weights
@@ -109,21 +109,21 @@ def arm_data(
     """
     evaluation = evaluation_documents(context, base, per_source, clean)
     tokenizer = _tokenizer(context, base, evaluation, Tokenizer(vocab_size=vocab_size, sample_bytes=sample_bytes))
-    shards = evaluation_tokens(context, evaluation, tokenizer)
+    shards = evaluation_tokens(context, (evaluation,), tokenizer)
     examples = task_examples(context, tasks) if tasks else None
     made: dict[str, _Encoded] = {
         name: apart(name, partial(_curated, context, name, recipe, evaluation, examples, tokenizer))
         for name, recipe in arms.items()
     }
     budget = _budget(made, tokens, step_tokens, repeat)
-    sets = sets_of(evaluation)
+    sets = dict.fromkeys(sets_of(evaluation), "")
     found = {
         name: Arm(
             arm.recipe,
             arm.corpus,
             arm.source_tokens,
             arm.tokens,
-            planned(context, arm.settings, budget, arm.corpus.sources, tokenizer, arm.tokens, sets, sets, shards),
+            planned(context, arm.settings, budget, arm.corpus.sources, tokenizer, arm.tokens, sets, shards),
         )
         for name, arm in made.items()
     }
@@ -162,7 +162,7 @@ def _curated(
     except NothingLeftError as error:
         raise NothingLeftError(f"{name}: {error}") from error
     corpus = without(first.left, others[-1].left if others else first.left)
-    shards = encoded(context, corpus, tokenizer)
+    shards = token_shards(context, corpus, tokenizer)
     counted = Counter[str](dict.fromkeys(corpus.sources, 0))
     for source, record in zip(corpus.sources, shards.records("encode"), strict=True):
         counted[source] += record["train"]["tokens"]

@@ -127,13 +127,11 @@ def by_regmix(
 
 def _plan(context: RunContext, recipe: Recipe, data: ComparisonData, weights: dict[str, float]) -> StageResult:
     """`mixture.json` of a run on other shares of the same token shards."""
-    arm, sets = data.arms[recipe.name], sets_of(data.evaluation)
+    arm, sets = data.arms[recipe.name], dict.fromkeys(sets_of(data.evaluation), "")
     most = {} if recipe.mixture is None else {"max_epochs": recipe.mixture.max_epochs}
     settings = Mixture(weights={name: float(weight) for name, weight in weights.items() if weight}, **most)
-    shards = evaluation_tokens(context, data.evaluation, data.tokenizer)
-    return planned(
-        context, settings, data.budget_tokens, arm.corpus.sources, data.tokenizer, arm.tokens, sets, sets, shards
-    )
+    shards = evaluation_tokens(context, (data.evaluation,), data.tokenizer)
+    return planned(context, settings, data.budget_tokens, arm.corpus.sources, data.tokenizer, arm.tokens, sets, shards)
 
 
 def _share(plan: StageResult, name: str) -> float:

@@ -72,7 +72,7 @@ def from_recipe(out: str, name: str, machine: MachineSettings | None = None) -> 
     options.configure(job_options(machine))
     places = arriving(recipe, step, machine).places
     parts = places.parts(step.reference), places.parts(step.raw(places.sources))
-    heldout = Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction)
+    heldout = Heldout(fraction=recipe.heldout_fraction)
     settings = step.training_settings()
     return _make(out, settings, quality_work.sample(*parts, settings, heldout))
 

@@ -51,7 +51,7 @@ def texts_of_recipe(
         there = ", ".join(source.name for source in recipe.sources)
         raise ValueError(f"no source of {recipe.name} is called {', '.join(unknown)}; its sources are {there}")
     places = finished(recipe, settings).corpus.places
-    heldout = Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction)
+    heldout = Heldout(fraction=recipe.heldout_fraction)
     by_language = any(signal.name == "language" for step in recipe.steps for signal in step.signals)
     for i, source in enumerate(places.sources):
         if source not in sources:

@@ -60,9 +60,7 @@ class Recipe(Settings):
     name: str = Field(
         pattern=r"^[a-z][a-z0-9_-]*$", max_length=100, description="also the name of the MLflow experiment"
     )
-    seed: int = Field(
-        1, ge=0, description="of the held-out split and the tokenizer's sample; steps and training have own"
-    )
+    seed: int = Field(1, ge=0, description="of the tokenizer's sample; steps and training have own")
     limit: int | None = Field(
         None, gt=0, description="the first so many documents of each source alone, of its first so many files"
     )
@@ -73,6 +71,11 @@ class Recipe(Settings):
     )
     takedowns: tuple[str, ...] = Field(
         (), description="addresses of lists of ids, URLs or hosts whose documents are in no export and no tokens"
+    )
+    evaluation: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")], str] = Field(
+        {},
+        description="texts of your own that models are evaluated on and never trained on, by name: JSON lines or "
+        "Parquet with a column `text`, or a folder of .txt files",
     )
     tokenizer: Tokenizer = Field(Tokenizer(), description="how texts become tokens")
     mixture: MixtureLike = Field(

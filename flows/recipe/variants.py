@@ -1,5 +1,6 @@
-"""Recipes that differ from another one in one thing: the candidates of a comparison."""
+"""Recipes that differ from another one in one thing, as the candidates of a comparison do."""
 
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,8 @@ import yaml
 
 from gristmill.flows.recipe.errors import Finding, Origin, RecipeError, did_you_mean, shown
 from gristmill.flows.recipe.recipe import Recipe, validated
+
+_JSONL = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json", ".json.gz", ".json.zst")
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,28 @@ def unfiltered(recipe: Recipe) -> Recipe:
     data = _values(raw(recipe).recipe)
     data["steps"] = data["steps"][len(recipe.before) :]
     return validated(data, Origin("unfiltered"))
+
+
+def texts_alone(recipe: Recipe, texts: Mapping[str, str]) -> Recipe:
+    """A recipe that reads texts that are given apart from the sources, normalised as the recipe normalises.
+
+    `texts`: by name JSON lines or Parquet with a column `text`, a .txt file, or a folder of them, each a path or an
+    address.
+    """
+    steps: list = [{"step": "extract", "engine": "plain"}, *([recipe.normalize] if recipe.normalize else [])]
+    sources = [{"name": name, **_files(address)} for name, address in texts.items()]
+    return Recipe.model_validate({"name": recipe.name, "sources": sources, "steps": steps})
+
+
+def _files(address: str) -> dict[str, list[str]]:
+    """The files of a text set as the key of a source."""
+    if address.endswith(_JSONL):
+        return {"jsonl": [address]}
+    if address.endswith(".parquet"):
+        return {"parquet": [address]}
+    if address.endswith((".txt", ".txt.gz", ".txt.zst")):
+        return {"text": [address]}
+    return {"text": [f"{address.rstrip('/')}/**/*.txt"]}
 
 
 def _values(recipe: Recipe) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What is finished of a recipe, looked up in the home without making any, and whether its files are whole."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from gristmill.flows.curation import curate
@@ -9,13 +10,12 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.run import Report
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stages.heldout import Data, before_takedowns, heldout
-from gristmill.flows.stages.mixture import mixture
-from gristmill.flows.stages.tokenizer import tokenizer
-from gristmill.flows.stages.tokens import grouped_tokens, tokens
+from gristmill.flows.stages.heldout import Data
+from gristmill.flows.stages.mixture import training_data
 from gristmill.storage.home import Home
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
+from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.engine.verify import Damage, Verified, verify
 
 
@@ -44,12 +44,7 @@ def _data(context: RunContext, recipe: Recipe, corpus: Corpus) -> Data | None:
     if recipe.mixture is None:
         return None
     try:
-        split = heldout(context, recipe, corpus)
-        model = tokenizer(context, recipe, before_takedowns(context, recipe, split))
-        shards = tokens(context, split, model)
-        groups = grouped_tokens(context, recipe, split.train, model, shards)
-        plan = mixture(context, recipe, corpus.sources, model, shards, groups)
-        return Data(corpus, split, model, shards, plan, groups)
+        return training_data(context, recipe, corpus)
     except NotFinishedError:
         return None
 
@@ -90,15 +85,15 @@ def _finished(recipe: Recipe, settings: MachineSettings) -> Iterator[StageResult
     # a corpus is verified without the libraries of training
     from gristmill.flows.stages.model import model_spec
 
-    split = heldout(context, recipe, corpus)
-    yield split.stage
-    model = tokenizer(context, recipe, before_takedowns(context, recipe, split))
-    yield model
-    shards = tokens(context, split, model)
-    yield shards
-    groups = grouped_tokens(context, recipe, split.train, model, shards)
-    if groups is not None:
-        yield groups
-    plan = mixture(context, recipe, corpus.sources, model, shards, groups)
-    yield plan
-    yield context.build(model_spec(settings, recipe, Data(corpus, split, model, shards, plan, groups)))
+    built: dict[str, StageResult] = {}
+
+    def noted(spec: StageSpec) -> StageResult:
+        return built.setdefault(spec.key, context.build(spec))
+
+    try:
+        data = training_data(replace(context, build=noted), recipe, corpus)
+    except NotFinishedError:
+        yield from built.values()
+        raise
+    yield from built.values()
+    yield context.build(model_spec(settings, recipe, data))

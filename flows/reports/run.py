@@ -72,13 +72,15 @@ class Report:
                 f"{result['heldout/bits_per_byte']:.4f} bits/byte on held-out text, "
                 f"where the unigram model has {result['unigram/bits_per_byte']:.4f}"
             )
+            named = {name.split("/")[1]: value for name, value in result.items() if name.startswith("evaluation/")}
+            lines += [f"{value:.4f} bits/byte on {name}" for name, value in named.items()]
         return lines
 
     @cached_property
     def steps(self) -> list[FunnelRow]:
-        """The funnel: a row for each step, in the order of the recipe, and one for the held-out documents where there
-        are tokens."""
-        return funnel([*self.corpus.stages, *([self.data.split.stage] if self.data else [])])
+        """The funnel: a row for each step, in the order of the recipe, and where there are tokens one for the held-out
+        documents, and one for the texts of `evaluation`."""
+        return funnel(self.data.split.train.stages if self.data else self.corpus.stages)
 
     @property
     def funnel(self) -> "DataFrame":

@@ -65,7 +65,7 @@ def _row(stage: FinishedStage | UnfinishedStage | UnreadableStage) -> StageStatu
 
 def _tokens(stage: FinishedStage) -> int | None:
     if stage.name == "tokens":
-        return stage.result["train"] + stage.result["heldout"]
+        return stage.result["train"]
     counted = stage.result.get("tokens")
     return sum(counted.values()) if isinstance(counted, dict) else counted
 

@@ -17,6 +17,7 @@ from gristmill.flows.stages.corpus import Corpus, classes, libraries, modules, p
 from gristmill.storage import files, layout
 from gristmill.storage.fingerprint import fingerprint, of_files, stated
 from gristmill.tasks.documents.normalize import Normalize
+from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.documents.step import DocumentStep, Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
@@ -54,7 +55,7 @@ class SourceFormat(Settings):
 class Record(Settings):
     """`formats`: how the files of each source are read; `before`, `steps`: the steps ahead of the extraction and behind
     it, the latter with all thresholds at their defaults; `classes`: those of all steps; `limit`: how many documents of
-    each source are read."""
+    each source are read; `drawn`: of these the held-out documents alone."""
 
     formats: dict[str, SourceFormat]
     before: tuple[SerializeAsAny[DocumentStep], ...]
@@ -63,6 +64,7 @@ class Record(Settings):
     steps: tuple[SerializeAsAny[DocumentStep], ...]
     classes: tuple[str, ...]
     limit: int | None
+    drawn: Heldout | None = None
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,11 @@ class ShardFiles:
     base: str
 
 
-def documents(context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ...]) -> Corpus:
-    """Extract every shard of the sources and measure `steps` in the same pass."""
+def documents(
+    context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ...], drawn: Heldout | None = None
+) -> Corpus:
+    """Extract every shard of the sources and measure `steps` in the same pass. `drawn`: the held-out documents alone,
+    in a stage of another name."""
     selections: list[StageResult] = []
     places: list[ShardFiles] = []
     formats: dict[str, SourceFormat] = {}
@@ -107,10 +112,11 @@ def documents(context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ..
         steps=tuple(step.measuring() for step in steps),
         classes=classes((*before, *steps)),
         limit=recipe.limit,
+        drawn=drawn,
     )
     all_steps = (*before, recipe.extract, *([recipe.normalize] if recipe.normalize else []), *steps)
     spec = StageSpec(
-        "documents",
+        "documents" if drawn is None else "drawn_documents",
         _extract,
         record,
         {"files": digest(inputs)},
@@ -130,6 +136,7 @@ def _extract(phases: PhaseRunner, record: Record, places: tuple[ShardFiles, ...]
         "extract": record.extract,
         "normalize": record.normalize,
         "steps": record.steps,
+        "drawn": record.drawn,
     }
     jobs = {}
     by_source: dict[str, list[int]] = {}

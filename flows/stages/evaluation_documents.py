@@ -1,4 +1,5 @@
-"""`evaluation_documents`: the documents that recipes are compared on, of each source and of a clean text set.
+"""`evaluation_documents`: the documents that recipes are compared on, of each source and of a clean text set, and the
+texts that a recipe names to be evaluated on.
 
 They are drawn from all documents as the base recipe extracts them, ahead of every filter, by ids alone: so they do not
 depend on the steps of any recipe that is compared, nor on the tokenizer or the model.
@@ -11,7 +12,7 @@ from pydantic import Field
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.recipe.variants import unfiltered
+from gristmill.flows.recipe.variants import texts_alone, unfiltered
 from gristmill.flows.stages.corpus import Corpus, check_sources
 from gristmill.flows.stages.documents import documents
 from gristmill.storage import files, parquet
@@ -36,14 +37,19 @@ LEAST = 5
 MOST_SHARE = 0.1  # of a source's documents: the rest is there to be trained on
 SAMPLED = 4  # times as many documents of a shard as a set takes at most, since near copies among them count once
 CHARACTERS = 8_000  # of a text: 2,000 tokens of English, eight contexts of a small proxy
-_JSONL = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json", ".json.gz", ".json.zst")
+# Of a set that runs are evaluated on, by `training.eval_tokens`: of English a token has so many bytes.
+BYTES_A_TOKEN = 4
+_STAGE = "evaluation_documents"
 
 
 class Record(Settings):
-    """`shares`: of each set the largest share of its documents that may be taken; `characters`: code points of a text
-    that are evaluated; `seed`: of the keyed hash; `threshold`: Jaccard similarity of documents that count as one."""
+    """`shares`: of each set the largest share of its documents that may be taken; `least`: documents of a set;
+    `characters`: code points of a text that are evaluated; `seed`: of the keyed hash; `threshold`: Jaccard similarity
+    of documents that count as one; `most_bytes`: of what is evaluated of a set."""
 
-    per_source: int = Field(ge=LEAST)
+    per_source: int = Field(gt=0)
+    least: int = LEAST
+    most_bytes: int | None = None
     shares: dict[str, float]
     characters: int = Field(gt=0)
     seed: int
@@ -84,7 +90,9 @@ def evaluation_documents(
     corpora = [extracted(context, base)]
     shares = {source.name: MOST_SHARE for source in base.sources}
     if clean is not None:
-        corpora.append(extracted(context, _clean_recipe(base, clean)))
+        if CLEAN in [source.name for source in base.sources]:
+            raise ValueError(f"a source of the recipe {base.name} is called {CLEAN}, as the clean text set: rename it")
+        corpora.append(extracted(context, texts_alone(base, {CLEAN: clean})))
         shares[CLEAN] = 1.0
     record = Record(
         per_source=per_source,
@@ -99,7 +107,35 @@ def evaluation_documents(
         tuple(part for corpus in corpora for part in corpus.places.documents),
     )
     inputs = {name: corpus.documents.key for name, corpus in zip(("documents", CLEAN), corpora, strict=False)}
-    return context.build(StageSpec("evaluation_documents", _choose, record, inputs, places))
+    return context.build(StageSpec(_STAGE, _choose, record, inputs, places))
+
+
+def most_documents(eval_tokens: int) -> int:
+    """Of a set that runs are evaluated on: enough for documents of 64 bytes."""
+    return max(1, eval_tokens * BYTES_A_TOKEN // 64)
+
+
+def named_texts(context: RunContext, recipe: Recipe) -> StageResult | None:
+    """The texts that the recipe's `evaluation` names, as sets `evaluation/NAME`; None for a recipe without any.
+
+    Of a set as many documents as `training.eval_tokens` has room for, near copies once. Raises NothingLeftError for one
+    without a text, FileNotFoundError for one that is not there.
+    """
+    if not recipe.evaluation:
+        return None
+    corpus = extracted(context, texts_alone(recipe, recipe.evaluation))
+    record = Record(
+        per_source=most_documents(recipe.training.eval_tokens),
+        shares={f"evaluation/{name}": 1.0 for name in recipe.evaluation},
+        least=1,
+        most_bytes=BYTES_A_TOKEN * recipe.training.eval_tokens,
+        characters=CHARACTERS,
+        seed=0,
+        shingling=Shingling(),
+        threshold=THRESHOLD,
+    )
+    places = EvaluationPlaces(tuple(f"evaluation/{name}" for name in corpus.sources), corpus.places.documents)
+    return context.build(StageSpec(_STAGE, _choose, record, {"documents": corpus.documents.key}, places))
 
 
 def read(evaluation: StageResult, columns: list[str] | None = None) -> pa.Table:
@@ -128,8 +164,11 @@ def _choose(phases: PhaseRunner, record: Record, places: EvaluationPlaces) -> di
             )
         # the product may lie below a whole number by the last bit
         count = min(record.per_source, int(share * there + 1e-9))
+        if record.most_bytes is not None:
+            sets[name] = count, tuple(sampled_file(phases.folder, i) for i in shards)
+            continue
         left = f"{share:.0%} of its {there:,} documents" if share < 1 else f"all of its {there:,} documents"
-        if count < LEAST:
+        if count < record.least:
             if name == CLEAN:
                 raise ValueError(f"the clean text set has {there:,} documents with a word; give {LEAST} or more")
             phases.message(f"the source {name} has no evaluation set: {left} are fewer than {LEAST}")
@@ -145,8 +184,9 @@ def _choose(phases: PhaseRunner, record: Record, places: EvaluationPlaces) -> di
             f"and a set needs {LEAST}: give more documents, or a clean text set"
         )
     alike = {"characters": record.characters, "shingling": record.shingling, "threshold": record.threshold}
-    chosen = phases.once("choose", choose_documents, alike | {"sets": sets, "least": LEAST})
-    for name, (count, _) in sets.items():
+    least = {"least": record.least, "most_bytes": record.most_bytes}
+    chosen = phases.once("choose", choose_documents, alike | {"sets": sets} | least)
+    for name, (count, _) in sets.items() if record.most_bytes is None else ():
         unlike = chosen[name]["documents"] if name in chosen else 0
         if not unlike and (name == CLEAN or not chosen):
             raise ValueError(
@@ -159,22 +199,3 @@ def _choose(phases: PhaseRunner, record: Record, places: EvaluationPlaces) -> di
             phases.message(f"the evaluation set {name} has {unlike:,} documents: near copies count once")
     files.remove(sampled_folder(phases.folder))
     return {"sets": chosen}
-
-
-def _clean_recipe(base: Recipe, clean: str) -> Recipe:
-    """A recipe that reads the clean text set, normalized as the base normalizes."""
-    if CLEAN in [source.name for source in base.sources]:
-        raise ValueError(f"a source of the recipe {base.name} is called {CLEAN}, as the clean text set: rename it")
-    steps: list = [{"step": "extract", "engine": "plain"}, *([base.normalize] if base.normalize else [])]
-    return Recipe.model_validate({"name": CLEAN, "sources": [{"name": CLEAN, **_files(clean)}], "steps": steps})
-
-
-def _files(clean: str) -> dict[str, list[str]]:
-    """The clean text set as the key of a source."""
-    if clean.endswith(_JSONL):
-        return {"jsonl": [clean]}
-    if clean.endswith(".parquet"):
-        return {"parquet": [clean]}
-    if clean.endswith((".txt", ".txt.gz", ".txt.zst")):
-        return {"text": [clean]}
-    return {"text": [files.join(clean, "**", "*.txt")]}

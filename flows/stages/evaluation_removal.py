@@ -156,17 +156,21 @@ class TokensRecord(Settings):
 
 @dataclass(frozen=True)
 class EvaluationTokensPlaces:
-    evaluation: str
+    """`evaluation`: by set the file with its documents."""
+
+    evaluation: tuple[str, ...]
     tokenizer: RecordedFile
 
 
-def evaluation_tokens(context: RunContext, evaluation: StageResult, tokenizer: StageResult) -> StageResult:
-    """Shard n has the documents of the n-th set, by name, in their order."""
-    record = TokensRecord(sets=tuple(sorted(evaluation.result["sets"])))
-    inputs = {"evaluation_documents": evaluation.key, "tokenizer": tokenizer.key}
+def evaluation_tokens(context: RunContext, evaluation: tuple[StageResult, ...], tokenizer: StageResult) -> StageResult:
+    """Shard n has the documents of the n-th set, by name, in their order. `evaluation`: stages with other sets each."""
+    sets = {name: stage for stage in evaluation for name in stage.result["sets"]}
+    record = TokensRecord(sets=tuple(sorted(sets)))
+    inputs = {stage.name: stage.key for stage in evaluation} | {"tokenizer": tokenizer.key}
 
     def places() -> EvaluationTokensPlaces:
-        return EvaluationTokensPlaces(evaluation_file(evaluation.folder), tokenizer_of(tokenizer))
+        read = tuple(evaluation_file(sets[name].folder) for name in record.sets)
+        return EvaluationTokensPlaces(read, tokenizer_of(tokenizer))
 
     spec = StageSpec(
         "evaluation_tokens", _encode, record, inputs, places, libraries=("gigatoken", library_of(tokenizer))
@@ -176,6 +180,7 @@ def evaluation_tokens(context: RunContext, evaluation: StageResult, tokenizer: S
 
 def _encode(phases: PhaseRunner, record: TokensRecord, places: EvaluationTokensPlaces) -> dict:
     """Encode the evaluation documents."""
-    given = {"evaluation": places.evaluation, "tokenizer": places.tokenizer}
-    encoded = phases.map("encode", encode_set, {n: given | {"name": name} for n, name in enumerate(record.sets)})
+    read = enumerate(zip(record.sets, places.evaluation, strict=True))
+    jobs = {n: {"name": name, "evaluation": file, "tokenizer": places.tokenizer} for n, (name, file) in read}
+    encoded = phases.map("encode", encode_set, jobs)
     return {"tokens": {record["set"]: record["heldout"]["tokens"] for record in encoded.values()}}

@@ -68,7 +68,7 @@ def learned_filter(
     the models have seen them. `learns_from`: a part of the corpus that the model is trained on, not on all of it."""
     reference = tuple(sorted(step.reference))
     common = {"work": modules_of(step)[-1], "reference": reference}
-    heldout = Heldout(seed=recipe.seed, fraction=recipe.heldout_fraction)
+    heldout = Heldout(fraction=recipe.heldout_fraction)
     code: dict[str, Any] = {"modules": modules((step,)), "libraries": step.libraries}
     places = corpus.places
 

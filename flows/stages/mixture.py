@@ -1,10 +1,15 @@
-"""`mixture`: the plan of the training data, shares of the sources within the token budget of the run."""
+"""`mixture`: the plan of the training data, shares of the sources within the token budget of the run; and all stages
+from a corpus to it."""
 
 from dataclasses import dataclass
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.stages.tokenizer import tokenizer_of
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.flows.stages.evaluation_removal import evaluation_tokens
+from gristmill.flows.stages.heldout import Data, before_takedowns, evaluation_sets, heldout
+from gristmill.flows.stages.tokenizer import tokenizer, tokenizer_of
+from gristmill.flows.stages.tokens import grouped_tokens, tokens
 from gristmill.storage import layout
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.tokens import token_shards
@@ -18,12 +23,12 @@ from gristmill.tasks.tokens.packing_work import pack_shards, windows
 
 
 class Record(Settings):
-    """`heldout`: the names of the held-out shards that training is evaluated on; `seq_len`: the model's, where
-    documents are packed for it."""
+    """`heldout`: the sets that training is evaluated on, each with the digest of its documents, if that is to be known;
+    `seq_len`: the model's, where documents are packed for it."""
 
     mixture: Mixture
     budget: int
-    heldout: tuple[str, ...]
+    heldout: dict[str, str]
     seq_len: int | None = None
 
 
@@ -42,20 +47,29 @@ class MixturePlaces:
     end_of_text: int
 
 
-def mixture(
-    context: RunContext,
-    recipe: Recipe,
-    sources: tuple[str, ...],
-    tokenizer: StageResult,
-    tokens: StageResult,
-    grouped: StageResult | None = None,
-) -> StageResult:
-    """`sources`: the source of each token shard; `grouped`: the shards by group, where groups are not the sources."""
+def training_data(context: RunContext, recipe: Recipe, corpus: Corpus) -> Data:
+    """All that training needs of a curated corpus."""
+    split = heldout(context, recipe, corpus)
+    evaluation = evaluation_sets(context, recipe, split)
+    model = tokenizer(context, recipe, before_takedowns(context, recipe, split))
+    shards = tokens(context, split.train, model)
+    evaluated = evaluation_tokens(context, evaluation, model)
+    grouped = grouped_tokens(context, recipe, split.train, model, shards)
     settings = recipe.training_mixture()
-    budget = recipe.training.token_budget(recipe.model.seq_len)
-    heldout = tuple(sorted(settings.source_weights(sources)))
-    seq_len = recipe.model.seq_len if settings.packing == "best_fit" else None
-    return planned(context, settings, budget, sources, tokenizer, tokens, heldout, sources, tokens, grouped, seq_len)
+    digests = {name: facts["digest"] for stage in evaluation for name, facts in sorted(stage.result["sets"].items())}
+    plan = planned(
+        context,
+        settings,
+        recipe.training.token_budget(recipe.model.seq_len),
+        corpus.sources,
+        model,
+        shards,
+        dict(sorted(digests.items())),
+        evaluated,
+        grouped,
+        recipe.model.seq_len if settings.packing == "best_fit" else None,
+    )
+    return Data(corpus, split, evaluation, model, shards, evaluated, plan, grouped)
 
 
 def planned(
@@ -65,22 +79,22 @@ def planned(
     sources: tuple[str, ...],
     tokenizer: StageResult,
     tokens: StageResult,
-    heldout: tuple[str, ...],
-    sets: tuple[str, ...],
+    heldout: dict[str, str],
     heldout_tokens: StageResult,
     grouped: StageResult | None = None,
     seq_len: int | None = None,
 ) -> StageResult:
     """The plan of `budget` tokens. `sources`: the source of each token shard; `heldout`: what training is evaluated on,
-    of `sets`, the name of each shard of `heldout_tokens`; `grouped`: what is trained on in place of the shards of
-    sources; `seq_len`: of the rows that documents are packed into, None: they are not."""
+    the set of each shard of `heldout_tokens`, with the digest of its documents or an empty one; `grouped`: what is
+    trained on in place of the shards of sources; `seq_len`: of the rows that documents are packed into, None: they are
+    not."""
     record = Record(mixture=settings, budget=budget, heldout=heldout, seq_len=seq_len)
 
     def places() -> MixturePlaces:
         facts, model = tokenizer.result["tokenizer"], tokenizer_of(tokenizer)
         beside = RecordedFile(f"{_beside(tokenizer)}/{facts['file']}", model.digest)
         train = _listed(tokens, "train", sources) if grouped is None else _grouped(grouped)
-        held_out = _listed(heldout_tokens, "heldout", sets)
+        held_out = _listed(heldout_tokens, "heldout", tuple(heldout))
         return MixturePlaces(train, held_out, beside, tokenizer.file("token_bytes.json"), facts["end_of_text"])
 
     inputs = {stage.name: stage.key for stage in (tokens, heldout_tokens, tokenizer, *([grouped] if grouped else ()))}
@@ -101,8 +115,8 @@ def _grouped(stage: StageResult) -> tuple[tuple[str, Listed], ...]:
     """The shards by group, each with its name."""
     found = []
     for part in layout.parts(stage.folder, stage.manifest):
-        for name, file, tokens, _ in part.record["groups"]:
-            found.append((name, (f"{_beside(stage)}/{file}", tokens, part.files[file]["content"])))
+        for name, file, count, _ in part.record["groups"]:
+            found.append((name, (f"{_beside(stage)}/{file}", count, part.files[file]["content"])))
     return tuple(found)
 
 
@@ -112,6 +126,7 @@ def _plan(phases: PhaseRunner, record: Record, places: MixturePlaces) -> dict:
     given = {
         "tokens": tokens,
         "heldout": {name: _entries(places.heldout, name) for name in record.heldout},
+        "digests": record.heldout,
         "tokenizer": places.tokenizer,
         "token_bytes": places.token_bytes,
         "end_of_text": places.end_of_text,

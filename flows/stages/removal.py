@@ -128,11 +128,17 @@ class AllowedCorpus(Corpus):
     before: Corpus
 
 
+def takedown_lists(context: RunContext, recipe: Recipe) -> Url:
+    """The recipe's lists, tied to the content that they have now."""
+    placed: Url = context.placed(Url(takedowns=recipe.takedowns))
+    return lists(placed.takedowns)
+
+
 def without_taken_down(context: RunContext, recipe: Recipe, corpus: Corpus) -> Corpus:
     """The corpus without the documents that are named by id, URL, folder or host; as it is if there are no lists."""
     if not recipe.takedowns:
         return corpus
-    given: Url = lists(context.placed(Url(takedowns=recipe.takedowns)).takedowns)
+    given = takedown_lists(context, recipe)
     steps = (given,)
     spec = StageSpec(
         "takedowns", _drop, Record(takedowns=given), corpus.inputs(), corpus.places, modules(steps), libraries(steps)

@@ -1,4 +1,4 @@
-"""`tokens`: every shard of documents as token shards, those held out in files of their own.
+"""`tokens`: every shard of the documents that are trained on, as token shards.
 
 A shard whose documents are those of an earlier stage, with the same texts and tokenizer, is taken from there: after a
 takedown the shards that it hits are encoded, and no other. `grouped_tokens` cuts token shards by the groups of a
@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces
-from gristmill.flows.stages.heldout import Split
 from gristmill.flows.stages.tokenizer import library_of, tokenizer_of
 from gristmill.storage import files, layout
 from gristmill.storage.damage import RecordedFile
@@ -20,7 +19,7 @@ from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
-from gristmill.tasks.tokens.encoding import SPLITS, Encoded, encode_shard
+from gristmill.tasks.tokens.encoding import SPLIT, Encoded, encode_shard
 from gristmill.tasks.tokens.grouping_work import group_shard, quantile_edges, score_points
 from gristmill.tasks.tokens.mixture import Column
 
@@ -31,29 +30,19 @@ class Record(Settings):
 
 @dataclass(frozen=True)
 class TokensPlaces:
-    """`heldout`: the parts that name held-out documents, by shard, or none; `earlier`: by shard the files of earlier
-    stages."""
+    """`earlier`: by shard the files of earlier stages."""
 
     corpus: CorpusPlaces
-    heldout: tuple[str, ...]
     tokenizer: RecordedFile
     earlier: dict[int, tuple[Encoded, ...]] = field(default_factory=dict)
 
-    def kept(self, i: int) -> dict[str, str]:
-        """The parts that name the documents of the splits of a shard."""
-        return dict(zip(SPLITS, (self.corpus.kept[i], *self.heldout[i : i + 1]), strict=False))
 
-
-def tokens(context: RunContext, split: Split, tokenizer: StageResult) -> StageResult:
-    return encoded(context, split.train, tokenizer, split.heldout)
-
-
-def encoded(context: RunContext, train: Corpus, tokenizer: StageResult, heldout: tuple[str, ...] = ()) -> StageResult:
-    """`heldout`: by shard, the parts that name held-out documents, of the stage that chose what is trained on."""
+def tokens(context: RunContext, train: Corpus, tokenizer: StageResult) -> StageResult:
+    """`train`: the documents that are trained on."""
 
     def places() -> TokensPlaces:
         earlier = _earlier(context.settings.home, spec)
-        return TokensPlaces(train.places, heldout, tokenizer_of(tokenizer), earlier)
+        return TokensPlaces(train.places, tokenizer_of(tokenizer), earlier)
 
     inputs = train.inputs() | {"tokenizer": tokenizer.key}
     spec = StageSpec("tokens", _encode, Record(), inputs, places, libraries=("gigatoken", library_of(tokenizer)))
@@ -63,16 +52,11 @@ def encoded(context: RunContext, train: Corpus, tokenizer: StageResult, heldout:
 def _encode(phases: PhaseRunner, record: Record, places: TokensPlaces) -> dict:
     """Encode every shard of documents."""
     jobs = {
-        i: {
-            "documents": places.corpus.documents[i],
-            "kept": places.kept(i),
-            "tokenizer": places.tokenizer,
-            "earlier": places.earlier.get(i, ()),
-        }
+        i: places.corpus.shard(i) | {"tokenizer": places.tokenizer, "earlier": places.earlier.get(i, ())}
         for i in places.corpus.shards()
     }
     records = phases.map("encode", encode_shard, jobs).values()
-    return {split: sum(counts[split]["tokens"] for counts in records) for split in SPLITS}
+    return {SPLIT: sum(counts[SPLIT]["tokens"] for counts in records)}
 
 
 def _earlier(home: str, spec: StageSpec) -> dict[int, tuple[Encoded, ...]]:

@@ -13,12 +13,12 @@ from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 
 import gristmill
-from gristmill.flows.recipe.recipe import dump
 from gristmill.flows.reports import figures
 from gristmill.flows.reports.classifier_curves import cross_fitted, curves_png, trained_classifier
 from gristmill.flows.reports.run import Report
 from gristmill.flows.reports.run_page import plots
 from gristmill.flows.stages.tokenizer import tokenizer_of
+from gristmill.flows.tracking.compared import tracked_names
 from gristmill.storage import files
 from gristmill.tasks.models.harm.harm import Harm
 from gristmill.tasks.models.quality.quality import Quality
@@ -27,6 +27,7 @@ from gristmill.training.hub.weight_files import CONFIG, WEIGHTS
 
 # What the files of the room `training` that a model is loaded by import.
 _LIBRARIES = ("mlflow", "numpy", "pydantic", "safetensors", "sentencepiece", "torch")
+_EVALUATED = ("heldout", "survivors", "evaluation", "unigram")  # metrics that the model in MLflow has, too
 _SIGNATURE = ModelSignature(
     inputs=Schema([ColSpec(DataType.string)]),
     outputs=Schema([ColSpec(DataType.string)]),
@@ -44,7 +45,7 @@ _SIGNATURE = ModelSignature(
 def log_artifacts(client: mlflow.MlflowClient, run: str, report: Report) -> None:
     """Log the artifacts of a finished model to its run; `report` is one with training.
 
-    `recipe.yaml`, `funnel.csv`, `funnel.json` (a table), `funnel.png`, `losses.png`, `sample.txt`, and of a classifier
+    `funnel.csv`, `funnel.json` (a table), `funnel.png`, `losses.png`, `sample.txt`, and of a classifier
     that the corpus has trained the curves, `classifier.png`, and its measures, `classifier.json`; of classifiers that
     steps name what `train classifier` wrote beside them, `<step>-classifier.json` and `.svg`; of the heads that scored
     documents how good they are, `heads.json`. The model is one of the experiment's, made by the run. Held: on disk,
@@ -53,7 +54,6 @@ def log_artifacts(client: mlflow.MlflowClient, run: str, report: Report) -> None
     with tempfile.TemporaryDirectory(dir=report.settings.local_folder, prefix=".mlflow-") as folder:
         shown = Path(folder) / "shown"
         shown.mkdir()
-        (shown / "recipe.yaml").write_text(dump(report.recipe), encoding="utf-8")
         report.funnel.to_csv(shown / "funnel.csv", index=False)
         rows = 1 + len(report.steps)
         (shown / "funnel.png").write_bytes(figures.png(plots.funnel(report), (0.3 * rows,)))
@@ -132,7 +132,8 @@ def _log_model(client: mlflow.MlflowClient, run: str, report: Report, folder: Pa
     client.finalize_logged_model(made.model_id, "READY")
     client.log_outputs(run, [LoggedModelOutput(made.model_id, step=report.result["steps"])])
     # as the run has them, point for point: MLflow keeps one of two that are equal
-    names = sorted(name for name in report.result if name.startswith(("heldout/", "unigram/")))
+    shown = tracked_names(report.data)
+    names = sorted(shown(name) for name in report.result if name.partition("/")[0] in _EVALUATED)
     last = [client.get_metric_history(run, name)[-1] for name in names]
     points = [Metric(one.key, one.value, one.timestamp, one.step, model_id=made.model_id, run_id=run) for one in last]
     client.log_batch(run, metrics=points)

@@ -1,17 +1,34 @@
-"""MLflow: one run for each trained model, with the recipe as params and the stages behind it as datasets."""
+"""MLflow: one run for each trained model, with the recipe, what it was evaluated on, and its stages as datasets."""
 
 import math
+import tempfile
+from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import orjson
-from mlflow.entities import Metric, Param, ViewType
+from mlflow.entities import Metric, Param, Run, ViewType
 
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.recipe.recipe import Recipe, dump
 from gristmill.flows.reports.run import Report
 from gristmill.flows.stages.heldout import Data
-from gristmill.flows.tracking.experiment import BATCH, PROCESS_TAG, TrackedExperiment, dataset_input, flat
-from gristmill.storage.leftovers import this_process
+from gristmill.flows.tracking.compared import (
+    COMPARABLE,
+    RECIPE,
+    base_of,
+    comparable,
+    compared_runs,
+    describe_experiment,
+    evaluated_on,
+    missing_params,
+    params,
+    provenance,
+    recipe_of,
+    run_name,
+    tracked_names,
+)
+from gristmill.flows.tracking.experiment import BATCH, TrackedExperiment, dataset_input
 from gristmill.tasks.engine.make import StageResult
 from gristmill.training.run.tracking import METRICS, TIMING
 
@@ -20,7 +37,7 @@ _ARTIFACTS_TAG = "gristmill.artifacts"
 
 
 class ModelRun:
-    """The MLflow run of a model, named by recipe and short key in the experiment of the recipe.
+    """The MLflow run of a model in the experiment of the recipe, named by what differs from the base.
 
     Used as a block around a training, it makes the run, or finds the one of an earlier try, and sets its end
     status, so that none stays RUNNING.
@@ -74,9 +91,13 @@ class ModelRun:
             # behind those of the training: MLflow shows metrics in the order in which it first got them
             metrics = [Metric(name, value, 0, 0) for name, value in _funnel(self.data).items()]
             self.client.log_batch(run, metrics=metrics)
-            self.client.set_tag(run, "mlflow.note.content", description(report))
+            experiment = self.experiment.id()
+            others = [other for other in compared_runs(self.client, experiment) if other.info.run_id != run]
+            note = "\n\n".join([*evaluated_on(self.data, others), description(report)])
+            self.client.set_tag(run, "mlflow.note.content", note)
             # last: a run that has it is complete
             self.client.set_tag(run, _ARTIFACTS_TAG, "complete")
+            describe_experiment(self.client, experiment)
         return run
 
     def _log_points(self, run: str, model: StageResult) -> None:
@@ -85,23 +106,32 @@ class ModelRun:
             metric: max(point.step for point in self.client.get_metric_history(run, metric))
             for metric in self.client.get_run(run).data.metrics
         }
+        shown = tracked_names(self.data)
         for name in (METRICS, TIMING):
             lines = model.file(name).read().splitlines()
             points = [
-                Metric(metric, value, 0, line["step"])
+                Metric(shown(metric), value, 0, line["step"])
                 for line in map(orjson.loads, lines)
                 for metric, value in line.items()
-                if metric != "step" and line["step"] > newest.get(metric, -1)
+                if metric != "step" and line["step"] > newest.get(shown(metric), -1)
             ]
             for start in range(0, len(points), BATCH):
                 self.client.log_batch(run, metrics=points[start : start + BATCH])
 
     def _create(self) -> str:
-        name, tags = f"{self.recipe.name}-{self.key[:8]}", {PROCESS_TAG: this_process()}
-        run = self.client.create_run(self.experiment.id(), tags=tags, run_name=name).info.run_id
+        experiment = self.experiment.id()
+        oldest = self.client.search_runs(
+            [experiment], f"tags.`{KEY_TAG}` LIKE '%'", ViewType.ACTIVE_ONLY, 1, ["attributes.start_time ASC"]
+        )
+        first, given = (oldest[0], self._recipe_of(oldest[0])) if oldest else (None, None)
+        base = base_of(self.recipe, given)
+        run = self.experiment.create(run_name(self.recipe, base), provenance())
         try:
-            params = flat(self.recipe.model_dump(mode="json"))
-            self.client.log_batch(run, params=[Param(name, str(value)[:6000]) for name, value in params.items()])
+            self.client.log_text(run, dump(self.recipe), RECIPE)
+            own = params(self.recipe, base, {} if first is None else first.data.params)
+            self._log_params(run, own)
+            if first is not None and given is not None:
+                self._log_params(first.info.run_id, missing_params(first, given, own))
             self.client.log_inputs(
                 run,
                 [
@@ -111,12 +141,20 @@ class ModelRun:
             )
             # as seen from the home, which may be moved
             self.client.set_tag(run, "gristmill.model", f"stages/model-{self.key}")
+            self.client.set_tag(run, COMPARABLE, comparable(self.data))
             # last: a run that is found by its key is complete
             self.client.set_tag(run, KEY_TAG, self.key)
         except BaseException as error:
             self.experiment.end(run, error)
             raise
         return run
+
+    def _log_params(self, run: str, values: dict[str, str]) -> None:
+        self.client.log_batch(run, params=[Param(name, value) for name, value in values.items()])
+
+    def _recipe_of(self, run: Run) -> dict[str, Any] | None:
+        with tempfile.TemporaryDirectory(dir=self.settings.local_folder, prefix=".mlflow-") as folder:
+            return recipe_of(self.client, run, Path(folder))
 
 
 def _funnel(data: Data) -> dict[str, float]:

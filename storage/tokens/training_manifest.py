@@ -5,7 +5,8 @@
      "end_of_text": id of the token that ends each document,
      "token_bytes": [UTF-8 bytes that each token id stands for; 0 for control tokens],
      "sources": [{"name", "share", "tokens", "epochs", "shards": [{"path", "tokens", "digest"}, ...]}, ...],
-     "heldout": [{"name", "shards": [...]}, ...],
+     "heldout": [{"name", "kind", "digest", "shards": [...]}, ...], the last two only of sets whose documents are fixed:
+     the xxh3-128 of their ids and texts,
      "phases": [{"first": target tokens ahead of it, "shares": [of each source]}, ...], only where there are some,
      "row_length": tokens of context that the rows are packed for, only where they are: then each source has
      "rows": [{"path", "rows", "pieces", "digest"}, ...]}
@@ -94,6 +95,14 @@ class SourceShare(SourceShards, frozen=True):
     rows: tuple[RowsEntry, ...] = ()
 
 
+class HeldoutSet(SourceShards, frozen=True):
+    """Documents that training is evaluated on. `kind`: drawn from a source, or of these those that the recipe keeps, or
+    texts that the recipe names. `digest`: of their ids and texts, where they are fixed; then all are evaluated on."""
+
+    kind: Literal["heldout", "survivors", "evaluation"] = "heldout"
+    digest: str = ""
+
+
 class PhaseShares(BaseModel, frozen=True):
     """`first`: target tokens of training ahead of the phase; `shares`: in the order of the sources."""
 
@@ -108,7 +117,7 @@ class TrainingManifest(BaseModel, frozen=True):
     end_of_text: int = Field(ge=0)
     token_bytes: tuple[int, ...]
     sources: tuple[SourceShare, ...] = Field(min_length=1)
-    heldout: tuple[SourceShards, ...] = Field(min_length=1)
+    heldout: tuple[HeldoutSet, ...] = Field(min_length=1)
     phases: tuple[PhaseShares, ...] = ()
     row_length: int | None = Field(default=None, gt=0)
 
@@ -130,8 +139,8 @@ class TrainingManifest(BaseModel, frozen=True):
         for phase in self.phases:
             if len(phase.shares) != len(self.sources) or abs(sum(phase.shares) - 1) > 1e-6:
                 raise ValueError(f"the shares {list(phase.shares)} of a phase are no shares of the sources")
-        for part in (self.sources, self.heldout):
-            names = [source.name for source in part]
+        sets = [f"{each.kind}/{each.name}" for each in self.heldout]
+        for names in ([source.name for source in self.sources], sets):
             if len(set(names)) < len(names):
                 raise ValueError(f"a source is named twice in {names}")
         return self

@@ -18,16 +18,16 @@ def uniform(values: pa.ChunkedArray, seed: int, purpose: str) -> np.ndarray:
 class Heldout(Settings):
     """The documents that no training may see, of the model, the tokenizer or a scorer.
 
-    They are drawn by their ids, so that they are the same for every recipe on the same sources, whatever its steps keep
-    or make of the texts. What is like one of them is another matter: see `gristmill.tasks.evaluation.heldout`.
+    They are drawn by their ids alone, so that they are the same for every recipe on the same sources, whatever its
+    seeds are and whatever its steps keep or make of the texts; a smaller fraction draws some of those of a larger one.
+    What is like one of them is another matter: see `gristmill.tasks.evaluation.heldout`.
     """
 
-    seed: int
     fraction: float = Field(ge=0, le=1)
 
     def mask(self, documents: pa.Table) -> np.ndarray:
         """True for the held-out rows of a table with a column `id`."""
-        return uniform(documents["id"], self.seed, "heldout") < self.fraction
+        return uniform(documents["id"], 0, "heldout") < self.fraction
 
     def without(self, documents: pa.Table) -> pa.Table:
         """The rows that training may see."""

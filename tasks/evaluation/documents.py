@@ -1,6 +1,8 @@
-"""The evaluation documents of a comparison: of each source those with the smallest keyed hash of their id.
+"""Documents that models are evaluated on: of each source those with the smallest keyed hash of their id.
 
     evaluation.parquet   EVALUATION, by set and then by id
+
+Neither the recipe's steps nor its tokenizer decide which these are, nor which part of a text is evaluated.
 
 A document counts if the part of its text that is evaluated has a word. Of those whose such parts are alike, the first
 is taken: copies would count as so many independent documents, and make a difference look surer than it is.
@@ -16,10 +18,12 @@ from gristmill.storage.damage import RecordedFile
 from gristmill.storage.schema import DOCUMENTS
 from gristmill.storage.tokens.token_shards import bin_path, write_tokens
 from gristmill.tasks.dedup.near.settings import Shingling
-from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.dedup.takedowns import taken_down
+from gristmill.tasks.documents.sampling import Heldout, uniform
 from gristmill.tasks.documents.selection import read_rows
 from gristmill.tasks.evaluation.similar import given, overlaps
 from gristmill.tasks.tokens.encoding import encoder
+from gristmill.tasks.url.step import Url
 
 
 def encode_set(folder: str, number: int, evaluation: str, name: str, tokenizer: RecordedFile) -> dict:
@@ -36,7 +40,7 @@ def encode_set(folder: str, number: int, evaluation: str, name: str, tokenizer: 
 EVALUATION = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),
-        pa.field("set", pa.string(), nullable=False, metadata={"what": "the source, or `clean`"}),
+        pa.field("set", pa.string(), nullable=False, metadata={"what": "of the documents that are judged together"}),
         pa.field("bytes", pa.int64(), nullable=False, metadata={"what": "of `text`, in UTF-8"}),
         pa.field("text", pa.large_string(), nullable=False, metadata={"what": "what is evaluated"}),
         pa.field("whole", pa.large_string(), nullable=False, metadata={"what": "the text before it was cut"}),
@@ -52,6 +56,7 @@ _SAMPLED = pa.schema(
         DOCUMENTS.field("text"),
         EVALUATION.field("record"),
         pa.field("content", pa.string(), metadata={"what": "xxh3-128 of what would be evaluated"}),
+        pa.field("kept", pa.bool_(), metadata={"what": "whether the recipe keeps it"}),
     ]
 )
 _WORD = r"[\p{L}\p{N}]"
@@ -69,22 +74,40 @@ def sampled_file(folder: str, shard: int) -> str:
     return files.join(sampled_folder(folder), f"{shard:05d}.parquet")
 
 
-def sample_shard(folder: str, shard: int, documents: str, most: int, characters: int, seed: int) -> dict:
+def sample_shard(
+    folder: str,
+    shard: int,
+    documents: str,
+    most: int,
+    characters: int,
+    seed: int,
+    heldout: Heldout | None = None,
+    takedowns: Url | None = None,
+    kept: str = "",
+) -> dict:
     """Write the `most` documents of a shard, each with another text, that have the smallest keyed hash, in that order,
     and count all with a word.
 
-    `characters`: code points of a text that are evaluated. Holds the texts of a row group and those that are written.
+    `characters`: code points of a text that are evaluated; `heldout`: of these documents alone; `takedowns`: lists of
+    documents that are no candidates; `kept`: a part with the documents that the recipe keeps. Holds the texts of a row
+    group and those that are written, and the ids of that part.
     """
     found = _SAMPLED.empty_table()
     counted = 0
-    for group in parquet.groups(documents, ["id", "text", *PLACE]):
+    survivors = pa.array([], pa.string()) if not kept else parquet.read_table(kept, ["id"])["id"].combine_chunks()
+    for group in parquet.groups(documents, ["id", "text", "url", *PLACE]):
+        if heldout is not None:
+            group = group.filter(pa.array(heldout.mask(group)))
+        if takedowns is not None:
+            group = group.filter(pc.is_null(taken_down(group, takedowns)))
         cut = _cut(group["text"], characters)
         has_word = pc.match_substring_regex(cut, _WORD)
         worded, cut = group.filter(has_word), cut.filter(has_word)
         counted += len(worded)
         rank = pa.array(uniform(worded["id"], seed, "evaluation"))
         content = pa.array([xxhash.xxh3_128_hexdigest(text.encode()) for text in cut.to_pylist()], pa.string())
-        ranked = pa.table([worded["id"], rank, worded["text"], records(worded), content], schema=_SAMPLED)
+        survives = pc.is_in(worded["id"], survivors)
+        ranked = pa.table([worded["id"], rank, worded["text"], records(worded), content, survives], schema=_SAMPLED)
         found = pa.concat_tables([found, ranked])
         found = found.take(_first_of_each(found)[:most])
     parquet.write_table(sampled_file(folder, shard), found)
@@ -99,24 +122,57 @@ def choose_documents(
     shingling: Shingling,
     threshold: float,
     least: int,
+    most_bytes: int | None = None,
+    survivors: dict[str, str] | None = None,
 ) -> dict:
     """Write the evaluation documents. `sets`: for each how many are taken at most, and the samples of its shards.
 
-    No two of a set have a Jaccard similarity of `threshold`. A set of fewer than `least` is left out. Holds the ids of
-    all samples of a set, the texts that are taken and as many others. The record counts documents and bytes by set.
+    No two of a set have a Jaccard similarity of `threshold`. A set of fewer than `least` is left out. `most_bytes`: of
+    the texts of a set, which has one document at least; `survivors`: by set the name of another one, of those of its
+    documents that the recipe keeps, if there are any. Holds the ids of all samples of a set, the texts that are taken
+    and as many others. The record has documents, bytes and digest by set: the digest is that of ids and texts.
     """
-    chosen = {
-        name: _chosen(name, count, samples, characters, shingling, threshold)
-        for name, (count, samples) in sorted(sets.items())
+    parts: dict[str, pa.Table] = {}
+    survivors = survivors or {}
+    for name, (count, samples) in sets.items():
+        taken = _chosen(count, samples, characters, shingling, threshold, most_bytes)
+        parts[name] = _evaluated(taken, name, characters)
+        if name in survivors:
+            parts[survivors[name]] = _evaluated(taken.filter(taken["kept"]), survivors[name], characters)
+    parts = {name: part for name, part in sorted(parts.items()) if len(part) >= least}
+    parquet.write_table(evaluation_file(folder), pa.concat_tables([EVALUATION.empty_table(), *parts.values()]))
+    return {
+        name: {"documents": len(part), "bytes": pc.sum(part["bytes"]).as_py(), "digest": _digest(part)}
+        for name, part in parts.items()
     }
-    kept = {name: part for name, part in chosen.items() if len(part) >= least}
-    parquet.write_table(evaluation_file(folder), pa.concat_tables([EVALUATION.empty_table(), *kept.values()]))
-    return {name: {"documents": len(part), "bytes": pc.sum(part["bytes"]).as_py()} for name, part in kept.items()}
+
+
+def _digest(part: pa.Table) -> str:
+    """xxh3-128 of the ids and texts of a set."""
+    digest = xxhash.xxh3_128()
+    for document, text in zip(part["id"].to_pylist(), part["text"].to_pylist(), strict=True):
+        digest.update(f"{document} {xxhash.xxh3_128_hexdigest(text.encode())}\n".encode())
+    return digest.hexdigest()
+
+
+def _evaluated(sampled: pa.Table, name: str, characters: int) -> pa.Table:
+    """Documents as those of a set, by id."""
+    table = sampled.sort_by("id")
+    text = _cut(table["text"], characters)
+    columns = {"id": table["id"], "set": pa.repeat(name, len(table)), "bytes": pc.binary_length(text).cast(pa.int64())}
+    columns |= {"text": text, "whole": table["text"], "record": table["record"]}
+    return pa.table(columns).cast(EVALUATION)
 
 
 def _chosen(
-    name: str, count: int, samples: tuple[str, ...], characters: int, shingling: Shingling, threshold: float
+    count: int,
+    samples: tuple[str, ...],
+    characters: int,
+    shingling: Shingling,
+    threshold: float,
+    most_bytes: int | None,
 ) -> pa.Table:
+    """Up to `count` documents of the samples, unlike each other, by rank."""
     ranks = [parquet.read_table(path, ["id", "rank", "content"]) for path in samples]
     shard = np.repeat(np.arange(len(ranks)), [len(part) for part in ranks])
     row = np.concatenate([np.arange(len(part)) for part in ranks])
@@ -128,13 +184,12 @@ def _chosen(
         texts = pa.concat_tables([table.select(["text"]), arriving.select(["text"])])["text"]
         fresh = _unlike(_cut(texts, characters), len(table), shingling, threshold)
         table = pa.concat_tables([table, arriving.take(fresh)]).slice(0, count)
+        sizes = np.cumsum(pc.binary_length(_cut(table["text"], characters)).to_numpy())
+        if most_bytes is not None and len(table) and sizes[-1] > most_bytes:
+            return table.slice(0, max(1, int(np.searchsorted(sizes, most_bytes, side="right"))))
         if len(table) == count:
             break
-    table = table.sort_by("id")
-    text = _cut(table["text"], characters)
-    columns = {"id": table["id"], "set": pa.repeat(name, len(table)), "bytes": pc.binary_length(text).cast(pa.int64())}
-    columns |= {"text": text, "whole": table["text"], "record": table["record"]}
-    return pa.table(columns).cast(EVALUATION)
+    return table
 
 
 def _read(samples: tuple[str, ...], shard: np.ndarray, row: np.ndarray) -> pa.Table:

@@ -1,9 +1,8 @@
 """The held-out documents of a corpus, and what is like them, taken out of what is trained on.
 
-    part-00000.parquet, ...            the documents that are trained on, and the ledger of the others
-    heldout/part-00000.parquet, ...    the held-out documents that the recipe keeps
+    part-00000.parquet, ...    the documents that are trained on, and the ledger of the others
 
-Documents are drawn by their ids from all that were extracted. So those that a recipe drops count, too: what is like
+Documents are drawn by their ids from all that the sources have. So those that a recipe drops count, too: what is like
 them is in no recipe's training either, and the held-out documents of one recipe measure the model of another. All are
 compared as they were extracted, and as they are trained on where a step has edited them.
 """
@@ -25,10 +24,6 @@ STEP = "heldout"
 RULE = "held_out"
 BLOCK = 32 << 20  # bytes of the texts that documents are compared with at a time: some 300 MB of their shingles
 _TEXTS = pa.schema([DOCUMENTS.field("id"), DOCUMENTS.field("text")])
-
-
-def heldout_part(folder: str, shard: int) -> str:
-    return files.join(folder, "heldout", f"part-{shard:05d}.parquet")
 
 
 def texts_folder(folder: str) -> str:
@@ -82,8 +77,7 @@ def split_shard(
     shingling: Shingling,
     threshold: float,
 ) -> dict:
-    """Write which documents of a shard are trained on, and which are held out; what is like one that is held out is
-    neither.
+    """Write which documents of a shard are trained on: those that are not held out, nor like one that is.
 
     `forms`: the parts with the texts of the shard's documents, which the part `kept` names; `texts`: files with the ids
     and texts of held-out documents. Holds, file by file of these, the shingles of its texts, and the texts and shingles
@@ -111,8 +105,6 @@ def split_shard(
         for document, (similarity, name) in worst.items()
         if document not in own
     ]
-    held_out = arriving.filter(pc.is_in(arriving["id"], pa.array(own, pa.string())))
-    parquet.write_table(heldout_part(folder, shard), held_out)
     return shards.write_selection(folder, shard, arriving, [(STEP, ledger.from_rows(lost))]) | {"heldout": len(own)}
 
 

@@ -25,6 +25,7 @@ from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.measure import EditCounts, measured
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.normalize_work import rewrite
+from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.documents.step import DocumentStep, work_of
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.page import HTML, PLAIN, extract_page
@@ -56,12 +57,14 @@ def extract_shard(
     extract: Extract,
     normalize: Normalize | None,
     steps: tuple[DocumentStep, ...],
+    drawn: Heldout | None = None,
 ) -> dict:
     """Read the files of one shard of a source, write its documents with their signals, and return the shard's record.
 
     With a `limit`, the first so many records are read that are pages, or were meant to be one; files behind them are
     not opened.
-    `before` are the URL steps that come ahead of the extraction: what they drop is neither extracted nor kept.
+    `before` are the URL steps that come ahead of the extraction: what they drop is neither extracted nor kept. With
+    `drawn` the held-out documents alone are looked at, as if the files had no other.
     Every record that is a page, or was meant to be one, is a row of the shard or of its ledger; the others are
     counted by kind. Holds a batch of 512 documents, or 16 million characters and one document, the ledger, and an id
     for each record.
@@ -79,7 +82,7 @@ def extract_shard(
         parquet.create(layout.part(folder, number), columns) as out,
         parquet.create(layout.edits_part(folder, number), EDITS) as cuts,
     ):
-        pages = _pages(records, source, kinds, lost["extract"])
+        pages = _pages(records, source, kinds, lost["extract"], drawn)
         if before:
             pages = _allowed(pages, before, lost)
         rows = _documents(pages, guard, extract, lost["extract"])
@@ -163,17 +166,20 @@ def _counts(
 
 
 def _pages(
-    records: Iterable[tuple[str, Record]], source: str, kinds: Counter[str], lost: list[dict]
+    records: Iterable[tuple[str, Record]], source: str, kinds: Counter[str], lost: list[dict], drawn: Heldout | None
 ) -> Iterator[tuple[dict, Record]]:
     """The records that are pages, each with the columns of its location."""
     seen: set[str] = set()
     for nth, (file, record) in enumerate(records):
-        kinds[record.kind] += 1
         if record.kind not in PAGES:
+            kinds[record.kind] += drawn is None
             continue
         # without a length, the offset counts the file's uncompressed bytes
         identity = "\n".join((source, file, f"{record.offset} {record.length}", record.record_id))
         key = xxhash.xxh3_128_hexdigest(identity.encode("utf-8", "surrogateescape"))
+        if drawn is not None and not drawn.mask(pa.table({"id": [key]}))[0]:
+            continue
+        kinds[record.kind] += 1
         row = {
             "nth": nth,
             "id": key,

@@ -106,7 +106,7 @@ def _library(tokenizer: object) -> str:
     return "SentencePiece" if isinstance(tokenizer, SentencePieceTokenizer) else "tokenizers"
 
 
-SPLITS = ("train", "heldout")
+SPLIT = "train"  # of the names of files: those of evaluation documents are `heldout`
 
 Encoded = tuple[RecordedFile, ...]  # the files of a shard, as a stage of tokens has recorded them
 
@@ -115,43 +115,33 @@ def encode_shard(
     folder: str,
     shard: int,
     documents: str,
-    kept: dict[str, str],
+    kept: str,
     tokenizer: RecordedFile,
     earlier: tuple[Encoded, ...] = (),
 ) -> dict:
-    """Encode a shard's documents, those of each split into files of their own.
+    """Encode a shard's documents that are trained on.
 
-    `kept`: by split the part that names its documents; a split without one has none. `earlier`: the shard in stages
-    that had the same texts, tokenizer and code: where one has the same documents, too, its files are taken as they are.
-    Holds the texts and tokens of a split. Raises RuntimeError for a document in both splits.
+    `kept`: the part that names them. `earlier`: the shard in stages that had the same texts, tokenizer and code: where
+    one has the same documents, too, its files are taken as they are. Holds the texts and tokens of the shard.
     """
-    ids = {split: select(documents, kept[split], ["id"])["id"].to_pylist() if split in kept else [] for split in SPLITS}
-    if both := set(ids["train"]) & set(ids["heldout"]):
-        raise RuntimeError(f"{len(both)} documents of {documents} are trained on and held out, {min(both)} first")
+    ids = select(documents, kept, ["id"])["id"].to_pylist()
     if not any(_taken(folder, shard, found, ids) for found in earlier):
-        for split in SPLITS:
-            texts = select(documents, kept[split], ["text"])["text"].to_pylist() if split in kept else []
-            encode = encoder(tokenizer, texts)
-            encoded = [encode.document(text) for text in texts]
-            write_tokens(bin_path(folder, split, shard), ids[split], encoded, encode.dtype)
-    return {"rows_in": sum(map(len, ids.values())), **{split: _counts(folder, split, shard) for split in SPLITS}}
+        texts = select(documents, kept, ["text"])["text"].to_pylist()
+        encode = encoder(tokenizer, texts)
+        write_tokens(bin_path(folder, SPLIT, shard), ids, [encode.document(text) for text in texts], encode.dtype)
+    lengths = parquet.read_table(bin_path(folder, SPLIT, shard).removesuffix(".bin") + ".parquet", ["length"])["length"]
+    return {"rows_in": len(ids), SPLIT: {"tokens": pc.sum(lengths).as_py() or 0, "documents": len(lengths)}}
 
 
-def _taken(folder: str, shard: int, found: Encoded, ids: dict[str, list[str]]) -> bool:
+def _taken(folder: str, shard: int, found: Encoded, ids: list[str]) -> bool:
     """Take over the files of a shard, if they are those of these documents."""
     try:
-        for split in SPLITS:
-            [index] = [file.path for file in found if file.path.endswith(f"/{split}-{shard:05d}.parquet")]
-            if parquet.read_table(index, ["id"])["id"].to_pylist() != ids[split]:
-                return False
+        [index] = [file.path for file in found if file.path.endswith(f"/{SPLIT}-{shard:05d}.parquet")]
+        if parquet.read_table(index, ["id"])["id"].to_pylist() != ids:
+            return False
         for file in found:
             files.write_bytes(files.join(folder, file.path.rpartition("/")[2]), file.read())
     except (FileNotFoundError, DamagedFileError) as error:
         log.warning("shard %d is encoded again, since an earlier stage cannot be read: %s", shard, error)
         return False
     return True
-
-
-def _counts(folder: str, split: str, shard: int) -> dict[str, int]:
-    lengths = parquet.read_table(bin_path(folder, split, shard).removesuffix(".bin") + ".parquet", ["length"])["length"]
-    return {"tokens": pc.sum(lengths).as_py() or 0, "documents": len(lengths)}

@@ -30,12 +30,13 @@ def shares(weights: dict[str, float], tokens: dict[str, int], budget: int, max_e
 def write_mixture(
     folder: str, shard: int, tokens: dict[str, list[dict]], heldout: dict[str, list[dict]], tokenizer: RecordedFile,
     token_bytes: RecordedFile, end_of_text: int, budget: int, settings: Mixture,
-    rows: dict[str, list[dict]] | None = None, row_length: int | None = None,
+    rows: dict[str, list[dict]] | None = None, row_length: int | None = None, digests: dict[str, str] | None = None,
 ) -> dict:  # fmt: skip
     """Write `mixture.json`: what training reads, all paths relative to its folder.
 
     `tokens` and `heldout` give the shards (`path`, `tokens`, `digest`) by source, `budget` the tokens of the whole run;
-    `rows` the packed rows (`path`, `rows`, `pieces`, `digest`) of `row_length` tokens, where documents are packed.
+    `rows` the packed rows (`path`, `rows`, `pieces`, `digest`) of `row_length` tokens, where documents are packed;
+    `digests` that of the documents of each set of `heldout`, where they are fixed: then it is called `KIND/NAME`.
     """
     if empty := sorted(name for name, parts in tokens.items() if not parts):
         raise ValueError(f"the mixture names {', '.join(empty)}, but no document of these is left to train on")
@@ -68,7 +69,9 @@ def write_mixture(
             | ({"rows": rows[name]} if rows else {})
             for name, share in given.items()
         ],
-        "heldout": [{"name": name, "shards": parts} for name, parts in sorted(heldout.items()) if parts],
+        "heldout": [
+            _set(name, parts, (digests or {}).get(name, "")) for name, parts in sorted(heldout.items()) if parts
+        ],
     }
     if rows:
         mixture["row_length"] = row_length
@@ -78,6 +81,13 @@ def write_mixture(
         raise ValueError(f"no document was held out: raise mixture.heldout_fraction ({settings.heldout_fraction})")
     checked_json.write(files.join(folder, "mixture.json"), mixture)
     return {"sources": {s["name"]: {k: s[k] for k in ("share", "tokens", "epochs")} for s in mixture["sources"]}}
+
+
+def _set(name: str, shards: list[dict], digest: str) -> dict:
+    if not digest:
+        return {"name": name, "shards": shards}
+    kind, _, own = name.partition("/")
+    return {"name": own, "kind": kind, "digest": digest, "shards": shards}
 
 
 def mean_shares(plan: Sequence[Stretch], budget: int) -> dict[str, float]:

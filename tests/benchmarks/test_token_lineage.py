@@ -60,7 +60,7 @@ def sources(files: list[str], folder: Path) -> list[TokenSource]:
     run = context(str(folder / "home"))
     *_, last = curate(run, recipe)
     split = heldout(run, recipe, last.left)
-    made = tokens(run, split, tokenizer(run, recipe, split.train))
+    made = tokens(run, split.train, tokenizer(run, recipe, split.train))
     return [token_source(str(folder / "home"), str(path)) for path in sorted(Path(made.folder).glob("train-*.bin"))]
 
 

@@ -171,7 +171,7 @@ def reference(folder: Path) -> tuple[str, str]:
     return path, path
 
 
-HELDOUT = Heldout(seed=1, fraction=0.05)
+HELDOUT = Heldout(fraction=0.05)
 SENTENCE = "word0 meadow1 river2 lantern6"
 
 

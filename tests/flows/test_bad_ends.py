@@ -12,10 +12,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.whatif import whatif
 from gristmill.flows.stages.corpus import NothingLeftError
-from gristmill.flows.stages.heldout import heldout
-from gristmill.flows.stages.mixture import mixture
-from gristmill.flows.stages.tokenizer import tokenizer
-from gristmill.flows.stages.tokens import tokens
+from gristmill.flows.stages.mixture import training_data
 from tests.corpora import context
 
 WORDS = "the mill turns grain into flour and water moves wheel while miller weighs sacks near door of stone".split()
@@ -47,22 +44,23 @@ UNREADABLE = [
     ("prose.jsonl", "under `jsonl` that have a JSON object with a text in `text`"),
     ("key.jsonl", r"\(no_text\): name files under `jsonl` .* `text` \(text_column\)"),
 ]
+HELD_OUT = ["documents", "heldout", "heldout_documents"]
 # what is changed in a recipe that runs, the stages that are made before its end, and what the sentence says
 ENDS = [
     ({"steps": [STRICT, "minhash"]}, ["documents", "rules"], "`gopher_quality`: of 40 documents the rule words .* 40"),
     ({"sources": "empty.text"}, ["documents"], "source other gives no document: .*empty_text dropped 1"),
     (
         {"tokenizer": {"vocab_size": 30000}},
-        ["documents", "heldout"],
+        HELD_OUT,
         r"vocab_size is 30000, but .* \d+ tokens at most: lower",
     ),
     ({"heldout": 1e-9}, ["documents"], r"none of 40 documents is held out: raise mixture.heldout_fraction \(1e-09\)"),
-    ({"heldout": 0.999999}, ["documents", "heldout"], "names web, .* lower mixture.heldout_fraction"),
+    ({"heldout": 0.999999}, HELD_OUT, "names web, .* lower mixture.heldout_fraction"),
     ({"steps": [SHORT, QUALITY]}, ["documents", "rules"], "`quality` learns from .* but 0 and 40 are left: name other"),
     ({"steps": [SHORT, PERPLEXITY]}, ["documents", "rules"], "`perplexity` learns from words, .* has none .* name"),
     (
         {"training": {"steps": 900}},
-        ["documents", "heldout", "tokenizer", "tokens"],
+        ["documents", "evaluation_tokens", *HELD_OUT[1:], "tokenizer", "tokens"],
         r"takes 115,200 tokens .* lower training.steps",
     ),
 ]
@@ -93,9 +91,7 @@ def end(given: dict, folder: Path) -> str:
     recipe, run = load(given), context(str(folder / "home"))
     with pytest.raises(ValueError) as error:
         *_, last = curate(run, recipe)
-        split = heldout(run, recipe, last.left)
-        model = tokenizer(run, recipe, split.train)
-        mixture(run, recipe, last.left.sources, model, tokens(run, split, model))
+        training_data(run, recipe, last.left)
     assert "\n" not in str(error.value)
     return str(error.value)
 

@@ -24,19 +24,31 @@ from gristmill.flows.reports.status import show, status
 from gristmill.flows.tracking.experiment import move_artifacts
 from gristmill.flows.tracking.model_run import KEY_TAG
 from gristmill.storage import files, layout, parquet
+from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.evaluate.sample import sample_text
 from gristmill.training.hub.weights import load_model
+from gristmill.training.run.tracking import TrackedNames
 
 CORPUS = ["documents", "rules", "signatures", "candidates", "near_duplicates", "edited", "rules"]
 SCORED = [
     *("perplexity_model", "perplexity", "perplexity_bucket", "perplexity_cut"),
     *("quality_model", "quality", "quality_cut"),
 ]
-ALL = [*CORPUS, *SCORED, "heldout", "tokenizer", "tokens", "mixture", "model"]
+ALL = [
+    *CORPUS,
+    *SCORED,
+    *("heldout", "heldout_documents", "tokenizer", "tokens", "evaluation_tokens", "mixture", "model"),
+]
 
 
 def names(keyed) -> list[str]:
     return sorted(name.rsplit("-", 1)[0] for name in keyed)
+
+
+def metric_names(folder: Path) -> TrackedNames:
+    """What MLflow calls the metrics of a model."""
+    data = files.read_json(str(folder / "run.json"))["data"]
+    return TrackedNames.of(load_training_manifest(Path(data)))
 
 
 def steps(runs, home: str) -> dict[str, dict]:
@@ -170,13 +182,17 @@ def test_mlflow_knows_the_run_its_params_and_its_data(undisturbed, recipe):
     keys = {name.rsplit("-", 1)[0]: name.rsplit("-", 1)[1] for name in undisturbed.stages("undisturbed")}
     assert run.info.status == "FINISHED"
     assert run.data.tags[KEY_TAG] == keys["model"]
-    assert run.data.params["steps.gopher_quality.min_words"] == str(load(recipe).steps[4].min_words)
+    assert run.data.params["steps"] == ", ".join(step["step"] for step in recipe["steps"])
+    assert run.data.params["training.steps"] == "12" and len(run.data.params) < 20
     digests = {d.dataset.name: d.dataset.digest for d in run.inputs.dataset_inputs}
     for name in ("documents", "tokens", "mixture"):
         assert f"{name}-{digests[name]}" in undisturbed.stages("undisturbed")
     [folder] = [f for name, f in undisturbed.stages("undisturbed").items() if name.startswith("model-")]
     result = files.read_json(str(folder / "result.json"))
-    assert run.data.metrics["heldout/loss"] == pytest.approx(result["heldout/loss"])
+    shown = metric_names(folder)
+    for name in ("loss", "bits_per_byte", "web/bits_per_byte", "reference/bits_per_byte"):
+        metric = shown(f"heldout/{name}")
+        assert metric.startswith("heldout-") and run.data.metrics[metric] == pytest.approx(result[f"heldout/{name}"])
     assert len(client.get_metric_history(run.info.run_id, "train/loss")) == 12
     survivors = undisturbed.stages("undisturbed")[f"near_duplicates-{digests['near_duplicates']}"]
     assert run.data.metrics["steps/minhash/documents"] == sum(
@@ -192,7 +208,7 @@ def test_mlflow_shows_the_run_and_has_a_model_that_writes(undisturbed, recipe, t
     move_artifacts(tmp_path / "mlflow.db", f"{home}/mlflow-artifacts", f"{tmp_path}/mlflow-artifacts")
     client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
     [run] = client.search_runs([client.get_experiment_by_name("small").experiment_id])
-    assert run.info.run_name == f"small-{run.data.tags[KEY_TAG][:8]}"
+    assert run.info.run_name == "small"  # the first of its experiment: nothing differs
     assert run.info.artifact_uri.startswith(str(tmp_path))
     shown = Path(client.download_artifacts(run.info.run_id, ""))
     assert load(shown / "recipe.yaml") == load(recipe)
@@ -217,12 +233,16 @@ def test_mlflow_shows_the_run_and_has_a_model_that_writes(undisturbed, recipe, t
     assert (shown / "sample.txt").read_text() == result["sample"]
     note = run.data.tags["mlflow.note.content"]
     assert f"{result['heldout/bits_per_byte']:.4f} bits/byte" in note and "| minhash |" in note
-    assert min(run.data.metrics) == "heldout/bits_per_byte"
+    shown = metric_names(folder)
+    assert min(run.data.metrics) == shown("heldout/bits_per_byte")
+    said = client.get_experiment(run.info.experiment_id).tags["mlflow.note.content"]
+    assert shown("heldout/bits_per_byte") in note and shown("heldout/bits_per_byte") in said
 
     [output] = run.outputs.model_outputs
     measured = {metric.key: metric.value for metric in client.get_logged_model(output.model_id).metrics}
-    assert measured == {name: value for name, value in result.items() if name.startswith(("heldout/", "unigram/"))}
-    assert len(client.get_metric_history(run.info.run_id, "heldout/loss")) == 2
+    kinds = ("heldout/", "survivors/", "unigram/")
+    assert measured == {shown(name): value for name, value in result.items() if name.startswith(kinds)}
+    assert len(client.get_metric_history(run.info.run_id, shown("heldout/loss"))) == 2
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     model = mlflow.pyfunc.load_model(f"models:/{output.model_id}")
@@ -268,8 +288,9 @@ def test_the_same_model_under_another_name_is_tracked_there_too(undisturbed, aga
     [run], [twin] = (client.search_runs([client.get_experiment_by_name(n).experiment_id]) for n in ("small", "renamed"))
     assert twin.info.status == "FINISHED"
     assert twin.data.metrics == run.data.metrics
-    assert twin.data.params == run.data.params | {"name": "renamed"}
-    for metric in ("train/loss", "heldout/loss"):
+    assert twin.data.params == run.data.params and twin.info.run_name == "renamed"
+    [heldout] = [name for name in run.data.metrics if name.startswith("heldout-") and "/loss-by-tokenizer-" in name]
+    for metric in ("train/loss", heldout):
         histories = [client.get_metric_history(r.info.run_id, metric) for r in (run, twin)]
         assert [(p.step, p.value) for p in histories[0]] == [(p.step, p.value) for p in histories[1]]
 

@@ -11,10 +11,9 @@ from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import Recipe, load
-from gristmill.flows.stages.heldout import Data, before_takedowns, heldout
-from gristmill.flows.stages.mixture import mixture
-from gristmill.flows.stages.tokenizer import tokenizer
-from gristmill.flows.stages.tokens import tokens
+from gristmill.flows.stages.evaluation_documents import read
+from gristmill.flows.stages.heldout import Data
+from gristmill.flows.stages.mixture import training_data
 from gristmill.storage import layout, parquet
 from gristmill.storage.home import open_stage
 from gristmill.tasks.tokens import encoding
@@ -48,10 +47,7 @@ def given(tmp_path_factory) -> dict:
 def made(recipe: Recipe, home: Path) -> Data:
     run = context(str(home))
     *_, last = curate(run, recipe)
-    split = heldout(run, recipe, last.left)
-    model = tokenizer(run, recipe, before_takedowns(run, recipe, split))
-    shards = tokens(run, split, model)
-    return Data(last.left, split, model, shards, mixture(run, recipe, last.left.sources, model, shards))
+    return training_data(run, recipe, last.left)
 
 
 def shard_bytes(data: Data) -> dict[str, bytes]:
@@ -62,15 +58,30 @@ def shard_bytes(data: Data) -> dict[str, bytes]:
     }
 
 
-def documents(data: Data, shard: int, split: str = "train") -> dict[str, np.ndarray]:
-    path = Path(data.tokens.folder, f"{split}-{shard:05d}.bin")
+def documents(data: Data, shard: int) -> dict[str, np.ndarray]:
+    return tokens_in(Path(data.tokens.folder, f"train-{shard:05d}.bin"))
+
+
+def held_out(data: Data) -> set[str]:
+    """The documents that models are evaluated on, of which there are tokens."""
+    [evaluation] = data.evaluation
+    found = {name for path in Path(data.evaluation_tokens.folder).glob("heldout-*.bin") for name in tokens_in(path)}
+    assert found == set(read(evaluation, ["id"])["id"].to_pylist())
+    return found
+
+
+def tokens_in(path: Path) -> dict[str, np.ndarray]:
     array = np.fromfile(path, "<u2")
     index = parquet.read_table(str(path.with_suffix(".parquet"))).to_pylist()
     return {row["id"]: array[row["offset"] : row["offset"] + row["length"]] for row in index}
 
 
+def kept_in(data: Data, shard: int) -> set[str]:
+    return set(parquet.read_table(data.corpus.kept.part(shard), ["id"])["id"].to_pylist())
+
+
 def everywhere(data: Data) -> set[str]:
-    return {name for i in range(SHARDS) for split in encoding.SPLITS for name in documents(data, i, split)}
+    return {name for i in range(SHARDS) for name in documents(data, i)} | held_out(data)
 
 
 def test_only_the_shards_that_were_hit_are_encoded_again(given, tmp_path, monkeypatch):
@@ -82,17 +93,17 @@ def test_only_the_shards_that_were_hit_are_encoded_again(given, tmp_path, monkey
     }
     by_id = next(iter(documents(whole, 1)))
     by_url = next(iter(documents(whole, 3)))
-    held_out = next(name for i in (1, 3) for name in documents(whole, i, "heldout"))
+    drawn = min(name for i in (1, 3) for name in kept_in(whole, i) & held_out(whole))
     listed = tmp_path / "takedowns.txt"
-    listed.write_text(f"{by_id}\n{urls[by_url]}\n{held_out}\nffffffffffffffffffffffffffffffff\n")
-    gone = {by_id, by_url, held_out}
+    listed.write_text(f"{by_id}\n{urls[by_url]}\n{drawn}\nffffffffffffffffffffffffffffffff\n")
+    gone = {by_id, by_url, drawn}
     recipe = load(given | {"takedowns": [str(listed)]})
 
     encoded = []
     encoder = encoding.encoder
     monkeypatch.setattr(encoding, "encoder", lambda model, texts: encoded.append(len(texts)) or encoder(model, texts))
     after = made(recipe, tmp_path / "home")
-    assert len(encoded) == 2 * len(encoding.SPLITS), "two shards of five were hit"
+    assert len(encoded) == 2, "two shards of five were hit"
     assert after.tokenizer.key == whole.tokenizer.key and after.tokens.key != whole.tokens.key
     assert everywhere(after) == everywhere(whole) - gone
     before, now = shard_bytes(whole), shard_bytes(after)

@@ -73,7 +73,8 @@ def fingerprint(manifest: TrainingManifest) -> str:
     absent = {name for name in ("phases", "row_length") if not getattr(manifest, name)}
     digest.update(manifest.model_dump_json(exclude={"tokenizer", "sources", "heldout", *absent}).encode())
     for part in (*manifest.sources, *manifest.heldout):
-        digest.update(part.model_dump_json(exclude={"shards", "rows"}).encode())
+        unnamed = set() if getattr(part, "digest", "") else {"kind", "digest"}
+        digest.update(part.model_dump_json(exclude={"shards", "rows"} | unnamed).encode())
         for shard in part.shards:
             digest.update(f"\0{shard.path.name}\0{shard.tokens}\0{shard.digest}\0".encode())
     for rows in (rows for source in manifest.sources for rows in source.rows):

@@ -29,8 +29,8 @@ class HeldoutWindows:
     """Fixed windows of held-out text: inputs and targets are int64 (windows, seq_len), targets padded with
     IGNORE.
 
-    `source[i]` is the held-out source that window i came from. In memory: 16 bytes a token, eval_tokens of
-    each source at most.
+    `names` are those of the sets, as `heldout/web`; `source[i]` is the one that window i came from. In memory: 16 bytes
+    a token, eval_tokens of each set at most, or all of a set whose documents are fixed.
     """
 
     names: tuple[str, ...]
@@ -39,6 +39,10 @@ class HeldoutWindows:
     targets: np.ndarray
     token_bytes: np.ndarray
 
+    def of(self, kind: str) -> np.ndarray:
+        """Which sets are of a kind, bool (sets,)."""
+        return np.array([name.partition("/")[0] == kind for name in self.names])
+
     def sizes(self) -> np.ndarray:
         """UTF-8 bytes that each window's targets stand for, int64 (windows,)."""
         real = self.targets != IGNORE
@@ -46,10 +50,11 @@ class HeldoutWindows:
 
 
 def heldout_windows(manifest: TrainingManifest, seq_len: int, eval_tokens: int) -> HeldoutWindows:
-    """Cut each held-out source into windows whose targets do not overlap; the last one may be short.
+    """Cut each held-out set into windows whose targets do not overlap; the last one may be short.
 
-    A source with more than eval_tokens targets gives windows spread evenly over its length. Nothing depends
-    on a seed or on the world size: a held-out loss is comparable between all runs on the same manifest.
+    All of a set whose documents are fixed is read, so that the same text is evaluated whatever the tokenizer is.
+    Another one with more than eval_tokens targets gives windows spread evenly over its length. Nothing depends on a
+    seed or on the world size.
     """
     sources, inputs, targets = [], [], []
     for index, heldout in enumerate(manifest.heldout):
@@ -59,7 +64,7 @@ def heldout_windows(manifest: TrainingManifest, seq_len: int, eval_tokens: int) 
             raise ValueError(
                 f"held-out source {heldout.name!r} has {len(tokens)} token, it needs two; hold out more of it"
             )
-        chosen = min(total, max(1, eval_tokens // seq_len))
+        chosen = total if heldout.digest else min(total, max(1, eval_tokens // seq_len))
         for turn in range(chosen):
             start = turn * total // chosen * seq_len
             ids = tokens.read(start, min(start + seq_len + 1, len(tokens)))
@@ -68,7 +73,7 @@ def heldout_windows(manifest: TrainingManifest, seq_len: int, eval_tokens: int) 
             targets.append(np.pad(ids[1:], padding, constant_values=IGNORE))
             sources.append(index)
     return HeldoutWindows(
-        names=tuple(heldout.name for heldout in manifest.heldout),
+        names=tuple(f"{heldout.kind}/{heldout.name}" for heldout in manifest.heldout),
         source=np.array(sources),
         inputs=np.array(inputs),
         targets=np.array(targets),
@@ -78,8 +83,8 @@ def heldout_windows(manifest: TrainingManifest, seq_len: int, eval_tokens: int) 
 
 @torch.no_grad()
 def heldout_loss(model: Decoder, windows: HeldoutWindows, micro_batch: int, world: World) -> dict[str, float]:
-    """Metrics of a model: loss in nats per target token, and bits per byte, overall and per source; a
-    collective.
+    """Metrics of a model: loss in nats per target token of the held-out documents, and bits per byte of these and of
+    the survivors among them, overall and per source, and of each set of texts that the recipe names; a collective.
 
     Ranks take turns at micro-batches of windows, all with the same number of forward passes; sums are
     float64.
@@ -100,10 +105,15 @@ def heldout_loss(model: Decoder, windows: HeldoutWindows, micro_batch: int, worl
         np.add.at(sums, windows.source[rows], found)
     model.train()
     total = world.sum(torch.from_numpy(sums).to(world.device)).cpu()
-    nats, tokens, size = total.sum(0).tolist()
-    metrics = {"heldout/loss": nats / tokens, "heldout/bits_per_byte": bits_per_byte(nats, size)}
+    metrics: dict[str, float] = {}
+    for kind in ("heldout", "survivors"):
+        of = windows.of(kind)
+        if of.any():
+            nats, tokens, size = total[of].sum(0).tolist()
+            metrics |= {"heldout/loss": nats / tokens} if kind == "heldout" else {}
+            metrics[f"{kind}/bits_per_byte"] = bits_per_byte(nats, size)
     for name, (nats, _, size) in zip(windows.names, total.tolist(), strict=True):
-        metrics[f"heldout/{name}/bits_per_byte"] = bits_per_byte(nats, size)
+        metrics[f"{name}/bits_per_byte"] = bits_per_byte(nats, size)
     return metrics
 
 
@@ -138,17 +148,20 @@ def unigram_entropy(manifest: TrainingManifest, counts: np.ndarray) -> float:
 
 
 def unigram_loss(counts: np.ndarray, windows: HeldoutWindows) -> dict[str, float]:
-    """The same two metrics for the add-one-smoothed unigram model of the training tokens that `token_counts` counted.
+    """Loss and bits per byte of the held-out documents, for the add-one-smoothed unigram model of the training tokens
+    that `token_counts` counted.
 
     A token with c occurrences among n has probability (c + 1) / (n + vocab_size).
     """
     found = counts.sum(0)
     nats = math.log(found.sum() + len(found)) - np.log(found + 1.0)
-    targets = windows.targets[windows.targets != IGNORE]
+    rows = windows.of("heldout")[windows.source]
+    targets = windows.targets[rows]
+    targets = targets[targets != IGNORE]
     total = float(nats[targets].sum())
     return {
         "unigram/loss": total / len(targets),
-        "unigram/bits_per_byte": bits_per_byte(total, int(windows.sizes().sum())),
+        "unigram/bits_per_byte": bits_per_byte(total, int(windows.sizes()[rows].sum())),
     }
 
 

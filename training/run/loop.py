@@ -34,7 +34,7 @@ from gristmill.training.model.decoder import flops_per_token, parameter_count
 from gristmill.training.model.parallel import World, compute_dtype, processes, whole_weights
 from gristmill.training.run.record import Record, TakenStep
 from gristmill.training.run.recovery import REPORT, Recovery
-from gristmill.training.run.tracking import Tracker
+from gristmill.training.run.tracking import TrackedNames, Tracker
 from gristmill.training.step.events import windows_left_out
 from gristmill.training.step.monitor import Machine, Monitor
 from gristmill.training.step.optimizer import learning_rate
@@ -100,7 +100,10 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     if saved and world.leads:
         log.info("resuming from %s", saved)
 
-    tracker = Tracker(run.out, progress.step if saved else -1, run.tracking, progress.logs) if world.leads else None
+    tracker = None
+    if world.leads:
+        step, shown = progress.step if saved else -1, TrackedNames.of(manifest)
+        tracker = Tracker(run.out, step, run.tracking, progress.logs, shown)
     machine = Machine(run.model, manifest.vocab_size, world, compute_dtype(training.precision, world.device))
     learner = Learner(run, world, state, recovery.forced, stop)
     record = Record(progress, training, tracker, learner.monitor.names, machine)

@@ -6,6 +6,10 @@ timing.jsonl   the same for what the machine decides: tokens a second
 The files are the truth and MLflow is their copy. A resume cuts the files back to its checkpoint, then
 offers all of their points to MLflow, which is asked for the newest step that it has of each metric: what it
 lacks is sent, what it has is not sent twice.
+
+MLflow shows runs side by side by the names of their metrics. So there the name of an evaluation holds the digest of
+what was evaluated: runs whose metrics have one name were evaluated on the same bytes. In the files, which are of one
+run, it does not.
 """
 
 from __future__ import annotations
@@ -16,7 +20,8 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +29,7 @@ import xxhash
 
 from gristmill.storage.damage import DamagedFileError
 from gristmill.storage.remote.redact import redact_urls
+from gristmill.storage.tokens.training_manifest import TrainingManifest
 from gristmill.training.config import TrackingConfig
 from gristmill.training.step.events import EVENTS, event_line, read_events
 
@@ -36,6 +42,45 @@ METRICS, TIMING = "metrics.jsonl", "timing.jsonl"
 GO_BACK = ""  # no name of a metric
 BATCH = 1000  # the most metrics that MLflow's REST API takes in one log_batch
 GUARD_TAG, TAG_CHARACTERS = "gristmill.guard", 5000  # of a tag's value; older servers take no more
+
+
+SHORT = 6  # hexadecimal digits of a digest in a name
+
+
+@dataclass(frozen=True)
+class TrackedNames:
+    """What MLflow calls the metrics of a run.
+
+    `sets`: the digest of the documents of each set that the run is evaluated on (`heldout/web`), empty where they are
+    not fixed; `tokenizer`: its digest. `heldout/web/bits_per_byte` is `heldout-1a2b3c/web/bits_per_byte`, and that of
+    all held-out documents has a digest of all of their sets. A loss by token is comparable only with one tokenizer:
+    `heldout/loss` is `heldout-1a2b3c/loss-by-tokenizer-4d5e6f`.
+    """
+
+    sets: Mapping[str, str]
+    tokenizer: str
+
+    @staticmethod
+    def of(manifest: TrainingManifest) -> TrackedNames:
+        sets = {f"{held.kind}/{held.name}": held.digest for held in manifest.heldout}
+        return TrackedNames(sets, manifest.tokenizer.digest)
+
+    def __call__(self, metric: str) -> str:
+        kind, _, rest = metric.partition("/")
+        source, _, figure = rest.rpartition("/")
+        of = "heldout" if kind == "unigram" else kind
+        digest = self.sets.get(f"{of}/{source}", "") if source else self.digest(of)
+        if not digest:
+            return metric
+        if figure == "loss":
+            figure = f"loss-by-tokenizer-{self.tokenizer[:SHORT]}"
+        return "/".join(filter(None, (f"{kind}-{digest[:SHORT]}", source, figure)))
+
+    def digest(self, kind: str) -> str:
+        """xxh3-128 of all sets of a kind; empty if there is none with fixed documents."""
+        fixed = [f"{name} {digest}" for name, digest in sorted(self.sets.items()) if digest]
+        own = [line for line in fixed if line.startswith(f"{kind}/")]
+        return xxhash.xxh3_128_hexdigest("\n".join(own).encode()) if own else ""
 
 
 class JsonLines:
@@ -195,15 +240,22 @@ class MlflowSender:
 
 class Tracker:
     """Where the loop writes its metrics. `step` is the number of steps that the checkpoint resumed from had done;
-    `written` is what `checkpoint` gave for it."""
+    `written` is what `checkpoint` gave for it; `names` are those of MLflow."""
 
-    def __init__(self, out: Path, step: int, tracking: TrackingConfig | None, written: Mapping[str, str]) -> None:
-        self.out = out
+    def __init__(
+        self,
+        out: Path,
+        step: int,
+        tracking: TrackingConfig | None,
+        written: Mapping[str, str],
+        names: Callable[[str], str] = str,
+    ) -> None:
+        self.out, self.names = out, names
         self._open(step, written)
         self.sender = MlflowSender(tracking) if tracking else None
         if self.sender:
             for line in (*self.metrics.history, *self.timing.history):
-                self.sender.add(line["step"], {key: value for key, value in line.items() if key != "step"})
+                self._send(line["step"], {key: value for key, value in line.items() if key != "step"})
 
     def _open(self, step: int, written: Mapping[str, str]) -> None:
         self.metrics = JsonLines(self.out / METRICS, step, written.get(METRICS))
@@ -222,7 +274,11 @@ class Tracker:
         self.metrics.append(step, metrics)
         self.timing.append(step, timing)
         if self.sender:
-            self.sender.add(step, metrics | timing)
+            self._send(step, metrics | timing)
+
+    def _send(self, step: int, values: dict[str, float]) -> None:
+        assert self.sender, "asked for where there is one"
+        self.sender.add(step, {self.names(name): value for name, value in values.items()})
 
     def checkpoint(self) -> dict[str, str]:
         """Called before a checkpoint is committed: what the files say up to here must not be lost after it.

@@ -51,16 +51,16 @@ def test_seeds_and_purposes_draw_independently(other):
 
 def test_heldout_is_a_share_that_only_grows():
     documents = pa.table({"id": IDS})
-    few, more = (Heldout(seed=3, fraction=f).mask(documents) for f in (0.05, 0.1))
+    few, more = (Heldout(fraction=f).mask(documents) for f in (0.05, 0.1))
     assert abs(few.sum() - 1000) < 5 * 1000**0.5
     assert (few <= more).all()
-    assert Heldout(seed=3, fraction=0.1).without(documents)["id"].to_pylist() == [
+    assert Heldout(fraction=0.1).without(documents)["id"].to_pylist() == [
         i for i, out in zip(IDS, more, strict=True) if not out
     ]
 
 
 def test_what_is_held_out_does_not_depend_on_what_became_of_a_text():
-    one, other = (Heldout(seed=3, fraction=0.5).mask(pa.table({"id": IDS[:50], "text": [t] * 50})) for t in "ab")
+    one, other = (Heldout(fraction=0.5).mask(pa.table({"id": IDS[:50], "text": [t] * 50})) for t in "ab")
     assert (one == other).all() and 0 < one.sum() < 50
 
 

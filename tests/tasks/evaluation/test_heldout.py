@@ -10,15 +10,25 @@ import pyarrow as pa
 import pytest
 
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stages.heldout import Split, heldout
+from gristmill.flows.stages.evaluation_documents import CHARACTERS, read
+from gristmill.flows.stages.heldout import Split, evaluation_sets, heldout
 from gristmill.storage import layout, parquet
 from gristmill.storage.schema import SELECTION
 from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.evaluation import heldout as work
+from gristmill.tasks.evaluation.documents import evaluation_file
 from gristmill.tasks.evaluation.similar import THRESHOLD
 from tests.corpora import Texts, context, fresh, plain_jaccard, planted_stage
 
-RECIPE = SimpleNamespace(seed=4, heldout_fraction=0.1)
+RECIPE = SimpleNamespace(
+    heldout_fraction=0.1,
+    sources=[SimpleNamespace(name="web"), SimpleNamespace(name="books")],
+    training=SimpleNamespace(eval_tokens=100_000),
+    before=(),
+    evaluation={},
+    takedowns=(),
+)
+DRAWN = Heldout(fraction=RECIPE.heldout_fraction)
 
 
 def edited(draw: Random, text: str, vocabulary: list[str]) -> str:
@@ -70,8 +80,20 @@ def ids(parts: list[str]) -> set[str]:
     return {document for part in parts for document in parquet.read_table(part, ["id"])["id"].to_pylist()}
 
 
-def sides(split: Split) -> tuple[set[str], set[str]]:
-    return ids(list(split.train.places.kept)), ids(list(split.heldout))
+def trained_on(split: Split) -> set[str]:
+    return ids(list(split.train.places.kept))
+
+
+def evaluated(home: str, recipe: SimpleNamespace, split: Split) -> dict[str, dict[str, str]]:
+    """By set the texts that models are evaluated on, by id."""
+    [stage] = evaluation_sets(context(home), recipe, split)
+    found: dict[str, dict[str, str]] = {}
+    for row in read(stage).to_pylist():
+        found.setdefault(row["set"], {})[row["id"]] = row["text"]
+    assert {name: len(texts) for name, texts in found.items()} == {
+        name: facts["documents"] for name, facts in stage.result["sets"].items()
+    }
+    return found
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -80,14 +102,14 @@ def test_nothing_like_a_held_out_document_is_trained_on_and_nothing_else_is_lost
     texts = planted(seed)
     of = {row["id"]: row["text"] for shard in texts.shards for row in shard}
     whole = texts.corpus(str(tmp_path / "home"))
-    drawn = {i for i in of if Heldout(seed=4, fraction=0.1).mask(pa.table({"id": [i]}))[0]}
+    drawn = {i for i in of if DRAWN.mask(pa.table({"id": [i]}))[0]}
     near = {i for i in of if i not in drawn and any(like(of[i], of[held]) for held in drawn)}
     assert len(drawn) > 10 and len(near) > 10, "there is something to find"
     for name, chosen in {"all": set(of), "some": set(list(of)[::2])}.items():
         corpus = kept_by(whole, tmp_path / name, chosen)
         split = heldout(context(str(tmp_path / "home")), RECIPE, corpus)
         # those that this recipe drops count, too
-        assert sides(split) == (chosen - drawn - near, chosen & drawn)
+        assert trained_on(split) == chosen - drawn - near
         rows = [
             row for i in range(3) for row in parquet.read_table(layout.ledger_part(split.stage.folder, i)).to_pylist()
         ]
@@ -110,7 +132,7 @@ def test_texts_that_a_step_has_edited_are_compared_in_both_forms(tmp_path):
     rng = np.random.default_rng(1)
     base, other = (" ".join(fresh(rng, 60)) for _ in range(2))
     names = [f"{i:032x}" for i in range(400)]
-    mask = Heldout(seed=4, fraction=0.1).mask(pa.table({"id": names}))
+    mask = DRAWN.mask(pa.table({"id": names}))
     held, free = (
         [n for n, out in zip(names, mask, strict=True) if out],
         [n for n, out in zip(names, mask, strict=True) if not out],
@@ -121,23 +143,61 @@ def test_texts_that_a_step_has_edited_are_compared_in_both_forms(tmp_path):
     extracted = Texts([[{"id": i, "text": t} for i, t in before.items()]]).corpus(home)
     cut = Texts([[{"id": i, "text": t} for i, t in after.items()]]).corpus(home, "cut")
     split = heldout(context(home), RECIPE, extracted.rewritten(cut.documents))
-    assert sides(split) == ({free[2]}, {held[0]})
+    assert trained_on(split) == {free[2]}
+    # and as the sources have it: a step's edits change nothing of what is evaluated
+    held_out = {held[0]: base}
+    assert evaluated(home, RECIPE, split) == {"heldout/web": held_out, "survivors/web": held_out}
+
+
+def test_what_models_are_evaluated_on_is_the_same_for_recipes_that_keep_other_documents(tmp_path):
+    home, texts = str(tmp_path / "home"), planted(4)
+    whole, of = texts.corpus(home), {row["id"]: row["text"] for shard in texts.shards for row in shard}
+    source = {row["id"]: name for shard, name in zip(texts.shards, texts.sources, strict=True) for row in shard}
+    drawn = {i for i in of if DRAWN.mask(pa.table({"id": [i]}))[0] and any(c.isalnum() for c in of[i])}
+    found = {}
+    for name, chosen in {"all": set(of), "some": set(list(of)[::2])}.items():
+        found[name] = evaluated(home, RECIPE, heldout(context(home), RECIPE, kept_by(whole, tmp_path / name, chosen)))
+        for each in ("web", "books"):
+            held_out = found[name][f"heldout/{each}"]
+            assert found[name][f"survivors/{each}"] == {i: text for i, text in held_out.items() if i in chosen}
+            # near copies once: none is like another, and each that is left out is like one
+            candidates = {i for i in drawn if source[i] == each}
+            assert held_out == {i: of[i][:CHARACTERS] for i in held_out} and held_out.keys() <= candidates
+            assert not any(like(of[a], of[b]) for a in held_out for b in held_out if a < b)
+            assert all(any(like(of[a], of[b]) for b in held_out) for a in candidates)
+    assert all(found["all"][f"heldout/{each}"] == found["some"][f"heldout/{each}"] for each in ("web", "books"))
+
+
+def test_a_set_has_no_more_text_than_there_is_room_for(tmp_path):
+    """The documents of a smaller set are those of the larger one, and their number follows from bytes alone."""
+    home, rng = str(tmp_path / "home"), np.random.default_rng(3)
+    rows = [{"id": f"{i:032x}", "text": " ".join(fresh(rng, 10 + i % 7)) + " é" * (i % 3)} for i in range(400)]
+    split = heldout(context(home), RECIPE, Texts([rows[::2], rows[1::2]]).corpus(home))
+    whole = evaluated(home, RECIPE, split)["heldout/web"]
+    sizes = {i: len(text.encode()) for i, text in whole.items()}
+    for tokens in (1, 500, 1000):
+        recipe = SimpleNamespace(**vars(RECIPE) | {"training": SimpleNamespace(eval_tokens=tokens)})
+        some = evaluated(home, recipe, split)["heldout/web"]
+        assert some.items() < whole.items()
+        size = sum(sizes[i] for i in some)
+        assert len(some) == 1 if tokens == 1 else 4 * tokens - max(sizes.values()) < size <= 4 * tokens
 
 
 def test_a_recipe_that_holds_nothing_out_ends_with_a_sentence(tmp_path):
     texts = Texts([[{"id": "a", "text": "one two three"}]])
     corpus = texts.corpus(str(tmp_path))
     with pytest.raises(ValueError, match=r"none of 1 documents is held out: raise mixture.heldout_fraction \(1e-09\)"):
-        heldout(context(str(tmp_path)), SimpleNamespace(seed=1, heldout_fraction=1e-9), corpus)
+        heldout(context(str(tmp_path)), SimpleNamespace(**vars(RECIPE) | {"heldout_fraction": 1e-9}), corpus)
 
 
 def test_the_same_bytes_twice(tmp_path):
     texts, written = planted(5, 60), []
     for name in ("a", "b"):
         split = heldout(context(str(tmp_path / name)), RECIPE, texts.corpus(str(tmp_path / name)))
+        [chosen] = evaluation_sets(context(str(tmp_path / name)), RECIPE, split)
         paths = [
             *split.train.places.kept,
-            *split.heldout,
+            evaluation_file(chosen.folder),
             *(layout.ledger_part(split.stage.folder, i) for i in range(3)),
         ]
         written.append([open(path, "rb").read() for path in paths])

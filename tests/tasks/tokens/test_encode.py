@@ -1,7 +1,6 @@
-"""Token shards hold every document of a selection once, in one of the two splits."""
+"""Token shards hold every document of a selection once."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from pydoc_data import topics
 
@@ -13,7 +12,7 @@ from gristmill.storage import parquet
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.tokens.token_shards import bin_path
 from gristmill.tasks.tokens import encoding
-from gristmill.tasks.tokens.encoding import SPLITS, encode_shard
+from gristmill.tasks.tokens.encoding import encode_shard
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.tasks.tokens.tokenizer_work import EOS, load, train_tokenizer
@@ -43,19 +42,6 @@ def documents(folder, split: str, shard: int) -> dict[str, np.ndarray]:
     return {row["id"]: tokens[row["offset"] : row["offset"] + row["length"]] for row in index}
 
 
-@pytest.fixture
-def splits(shard) -> Callable[..., tuple[str, dict[str, str]]]:
-    """A shard with all texts, and selections of them for its splits: by default each third document is held out."""
-
-    def write(name: str, kept: list[str], held_out: set[str] | None = None) -> tuple[str, dict[str, str]]:
-        held_out = set(kept[::3]) if held_out is None else held_out
-        documents, train = shard(name, TEXTS, [each for each in kept if each not in held_out])
-        _, heldout = shard(f"{name}-heldout", TEXTS, [each for each in kept if each in held_out])
-        return documents, {"train": train, "heldout": heldout}
-
-    return write
-
-
 def written(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
@@ -64,38 +50,30 @@ def recorded_files(folder: Path) -> tuple[RecordedFile, ...]:
     return tuple(recorded(path) for path in sorted(folder.iterdir()))
 
 
-def test_each_split_has_its_documents_and_decodes_to_their_texts(tmp_path, splits, model):
+def test_a_shard_has_its_documents_and_decodes_to_their_texts(tmp_path, shard, model):
     kept = [*list(TEXTS)[::2], "odd"]
-    record = encode_shard(str(tmp_path), 7, *splits("web", kept), model)
+    record = encode_shard(str(tmp_path), 7, *shard("web", TEXTS, kept), model)
     processor = load(model)
-    found = {split: documents(tmp_path, split, 7) for split in SPLITS}
-    assert found["heldout"].keys() == set(kept[::3]) and found["train"].keys() == set(kept) - set(kept[::3])
-    for name, tokens in (found["train"] | found["heldout"]).items():
+    found = documents(tmp_path, "train", 7)
+    assert found.keys() == set(kept)
+    for name, tokens in found.items():
         assert tokens[-1] == EOS and (tokens == EOS).sum() == 1
         assert processor.decode(tokens.tolist()) == TEXTS[name]
-    counts = {
-        split: {"tokens": sum(map(len, found[split].values())), "documents": len(found[split])} for split in SPLITS
-    }
-    assert record == {"rows_in": len(set(kept)), **counts}
+    counts = {"tokens": sum(map(len, found.values())), "documents": len(found)}
+    assert record == {"rows_in": len(set(kept)), "train": counts}
 
 
-def test_a_document_in_both_splits_is_an_error(tmp_path, shard, model):
-    path, part = shard("web", TEXTS)
-    with pytest.raises(RuntimeError, match=f"{len(TEXTS)} documents of .* are trained on and held out"):
-        encode_shard(str(tmp_path), 0, path, {"train": part, "heldout": part}, model)
-
-
-def test_the_same_bytes_twice(tmp_path, splits, model):
-    parts = splits("web", list(TEXTS))
+def test_the_same_bytes_twice(tmp_path, shard, model):
+    parts = shard("web", TEXTS)
     for folder in ("a", "b"):
         encode_shard(str(tmp_path / folder), 0, *parts, model)
-    assert len(written(tmp_path / "a")) == 6 and written(tmp_path / "a") == written(tmp_path / "b")
+    assert len(written(tmp_path / "a")) == 3 and written(tmp_path / "a") == written(tmp_path / "b")
 
 
-def test_a_shard_with_the_documents_of_an_earlier_one_is_taken_from_there(tmp_path, splits, model, monkeypatch):
+def test_a_shard_with_the_documents_of_an_earlier_one_is_taken_from_there(tmp_path, shard, model, monkeypatch):
     names = list(TEXTS)
-    same, fewer = splits("same", names), splits("fewer", names[:-1])
-    moved = splits("moved", names, set(names[1::3]))
+    same, fewer = shard("same", TEXTS), shard("fewer", TEXTS, names[:-1])
+    moved = shard("moved", TEXTS, names[1:])
     record = encode_shard(str(tmp_path / "first"), 0, *same, model)
     earlier = (recorded_files(tmp_path / "first"),)
     for name, parts in {"fewer": fewer, "moved": moved}.items():
@@ -108,8 +86,8 @@ def test_a_shard_with_the_documents_of_an_earlier_one_is_taken_from_there(tmp_pa
     assert written(tmp_path / "again") == written(tmp_path / "first")
 
 
-def test_a_damaged_earlier_shard_is_not_taken(tmp_path, splits, model, caplog):
-    parts = splits("web", list(TEXTS))
+def test_a_damaged_earlier_shard_is_not_taken(tmp_path, shard, model, caplog):
+    parts = shard("web", TEXTS)
     encode_shard(str(tmp_path / "first"), 0, *parts, model)
     earlier, whole = recorded_files(tmp_path / "first"), written(tmp_path / "first")
     path = tmp_path / "first" / "train-00000.bin"
@@ -118,9 +96,8 @@ def test_a_damaged_earlier_shard_is_not_taken(tmp_path, splits, model, caplog):
     assert written(tmp_path / "again") == whole and "is not what was written" in caplog.text
 
 
-def test_an_empty_selection(tmp_path, splits, model):
-    record = encode_shard(str(tmp_path), 0, *splits("web", []), model)
-    assert record == {"rows_in": 0, **{split: {"tokens": 0, "documents": 0} for split in SPLITS}}
-    for split in SPLITS:
-        assert documents(tmp_path, split, 0) == {}
-        assert os.path.getsize(bin_path(str(tmp_path), split, 0)) == 0
+def test_an_empty_selection(tmp_path, shard, model):
+    record = encode_shard(str(tmp_path), 0, *shard("web", TEXTS, []), model)
+    assert record == {"rows_in": 0, "train": {"tokens": 0, "documents": 0}}
+    assert documents(tmp_path, "train", 0) == {}
+    assert os.path.getsize(bin_path(str(tmp_path), "train", 0)) == 0

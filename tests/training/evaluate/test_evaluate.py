@@ -41,7 +41,7 @@ def test_windows_cover_each_target_once(corpus):
     """With room for all, the targets of a source are its tokens from the second on, in order."""
     windows = heldout_windows(load_training_manifest(corpus), seq_len=32, eval_tokens=10**9)
     for index, (name, tokens) in enumerate(raw_tokens(corpus, "heldout").items()):
-        assert windows.names[index] == name
+        assert windows.names[index] == f"heldout/{name}"
         mine = windows.targets[windows.source == index]
         assert mine[mine != IGNORE].tolist() == tokens[1:]
         inputs = windows.inputs[windows.source == index]
@@ -111,7 +111,7 @@ def test_heldout_loss_against_one_window_at_a_time(corpus, make_run, tmp_path, w
     assert metrics["heldout/loss"] == pytest.approx(total[0] / total[1], rel=1e-6)
     assert metrics["heldout/bits_per_byte"] == pytest.approx(total[0] / math.log(2) / total[2], rel=1e-6)
     for name, (nats, _, size) in sums.items():
-        assert metrics[f"heldout/{name}/bits_per_byte"] == pytest.approx(nats / math.log(2) / size, rel=1e-6)
+        assert metrics[f"{name}/bits_per_byte"] == pytest.approx(nats / math.log(2) / size, rel=1e-6)
 
 
 def test_bits_per_byte_of_a_fair_coin():

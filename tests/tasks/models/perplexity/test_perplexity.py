@@ -22,7 +22,7 @@ PROSE = {name: topics.topics[name] for name in NAMES if len(topics.topics[name])
 REFERENCE = dict(list(PROSE.items())[::2])
 UNSEEN = dict(list(PROSE.items())[1::2])
 
-NONE = Heldout(seed=1, fraction=0)
+NONE = Heldout(fraction=0)
 
 
 def perplexity(model: kenlm.Model, text: str) -> float:
@@ -158,7 +158,7 @@ def test_percentiles_out_of_order_are_refused():
 def test_held_out_documents_are_not_trained_on(shard, tmp_path):
     texts = {f"d{i}": f"plain words and the rare one number{'x' * i} in a row" for i in range(40)}
     parts = [shard("held", texts)]
-    heldout = Heldout(seed=5, fraction=0.5)
+    heldout = Heldout(fraction=0.5)
     seen = heldout.without(pa.table({"id": list(texts), "text": list(texts.values())}))["text"].to_pylist()
     record = train_model(str(tmp_path), 0, parts, [], LanguageModel(order=2), heldout)
     assert 0 < len(seen) < 40 and record["documents"] == len(seen)

@@ -20,7 +20,7 @@ from tests.recorded import recorded
 GOOD = "river mill wheel stone grain flour miller morning water quiet bread oven village harvest season".split()
 RAW = "click offer cheap buy login cart free deal coupon subscribe banner price sale order shipping".split()
 BOTH = "the a of and to in is it for on with as at by".split()
-NONE = Heldout(seed=1, fraction=0)
+NONE = Heldout(fraction=0)
 SETTINGS = Quality(reference=("good",), dimensions=8, buckets=2000, learning_rate=0.5, characters=2000)
 TRAINING = SETTINGS.training_settings()
 
