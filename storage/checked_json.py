@@ -1,7 +1,9 @@
-"""JSON files that hold a checksum of themselves, so that damage is an error and never another value.
+"""JSON files that hold a checksum and the name of themselves, so that damage is an error and never another value, and
+so is a file that stands in the place of another.
 
 {
   "checksum": "xxh3-128 of all that follows the comma behind it, hexadecimal",
+  "file": "its name, as `gristmill.storage.damage.name_of` has it",
   ...
 }
 """
@@ -12,26 +14,34 @@ from typing import Any
 import orjson
 
 from gristmill.storage import files
-from gristmill.storage.damage import damaged
+from gristmill.storage.damage import check_name, damaged, name_of
 
 _BEGIN = b'{\n  "checksum": "'
 _DIGITS = 32
 _END = len(_BEGIN) + _DIGITS + 2
 
 
-def dumps(value: Mapping[str, Any]) -> bytes:
-    """Sorted keys and two-space indents behind the checksum: the same value gives the same bytes.
+def dumps(value: Mapping[str, Any], path: str) -> bytes:
+    """What `path` gets: sorted keys and two-space indents behind the checksum, the same for the same value and name.
 
-    Raises ValueError for a mapping that is empty or has a key `checksum`.
+    Raises ValueError for a mapping that has a key `checksum` or `file`.
     """
-    if not value or "checksum" in value:
-        raise ValueError(f"a file with a checksum needs other keys, and has {sorted(value)}")
-    rest = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)[1:]
+    if taken := value.keys() & {"checksum", "file"}:
+        raise ValueError(f"a file with a checksum has keys of its own, and so has the value: {sorted(taken)}")
+    whole = {**value, "file": name_of(path)}
+    rest = orjson.dumps(whole, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)[1:]
     return b'%s%s",%s' % (_BEGIN, files.digest(rest).encode(), rest)
 
 
 def loads(data: bytes, path: str) -> dict[str, Any]:
-    """The value that `dumps` has written. Raises DamagedFileError, which names `path`."""
+    """The value that `dumps` has written for this path. Raises DamagedFileError, which names `path`."""
+    value = content(data, path)
+    check_name(path, value.pop("file", "a file of another version"))
+    return value
+
+
+def content(data: bytes, path: str) -> dict[str, Any]:
+    """As `loads`, whatever the file's name is: that is the value's `file`."""
     if data[:_END] != b'%s%s",' % (_BEGIN, files.digest(data[_END:]).encode()):
         raise damaged(path, "is not what was written")
     value = orjson.loads(data)
@@ -40,7 +50,7 @@ def loads(data: bytes, path: str) -> dict[str, Any]:
 
 
 def write(path: str, value: Mapping[str, Any]) -> None:
-    files.write_bytes(path, dumps(value))
+    files.write_bytes(path, dumps(value, path))
 
 
 def read(path: str) -> dict[str, Any]:

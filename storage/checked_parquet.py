@@ -5,9 +5,12 @@
 Other readers of Parquet follow the offsets of the footer and never see the trailer. All numbers are little-endian:
 
     offset, length, xxh3-64 (uint64 each) of each column chunk with its page headers, row group by row group
-    number of chunks (uint64)
+    the file's name (`gristmill.storage.damage.name_of`), in UTF-8
+    number of chunks, length of the name (uint64 each)
     xxh3-128 of the above and of the footer with its length and mark, 16 bytes
-    GRISTSUM
+    GRISTSH2
+
+A file that stands in the place of another is refused by its name: nothing else has to be looked up for that.
 """
 
 import io
@@ -22,15 +25,15 @@ import pyarrow.parquet as pq
 import xxhash
 
 from gristmill.storage import files
-from gristmill.storage.damage import damaged
+from gristmill.storage.damage import check_name, damaged, missing, name_of
 from gristmill.storage.remote import streams
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.storage.remote.retry import configured
 
-_PARQUET, _MARK = b"PAR1", b"GRISTSUM"
+_PARQUET, _MARK = b"PAR1", b"GRISTSH2"
 _CHUNK = np.dtype([("offset", "<u8"), ("length", "<u8"), ("digest", "<u8")])
-# What stands behind the chunks: their number, the digest, the mark.
-_END = 8 + 16 + len(_MARK)
+# What stands behind the chunks and the name: their number, its length, the digest, the mark.
+_END = 8 + 8 + 16 + len(_MARK)
 # The end of a remote file that is fetched at once: footers of shards have some 20 KB.
 _TAIL = 1 << 16
 
@@ -42,17 +45,17 @@ def create(path: str, schema: pa.Schema, **options: Any) -> Iterator[pq.ParquetW
     with files.create(path) as f:
         with pq.ParquetWriter(f, schema, metadata_collector=written, **options) as out:
             yield out
-        _add_trailer(f, written[0])
+        _add_trailer(f, written[0], name_of(path).encode())
 
 
-def _add_trailer(f: IO[bytes], metadata: pq.FileMetaData) -> None:
+def _add_trailer(f: IO[bytes], metadata: pq.FileMetaData, name: bytes) -> None:
     f.flush()
     with files.reopened(f) as written, mmap.mmap(written.fileno(), 0, access=mmap.ACCESS_READ) as data:
         chunks = np.array([(*_place(column), _digest(data, *_place(column))) for column in _columns(metadata)], _CHUNK)
         footer = data[-8 - int.from_bytes(data[-8:-4], "little") :]
         begin = len(data) - len(footer)
     assert begin == len(_PARQUET) + chunks["length"].sum(), "column chunks are all that stands before the footer"
-    listed = chunks.tobytes() + len(chunks).to_bytes(8, "little")
+    listed = chunks.tobytes() + name + len(chunks).to_bytes(8, "little") + len(name).to_bytes(8, "little")
     f.seek(begin)
     f.write(listed + xxhash.xxh3_128_digest(listed + footer) + _MARK + footer)
 
@@ -168,25 +171,33 @@ class CheckedFile:
         end = tail[stop - _END : stop].to_pybytes()
         if not end.endswith(_MARK):
             raise damaged(self._path, "is damaged at its end, or was not written by this version")
-        listed = int.from_bytes(end[:8], "little") * _CHUNK.itemsize + _END
+        chunks = int.from_bytes(end[:8], "little") * _CHUNK.itemsize
+        listed = chunks + int.from_bytes(end[8:16], "little") + _END
         if listed + footer > self._data.size:
             raise damaged(self._path, "is damaged at its end")
         if listed + footer > len(tail):
             tail = self._data.tail(listed + footer)
             stop = len(tail) - footer
         found = xxhash.xxh3_128()
-        found.update(tail[stop - listed : stop - _END + 8])
+        found.update(tail[stop - listed : stop - _END + 16])
         found.update(tail[stop:])
-        if found.digest() != end[8:24]:
+        if found.digest() != end[16:32]:
             raise damaged(self._path, "is damaged at its end")
-        return tail[stop:], np.frombuffer(tail[stop - listed : stop - _END], _CHUNK)
+        begin = stop - listed
+        check_name(self._path, tail[begin + chunks : stop - _END].to_pybytes().decode())
+        return tail[stop:], np.frombuffer(tail[begin : begin + chunks], _CHUNK)
 
 
 @contextmanager
 def open_checked(path: str) -> Iterator[CheckedFile]:
-    """A file that `create` has written. Raises FileNotFoundError, and DamagedFileError for any other file."""
-    if files.is_local(path):
-        yield CheckedFile(path, _Mapped(files.local_copy(path)))
+    """A file that `create` has written under this name. Raises MissingFileError, and DamagedFileError for any other
+    file."""
+    try:
+        opened = _Mapped(files.local_copy(path)) if files.is_local(path) else streams.open_ranges(path)
+    except FileNotFoundError:
+        raise missing(path) from None
+    if isinstance(opened, _Mapped):
+        yield CheckedFile(path, opened)
         return
-    with streams.open_ranges(path) as f:
+    with opened as f:
         yield CheckedFile(path, _Fetched(f))

@@ -1,5 +1,6 @@
-"""A file of ours that is not what was written, and the digest that tells: compared before anything reads the file."""
+"""A file of ours that is not what was written, and what tells: its digest and its name, compared before it is read."""
 
+import re
 from dataclasses import dataclass
 
 from gristmill.storage import files
@@ -18,6 +19,34 @@ def damaged(path: str, trouble: str) -> DamagedFileError:
     return DamagedFileError(f"{redact_url(path)} {trouble}; remove {redact_url(remove)} and run the recipe again")
 
 
+class MissingFileError(DamagedFileError, FileNotFoundError):
+    """A file that was written by this project is gone."""
+
+
+def missing(path: str) -> MissingFileError:
+    if "/stages/" in path:
+        return MissingFileError(str(damaged(path, "is missing")))
+    return MissingFileError(f"{redact_url(path)} is missing; put it back, or name another, and run again")
+
+
+# <name>-<key>/<file within the stage's folder>
+_IN_STAGE = re.compile(r".*/stages/([^/]+-[0-9a-f]{16}/.+)", re.DOTALL)
+
+
+def name_of(path: str) -> str:
+    """What a file notes as its own name when it is written: `<stage>-<key>/<file>` in a stage, wherever the home is;
+    elsewhere the last part of its path."""
+    found = _IN_STAGE.fullmatch(path)
+    return found[1] if found else path.rstrip("/").rpartition("/")[2]
+
+
+def check_name(path: str, name: str) -> None:
+    """Raise DamagedFileError for a file that notes another name than that of its place. A stage's folder may have been
+    copied out of its home."""
+    if name != name_of(path) and not ("/" in name and path.endswith(f"/{name}")):
+        raise damaged(path, f"is another file: it was written as {name}")
+
+
 @dataclass(frozen=True)
 class RecordedFile:
     """`path`: any address; `digest`: xxh3-128 of its content, hexadecimal."""
@@ -27,8 +56,8 @@ class RecordedFile:
 
     def local(self) -> str:
         """A local path with the content, for libraries that read local files only: itself, or a copy in the user's
-        cache folder. Reads the file once. Raises FileNotFoundError, and DamagedFileError."""
-        local = files.local_copy(self.path)
+        cache folder. Reads the file once. Raises MissingFileError, and DamagedFileError."""
+        local = self._copied()
         if files.checksum(local) == self.digest:
             return local
         if not files.is_local(self.path):
@@ -38,9 +67,20 @@ class RecordedFile:
             files.remove(local)
         raise damaged(self.path, "is not what was written")
 
+    def _copied(self) -> str:
+        try:
+            local = files.local_copy(self.path)
+            files.info(local)
+        except FileNotFoundError:
+            raise missing(self.path) from None
+        return local
+
     def read(self) -> bytes:
-        """The content. Raises FileNotFoundError, and DamagedFileError."""
-        data = files.read_bytes(self.path)
+        """The content. Raises MissingFileError, and DamagedFileError."""
+        try:
+            data = files.read_bytes(self.path)
+        except FileNotFoundError:
+            raise missing(self.path) from None
         if files.digest(data) != self.digest:
             raise damaged(self.path, "is not what was written")
         return data

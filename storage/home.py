@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from gristmill.storage import files, layout
+from gristmill.storage.damage import RecordedFile
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,10 @@ class FinishedStage(StageFolder):
 
     def edits(self, shard: int) -> str:
         return layout.edits_part(self.folder, shard)
+
+    def file(self, name: str) -> RecordedFile:
+        """A file that the stage's jobs wrote, with its digest. Reads the list of parts; raises LookupError."""
+        return layout.recorded_file(self.folder, self._manifest, name)
 
     @property
     def documents(self) -> "FinishedStage | None":

@@ -18,9 +18,9 @@ from typing import Any
 import orjson
 
 from gristmill.storage import checked_json, counts, files
-from gristmill.storage.damage import DamagedFileError, RecordedFile, damaged
+from gristmill.storage.damage import DamagedFileError, RecordedFile, check_name, damaged
 
-FORMAT = 3
+FORMAT = 4
 
 
 @dataclass(frozen=True)
@@ -77,20 +77,21 @@ def _done(folder: str, phase: str, number: int) -> str:
 
 
 def manifest(folder: str) -> dict | None:
-    """The manifest of a finished stage, or None. One request. Raises ManifestError where it cannot be used."""
+    """The manifest of a finished stage, or None. One request. Raises ManifestError where it cannot be used, also where
+    it is that of another stage."""
     path = files.join(folder, "manifest.json")
     try:
         data = files.read_bytes(path)
     except FileNotFoundError:
         return None
     try:
-        value = checked_json.loads(data, path)
+        value = checked_json.content(data, path)
+        if (found := value.get("format")) in (FORMAT, None):
+            check_name(path, value.pop("file", "a file of another version"))
+            return value
     except DamagedFileError as error:
         if (found := _older_format(data)) is None:
             raise ManifestError(str(error)) from None
-    else:
-        if (found := value["format"]) == FORMAT:
-            return value
     raise ManifestError(
         f"{path} is of format {found}, this version reads {FORMAT}: another version of gristmill made the stage; run "
         "its recipe again, or install that version"

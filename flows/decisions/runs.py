@@ -15,7 +15,7 @@ from gristmill.flows.recipe.given_files import tasks_at
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.stages.evaluation_documents import CLEAN, read, sets_of
 from gristmill.flows.stages.proxy import ProxyResult, ProxyRun, proxy_spec, train_proxies
-from gristmill.storage import files
+from gristmill.storage.home import open_stage
 from gristmill.tasks.engine.spec import StageSpec, digest
 from gristmill.training.run.tracking import METRICS
 
@@ -105,7 +105,7 @@ class ProxyRuns:
 
 def training_losses(result: ProxyResult) -> list[tuple[int, float]]:
     """(step, training loss in nats a token) of a finished run, at most POINTS of them, evenly spaced."""
-    lines = [orjson.loads(line) for line in files.read_bytes(files.join(result.folder, METRICS)).splitlines()]
+    lines = [orjson.loads(line) for line in open_stage(result.folder).file(METRICS).read().splitlines()]
     each = -(-len(lines) // POINTS)
     return [(line["step"], line["train/loss"]) for line in lines[each - 1 :: each]]
 

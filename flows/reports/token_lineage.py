@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 
 from gristmill.flows.recipe.steps import AnyStep
 from gristmill.flows.reports.lineage import Lineage, lineage_of, record_again, rows_of
-from gristmill.storage import files, layout, parquet
+from gristmill.storage import files, parquet
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.home import FinishedStage, open_stage
 from gristmill.storage.remote.config import RemoteIOConfig
@@ -200,7 +200,8 @@ class TokenSource:
 
     def locate(self, token: int) -> TokenPlace:
         """The token's document, and where that was read. Holds the index of the shard and the ids of its documents.
-        Raises IndexError for a token that the shard does not have."""
+        Raises IndexError for a token that the shard does not have, DamagedFileError for a shard that is not what was
+        written."""
         index = parquet.read_table(f"{self.path.removesuffix('.bin')}.parquet")
         dtype = np.dtype(index.schema.metadata[b"dtype"].decode())
         begins, lengths = index["offset"].to_numpy(), index["length"].to_numpy()
@@ -208,7 +209,7 @@ class TokenSource:
         if not 0 <= token < tokens:
             raise IndexError(f"{self.path} has {tokens:,} tokens, counted from 0, and none with the number {token:,}")
         at = int(np.searchsorted(begins, token, side="right")) - 1
-        with files.open_file(self.path) as f:
+        with open(self.stage.file(self.path.rpartition("/")[2]).local(), "rb") as f:
             f.seek(int(begins[at]) * dtype.itemsize)
             own = np.frombuffer(f.read(int(lengths[at]) * dtype.itemsize), dtype)
         [row] = rows_of(self.texts[0].part(self.number), [index["id"][at].as_py()], _PLACE)
@@ -225,7 +226,7 @@ class TokenSource:
     def tokenizer(self) -> RecordedFile:
         """The file of the tokenizer that the shard was encoded with."""
         made = self.stage.home.stage(self.stage.inputs["tokenizer"])
-        return layout.recorded_file(made.folder, layout.manifest(made.folder) or {}, made.result["tokenizer"]["file"])
+        return made.file(made.result["tokenizer"]["file"])
 
 
 def token_source(home: str, shard: str) -> TokenSource:

@@ -29,6 +29,7 @@ import numpy as np
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from gristmill.storage import checked_json, files
+from gristmill.storage.damage import missing
 
 
 def write_rows(path: str, first: np.ndarray, start: np.ndarray, length: np.ndarray) -> str:
@@ -149,11 +150,13 @@ class TrainingManifest(BaseModel, frozen=True):
 def load_training_manifest(path: Path) -> TrainingManifest:
     """Read and check the JSON file; its relative paths become absolute.
 
-    Raises FileNotFoundError, DamagedFileError, or ValueError naming the file and the field that is wrong.
+    Raises MissingFileError, DamagedFileError, or ValueError naming the file and the field that is wrong.
     """
     path = Path(path)
     try:
         manifest = TrainingManifest.model_validate(checked_json.read(str(path)))
+    except FileNotFoundError:
+        raise missing(str(path)) from None
     except ValidationError as error:
         raise ValueError(f"{path}: not a mixture: {error}; run the mixture stage again") from error
     base = path.resolve().parent

@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 
 from gristmill.storage import files
-from gristmill.storage.damage import damaged
+from gristmill.storage.damage import damaged, missing
 from gristmill.storage.tokens.training_manifest import RowsEntry, ShardEntry, TrainingManifest, map_rows
 from gristmill.training.model.parallel import all_gather, rank_slice
 
@@ -21,12 +21,11 @@ class Tokens:
         self.shards = shards
         self.maps = []
         for shard in shards:
-            size = shard.path.stat().st_size
-            if size != shard.offset + shard.tokens * token.itemsize:
-                raise ValueError(
-                    f"{shard.path}: {size} bytes, but the mixture says {shard.tokens} tokens of "
-                    f"{token.itemsize} bytes; remove the shard's stage directory and run that stage again"
-                )
+            if not shard.path.exists():
+                raise missing(str(shard.path))
+            size, said = shard.path.stat().st_size, shard.offset + shard.tokens * token.itemsize
+            if size != said:
+                raise damaged(str(shard.path), f"has {size} bytes, and {said} where it was written")
             self.maps.append(np.memmap(shard.path, dtype=token, mode="r", offset=shard.offset))
         self.starts = np.cumsum([0] + [shard.tokens for shard in shards])
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gristmill.storage import checked_json
+from gristmill.storage.damage import DamagedFileError
 from gristmill.storage.tokens.training_manifest import (
     PhaseShares,
     ShardEntry,
@@ -125,7 +126,7 @@ def test_a_damaged_shard_is_named(corpus, tmp_path):
     shard = mixture.sources[0].shards[0]
     short = tmp_path / "short.bin"
     short.write_bytes(shard.path.read_bytes()[:-2])
-    with pytest.raises(ValueError, match="short.bin: .* bytes, but the mixture says"):
+    with pytest.raises(DamagedFileError, match="short.bin has .* bytes, and .* where it was written; remove"):
         Tokens((shard.model_copy(update={"path": short}),), mixture.vocab_size)
     with pytest.raises(ValueError, match="another tokenizer"):
         Tokens((shard,), 5).read(0, shard.tokens)

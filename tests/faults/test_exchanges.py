@@ -1,0 +1,208 @@
+"""Valid files in the places of others, over all kinds of files of a whole run. What reads one refuses it by a sentence
+whose remedy works, or what follows is the same."""
+
+import re
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from gristmill.flows.curation import curate
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.stages.heldout import Data, before_takedowns, heldout
+from gristmill.flows.stages.mixture import mixture
+from gristmill.flows.stages.tokenizer import tokenizer
+from gristmill.flows.stages.tokens import grouped_tokens, tokens
+from gristmill.flows.tracking.train import train
+from gristmill.storage import layout
+from gristmill.storage.home import Home
+from gristmill.tasks.engine.verify import verify
+from tests.corpora import context
+
+# A stage's files that nobody reads, or that say how it was made and not what it is.
+UNREAD = re.compile(r"cost\.json|lease/.*|done/.*|training\.log|checkpoints/.*|seconds")
+REMEDY = re.compile(r"; remove (?:the stage's folder |the checkpoint )?(\S+) and run")
+TRAINED = ("tokens", "tokenizer", "mixture", "model")
+
+
+def make(home: Path, recipe: dict, model: bool) -> None:
+    """The recipe's stages, as a flow makes them, in this process."""
+    at, given = context(str(home)), load(recipe)
+    *_, last = curate(at, given)
+    corpus = last.left
+    split = heldout(at, given, corpus)
+    made = tokenizer(at, given, before_takedowns(at, given, split))
+    shards = tokens(at, split, made)
+    groups = grouped_tokens(at, given, split.train, made, shards)
+    plan = mixture(at, given, corpus.sources, made, shards, groups)
+    if model:
+        train(at, given, Data(corpus, split, made, shards, plan, groups))
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """`file`, within a stage of the recipe, gets the content of `by`. A swap gives it the other's as well."""
+
+    stage: str
+    file: str
+    by: Path
+    swap: bool
+
+    @property
+    def kind(self) -> str:
+        return f"{self.stage.rpartition('-')[0]}/{re.sub(r'[0-9]+', 'N', self.file)}"
+
+
+def exchanges(home: Path, other: Path | None) -> Iterator[Exchange]:
+    """Of every file of every stage: with one of the same kind in its stage, with that of another recipe's stage."""
+    theirs = {path.name.rpartition("-")[0]: path for path in sorted((other / "stages").iterdir())} if other else {}
+    folders = sorted((home / "stages").iterdir())
+    for folder in folders:
+        kinds = defaultdict(list)
+        for path in sorted(folder.rglob("*")):
+            name = str(path.relative_to(folder))
+            if path.is_file() and not UNREAD.fullmatch(name):
+                kinds[re.sub("[0-9]+", "N", name)].append(name)
+        beside = theirs.get(folder.name.rpartition("-")[0], folder)
+        assert other is None or beside.name != folder.name, "the other recipe shares the stage"
+        for names in kinds.values():
+            for first, second in zip(names, names[1:], strict=False):
+                yield Exchange(folder.name, first, folder / second, swap=True)
+            for name in names:
+                if other and (beside / name).exists():
+                    yield Exchange(folder.name, name, beside / name, swap=False)
+        another = folders[folders.index(folder) - 1]
+        yield Exchange(folder.name, "manifest.json", another / "manifest.json", swap=False)
+
+
+def contents(home: Path) -> dict[str, Any]:
+    """Digests of all that the stages' jobs have written and recorded, from the files themselves."""
+    found = {}
+    for stage in Home(str(home)).stages():
+        assert not verify(stage.folder).damages
+        for part in layout.parts(stage.folder, layout.manifest(stage.folder) or {}):
+            if stage.name != "model":
+                found |= {f"{stage.label}/{name}": facts["content"] for name, facts in part.files.items()}
+            elif "model.safetensors" in part.files:
+                found[stage.label] = part.files["model.safetensors"]["content"]
+    return found
+
+
+def whole(folder: Path) -> bool:
+    try:
+        return not verify(str(folder)).damages
+    except layout.ManifestError:
+        return False
+
+
+def behind(home: Path, stage: str) -> list[Path]:
+    """The folders of the stages that were made of one, directly or not."""
+    found, keys = [], {stage.rpartition("-")[2]}
+    for _ in Home(str(home)).stages():
+        for each in Home(str(home)).stages():
+            if each.key not in keys and keys & {*each.inputs.values()}:
+                keys.add(each.key)
+                found.append(Path(each.folder))
+    return found
+
+
+def outcome(home: Path, recipe: dict, done: Exchange, expected: dict[str, Any]) -> str:
+    """Exchange, remove what is behind, run the rest, and do what the error says until there is none."""
+    later = behind(home, done.stage)
+    target = home / "stages" / done.stage / done.file
+    given = target.read_bytes()
+    by = home / "stages" / done.by.relative_to(done.by.parents[len(done.file.split("/"))]) if done.swap else done.by
+    target.write_bytes(by.read_bytes())
+    if done.swap:
+        by.write_bytes(given)
+    if target.read_bytes() == given:
+        return "of the same content"
+    for folder in later:
+        shutil.rmtree(folder)
+    model = done.stage.startswith(TRAINED)
+    tried = 0
+    while True:
+        try:
+            make(home, recipe, model)
+            break
+        except Exception as error:
+            remedy = REMEDY.search(str(error))
+            if remedy is None or "[Errno" in str(error):
+                return f"no remedy: {error!r}"
+            named = Path(remedy[1])
+            if done.stage not in str(named) and not (done.swap and by.parent.name in str(named)):
+                return f"blames {named}: {error}"
+            shutil.rmtree(named) if named.is_dir() else named.unlink()
+            tried += 1
+            if tried == 6:
+                return "the remedy does not work"
+    if tried:
+        same = {name: digest for name, digest in contents(home).items() if not name.startswith("model-")}
+        return "refused" if same.items() <= expected.items() else "refused, then other bytes"
+    if whole(home / "stages" / done.stage):
+        return "silent: verify takes it"
+    shutil.rmtree(home / "stages" / done.stage)
+    if not contents(home).items() <= expected.items():
+        return "silent: what follows has other bytes"
+    return "not read"
+
+
+GOOD = ("refused", "not read", "of the same content")
+
+
+@pytest.fixture(scope="module")
+def other(recipe, tmp_path_factory) -> Path:
+    """The home of a recipe whose stages have other keys."""
+    other = tmp_path_factory.mktemp("other")
+    sources = [{**recipe["sources"][0], "warc": [recipe["sources"][0]["warc"][0].replace("web-*", "web-0000[12]*")]}]
+    changed = {**recipe, "name": "other", "seed": 5, "sources": [*sources, recipe["sources"][1]]}
+    make(other, changed, model=True)
+    return other
+
+
+def try_all(drawn: list[Exchange], home: Path, recipe: dict, folder: Path) -> list[tuple[Exchange, str]]:
+    expected = contents(home)
+    found = []
+    for each in drawn:
+        here = folder / "home"
+        shutil.copytree(home / "stages", here / "stages")
+        found.append((each, outcome(here, recipe, each, expected)))
+        shutil.rmtree(here)
+    return found
+
+
+def drawn(home: Path, other: Path, most: int) -> list[Exchange]:
+    """One of each kind in turn, until there are so many."""
+    kinds = defaultdict(list)
+    for each in exchanges(home, other):
+        kinds[each.kind].append(each)
+    rng = Random(3)
+    queues = [rng.sample(some, len(some)) for some in kinds.values()]
+    rng.shuffle(queues)
+    return [some[at] for at in range(max(map(len, queues))) for some in queues if at < len(some)][:most]
+
+
+@pytest.mark.parametrize("file", ["documents/part-N.parquet", "near_duplicates/ledger/part-N.parquet"])
+def test_a_swap(undisturbed, recipe, tmp_path, file):
+    home = undisturbed.home("undisturbed")
+    swapped = next(each for each in exchanges(home, None) if each.swap and each.kind == file)
+    [(_, result)] = try_all([swapped], home, recipe, tmp_path)
+    assert result == ("refused" if file.startswith("documents") else "not read")
+
+
+@pytest.mark.slow
+def test_exchanges_of_all_kinds(undisturbed, recipe, other, tmp_path, capsys):
+    home = undisturbed.home("undisturbed")
+    found = try_all(drawn(home, other, 100), home, recipe, tmp_path)
+    with capsys.disabled():
+        print()
+        for each, result in found:
+            print(f"{each.kind:60} {'swap' if each.swap else 'other':6} {result}")
+        print(Counter(result for _, result in found))
+    assert len(found) >= 60
+    assert {result for _, result in found} <= {*GOOD}
