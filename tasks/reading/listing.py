@@ -9,9 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-import pyarrow as pa
-
-from gristmill.storage import files, parquet
+from gristmill.storage import files
 from gristmill.storage.remote.opening import file_system
 from gristmill.storage.remote.redact import redact_url
 from gristmill.storage.remote.url_secrets import check_no_name
@@ -132,6 +130,10 @@ def listed(path: str, read: Sequence[Shard]) -> tuple[Shard, ...] | ListedFiles:
     that is written to `path`."""
     if len(read) <= MOST_NAMED or any(_folder(file) is None for file in read):
         return tuple(read)
+    import pyarrow as pa  # here, since a recipe is checked without it
+
+    from gristmill.storage import parquet
+
     names = pa.table({"path": [file.path for file in read], "name": [file.name for file in read]})
     parquet.write_table(path, names)
     return ListedFiles(path, read[0].format, read[0].columns, read[0].base)
@@ -141,6 +143,8 @@ def given_files(given: tuple[Shard, ...] | ListedFiles) -> tuple[Shard, ...]:
     """The files of a job's shard."""
     if not isinstance(given, ListedFiles):
         return given
+    from gristmill.storage import parquet
+
     rows = parquet.read_table(given.path).to_pylist()
     return tuple(Shard(given.format, row["path"], row["name"], given.columns, given.base) for row in rows)
 
