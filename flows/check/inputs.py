@@ -97,12 +97,26 @@ def _source(source: Source, deep: bool) -> tuple[SourceSize, list[Trouble]]:
             shards_of(source)  # names that two patterns give
         except ValueError as error:
             troubles.append(((key,), str(error)))
+    if isinstance(source, Lines | Tables) and source.columns == "*" and found and not troubles:
+        troubles += _every_column(source, next(iter(found)))
     if found and all(size == 0 for size in found.values()):
         troubles.append(((key,), f"is {', '.join(patterns)}, of which every file is empty; give files with documents"))
     sizes = [size for size in found.values() if size is not None]
     whole = known and len(sizes) == len(found)
     packed = not isinstance(source, Archives) and any(not path.endswith((".jsonl", ".json", ".txt")) for path in found)
     return SourceSize(source, len(found) if known else None, sum(sizes) if whole else None, packed, known), troubles
+
+
+def _every_column(source: Lines | Tables, path: str) -> Iterator[Trouble]:
+    from gristmill.tasks.reading.own_columns import check_every, file_columns  # here, since it takes pyarrow
+
+    if not files.is_local(path):
+        return
+    try:
+        names = file_columns(path, "parquet" if isinstance(source, Tables) else "jsonl", source.read_columns)
+        check_every(source.name, names)
+    except (OSError, EOFError, ValueError) as error:
+        yield ("columns",), _sentence(error, path)
 
 
 def _of_crawl(source: Snapshot | Selection, deep: bool) -> tuple[SourceSize, list[Trouble]]:

@@ -66,7 +66,7 @@ class Lineage:
 
     `row`: its columns, or its row of the ledger if the record never became a document; `record`: read again from
     the source's file, or None, and `trouble` is the reason; `scores`: columns of the stages behind, by stage;
-    `decisions`: the decision history, in the order of the stages.
+    `decisions`: the decision history, in the order of the stages; `own`: the columns of the sources' own.
     """
 
     stage: str
@@ -75,6 +75,7 @@ class Lineage:
     trouble: str = ""
     scores: dict[str, dict[str, Any]] = field(default_factory=dict)
     decisions: tuple[Decision, ...] = ()
+    own: tuple[str, ...] = ()
 
     @property
     def became_document(self) -> bool:
@@ -83,13 +84,14 @@ class Lineage:
     @property
     def columns(self) -> dict[str, Any]:
         """Where the document comes from: its columns but for id, text, signals and those without a value."""
-        names = [name for name in DOCUMENTS.names if name not in ("id", "text")]
+        names = [name for name in (*DOCUMENTS.names, *self.own) if name not in ("id", "text")]
         return {name: value for name in names if (value := self.row.get(name)) is not None}
 
     @property
     def signals(self) -> dict[str, Any]:
         """What was measured while the document was made."""
-        return {n: v for n, v in self.row.items() if n not in DOCUMENTS.names} if self.became_document else {}
+        known = (*DOCUMENTS.names, *self.own)
+        return {n: v for n, v in self.row.items() if n not in known} if self.became_document else {}
 
     @property
     def raw(self) -> str:
@@ -124,7 +126,7 @@ def lineage_of(stage: FinishedStage, shard: int, row: dict[str, Any], remote_io:
     scores, decisions = _behind(stage, shard, row["id"])
     if "rule" in row:
         decisions = (Decision(stage.label, False, row),)
-    return Lineage(stage.label, row, record, trouble, scores, decisions)
+    return Lineage(stage.label, row, record, trouble, scores, decisions, tuple(stage.result.get("own", ())))
 
 
 def record_again(
@@ -165,7 +167,8 @@ def _behind(
         if made := decision(stage, shard, document):
             decisions.append((_nth(stage), made))
         row = _scored(stage, shard, document, made)
-        if known := {k: v for k, v in row.items() if k not in DOCUMENTS.names and v is not None}:
+        known_names = (*DOCUMENTS.names, *documents.result.get("own", ()))
+        if known := {k: v for k, v in row.items() if k not in known_names and v is not None}:
             scores[stage.label] = known
     return scores, tuple(made for _, made in sorted(decisions, key=lambda each: (each[0], each[1].stage)))
 

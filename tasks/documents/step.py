@@ -19,6 +19,8 @@ DOCUMENT_COLUMNS = (
     *("id", "source", "url", "date", "ip", "status", "content_type", "charset", "truncated", "file", "note"),
     *("offset", "length", "record_id", "digest", "title", "canonical_url", "published", "engine", "characters", "text"),
 )
+# Those of them that a page says of itself; a table may give them as columns of its own.
+PAGE_COLUMNS = ("title", "canonical_url", "published")
 UNKNOWN = "unknown"  # in the column `language`: it cannot be told
 Kind = Literal["string", "bool", "int32", "int64", "float32", "float64"]
 

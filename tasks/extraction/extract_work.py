@@ -19,7 +19,7 @@ import xxhash
 from gristmill.storage import layout, ledger, parquet, shards
 from gristmill.storage.printable import one_line
 from gristmill.storage.remote.retry import configured
-from gristmill.storage.schema import DOCUMENTS, EDITS
+from gristmill.storage.schema import DOCUMENTS, EDITS, documents_with
 from gristmill.tasks.documents.batch import Batch, schema
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.measure import EditCounts, measured
@@ -30,6 +30,7 @@ from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.page import HTML, PLAIN, extract_page
 from gristmill.tasks.guard.parent import Guard
 from gristmill.tasks.reading.listing import ListedFiles, Shard, given_files, recorded
+from gristmill.tasks.reading.own_columns import fitted
 from gristmill.tasks.reading.record import PAGES, Record
 from gristmill.tasks.reading.shard import read
 from gristmill.tasks.url.step import Url
@@ -41,6 +42,7 @@ _BATCH_CHARACTERS = 16 << 20
 _PLACE = ("nth", "url", "file", "offset", "length")
 _NAMED = 4  # files of a shard, in a line of the log
 _JUDGED = 256
+_NO_COLUMNS = pa.schema([])
 _JUDGED_BYTES = 16 << 20
 # Engines whose texts have no white space but what is meant: that of code and of aligned columns.
 _SPACED = ("blocks", "text")
@@ -56,18 +58,21 @@ def extract_shard(
     extract: Extract,
     normalize: Normalize | None,
     steps: tuple[DocumentStep, ...],
+    own: pa.Schema = _NO_COLUMNS,
 ) -> dict:
     """Read the files of one shard of a source, write its documents with their signals, and return the shard's record.
 
     With a `limit`, the first so many records are read that are pages, or were meant to be one; files behind them are
     not opened.
+    `own`: the columns of the sources' own that documents carry; null where a source has none of the name.
     `before` are the URL steps that come ahead of the extraction: what they drop is neither extracted nor kept.
     Every record that is a page, or was meant to be one, is a row of the shard or of its ledger; the others are
     counted by kind. Holds a batch of 512 documents, or 16 million characters and one document, the ledger, and an id
     for each record.
     """
     judging = (*before, *steps)
-    columns = pa.schema([*DOCUMENTS, *(field for step in judging for field in schema(step))])
+    plain = documents_with(own)
+    columns = pa.schema([*plain, *(field for step in judging for field in schema(step))])
     edits = EditCounts(steps)
     lost: dict[str, list[dict]] = {step.step: [] for step in before} | {"extract": [], "normalize": []}
     kinds: Counter[str] = Counter()
@@ -79,12 +84,12 @@ def extract_shard(
         parquet.create(layout.part(folder, number), columns) as out,
         parquet.create(layout.edits_part(folder, number), EDITS) as cuts,
     ):
-        pages = _pages(records, source, kinds, lost["extract"])
+        pages = _pages(records, source, own, kinds, lost["extract"])
         if before:
             pages = _allowed(pages, before, lost)
         rows = _documents(pages, guard, extract, lost["extract"])
         for batch in _batches(rows):
-            table = pa.Table.from_pylist(batch, schema=DOCUMENTS)
+            table = pa.Table.from_pylist(batch, schema=plain)
             characters["extract"] += _characters(table)
             if normalize:
                 table = _normalized(table, normalize, lost["normalize"])
@@ -161,7 +166,7 @@ def _counts(
 
 
 def _pages(
-    records: Iterable[tuple[str, Record]], source: str, kinds: Counter[str], lost: list[dict]
+    records: Iterable[tuple[str, Record]], source: str, own: pa.Schema, kinds: Counter[str], lost: list[dict]
 ) -> Iterator[tuple[dict, Record]]:
     """The records that are pages, each with the columns of its location."""
     seen: set[str] = set()
@@ -187,6 +192,7 @@ def _pages(
             "length": record.length,
             "record_id": record.record_id,
             "digest": record.digest,
+            **{name: fitted(value, own.field(name).type) for name, value in (record.own or {}).items()},
         }
         if key in seen:
             lost.append(_drop(row, "repeated_record", detail=record.record_id))
@@ -243,7 +249,9 @@ def _documents(
         if "rule" in found:
             lost.append(_drop(row, found["rule"], detail=found["detail"]))
         else:
-            yield row | found | {"characters": len(found["text"])}
+            # a text says nothing of itself: its table may
+            said = {name: value for name, value in found.items() if value is not None}
+            yield dict.fromkeys(found) | row | said | {"characters": len(found["text"])}
 
 
 def _unfit(row: dict, record: Record) -> dict | None:

@@ -9,9 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-import pyarrow as pa
-
-from gristmill.storage import files, parquet
+from gristmill.storage import files
 from gristmill.storage.remote.opening import file_system
 from gristmill.storage.remote.redact import redact_url
 from gristmill.storage.remote.url_secrets import check_no_name
@@ -68,9 +66,9 @@ def shards_of(source: Source, selected: Sequence[str] = ()) -> list[Shard]:
         case Archives():
             return _shards("archive", _files(source.warc))
         case Lines():
-            return _shards("jsonl", _files(source.jsonl), source.columns)
+            return _shards("jsonl", _files(source.jsonl), source.read_columns)
         case Tables():
-            return _shards("parquet", _files(source.parquet), source.columns)
+            return _shards("parquet", _files(source.parquet), source.read_columns)
         case Texts():
             return _shards("text", _files(source.text))
         case Snapshot():
@@ -132,6 +130,11 @@ def listed(path: str, read: Sequence[Shard]) -> tuple[Shard, ...] | ListedFiles:
     that is written to `path`."""
     if len(read) <= MOST_NAMED or any(_folder(file) is None for file in read):
         return tuple(read)
+    # here, since a check of a recipe needs none of them
+    import pyarrow as pa
+
+    from gristmill.storage import parquet
+
     names = pa.table({"path": [file.path for file in read], "name": [file.name for file in read]})
     parquet.write_table(path, names)
     return ListedFiles(path, read[0].format, read[0].columns, read[0].base)
@@ -141,6 +144,8 @@ def given_files(given: tuple[Shard, ...] | ListedFiles) -> tuple[Shard, ...]:
     """The files of a job's shard."""
     if not isinstance(given, ListedFiles):
         return given
+    from gristmill.storage import parquet
+
     rows = parquet.read_table(given.path).to_pylist()
     return tuple(Shard(given.format, row["path"], row["name"], given.columns, given.base) for row in rows)
 

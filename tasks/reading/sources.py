@@ -4,15 +4,19 @@ A source is known by which key it has: `warc`, `jsonl`, `parquet`, `text`, `snap
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
 
-from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, PAGE_COLUMNS, Settings
 
 COMMON_CRAWL = "https://data.commoncrawl.org"
+# Columns that a source gives by a key of their own, and those that steps give in every export.
+_PLACED = ("text", "url", "id", "date")
+TAKEN = frozenset({*DOCUMENT_COLUMNS, "language", "cluster_size"} - {*PAGE_COLUMNS})
+OWN_NAME = re.compile(r"\w[\w -]*")
 SNAPSHOT = r"CC-MAIN-\d{4}-\d{2}"
 
 Paths = Annotated[
@@ -36,12 +40,47 @@ Range = Annotated[
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns, or keys, that are read; None for one that there is not."""
+    """Names of the columns, or keys, that are read; None for one that there is not. `own`: those that documents carry,
+    as (name there, name in the file); `every`: all that have no other use."""
 
     text: str = "text"
     url: str | None = None
     id: str | None = None
     date: str | None = None
+    own: tuple[tuple[str, str], ...] = ()
+    every: bool = False
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The columns that are read as text, URL, id or date."""
+        return tuple(name for name in (self.text, self.url, self.id, self.date) if name)
+
+    def own_of(self, there: Sequence[str]) -> list[tuple[str, str]]:
+        """Those of a file's columns that documents carry: the name that they have there, and that in the file."""
+        if self.every:
+            return [(name, name) for name in there if name not in self.named]
+        return [(ours, theirs) for ours, theirs in self.own if theirs in there]
+
+
+def check_own_names(columns: Mapping[str, str]) -> None:
+    """Raise ValueError for a name of a column, by which documents carry one of a file's, that they cannot have."""
+    for ours, theirs in columns.items():
+        if ours in _PLACED:
+            raise ValueError(
+                f"names {ours}, which documents have already: write `{ours}_column: {theirs}` in the source, and name "
+                f"the others one by one in `columns`{_renamed(ours, theirs).replace('; give', '; or give')}"
+            )
+        if ours in TAKEN:
+            raise ValueError(f"names {ours}, which documents have already{_renamed(ours, theirs)}")
+        if not OWN_NAME.fullmatch(ours):
+            raise ValueError(
+                f"names {ours!r}, which has other characters than letters, digits, _, - and spaces; give it a name of "
+                f"its own, as `columns: {{my_name: {theirs!r}}}`"
+            )
+
+
+def _renamed(ours: str, theirs: str) -> str:
+    return f"; give it a name of its own, as `columns: {{their_{ours}: {theirs}}}`"
 
 
 class _Named(Settings):
@@ -77,10 +116,29 @@ class _Columned(Files):
     url_column: str | None = Field(None, description="of the URLs; None: there are none")
     id_column: str | None = Field(None, description="of ids that are unique; None: the place in the file is the id")
     date_column: str | None = Field(None, description="of the dates; None: there are none")
+    columns: Literal["*"] | tuple[str, ...] | dict[str, str] = Field(
+        (),
+        description='columns that documents carry to every table and export: [title, license], "*" for all, or with '
+        "names of one's own, {site_language: language}",
+    )
+
+    @field_validator("columns")
+    @classmethod
+    def _names(cls, columns: Any) -> Any:
+        if columns != "*":
+            check_own_names(_by_name(columns))
+        return columns
 
     @property
-    def columns(self) -> Columns:
-        return Columns(self.text_column, self.url_column, self.id_column, self.date_column)
+    def read_columns(self) -> Columns:
+        placed = self.text_column, self.url_column, self.id_column, self.date_column
+        if self.columns == "*":
+            return Columns(*placed, every=True)
+        return Columns(*placed, own=tuple(_by_name(self.columns).items()))
+
+
+def _by_name(columns: Sequence[str] | Mapping[str, str]) -> dict[str, str]:
+    return dict(columns) if isinstance(columns, Mapping) else {name: name for name in columns}
 
 
 class Lines(_Columned):

@@ -2,7 +2,7 @@
 
 import codecs
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -84,8 +84,9 @@ def _line(number: int, line: bytes, where: str, columns: Columns) -> Record:
     if not isinstance(text, str):
         found = "missing" if columns.text not in row else "null" if text is None else f"a {type(text).__name__}"
         return _lost(number, "no_text", f"{where}: {columns.text} is {found}")
-    url, identity, date = (_said(row.get(name)) if name else "" for name in (columns.url, columns.id, columns.date))
-    return _row(number, text.encode(), url, identity, date)
+    url, identity, date = (said(row.get(name)) if name else "" for name in (columns.url, columns.id, columns.date))
+    own = {ours: row[theirs] for ours, theirs in columns.own_of([*row])} if columns.every or columns.own else None
+    return _row(number, text.encode(), url, identity, date, own)
 
 
 def _parquet(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfig) -> Iterator[Record]:
@@ -99,7 +100,8 @@ def _parquet(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOCon
         except _DAMAGE as error:
             yield _lost(0, "damaged_record", f"no Parquet file: {error}")
             return
-        names = [name for name in (columns.text, columns.url, columns.id, columns.date) if name]
+        names = [*columns.named]
+        own = columns.own_of(file.schema_arrow.names)
         if missing := sorted(set(names) - set(file.schema_arrow.names)):
             has = ", ".join(file.schema_arrow.names)
             raise ValueError(f"{path} has no column {', '.join(missing)}; its columns are {has}")
@@ -107,8 +109,8 @@ def _parquet(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOCon
         for group in range(file.num_row_groups):
             end = number + file.metadata.row_group(group).num_rows
             try:
-                for batch in file.iter_batches(BATCH, row_groups=[group], columns=names):
-                    yield from _rows(number, batch, columns, max_bytes)
+                for batch in file.iter_batches(BATCH, row_groups=[group], columns=[*names, *(n for _, n in own)]):
+                    yield from _rows(number, batch, columns, own, max_bytes)
                     number += len(batch)
             except _DAMAGE as error:
                 # more rows than the file has bytes are a lie of its footer, and no reason to write as many
@@ -118,10 +120,13 @@ def _parquet(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOCon
             number = end
 
 
-def _rows(number: int, batch: pa.RecordBatch, columns: Columns, max_bytes: int) -> Iterator[Record]:
+def _rows(
+    number: int, batch: pa.RecordBatch, columns: Columns, own: Sequence[tuple[str, str]], max_bytes: int
+) -> Iterator[Record]:
     texts = _values(batch, columns.text)
     others = [_values(batch, name) if name else [None] * len(batch) for name in (columns.url, columns.id, columns.date)]
-    broken = _not_utf8(batch, [name for name in (columns.text, columns.url, columns.id, columns.date) if name])
+    broken = _not_utf8(batch, [*columns.named, *(theirs for _, theirs in own)])
+    carried = {ours: _python_values(batch, theirs) for ours, theirs in own}
     for row, (text, *other) in enumerate(zip(texts, *others, strict=True), number):
         if reason := broken.get(row - number):
             yield _lost(row, "damaged_record", f"row {row}: {reason}")
@@ -131,7 +136,9 @@ def _rows(number: int, batch: pa.RecordBatch, columns: Columns, max_bytes: int) 
         elif len(text) > max_bytes:
             yield _lost(row, "too_large", f"row {row}: more than {max_bytes} bytes")
         else:
-            yield _row(row, text, *map(_said, other))
+            mine = {ours: values[row - number] for ours, values in carried.items()} if own else None
+            url, identity, date = map(said, other)
+            yield _row(row, text, url, identity, date, mine)
 
 
 def _not_utf8(batch: pa.RecordBatch, names: list[str]) -> dict[int, str]:
@@ -139,17 +146,40 @@ def _not_utf8(batch: pa.RecordBatch, names: list[str]) -> dict[int, str]:
     found: dict[int, str] = {}
     for name in names:
         column = _column(batch, name)
-        if not _is_string(column.type):
-            continue
         try:
             column.validate(full=True)
         except pa.ArrowInvalid:
-            for row, value in enumerate(_values(batch, name)):
+            for row in range(len(column)):
                 try:
-                    (value or b"").decode()
-                except UnicodeDecodeError as error:
-                    found.setdefault(row, f"the string of {name} is not UTF-8 at its byte {error.start}")
+                    column[row : row + 1].validate(full=True)
+                except pa.ArrowInvalid:
+                    found.setdefault(row, f"the string of {name} is not UTF-8{_where(batch, name, row)}")
     return found
+
+
+def _where(batch: pa.RecordBatch, name: str, row: int) -> str:
+    if not _is_string(_column(batch, name).type):
+        return ""
+    try:
+        (_values(batch, name)[row] or b"").decode()
+    except UnicodeDecodeError as error:
+        return f" at its byte {error.start}"
+    return ""
+
+
+def _python_values(batch: pa.RecordBatch, name: str) -> list[Any]:
+    """The values of a column; null where one is not UTF-8, whose row is lost anyway."""
+    column = _column(batch, name)
+    try:
+        return column.to_pylist()
+    except UnicodeDecodeError:
+        found: list[Any] = []
+        for value in column:
+            try:
+                found.append(value.as_py())
+            except UnicodeDecodeError:
+                found.append(None)
+        return found
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
@@ -202,13 +232,14 @@ class _Pieces(io.RawIOBase):
         return size
 
 
-def _said(value: Any) -> str:
+def said(value: Any) -> str:
+    """A value as text; dates as ISO 8601 has them."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return "" if value is None else value if isinstance(value, str) else getattr(value, "isoformat", value.__str__)()
 
 
-def _row(number: int, text: bytes, url: str, identity: str, date: str) -> Record:
+def _row(number: int, text: bytes, url: str, identity: str, date: str, own: Mapping[str, Any] | None = None) -> Record:
     return Record(
         "row",
         number,
@@ -219,6 +250,7 @@ def _row(number: int, text: bytes, url: str, identity: str, date: str) -> Record
         content_type="text/plain",
         charset=_charset(text),
         payload=text,
+        own=own,
     )
 
 
