@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.errors import Path
 from gristmill.flows.recipe.given_files import check_tokenizer_file, initial_folder, tasks_folder
 from gristmill.flows.recipe.recipe import Recipe
@@ -15,6 +16,7 @@ from gristmill.storage import files, layout
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.remote.redact import redact_url
 from gristmill.tasks.decontamination.step import Benchmark
+from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.models.classifier import classifier_file
 from gristmill.tasks.models.embedding.embedder import Embedder
 from gristmill.tasks.models.embedding.embedding import Embedding
@@ -27,14 +29,14 @@ from gristmill.tasks.models.perplexity.perplexity import Perplexity
 from gristmill.tasks.models.quality.quality import Quality
 from gristmill.tasks.models.topic.topic import Topic
 from gristmill.tasks.reading.listing import shards_of, tables_of
-from gristmill.tasks.reading.sources import SNAPSHOT, Archives, Lines, Selection, Snapshot, Source, Tables, Texts
+from gristmill.tasks.reading.sources import SNAPSHOT, Archives, Lines, Own, Selection, Snapshot, Source, Tables, Texts
 from gristmill.tasks.url.list_files import list_files
 from gristmill.training.evaluate.tasks import read_tasks
 from gristmill.training.hub.weight_files import check_fits
 
 # Settings that hold addresses of lists.
 _LISTS = ("takedowns", "strict_substrings", "hard_words", "soft_words")
-_PATTERNS = {Archives: "warc", Lines: "jsonl", Tables: "parquet", Texts: "text"}
+_PATTERNS = {Archives: "warc", Lines: "jsonl", Tables: "parquet", Texts: "text", Own: "files"}
 
 Trouble = tuple[Path, str]
 
@@ -70,6 +72,11 @@ def _source(source: Source, deep: bool) -> tuple[SourceSize, list[Trouble]]:
     if isinstance(source, Snapshot | Selection):
         return _of_crawl(source, deep)
     key = _PATTERNS[type(source)]
+    if deep and isinstance(source, Own):
+        try:
+            own_steps.function_at(source.reader)
+        except ValueError as error:
+            return SourceSize(source, None, None, True, False), [(("reader",), str(error))]
     found: dict[str, int | None] = {}
     troubles: list[Trouble] = []
     patterns = getattr(source, key)
@@ -156,6 +163,11 @@ def steps(given: Mapping[int, Any], settings: MachineSettings, deep: bool) -> It
     """What is wrong with the lists and earlier crawls that steps name."""
     for at, unplaced in given.items():
         step = settings.placed(unplaced)
+        if deep and isinstance(step, Extract) and ":" in step.engine:
+            try:
+                own_steps.function_at(step.engine)
+            except ValueError as error:
+                yield ("steps", at, "engine"), str(error)
         for key in _LISTS:
             for nth, address in enumerate(getattr(step, key, ())):
                 yield from _list(address, ("steps", at, key, nth), deep)

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from gristmill.flows.recipe import settings_file, syntax
 from gristmill.flows.recipe.errors import ContradictionError, Origin, did_you_mean
 from gristmill.flows.recipe.errors import Path as KeyPath
-from gristmill.flows.recipe.steps import AnyStep
+from gristmill.flows.recipe.steps import AnyStep, read_source
 from gristmill.storage.remote.url_secrets import check_no_secrets
 from gristmill.tasks.documents.export import Export
 from gristmill.tasks.documents.normalize import Normalize
@@ -66,7 +66,9 @@ class Recipe(Settings):
     limit: int | None = Field(
         None, gt=0, description="the first so many documents of each source alone, of its first so many files"
     )
-    sources: tuple[Source, ...] = Field(min_length=1, description="where the documents come from")
+    sources: tuple[Annotated[Source, BeforeValidator(read_source)], ...] = Field(
+        min_length=1, description="where the documents come from"
+    )
     steps: tuple[AnyStep, ...] = Field(
         min_length=1,
         description="run in this order; only `url` may come before `extract`, and `normalize` only right after it",

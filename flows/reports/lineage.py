@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
+from gristmill.flows.recipe import own_steps
 from gristmill.storage import files, parquet
 from gristmill.storage.home import FinishedStage, Home
 from gristmill.storage.remote.config import RemoteIOConfig
@@ -137,8 +138,10 @@ def record_again(
     where = f"{shard.path}, offset {row['offset']}"
     place = row["file"], row["offset"], row["length"]
     try:
+        if ":" in shard.format:  # the manifest names the code: this machine has to allow it
+            own_steps.function_at(own_steps.address_of(shard.format, own_steps.READERS) or "")
         found = read_again(shard, *place, stage.settings["extract"]["max_bytes"], remote_io)
-    except (OSError, LookupError, RemoteIOError) as error:
+    except (OSError, LookupError, RemoteIOError, own_steps.StepError) as error:
         return None, f"{where} cannot be read again: {error}"
     for name in ("url", "record_id"):
         if name in row and row[name] != getattr(found, name):

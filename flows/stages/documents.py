@@ -14,6 +14,7 @@ import pyarrow as pa
 from pydantic import SerializeAsAny
 
 from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, classes, libraries, modules, pinned
 from gristmill.storage import files, layout
@@ -102,6 +103,10 @@ def documents(context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ..
             places.append(ShardFiles(source.name, tuple((f.path, f.name) for f in shard), shard[0].base))
             inputs.append("\n".join([source.name, *(file.name for file in shard), seen]))
     before = pinned(context, recipe.before)
+    own_functions = [known.format for known in formats.values() if ":" in known.format]
+    for address in [*own_functions, *([recipe.extract.engine] if ":" in recipe.extract.engine else [])]:
+        own_steps.function_at(address)  # whose error comes before any work
+    readers = sorted({address.partition(":")[0] for address in own_functions})
     record = Record(
         formats=formats,
         before=before,
@@ -118,8 +123,8 @@ def documents(context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ..
         record,
         {"files": digest(inputs)},
         lambda: tuple(places),
-        modules(all_steps),
-        libraries(all_steps),
+        (*modules(all_steps), *readers),
+        (*libraries(all_steps), *(name for reader in readers for name in own_steps.libraries_of(reader))),
     )
     made = context.build(spec)
     _check_signals(made.result["own"], recipe.steps)

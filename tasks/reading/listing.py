@@ -18,6 +18,7 @@ from gristmill.tasks.reading.sources import (
     Archives,
     Columns,
     Lines,
+    Own,
     Selection,
     Snapshot,
     Source,
@@ -35,7 +36,8 @@ _NO_COLUMNS = Columns()
 
 @dataclass(frozen=True)
 class Shard:
-    """A file to be read: `format` is `archive`, `selection`, `jsonl`, `parquet` or `text`.
+    """A file to be read: `format` is `archive`, `selection`, `jsonl`, `parquet`, `text`, or the `module:function` of a
+    user's reader.
 
     `name`: the path behind the folder that the source names, so that a document's id does not depend on where that
     folder is, nor on which other files are in it; `columns`: of tables; `base`: where the archives are that a
@@ -71,6 +73,8 @@ def shards_of(source: Source, selected: Sequence[str] = ()) -> list[Shard]:
             return _shards("parquet", _files(source.parquet), source.read_columns)
         case Texts():
             return _shards("text", _files(source.text))
+        case Own():
+            return _shards(source.reader, _files(source.files), source.read_columns)
         case Snapshot():
             return _shards("archive", _of_snapshot(source))
         case Selection():

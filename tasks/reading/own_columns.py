@@ -20,6 +20,7 @@ from gristmill.tasks.documents.step import PAGE_COLUMNS
 from gristmill.tasks.engine.options import current
 from gristmill.tasks.reading import tables
 from gristmill.tasks.reading.listing import ListedFiles, Shard, given_files
+from gristmill.tasks.reading.shard import read
 from gristmill.tasks.reading.sources import OWN_NAME, TAKEN, Columns
 
 _ROWS = 512
@@ -155,8 +156,8 @@ def _of_table(file: Shard) -> Iterator[tuple[Types, list[str]]]:
 
 def _of_lines(file: Shard, max_bytes: int) -> Iterator[tuple[Types, list[str]]]:
     rows: list[tuple[int, Mapping[str, Any]]] = []
-    every = Columns(file.columns.text, every=True)
-    for record in tables.records(file.path, file.format, every, max_bytes, current().remote_io):
+    every = replace(file, columns=Columns(file.columns.text, every=True))
+    for _, record in read(every, max_bytes, False, current().remote_io):
         if record.own:
             rows.append((record.offset + 1, record.own))
         if len(rows) == _ROWS:

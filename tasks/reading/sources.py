@@ -1,6 +1,6 @@
 """What a recipe may name as a source.
 
-A source is known by which key it has: `warc`, `jsonl`, `parquet`, `text`, `snapshot` or `index`.
+A source is known by which key it has: `warc`, `jsonl`, `parquet`, `text`, `reader`, `snapshot` or `index`.
 """
 
 import re
@@ -111,11 +111,7 @@ class Archives(Files):
     warc: Paths
 
 
-class _Columned(Files):
-    text_column: str = Field("text", description="column, or key, of the texts")
-    url_column: str | None = Field(None, description="of the URLs; None: there are none")
-    id_column: str | None = Field(None, description="of ids that are unique; None: the place in the file is the id")
-    date_column: str | None = Field(None, description="of the dates; None: there are none")
+class _Carrying(Files):
     columns: Literal["*"] | tuple[str, ...] | dict[str, str] = Field(
         (),
         description='columns that documents carry to every table and export: [title, license], "*" for all, or with '
@@ -129,12 +125,22 @@ class _Columned(Files):
             check_own_names(_by_name(columns))
         return columns
 
+
+class _Columned(_Carrying):
+    text_column: str = Field("text", description="column, or key, of the texts")
+    url_column: str | None = Field(None, description="of the URLs; None: there are none")
+    id_column: str | None = Field(None, description="of ids that are unique; None: the place in the file is the id")
+    date_column: str | None = Field(None, description="of the dates; None: there are none")
+
     @property
     def read_columns(self) -> Columns:
-        placed = self.text_column, self.url_column, self.id_column, self.date_column
-        if self.columns == "*":
-            return Columns(*placed, every=True)
-        return Columns(*placed, own=tuple(_by_name(self.columns).items()))
+        return _columns(self.columns, self.text_column, self.url_column, self.id_column, self.date_column)
+
+
+def _columns(own: Any, text: str, url: str | None, id: str | None, date: str | None) -> Columns:
+    if own == "*":
+        return Columns(text, url, id, date, every=True)
+    return Columns(text, url, id, date, tuple(_by_name(own).items()))
 
 
 def _by_name(columns: Sequence[str] | Mapping[str, str]) -> dict[str, str]:
@@ -157,6 +163,23 @@ class Texts(Files):
     """Plain text files, one document a file: plain, gzip or zstd."""
 
     text: Paths
+
+
+class Own(_Carrying):
+    """Files of any kind, read by a function of your own.
+
+    `reader(file)` is given a seekable binary file and yields a mapping for each document: `text`, or `html` for a page,
+    and, if it has them, `url`, `id`, `date` and columns of its own.
+    """
+
+    reader: str = Field(
+        pattern=r"^\w+(\.\w+)*:\w+$", description="module:function, or the name of one of an installed package"
+    )
+    files: Paths
+
+    @property
+    def read_columns(self) -> Columns:
+        return _columns(self.columns, "text", "url", "id", "date")
 
 
 class Snapshot(_Named):
@@ -215,6 +238,7 @@ _KINDS = {
     "jsonl": Lines,
     "parquet": Tables,
     "text": Texts,
+    "reader": Own,
     "snapshot": Snapshot,
     "index": Selection,
 }
@@ -231,6 +255,7 @@ Source = Annotated[
     | Annotated[Lines, Tag("jsonl")]
     | Annotated[Tables, Tag("parquet")]
     | Annotated[Texts, Tag("text")]
+    | Annotated[Own, Tag("reader")]
     | Annotated[Snapshot, Tag("snapshot")]
     | Annotated[Selection, Tag("index")],
     Discriminator(

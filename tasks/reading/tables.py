@@ -65,25 +65,25 @@ def _lines(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfi
                     while (rest := content.readline(1 << 20)) and not rest.endswith(b"\n"):
                         begin += len(rest)
                     begin += len(rest)
-                    yield _lost(number, "too_large", f"{where}: more than {max_bytes} bytes")
+                    yield lost(number, "too_large", f"{where}: more than {max_bytes} bytes")
                 elif line.strip():
                     yield _line(number, line if number else line.removeprefix(codecs.BOM_UTF8), where, columns)
                 number += 1
         except _DAMAGE as error:
-            yield _lost(number, "damaged_record", f"line {number + 1}, at byte {begin}, and what follows: {error}")
+            yield lost(number, "damaged_record", f"line {number + 1}, at byte {begin}, and what follows: {error}")
 
 
 def _line(number: int, line: bytes, where: str, columns: Columns) -> Record:
     try:
         row = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        return _lost(number, "damaged_record", f"{where}: no JSON: {error}")
+        return lost(number, "damaged_record", f"{where}: no JSON: {error}")
     if not isinstance(row, dict):
-        return _lost(number, "damaged_record", f"{where}: no JSON object but a {type(row).__name__}")
+        return lost(number, "damaged_record", f"{where}: no JSON object but a {type(row).__name__}")
     text = row.get(columns.text)
     if not isinstance(text, str):
         found = "missing" if columns.text not in row else "null" if text is None else f"a {type(text).__name__}"
-        return _lost(number, "no_text", f"{where}: {columns.text} is {found}")
+        return lost(number, "no_text", f"{where}: {columns.text} is {found}")
     url, identity, date = (said(row.get(name)) if name else "" for name in (columns.url, columns.id, columns.date))
     own = {ours: row[theirs] for ours, theirs in columns.own_of([*row])} if columns.every or columns.own else None
     return _row(number, text.encode(), url, identity, date, own)
@@ -98,7 +98,7 @@ def _parquet(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOCon
                 f, pre_buffer=False, buffer_size=remote_io.block_bytes, page_checksum_verification=True
             )
         except _DAMAGE as error:
-            yield _lost(0, "damaged_record", f"no Parquet file: {error}")
+            yield lost(0, "damaged_record", f"no Parquet file: {error}")
             return
         names = [*columns.named]
         own = columns.own_of(file.schema_arrow.names)
@@ -114,9 +114,9 @@ def _parquet(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOCon
                     number += len(batch)
             except _DAMAGE as error:
                 # more rows than the file has bytes are a lie of its footer, and no reason to write as many
-                lost = range(number, end) if end - number <= size else [number]
-                for row in lost:
-                    yield _lost(row, "damaged_record", f"rows {number} to {end - 1} cannot be read: {error}")
+                rows = range(number, end) if end - number <= size else [number]
+                for row in rows:
+                    yield lost(row, "damaged_record", f"rows {number} to {end - 1} cannot be read: {error}")
             number = end
 
 
@@ -129,12 +129,12 @@ def _rows(
     carried = {ours: _python_values(batch, theirs) for ours, theirs in own}
     for row, (text, *other) in enumerate(zip(texts, *others, strict=True), number):
         if reason := broken.get(row - number):
-            yield _lost(row, "damaged_record", f"row {row}: {reason}")
+            yield lost(row, "damaged_record", f"row {row}: {reason}")
         elif not isinstance(text, bytes):
             found = "null" if text is None else f"a {type(text).__name__}"
-            yield _lost(row, "no_text", f"row {row}: {columns.text} is {found}")
+            yield lost(row, "no_text", f"row {row}: {columns.text} is {found}")
         elif len(text) > max_bytes:
-            yield _lost(row, "too_large", f"row {row}: more than {max_bytes} bytes")
+            yield lost(row, "too_large", f"row {row}: more than {max_bytes} bytes")
         else:
             mine = {ours: values[row - number] for ours, values in carried.items()} if own else None
             url, identity, date = map(said, other)
@@ -202,10 +202,10 @@ def _text(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfig
         try:
             text = _unpacked(stored).read(max_bytes + 1)
         except _DAMAGE as error:
-            yield _lost(0, "damaged_record", str(error))
+            yield lost(0, "damaged_record", str(error))
             return
     if len(text) > max_bytes:
-        yield _lost(0, "too_large", f"more than {max_bytes} bytes")
+        yield lost(0, "too_large", f"more than {max_bytes} bytes")
     else:
         yield _row(0, text, "", "", "")
 
@@ -263,7 +263,8 @@ def _charset(text: bytes) -> str | None:
     return "utf-8"
 
 
-def _lost(number: int, rule: str, detail: str) -> Record:
+def lost(number: int, rule: str, detail: str) -> Record:
+    """The record of a row that cannot be one of a document."""
     return Record("row", number, None, content_type="text/plain", problem=(rule, detail[:_DETAIL]))
 
 
