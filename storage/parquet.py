@@ -94,10 +94,15 @@ def groups(path: str, columns: list[str] | None = None) -> Iterator[pa.Table]:
             yield shard.read([group], columns)
 
 
+def schema(path: str) -> pa.Schema:
+    """The columns, from the footer alone."""
+    with open_checked(path) as shard:
+        return shard.schema
+
+
 def columns(path: str) -> list[str]:
     """Names of the columns, from the footer alone."""
-    with open_checked(path) as shard:
-        return shard.schema.names
+    return schema(path).names
 
 
 def rows(path: str) -> int:

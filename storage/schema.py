@@ -29,6 +29,28 @@ DOCUMENTS = pa.schema(
     ]
 )
 
+_OWN = {"own": "of the source's files"}
+
+
+def documents_with(own: pa.Schema) -> pa.Schema:
+    """DOCUMENTS with the columns that documents carry from the files of their sources, by which `carried` and `own_of`
+    know them."""
+    ours = [
+        field.with_metadata((field.metadata or {}) | _OWN) if field.name in own.names else field for field in DOCUMENTS
+    ]
+    return pa.schema([*ours, *(field.with_metadata(_OWN) for field in own if field.name not in DOCUMENTS.names)])
+
+
+def carried(schema: pa.Schema) -> list[str]:
+    """Of a table with documents the names of DOCUMENTS, and of the columns of the sources' own."""
+    return list(dict.fromkeys([*DOCUMENTS.names, *own_of(schema)]))
+
+
+def own_of(schema: pa.Schema) -> list[str]:
+    """The names of the columns of the sources' own."""
+    return [field.name for field in schema if b"own" in (field.metadata or {})]
+
+
 # The documents that are still there after a step: what a corpus is handed on as.
 SELECTION = pa.schema([DOCUMENTS.field("id"), DOCUMENTS.field("characters")])
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.errors import Path
 from gristmill.flows.recipe.given_files import check_tokenizer_file, initial_folder, tasks_folder
 from gristmill.flows.recipe.recipe import Recipe
@@ -16,6 +17,7 @@ from gristmill.storage import files, layout
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.remote.redact import redact_url
 from gristmill.tasks.decontamination.step import Benchmark
+from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.models.classifier import classifier_file
 from gristmill.tasks.models.embedding.embedder import Embedder
 from gristmill.tasks.models.embedding.embedding import Embedding
@@ -28,14 +30,14 @@ from gristmill.tasks.models.perplexity.perplexity import Perplexity
 from gristmill.tasks.models.quality.quality import Quality
 from gristmill.tasks.models.topic.topic import Topic
 from gristmill.tasks.reading.listing import shards_of, tables_of
-from gristmill.tasks.reading.sources import SNAPSHOT, Archives, Lines, Selection, Snapshot, Source, Tables, Texts
+from gristmill.tasks.reading.sources import SNAPSHOT, Archives, Lines, Own, Selection, Snapshot, Source, Tables, Texts
 from gristmill.tasks.url.list_files import list_files
 from gristmill.training.evaluate.tasks import read_tasks
 from gristmill.training.hub.weight_files import check_fits
 
 # Settings that hold addresses of lists.
 _LISTS = ("takedowns", "strict_substrings", "hard_words", "soft_words")
-_PATTERNS = {Archives: "warc", Lines: "jsonl", Tables: "parquet", Texts: "text"}
+_PATTERNS = {Archives: "warc", Lines: "jsonl", Tables: "parquet", Texts: "text", Own: "files"}
 
 Trouble = tuple[Path, str]
 
@@ -71,6 +73,11 @@ def _source(source: Source, deep: bool) -> tuple[SourceSize, list[Trouble]]:
     if isinstance(source, Snapshot | Selection):
         return _of_crawl(source, deep)
     key = _PATTERNS[type(source)]
+    if deep and isinstance(source, Own):
+        try:
+            own_steps.function_at(source.reader)
+        except ValueError as error:
+            return SourceSize(source, None, None, True, False), [(("reader",), str(error))]
     found: dict[str, int | None] = {}
     troubles: list[Trouble] = []
     patterns = getattr(source, key)
@@ -98,12 +105,26 @@ def _source(source: Source, deep: bool) -> tuple[SourceSize, list[Trouble]]:
             shards_of(source)  # names that two patterns give
         except ValueError as error:
             troubles.append(((key,), str(error)))
+    if isinstance(source, Lines | Tables) and source.columns == "*" and found and not troubles:
+        troubles += _every_column(source, next(iter(found)))
     if found and all(size == 0 for size in found.values()):
         troubles.append(((key,), f"is {', '.join(patterns)}, of which every file is empty; give files with documents"))
     sizes = [size for size in found.values() if size is not None]
     whole = known and len(sizes) == len(found)
     packed = not isinstance(source, Archives) and any(not path.endswith((".jsonl", ".json", ".txt")) for path in found)
     return SourceSize(source, len(found) if known else None, sum(sizes) if whole else None, packed, known), troubles
+
+
+def _every_column(source: Lines | Tables, path: str) -> Iterator[Trouble]:
+    from gristmill.tasks.reading.own_columns import check_every, file_columns  # here, since it takes pyarrow
+
+    if not files.is_local(path):
+        return
+    try:
+        names = file_columns(path, "parquet" if isinstance(source, Tables) else "jsonl", source.read_columns)
+        check_every(source.name, names)
+    except (OSError, EOFError, ValueError) as error:
+        yield ("columns",), _sentence(error, path)
 
 
 def _of_crawl(source: Snapshot | Selection, deep: bool) -> tuple[SourceSize, list[Trouble]]:
@@ -143,6 +164,11 @@ def steps(given: Mapping[int, Any], settings: MachineSettings, deep: bool) -> It
     """What is wrong with the lists and earlier crawls that steps name."""
     for at, unplaced in given.items():
         step = settings.placed(unplaced)
+        if deep and isinstance(step, Extract) and ":" in step.engine:
+            try:
+                own_steps.function_at(step.engine)
+            except ValueError as error:
+                yield ("steps", at, "engine"), str(error)
         for key in _LISTS:
             for nth, address in enumerate(getattr(step, key, ())):
                 yield from _list(address, ("steps", at, key, nth), deep)

@@ -63,9 +63,10 @@ def _lines(made: "FirstRecipe", out: Path) -> list[str]:
     for source in made.sources:
         entry = source.entry
         kind = next(key for key in ("warc", "jsonl", "parquet", "text") if key in entry)
-        columns = ", ".join(f"{key.removesuffix('_column')} in `{entry[key]}`" for key in entry if "_column" in key)
+        columns = ", ".join(f"{what} in `{column}`" for what, column in source.columns.items())
         what = f"{source.files:,} {kind} file{'s' * (source.files != 1)}, {source.bytes / 1e6:,.1f} MB"
-        lines.append(f"{entry['name']}: {what}{f'; {columns}' if columns else ''}")
+        others = f"; not taken: {', '.join(source.others)}" if source.others else ""
+        lines.append(f"{entry['name']}: {what}{f'; {columns}' if columns else ''}{others}")
     counts = sampled(made.sources)
     languages = ", ".join(f"{code} {count}" for code, count in made.languages.items()) or "none recognised"
     lines.append(f"sample: {counts['documents']:,} documents, {counts['pages']:,} of them HTML; languages: {languages}")

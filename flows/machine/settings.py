@@ -55,7 +55,7 @@ class MachineSettings(BaseSettings):
         "text", description="`json`: a run's log as lines of JSON, with run, recipe, stage, phase and shard as fields"
     )
     steps: Annotated[tuple[str, ...], NoDecode] = Field(
-        (), description="modules and packages, separated by commas, whose steps a recipe may name"
+        (), description="modules and packages, separated by commas, whose steps, engines and readers a recipe may name"
     )
     remote_io: RemoteIOConfig = Field(
         RemoteIOConfig(), description="how remote files are fetched: retries, connections a host, ..."

@@ -14,7 +14,7 @@ import yaml
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.storage import files
 from gristmill.tasks.reading.recognize import Look, languages, look
-from gristmill.tasks.reading.sources import Columns
+from gristmill.tasks.reading.sources import TAKEN, Columns
 
 # Of the files of a folder with one suffix so many are looked at; of all, if these differ.
 _LOOKS = 32
@@ -25,12 +25,15 @@ _COMPRESSED = (".gz", ".zst", ".lz4")
 
 @dataclass(frozen=True)
 class FoundSource:
-    """Files of one kind: the source's entry in the recipe, how many files and bytes there are, and what was seen."""
+    """Files of one kind: the source's entry in the recipe, how many files and bytes there are, and what was seen.
+    `columns`: of tables, what each column is taken for; `others`: the columns that are not taken."""
 
     entry: dict[str, Any]
     files: int
     bytes: int
     looks: tuple[Look, ...]
+    columns: dict[str, str] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,9 @@ def _sources(groups: Sequence[_Group], given: Sequence[str]) -> Iterator[FoundSo
         named = {"text": columns.text, "url": columns.url, "id": columns.id, "date": columns.date}
         entry |= {f"{what}_column": n for what, n in named.items() if n and (what, n) != ("text", "text")}
         size = sum(os.path.getsize(path) for path in group.paths)
-        yield FoundSource(entry, len(group.paths), size, tuple(group.looks))
+        taken_for = {what: name for what, name in named.items() if name} if kind in ("jsonl", "parquet") else {}
+        others = tuple(dict.fromkeys(name for look in group.looks for name in look.others))
+        yield FoundSource(entry, len(group.paths), size, tuple(group.looks), taken_for, others)
 
 
 def _name(path: str, kind: str, taken: set[str]) -> str:
@@ -189,13 +194,22 @@ def _written(name: str, sources: Sequence[FoundSource], found: dict[str, int]) -
         "# A recipe to begin with, by `gristmill init`. `gristmill rules` lists what steps measure.",
         f"name: {_flow(name)}",
         "sources:",
-        *(f"  - {_flow(source.entry)} # {_plural(source.files, 'file')}" for source in sources),
+        *(f"  - {_flow(source.entry)} # {_plural(source.files, 'file')}{_further(source)}" for source in sources),
         "steps:",
         *(f"  - {_flow(step)} # {comment}" for step, comment in steps),
         f"# To train on the documents, too: mixture: {{weights: {weights}}}",
         "",
     ]
     return "\n".join(lines)
+
+
+def _further(source: FoundSource) -> str:
+    """How the columns that are not taken can be."""
+    if not source.others:
+        return ""
+    renamed = {f"their_{name.lower()}" if name in TAKEN else name: name for name in source.others}
+    plain = [*renamed] == [*renamed.values()]
+    return f"; to keep other columns, too: columns: {_flow([*renamed] if plain else renamed)}"
 
 
 def _flow(value: Any) -> str:

@@ -1,22 +1,26 @@
-"""Steps of users: classes in modules of theirs, found by name or by address.
+"""Steps of users, classes in modules of theirs, and their engines and readers, functions there: found by name or by
+address.
 
 A recipe alone runs no code. A class is taken from a module only if an installed distribution names it as an entry
 point of the group `gristmill.steps` (name = module:Class), or if the machine setting GRISTMILL_STEPS lists the module
-or a package above it. A recipe then names it by its own name, or as `module:Class`.
+or a package above it. A recipe then names it by its own name, or as `module:Class`. The same holds for functions: the
+groups are `gristmill.engines` and `gristmill.readers`, and a recipe names `module:function`, or an entry point.
 """
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
+from typing import Any
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.tasks.documents.step import DocumentStep, EditStep, Step, work_of
 from gristmill.tasks.models.filter import LearnedFilter
 
 GROUP = "gristmill.steps"
+ENGINES, READERS = "gristmill.engines", "gristmill.readers"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _ADDRESS = re.compile(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*):([A-Za-z_]\w*)")
 
@@ -37,6 +41,38 @@ def find(name: str, built_in: Steps) -> type[Step] | None:
     if ":" in name:
         return checked(_at(name, allowed=_allowed(name)), built_in)
     return known(built_in).get(name) if name in _entry_points() or _listed() else None
+
+
+def address_of(name: str, group: str) -> str | None:
+    """Where the engine or reader is that a recipe names, `module:function`; None for a name that there is not. Imports
+    no code. `group`: ENGINES or READERS. Raises StepError for a module that is not allowed."""
+    if ":" not in name:
+        point = _entry_points(group).get(name)
+        return point.value if point else None
+    if not _ADDRESS.fullmatch(name):
+        raise StepError(f"{name!r} is no function: write module:function, as my_package.mail:mbox")
+    if not _allowed(name, group):
+        raise _not_allowed(f"a function of the module {name.partition(':')[0]}", name.partition(":")[0])
+    return name
+
+
+def function_at(address: str) -> Callable[..., Any]:
+    """The engine or reader at an address that `address_of` gave. Raises StepError for one that is not there."""
+    module, _, name = address.partition(":")
+    found = getattr(_imported(module), name, None)
+    if not callable(found):
+        raise StepError(f"the module {module} has no function {name}")
+    return found
+
+
+def libraries_of(module: str) -> tuple[str, ...]:
+    """The distributions whose release decides what the functions of a user's module give: its LIBRARIES."""
+    return tuple(getattr(_imported(module), "LIBRARIES", ()))
+
+
+def names_of(group: str) -> list[str]:
+    """Names of the engines or readers of installed packages."""
+    return sorted(_entry_points(group))
 
 
 def may_be_known(name: str) -> bool:
@@ -105,19 +141,23 @@ def _at(address: str, allowed: bool) -> type:
         raise StepError(f"{address!r} is no step: write module:Class, as my_package.my_steps:Profanity")
     module, name = match.groups()
     if not allowed:
-        raise StepError(
-            f"the recipe names a step of the module {module}, which this machine does not allow: set "
-            f"GRISTMILL_STEPS={','.join((*_listed(), module))} if you trust its code"
-        )
+        raise _not_allowed(f"a step of the module {module}", module)
     kind = getattr(_imported(module), name, None)
     if kind is None:
         raise StepError(f"the module {module} has no class {name}")
     return kind
 
 
-def _allowed(address: str) -> bool:
+def _not_allowed(what: str, module: str) -> StepError:
+    return StepError(
+        f"the recipe names {what}, which this machine does not allow: set "
+        f"GRISTMILL_STEPS={','.join((*_listed(), module))} if you trust its code"
+    )
+
+
+def _allowed(address: str, group: str = GROUP) -> bool:
     module = address.partition(":")[0]
-    of_entry_point = any(point.value == address for point in _entry_points().values())
+    of_entry_point = any(point.value == address for point in _entry_points(group).values())
     return of_entry_point or any(f"{module}.".startswith(f"{listed}.") for listed in _listed())
 
 
@@ -134,9 +174,9 @@ def _listed() -> tuple[str, ...]:
     return MachineSettings().steps
 
 
-def _entry_points() -> dict[str, EntryPoint]:
+def _entry_points(group: str = GROUP) -> dict[str, EntryPoint]:
     found: dict[str, EntryPoint] = {}
-    for point in entry_points(group=GROUP):
+    for point in entry_points(group=group):
         if found.setdefault(point.name, point).value != point.value:
-            raise StepError(f"two entry points of {GROUP} are called {point.name}: uninstall one of their packages")
+            raise StepError(f"two entry points of {group} are called {point.name}: uninstall one of their packages")
     return found

@@ -1,6 +1,6 @@
 """The recipe: everything that decides what comes out, in one file that reads from top to bottom."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -10,13 +10,13 @@ from pydantic import BeforeValidator, Field, model_validator
 from gristmill.flows.recipe import settings_file, syntax
 from gristmill.flows.recipe.errors import ContradictionError, Origin, did_you_mean
 from gristmill.flows.recipe.errors import Path as KeyPath
-from gristmill.flows.recipe.steps import AnyStep
+from gristmill.flows.recipe.steps import AnyStep, read_source
 from gristmill.storage.remote.url_secrets import check_no_secrets
 from gristmill.tasks.documents.export import Export
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, CorpusStep, DocumentStep, Settings, Step
 from gristmill.tasks.extraction.extract import Extract
-from gristmill.tasks.reading.sources import Source
+from gristmill.tasks.reading.sources import Columns, Source
 from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.tasks.url.step import Url
@@ -64,7 +64,9 @@ class Recipe(Settings):
     limit: int | None = Field(
         None, gt=0, description="the first so many documents of each source alone, of its first so many files"
     )
-    sources: tuple[Source, ...] = Field(min_length=1, description="where the documents come from")
+    sources: tuple[Annotated[Source, BeforeValidator(read_source)], ...] = Field(
+        min_length=1, description="where the documents come from"
+    )
     steps: tuple[AnyStep, ...] = Field(
         min_length=1,
         description="run in this order; only `url` may come before `extract`, and `normalize` only right after it",
@@ -138,12 +140,26 @@ class Recipe(Settings):
                         "rename the signal",
                     )
             known += [signal.name for signal in step.signals]
-        if self.mixture:
+        yield from self._of_own_columns(known)
+        own = [name for source in self.sources for name, _ in _columns(source).own]
+        if self.mixture and not any(_columns(source).every for source in self.sources):
             by = [column.column for column in self.mixture.by] + [CLUSTER_SIZE] * bool(self.mixture.rehydrate)
             for name in by:
-                if name not in (*known, *DOCUMENT_COLUMNS):
-                    hint = did_you_mean(name, known) or "put the step that measures it into the recipe"
+                if name not in (*known, *own, *DOCUMENT_COLUMNS):
+                    hint = did_you_mean(name, [*known, *own]) or (
+                        "put the step that measures it into the recipe, or a source's column into its `columns`"
+                    )
                     yield ("mixture",), f"groups documents by {name}, which no step measures; {hint}"
+
+    def _of_own_columns(self, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
+        for at, source in enumerate(self.sources):
+            for name, theirs in _columns(source).own:
+                if name in signals:
+                    yield (
+                        ("sources", at, "columns"),
+                        f"names {name}, and a step gives a signal of that name; give it a name of its own, as "
+                        f"`columns: {{their_{name}: {theirs}}}`",
+                    )
 
     def _of_sources(self) -> Iterator[tuple[KeyPath, str]]:
         names = [source.name for source in self.sources]
@@ -199,6 +215,10 @@ class Recipe(Settings):
     def after(self) -> tuple:
         """The steps on documents: those behind the extraction and the normalisation."""
         return self.steps[self.steps.index(self.normalize or self.extract) + 1 :]
+
+
+def _columns(source: Source) -> Columns:
+    return getattr(source, "read_columns", Columns())
 
 
 def _reads(step: Step) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 Settings alone are imported here; what makes a step, and its work, when it is needed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Union
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 from pydantic import Field, SerializationInfo, SerializerFunctionWrapHandler, WrapSerializer, WrapValidator
 
 from gristmill.flows.recipe import own_steps
+from gristmill.flows.recipe.errors import did_you_mean
 from gristmill.tasks.decontamination.step import Decontamination
 from gristmill.tasks.dedup.exact import ContentDedup, UrlDedup
 from gristmill.tasks.dedup.near.settings import MinHash
@@ -18,7 +19,7 @@ from gristmill.tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDe
 from gristmill.tasks.dedup.substrings import SubstringDedup
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.step import CorpusStep, DocumentStep, Step
-from gristmill.tasks.extraction.extract import Extract
+from gristmill.tasks.extraction.extract import ENGINE_NAMES, Extract
 from gristmill.tasks.models.embedding.embedding import Embedding
 from gristmill.tasks.models.harm.harm import AdultContent, Toxicity
 from gristmill.tasks.models.language.language import Language
@@ -92,12 +93,41 @@ def _read(given: Any, built_in: Callable[[Any], Step]) -> Step:
         own_steps.checked(type(given), BUILT_IN)
         return given
     name = given.get("step") if isinstance(given, dict) else None
+    if name == "extract":
+        return built_in(_with_engine(given))
     if not isinstance(name, str) or name in BUILT_IN:
         return built_in(given)
     kind = own_steps.find(name, BUILT_IN)
     if kind is None:
         return built_in(given)  # whose error names all steps that there are
     return kind.model_validate({key: value for key, value in given.items() if key != "step"})
+
+
+def _with_engine(given: dict[str, Any]) -> dict[str, Any]:
+    """The settings of `extract`, an engine of a user's by its address."""
+    engine = given.get("engine")
+    if not isinstance(engine, str) or engine in ENGINE_NAMES:
+        return given
+    address = own_steps.address_of(engine, own_steps.ENGINES)
+    if address is None:
+        there = [*ENGINE_NAMES, *own_steps.names_of(own_steps.ENGINES)]
+        hint = did_you_mean(engine, there) or f"give one of {', '.join(there)}, or one of your own as module:function"
+        raise own_steps.StepError(f"there is no engine {engine!r}; {hint}")
+    return given | {"engine": address}
+
+
+def read_source(given: Any) -> Any:
+    """A source of a recipe, a reader of a user's by its address."""
+    if not isinstance(given, Mapping) or not isinstance(reader := given.get("reader"), str):
+        return given
+    address = own_steps.address_of(reader, own_steps.READERS)
+    if address is None:
+        there = own_steps.names_of(own_steps.READERS)
+        hint = did_you_mean(reader, there) or (
+            f"installed packages have {', '.join(there) or 'none'}; name one of your own as module:function"
+        )
+        raise own_steps.StepError(f"there is no reader {reader!r}; {hint}")
+    return {**given, "reader": address}
 
 
 def _write(step: Step, built_in: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
@@ -136,7 +166,7 @@ def modules_of(step: Step) -> tuple[str, ...]:
     kind = type(step)
     if "__main__" in (kind.__module__, kind.work):
         raise ValueError(f"the step {step.step} is defined in __main__: move it to a module that workers can import")
-    return tuple(dict.fromkeys((kind.__module__, kind.work or kind.__module__)))
+    return tuple(dict.fromkeys((kind.__module__, kind.work or kind.__module__, *step.modules)))
 
 
 def document_steps() -> dict[str, type[DocumentStep]]:

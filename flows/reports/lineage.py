@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
+from gristmill.flows.recipe import own_steps
 from gristmill.storage import files, parquet
 from gristmill.storage.home import FinishedStage, Home
 from gristmill.storage.remote.config import RemoteIOConfig
@@ -66,7 +67,7 @@ class Lineage:
 
     `row`: its columns, or its row of the ledger if the record never became a document; `record`: read again from
     the source's file, or None, and `trouble` is the reason; `scores`: columns of the stages behind, by stage;
-    `decisions`: the decision history, in the order of the stages.
+    `decisions`: the decision history, in the order of the stages; `own`: the columns of the sources' own.
     """
 
     stage: str
@@ -75,6 +76,7 @@ class Lineage:
     trouble: str = ""
     scores: dict[str, dict[str, Any]] = field(default_factory=dict)
     decisions: tuple[Decision, ...] = ()
+    own: tuple[str, ...] = ()
 
     @property
     def became_document(self) -> bool:
@@ -83,13 +85,14 @@ class Lineage:
     @property
     def columns(self) -> dict[str, Any]:
         """Where the document comes from: its columns but for id, text, signals and those without a value."""
-        names = [name for name in DOCUMENTS.names if name not in ("id", "text")]
+        names = [name for name in (*DOCUMENTS.names, *self.own) if name not in ("id", "text")]
         return {name: value for name in names if (value := self.row.get(name)) is not None}
 
     @property
     def signals(self) -> dict[str, Any]:
         """What was measured while the document was made."""
-        return {n: v for n, v in self.row.items() if n not in DOCUMENTS.names} if self.became_document else {}
+        known = (*DOCUMENTS.names, *self.own)
+        return {n: v for n, v in self.row.items() if n not in known} if self.became_document else {}
 
     @property
     def raw(self) -> str:
@@ -124,7 +127,7 @@ def lineage_of(stage: FinishedStage, shard: int, row: dict[str, Any], remote_io:
     scores, decisions = _behind(stage, shard, row["id"])
     if "rule" in row:
         decisions = (Decision(stage.label, False, row),)
-    return Lineage(stage.label, row, record, trouble, scores, decisions)
+    return Lineage(stage.label, row, record, trouble, scores, decisions, tuple(stage.result.get("own", ())))
 
 
 def record_again(
@@ -135,8 +138,10 @@ def record_again(
     where = f"{shard.path}, offset {row['offset']}"
     place = row["file"], row["offset"], row["length"]
     try:
+        if ":" in shard.format:  # the manifest names the code: this machine has to allow it
+            own_steps.function_at(own_steps.address_of(shard.format, own_steps.READERS) or "")
         found = read_again(shard, *place, stage.settings["extract"]["max_bytes"], remote_io)
-    except (OSError, LookupError, RemoteIOError) as error:
+    except (OSError, LookupError, RemoteIOError, own_steps.StepError) as error:
         return None, f"{where} cannot be read again: {error}"
     for name in ("url", "record_id"):
         if name in row and row[name] != getattr(found, name):
@@ -165,7 +170,8 @@ def _behind(
         if made := decision(stage, shard, document):
             decisions.append((_nth(stage), made))
         row = _scored(stage, shard, document, made)
-        if known := {k: v for k, v in row.items() if k not in DOCUMENTS.names and v is not None}:
+        known_names = (*DOCUMENTS.names, *documents.result.get("own", ()))
+        if known := {k: v for k, v in row.items() if k not in known_names and v is not None}:
             scores[stage.label] = known
     return scores, tuple(made for _, made in sorted(decisions, key=lambda each: (each[0], each[1].stage)))
 

@@ -218,7 +218,11 @@ def _texts(stage: StageFolder, part: str) -> dict[str, dict[str, Any]]:
     """Rows of the documents' part behind a stage's part, by id; empty if the stage has no documents."""
     if not isinstance(stage, FinishedStage) or stage.documents is None:
         return {}
-    from gristmill.storage import parquet  # here, since a status reads no documents
+    # here, since a status reads no documents
+    from gristmill.storage import parquet
+    from gristmill.storage.schema import own_of
 
-    table = parquet.read_table(f"{stage.documents.folder}/{part}", ["id", "source", "url", "text"])
+    path = f"{stage.documents.folder}/{part}"
+    names = dict.fromkeys(["id", "source", "url", "date", "title", *own_of(parquet.schema(path)), "text"])
+    table = parquet.read_table(path, [*names])
     return {row["id"]: row for row in table.to_pylist()}

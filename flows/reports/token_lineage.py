@@ -23,7 +23,7 @@ from gristmill.storage import files, parquet
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.home import FinishedStage, open_stage
 from gristmill.storage.remote.config import RemoteIOConfig
-from gristmill.storage.schema import DOCUMENTS
+from gristmill.storage.schema import DOCUMENTS, carried, own_of
 from gristmill.tasks.documents.measure import measured
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.normalize_work import rewrite
@@ -58,7 +58,8 @@ def derive_texts(
     first, *later = through
     found = DerivedTexts()
     pages = _pages(first, number, documents, remote_io, found.troubles)
-    table = pa.Table.from_pylist(list(pages), schema=DOCUMENTS)
+    schema = parquet.schema(first.part(number))
+    table = pa.Table.from_pylist(list(pages), schema=pa.schema([schema.field(name) for name in carried(schema)]))
     if settings := first.settings["normalize"]:
         texts = rewrite(Normalize.model_validate(settings), table["text"], pc.equal(table["engine"], "blocks"))
         table = table.set_column(table.schema.get_field_index("text"), DOCUMENTS.field("text"), texts)
@@ -77,7 +78,8 @@ def _pages(
     troubles: dict[str, str],
 ) -> Iterator[dict[str, Any]]:
     """A row of DOCUMENTS for each record that gives a text."""
-    extract = Extract.model_validate(stage.settings["extract"])
+    [extract] = _STEPS.validate_python([stage.settings["extract"]])  # an engine of a user's has to be allowed
+    assert isinstance(extract, Extract)
     records = _records(stage, number, documents, remote_io, troubles)
     waiting: deque[dict[str, Any]] = deque()
 
@@ -92,7 +94,8 @@ def _pages(
             if "rule" in page:
                 troubles[row["id"]] = f"{page['rule']}: {page['detail']}"
             else:
-                yield row | page | {"characters": len(page["text"])}
+                given = {name: value for name, value in page.items() if value is not None}
+                yield row | given | {"characters": len(page["text"])}
 
 
 def _records(
@@ -102,7 +105,8 @@ def _records(
     remote_io: RemoteIOConfig,
     troubles: dict[str, str],
 ) -> Iterator[tuple[dict[str, Any], Record]]:
-    for row in rows_of(stage.part(number), documents, _RECORD_PLACE):
+    own = own_of(parquet.schema(stage.part(number)))  # which steps may read
+    for row in rows_of(stage.part(number), documents, [*_RECORD_PLACE, *own]):
         record, trouble = record_again(stage, number, row, remote_io)
         if record is None:
             troubles[row["id"]] = trouble

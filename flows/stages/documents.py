@@ -6,19 +6,22 @@ Records that a source selects by Common Crawl's columnar index are put into shar
 """
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import pyarrow as pa
 from pydantic import SerializeAsAny
 
 from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, classes, libraries, modules, pinned
 from gristmill.storage import files, layout
 from gristmill.storage.fingerprint import fingerprint, of_files, stated
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.sampling import Heldout
-from gristmill.tasks.documents.step import DocumentStep, Settings
+from gristmill.tasks.documents.step import DocumentStep, Settings, Step
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, digest
@@ -26,7 +29,8 @@ from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.extract_work import extract_shard
 from gristmill.tasks.reading import index
 from gristmill.tasks.reading.first_records import FILES, look
-from gristmill.tasks.reading.listing import Shard, listed, shards_of, tables_of, together
+from gristmill.tasks.reading.listing import ListedFiles, Shard, listed, shards_of, tables_of, together
+from gristmill.tasks.reading.own_columns import carried_schema, find_types, joined_sources
 from gristmill.tasks.reading.sources import Columns, Files, IndexFilters, Selection, Snapshot, Source
 
 
@@ -104,6 +108,10 @@ def documents(
             places.append(ShardFiles(source.name, tuple((f.path, f.name) for f in shard), shard[0].base))
             inputs.append("\n".join([source.name, *(file.name for file in shard), seen]))
     before = pinned(context, recipe.before)
+    own_functions = [known.format for known in formats.values() if ":" in known.format]
+    for address in [*own_functions, *([recipe.extract.engine] if ":" in recipe.extract.engine else [])]:
+        own_steps.function_at(address)  # whose error comes before any work
+    readers = sorted({address.partition(":")[0] for address in own_functions})
     record = Record(
         formats=formats,
         before=before,
@@ -121,10 +129,11 @@ def documents(
         record,
         {"files": digest(inputs)},
         lambda: tuple(places),
-        modules(all_steps),
-        libraries(all_steps),
+        (*modules(all_steps), *readers),
+        (*libraries(all_steps), *(name for reader in readers for name in own_steps.libraries_of(reader))),
     )
     made = context.build(spec)
+    _check_signals(made.result["own"], recipe.steps)
     return Corpus(tuple(shard.source for shard in places), made, made, (made,), (*selections, made))
 
 
@@ -154,9 +163,51 @@ def _extract(phases: PhaseRunner, record: Record, places: tuple[ShardFiles, ...]
         for number, (source, read) in enumerate(first.items())
     }
     phases.map("look", look, looks, temporary=True)
+    own = _own_columns(phases, record, jobs)
+    for job in jobs.values():
+        job["own"] = own
     made = phases.map("extract", extract_shard, jobs)
     files.remove(lists)
-    return {"sources": {source: _counted([made[i] for i in of]) for source, of in by_source.items()}}
+    return {"sources": {source: _counted([made[i] for i in of]) for source, of in by_source.items()}, "own": own.names}
+
+
+def _own_columns(phases: PhaseRunner, record: Record, jobs: dict[int, dict]) -> pa.Schema:
+    """The columns of the sources' own, of all sources; the files in the jobs get those of their source by name."""
+    carrying = {
+        name: known.columns for name, known in record.formats.items() if known.columns.own or known.columns.every
+    }
+    asked = {number: job for number, job in jobs.items() if job["source"] in carrying}
+    given = {
+        number: {name: job[name] for name in ("source", "source_files")} | {"max_bytes": record.extract.max_bytes}
+        for number, job in asked.items()
+    }
+    if not given:
+        return pa.schema([])
+    found = phases.map("columns", find_types, given, temporary=True)
+    schemas: dict[str, pa.Schema] = {}
+    for source, columns in carrying.items():
+        of = [number for number, job in asked.items() if job["source"] == source]
+        columns, schemas[source] = carried_schema(source, columns, [found[number] for number in of])
+        for number in of:
+            files_of = asked[number]["source_files"]
+            asked[number]["source_files"] = (
+                replace(files_of, columns=columns)
+                if isinstance(files_of, ListedFiles)
+                else tuple(replace(file, columns=columns) for file in files_of)
+            )
+    own = joined_sources(schemas)
+    _check_signals(own.names, (*record.before, *record.steps))
+    return own
+
+
+def _check_signals(own: Sequence[str], steps: Iterable[Step]) -> None:
+    """Raise ValueError for a column of a source's own that has the name of a signal."""
+    for step in steps:
+        if taken := [signal.name for signal in step.signals if signal.name in own]:
+            raise ValueError(
+                f"a source has the column {taken[0]}, and the step {step.step} gives a signal of that name: name the "
+                f"source's `columns` one by one, and this one by a name of its own, as {{their_{taken[0]}: {taken[0]}}}"
+            )
 
 
 def _counted(records: list[dict]) -> dict:

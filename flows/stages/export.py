@@ -12,12 +12,12 @@ import yaml
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces
-from gristmill.storage import files, layout
+from gristmill.storage import files, layout, parquet
 from gristmill.storage.remote.redact import redact_url
 from gristmill.tasks.documents import export_work
 from gristmill.tasks.documents.dataset_card import Card, FunnelStep, write_card
 from gristmill.tasks.documents.export import Export
-from gristmill.tasks.documents.export_work import Column
+from gristmill.tasks.documents.export_work import Column, OwnColumn, own_columns
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
@@ -81,6 +81,7 @@ def export(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult |
         recipe=recipe_of_card(recipe),
         funnel=tuple(_funnel(corpus)),
         columns=columns,
+        own=_own_columns(corpus),
         format=recipe.export.format,
         releases=tuple(sorted({("gristmill", version("gristmill")), *_releases(corpus)})),
     )
@@ -93,6 +94,13 @@ def export(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult |
     _refuse_another(target, spec.key)  # one that was made here while this one waited
     files.remove(files.join(target, "done"))
     return made
+
+
+def _own_columns(corpus: Corpus) -> tuple[OwnColumn, ...]:
+    """The columns of the sources' own: all parts with documents have the same."""
+    extracted = next(stage for stage in corpus.stages if stage.name == "documents")
+    own = extracted.result.get("own", ())
+    return own_columns(parquet.schema(corpus.documents.part(0))) if own else ()
 
 
 def _export(phases: PhaseRunner, record: Record, places: ExportPlaces) -> dict:

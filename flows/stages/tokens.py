@@ -15,7 +15,7 @@ from gristmill.storage import files, layout
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.home import Home
 from gristmill.storage.tokens import token_shards
-from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
@@ -99,6 +99,7 @@ def grouped_tokens(
     settings = recipe.training_mixture()
     if settings.by_source:
         return None
+    _check_columns(recipe, corpus)
     record = GroupedRecord(by=settings.by, rehydrate=settings.rehydrate)
 
     def places() -> GroupedPlaces:
@@ -111,6 +112,19 @@ def grouped_tokens(
 
     inputs = corpus.inputs(tokenizer, tokens, signals=True)
     return context.build(StageSpec("grouped_tokens", _group, record, inputs, places))
+
+
+def _check_columns(recipe: Recipe, corpus: Corpus) -> None:
+    """Raise ValueError for a column of the mixture that no document has; with `columns: "*"` it is known only now."""
+    extracted = next(stage for stage in corpus.stages if stage.name == "documents")
+    own = extracted.result.get("own", ())
+    signals = [signal.name for step in recipe.steps for signal in step.signals]
+    for column in recipe.training_mixture().by:
+        if column.column not in (*own, *signals, *DOCUMENT_COLUMNS):
+            raise ValueError(
+                f"mixture.by names {column.column}, which no step measures and no source has: the sources' own columns "
+                f"are {', '.join(own) or 'none'}"
+            )
 
 
 def _group(phases: PhaseRunner, record: GroupedRecord, places: GroupedPlaces) -> dict:

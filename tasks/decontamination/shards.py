@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.storage import files, layout, ledger, parquet, shards
-from gristmill.storage.schema import DOCUMENTS, EDITS, LEDGER, SELECTION
+from gristmill.storage.schema import DOCUMENTS, EDITS, LEDGER, SELECTION, carried
 from gristmill.tasks.decontamination.find import find
 from gristmill.tasks.decontamination.index import items_of, load_index
 from gristmill.tasks.decontamination.step import Decontamination, Indexing, Policy
@@ -137,7 +137,7 @@ def drop_shard(folder: str, shard: int, kept: str, hits: str, threshold: float) 
 def cut_shard(folder: str, shard: int, documents: str, kept: str, hits: str, policy: Policy) -> dict:
     """Write a shard's documents without the places of the hits, and the ledgers of cuts and drops. Holds the shard's
     texts three times."""
-    arriving = select(documents, kept, DOCUMENTS.names)
+    arriving = select(documents, kept, carried(parquet.schema(documents)))
     found = parquet.read_table(hits, ["id", "start", "stop"])
     row = pc.index_in(found["id"], arriving["id"].combine_chunks()).to_numpy()
     touched, document = np.unique(row, return_inverse=True)

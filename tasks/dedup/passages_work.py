@@ -19,8 +19,8 @@ the document. A passage stays in its first document even if that document is the
 import numpy as np
 import pyarrow as pa
 
-from gristmill.storage import files, ledger, sorted_files
-from gristmill.storage.schema import DOCUMENTS, EDITS, LEDGER
+from gristmill.storage import files, ledger, parquet, sorted_files
+from gristmill.storage.schema import EDITS, LEDGER, carried
 from gristmill.tasks.dedup.cutting import write_cut
 from gristmill.tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup, Step
 from gristmill.tasks.documents.edits import Edits, applied, line_removals, merged, rows
@@ -84,7 +84,7 @@ def cut_shard(folder: str, shard: int, documents: str, kept: str, step: Step) ->
 
     Holds the shard's texts four times, and 24 bytes a passage that is cut. Only texts that are cut are scanned again.
     """
-    arriving = select(documents, kept, DOCUMENTS.names)
+    arriving = select(documents, kept, carried(parquet.schema(documents)))
     paths = [_repeated_path(folder, partition) for partition in range(step.partitions)]
     place = np.sort(sorted_files.read_all(paths, shard, shard + 1, ["place"])["place"].to_numpy())
     touched, document = np.unique(place >> 32, return_inverse=True)

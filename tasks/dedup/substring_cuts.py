@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.storage import ledger, parquet, shards
-from gristmill.storage.schema import DOCUMENTS, EDITS, LEDGER, SELECTION
+from gristmill.storage.schema import EDITS, LEDGER, SELECTION, carried
 from gristmill.tasks.dedup.cutting import write_cut
 from gristmill.tasks.dedup.substrings import SubstringDedup
 from gristmill.tasks.dedup.substrings_work import spans_of
@@ -32,7 +32,7 @@ def cut_shard(
     A span of words goes with the white space on one of its sides; one of bytes loses what it has of characters that
     are not all in it. `found`: the folder of `find_block`. Holds the shard's texts three times.
     """
-    arriving = select(documents, kept, DOCUMENTS.names)
+    arriving = select(documents, kept, carried(parquet.schema(documents)))
     row, first, stop = spans_of(found, shard, blocks)
     touched, document = np.unique(row, return_inverse=True)
     texts, cuts, drops = [pa.array([], pa.large_string())], [EDITS.empty_table()], [LEDGER.empty_table()]

@@ -10,7 +10,7 @@ import yaml
 
 from gristmill.storage import files
 from gristmill.storage.export import SUFFIXES
-from gristmill.tasks.documents.export_work import CARRIED, Column
+from gristmill.tasks.documents.export_work import CARRIED, Column, OwnColumn
 from gristmill.tasks.documents.step import UNKNOWN, Settings
 
 # Languages with a smaller share of the documents are not in the header, where a language is a claim.
@@ -53,6 +53,7 @@ class Card(Settings):
     recipe: str
     funnel: tuple[FunnelStep, ...]
     columns: tuple[Column, ...]
+    own: tuple[OwnColumn, ...] = ()
     format: str
     releases: tuple[tuple[str, str], ...]
 
@@ -115,6 +116,7 @@ def write_card(folder: str, number: int, card: Card, written: Sequence[tuple[str
         *_table(
             ("column", "type", "unit", "definition"),
             [(name, "string", "", _CARRIED[name]) for name in CARRIED]
+            + [(column.name, column.type, "", "of the source, as its files have it") for column in card.own]
             + [(column.name, column.kind, column.unit, _definition(column)) for column in card.columns],
         ),
         "",
@@ -151,6 +153,7 @@ def _header(card: Card, written: Sequence[tuple[str, str | None, int, int]], doc
         "dataset_info": {
             "features": [
                 *({"name": name, "dtype": "large_string" if name == "text" else "string"} for name in CARRIED),
+                *({"name": column.name, **column.feature} for column in card.own),
                 *({"name": column.name, "dtype": column.kind} for column in card.columns),
             ]
         },

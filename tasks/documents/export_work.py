@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.storage import export
-from gristmill.storage.schema import DOCUMENTS
+from gristmill.storage import export, parquet
+from gristmill.storage.schema import own_of
 from gristmill.tasks.documents import batch
 from gristmill.tasks.documents.selection import gather, select_groups
 from gristmill.tasks.documents.step import Kind, Settings, Signal
@@ -28,6 +29,35 @@ class Column(Settings):
     @property
     def field(self) -> pa.Field:
         return batch.field(Signal(self.name, self.kind, self.unit, self.source, description=self.description))
+
+
+class OwnColumn(Settings):
+    """A column of the sources' own. `type`: Arrow's; `feature`: that of the Hugging Face `datasets`, as its YAML has
+    it."""
+
+    name: str
+    type: str
+    feature: dict[str, Any]
+
+
+def own_columns(schema: pa.Schema) -> tuple[OwnColumn, ...]:
+    """The columns of the sources' own, of the schema of a part with documents."""
+    fields = [schema.field(name) for name in own_of(schema)]
+    return tuple(OwnColumn(name=f.name, type=str(f.type), feature=_feature(f.type)) for f in fields)
+
+
+def _feature(kind: pa.DataType) -> dict[str, Any]:
+    if pa.types.is_list(kind):
+        of = _feature(kind.value_type)
+        return {"sequence": of.get("dtype", of)} if "dtype" in of else {"list": of.get("struct", of)}
+    if pa.types.is_struct(kind):
+        return {"struct": [{"name": field.name, **_feature(field.type)} for field in kind]}
+    if pa.types.is_timestamp(kind):
+        return {"dtype": f"timestamp[{kind.unit}{f', tz={kind.tz}' if kind.tz else ''}]"}
+    return {"dtype": _DTYPES.get(str(kind), str(kind))}
+
+
+_DTYPES = {"double": "float64", "float": "float32", "halffloat": "float16", "date32[day]": "date32"}
 
 
 def begin(folder: str, number: int, key: str) -> dict:
@@ -51,11 +81,14 @@ def export_shard(
     """
     names = [column.name for column in columns if column.measured]
     measured = gather(signals, kept, names) if names else None
-    schema = pa.schema([*(DOCUMENTS.field(name) for name in CARRIED), *(column.field for column in columns)])
+    there = parquet.schema(documents)
+    own = own_of(there)
+    carried = [*CARRIED, *own]
+    schema = pa.schema([*(there.field(name) for name in carried), *(column.field for column in columns)])
     counted: Counter[tuple[str, str | None, str]] = Counter()
     with export.create(folder, shard, format, schema) as write:
-        for group in select_groups(documents, kept, [*CARRIED, "characters"]):
-            given = {name: group[name] for name in CARRIED}
+        for group in select_groups(documents, kept, [*carried, "characters"]):
+            given = {name: group[name] for name in carried}
             for column in columns:
                 if measured is None or not column.measured:
                     given[column.name] = pa.nulls(len(group), column.field.type)

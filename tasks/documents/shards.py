@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.storage import layout, parquet, shards
-from gristmill.storage.schema import DOCUMENTS, LEDGER, SELECTION
+from gristmill.storage.schema import LEDGER, SELECTION, carried
 from gristmill.tasks.documents import measure
 from gristmill.tasks.documents.batch import names
 from gristmill.tasks.documents.decisions import Decisions, decide, wanted
@@ -44,11 +44,11 @@ def edit_shard(
 
     `measured`: the shard's parts with the signals of the steps before. Holds the shard's texts twice.
     """
-    arriving = select(documents, kept, DOCUMENTS.names)
+    arriving = select(documents, kept, carried(parquet.schema(documents)))
     counts = measure.EditCounts(steps)
     found = measure.measured(_with_signals(arriving, measured, kept, steps), steps)
     counts.add(found)
-    parquet.write_table(layout.part(folder, shard), found.table.select([*DOCUMENTS.names, *names(steps)]))
+    parquet.write_table(layout.part(folder, shard), found.table.select([*carried(arriving.schema), *names(steps)]))
     parquet.write_table(layout.edits_part(folder, shard), found.edits)
     shards.write_ledger(folder, shard, LEDGER.empty_table())
     return {

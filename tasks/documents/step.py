@@ -19,6 +19,8 @@ DOCUMENT_COLUMNS = (
     *("id", "source", "url", "date", "ip", "status", "content_type", "charset", "truncated", "file", "note"),
     *("offset", "length", "record_id", "digest", "title", "canonical_url", "published", "engine", "characters", "text"),
 )
+# Those of them that a page says of itself; a table may give them as columns of its own.
+PAGE_COLUMNS = ("title", "canonical_url", "published")
 UNKNOWN = "unknown"  # in the column `language`: it cannot be told
 Kind = Literal["string", "bool", "int32", "int64", "float32", "float64"]
 
@@ -117,7 +119,8 @@ class Step(Settings):
     """A step of a recipe. A class that recipes name has one literal name as type and default of `step`.
 
     `work`: the module that does the work; "" stands for the module of the class. `libraries`: the distributions whose
-    release decides what comes out, a property where it depends on the settings. `signals`: the columns that documents
+    release decides what comes out, a property where it depends on the settings; `modules`: further modules, beside that
+    of the class and `work`, whose code does. `signals`: the columns that documents
     have behind the step. `pins_files`: whether the step's key needs the content of files that it names; its work module
     then has `pinned(step)`. `certainty`: where the first of the signals is the label that a model gives a document, the
     one that says how probable it is, in [0, 1].
@@ -128,6 +131,7 @@ class Step(Settings):
     step: str
     work: ClassVar[str] = ""
     libraries: ClassVar[tuple[str, ...]] = ()
+    modules: ClassVar[tuple[str, ...]] = ()
     signals: ClassVar[tuple[Signal, ...]] = ()
     pins_files: ClassVar[bool] = False
     certainty: ClassVar[str] = ""

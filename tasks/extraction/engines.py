@@ -8,6 +8,7 @@ trafilatura too where the classifier is unsure was tried: on pages held out it m
 import logging
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -170,3 +171,13 @@ ENGINES: dict[str, Callable[[str], str]] = {
     "justext": by_stop_words,
     "plain": plain,
 }
+
+
+@cache
+def engine(name: str) -> Callable[[str], str]:
+    """The engine of a name, or a user's own at `module:function`, which takes and returns the same. Raises what its
+    import raises."""
+    if found := ENGINES.get(name):
+        return found
+    module, _, function = name.partition(":")
+    return getattr(import_module(module), function)

@@ -19,7 +19,7 @@ import xxhash
 from gristmill.storage import layout, ledger, parquet, shards
 from gristmill.storage.printable import one_line
 from gristmill.storage.remote.retry import configured
-from gristmill.storage.schema import DOCUMENTS, EDITS
+from gristmill.storage.schema import DOCUMENTS, EDITS, documents_with
 from gristmill.tasks.documents.batch import Batch, schema
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.measure import EditCounts, measured
@@ -31,6 +31,7 @@ from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.page import HTML, PLAIN, extract_page
 from gristmill.tasks.guard.parent import Guard
 from gristmill.tasks.reading.listing import ListedFiles, Shard, given_files, recorded
+from gristmill.tasks.reading.own_columns import fitted
 from gristmill.tasks.reading.record import PAGES, Record
 from gristmill.tasks.reading.shard import read
 from gristmill.tasks.url.step import Url
@@ -42,6 +43,7 @@ _BATCH_CHARACTERS = 16 << 20
 _PLACE = ("nth", "url", "file", "offset", "length")
 _NAMED = 4  # files of a shard, in a line of the log
 _JUDGED = 256
+_NO_COLUMNS = pa.schema([])
 _JUDGED_BYTES = 16 << 20
 # Engines whose texts have no white space but what is meant: that of code and of aligned columns.
 _SPACED = ("blocks", "text")
@@ -58,11 +60,13 @@ def extract_shard(
     normalize: Normalize | None,
     steps: tuple[DocumentStep, ...],
     drawn: Heldout | None = None,
+    own: pa.Schema = _NO_COLUMNS,
 ) -> dict:
     """Read the files of one shard of a source, write its documents with their signals, and return the shard's record.
 
     With a `limit`, the first so many records are read that are pages, or were meant to be one; files behind them are
     not opened.
+    `own`: the columns of the sources' own that documents carry; null where a source has none of the name.
     `before` are the URL steps that come ahead of the extraction: what they drop is neither extracted nor kept. With
     `drawn` the held-out documents alone are looked at, as if the files had no other.
     Every record that is a page, or was meant to be one, is a row of the shard or of its ledger; the others are
@@ -70,7 +74,8 @@ def extract_shard(
     for each record.
     """
     judging = (*before, *steps)
-    columns = pa.schema([*DOCUMENTS, *(field for step in judging for field in schema(step))])
+    plain = documents_with(own)
+    columns = pa.schema([*plain, *(field for step in judging for field in schema(step))])
     edits = EditCounts(steps)
     lost: dict[str, list[dict]] = {step.step: [] for step in before} | {"extract": [], "normalize": []}
     kinds: Counter[str] = Counter()
@@ -82,12 +87,12 @@ def extract_shard(
         parquet.create(layout.part(folder, number), columns) as out,
         parquet.create(layout.edits_part(folder, number), EDITS) as cuts,
     ):
-        pages = _pages(records, source, kinds, lost["extract"], drawn)
+        pages = _pages(records, source, own, kinds, lost["extract"], drawn)
         if before:
             pages = _allowed(pages, before, lost)
         rows = _documents(pages, guard, extract, lost["extract"])
         for batch in _batches(rows):
-            table = pa.Table.from_pylist(batch, schema=DOCUMENTS)
+            table = pa.Table.from_pylist(batch, schema=plain)
             characters["extract"] += _characters(table)
             if normalize:
                 table = _normalized(table, normalize, lost["normalize"])
@@ -166,7 +171,12 @@ def _counts(
 
 
 def _pages(
-    records: Iterable[tuple[str, Record]], source: str, kinds: Counter[str], lost: list[dict], drawn: Heldout | None
+    records: Iterable[tuple[str, Record]],
+    source: str,
+    own: pa.Schema,
+    kinds: Counter[str],
+    lost: list[dict],
+    drawn: Heldout | None,
 ) -> Iterator[tuple[dict, Record]]:
     """The records that are pages, each with the columns of its location."""
     seen: set[str] = set()
@@ -195,6 +205,7 @@ def _pages(
             "length": record.length,
             "record_id": record.record_id,
             "digest": record.digest,
+            **{name: fitted(value, own.field(name).type) for name, value in (record.own or {}).items()},
         }
         if key in seen:
             lost.append(_drop(row, "repeated_record", detail=record.record_id))
@@ -251,7 +262,9 @@ def _documents(
         if "rule" in found:
             lost.append(_drop(row, found["rule"], detail=found["detail"]))
         else:
-            yield row | found | {"characters": len(found["text"])}
+            # a text says nothing of itself: its table may
+            said = {name: value for name, value in found.items() if value is not None}
+            yield dict.fromkeys(found) | row | said | {"characters": len(found["text"])}
 
 
 def _unfit(row: dict, record: Record) -> dict | None:

@@ -11,7 +11,8 @@ from xml.parsers import expat
 
 from resiliparse.parse.encoding import detect_mime
 
-from gristmill.tasks.extraction.engines import ENGINES, Refused, blocks
+from gristmill.tasks.extraction.engines import Refused, blocks
+from gristmill.tasks.extraction.engines import engine as engine_of
 from gristmill.tasks.extraction.metadata import Metadata, metadata
 from gristmill.tasks.reading import charset as encodings
 
@@ -106,12 +107,12 @@ _NO_PAGES = (
 def extract_page(payload: bytes, content_type: str, charset: str | None, url: str, engine: str, format: str) -> dict:
     """Text, charset, content_type, title, canonical_url, published and engine of a page; or rule and detail of a drop.
 
-    content_type: the essence in lower case, sniffed if it is empty. charset: of the HTTP header. engine: a key of
-    ENGINES; "text" is answered for `text/plain`, which is passed as it is. format: "plain" or "markdown", which is the
-    engine blocks' alone. Rules: `content_type` for what is neither
-    HTML nor plain text, whatever it is declared as, `too_deep` for a page that the engine's parser must not see,
-    `empty_text`. XHTML that is well-formed is read by the rules of XML, other XHTML as HTML. Holds the page some four
-    times, XHTML six.
+    content_type: the essence in lower case, sniffed if it is empty. charset: of the HTTP header. engine: as
+    `gristmill.tasks.extraction.engines.engine` finds it; "text" is answered for `text/plain`, which is passed as it is.
+    format: "plain" or "markdown", which is the engine blocks' alone. Rules: `content_type` for what is neither HTML nor
+    plain text, whatever it is declared as, `too_deep` for a page that the engine's parser must not see, `empty_text`.
+    XHTML that is well-formed is read by the rules of XML, other XHTML as HTML. Holds the page some four times, XHTML
+    six.
     """
     kind = content_type if content_type and not payload.startswith(_NO_PAGES) else _sniff(payload)
     if kind not in HTML + PLAIN:
@@ -125,7 +126,7 @@ def extract_page(payload: bytes, content_type: str, charset: str | None, url: st
         text, engine = page, "text"
     else:
         try:
-            text = blocks(page, markdown=True) if format == "markdown" else ENGINES[engine](page)
+            text = blocks(page, markdown=True) if format == "markdown" else engine_of(engine)(page)
         except Refused as error:
             return _drop("too_deep", str(error))
         found = metadata(page, url)

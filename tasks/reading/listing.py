@@ -18,6 +18,7 @@ from gristmill.tasks.reading.sources import (
     Archives,
     Columns,
     Lines,
+    Own,
     Selection,
     Snapshot,
     Source,
@@ -35,7 +36,8 @@ _NO_COLUMNS = Columns()
 
 @dataclass(frozen=True)
 class Shard:
-    """A file to be read: `format` is `archive`, `selection`, `jsonl`, `parquet` or `text`.
+    """A file to be read: `format` is `archive`, `selection`, `jsonl`, `parquet`, `text`, or the `module:function` of a
+    user's reader.
 
     `name`: the path behind the folder that the source names, so that a document's id does not depend on where that
     folder is, nor on which other files are in it; `columns`: of tables; `base`: where the archives are that a
@@ -66,11 +68,13 @@ def shards_of(source: Source, selected: Sequence[str] = ()) -> list[Shard]:
         case Archives():
             return _shards("archive", _files(source.warc))
         case Lines():
-            return _shards("jsonl", _files(source.jsonl), source.columns)
+            return _shards("jsonl", _files(source.jsonl), source.read_columns)
         case Tables():
-            return _shards("parquet", _files(source.parquet), source.columns)
+            return _shards("parquet", _files(source.parquet), source.read_columns)
         case Texts():
             return _shards("text", _files(source.text))
+        case Own():
+            return _shards(source.reader, _files(source.files), source.read_columns)
         case Snapshot():
             return _shards("archive", _of_snapshot(source))
         case Selection():
@@ -130,7 +134,8 @@ def listed(path: str, read: Sequence[Shard]) -> tuple[Shard, ...] | ListedFiles:
     that is written to `path`."""
     if len(read) <= MOST_NAMED or any(_folder(file) is None for file in read):
         return tuple(read)
-    import pyarrow as pa  # here, since a recipe is checked without it
+    # here, since a check of a recipe needs none of them
+    import pyarrow as pa
 
     from gristmill.storage import parquet
 

@@ -40,24 +40,38 @@ _TEXT = (
     *("text", "content", "body", "raw_content", "page_content", "contents", "article", "document", "passage"),
     *("plain_text", "raw_text", "maintext", "markdown", "story", "abstract"),
 )
-_URL = ("url", "uri", "source_url", "page_url", "link", "target_uri", "warc_target_uri")
-_ID = ("id", "doc_id", "docid", "document_id", "_id", "uuid", "guid", "record_id", "warc_record_id", "key")
+_URL = ("url", "uri", "source_url", "page_url", "link", "permalink", "target_uri", "warc_target_uri")
+_ID = (
+    "id",
+    "doc_id",
+    "docid",
+    "dockey",
+    "doc_key",
+    "document_id",
+    "_id",
+    "uuid",
+    "guid",
+    "record_id",
+    "warc_record_id",
+    "key",
+)
 _DATE = (
     *("date", "crawl_date", "date_download", "timestamp", "published", "published_at", "date_publish", "created"),
-    *("created_at", "created_date", "time", "warc_date", "added", "year"),
+    *("created_at", "created_date", "pubdate", "pub_date", "when", "time", "warc_date", "added", "year"),
 )
 
 
 @dataclass(frozen=True)
 class Look:
     """What a file is. `kind`: the key of a source that reads it, or None, and `trouble` is the reason; `columns`: of
-    tables; `texts`: the beginnings of some documents; `pages`: how many of them were HTML."""
+    tables, and `others` that there are; `texts`: the beginnings of some documents; `pages`: how many were HTML."""
 
     kind: Kind | None
     columns: Columns = Columns()
     texts: tuple[str, ...] = ()
     pages: int = 0
     trouble: str = ""
+    others: tuple[str, ...] = ()
 
 
 def look(path: str) -> Look:
@@ -174,7 +188,8 @@ def _table(kind: Kind, values: Mapping[str, Sequence[Any]]) -> Look:
     dates = [name for name, found in values.items() if name != text and any(each is not None for each in found)]
     columns = Columns(text, _named(_URL, others), _named(_ID, others), _named(_DATE, dates))
     begun = tuple(value[:_CHARACTERS] for value in values[text] if isinstance(value, str))
-    return Look(kind, columns, begun)
+    others = [name for name in values if name not in columns.named]
+    return Look(kind, columns, begun, others=tuple(others))
 
 
 def _named(names: Sequence[str], columns: Sequence[str] | Mapping[str, Any]) -> str | None:

@@ -1,6 +1,8 @@
 """What every reader gives: one record after the other, each with its place in the file and what became of it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 # A record of one of these kinds is a page, or was meant to be one; every other kind is counted and passed over.
 PAGES = frozenset({"response", "revisit", "resource", "conversion", "row", "unknown"})
@@ -16,7 +18,8 @@ class Record:
     `digest`, `ip`, `truncated`: as the crawler wrote them. `status`, `content_type` (essence, lower case, "" if
     unsaid), `charset`: of the HTTP response; `status` is None for a record without one. `note`: in what way a record
     that was read is not as its format wants it, else None. `problem`: a pair (rule, detail) when the record cannot
-    become a document, else None; the payload is empty then.
+    become a document, else None; the payload is empty then. `own`: of a table the values of columns that documents
+    carry, by the names that they have there.
     """
 
     kind: str
@@ -34,3 +37,4 @@ class Record:
     payload: bytes = b""
     note: str | None = None
     problem: tuple[str, str] | None = None
+    own: Mapping[str, Any] | None = None

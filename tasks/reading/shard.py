@@ -1,9 +1,13 @@
 """A shard of a source as records, read through, at one place, or at those places that an index selected."""
 
-from collections.abc import Iterator
+import datetime
+import io
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from threading import Event
+from typing import Any
 
 from gristmill.storage import files, parquet
 from gristmill.storage.remote import streams
@@ -11,6 +15,7 @@ from gristmill.storage.remote.config import DEFAULT, RemoteIOConfig
 from gristmill.tasks.reading import archives, tables
 from gristmill.tasks.reading.listing import Shard
 from gristmill.tasks.reading.record import Record
+from gristmill.tasks.reading.sources import Columns
 
 
 @dataclass
@@ -85,9 +90,68 @@ def read(shard: Shard, max_bytes: int, verify_digests: bool, remote_io: RemoteIO
                 yield shard.name, record
         case "selection":
             yield from records(shard.path, shard.base, max_bytes, remote_io, verify_digests)
+        case _ if ":" in shard.format:
+            for record in _by_own_reader(shard, max_bytes, remote_io):
+                yield shard.name, record
         case _:
             for record in tables.records(shard.path, shard.format, shard.columns, max_bytes, remote_io):
                 yield shard.name, record
+
+
+def _by_own_reader(shard: Shard, max_bytes: int, remote_io: RemoteIOConfig) -> Iterator[Record]:
+    """A record for each mapping that a user's reader gives; `offset` is its number from 0. What it cannot read on is
+    lost, as one `damaged_record`. Raises FileNotFoundError, RemoteIOError, and what the reader's import raises."""
+    module, _, name = shard.format.partition(":")
+    reader = getattr(import_module(module), name)
+    number = -1
+    with streams.open_ranges(shard.path, remote_io) as raw:
+        file = io.BufferedReader(raw, remote_io.block_bytes) if isinstance(raw, io.RawIOBase) else raw
+        try:
+            for number, row in enumerate(reader(file)):
+                yield _own_record(number, row, shard.columns, max_bytes)
+        except streams.RemoteIOError:
+            raise
+        except Exception as error:
+            what = f"record {number + 2}, and what follows: {type(error).__name__}: {error}"
+            yield tables.lost(number + 1, "damaged_record", what)
+
+
+def _own_record(number: int, row: Mapping[str, Any], columns: Columns, max_bytes: int) -> Record:
+    html = row.get("html")
+    content = row.get("text") if html is None else html
+    if not isinstance(content, str | bytes):
+        found = "missing" if content is None else f"a {type(content).__name__}"
+        return tables.lost(number, "no_text", f"record {number + 1}: its text is {found}")
+    data = content.encode("utf-8", "replace") if isinstance(content, str) else content
+    if len(data) > max_bytes:
+        return tables.lost(number, "too_large", f"record {number + 1}: more than {max_bytes} bytes")
+    try:
+        own = {ours: _plain(row[theirs]) for ours, theirs in columns.own_of([name for name in row if name != "html"])}
+    except TypeError as error:
+        return tables.lost(number, "damaged_record", f"record {number + 1}: {error}")
+    url, identity, date = (tables.said(row.get(name)) for name in ("url", "id", "date"))
+    kind = "text/plain" if html is None else "text/html"
+    charset = "utf-8" if isinstance(content, str) else None
+    return Record(
+        "row", number, None, record_id=identity, url=url, date=date, content_type=kind, charset=charset, payload=data,
+        own=own or None,
+    )  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    """A value of a user's reader as JSON would have it: libraries give strings and numbers of classes of their own."""
+    if value is None or isinstance(value, bool):
+        return value
+    for kind in (int, float, str):
+        if isinstance(value, kind):
+            return kind(value)
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    raise TypeError(f"a column has a {type(value).__name__}; give a string, a number, a bool, a list or a mapping")
 
 
 def read_again(
@@ -99,5 +163,10 @@ def read_again(
             return archives.read_at(shard.path, offset, length, max_bytes, remote_io)
         case "selection":
             return archives.read_at(files.join(shard.base, file), offset, length, max_bytes, remote_io)
+        case _ if ":" in shard.format:
+            for record in _by_own_reader(shard, max_bytes, remote_io):
+                if record.offset == offset:
+                    return record
+            raise LookupError(f"{shard.path} has no record {offset + 1}")
         case _:
             return tables.read_row(shard.path, shard.format, offset, shard.columns, max_bytes, remote_io)

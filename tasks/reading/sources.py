@@ -1,18 +1,22 @@
 """What a recipe may name as a source.
 
-A source is known by which key it has: `warc`, `jsonl`, `parquet`, `text`, `snapshot` or `index`.
+A source is known by which key it has: `warc`, `jsonl`, `parquet`, `text`, `reader`, `snapshot` or `index`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
 
-from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, PAGE_COLUMNS, Settings
 
 COMMON_CRAWL = "https://data.commoncrawl.org"
+# Columns that a source gives by a key of their own, and those that steps give in every export.
+_PLACED = ("text", "url", "id", "date")
+TAKEN = frozenset({*DOCUMENT_COLUMNS, "language", "cluster_size"} - {*PAGE_COLUMNS})
+OWN_NAME = re.compile(r"\w[\w -]*")
 SNAPSHOT = r"CC-MAIN-\d{4}-\d{2}"
 
 Paths = Annotated[
@@ -36,12 +40,47 @@ Range = Annotated[
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns, or keys, that are read; None for one that there is not."""
+    """Names of the columns, or keys, that are read; None for one that there is not. `own`: those that documents carry,
+    as (name there, name in the file); `every`: all that have no other use."""
 
     text: str = "text"
     url: str | None = None
     id: str | None = None
     date: str | None = None
+    own: tuple[tuple[str, str], ...] = ()
+    every: bool = False
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The columns that are read as text, URL, id or date."""
+        return tuple(name for name in (self.text, self.url, self.id, self.date) if name)
+
+    def own_of(self, there: Sequence[str]) -> list[tuple[str, str]]:
+        """Those of a file's columns that documents carry: the name that they have there, and that in the file."""
+        if self.every:
+            return [(name, name) for name in there if name not in self.named]
+        return [(ours, theirs) for ours, theirs in self.own if theirs in there]
+
+
+def check_own_names(columns: Mapping[str, str]) -> None:
+    """Raise ValueError for a name of a column, by which documents carry one of a file's, that they cannot have."""
+    for ours, theirs in columns.items():
+        if ours in _PLACED:
+            raise ValueError(
+                f"names {ours}, which documents have already: write `{ours}_column: {theirs}` in the source, and name "
+                f"the others one by one in `columns`{_renamed(ours, theirs).replace('; give', '; or give')}"
+            )
+        if ours in TAKEN:
+            raise ValueError(f"names {ours}, which documents have already{_renamed(ours, theirs)}")
+        if not OWN_NAME.fullmatch(ours):
+            raise ValueError(
+                f"names {ours!r}, which has other characters than letters, digits, _, - and spaces; give it a name of "
+                f"its own, as `columns: {{my_name: {theirs!r}}}`"
+            )
+
+
+def _renamed(ours: str, theirs: str) -> str:
+    return f"; give it a name of its own, as `columns: {{their_{ours}: {theirs}}}`"
 
 
 class _Named(Settings):
@@ -72,15 +111,40 @@ class Archives(Files):
     warc: Paths
 
 
-class _Columned(Files):
+class _Carrying(Files):
+    columns: Literal["*"] | tuple[str, ...] | dict[str, str] = Field(
+        (),
+        description='columns that documents carry to every table and export: [title, license], "*" for all, or with '
+        "names of one's own, {site_language: language}",
+    )
+
+    @field_validator("columns")
+    @classmethod
+    def _names(cls, columns: Any) -> Any:
+        if columns != "*":
+            check_own_names(_by_name(columns))
+        return columns
+
+
+class _Columned(_Carrying):
     text_column: str = Field("text", description="column, or key, of the texts")
     url_column: str | None = Field(None, description="of the URLs; None: there are none")
     id_column: str | None = Field(None, description="of ids that are unique; None: the place in the file is the id")
     date_column: str | None = Field(None, description="of the dates; None: there are none")
 
     @property
-    def columns(self) -> Columns:
-        return Columns(self.text_column, self.url_column, self.id_column, self.date_column)
+    def read_columns(self) -> Columns:
+        return _columns(self.columns, self.text_column, self.url_column, self.id_column, self.date_column)
+
+
+def _columns(own: Any, text: str, url: str | None, id: str | None, date: str | None) -> Columns:
+    if own == "*":
+        return Columns(text, url, id, date, every=True)
+    return Columns(text, url, id, date, tuple(_by_name(own).items()))
+
+
+def _by_name(columns: Sequence[str] | Mapping[str, str]) -> dict[str, str]:
+    return dict(columns) if isinstance(columns, Mapping) else {name: name for name in columns}
 
 
 class Lines(_Columned):
@@ -99,6 +163,23 @@ class Texts(Files):
     """Plain text files, one document a file: plain, gzip or zstd."""
 
     text: Paths
+
+
+class Own(_Carrying):
+    """Files of any kind, read by a function of your own.
+
+    `reader(file)` is given a seekable binary file and yields a mapping for each document: `text`, or `html` for a page,
+    and, if it has them, `url`, `id`, `date` and columns of its own.
+    """
+
+    reader: str = Field(
+        pattern=r"^\w+(\.\w+)*:\w+$", description="module:function, or the name of one of an installed package"
+    )
+    files: Paths
+
+    @property
+    def read_columns(self) -> Columns:
+        return _columns(self.columns, "text", "url", "id", "date")
 
 
 class Snapshot(_Named):
@@ -157,6 +238,7 @@ _KINDS = {
     "jsonl": Lines,
     "parquet": Tables,
     "text": Texts,
+    "reader": Own,
     "snapshot": Snapshot,
     "index": Selection,
 }
@@ -173,6 +255,7 @@ Source = Annotated[
     | Annotated[Lines, Tag("jsonl")]
     | Annotated[Tables, Tag("parquet")]
     | Annotated[Texts, Tag("text")]
+    | Annotated[Own, Tag("reader")]
     | Annotated[Snapshot, Tag("snapshot")]
     | Annotated[Selection, Tag("index")],
     Discriminator(

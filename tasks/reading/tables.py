@@ -2,7 +2,7 @@
 
 import codecs
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -65,27 +65,28 @@ def _lines(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfi
                     while (rest := content.readline(1 << 20)) and not rest.endswith(b"\n"):
                         begin += len(rest)
                     begin += len(rest)
-                    yield _lost(number, "too_large", f"{where}: more than {max_bytes} bytes")
+                    yield lost(number, "too_large", f"{where}: more than {max_bytes} bytes")
                 elif line.strip():
                     yield _line(number, line if number else line.removeprefix(codecs.BOM_UTF8), where, columns)
                 number += 1
         except _DAMAGE as error:
-            yield _lost(number, "damaged_record", f"line {number + 1}, at byte {begin}, and what follows: {error}")
+            yield lost(number, "damaged_record", f"line {number + 1}, at byte {begin}, and what follows: {error}")
 
 
 def _line(number: int, line: bytes, where: str, columns: Columns) -> Record:
     try:
         row = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        return _lost(number, "damaged_record", f"{where}: no JSON: {error}")
+        return lost(number, "damaged_record", f"{where}: no JSON: {error}")
     if not isinstance(row, dict):
-        return _lost(number, "damaged_record", f"{where}: no JSON object but a {type(row).__name__}")
+        return lost(number, "damaged_record", f"{where}: no JSON object but a {type(row).__name__}")
     text = row.get(columns.text)
     if not isinstance(text, str):
         found = "missing" if columns.text not in row else "null" if text is None else f"a {type(text).__name__}"
-        return _lost(number, "no_text", f"{where}: {columns.text} is {found}")
-    url, identity, date = (_said(row.get(name)) if name else "" for name in (columns.url, columns.id, columns.date))
-    return _row(number, text.encode(), url, identity, date)
+        return lost(number, "no_text", f"{where}: {columns.text} is {found}")
+    url, identity, date = (said(row.get(name)) if name else "" for name in (columns.url, columns.id, columns.date))
+    own = {ours: row[theirs] for ours, theirs in columns.own_of([*row])} if columns.every or columns.own else None
+    return _row(number, text.encode(), url, identity, date, own)
 
 
 def _parquet(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfig) -> Iterator[Record]:
@@ -97,9 +98,10 @@ def _parquet(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOCon
                 f, pre_buffer=False, buffer_size=remote_io.block_bytes, page_checksum_verification=True
             )
         except _DAMAGE as error:
-            yield _lost(0, "damaged_record", f"no Parquet file: {error}")
+            yield lost(0, "damaged_record", f"no Parquet file: {error}")
             return
-        names = [name for name in (columns.text, columns.url, columns.id, columns.date) if name]
+        names = [*columns.named]
+        own = columns.own_of(file.schema_arrow.names)
         if missing := sorted(set(names) - set(file.schema_arrow.names)):
             has = ", ".join(file.schema_arrow.names)
             raise ValueError(f"{path} has no column {', '.join(missing)}; its columns are {has}")
@@ -107,31 +109,36 @@ def _parquet(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOCon
         for group in range(file.num_row_groups):
             end = number + file.metadata.row_group(group).num_rows
             try:
-                for batch in file.iter_batches(BATCH, row_groups=[group], columns=names):
-                    yield from _rows(number, batch, columns, max_bytes)
+                for batch in file.iter_batches(BATCH, row_groups=[group], columns=[*names, *(n for _, n in own)]):
+                    yield from _rows(number, batch, columns, own, max_bytes)
                     number += len(batch)
             except _DAMAGE as error:
                 # more rows than the file has bytes are a lie of its footer, and no reason to write as many
-                lost = range(number, end) if end - number <= size else [number]
-                for row in lost:
-                    yield _lost(row, "damaged_record", f"rows {number} to {end - 1} cannot be read: {error}")
+                rows = range(number, end) if end - number <= size else [number]
+                for row in rows:
+                    yield lost(row, "damaged_record", f"rows {number} to {end - 1} cannot be read: {error}")
             number = end
 
 
-def _rows(number: int, batch: pa.RecordBatch, columns: Columns, max_bytes: int) -> Iterator[Record]:
+def _rows(
+    number: int, batch: pa.RecordBatch, columns: Columns, own: Sequence[tuple[str, str]], max_bytes: int
+) -> Iterator[Record]:
     texts = _values(batch, columns.text)
     others = [_values(batch, name) if name else [None] * len(batch) for name in (columns.url, columns.id, columns.date)]
-    broken = _not_utf8(batch, [name for name in (columns.text, columns.url, columns.id, columns.date) if name])
+    broken = _not_utf8(batch, [*columns.named, *(theirs for _, theirs in own)])
+    carried = {ours: _python_values(batch, theirs) for ours, theirs in own}
     for row, (text, *other) in enumerate(zip(texts, *others, strict=True), number):
         if reason := broken.get(row - number):
-            yield _lost(row, "damaged_record", f"row {row}: {reason}")
+            yield lost(row, "damaged_record", f"row {row}: {reason}")
         elif not isinstance(text, bytes):
             found = "null" if text is None else f"a {type(text).__name__}"
-            yield _lost(row, "no_text", f"row {row}: {columns.text} is {found}")
+            yield lost(row, "no_text", f"row {row}: {columns.text} is {found}")
         elif len(text) > max_bytes:
-            yield _lost(row, "too_large", f"row {row}: more than {max_bytes} bytes")
+            yield lost(row, "too_large", f"row {row}: more than {max_bytes} bytes")
         else:
-            yield _row(row, text, *map(_said, other))
+            mine = {ours: values[row - number] for ours, values in carried.items()} if own else None
+            url, identity, date = map(said, other)
+            yield _row(row, text, url, identity, date, mine)
 
 
 def _not_utf8(batch: pa.RecordBatch, names: list[str]) -> dict[int, str]:
@@ -139,17 +146,40 @@ def _not_utf8(batch: pa.RecordBatch, names: list[str]) -> dict[int, str]:
     found: dict[int, str] = {}
     for name in names:
         column = _column(batch, name)
-        if not _is_string(column.type):
-            continue
         try:
             column.validate(full=True)
         except pa.ArrowInvalid:
-            for row, value in enumerate(_values(batch, name)):
+            for row in range(len(column)):
                 try:
-                    (value or b"").decode()
-                except UnicodeDecodeError as error:
-                    found.setdefault(row, f"the string of {name} is not UTF-8 at its byte {error.start}")
+                    column[row : row + 1].validate(full=True)
+                except pa.ArrowInvalid:
+                    found.setdefault(row, f"the string of {name} is not UTF-8{_where(batch, name, row)}")
     return found
+
+
+def _where(batch: pa.RecordBatch, name: str, row: int) -> str:
+    if not _is_string(_column(batch, name).type):
+        return ""
+    try:
+        (_values(batch, name)[row] or b"").decode()
+    except UnicodeDecodeError as error:
+        return f" at its byte {error.start}"
+    return ""
+
+
+def _python_values(batch: pa.RecordBatch, name: str) -> list[Any]:
+    """The values of a column; null where one is not UTF-8, whose row is lost anyway."""
+    column = _column(batch, name)
+    try:
+        return column.to_pylist()
+    except UnicodeDecodeError:
+        found: list[Any] = []
+        for value in column:
+            try:
+                found.append(value.as_py())
+            except UnicodeDecodeError:
+                found.append(None)
+        return found
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
@@ -172,10 +202,10 @@ def _text(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfig
         try:
             text = _unpacked(stored).read(max_bytes + 1)
         except _DAMAGE as error:
-            yield _lost(0, "damaged_record", str(error))
+            yield lost(0, "damaged_record", str(error))
             return
     if len(text) > max_bytes:
-        yield _lost(0, "too_large", f"more than {max_bytes} bytes")
+        yield lost(0, "too_large", f"more than {max_bytes} bytes")
     else:
         yield _row(0, text, "", "", "")
 
@@ -202,13 +232,14 @@ class _Pieces(io.RawIOBase):
         return size
 
 
-def _said(value: Any) -> str:
+def said(value: Any) -> str:
+    """A value as text; dates as ISO 8601 has them."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return "" if value is None else value if isinstance(value, str) else getattr(value, "isoformat", value.__str__)()
 
 
-def _row(number: int, text: bytes, url: str, identity: str, date: str) -> Record:
+def _row(number: int, text: bytes, url: str, identity: str, date: str, own: Mapping[str, Any] | None = None) -> Record:
     return Record(
         "row",
         number,
@@ -219,6 +250,7 @@ def _row(number: int, text: bytes, url: str, identity: str, date: str) -> Record
         content_type="text/plain",
         charset=_charset(text),
         payload=text,
+        own=own,
     )
 
 
@@ -231,7 +263,8 @@ def _charset(text: bytes) -> str | None:
     return "utf-8"
 
 
-def _lost(number: int, rule: str, detail: str) -> Record:
+def lost(number: int, rule: str, detail: str) -> Record:
+    """The record of a row that cannot be one of a document."""
     return Record("row", number, None, content_type="text/plain", problem=(rule, detail[:_DETAIL]))
 
 

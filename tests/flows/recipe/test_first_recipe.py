@@ -72,6 +72,24 @@ def test_columns_of_lines_are_found_by_their_names(folder, packed):
     assert steps["language"]["keep"] == ["fr"] and steps["gopher_quality"]["min_stop_words"] == 0
 
 
+def test_init_says_what_it_took_a_column_for_and_which_it_left(folder):
+    row = {"content": ENGLISH, "permalink": "https://a", "docKey": "k", "pubDate": "2024-05-18", "license": "by"}
+    (folder / "x.jsonl").write_bytes(lines([row | {"language": "en"}] * 5))
+    done = CliRunner().invoke(app, ["init", "x.jsonl"])
+    assert done.exit_code == 0 and (
+        "text in `content`, url in `permalink`, id in `docKey`, date in `pubDate`; not taken: license, language"
+    ) in " ".join(done.output.split())
+    text = (folder / "recipe.yaml").read_text()
+    [source] = sources(text)
+    assert source["date_column"] == "pubDate"
+    # what the comment offers is what a recipe takes
+    offered = yaml.safe_load(text.split("other columns, too: columns: ")[1].splitlines()[0])
+    assert offered == {"license": "license", "their_language": "language"}
+    load({"name": "x", "sources": [source | {"columns": offered}], "steps": [{"step": "extract"}]})
+    (folder / "y.jsonl").write_bytes(lines([{"text": ENGLISH, "when": "2024-05-18"}]))
+    assert sources(first_recipe(["y.jsonl"]).text)[0]["date_column"] == "when"
+
+
 def test_without_a_name_that_is_known_the_longest_texts_are_taken(folder):
     rows = [{"kind": "a", "essay": ENGLISH, "n": 1, "tags": ["x"]}, {"kind": "b", "essay": None, "n": 2, "tags": []}]
     pq.write_table(pa.Table.from_pylist(rows), folder / "t.parquet")
