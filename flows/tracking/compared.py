@@ -170,8 +170,8 @@ def evaluated_on(data: Data, others: list[Run]) -> list[str]:
         named = ", ".join(f"`{run.info.run_name}` ({run.data.tags[COMPARABLE]})" for run in apart[:_NAMED])
         more = f" and {len(apart) - _NAMED} more" if len(apart) > _NAMED else ""
         lines.append(
-            f"**Not comparable** with {named}{more}: their held-out documents are others, since sources, their files, "
-            "`limit`, the extraction, `mixture.heldout_fraction`, `training.eval_tokens` or takedowns differ."
+            f"**Not comparable** with {named}{more}: their held-out documents differ, as sources, files, "
+            "`limit`, extraction, normalisation, `mixture.heldout_fraction`, `training.eval_tokens` or takedowns do."
         )
     return lines
 
