@@ -190,7 +190,7 @@ def test_mlflow_knows_the_run_its_params_and_its_data(undisturbed, recipe):
     [folder] = [f for name, f in undisturbed.stages("undisturbed").items() if name.startswith("model-")]
     result = files.read_json(str(folder / "result.json"))
     shown = metric_names(folder)
-    for name in ("loss", "bits_per_byte", "web/bits_per_byte", "reference/bits_per_byte"):
+    for name in ("loss", "bits_per_byte", "web/bits_per_byte"):
         metric = shown(f"heldout/{name}")
         assert metric.startswith("heldout-") and run.data.metrics[metric] == pytest.approx(result[f"heldout/{name}"])
     assert len(client.get_metric_history(run.info.run_id, "train/loss")) == 12
