@@ -142,7 +142,7 @@ def _without(text: str, edits: Iterable[dict[str, Any]]) -> str:
     return "".join([*pieces, text[at:]])
 
 
-_NAME = re.compile(r"(?:train|heldout)-(\d+)(?:-\d+)?\.bin")
+_NAME = re.compile(r"train-(\d+)(?:-\d+)?\.bin")
 _PLACE = ["id", "source", "url", "file", "offset", "length", "record_id"]
 
 

@@ -22,6 +22,7 @@ from gristmill.flows.recipe.recipe import RECIPES, Recipe, load
 from gristmill.flows.stages.heldout import Data
 from gristmill.flows.tracking.experiment import flat
 from gristmill.storage.remote.redact import redact_url, redact_urls
+from gristmill.training.config import NEUTRAL
 from gristmill.training.run.tracking import SHORT, TrackedNames
 
 COMPARABLE = "comparable with"
@@ -31,6 +32,7 @@ PARAMS = (
     *("seed", "limit", "tokenizer.vocab_size", "model.dim", "model.layers", "model.heads", "model.seq_len"),
     *("training.steps", "training.batch", "training.learning_rate", "training.optimizer", "training.seed"),
 )
+_NO_MATTER = {"name", *(f"training.{name}" for name in NEUTRAL - {"init_from", "eval_tokens"})}
 _NAMED = 4  # differences in the name of a run
 _LONGEST = 40  # characters of a value in a name
 _PARAM = 6000  # characters of a parameter that MLflow takes
@@ -90,9 +92,9 @@ def _differences(base: Mapping[str, Any], recipe: Mapping[str, Any]) -> Iterator
 
 
 def _differing(base: Mapping[str, Any], recipe: Mapping[str, Any]) -> list[str]:
-    """The keys whose values differ, the name apart."""
+    """The keys whose values differ, but for those that make no difference to a model."""
     before, now = flat(dict(base)), flat(dict(recipe))
-    return [key for key in {**now, **before} if key != "name" and before.get(key) != now.get(key)]
+    return [key for key in {**now, **before} if key not in _NO_MATTER and before.get(key) != now.get(key)]
 
 
 def _shown(value: Any) -> str:
@@ -149,7 +151,7 @@ def _git(*arguments: str) -> str:
 
 def evaluated_on(data: Data, others: list[Run]) -> list[str]:
     """What a model was evaluated on, and which runs of the experiment were evaluated on something else, as Markdown."""
-    names, lines = tracked_names(data), []
+    names, lines, shared = tracked_names(data), [], []
     for kind, what in (("heldout", "held-out documents of the sources"), ("evaluation", "texts that the recipe names")):
         own = {name.partition("/")[2]: facts for name, facts in data.evaluated.items() if name.startswith(f"{kind}/")}
         if not own:
@@ -158,6 +160,8 @@ def evaluated_on(data: Data, others: list[Run]) -> list[str]:
         begins = [f"`{names(f'{kind}/{name}/bits_per_byte')}`" for name in own]
         if kind == "heldout":
             begins = [f"`{names('heldout/bits_per_byte')}`"]
+        else:
+            shared = begins
         size = sum(facts["bytes"] for facts in own.values())
         lines.append(f"Evaluated on {what} ({sizes}; {size:,} bytes): {', '.join(begins)}.")
     lines.append(
@@ -169,9 +173,12 @@ def evaluated_on(data: Data, others: list[Run]) -> list[str]:
     if apart:
         named = ", ".join(f"`{run.info.run_name}` ({run.data.tags[COMPARABLE]})" for run in apart[:_NAMED])
         more = f" and {len(apart) - _NAMED} more" if len(apart) > _NAMED else ""
-        lines.append(
-            f"**Not comparable** with {named}{more}: their held-out documents are others, since sources, their files, "
-            "`limit`, the extraction, `mixture.heldout_fraction`, `training.eval_tokens` or takedowns differ."
+        # first: of a long description MLflow shows the beginning
+        lines.insert(
+            0,
+            f"**Not comparable** with {named}{more}: their held-out documents differ, as sources, files, "
+            "`limit`, extraction, normalisation, `mixture.heldout_fraction`, `training.eval_tokens` or takedowns do."
+            + (f" Compare with these by {', '.join(shared)} alone, where they have it." if shared else ""),
         )
     return lines
 

@@ -175,12 +175,14 @@ def test_the_evaluation_documents_are_those_with_the_smallest_hashes_whatever_th
     home = context(str(tmp_path))
     other = chosen.evaluation_documents(home, arms["shuffled"], 15)
     assert other.key == made.evaluation.key and chosen.read(other).equals(rows)
-    more = chosen.read(chosen.evaluation_documents(home, base, 30))
+    larger = chosen.evaluation_documents(home, base, 30)
+    more = chosen.read(larger)
     assert set(rows["id"].to_pylist()) < set(more["id"].to_pylist()), "a larger set has the smaller one"
-    assert made.evaluation.result["sets"]["web"] == {
-        "documents": 6,
-        "bytes": sum(len(t.encode()) for t in rows["text"].to_pylist()[15:]),
-    }
+    facts = made.evaluation.result["sets"]["web"]
+    assert facts["documents"] == 6
+    assert facts["bytes"] == sum(len(t.encode()) for t in rows["text"].to_pylist()[15:])
+    digests = [{name: of["digest"] for name, of in each.result["sets"].items()} for each in (other, larger)]
+    assert facts["digest"] == digests[0]["web"] and digests[0]["copies"] != digests[1]["copies"]
 
 
 def test_stages_are_shared_but_for_what_must_differ(made):

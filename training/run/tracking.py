@@ -54,7 +54,7 @@ class TrackedNames:
     `sets`: the digest of the documents of each set that the run is evaluated on (`heldout/web`), empty where they are
     not fixed; `tokenizer`: its digest. `heldout/web/bits_per_byte` is `heldout-1a2b3c/web/bits_per_byte`, and that of
     all held-out documents has a digest of all of their sets. A loss by token is comparable only with one tokenizer:
-    `heldout/loss` is `heldout-1a2b3c/loss-by-tokenizer-4d5e6f`.
+    `heldout/loss` is `heldout-1a2b3c/loss-by-tokenizer-4d5e6f`, `train/loss` is `train/loss-by-tokenizer-4d5e6f`.
     """
 
     sets: Mapping[str, str]
@@ -70,11 +70,10 @@ class TrackedNames:
         source, _, figure = rest.rpartition("/")
         of = "heldout" if kind == "unigram" else kind
         digest = self.sets.get(f"{of}/{source}", "") if source else self.digest(of)
-        if not digest:
-            return metric
-        if figure == "loss":
+        if figure == "loss" and any(self.sets.values()):
             figure = f"loss-by-tokenizer-{self.tokenizer[:SHORT]}"
-        return "/".join(filter(None, (f"{kind}-{digest[:SHORT]}", source, figure)))
+        named = f"{kind}-{digest[:SHORT]}" if digest else kind
+        return "/".join(filter(None, (named, source, figure)))
 
     def digest(self, kind: str) -> str:
         """xxh3-128 of all sets of a kind; empty if there is none with fixed documents."""

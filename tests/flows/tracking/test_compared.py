@@ -36,7 +36,17 @@ from tests.planted.text import pydoc_paragraphs
         (("training.seed=2", "minhash.threshold=0.75"), "demo · minhash.threshold .75 · training.seed 2"),
         (("mixture.weights.modules=2.5",), "demo · mixture.weights.modules 2.5"),
         (("model.qk_norm=true", "limit=7"), "demo · limit 7 · model.qk_norm true"),
-        (tuple(f"training.{name}=44" for name in ("steps", "seed", "batch", "log_every", "eval_every")), "1 more"),
+        (
+            tuple(
+                f"training.{name}={30 + i}"
+                for i, name in enumerate(("warmup_steps", "steps", "seed", "batch", "z_loss"))
+            ),
+            "1 more",
+        ),
+        (
+            ("training.eval_every=7", "training.keep_checkpoints=2", "training.eval_tokens=100"),
+            "demo · training.eval_tokens 100",
+        ),
     ],
 )
 def test_a_run_is_called_after_what_differs_in_the_words_of_set(settings, named):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gristmill.storage import checked_json
 from gristmill.storage.damage import DamagedFileError
 from gristmill.storage.tokens.training_manifest import (
+    HeldoutSet,
     PhaseShares,
     ShardEntry,
     SourceShare,
@@ -164,9 +165,10 @@ def synthetic(folder, phases=()) -> TrainingManifest:
             file.truncate(2 * (4 * windows + 1))
         shard = ShardEntry(path=path, tokens=4 * windows + 1, digest="")
         sources.append(SourceShare(name=name, share=share, tokens=shard.tokens, epochs=100, shards=(shard,)))
+    held_out = tuple(HeldoutSet(name=each.name, shards=each.shards) for each in sources)
     return TrainingManifest(
         vocab_size=3, tokenizer=TokenizerEntry(path=folder / "tokenizer.model", digest=""), end_of_text=2,
-        token_bytes=(0, 0, 0), sources=tuple(sources), heldout=tuple(sources), phases=phases,
+        token_bytes=(0, 0, 0), sources=tuple(sources), heldout=held_out, phases=phases,
     )  # fmt: skip
 
 

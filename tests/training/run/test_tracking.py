@@ -5,12 +5,18 @@ import json
 import pytest
 from mlflow.tracking import MlflowClient
 
+from gristmill.storage import checked_json
+from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.checkpoint import keeping
 from gristmill.training.config import TrackingConfig
 from gristmill.training.run.loop import train
-from gristmill.training.run.tracking import GUARD_TAG, METRICS, TIMING, MlflowSender, Tracker
+from gristmill.training.run.tracking import GUARD_TAG, METRICS, TIMING, MlflowSender, TrackedNames, Tracker
 from gristmill.training.step.events import EVENTS, Event, event_line, write_events
 
+KNOWN = [
+    *("heldout/loss", "heldout/bits_per_byte", "heldout/web/bits_per_byte", "evaluation/mine/bits_per_byte"),
+    *("unigram/bits_per_byte", "train/loss", "train/tokens", "monitor/gradient_norm/layer_00", "tasks/arc/accuracy"),
+]
 ROLLBACK = Event(step=6, what="rollback", why="data window", began=5, to=2, window=(4, 12))
 
 
@@ -62,6 +68,50 @@ def test_mlflow_has_the_points_of_the_files(server, tracking, make_run, tmp_path
     assert (tmp_path / METRICS).read_bytes() == metrics
     again = in_mlflow(server, tracking)
     assert [p[:2] for p in again] == [p[:2] for p in points]
+
+
+def test_names_hold_what_was_evaluated_and_the_tokenizer_of_a_loss():
+    """Of a run whose evaluated documents are fixed; other names stay."""
+    sets = {"heldout/web": "a" * 32, "heldout/books": "b" * 32, "evaluation/mine": "c" * 32}
+    names, joint = TrackedNames(sets, "d" * 32), TrackedNames(sets, "").digest("heldout")[:6]
+    assert {name: names(name) for name in KNOWN} == {
+        "heldout/loss": f"heldout-{joint}/loss-by-tokenizer-dddddd",
+        "heldout/bits_per_byte": f"heldout-{joint}/bits_per_byte",
+        "heldout/web/bits_per_byte": "heldout-aaaaaa/web/bits_per_byte",
+        "evaluation/mine/bits_per_byte": "evaluation-cccccc/mine/bits_per_byte",
+        "unigram/bits_per_byte": f"unigram-{joint}/bits_per_byte",
+        "train/loss": "train/loss-by-tokenizer-dddddd",
+        "train/tokens": "train/tokens",
+        "monitor/gradient_norm/layer_00": "monitor/gradient_norm/layer_00",
+        "tasks/arc/accuracy": "tasks/arc/accuracy",
+    }
+    # a change of one document, or of the sets, is another name; the order of sets and other kinds are none
+    assert TrackedNames(dict(reversed(sets.items())), "").digest("heldout")[:6] == joint
+    assert TrackedNames(sets | {"evaluation/mine": "e" * 32}, "").digest("heldout")[:6] == joint
+    for other in (sets | {"heldout/web": "e" * 32}, sets | {"heldout/code": "e" * 32}, {"heldout/web": "a" * 32}):
+        assert TrackedNames(other, "").digest("heldout")[:6] != joint
+    plain = TrackedNames(dict.fromkeys(sets, ""), "d" * 32)
+    assert all(plain(name) == name for name in KNOWN)
+
+
+def test_mlflow_has_names_with_digests_from_training_on_and_none_twice_after_a_resume(
+    server, tracking, corpus, make_run, tmp_path
+):
+    given = checked_json.read(str(corpus))
+    for held in given["heldout"]:
+        held |= {"kind": "heldout", "digest": {"web": "a", "books": "b"}[held["name"]] * 32}
+    fixed = corpus.with_name("fixed.json")
+    checked_json.write(str(fixed), given)
+    run = make_run(tmp_path, tracking=tracking).model_copy(update={"data": fixed})
+    result = train(run)
+    names = TrackedNames.of(load_training_manifest(fixed))
+    points = sorted((names(name), step, value) for name, step, value in in_files(tmp_path))
+    assert in_mlflow(server, tracking) == points
+    shown = server[0].get_run(tracking.run_id).data.metrics
+    assert shown["heldout-bbbbbb/books/bits_per_byte"] == result["heldout/books/bits_per_byte"]
+    (tmp_path / "checkpoints" / "step-00000040" / keeping.COMMIT).unlink()
+    train(run)
+    assert [point[:2] for point in in_mlflow(server, tracking)] == [point[:2] for point in points]
 
 
 def test_points_that_a_crash_kept_from_mlflow_are_sent_on_resume(server, tracking, tmp_path):
