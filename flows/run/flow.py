@@ -19,6 +19,8 @@ from prefect.client.base import PrefectHttpxAsyncClient, PrefectHttpxSyncClient
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
 from prefect.context import FlowRunContext, TagsContext
+from prefect.events.clients import PrefectEventsClient
+from prefect.events.worker import EventsWorker
 from prefect.exceptions import CancelledRun, TerminationSignal
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_current_settings, temporary_settings
@@ -39,6 +41,7 @@ R = TypeVar("R")
 
 _TAG = "process:"
 _SQLITE = "sqlite:///"
+_AWAY_SECONDS = 240  # that a server may be away: Prefect tries to send an event once a second
 _OPEN = {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}
 # What the engine says once for each flow and task that ends, with pages of traceback; who started the flow gets the
 # error itself, and the records have both.
@@ -187,8 +190,9 @@ def _wait_for_servers() -> None:
     """Let all of Prefect's clients of this process ask again when nobody listens.
 
     By itself (3.9) each one does so only after it was answered once, and a flow has many, so that a server that is
-    started again would end it.
+    started again would end it. Events, which the states of tasks are, were given up after ten seconds.
     """
+    EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=_AWAY_SECONDS)
     for client in (PrefectHttpxSyncClient, PrefectHttpxAsyncClient):
         client._has_connected = property(lambda _: True, lambda _, value: None)  # type: ignore[assignment]
 

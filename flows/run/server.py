@@ -174,7 +174,8 @@ def _serve(number: int, ready: int) -> None:
     running: list[Any] = []
 
     def end_with_parent() -> None:
-        sys.stdin.buffer.read()
+        while os.read(0, 1):  # a buffered reader in use would abort an interpreter that ends by an error
+            pass
         ending.set()
         for server in running:
             server.should_exit = True

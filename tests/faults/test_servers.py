@@ -117,3 +117,42 @@ def test_nothing_of_a_whole_run_answers_another_account(runs, short, whole, tmp_
     for kind in ("gristmill.flows.run.server", "multiprocessing", "gristmill.training.run.launch"):
         assert any(kind in kinds[port] for port in reached), (kind, kinds)
     assert contents(runs.home("foreign")).keys() == whole.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("database", ["mlflow.db", "prefect/prefect.db"])
+def test_a_damaged_database_is_one_sentence_and_the_run_goes_on_as_it_says(runs, short, whole, database):
+    name = f"damaged_{Path(database).stem}"
+    home = runs.home(name)
+    shutil.copytree(runs.home("whole"), home)
+    for gone in (*home.glob("stages/model-*"), home / "mlflow-runs"):
+        shutil.rmtree(gone)
+    path = home / database
+    path.write_bytes(os.urandom(300_000))
+    assert start(runs, name, short).wait() == 1
+    last = runs.log(name).splitlines()[-1]
+    assert last.startswith(f"gristmill: {path} is damaged (file is not a database): move it away with ")
+    assert not warned(runs.log(name))
+    for ending in ("", "-wal", "-shm"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+    assert start(runs, name, short).wait() == 0, runs.log(name)
+    assert contents(home) == whole
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.getuid() != 0, reason="a small disk is mounted")
+def test_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room(runs, short, whole):
+    home = runs.home("full")
+    home.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=9000k", "tmpfs", str(home)]).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        assert start(runs, "full", short).wait() == 1
+        lines = runs.log("full").splitlines()
+        assert lines[-1].startswith("gristmill: ") and "make room" in lines[-1], lines[-1]
+        assert len(warned("\n".join(lines))) <= 1, lines
+        subprocess.run(["mount", "-o", "remount,size=500m", str(home)], check=True)
+        assert start(runs, "full", short).wait() == 0, runs.log("full")
+        assert contents(home) == whole
+    finally:
+        subprocess.run(["umount", "-l", str(home)], check=True)
