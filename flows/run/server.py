@@ -34,7 +34,7 @@ from gristmill.flows.machine.databases import DamagedDatabaseError, ensure_datab
 _END_SECONDS = 10.0  # for what is recorded still to be written, before the server ends all the same
 _START_SECONDS = 300.0
 
-HOLDS = "Prefect's records of runs, which are shown and never needed to go on, and no data"
+HOLDS = "Prefect's records of earlier runs, which no run needs, and no data"
 _ANSWERS = "\n"  # what the child writes into the pipe when it answers; before that, why it cannot
 _TRIES = 3  # of a server that is killed before it has answered
 
