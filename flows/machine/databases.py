@@ -136,7 +136,7 @@ def _mark(path: Path, release: int) -> None:
         database.execute(f"PRAGMA user_version = {release}")
 
 
-MLFLOW_HOLDS = "MLflow's records and no data: those of models are written again, those of decisions and forecasts are not"
+MLFLOW_HOLDS = "MLflow's records and no data; those of models are written again, of decisions and forecasts not"
 
 
 def ensure_mlflow(path: Path) -> None:
