@@ -66,7 +66,7 @@ class RecordedFlow(Flow):
         with _quiet_console(), _server() as server, _signals(), tags(_process_tag()), _plain_errors(server):
             with get_client(sync_client=True) as client:
                 _end_stale_runs(client)
-            _wait_for_servers()
+            _wait_for_servers(embedded=server is not None)
             try:
                 return self._run(*args, **kwargs)
             except (KeyboardInterrupt, TerminationSignal) as error:
@@ -186,12 +186,16 @@ def _server() -> Iterator[prefect_server.EmbeddedServer | None]:
         yield server
 
 
-def _wait_for_servers() -> None:
+def _wait_for_servers(embedded: bool) -> None:
     """Let all of Prefect's clients of this process ask again when nobody listens.
 
     By itself (3.9) each one does so only after it was answered once, and a flow has many, so that a server that is
     started again would end it. Events, which the states of tasks are, were given up after ten seconds.
     """
+    if not embedded:  # which has a line of its own
+        said = "Prefect's server does not answer; it is asked again for four minutes"
+        logging.getLogger("prefect.client").setLevel(logging.DEBUG)
+        runs.say_once("prefect.client", "Encountered retryable exception", said)
     EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=_AWAY_SECONDS)
     for client in (PrefectHttpxSyncClient, PrefectHttpxAsyncClient):
         client._has_connected = property(lambda _: True, lambda _, value: None)  # type: ignore[assignment]

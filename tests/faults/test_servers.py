@@ -1,5 +1,7 @@
 """The servers and databases of a run's records die, are away or are damaged: it goes on, or says why in a sentence."""
 
+import os
+import shutil
 import sqlite3
 import subprocess
 import sys
