@@ -118,14 +118,15 @@ def attacked(ports: set[int], planted: Path) -> list[str]:
 
 
 def listening(*processes: psutil.Process) -> dict[int, str]:
-    """The ports that processes and their children listen on, each with the address and the command. All are TCP's: one
-    of UDP is an error."""
-    found = {}
+    """The ports that processes and their children listen on, each with the address and the commands: two may have a
+    socket together. All are TCP's: one of UDP is an error."""
+    found: dict[int, str] = {}
     for each in {child for process in processes for child in (process, *process.children(recursive=True))}:
         try:
             for at in each.net_connections("inet"):
                 if at.status == psutil.CONN_LISTEN:
-                    found[at.laddr.port] = f"{at.laddr.ip} {' '.join(each.cmdline())}"
+                    command = f"{at.laddr.ip} {' '.join(each.cmdline())}"
+                    found[at.laddr.port] = "; ".join(filter(None, (found.get(at.laddr.port), command)))
                 elif not at.raddr and at.status == psutil.CONN_NONE:
                     raise AssertionError(f"UDP: {at}")
         except psutil.NoSuchProcess:

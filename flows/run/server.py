@@ -104,7 +104,11 @@ class EmbeddedServer:
                     self.failure = self.failure or f"the embedded Prefect server cannot start ({how}): see {self.log}"
                     break
                 log.warning("the embedded Prefect server has died (%s) and is started again; the run goes on", how)
-                self._begin()
+                try:
+                    self._begin()
+                except OSError as error:
+                    self.failure = f"the embedded Prefect server has died ({how}); another cannot start ({error})"
+                    break
         self._refuse()
 
     def _refuse(self) -> None:
