@@ -73,11 +73,15 @@ async def outcome(port: int, what: str, attack: Any) -> str:
         return f"{port} refused: {what} {type(error).__name__}"
 
 
+async def attack(port: int, file: str) -> None:
+    for said in await asyncio.gather(*(outcome(port, *each) for each in attacks(port, file))):
+        print(said, flush=True)
+
+
 async def main(file: str) -> None:
-    while line := await asyncio.to_thread(sys.stdin.readline):
-        port = int(line)
-        for said in await asyncio.gather(*(outcome(port, *each) for each in attacks(port, file))):
-            print(said, flush=True)
+    async with asyncio.TaskGroup() as group:
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            group.create_task(attack(int(line), file))
 
 
 class ForeignAccount:
