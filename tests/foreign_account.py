@@ -73,11 +73,15 @@ async def outcome(port: int, what: str, attack: Any) -> str:
         return f"{port} refused: {what} {type(error).__name__}"
 
 
+async def attack(port: int, file: str) -> None:
+    for said in await asyncio.gather(*(outcome(port, *each) for each in attacks(port, file))):
+        print(said, flush=True)
+
+
 async def main(file: str) -> None:
-    while line := await asyncio.to_thread(sys.stdin.readline):
-        port = int(line)
-        for said in await asyncio.gather(*(outcome(port, *each) for each in attacks(port, file))):
-            print(said, flush=True)
+    async with asyncio.TaskGroup() as group:
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            group.create_task(attack(int(line), file))
 
 
 class ForeignAccount:
@@ -118,14 +122,15 @@ def attacked(ports: set[int], planted: Path) -> list[str]:
 
 
 def listening(*processes: psutil.Process) -> dict[int, str]:
-    """The ports that processes and their children listen on, each with the address and the command. All are TCP's: one
-    of UDP is an error."""
-    found = {}
+    """The ports that processes and their children listen on, each with the address and the commands: two may have a
+    socket together. All are TCP's: one of UDP is an error."""
+    found: dict[int, str] = {}
     for each in {child for process in processes for child in (process, *process.children(recursive=True))}:
         try:
             for at in each.net_connections("inet"):
                 if at.status == psutil.CONN_LISTEN:
-                    found[at.laddr.port] = f"{at.laddr.ip} {' '.join(each.cmdline())}"
+                    command = f"{at.laddr.ip} {' '.join(each.cmdline())}"
+                    found[at.laddr.port] = "; ".join(filter(None, (found.get(at.laddr.port), command)))
                 elif not at.raddr and at.status == psutil.CONN_NONE:
                     raise AssertionError(f"UDP: {at}")
         except psutil.NoSuchProcess:

@@ -3,12 +3,14 @@
 import contextlib
 import errno
 import fcntl
+import hashlib
 import logging
 import os
 import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import quote
@@ -37,7 +39,7 @@ def ensure_database(
     `holds` says what is lost without it. Raises DamagedDatabaseError for one that is damaged, or cannot be upgraded.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    note, backup = path.with_name(f"{path.name}.release"), path.with_name(f"{path.name}.backup")
+    release = int(hashlib.sha256(made_by.encode()).hexdigest()[:7], 16)
     with open(path.with_name(f"{path.name}.lock"), "w", opener=_private) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
@@ -46,19 +48,19 @@ def ensure_database(
                 name.unlink(missing_ok=True)
             os.close(_private(str(new), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
             make(new)
+            _mark(new, release)
             _settle(new)
             os.replace(new, path)
-            _write_private(note, made_by)
         elif why := damage(path):
             raise DamagedDatabaseError(_remedy(path, why, holds))
-        elif not note.exists() or note.read_text() != made_by:
-            _back_up(path, backup)
+        elif _marked(path) != release:
+            _back_up(path, path.with_name(f"{path.name}.backup"))
             try:
                 upgrade(path)
             except Exception as error:
                 why = f"cannot be brought to {made_by} ({' '.join(str(error).split())[:200]})"
                 raise DamagedDatabaseError(_remedy(path, why, holds)) from error
-            _write_private(note, made_by)
+            _mark(path, release)
         for name in (path, _beside(path, "-wal"), _beside(path, "-shm")):
             with contextlib.suppress(FileNotFoundError):  # SQLite makes and removes those beside it as it likes
                 name.chmod(0o600)
@@ -71,7 +73,7 @@ def damage(path: Path) -> str:
     """
     check = "PRAGMA quick_check(1)" if path.stat().st_size < _CHECKED else "PRAGMA schema_version"
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=60)) as database:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=60)) as database:
             database.execute("SELECT count(*) FROM sqlite_master").fetchone()
             (found,) = database.execute(check).fetchone()
     except sqlite3.OperationalError as error:
@@ -115,18 +117,26 @@ def _back_up(path: Path, backup: Path) -> None:
     new = backup.with_name(f"{backup.name}.new")
     new.unlink(missing_ok=True)
     os.close(_private(str(new), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-    with contextlib.closing(sqlite3.connect(path)) as old, contextlib.closing(sqlite3.connect(new)) as copy:
+    with closing(sqlite3.connect(path)) as old, closing(sqlite3.connect(new)) as copy:
         old.backup(copy)
     _settle(new)
     os.replace(new, backup)
 
 
-def _write_private(path: Path, text: str) -> None:
-    with open(path, "w", opener=_private) as file:
-        file.write(text)
+def _marked(path: Path) -> int:
+    """The release that a database was last made or upgraded by, as its copy has it: SQLite keeps a number for those
+    whose database it is, and nobody else uses it."""
+    with closing(sqlite3.connect(path, timeout=60)) as database:
+        (found,) = database.execute("PRAGMA user_version").fetchone()
+    return int(found)
 
 
-MLFLOW_HOLDS = "MLflow's records of runs, which runs write again for models that are there, and no data"
+def _mark(path: Path, release: int) -> None:
+    with closing(sqlite3.connect(path, timeout=60)) as database:
+        database.execute(f"PRAGMA user_version = {release}")
+
+
+MLFLOW_HOLDS = "MLflow's records and no data; those of models are written again, of decisions and forecasts not"
 
 
 def ensure_mlflow(path: Path) -> None:
@@ -152,7 +162,7 @@ def ensure_mlflow(path: Path) -> None:
 
 def _settle(path: Path) -> None:
     """All of the database in one file, on the disk."""
-    with contextlib.closing(sqlite3.connect(path)) as database:
+    with closing(sqlite3.connect(path)) as database:
         busy, *_ = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         (whole,) = database.execute("PRAGMA integrity_check").fetchone()
     if busy or whole != "ok":

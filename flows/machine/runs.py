@@ -113,3 +113,26 @@ def install(log_format: str) -> None:
     lines = logging.StreamHandler()
     lines.setFormatter(OfRun())
     logging.getLogger().handlers[:] = [lines]
+
+
+class _Once(logging.Filter):
+    """Drops the lines of a logger that begin so, and with the first of them says a sentence."""
+
+    def __init__(self, begins: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.begins, self.sentence, self.said = begins, sentence, False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not str(record.msg).startswith(self.begins):
+            return record.levelno > logging.DEBUG
+        if not self.said:
+            log.warning("%s", self.sentence)
+        self.said = True
+        return False
+
+
+def say_once(logger: str, begins: str, sentence: str) -> None:
+    """Write a warning, once in this process, in place of all lines of a library's logger that begin so."""
+    quieted = logging.getLogger(logger)
+    if not any(isinstance(each, _Once) and each.sentence == sentence for each in quieted.filters):
+        quieted.addFilter(_Once(begins, sentence))

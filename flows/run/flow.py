@@ -19,6 +19,8 @@ from prefect.client.base import PrefectHttpxAsyncClient, PrefectHttpxSyncClient
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
 from prefect.context import FlowRunContext, TagsContext
+from prefect.events.clients import PrefectEventsClient
+from prefect.events.worker import EventsWorker
 from prefect.exceptions import CancelledRun, TerminationSignal
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_current_settings, temporary_settings
@@ -39,6 +41,7 @@ R = TypeVar("R")
 
 _TAG = "process:"
 _SQLITE = "sqlite:///"
+_AWAY_SECONDS = 240  # that a server may be away: Prefect tries to send an event once a second
 _OPEN = {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}
 # What the engine says once for each flow and task that ends, with pages of traceback; who started the flow gets the
 # error itself, and the records have both.
@@ -63,7 +66,7 @@ class RecordedFlow(Flow):
         with _quiet_console(), _server() as server, _signals(), tags(_process_tag()), _plain_errors(server):
             with get_client(sync_client=True) as client:
                 _end_stale_runs(client)
-            _wait_for_servers()
+            _wait_for_servers(embedded=server is not None)
             try:
                 return self._run(*args, **kwargs)
             except (KeyboardInterrupt, TerminationSignal) as error:
@@ -183,12 +186,17 @@ def _server() -> Iterator[prefect_server.EmbeddedServer | None]:
         yield server
 
 
-def _wait_for_servers() -> None:
+def _wait_for_servers(embedded: bool) -> None:
     """Let all of Prefect's clients of this process ask again when nobody listens.
 
     By itself (3.9) each one does so only after it was answered once, and a flow has many, so that a server that is
-    started again would end it.
+    started again would end it. Events, which the states of tasks are, were given up after ten seconds.
     """
+    if not embedded:  # which has a line of its own
+        said = "Prefect's server does not answer; it is asked again for four minutes"
+        logging.getLogger("prefect.client").setLevel(logging.DEBUG)
+        runs.say_once("prefect.client", "Encountered retryable exception", said)
+    EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=_AWAY_SECONDS)
     for client in (PrefectHttpxSyncClient, PrefectHttpxAsyncClient):
         client._has_connected = property(lambda _: True, lambda _, value: None)  # type: ignore[assignment]
 

@@ -34,7 +34,7 @@ from gristmill.flows.machine.databases import DamagedDatabaseError, ensure_datab
 _END_SECONDS = 10.0  # for what is recorded still to be written, before the server ends all the same
 _START_SECONDS = 300.0
 
-HOLDS = "Prefect's records of runs, which are shown and never needed to go on, and no data"
+HOLDS = "Prefect's records of earlier runs, which no run needs, and no data"
 _ANSWERS = "\n"  # what the child writes into the pipe when it answers; before that, why it cannot
 _TRIES = 3  # of a server that is killed before it has answered
 
@@ -104,7 +104,11 @@ class EmbeddedServer:
                     self.failure = self.failure or f"the embedded Prefect server cannot start ({how}): see {self.log}"
                     break
                 log.warning("the embedded Prefect server has died (%s) and is started again; the run goes on", how)
-                self._begin()
+                try:
+                    self._begin()
+                except OSError as error:
+                    self.failure = f"the embedded Prefect server has died ({how}); another cannot start ({error})"
+                    break
         self._refuse()
 
     def _refuse(self) -> None:
@@ -179,7 +183,8 @@ def _serve(number: int, ready: int) -> None:
     running: list[Any] = []
 
     def end_with_parent() -> None:
-        sys.stdin.buffer.read()
+        while os.read(0, 1):  # a buffered reader in use would abort an interpreter that ends by an error
+            pass
         ending.set()
         for server in running:
             server.should_exit = True

@@ -6,7 +6,6 @@ them mended here, or it would write its artifacts into the one that it was copie
 
 import contextlib
 import hashlib
-import logging
 import os
 import re
 import sqlite3
@@ -18,6 +17,7 @@ import mlflow
 import orjson
 from mlflow.entities import Dataset, DatasetInput, Experiment, InputTag, Run
 
+from gristmill.flows.machine import runs
 from gristmill.flows.machine.databases import ensure_mlflow, private_folder
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.storage.leftovers import has_ended, this_process
@@ -39,31 +39,9 @@ def move_artifacts(database: Path, old: str, new: str) -> None:
             )
 
 
-log = logging.getLogger(__name__)
-
 PROCESS_TAG = "gristmill.process"
 BATCH = 1000  # metrics that a server takes in one request
 _SQLITE = "sqlite:///"
-
-
-def _say_once(address: str) -> None:
-    """One line for a server that is away, in place of one for each time that it is asked again: MLflow's client does so
-    for four minutes, with waits that double."""
-
-    class Once(logging.Filter):
-        told = False
-
-        def filter(self, record: logging.LogRecord) -> bool:
-            if not str(record.msg).startswith("Retrying"):
-                return True
-            if not self.told:
-                log.warning("MLflow at %s does not answer; it is asked again for four minutes", address)
-            self.told = True
-            return False
-
-    asking = logging.getLogger("urllib3.connectionpool")
-    if not any(type(each).__name__ == Once.__name__ for each in asking.filters):
-        asking.addFilter(Once())
 
 
 class TrackedExperiment:
@@ -79,7 +57,9 @@ class TrackedExperiment:
         if self._database:
             ensure_mlflow(self._database)
         if uri.startswith("http"):
-            _say_once(redact_url(uri))
+            # its client asks again for four minutes, with waits that double and a line for each
+            said = f"MLflow at {redact_url(uri)} does not answer; it is asked again for four minutes"
+            runs.say_once("urllib3.connectionpool", "Retrying", said)
             # MLflow's errors show its address, and Prefect keeps errors
             uri, user, password = without_user(uri)
             if user:

@@ -2,7 +2,9 @@
 
 import os
 import signal
+import tempfile
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -47,6 +49,10 @@ def test_kill_9_in_a_stage_and_again(undisturbed, runs, recipe, stage, before, s
     assert children, "a flow has a Prefect server and Dask workers"
     _, alive = psutil.wait_procs(children, timeout=60)
     assert not alive, "a kill -9 of the flow must leave no process behind"
+    until = time.monotonic() + 60
+    while left := list(Path(tempfile.gettempdir()).glob(f"gristmill-*-{process.pid}-*")):
+        assert time.monotonic() < until, left
+        time.sleep(0.1)
     finished = [name.rsplit("-", 1)[0] for name in runs.stages(killed)]
     assert sorted(finished) == before, f"it was not killed in the stage {stage}"
     runs.run(killed, ("tokens", recipe))

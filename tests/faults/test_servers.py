@@ -1,5 +1,8 @@
 """The servers and databases of a run's records die, are away or are damaged: it goes on, or says why in a sentence."""
 
+import contextlib
+import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -13,7 +16,7 @@ import pytest
 from gristmill.storage import files, layout
 from tests.foreign_account import ForeignAccount, listening
 
-COMMAND = "import sys; from gristmill.flows.cli import main; sys.argv = ['gristmill', 'run', sys.argv[1]]; main()"
+COMMAND = "import sys; from gristmill.flows.cli import main; sys.argv = ['gristmill', *sys.argv[1:]]; main()"
 # they name the home and MLflow's run, or say how fast it was
 OF_ONE_RUN = ("run.json", "timing.jsonl", "cost.json")
 MOMENTS = ["stages/documents-*/done/*", "stages/near_duplicates-*/manifest.json", "stages/model-*/metrics.jsonl"]
@@ -26,9 +29,9 @@ def short(recipe) -> dict:
     return recipe | {"name": "short", "steps": kept}
 
 
-def start(runs, home: str, recipe: dict, **settings: str) -> subprocess.Popen:
+def start(runs, home: str, recipe: dict, flow: str = "run", **settings: str) -> subprocess.Popen:
     return subprocess.Popen(
-        [sys.executable, "-c", COMMAND, str(runs.write(recipe))],
+        [sys.executable, "-c", COMMAND, flow, str(runs.write(recipe))],
         env=runs.environment(home, **settings),
         cwd=runs.folder,
         stdout=open(runs.folder / f"{home}.log", "a"),
@@ -99,12 +102,14 @@ def test_the_embedded_prefect_server_dies_and_the_run_goes_on(runs, short, whole
 def test_nothing_of_a_whole_run_answers_another_account(runs, short, whole, tmp_path):
     """Every port that a process of the run ever listens on: the scheduler's, workers', Prefect's, the ranks'."""
     account, kinds = ForeignAccount(tmp_path / "planted"), {}
-    run = start(runs, "foreign", short, training_processes="2")
+    longer = short | {"training": short["training"] | {"steps": 400}}  # or its ranks are gone too soon
+    run = start(runs, "foreign", longer, training_processes="2")
     try:
         while run.poll() is None:
             ports = listening(psutil.Process(run.pid))
             assert all(command.startswith("127.0.0.1 ") for command in ports.values()), ports
-            kinds |= ports
+            for port, command in ports.items():  # a socket may be another process's, too, and later that one's alone
+                kinds.setdefault(port, set()).add(command)
             account.tell(ports)
             time.sleep(0.1)
     finally:
@@ -115,5 +120,50 @@ def test_nothing_of_a_whole_run_answers_another_account(runs, short, whole, tmp_
     assert not (tmp_path / "planted").exists()
     reached = {int(line.split()[0]) for line in lines if not line.endswith(("ConnectionRefusedError", "OSError"))}
     for kind in ("gristmill.flows.run.server", "multiprocessing", "gristmill.training.run.launch"):
-        assert any(kind in kinds[port] for port in reached), (kind, kinds)
-    assert contents(runs.home("foreign")).keys() == whole.keys()
+        assert any(kind in command for port in reached for command in kinds[port]), (kind, kinds)
+    found = contents(runs.home("foreign"))
+    assert found.items() >= {name: digest for name, digest in whole.items() if name.startswith("tokens-")}.items()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("database", ["mlflow.db", "prefect/prefect.db"])
+def test_a_damaged_database_is_one_sentence_and_the_run_goes_on_as_it_says(runs, short, whole, database):
+    name = f"damaged_{Path(database).stem}"
+    home = runs.home(name)
+    shutil.copytree(runs.home("whole"), home)
+    for gone in (*home.glob("stages/model-*"), home / "mlflow-runs"):
+        shutil.rmtree(gone)
+    path = home / database
+    path.write_bytes(os.urandom(300_000))
+    assert start(runs, name, short).wait() == 1
+    last = runs.log(name).splitlines()[-1]
+    assert last.startswith(f"gristmill: {path} is damaged (file is not a database): move it away with ")
+    assert not warned(runs.log(name))
+    for ending in ("", "-wal", "-shm"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+    assert start(runs, name, short).wait() == 0, runs.log(name)
+    assert contents(home) == whole
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.getuid() != 0, reason="a small disk is mounted")
+def test_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room(runs, short, whole):
+    home = runs.home("full")
+    home.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", str(home)]).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        run = start(runs, "full", short, "tokens")
+        until(run, home, "stages/documents-*/done/*")
+        with open(home / "other", "wb", buffering=0) as other, contextlib.suppress(OSError):
+            while other.write(bytes(1 << 12)):
+                pass
+        assert run.wait() == 1
+        lines = runs.log("full").splitlines()
+        assert lines[-1].startswith("gristmill: ") and "make room" in lines[-1], lines[-1]
+        assert len(warned("\n".join(lines))) <= 1, lines
+        (home / "other").unlink()
+        assert start(runs, "full", short, "tokens").wait() == 0, runs.log("full")
+        assert contents(home).items() <= whole.items()
+    finally:
+        subprocess.run(["umount", "-l", str(home)], check=True)

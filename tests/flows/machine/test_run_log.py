@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gristmill.flows.machine import runs
 from gristmill.storage.remote.streams import ahead
 from gristmill.tasks.engine import log_fields
 from gristmill.tasks.engine.log_fields import JsonLines
@@ -64,3 +65,15 @@ def test_a_runs_log(runs, recipe):
     ends = [line for line in lines if re.search(r": made in ", line["message"])]
     assert {line["stage"].split("-")[0] for line in ends} == {line["message"].split(":")[0] for line in ends} != set()
     assert {line["recipe"] for line in lines if "stage" in line} == {"logged"}
+
+
+def test_what_a_library_repeats_is_said_once_in_our_words(caplog):
+    asking = logging.getLogger("asking.again")
+    for _ in range(2):
+        runs.say_once("asking.again", "Retrying", "the server does not answer")
+    with caplog.at_level(logging.DEBUG):
+        for number in range(3):
+            asking.warning("Retrying %d", number)
+        asking.warning("another line")
+        asking.debug("one for its authors")
+    assert [record.getMessage() for record in caplog.records] == ["the server does not answer", "another line"]
