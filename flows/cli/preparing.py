@@ -29,7 +29,7 @@ def init(
 
     from gristmill.flows.recipe.first_recipe import first_recipe
 
-    made = first_recipe(paths, name)
+    made = first_recipe(paths, name, str(out.parent))
     out.parent.mkdir(parents=True, exist_ok=True)
     with open(out, "x", encoding="utf-8") as recipe:
         recipe.write(made.text)
@@ -37,12 +37,12 @@ def init(
 
 
 def _lines(made: "FirstRecipe", out: Path) -> list[str]:
-    from gristmill.flows.recipe.first_recipe import sampled
+    from gristmill.flows.recipe.first_recipe import KINDS, sampled
 
     lines = []
     for source in made.sources:
         entry = source.entry
-        kind = next(key for key in ("warc", "jsonl", "parquet", "text") if key in entry)
+        kind = next(key for key in KINDS if key in entry)
         columns = ", ".join(f"{key.removesuffix('_column')} in `{entry[key]}`" for key in entry if "_column" in key)
         what = f"{source.files:,} {kind} file{'s' * (source.files != 1)}, {source.bytes / 1e6:,.1f} MB"
         lines.append(f"{entry['name']}: {what}{f'; {columns}' if columns else ''}")

@@ -5,10 +5,13 @@ Records that a source selects by Common Crawl's columnar index are put into shar
 """
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cache
 from itertools import groupby
 from operator import attrgetter
+from typing import Any
 
 from pydantic import SerializeAsAny
 
@@ -32,12 +35,15 @@ from gristmill.tasks.reading.sources import Columns, IndexFilters, Selection, Sn
 
 def selected(context: RunContext, source: Selection) -> StageResult:
     """Filter the index's files, one a job, and put the records that fit into shards."""
-    tables = tables_of(source)
     notes = f"{context.settings.local_folder}/fingerprints"
-    with ThreadPoolExecutor(8) as pool:
-        prints = list(pool.map(lambda path: fingerprint(path, notes), tables))
+
+    def look() -> str:
+        with ThreadPoolExecutor(8) as pool:
+            return digest(list(pool.map(lambda path: fingerprint(path, notes), tables_of(source))))
+
+    tables = context.outside({"index": source.model_dump(mode="json")}, look)
     filters = source.part(IndexFilters)
-    return context.build(StageSpec("selection", _select, filters, {"files": digest(prints)}, tuple(tables)))
+    return context.build(StageSpec("selection", _select, filters, {"files": tables}, lambda: tuple(tables_of(source))))
 
 
 def _select(phases: PhaseRunner, filters: IndexFilters, places: tuple[str, ...]) -> dict:
@@ -80,27 +86,27 @@ class SourceFile:
 
 def documents(context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ...]) -> Corpus:
     """Extract every shard of the sources and measure `steps` in the same pass."""
-    selections: list[StageResult] = []
-    found: list[tuple[SourceFile, Shard, str]] = []
-    shard = 0
-    for source in recipe.sources:
-        here = context.placed(source)
-        if isinstance(here, Selection):
-            selections.append(selected(context, here))
-            parts = [selections[-1].part(i) for i in range(selections[-1].result["parts"])]
-            prints = [f"{selections[-1].key} {i}" for i in range(len(parts))]
-            read = shards_of(here, parts)[: recipe.limit]
-            prints = prints[: recipe.limit]
-        else:
-            read = shards_of(here)[: recipe.limit]
-            prints = _fingerprints(context, here, read, recipe.limit)
-        for nth, (file, seen) in enumerate(zip(read, prints, strict=True)):
-            number = shard if recipe.limit is not None else shard + nth
-            found.append((SourceFile(number, source.name, file.name, file.path, file.base), file, seen))
-        shard += len(read) if recipe.limit is None else 1
+    sources = [context.placed(source) for source in recipe.sources]
+    selections = {each.name: selected(context, each) for each in sources if isinstance(each, Selection)}
+
+    @cache
+    def listed() -> list[tuple[SourceFile, Shard, str]]:
+        return _listed(context, sources, selections, recipe.limit)
+
+    def look() -> dict[str, Any]:
+        return {
+            "files": digest([f"{at.source} {at.name} {seen}" for at, _, seen in listed()]),
+            "formats": {
+                at.source: {"format": file.format, "columns": asdict(file.columns)} for at, file, _ in listed()
+            },
+            "shards": Counter(source for _, source in {(at.shard, at.source): None for at, _, _ in listed()}),
+        }
+
+    given = {"sources": [source.model_dump(mode="json") for source in sources], "limit": recipe.limit}
+    seen = context.outside(given | {"selections": {name: each.key for name, each in selections.items()}}, look)
     before = pinned(context, recipe.before)
     record = Record(
-        formats={at.source: SourceFormat(format=file.format, columns=file.columns) for at, file, _ in found},
+        formats=seen["formats"],
         before=before,
         extract=recipe.extract,
         normalize=recipe.normalize,
@@ -113,14 +119,36 @@ def documents(context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ..
         "documents",
         _extract,
         record,
-        {"files": digest([f"{at.source} {at.name} {seen}" for at, _, seen in found])},
-        tuple(at for at, _, _ in found),
+        {"files": seen["files"]},
+        lambda: tuple(at for at, _, _ in listed()),
         modules(all_steps),
         libraries(all_steps),
     )
     made = context.build(spec)
-    by_shard = {at.shard: at.source for at, _, _ in found}
-    return Corpus(tuple(by_shard.values()), made, made, (made,), (*selections, made))
+    by_shard = tuple(source.name for source in sources for _ in range(seen["shards"].get(source.name, 0)))
+    return Corpus(by_shard, made, made, (made,), (*selections.values(), made))
+
+
+def _listed(
+    context: RunContext, sources: Sequence[Source], selections: Mapping[str, StageResult], limit: int | None
+) -> list[tuple[SourceFile, Shard, str]]:
+    """The files of all sources in order, each with what its content is known by."""
+    found: list[tuple[SourceFile, Shard, str]] = []
+    shard = 0
+    for source in sources:
+        if isinstance(source, Selection):
+            made = selections[source.name]
+            parts = [made.part(i) for i in range(made.result["parts"])]
+            read = shards_of(source, parts)[:limit]
+            prints = [f"{made.key} {i}" for i in range(len(read))]
+        else:
+            read = shards_of(source)[:limit]
+            prints = _fingerprints(context, source, read, limit)
+        for nth, (file, seen) in enumerate(zip(read, prints, strict=True)):
+            number = shard if limit is not None else shard + nth
+            found.append((SourceFile(number, source.name, file.name, file.path, file.base), file, seen))
+        shard += len(read) if limit is None else 1
+    return found
 
 
 def _extract(phases: PhaseRunner, record: Record, places: tuple[SourceFile, ...]) -> dict:

@@ -4,12 +4,17 @@ They are drawn from all documents as the base recipe extracts them, ahead of eve
 depend on the steps of any recipe that is compared, nor on the tokenizer or the model.
 """
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pydantic import Field
 
+from gristmill.flows.check.run import before_run
 from gristmill.flows.machine.context import RunContext
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.errors import did_you_mean
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.variants import unfiltered
 from gristmill.flows.stages.corpus import Corpus, check_sources
@@ -161,6 +166,23 @@ def _choose(phases: PhaseRunner, record: Record, places: EvaluationPlaces) -> di
     return {"sets": chosen}
 
 
+def judged_sets(names: Sequence[str], judge: Sequence[str]) -> tuple[str, ...]:
+    """The sets that count, of those with these names. Raises ValueError for a set that there is not."""
+    for name in judge:
+        if name not in names:
+            hint = did_you_mean(name, names) or f"there are {', '.join(names)}"
+            raise ValueError(f"there is no evaluation set {name} to judge by; {hint}")
+    return tuple(judge) or ((CLEAN,) if CLEAN in names else tuple(names))
+
+
+def check_judges(settings: MachineSettings, base: Recipe, clean: str | None, judge: Sequence[str]) -> None:
+    """Raise, ahead of all work, for a clean text set that cannot be read and for a set to judge by that there is not:
+    RecipeError, ValueError, FileNotFoundError."""
+    judged_sets([*(source.name for source in base.sources), *([CLEAN] if clean else [])], judge)
+    if clean:
+        before_run(_clean_recipe(base, clean), settings)
+
+
 def _clean_recipe(base: Recipe, clean: str) -> Recipe:
     """A recipe that reads the clean text set, normalized as the base normalizes."""
     if CLEAN in [source.name for source in base.sources]:
@@ -171,6 +193,10 @@ def _clean_recipe(base: Recipe, clean: str) -> Recipe:
 
 def _files(clean: str) -> dict[str, list[str]]:
     """The clean text set as the key of a source."""
+    if files.is_local(clean) and os.path.exists(clean) and not (os.path.isfile(clean) or os.path.isdir(clean)):
+        raise FileNotFoundError(
+            f"the clean text set {clean} is a pipe or a device: write its texts to a file, name that"
+        )
     if clean.endswith(_JSONL):
         return {"jsonl": [clean]}
     if clean.endswith(".parquet"):
