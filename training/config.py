@@ -7,6 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from gristmill.storage.address import Address
+
 CHECKPOINTS = "checkpoints"  # the folder of them in that of a run
 DOCUMENT_LOSSES = "document_losses.parquet"
 RENDEZVOUS = "TRAINING_RENDEZVOUS"  # environment variable: where ranks find each other, as a URL of torch.distributed
@@ -85,7 +87,7 @@ class TrainingConfig(Settings):
 
     seed: int = Field(default=0, ge=0, description="keys the initial weights, the data order and the sample")
     order_seed: int | None = Field(default=None, ge=0, description="keys the data order; None: seed does")
-    init_from: str | None = Field(
+    init_from: Address | None = Field(
         default=None,
         description="local folder of the first weights, with their tokenizer, as `gristmill export model` writes it; "
         "None: drawn by the seed",
@@ -139,7 +141,7 @@ class TrainingConfig(Settings):
         default=50, gt=0, description="steps between two looks at activations, attention logits and sizes of updates"
     )
     eval_every: int = Field(default=60, gt=0, description="steps; the last step is always evaluated")
-    eval_tasks: str | None = Field(
+    eval_tasks: Address | None = Field(
         default=None, description="a local folder of tasks, as `gristmill evaluate --tasks` takes it, scored each time"
     )
     eval_tokens: int = Field(

@@ -153,7 +153,7 @@ def _sentence(error: Exception, path: str) -> str:
     if isinstance(error, PermissionError):
         return f"the file {redact_url(error.filename or path)} cannot be read by this user; change its permissions"
     if isinstance(error, FileNotFoundError):
-        remedy = "correct the path or pattern, which is taken from the folder of the command if it is relative"
+        remedy = "correct the path or pattern, which is taken from the folder of the recipe's file if it is relative"
         if "/harvest/" in path:
             remedy = "write the files by `gristmill harvest`"
         return f"{str(error) if error.filename is None else f'{redact_url(path)} does not exist'}; {remedy}"

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -15,6 +15,7 @@ from gristmill.flows.recipe.errors import Finding, Origin, RecipeError
 from gristmill.flows.recipe.recipe import Recipe, read, validated
 from gristmill.flows.recipe.steps import BUILT_IN
 from gristmill.storage import files
+from gristmill.storage.address import FOLDER
 from gristmill.storage.home import Home
 from gristmill.tasks.reading.sources import Source
 
@@ -46,13 +47,13 @@ def check(given: Any, settings: MachineSettings, deep: bool = False) -> Checked:
     if own:  # the lines are those of the file with them
         data, origin = (
             {**data, "steps": [s for at, s in enumerate(data["steps"]) if at not in own]},
-            Origin(origin.name),
+            replace(origin, lines=None),
         )
     try:
         recipe = data if isinstance(data, Recipe) else validated(data, origin)
     except RecipeError as error:
         found = [f for f in error.findings if not (own and f.key.endswith(".best"))]
-        found += _of_files(origin, data, _sources_alone(data), {}, settings, deep)[1]
+        found += _of_files(origin, data, _sources_alone(data, origin), {}, settings, deep)[1]
         return Checked((*found, *_of_home(origin, settings)), unseen=tuple(unseen))
     return _checked(recipe, data, origin, settings, deep, unseen)
 
@@ -92,13 +93,13 @@ def _own_steps(data: Any) -> dict[int, str]:
     }
 
 
-def _sources_alone(data: Any) -> dict[int, Source]:
+def _sources_alone(data: Any, origin: Origin) -> dict[int, Source]:
     """The sources of a recipe that can be read, where the recipe cannot."""
     found: dict[int, Source] = {}
     given = data.get("sources") if isinstance(data, Mapping) else None
     for at, source in enumerate(given if isinstance(given, list) else []):
         try:
-            found[at] = _SOURCE.validate_python(source)
+            found[at] = _SOURCE.validate_python(source, context={FOLDER: origin.folder})
         except ValidationError:
             continue  # which the findings of the recipe name
     return found

@@ -81,26 +81,28 @@ def _print_plan(base: str, candidates: dict[str, Any], **given: Any) -> None:
     from gristmill.flows.decisions.plan import planned
     from gristmill.flows.stages.proxy import at_once
 
-    _, compared = _checked(base, candidates)
+    _, compared = _checked(base, candidates, given["clean"], given["judge"])
     leave_one_out = candidates["leave_one_out"]
     print_texts(planned(compared, at_once=at_once(settings()), leave_one_out=leave_one_out, **given).lines())
 
 
-def _checked(base: str, candidates: dict[str, Any]) -> tuple["Recipe", "Arms"]:
+def _checked(base: str, candidates: dict[str, Any], clean: str | None, judge: list[str]) -> tuple["Recipe", "Arms"]:
     """The base and the recipes that are compared. Raises before Prefect is imported."""
     from gristmill.flows.check.run import before_run
     from gristmill.flows.decisions.plan import arms
+    from gristmill.flows.stages.evaluation_documents import check_judges
 
     recipe = recipe_to_run(base, None)
     compared = arms(recipe, **candidates)
     for candidate in compared.candidates:
         before_run(compared.recipes[candidate], settings())
+    check_judges(settings(), recipe, clean, judge)
     return recipe, compared
 
 
 def compare(base: str, candidates: dict[str, Any], as_json: bool = False, **given: Any) -> None:
     """Run the flow `ablate` and print what it found. `candidates`, `given`: its parameters."""
-    recipe, _ = _checked(base, candidates)
+    recipe, _ = _checked(base, candidates, given.get("clean"), given.get("judge", []))
 
     def decide() -> "DecisionReport":
         from gristmill.flows.decisions.ablate import ablate

@@ -75,12 +75,18 @@ def settings() -> "MachineSettings":
 def recipe_to_run(name: str, limit: int | None) -> "Recipe":
     """A recipe that is checked, before the libraries of the work are imported. Raises RecipeError."""
     from gristmill.flows.check.run import before_run
+    from gristmill.flows.recipe.errors import RecipeError
     from gristmill.flows.recipe.recipe import load
 
     recipe = load(name)
     if limit is not None:
         recipe = recipe.model_copy(update={"limit": limit})
-    before_run(recipe, settings())
+    try:
+        before_run(recipe, settings())
+    except RecipeError:
+        from gristmill.flows.reports.finished import check_run
+
+        check_run(recipe, settings())  # where files are gone, the home may have what was made of them
     return recipe
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gristmill.flows.cli.app import DECIDE, app, console, print_texts, recipe_to_run
+from gristmill.flows.cli.app import DECIDE, app, console, print_texts, recipe_to_run, settings
 from gristmill.flows.machine.extras import require
 
 if TYPE_CHECKING:
@@ -55,6 +55,9 @@ def mix(
         raise FileExistsError(f"{to} is there already: name another file by --out, or remove it")
     require("train", "looking for a mixture")
 
+    from gristmill.flows.stages.evaluation_documents import check_judges
+
+    check_judges(settings(), recipe, clean or None, judge)
     from gristmill.flows.cli.in_flow import in_flow
     from gristmill.flows.mixing.mixed_recipe import command, written
 

@@ -30,7 +30,7 @@ def init(
 
     from gristmill.flows.recipe.first_recipe import first_recipe
 
-    made = first_recipe(paths, name)
+    made = first_recipe(paths, name, str(out.parent))
     out.parent.mkdir(parents=True, exist_ok=True)
     with open(out, "x", encoding="utf-8") as recipe:
         recipe.write(made.text)
@@ -57,12 +57,12 @@ def schema(
 
 
 def _lines(made: "FirstRecipe", out: Path) -> list[str]:
-    from gristmill.flows.recipe.first_recipe import sampled
+    from gristmill.flows.recipe.first_recipe import KINDS, sampled
 
     lines = []
     for source in made.sources:
         entry = source.entry
-        kind = next(key for key in ("warc", "jsonl", "parquet", "text") if key in entry)
+        kind = next(key for key in KINDS if key in entry)
         columns = ", ".join(f"{what} in `{column}`" for what, column in source.columns.items())
         what = f"{source.files:,} {kind} file{'s' * (source.files != 1)}, {source.bytes / 1e6:,.1f} MB"
         others = f"; not taken: {', '.join(source.others)}" if source.others else ""

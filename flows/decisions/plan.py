@@ -14,13 +14,12 @@ from gristmill.flows.comparison.protocol import WANTED_POWER, Protocol, tested_d
 from gristmill.flows.comparison.runs import EvaluationSet
 from gristmill.flows.decisions.arm_data import ComparisonData
 from gristmill.flows.decisions.noise import ProxyNoise, read_noise
-from gristmill.flows.decisions.runs import judged_sets
 from gristmill.flows.recipe import variants
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.variants import Variant
-from gristmill.flows.stages.evaluation_documents import CLEAN
+from gristmill.flows.stages.evaluation_documents import CLEAN, judged_sets
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,9 @@ from gristmill.flows.comparison.runs import EvaluationSet, RunRequest
 from gristmill.flows.decisions.arm_data import ComparisonData
 from gristmill.flows.decisions.report import TrainedRun
 from gristmill.flows.machine.context import RunContext
-from gristmill.flows.recipe.errors import did_you_mean
 from gristmill.flows.recipe.given_files import tasks_at
 from gristmill.flows.recipe.proxy import ProxyConfig
-from gristmill.flows.stages.evaluation_documents import CLEAN, read, sets_of
+from gristmill.flows.stages.evaluation_documents import judged_sets, read, sets_of
 from gristmill.flows.stages.proxy import ProxyResult, ProxyRun, proxy_spec, train_proxies
 from gristmill.storage.home import open_stage
 from gristmill.tasks.engine.spec import StageSpec, digest
@@ -119,15 +118,6 @@ def evaluation_set(data: ComparisonData, judge: Sequence[str]) -> EvaluationSet:
     numbers = {name: number for number, name in enumerate(names)}
     set_of = np.array([numbers[name] for name in table["set"].to_pylist()])
     return EvaluationSet(names, set_of, table["bytes"].to_numpy().astype(np.int64), judged)
-
-
-def judged_sets(names: Sequence[str], judge: Sequence[str]) -> tuple[str, ...]:
-    """The sets that count, of those with these names. Raises ValueError for a set that there is not."""
-    for name in judge:
-        if name not in names:
-            hint = did_you_mean(name, names) or f"there are {', '.join(names)}"
-            raise ValueError(f"there is no evaluation set {name} to judge by; {hint}")
-    return tuple(judge) or ((CLEAN,) if CLEAN in names else tuple(names))
 
 
 def decision_id(

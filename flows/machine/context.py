@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gristmill.flows.machine.runs import Seen
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import NotFinishedError, StageResult, find
@@ -19,12 +20,15 @@ SlotSpec = Callable[[int], StageSpec]
 class RunContext:
     """`build` turns a stage to be made into a finished one; `finished` holds what a flow has already returned in this
     run, by the flow's name and the recipe, so that a later flow need not ask again. `at_once` makes several stages at
-    the same time; without it one follows the other."""
+    the same time; without it one follows the other. `outside(given, look)`: what `look` says, in JSON's types, of files
+    outside of the home that the settings `given` name; a run notes it, and who reads finished work is told what was
+    noted."""
 
     settings: MachineSettings
     build: Callable[[StageSpec], StageResult]
     finished: dict[tuple[str, str], Any] = field(default_factory=dict)
     at_once: Callable[[Sequence[SlotSpec], Callable[[], int]], list[StageResult]] | None = None
+    outside: Callable[[Any, Callable[[], Any]], Any] = lambda given, look: look()
 
     def build_all(self, specs: Sequence[SlotSpec], most: Callable[[], int]) -> list[StageResult]:
         """The finished stages in their order; their keys differ. `most`: how many at once, asked for if one must be
@@ -58,4 +62,4 @@ def lookup(settings: MachineSettings, recipe_name: str) -> RunContext:
             )
         return found
 
-    return RunContext(settings, build)
+    return RunContext(settings, build, outside=Seen(settings.home, recipe_name).outside)

@@ -1,12 +1,14 @@
-"""Which stages the last run of a recipe had, and the log of runs as lines of JSON.
+"""Which stages the last run of a recipe had, and what it saw outside of the home; the log of runs as lines of JSON.
 
 <home>/runs/<recipe>.json    for readers alone, no key knows of it
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from gristmill.storage import checked_json, files
 from gristmill.storage.damage import DamagedFileError
@@ -19,31 +21,65 @@ log = logging.getLogger(__name__)
 
 
 class LastRun:
-    """The stages of a run, written down as each begins. Those of the run before stay noted until this one has ended:
-    a run that was stopped goes on with them."""
+    """The stages of a run, written down as each begins, and what it saw of files outside of the home. Those of the run
+    before stay noted until this one has ended: a run that was stopped goes on with them.
 
-    def __init__(self, home: str, recipe: str) -> None:
+    `seen`: what the run before saw, in place of files that are gone.
+    """
+
+    def __init__(self, home: str, recipe: str, seen: "Seen | None" = None) -> None:
         self._path = files.join(home, "runs", f"{recipe}.json")
+        self._instead = seen
         self._labels: list[str] = []
-        self._earlier: list[str] | None = None
+        self._seen: dict[str, Any] = {}
+        self._earlier: tuple[list[str], dict[str, Any]] | None = None
 
     def add(self, *specs: "StageSpec") -> None:
         """Note stages that are found or made next."""
-        if self._earlier is None:
-            self._earlier = sorted(_noted(self._path, "stages", "earlier"))
         labels = [f"{spec.name}-{spec.key}" for spec in specs]
         if new := [label for label in dict.fromkeys(labels) if label not in self._labels]:
             self._labels += new
-            self._write(self._earlier)
+            self._write(*self._before())
+
+    def outside(self, given: Any, look: Callable[[], Any]) -> Any:
+        """What `look` says of the files that settings name, noted with the next stage. See `Seen`."""
+        self._before()
+        found = self._instead.outside(given, look) if self._instead else look()
+        self._seen[_name_of(given)] = found
+        return found
 
     def finished(self) -> None:
         """Note that the run has ended as it should: the stages of the run before are not needed for it any more."""
         if self._labels:
-            self._write([])
+            self._write([], {})
 
-    def _write(self, earlier: list[str]) -> None:
+    def _before(self) -> tuple[list[str], dict[str, Any]]:
+        if self._earlier is None:
+            run = _read(self._path)
+            self._earlier = sorted({*run.get("stages", ()), *run.get("earlier", ())}), run.get("outside", {})
+        return self._earlier
+
+    def _write(self, earlier: list[str], seen: dict[str, Any]) -> None:
         left = [label for label in earlier if label not in self._labels]
-        checked_json.write(self._path, {"stages": self._labels, **({"earlier": left} if left else {})})
+        noted = {"stages": self._labels, "outside": seen | self._seen}
+        checked_json.write(self._path, {**noted, **({"earlier": left} if left else {})})
+
+
+class Seen:
+    """What the last run of a recipe saw outside of the home, by the settings that name it. Who reads finished work
+    takes it from here: the sources may be elsewhere by now."""
+
+    def __init__(self, home: str, recipe: str) -> None:
+        self._noted = _read(files.join(home, "runs", f"{recipe}.json")).get("outside", {})
+
+    def outside(self, given: Any, look: Callable[[], Any]) -> Any:
+        """What was noted for these settings; else what `look` says now."""
+        name = _name_of(given)
+        return self._noted[name] if name in self._noted else look()
+
+
+def _name_of(given: Any) -> str:
+    return files.digest(orjson.dumps(given, option=orjson.OPT_SORT_KEYS))
 
 
 def recipes_by_stage(home: str) -> Mapping[str, list[str]]:
@@ -75,22 +111,17 @@ def stages_of_runs(home: str) -> set[str]:
 
 
 def _stages(path: str) -> list[str]:
-    try:
-        return checked_json.read(path)["stages"]
-    except DamagedFileError as error:
-        log.warning("%s", error)
-        return []
+    return _read(path).get("stages", [])
 
 
-def _noted(path: str, *keys: str) -> set[str]:
+def _read(path: str) -> dict[str, Any]:
     try:
-        run = checked_json.read(path)
+        return checked_json.read(path)
     except FileNotFoundError:
-        return set()
+        return {}
     except DamagedFileError as error:
         log.warning("%s", error)
-        return set()
-    return {label for key in keys for label in run.get(key, ())}
+        return {}
 
 
 class OfRun(JsonLines):

@@ -21,7 +21,7 @@ from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
 from gristmill.flows.stages.doremi import DoReMi, doremi
-from gristmill.flows.stages.evaluation_documents import sets_of
+from gristmill.flows.stages.evaluation_documents import check_judges, sets_of
 from gristmill.flows.stages.evaluation_removal import evaluation_tokens
 from gristmill.flows.stages.mixture import planned
 from gristmill.flows.stages.proxy import ProxyResult, ProxyRun, train_proxies
@@ -57,6 +57,7 @@ def mix(
     require("train", "looking for a mixture")
     with run_context(recipe) as context:
         small = load_proxy(proxy)
+        check_judges(context.settings, recipe, clean, judge)
         one = {recipe.name: recipe}
         data = proxy_data(context, small, recipe, one, tokens or small.tokens, clean=clean, repeat=True)
         if method == "doremi":

@@ -43,10 +43,12 @@ class ContradictionError(ValueError):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a recipe comes from: the name of its file, and the line of each of its keys."""
+    """Where a recipe comes from: the name of its file, the line of each of its keys, and the folder that its relative
+    paths begin in; None for one that is no file of a user's."""
 
     name: str = "recipe"
     lines: Mapping[Path, int] | None = None
+    folder: str | None = None
 
     def finding(self, data: Any, path: Path, message: str) -> Finding:
         """A finding at a key of the recipe `data`."""

@@ -20,6 +20,8 @@ from gristmill.tasks.reading.sources import TAKEN, Columns
 _LOOKS = 32
 # A language with a smaller share of the sample is not kept.
 _LEAST_SHARE = 0.1
+# Keys that name the files of a source.
+KINDS = ("warc", "jsonl", "parquet", "text")
 _COMPRESSED = (".gz", ".zst", ".lz4")
 
 
@@ -58,9 +60,11 @@ class _Group:
     looks: list[Look] = field(default_factory=list)
 
 
-def first_recipe(given: Sequence[str], name: str = "") -> FirstRecipe:
-    """A recipe for files and folders. Raises FileNotFoundError for what is not there, or where no file can be read as
-    a source; ValueError for a name that recipes may not have."""
+def first_recipe(given: Sequence[str], name: str = "", folder: str = "") -> FirstRecipe:
+    """A recipe for files and folders, to be written into `folder`, in which relative paths begin; default: this.
+
+    Raises FileNotFoundError for what is not there, or where no file can be read as a source; ValueError for a name that
+    recipes may not have."""
     groups: dict[tuple[str, str, Columns], _Group] = {}
     passed_over: list[tuple[str, str]] = []
     for root, paths in _roots(given).items():
@@ -79,6 +83,10 @@ def first_recipe(given: Sequence[str], name: str = "") -> FirstRecipe:
     sources = tuple(_sources([*groups.values()], given))
     ranked = languages([text for source in sources for look in source.looks for text in look.texts])
     found = dict(sorted(ranked.items(), key=lambda item: (-item[1], item[0])))
+    for each in sources:
+        kind = next(key for key in KINDS if key in each.entry)
+        paths = each.entry[kind]
+        each.entry[kind] = [path if os.path.isabs(path) else os.path.relpath(path, folder or ".") for path in paths]
     name = name or sources[0].entry["name"]
     text = _written(name, sources, found)
     Recipe.model_validate(yaml.safe_load(text))

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import yaml
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from gristmill.flows.recipe import settings_file, syntax
 from gristmill.flows.recipe.errors import ContradictionError, Origin, did_you_mean
 from gristmill.flows.recipe.errors import Path as KeyPath
 from gristmill.flows.recipe.steps import AnyStep, read_source
+from gristmill.storage.address import Address, from_folder
 from gristmill.storage.remote.url_secrets import check_no_secrets
 from gristmill.tasks.documents.export import Export
 from gristmill.tasks.documents.normalize import Normalize
@@ -51,7 +52,11 @@ RECIPES = Path(__file__).with_name("recipes")
 _REMEDY = {"sources": "give each source a name of its own", "steps": "a step may stand in a recipe once"}
 
 
-MixtureLike = Annotated[Mixture | None, BeforeValidator(by_name, json_schema_input_type=str | Mixture | None)]
+def _by_name(value: Any, info: ValidationInfo) -> Any:
+    return by_name(from_folder(value, info) if isinstance(value, str) and value not in names() else value)
+
+
+MixtureLike = Annotated[Mixture | None, BeforeValidator(_by_name, json_schema_input_type=str | Mixture | None)]
 
 
 class Recipe(Settings):
@@ -71,10 +76,10 @@ class Recipe(Settings):
         min_length=1,
         description="run in this order; only `url` may come before `extract`, and `normalize` only right after it",
     )
-    takedowns: tuple[str, ...] = Field(
+    takedowns: tuple[Address, ...] = Field(
         (), description="addresses of lists of ids, URLs or hosts whose documents are in no export and no tokens"
     )
-    evaluation: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")], str] = Field(
+    evaluation: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")], Address] = Field(
         {},
         description="texts of your own that models are evaluated on and never trained on, by name: JSON lines or "
         "Parquet with a column `text`, or a folder of .txt files",

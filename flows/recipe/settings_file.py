@@ -1,6 +1,7 @@
 """Settings in a YAML file: of one that ships, by its name, or of a user's, by its path. Recipes and proxies."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -8,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from gristmill.flows.recipe import syntax
 from gristmill.flows.recipe.errors import Finding, Origin, RecipeError, did_you_mean, findings_of
+from gristmill.storage.address import FOLDER
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -35,8 +37,10 @@ def read(given: Any, shipped: Path, what: str) -> tuple[Any, Origin]:
     RecipeError for a file that is not YAML."""
     if not isinstance(given, str | Path):
         return given, Origin(what)
-    with named_file(given, shipped, what).open("rb") as file:
-        return syntax.parse(file.read(syntax.MOST_BYTES + 1), str(given))
+    path = named_file(given, shipped, what)
+    with path.open("rb") as file:
+        values, origin = syntax.parse(file.read(syntax.MOST_BYTES + 1), str(given))
+    return values, replace(origin, folder=None if path.parent == shipped else str(path.parent.absolute()))
 
 
 def validated(model: type[M], data: Any, origin: Origin, what: str, keys: str) -> M:
@@ -46,6 +50,6 @@ def validated(model: type[M], data: Any, origin: Origin, what: str, keys: str) -
         found = "is empty" if data is None else f"is a {type(data).__name__}"
         raise RecipeError([Finding(origin.name, "", f"{found}; a {what} has the keys {keys}")])
     try:
-        return model.model_validate(data)
+        return model.model_validate(data, context={FOLDER: origin.folder})
     except ValidationError as error:
         raise RecipeError(findings_of(error, model, data, origin)) from None

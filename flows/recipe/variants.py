@@ -1,5 +1,6 @@
 """Recipes that differ from another one in one thing, as the candidates of a comparison do."""
 
+import os
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -72,7 +73,9 @@ def texts_alone(recipe: Recipe, texts: Mapping[str, str]) -> Recipe:
 
 
 def _files(address: str) -> dict[str, list[str]]:
-    """The files of a text set as the key of a source."""
+    """The files of a text set as the key of a source. Raises FileNotFoundError for what has no end, as /dev/zero."""
+    if os.path.exists(address) and not (os.path.isfile(address) or os.path.isdir(address)):
+        raise FileNotFoundError(f"the text set {address} is a pipe or a device: write its texts to a file, name that")
     if address.endswith(_JSONL):
         return {"jsonl": [address]}
     if address.endswith(".parquet"):

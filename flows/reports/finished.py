@@ -1,12 +1,15 @@
 """What is finished of a recipe, looked up in the home without making any, and whether its files are whole."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from gristmill.flows.check.run import before_run
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.context import RunContext, job_options, lookup
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.run import Report
 from gristmill.flows.stages.corpus import Corpus
@@ -38,6 +41,28 @@ def finished(recipe: Any, settings: MachineSettings | None = None) -> Report:
     model = context.find(model_spec(settings, recipe, data))
     trained = None if model is None else Trained(model, model.result["result"], mlflow_run="")
     return Report(recipe, settings, corpus, data, trained)
+
+
+def check_run(recipe: Recipe, settings: MachineSettings) -> bool:
+    """Whether a recipe can be run from the files that it names; False where some are gone, but its corpus is finished
+    as its last run saw them. Raises RecipeError for what would fail later."""
+    try:
+        before_run(recipe, settings)
+    except RecipeError as error:
+        gone = all(re.match("(sources|steps|takedowns)\\b", finding.key) for finding in error.findings)
+        if not (gone and _curated(recipe, settings)):
+            raise
+        return False
+    return True
+
+
+def _curated(recipe: Recipe, settings: MachineSettings) -> bool:
+    try:
+        for _ in curate(lookup(settings, recipe.name), recipe):
+            pass
+    except (OSError, ValueError, RuntimeError, NotFinishedError):
+        return False
+    return True
 
 
 def _data(context: RunContext, recipe: Recipe, corpus: Corpus) -> Data | None:

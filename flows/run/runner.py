@@ -23,7 +23,6 @@ from prefect.logging import get_run_logger
 from prefect.client.schemas.objects import StateDetails
 from prefect.runtime import flow_run, task_run
 from prefect.states import Completed, State
-from gristmill.flows.check.run import before_run
 from gristmill.flows.machine.context import RunContext, job_options
 from gristmill.flows.run.kernel_compilation import compile_kernels
 from gristmill.flows.machine.settings import MachineSettings
@@ -32,7 +31,8 @@ from gristmill.flows.run.flow import cancellable, unless_cancelled
 from gristmill.flows.run.prefect_names import stage_name
 from gristmill.flows.run.progress import BatchReporter, ProgressReporter, ended
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.machine.runs import LastRun
+from gristmill.flows.machine.runs import LastRun, Seen
+from gristmill.flows.reports.finished import check_run
 from gristmill.tasks.engine import log_fields, options
 from gristmill.tasks.engine.executors import Deferred, Executor, Threads, deferred
 from gristmill.tasks.engine.make import find, find_or_make
@@ -123,7 +123,7 @@ def run_context(recipe: Recipe) -> Iterator[RunContext]:
         yield open_one
         return
     settings = MachineSettings()
-    before_run(recipe, settings)
+    there = check_run(recipe, settings)
     options.configure(job_options(settings))
     with (
         log_fields.bound(run=flow_run.get_id(), recipe=recipe.name),
@@ -136,11 +136,15 @@ def run_context(recipe: Recipe) -> Iterator[RunContext]:
             tls=settings.dask_tls,
         ) as workers,
     ):
-        last_run = LastRun(settings.home, recipe.name)
+        seen = None if there else Seen(settings.home, recipe.name)
+        if seen:
+            get_run_logger().warning("files that the recipe names are gone: its corpus is that of its last run")
+        last_run = LastRun(settings.home, recipe.name, seen)
         context = RunContext(
             settings,
             partial(_build, settings.home, workers, last_run),
             at_once=partial(_build_all, settings.home, workers, last_run),
+            outside=last_run.outside,
         )
         token = _current.set(context)
         try:

@@ -5,11 +5,14 @@ Where none is left the run ends with one sentence, ahead of the stages that woul
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.steps import modules_of
 from gristmill.tasks.documents.step import DocumentStep, Step
 from gristmill.tasks.engine.make import StageResult
+
+S = TypeVar("S", bound=Step)
 
 
 @dataclass(frozen=True)
@@ -86,11 +89,17 @@ class Corpus:
         return replace(self, documents=stage, kept=stage, stages=(*self.stages, *through, stage))
 
 
-def pinned(context: RunContext, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def pinned(context: RunContext, steps: tuple[S, ...]) -> tuple[S, ...]:
     """The steps, those that name files tied to the content that these have now."""
-    return tuple(
-        context.placed(step).pinned() if isinstance(step, DocumentStep) or step.pins_files else step for step in steps
-    )
+
+    def pin(step: S) -> S:
+        placed = context.placed(step) if isinstance(step, DocumentStep) or step.pins_files else step
+        if not step.pins_files:
+            return placed
+        named = {"step": placed.model_dump(mode="json")}
+        return type(step).model_validate(context.outside(named, lambda: placed.pinned().model_dump(mode="json")))
+
+    return tuple(pin(step) for step in steps)
 
 
 def modules(steps: Iterable[Step]) -> tuple[str, ...]:

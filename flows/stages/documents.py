@@ -6,9 +6,11 @@ Records that a source selects by Common Crawl's columnar index are put into shar
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pydantic import SerializeAsAny
@@ -36,12 +38,15 @@ from gristmill.tasks.reading.sources import Columns, Files, IndexFilters, Select
 
 def selected(context: RunContext, source: Selection) -> StageResult:
     """Filter the index's files, one a job, and put the records that fit into shards."""
-    tables = tables_of(source)
     notes = f"{context.settings.local_folder}/fingerprints"
-    with ThreadPoolExecutor(8) as pool:
-        prints = list(pool.map(lambda path: fingerprint(path, notes), tables))
+
+    def look() -> str:
+        with ThreadPoolExecutor(8) as pool:
+            return digest(list(pool.map(lambda path: fingerprint(path, notes), tables_of(source))))
+
+    tables = context.outside({"index": source.model_dump(mode="json")}, look)
     filters = source.part(IndexFilters)
-    return context.build(StageSpec("selection", _select, filters, {"files": digest(prints)}, tuple(tables)))
+    return context.build(StageSpec("selection", _select, filters, {"files": tables}, lambda: tuple(tables_of(source))))
 
 
 def _select(phases: PhaseRunner, filters: IndexFilters, places: tuple[str, ...]) -> dict:
@@ -81,32 +86,37 @@ class ShardFiles:
     base: str
 
 
+class FoundShard(NamedTuple):
+    """A shard, how its files are read, and what their content is known by."""
+
+    files: ShardFiles
+    format: SourceFormat
+    seen: str
+
+
 def documents(
     context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ...], drawn: Heldout | None = None
 ) -> Corpus:
     """Extract every shard of the sources and measure `steps` in the same pass. `drawn`: the held-out documents alone,
     in a stage of another name."""
-    selections: list[StageResult] = []
-    places: list[ShardFiles] = []
-    formats: dict[str, SourceFormat] = {}
-    inputs: list[str] = []
-    for source in recipe.sources:
-        here = context.placed(source)
-        if isinstance(here, Selection):
-            selections.append(selected(context, here))
-            parts = [selections[-1].part(i) for i in range(selections[-1].result["parts"])]
-            read = shards_of(here, parts)[: recipe.limit]
-            runs = _runs(len(read), recipe.limit)
-            prints = [" ".join(f"{selections[-1].key} {i}" for i in run) for run in runs]
-        else:
-            read = shards_of(here)[: recipe.limit]
-            runs, prints = _fingerprints(context, here, read, recipe.limit)
-        if read:  # an index may have no record that fits
-            formats[source.name] = SourceFormat(format=read[0].format, columns=read[0].columns)
-        for run, seen in zip(runs, prints, strict=True):
-            shard = [read[at] for at in run]
-            places.append(ShardFiles(source.name, tuple((f.path, f.name) for f in shard), shard[0].base))
-            inputs.append("\n".join([source.name, *(file.name for file in shard), seen]))
+    sources = [context.placed(source) for source in recipe.sources]
+    selections = {each.name: selected(context, each) for each in sources if isinstance(each, Selection)}
+
+    @cache
+    def found() -> list[FoundShard]:
+        return _found(context, sources, selections, recipe.limit)
+
+    def look() -> dict[str, Any]:
+        names = ("\n".join([at.source, *(name for _, name in at.files), seen]) for at, _, seen in found())
+        return {
+            "files": digest(list(names)),
+            "formats": {at.source: known.model_dump(mode="json") for at, known, _ in found()},
+            "shards": Counter(at.source for at, _, _ in found()),
+        }
+
+    given = {"sources": [source.model_dump(mode="json") for source in sources], "limit": recipe.limit}
+    seen = context.outside(given | {"selections": {name: each.key for name, each in selections.items()}}, look)
+    formats = {name: SourceFormat.model_validate(known) for name, known in seen["formats"].items()}
     before = pinned(context, recipe.before)
     own_functions = [known.format for known in formats.values() if ":" in known.format]
     for address in [*own_functions, *([recipe.extract.engine] if ":" in recipe.extract.engine else [])]:
@@ -127,14 +137,36 @@ def documents(
         "documents" if drawn is None else "drawn_documents",
         _extract,
         record,
-        {"files": digest(inputs)},
-        lambda: tuple(places),
+        {"files": seen["files"]},
+        lambda: tuple(shard.files for shard in found()),
         (*modules(all_steps), *readers),
         (*libraries(all_steps), *(name for reader in readers for name in own_steps.libraries_of(reader))),
     )
     made = context.build(spec)
     _check_signals(made.result["own"], recipe.steps)
-    return Corpus(tuple(shard.source for shard in places), made, made, (made,), (*selections, made))
+    by_shard = tuple(source.name for source in sources for _ in range(seen["shards"].get(source.name, 0)))
+    return Corpus(by_shard, made, made, (made,), (*selections.values(), made))
+
+
+def _found(
+    context: RunContext, sources: Sequence[Source], selections: Mapping[str, StageResult], limit: int | None
+) -> list[FoundShard]:
+    """The shards of all sources in order."""
+    found: list[FoundShard] = []
+    for source in sources:
+        if isinstance(source, Selection):
+            made = selections[source.name]
+            read = shards_of(source, [made.part(i) for i in range(made.result["parts"])])[:limit]
+            runs = _runs(len(read), limit)
+            prints = [" ".join(f"{made.key} {i}" for i in run) for run in runs]
+        else:
+            read = shards_of(source)[:limit]
+            runs, prints = _fingerprints(context, source, read, limit)
+        for run, seen in zip(runs, prints, strict=True):
+            shard = [read[at] for at in run]
+            files = ShardFiles(source.name, tuple((f.path, f.name) for f in shard), shard[0].base)
+            found.append(FoundShard(files, SourceFormat(format=shard[0].format, columns=shard[0].columns), seen))
+    return found
 
 
 def _extract(phases: PhaseRunner, record: Record, places: tuple[ShardFiles, ...]) -> dict:

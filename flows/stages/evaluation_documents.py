@@ -5,12 +5,16 @@ They are drawn from all documents as the base recipe extracts them, ahead of eve
 depend on the steps of any recipe that is compared, nor on the tokenizer or the model.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pydantic import Field
 
+from gristmill.flows.check.run import before_run
 from gristmill.flows.machine.context import RunContext
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.errors import did_you_mean
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.variants import texts_alone, unfiltered
 from gristmill.flows.stages.corpus import Corpus, check_sources
@@ -90,9 +94,7 @@ def evaluation_documents(
     corpora = [extracted(context, base)]
     shares = {source.name: MOST_SHARE for source in base.sources}
     if clean is not None:
-        if CLEAN in [source.name for source in base.sources]:
-            raise ValueError(f"a source of the recipe {base.name} is called {CLEAN}, as the clean text set: rename it")
-        corpora.append(extracted(context, texts_alone(base, {CLEAN: clean})))
+        corpora.append(extracted(context, _clean_recipe(base, clean)))
         shares[CLEAN] = 1.0
     record = Record(
         per_source=per_source,
@@ -199,3 +201,27 @@ def _choose(phases: PhaseRunner, record: Record, places: EvaluationPlaces) -> di
             phases.message(f"the evaluation set {name} has {unlike:,} documents: near copies count once")
     files.remove(sampled_folder(phases.folder))
     return {"sets": chosen}
+
+
+def judged_sets(names: Sequence[str], judge: Sequence[str]) -> tuple[str, ...]:
+    """The sets that count, of those with these names. Raises ValueError for a set that there is not."""
+    for name in judge:
+        if name not in names:
+            hint = did_you_mean(name, names) or f"there are {', '.join(names)}"
+            raise ValueError(f"there is no evaluation set {name} to judge by; {hint}")
+    return tuple(judge) or ((CLEAN,) if CLEAN in names else tuple(names))
+
+
+def check_judges(settings: MachineSettings, base: Recipe, clean: str | None, judge: Sequence[str]) -> None:
+    """Raise, ahead of all work, for a clean text set that cannot be read and for a set to judge by that there is not:
+    RecipeError, ValueError, FileNotFoundError."""
+    judged_sets([*(source.name for source in base.sources), *([CLEAN] if clean else [])], judge)
+    if clean:
+        before_run(_clean_recipe(base, clean), settings)
+
+
+def _clean_recipe(base: Recipe, clean: str) -> Recipe:
+    """A recipe that reads the clean text set."""
+    if CLEAN in [source.name for source in base.sources]:
+        raise ValueError(f"a source of the recipe {base.name} is called {CLEAN}, as the clean text set: rename it")
+    return texts_alone(base, {CLEAN: clean})

@@ -22,6 +22,7 @@ from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.engine.verify import verify
 from gristmill.tasks.rules.rule import RuleStep
 
 # What a stage's folder has while it is made, and not when it is finished.
@@ -90,6 +91,7 @@ def export(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult |
         "export", _export, record, corpus.inputs(signals=True), libraries=("pyarrow", "backports.zstd"), at=target
     )
     _refuse_another(target, spec.key)
+    _forget_damaged(target, spec.key)
     made = context.build(replace(spec, places=ExportPlaces(corpus.places, spec.key)))
     _refuse_another(target, spec.key)  # one that was made here while this one waited
     files.remove(files.join(target, "done"))
@@ -143,6 +145,27 @@ def _refuse_another(target: str, key: str) -> None:
         )
 
 
+def _forget_damaged(target: str, key: str) -> None:
+    """Where files of a finished export are not what was written, make it one that was begun: the jobs that wrote the
+    others are done. Reads the export once."""
+    manifest = layout.manifest(target)
+    if manifest is None:
+        return
+    try:
+        wrong = {damage.path for damage in verify(target).damages}
+        parts = layout.parts(target, manifest)
+    except layout.ManifestError:
+        wrong, parts = {files.join(target, "parts.json")}, []
+    if not wrong:
+        return
+    done = {"record": {"key": key}, "files": {}}
+    layout.mark_done(target, "begin", 0, done)
+    for part in parts:
+        if not wrong & {files.join(target, name) for name in part.files}:
+            layout.mark_done(target, part.phase, part.number, {"record": part.record, "files": part.files})
+    files.remove(files.join(target, "manifest.json"))
+
+
 def _columns(recipe: Recipe) -> tuple[Column, ...]:
     """What the recipe's steps measure, in their order, ahead of them the columns that every export has."""
     found = {column.name: column for column in _ALWAYS}
@@ -181,7 +204,8 @@ def _releases(corpus: Corpus) -> set[tuple[str, str]]:
 
 
 def recipe_of_card(recipe: Recipe) -> str:
-    """What of the recipe decides the corpus, as YAML, without what lets a reader of addresses in."""
+    """What of the recipe decides the corpus, as YAML, without folders of this machine and without what lets a reader of
+    addresses in."""
     whole = recipe.model_dump(mode="json", include={"name", "seed", "limit", "sources", "steps"})
     return yaml.safe_dump(_redacted(whole), sort_keys=False, allow_unicode=True, width=100)
 
@@ -191,4 +215,7 @@ def _redacted(value: object) -> object:
         return {key: _redacted(each) for key, each in value.items()}
     if isinstance(value, list):
         return [_redacted(each) for each in value]
-    return redact_url(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    # folders of the machine that made it tell a reader nothing
+    return value.rpartition("/")[2] if value.startswith("/") else redact_url(value)

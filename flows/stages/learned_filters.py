@@ -6,6 +6,7 @@ first. What differs between filters is in the module that the step names as its 
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -73,7 +74,7 @@ def learned_filter(
     places = corpus.places
 
     paths = map(files.absolute, context.placed(step).named_models)  # a worker may run in another folder
-    named = tuple(RecordedFile(path, files.checksum(path)) for path in paths)
+    named = tuple(RecordedFile(path, context.outside({"file": path}, partial(files.checksum, path))) for path in paths)
     trained: tuple[StageResult, ...] = ()
     if not named:
         raw = step.raw(corpus.sources)

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, libraries, modules
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, libraries, modules, pinned
 from gristmill.flows.stages.earlier_crawls import EarlierCrawl, earlier_crawls
 from gristmill.storage import files, sorted_files
 from gristmill.tasks.dedup.near import gather, match
@@ -27,7 +27,6 @@ from gristmill.tasks.dedup.near.sign import bands_file, sign_shard
 from gristmill.tasks.dedup.near.split import split_shard
 from gristmill.tasks.dedup.near.verify import decided_file, verify_partition
 from gristmill.tasks.dedup.order import KeepOrder
-from gristmill.tasks.dedup.takedowns import lists
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import StageResult
@@ -99,7 +98,7 @@ def minhash(context: RunContext, recipe: Recipe, corpus: Corpus, step: MinHash) 
         order=step.part(KeepOrder),
         verifying=step.part(Verifying),
         partitions=step.partitions,
-        takedowns=lists(step.takedowns),
+        takedowns=pinned(context, (Url(takedowns=step.takedowns),))[0],
     )
     places = replace(
         places,

@@ -7,17 +7,17 @@ documents that the recipe's takedown lists do not name.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, libraries, modules
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, libraries, modules, pinned
 from gristmill.storage import files
 from gristmill.storage.fingerprint import fingerprint
 from gristmill.tasks.decontamination.index import build_index
 from gristmill.tasks.decontamination.shards import STEP, cut_shard, drop_shard, find_shard, hits_file, split_benchmarks
 from gristmill.tasks.decontamination.step import Decontamination, Fields, Indexing, Policy
 from gristmill.tasks.dedup.takedown_work import keep_allowed
-from gristmill.tasks.dedup.takedowns import lists
 from gristmill.tasks.documents.shards import keep_shard
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.phases import PhaseRunner
@@ -60,7 +60,9 @@ def decontamination(context: RunContext, _: Recipe, corpus: Corpus, step: Decont
     paths = tuple(files.absolute(each.path) for each in benchmarks)
     notes = f"{context.settings.local_folder}/fingerprints"
     digests = {
-        f"benchmark {each.name}": fingerprint(path, notes, context.settings.remote_io)
+        f"benchmark {each.name}": context.outside(
+            {"file": path}, partial(fingerprint, path, notes, context.settings.remote_io)
+        )
         for each, path in zip(benchmarks, paths, strict=True)
     }
     fields = {each.name: each.part(Fields) for each in benchmarks}
@@ -130,8 +132,8 @@ class AllowedCorpus(Corpus):
 
 def takedown_lists(context: RunContext, recipe: Recipe) -> Url:
     """The recipe's lists, tied to the content that they have now."""
-    placed: Url = context.placed(Url(takedowns=recipe.takedowns))
-    return lists(placed.takedowns)
+    [given] = pinned(context, (Url(takedowns=recipe.takedowns),))
+    return given
 
 
 def without_taken_down(context: RunContext, recipe: Recipe, corpus: Corpus) -> Corpus:

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from gristmill.storage.address import Address
 from gristmill.tasks.documents.step import CorpusStep, Settings, Signal
 
 SCORE, BENCHMARK = "contamination", "contamination_benchmark"
@@ -24,7 +25,7 @@ class Benchmark(Fields):
     """A file with the items of a benchmark."""
 
     name: str = Field(pattern=r"^[\w.-]+$", description="in the report, in columns and as the name of its split files")
-    path: str = Field(description="JSON lines or Parquet, plain or compressed by gzip or zstd")
+    path: Address = Field(description="JSON lines or Parquet, plain or compressed by gzip or zstd")
 
 
 class Indexing(Settings):

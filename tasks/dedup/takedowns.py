@@ -11,11 +11,6 @@ from gristmill.tasks.url.lists import read_entries
 from gristmill.tasks.url.step import Url
 
 
-def lists(addresses: tuple[str, ...]) -> Url:
-    """The lists, tied to the content that they have now."""
-    return Url(takedowns=addresses).pinned()
-
-
 def taken_down(documents: pa.Table, lists: Url) -> pa.ChunkedArray:
     """For each document (columns `id`, `url`) the entry that names it, `list: entry`; null for those that may stay."""
     if not lists.takedowns:

@@ -10,6 +10,7 @@ import orjson
 from pydantic import BaseModel
 
 from gristmill.storage import layout
+from gristmill.storage.address import KEY
 from gristmill.tasks.engine.code_version import code_version, releases
 
 # The most inputs that a manifest lists: more are given as one digest.
@@ -81,11 +82,13 @@ class StageSpec:
     @cached_property
     def key(self) -> str:
         """16 hexadecimal characters."""
-        return hashlib.sha256(orjson.dumps(self.identity, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+        record = self.record.model_dump(mode="json", context={KEY: True})
+        whole = {**self.identity, "record": record}
+        return hashlib.sha256(orjson.dumps(whole, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """What the key is the hash of."""
+        """What the key is the hash of; there without the folders of local files."""
         return {
             "stage": self.name,
             "body": f"{self.body.__module__}:{self.body.__name__}",

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from gristmill.storage import files
 from gristmill.storage.remote.opening import file_system
@@ -305,9 +305,16 @@ def _from_list(path: str) -> dict[str, str]:
     }
 
 
+def _leads_up(line: str) -> bool:
+    """Whether a line has `..` as a part of its path, also where it is written so that a server alone reads it."""
+    while (plain := unquote(line)) != line:
+        line = plain
+    return ".." in re.split(r"[/\\?#]", line)
+
+
 def _check_lines(path: str, lines: list[str]) -> None:
-    """Raise ValueError for what a list from elsewhere may not name: files of this machine, other stores, hosts that are
-    not public."""
+    """Raise ValueError for what a list from elsewhere may not name: files of this machine, paths above its own folder,
+    other stores, hosts that are not public."""
     if files.is_local(path):
         return
     scheme = path.partition("://")[0]
@@ -316,7 +323,8 @@ def _check_lines(path: str, lines: list[str]) -> None:
     hosts = set()
     for line in lines:
         check_no_name(line, path)
-        if line.startswith("/") or "::" in line or ("://" in line and line.partition("://")[0] not in allowed):
+        elsewhere = "://" in line and line.partition("://")[0] not in allowed
+        if line.startswith("/") or "::" in line or elsewhere or _leads_up(line):
             raise ValueError(
                 f"the list {redact_url(path)} names {redact_url(line)[:200]!r}; a list that is read from {scheme}:// "
                 f"may name paths below its own folder, and addresses that begin with {'://, '.join(allowed)}://: if "

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo, field_validator
 
+from gristmill.storage.address import Address, from_folder
 from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, PAGE_COLUMNS, Settings
 
 COMMON_CRAWL = "https://data.commoncrawl.org"
@@ -20,7 +21,7 @@ OWN_NAME = re.compile(r"\w[\w -]*")
 SNAPSHOT = r"CC-MAIN-\d{4}-\d{2}"
 
 Paths = Annotated[
-    tuple[str, ...],
+    tuple[Address, ...],
     Field(min_length=1, description="paths, globs, https:// or s3:// addresses, or *.paths or *.paths.gz lists"),
 ]
 
@@ -193,11 +194,15 @@ class Snapshot(_Named):
     format: Literal["warc", "wet"] = Field("warc", description="`wet`: the text as Common Crawl extracts it")
     segments: Range | None = Field(None, description="[first, last] of the crawl's segments, from 0; None: all")
     files: Range | None = Field(None, description="[first, last] of the files that are left, from 0; None: all")
-    base: str = Field(COMMON_CRAWL, description="or s3://commoncrawl, or a mirror")
+    base: Address = Field(COMMON_CRAWL, description="or s3://commoncrawl, or a mirror")
+
+
+def _snapshot_or_path(value: str, info: ValidationInfo) -> str:
+    return value if re.fullmatch(SNAPSHOT, value) else from_folder(value, info)
 
 
 class _Indexed(_Named):
-    index: tuple[str, ...] = Field(
+    index: tuple[Annotated[str, AfterValidator(_snapshot_or_path)], ...] = Field(
         min_length=1,
         description="snapshots (CC-MAIN-YYYY-WW), or paths, globs, addresses or lists of the index's Parquet files",
     )
@@ -230,7 +235,7 @@ class Selection(IndexFilters, _Indexed):
     A record is taken if it meets every filter that is not empty (https://commoncrawl.org/columnar-index).
     """
 
-    base: str = Field(COMMON_CRAWL, description="where the archives lie that the index names, and its snapshots")
+    base: Address = Field(COMMON_CRAWL, description="where the archives lie that the index names, and its snapshots")
 
 
 _KINDS = {

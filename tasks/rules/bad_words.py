@@ -4,6 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from gristmill.storage.address import Address
 from gristmill.tasks.rules.rule import RuleStep, rule, rule_set
 
 ANY = "any"
@@ -43,7 +44,7 @@ class BadWords(RuleStep):
     libraries: ClassVar = ("pyarrow",)
 
     step: Literal["bad_words"] = "bad_words"
-    lists: dict[str, str] = Field(
+    lists: dict[str, Address] = Field(
         min_length=1,
         description=f"address of each language's list, by the column `language`; `{ANY}` holds for every language",
     )
@@ -54,7 +55,7 @@ class BadWords(RuleStep):
         ("sm", "グロ", "女の子", "性"),
         description="entries left out of all lists; C4's, each of which hits over 10% of the documents in ja or zh",
     )
-    checksums: tuple[tuple[str, str], ...] = Field(
+    checksums: tuple[tuple[Address, str], ...] = Field(
         (), description="(address, xxh3-128) of each list, which must then have this content; see `pinned`"
     )
 

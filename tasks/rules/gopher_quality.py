@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
+from gristmill.storage.address import Address
 from gristmill.tasks.rules.rule import DEFINITION, Definition, RuleStep, rule, rule_set
 
 _WORK = "gristmill.tasks.rules.gopher_quality_work"
@@ -125,7 +126,7 @@ class GopherQuality(RuleStep):
         ("the", "be", "to", "of", "and", "that", "have", "with"),
         description="stop words as they are written in the text, for DCLM in any case; Gopher's are English",
     )
-    stop_words_by_language: dict[str, tuple[str, ...] | str] = Field(
+    stop_words_by_language: dict[str, tuple[str, ...] | Address] = Field(
         {},
         description="by the column `language`: its stop words, or the address of a file with one a line; documents in "
         "other languages keep to `stop_words`",

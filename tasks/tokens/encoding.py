@@ -140,7 +140,11 @@ def _taken(folder: str, shard: int, found: Encoded, ids: list[str]) -> bool:
         if parquet.read_table(index, ["id"])["id"].to_pylist() != ids:
             return False
         for file in found:
-            files.write_bytes(files.join(folder, file.path.rpartition("/")[2]), file.read())
+            target = files.join(folder, file.path.rpartition("/")[2])
+            if target.endswith(".parquet"):  # which has its name in itself
+                parquet.write_table(target, parquet.read_table(file.path))
+            else:
+                files.write_bytes(target, file.read())
     except (FileNotFoundError, DamagedFileError) as error:
         log.warning("shard %d is encoded again, since an earlier stage cannot be read: %s", shard, error)
         return False

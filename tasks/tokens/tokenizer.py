@@ -4,6 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from gristmill.storage.address import Address
 from gristmill.tasks.documents.step import Settings
 
 LARGEST_VOCABULARY = 1 << 20
@@ -32,7 +33,7 @@ class Tokenizer(Settings):
     symbols: tuple[Annotated[str, Field(pattern=r"^\S+$")], ...] = Field(
         (), description="strings that are one token each wherever they stand in a text, such as `<|user|>`"
     )
-    path: str | None = Field(
+    path: Address | None = Field(
         None,
         description="local file of a tokenizer that is there, in place of one that is trained: a `tokenizer.json` of "
         "Hugging Face, or a SentencePiece model",

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from gristmill.storage.address import Address
 from gristmill.tasks.documents.step import Bound, DocumentStep, Member, Signal
 from gristmill.tasks.url.canonical import Canonical
 
@@ -33,7 +34,7 @@ class Url(DocumentStep):
     private_suffixes: bool = Field(
         False, description="whether github.io and the like are public suffixes; Common Crawl's index says no"
     )
-    blocklists: tuple[str, ...] = Field((), description="addresses of blocklists in UT1's layout")
+    blocklists: tuple[Address, ...] = Field((), description="addresses of blocklists in UT1's layout")
     categories: tuple[str, ...] = Field(
         (),
         description="of the blocklists' folders and archives; none means all. RefinedWeb takes adult, phishing, "
@@ -44,10 +45,10 @@ class Url(DocumentStep):
         description="whether a host of the blocklists stands for all hosts below it; false: for itself, with and "
         "without `www.`",
     )
-    takedowns: tuple[str, ...] = Field((), description="addresses of takedown or robots lists")
-    strict_substrings: tuple[str, ...] = Field((), description="addresses of word lists: dropped wherever one stands")
-    hard_words: tuple[str, ...] = Field((), description="addresses of word lists: dropped for one of these as a word")
-    soft_words: tuple[str, ...] = Field((), description="addresses of word lists: dropped for several different ones")
+    takedowns: tuple[Address, ...] = Field((), description="addresses of takedown or robots lists")
+    strict_substrings: tuple[Address, ...] = Field((), description="addresses of word lists: dropped where one stands")
+    hard_words: tuple[Address, ...] = Field((), description="addresses of word lists: dropped for one as a word")
+    soft_words: tuple[Address, ...] = Field((), description="addresses of word lists: dropped for several")
     definition: Literal["dclm", "datatrove"] = Field(
         "dclm",
         description="how the words are looked for. dclm: in the canonical URL behind `://`, decoded, in lower case; "
@@ -56,7 +57,7 @@ class Url(DocumentStep):
         "strict_substrings in lower case and without them",
     )
     max_soft_words: int = Field(1, ge=0, description="so many different soft words may stay; RefinedWeb: 1")
-    checksums: tuple[tuple[str, str], ...] = Field(
+    checksums: tuple[tuple[Address, str], ...] = Field(
         (), description="(address, xxh3-128) of each file of the lists, which must then have this content; see `pinned`"
     )
 

@@ -1,5 +1,5 @@
-"""Valid files in the places of others, over all kinds of files of a whole run. What reads one refuses it by a sentence
-whose remedy works, or what follows is the same."""
+"""Valid files in the places of others, and damaged ones, over all kinds of files of a whole run and its exports. What
+reads one refuses it by a sentence whose remedy works, or what follows is the same."""
 
 import re
 import shutil
@@ -14,6 +14,7 @@ import pytest
 
 from gristmill.flows.curation import curate
 from gristmill.flows.recipe.recipe import load
+from gristmill.flows.stages.export import export
 from gristmill.flows.stages.heldout import Data, before_takedowns, heldout
 from gristmill.flows.stages.mixture import mixture
 from gristmill.flows.stages.tokenizer import tokenizer
@@ -22,11 +23,14 @@ from gristmill.flows.tracking.train import train
 from gristmill.storage import layout
 from gristmill.storage.home import Home
 from gristmill.tasks.engine.verify import verify
+from gristmill.training.hub.model_folder import write_model_folder
+from gristmill.training.hub.saved_model import open_model
 from tests.corpora import context
 
 # A stage's files that nobody reads, or that say how it was made and not what it is.
 UNREAD = re.compile(r"cost\.json|lease/.*|done/.*|training\.log|checkpoints/.*|seconds")
 REMEDY = re.compile(r"; remove (?:the stage's folder |the checkpoint )?(\S+) and run")
+EXPORT_REMEDY = re.compile(r"remove (\S+) and|(\S+),? (?:which )?holds files that are no .*, or empty it")
 TRAINED = ("tokens", "tokenizer", "mixture", "model")
 
 
@@ -56,6 +60,37 @@ class Exchange:
     @property
     def kind(self) -> str:
         return f"{self.stage.rpartition('-')[0]}/{re.sub(r'[0-9]+', 'N', self.file)}"
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A bit of `file` is flipped, its second half is cut off, or it is deleted."""
+
+    stage: str
+    file: str
+    how: str
+
+    kind = Exchange.kind
+
+    def put(self, path: Path) -> None:
+        data = path.read_bytes()
+        at = Random(f"{path.name}{self.how}").randrange(len(data))
+        if self.how == "delete":
+            path.unlink()
+        else:
+            path.write_bytes(data[:at] + (bytes([data[at] ^ 1]) + data[at + 1 :] if self.how == "flip" else b""))
+
+
+HOW = ("flip", "cut", "delete")
+
+
+def damages(home: Path) -> Iterator[Damage]:
+    """Of every file of every stage."""
+    for folder in sorted((home / "stages").iterdir()):
+        for path in sorted(folder.rglob("*")):
+            name = str(path.relative_to(folder))
+            if path.is_file() and path.stat().st_size and not UNREAD.fullmatch(name):
+                yield from (Damage(folder.name, name, how) for how in HOW)
 
 
 def exchanges(home: Path, other: Path | None) -> Iterator[Exchange]:
@@ -111,31 +146,41 @@ def behind(home: Path, stage: str) -> list[Path]:
     return found
 
 
-def outcome(home: Path, recipe: dict, done: Exchange, expected: dict[str, Any]) -> str:
-    """Exchange, remove what is behind, run the rest, and do what the error says until there is none."""
-    later = behind(home, done.stage)
+def put(home: Path, done: Exchange) -> Path:
+    """Exchange the files. Returns the other one."""
     target = home / "stages" / done.stage / done.file
     given = target.read_bytes()
     by = home / "stages" / done.by.relative_to(done.by.parents[len(done.file.split("/"))]) if done.swap else done.by
     target.write_bytes(by.read_bytes())
     if done.swap:
         by.write_bytes(given)
-    if target.read_bytes() == given:
+    return by
+
+
+def outcome(home: Path, recipe: dict, done: Exchange | Damage, expected: dict[str, Any]) -> str:
+    """Exchange or damage, remove what is behind, run the rest, and do what the error says until there is none."""
+    later = behind(home, done.stage)
+    target = home / "stages" / done.stage / done.file
+    given, blamed = target.read_bytes(), {done.stage}
+    if isinstance(done, Exchange):
+        blamed.add(put(home, done).parent.name if done.swap else done.stage)
+    else:
+        done.put(target)
+    if target.exists() and target.read_bytes() == given:
         return "of the same content"
     for folder in later:
         shutil.rmtree(folder)
-    model = done.stage.startswith(TRAINED)
     tried = 0
     while True:
         try:
-            make(home, recipe, model)
+            make(home, recipe, done.stage.startswith(TRAINED))
             break
         except Exception as error:
             remedy = REMEDY.search(str(error))
             if remedy is None or "[Errno" in str(error):
                 return f"no remedy: {error!r}"
             named = Path(remedy[1])
-            if done.stage not in str(named) and not (done.swap and by.parent.name in str(named)):
+            if not any(stage in str(named) for stage in blamed):
                 return f"blames {named}: {error}"
             shutil.rmtree(named) if named.is_dir() else named.unlink()
             tried += 1
@@ -144,15 +189,15 @@ def outcome(home: Path, recipe: dict, done: Exchange, expected: dict[str, Any]) 
     if tried:
         same = {name: digest for name, digest in contents(home).items() if not name.startswith("model-")}
         return "refused" if same.items() <= expected.items() else "refused, then other bytes"
-    if whole(home / "stages" / done.stage):
-        return "silent: verify takes it"
+    if (home / "stages" / done.stage / "manifest.json").exists() and whole(home / "stages" / done.stage):
+        return "mended" if contents(home).items() <= expected.items() else "silent: verify takes it"
     shutil.rmtree(home / "stages" / done.stage)
     if not contents(home).items() <= expected.items():
         return "silent: what follows has other bytes"
     return "not read"
 
 
-GOOD = ("refused", "not read", "of the same content")
+GOOD = ("refused", "mended", "not read", "of the same content")
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +210,7 @@ def other(recipe, tmp_path_factory) -> Path:
     return other
 
 
-def try_all(drawn: list[Exchange], home: Path, recipe: dict, folder: Path) -> list[tuple[Exchange, str]]:
+def try_all(drawn: list[Any], home: Path, recipe: dict, folder: Path) -> list[tuple[Any, str]]:
     expected = contents(home)
     found = []
     for each in drawn:
@@ -176,33 +221,92 @@ def try_all(drawn: list[Exchange], home: Path, recipe: dict, folder: Path) -> li
     return found
 
 
-def drawn(home: Path, other: Path, most: int) -> list[Exchange]:
+def drawn(each: Iterator[Any], most: int) -> list[Any]:
     """One of each kind in turn, until there are so many."""
     kinds = defaultdict(list)
-    for each in exchanges(home, other):
-        kinds[each.kind].append(each)
+    for one in each:
+        kinds[one.kind].append(one)
     rng = Random(3)
     queues = [rng.sample(some, len(some)) for some in kinds.values()]
     rng.shuffle(queues)
     return [some[at] for at in range(max(map(len, queues))) for some in queues if at < len(some)][:most]
 
 
-@pytest.mark.parametrize("file", ["documents/part-N.parquet", "near_duplicates/ledger/part-N.parquet"])
-def test_a_swap(undisturbed, recipe, tmp_path, file):
+def test_a_swap(undisturbed, recipe, tmp_path):
     home = undisturbed.home("undisturbed")
-    swapped = next(each for each in exchanges(home, None) if each.swap and each.kind == file)
+    swapped = next(each for each in exchanges(home, None) if each.swap and each.kind == "documents/part-N.parquet")
     [(_, result)] = try_all([swapped], home, recipe, tmp_path)
-    assert result == ("refused" if file.startswith("documents") else "not read")
+    assert result == "refused"
+
+
+@pytest.mark.parametrize("how", ["flip", "delete"])
+def test_a_damage(undisturbed, recipe, tmp_path, how):
+    home = undisturbed.home("undisturbed")
+    damage = next(each for each in damages(home) if each.kind == "quality_model/model-N.bin" and each.how == how)
+    [(_, result)] = try_all([damage], home, recipe, tmp_path)
+    assert result == "refused"
+
+
+def show(found: list[tuple[Any, str]], capsys) -> None:
+    with capsys.disabled():
+        print()
+        for each, result in found:
+            how = each.how if isinstance(each, Damage) else "swap" if each.swap else "another recipe's"
+            print(f"{each.kind:50} {how:18} {result}")
+        print(Counter(result for _, result in found))
 
 
 @pytest.mark.slow
 def test_exchanges_of_all_kinds(undisturbed, recipe, other, tmp_path, capsys):
     home = undisturbed.home("undisturbed")
-    found = try_all(drawn(home, other, 100), home, recipe, tmp_path)
-    with capsys.disabled():
-        print()
-        for each, result in found:
-            print(f"{each.kind:60} {'swap' if each.swap else 'other':6} {result}")
-        print(Counter(result for _, result in found))
+    found = try_all(drawn(exchanges(home, other), 100), home, recipe, tmp_path)
+    show(found, capsys)
     assert len(found) >= 60
     assert {result for _, result in found} <= {*GOOD}
+
+
+@pytest.mark.slow
+def test_damages_of_all_kinds(undisturbed, recipe, tmp_path, capsys):
+    home = undisturbed.home("undisturbed")
+    found = try_all(drawn(damages(home), 100), home, recipe, tmp_path)
+    show(found, capsys)
+    assert len(found) == 100
+    assert {result for _, result in found} <= {*GOOD}
+
+
+def exported(recipe: dict, home: Path, to: Path) -> None:
+    """The documents and the model, as the commands write them."""
+    at = context(str(home))
+    given = load(recipe | {"export": {"to": str(to / "documents")}})
+    *_, last = curate(at, given)
+    export(at, given, last.left)
+    [model] = (home / "stages").glob("model-*")
+    write_model_folder(open_model(model), to / "model", "small")
+
+
+@pytest.mark.slow
+def test_damages_of_exports(undisturbed, recipe, tmp_path, capsys):
+    home, to = undisturbed.home("undisturbed"), tmp_path / "to"
+    exported(recipe, home, to)
+    sound = {path.relative_to(to): path.read_bytes() for path in sorted(to.rglob("*")) if path.is_file()}
+    found = []
+    for name in sound:
+        for how in HOW:
+            each = Damage(name.parts[0], "/".join(name.parts[1:]), how)
+            each.put(to / name)
+            result = "mended"
+            for _ in range(4):
+                try:
+                    exported(recipe, home, to)
+                    break
+                except Exception as error:
+                    result = "refused"
+                    remedy = EXPORT_REMEDY.search(str(error))
+                    if remedy is None:
+                        result = f"no remedy: {error!r}"
+                        break
+                    shutil.rmtree(remedy[1] or remedy[2])
+            now = {path.relative_to(to): path.read_bytes() for path in sorted(to.rglob("*")) if path.is_file()}
+            found.append((each, result if now == sound else f"{result}, other bytes"))
+    show(found, capsys)
+    assert {result for _, result in found} <= {"mended", "refused"}

@@ -150,6 +150,27 @@ def test_again_does_nothing_and_what_else_lies_there_is_refused(home):
     assert bytes_of(target) == before and not (home / "nothing").exists()
 
 
+@pytest.mark.parametrize("format", ["parquet", "jsonl"])
+def test_what_is_damaged_is_mended_when_it_is_exported_again(home, format):
+    target = home / f"mended_{format}"
+    given = recipe(home / "raw", str(target), format)
+    run(home, given)
+    whole = bytes_of(target)
+    [first, *_] = sorted(name for name in whole if name.startswith("data/"))
+    for name in [first, "README.md", "parts.json"]:
+        flipped = bytes([whole[name][0] ^ 1]) + whole[name][1:]
+        for damage in (lambda path, flipped=flipped: path.write_bytes(flipped), Path.unlink):
+            damage(target / name)
+            _, made = run(home, given)
+            assert not made.reused and bytes_of(target) == whole, name
+    # of three shards the two that are whole are not written again, and no more is the card
+    (target / first).unlink()
+    with pytest.raises(KeyboardInterrupt):
+        run(home, given, OneMore())
+    run(home, given, OneMore())
+    assert bytes_of(target) == whole
+
+
 class Refusing:
     """Does so many jobs, then stops as a run does that is killed between two of them."""
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from gristmill.flows.check.run import before_run
@@ -50,9 +51,10 @@ def made(recipe: Recipe, home: Path) -> Data:
     return training_data(run, recipe, last.left)
 
 
-def shard_bytes(data: Data) -> dict[str, bytes]:
+def shard_bytes(data: Data) -> dict[str, bytes | pa.Table]:
+    """The files of tokens; tables as they are read, since a file has the stage's name in itself."""
     return {
-        path.name: path.read_bytes()
+        path.name: parquet.read_table(str(path)) if path.suffix == ".parquet" else path.read_bytes()
         for path in Path(data.tokens.folder).iterdir()
         if path.suffix in (".bin", ".idx", ".parquet")
     }

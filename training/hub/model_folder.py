@@ -24,6 +24,7 @@ import torch
 from safetensors.torch import load_file
 
 from gristmill.storage import checked_json, files
+from gristmill.storage.damage import DamagedFileError
 from gristmill.storage.tokens.sentencepiece_model import SentencePieceTokenizer
 from gristmill.storage.tokens.text_tokens import TextTokenizer, load_tokenizer
 from gristmill.storage.tokens.training_manifest import TrainingManifest
@@ -43,8 +44,8 @@ COMPARED = 20_000  # tokens of each held-out source whose text both tokenizers e
 def write_model_folder(
     saved: SavedModel, to: Path, name: str, recipe: str = "", dtype: Dtype = "float32", average: int = 1
 ) -> bool:
-    """Write a finished training run's model; False if it was there already. `recipe`: as YAML, for the card. `average`:
-    the weights are the mean of so many checkpoints, the newest of those that are kept; 1: those of the end.
+    """Write a finished training run's model; False if it was there already, and whole. `recipe`: as YAML, for the card.
+    `average`: the weights are the mean of so many checkpoints, the newest of those that are kept; 1: those of the end.
 
     Raises FileExistsError where the folder holds anything else; ValueError for a model that no class of `transformers`
     computes, for a checkpoint, where fewer checkpoints are kept, and where tokenizer.json would give other ids than
@@ -67,6 +68,7 @@ def write_model_folder(
         identity["average"] = ", ".join(path.name for path in kept)
     if _is_there(to, identity):
         return False
+    mended = to.exists() and any(to.iterdir())
     temporary = to.with_name(f".{to.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)  # of an export that was killed
     temporary.mkdir(parents=True)
@@ -79,24 +81,34 @@ def write_model_folder(
     checked_json.write(str(temporary / MANIFEST), {"model": identity, "files": written})
     for path in temporary.iterdir():
         files.sync(path)
-    os.rename(temporary, to)
+    if mended:  # the manifest last: until then it says which files are damaged
+        for name in (*written, MANIFEST):
+            os.replace(temporary / name, to / name)
+        files.sync(to)
+        temporary.rmdir()
+    else:
+        os.rename(temporary, to)
     files.sync(to.parent)
     return True
 
 
 def _is_there(to: Path, identity: dict[str, str]) -> bool:
-    """Whether the folder has this very model; raises FileExistsError for anything else."""
+    """Whether the folder has this very model, whole. Raises FileExistsError for anything else."""
     if not to.exists() or (to.is_dir() and not any(to.iterdir())):
         return False
     there = to / MANIFEST
     if not there.is_file():
         raise FileExistsError(f"{to} holds files that are no exported model: name another folder, or empty it")
-    if checked_json.read(str(there))["model"] != identity:
+    try:
+        manifest = checked_json.read(str(there))
+    except DamagedFileError:
+        raise FileExistsError(f"{there} is not what was written: remove {to} and export the model again") from None
+    if manifest["model"] != identity:
         raise FileExistsError(
             f"{to} holds another model, or this one with weights of another type or mean: name another folder, or "
             "empty it"
         )
-    return True
+    return all((to / name).is_file() and files.checksum(str(to / name)) == of for name, of in manifest["files"].items())
 
 
 def _newest(saved: SavedModel, count: int) -> list[Path]:

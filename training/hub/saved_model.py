@@ -20,11 +20,11 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from gristmill.storage import checked_json, files
-from gristmill.storage.damage import RecordedFile, damaged
+from gristmill.storage.damage import DamagedFileError, RecordedFile, damaged
 from gristmill.storage.tokens.training_manifest import TrainingManifest, load_training_manifest
 from gristmill.training.checkpoint.commit import COMMIT, Commit, check_files, commit_of
 from gristmill.training.config import RunConfig
-from gristmill.training.hub.weight_files import tokenizer_file
+from gristmill.training.hub.weight_files import TOKENIZERS
 from gristmill.training.hub.weights import empty_model, load_model
 from gristmill.training.model.decoder import Decoder
 
@@ -49,8 +49,13 @@ class SavedModel:
         if (self.folder / COMMIT).exists():
             return self._of_checkpoint()
         if self.run is None:
-            for name, digest in checked_json.read(str(self.folder / MANIFEST))["files"].items():
-                RecordedFile(str(self.folder / name), digest).local()
+            for name, digest in _exported(self.folder).items():
+                path = self.folder / name
+                if not path.is_file() or files.checksum(str(path)) != digest:
+                    raise DamagedFileError(
+                        f"{path} is not what was exported; run `gristmill export model RECIPE --to {self.folder}` "
+                        "again, which mends it"
+                    )
         return load_model(self.folder)
 
     def _of_checkpoint(self) -> Decoder:
@@ -65,6 +70,17 @@ class SavedModel:
             warnings.simplefilter("ignore", UserWarning)  # that one process reads it
             dcp.load(state, storage_reader=dcp.FileSystemReader(self.folder), no_dist=True)
         return model.eval()
+
+
+def _exported(folder: Path) -> dict[str, str]:
+    """The digests of the files of an exported model, by name. Raises DamagedFileError."""
+    try:
+        return checked_json.read(str(folder / MANIFEST))["files"]
+    except DamagedFileError:
+        raise DamagedFileError(
+            f"{folder / MANIFEST} is not what was written; remove {folder} and run `gristmill export model RECIPE --to "
+            f"{folder}` again"
+        ) from None
 
 
 def open_model(folder: Path, data: Path | None = None) -> SavedModel:
@@ -89,9 +105,9 @@ def open_model(folder: Path, data: Path | None = None) -> SavedModel:
         tokenizer = RecordedFile(str(manifest.tokenizer.path), manifest.tokenizer.digest)
         return SavedModel(folder, out, report, tokenizer, run, manifest)
     if (folder / MANIFEST).exists():
-        path = tokenizer_file(folder)
-        digest = checked_json.read(str(folder / MANIFEST))["files"][path.name]
-        return SavedModel(folder, out, report, RecordedFile(str(path), digest))
+        recorded = _exported(folder)
+        name = next(name for name in TOKENIZERS if name in recorded)
+        return SavedModel(folder, out, report, RecordedFile(str(folder / name), recorded[name]))
     raise ValueError(
         f"{folder} holds no trained model: name a recipe, the folder of a finished training run ({RUN}, {RESULT}), one "
         f"of its checkpoints ({COMMIT}), or a folder that `gristmill export model` wrote ({MANIFEST})"

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 
 from pydantic import Field, model_validator
 
+from gristmill.storage.address import Address
 from gristmill.tasks.dedup.order import Criterion, KeepOrder
 from gristmill.tasks.documents.step import CorpusStep, Settings, Signal
 
@@ -97,12 +98,12 @@ class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
 
     step: Literal["minhash"] = "minhash"
     keep: tuple[Criterion, ...] = Field(("longest",), description=KeepOrder.model_fields["keep"].description)
-    earlier: tuple[str, ...] = Field(
+    earlier: tuple[Address, ...] = Field(
         (),
         description="folders of finished stages `near_duplicates` of earlier crawls, the oldest first, each of them "
         "made with those before it as its own `earlier`",
     )
-    takedowns: tuple[str, ...] = Field(
+    takedowns: tuple[Address, ...] = Field(
         (),
         description="addresses of lists with a document id, a URL, a host or a folder (https://example.org/a/*) a "
         "line: they are dropped, and what was dropped for them is judged anew",

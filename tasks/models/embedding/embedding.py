@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from gristmill.storage.address import Address
 from gristmill.tasks.documents.step import Settings, Signal
 from gristmill.tasks.models.embedding.embedder import Embedder
 from gristmill.tasks.models.filter import LearnedFilter
@@ -59,10 +60,10 @@ class Embedding(HeadCuts, Embedder, LearnedFilter):
     decision_fields: ClassVar = ("min_score", "keep_top")
 
     step: Literal["embedding"] = "embedding"
-    model: str = Field(
+    model: Address = Field(
         min_length=1, description="folder or address of a sentence embedder: (onnx/)model.onnx and tokenizer.json"
     )
-    heads: dict[str, str] = Field(
+    heads: dict[str, Address] = Field(
         {}, description="for each name the path or address of a head: `gristmill train head` makes them"
     )
     reference: tuple[str, ...] = Field((), description="names of the sources that are kept, and not embedded")

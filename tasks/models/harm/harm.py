@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from gristmill.storage.address import Address
 from gristmill.tasks.documents.step import Settings, Signal
 from gristmill.tasks.models.filter import LearnedFilter
 
@@ -84,7 +85,7 @@ class Harm(HarmTexts, HarmCuts, LearnedFilter):
     libraries: ClassVar = ("fasttext-ng",)
     decision_fields: ClassVar = tuple(HarmCuts.model_fields)
 
-    model: str = Field(description="path or address of a fastText classifier")
+    model: Address = Field(description="path or address of a fastText classifier")
     reference: tuple[str, ...] = Field((), description="names of the sources that are kept, and not scored")
 
     @property

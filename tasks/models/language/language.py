@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from gristmill.storage.address import Address
 from gristmill.tasks.documents.step import UNKNOWN, Bound, DocumentStep, Member, Settings, Signal
 
 Codes = TypeVar("Codes", tuple[str, ...], dict[str, dict[str, float]])
@@ -43,7 +44,7 @@ UNKNOWN_BELOW = 0.3
 class Identification(Settings):
     """What decides the language that a text is taken for."""
 
-    model: str | None = Field(None, description="address of a fastText model (.bin, .ftz); null: lid.176")
+    model: Address | None = Field(None, description="address of a fastText model (.bin, .ftz); null: lid.176")
     model_checksum: str = Field("", description="xxh3-128 that the model must have; see `pinned`")
     unknown_below: Probability | None = Field(
         None,

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from gristmill.storage.address import Address
 from gristmill.tasks.documents.step import Settings, Signal
 from gristmill.tasks.models.filter import LearnedFilter
 
@@ -105,7 +106,7 @@ class Perplexity(Percentiles, LanguageModel, LearnedFilter):
 
     step: Literal["perplexity"] = "perplexity"
     reference: tuple[str, ...] = Field((), description="names of the sources the model is trained on, in the run")
-    models: dict[str, str] = Field(
+    models: dict[str, Address] = Field(
         {},
         description="for each language, by the column `language`, its KenLM model, LANGUAGE.arpa.bin, with "
         "LANGUAGE.sp.model beside it: `gristmill train lm` makes them, CCNet's have the same form",
@@ -116,7 +117,7 @@ class Perplexity(Percentiles, LanguageModel, LearnedFilter):
         "as CCNet's own run scores it and its cutoff.csv has it",
     )
     lines: bool = Field(False, description="the perplexity of every line is stored, too, as `line_perplexities`")
-    cutoffs: str | None = Field(
+    cutoffs: Address | None = Field(
         None,
         description="CSV file with perplexities by percentile (first column) and language, as CCNet's cutoff.csv: the "
         "buckets end at these, not at those of this corpus",

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from gristmill.storage.address import Address
 from gristmill.tasks.documents.step import Settings, Signal
 from gristmill.tasks.models.filter import LearnedFilter
 
@@ -87,7 +88,7 @@ class Quality(Classifier, Threshold, LearnedFilter):
     step: Literal["quality"] = "quality"
     reference: tuple[str, ...] = Field((), description="names of the sources that are good examples")
     against: tuple[str, ...] = Field((), description="names of the sources that are bad examples; none: all others")
-    model: str | None = Field(None, description="path or address of a fastText classifier, instead of `reference`")
+    model: Address | None = Field(None, description="path or address of a fastText classifier, instead of `reference`")
     label: str | None = Field(None, description="of `model`, whose probability is the score; none: hq")
 
     @model_validator(mode="after")

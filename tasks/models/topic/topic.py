@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from gristmill.storage.address import Address
 from gristmill.tasks.documents.step import DocumentStep, Member, Signal
 
 OTHER = "other"
@@ -22,7 +23,7 @@ class Topic(DocumentStep):
     pins_files: ClassVar = True
 
     step: Literal["topic"] = "topic"
-    model: str = Field(description="path or address of a fastText classifier, whose labels are the topics")
+    model: Address = Field(description="path or address of a fastText classifier, whose labels are the topics")
     model_checksum: str = Field("", description="xxh3-128 that the model must have; see `pinned`")
     characters: int = Field(20_000, gt=0, description="of each document are read")
     lowercase: bool = Field(False, description="whether the model reads texts in lower case")

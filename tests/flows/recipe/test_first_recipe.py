@@ -136,7 +136,7 @@ def test_many_files_of_one_suffix_are_not_all_looked_at(folder):
     assert len(made.sources[0].looks) < 40 and made.sources[0].files == 100
     (folder / "098.txt").write_bytes(os.urandom(900))
     (folder / "099.txt").write_bytes(lines([{"text": ENGLISH}]))
-    assert sources(made.text)[0]["text"] == ["./*.txt"]
+    assert sources(made.text)[0]["text"] == ["*.txt"]
 
 
 def test_the_command_says_what_it_found_and_overwrites_nothing(folder):

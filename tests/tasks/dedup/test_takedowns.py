@@ -2,7 +2,8 @@
 
 import pyarrow as pa
 
-from gristmill.tasks.dedup.takedowns import lists, taken_down
+from gristmill.tasks.dedup.takedowns import taken_down
+from gristmill.tasks.url.step import Url
 
 DOCUMENTS = pa.table(
     {
@@ -15,15 +16,20 @@ DOCUMENTS = pa.table(
 def test_a_list_is_read_once_in_a_process(tmp_path):
     path = tmp_path / "court.txt"
     path.write_text("# order 7\n2b\n4d\nhttps://gone.example/*\n")
-    pinned = lists((str(path),))
+    pinned = Url(takedowns=(str(path),)).pinned()
     expected = [None, "court.txt: 2b", "court.txt: gone.example", "court.txt: 4d"]
     assert taken_down(DOCUMENTS, pinned).to_pylist() == expected
     path.unlink()
     assert taken_down(DOCUMENTS, pinned).to_pylist() == expected
     other = tmp_path / "other.txt"
     other.write_text("1a\n")
-    assert taken_down(DOCUMENTS, lists((str(other),))).to_pylist() == ["other.txt: 1a", None, None, None]
+    assert taken_down(DOCUMENTS, Url(takedowns=(str(other),)).pinned()).to_pylist() == [
+        "other.txt: 1a",
+        None,
+        None,
+        None,
+    ]
 
 
 def test_without_lists_all_may_stay():
-    assert taken_down(DOCUMENTS, lists(())).to_pylist() == [None] * 4
+    assert taken_down(DOCUMENTS, Url().pinned()).to_pylist() == [None] * 4

@@ -227,7 +227,7 @@ def test_a_stage_of_another_format_is_refused_with_its_remedy(tmp_path):
     stage = made(tmp_path, spec())
     path = Path(stage.folder) / "manifest.json"
     path.write_bytes(orjson.dumps({"stage": "shouted", "key": stage.key, "shards": []}))
-    with pytest.raises(layout.ManifestError, match="format 1, this version reads 3.*run its recipe again"):
+    with pytest.raises(layout.ManifestError, match="format 1, this version reads 4.*run its recipe again"):
         find(str(tmp_path), spec())
 
 

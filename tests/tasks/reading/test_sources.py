@@ -302,3 +302,21 @@ def test_a_list_that_unfolds_without_end_is_refused(tmp_path, monkeypatch):
     (tmp_path / "a.paths.gz").write_bytes(gzip.compress(b"a" * (2 << 20)))
     with pytest.raises(ValueError, match=r"a.paths.gz is damaged: it has more than 1,048,576 bytes; fetch it again"):
         expand([f"{tmp_path}/a.paths.gz"])
+
+
+@pytest.mark.parametrize(
+    "line", ["../../etc/x.warc.gz", "a/../../x.warc.gz", "a/%2e%2e/x.warc.gz", "%252e%252e/x.warc.gz", "..\\x.warc.gz"]
+)
+def test_a_list_from_elsewhere_leads_up_to_no_folder(crawl_server, line):
+    place(crawl_server.folder, "lists/a.paths.gz", ["fine.warc.gz", line])
+    place(crawl_server.folder, f"crawl-data/{SNAPSHOT}/warc.paths.gz", [f"crawl-data/{line}"])
+    remedy = "may name paths below its own folder.*: if you trust it, copy it to this machine"
+    with pytest.raises(ValueError, match=remedy):
+        expand([f"{crawl_server.url}/lists/a.paths.gz"])
+    with pytest.raises(ValueError, match=remedy):
+        shards_of(source(snapshot=SNAPSHOT, base=crawl_server.url))
+
+
+def test_dots_that_lead_nowhere_are_names(crawl_server):
+    place(crawl_server.folder, "lists/a.paths.gz", ["a..b.warc.gz", "...warc.gz"])
+    assert len(expand([f"{crawl_server.url}/lists/a.paths.gz"])) == 2

@@ -120,10 +120,21 @@ def test_an_export_is_left_as_it_is_and_replaces_nothing(exported, make_run, tmp
     assert {path.name: path.read_bytes() for path in again.iterdir()} == {
         path.name: path.read_bytes() for path in to.iterdir()
     }
-    # a damaged file is found
-    (again / "model.safetensors").write_bytes(b"\0" + (again / "model.safetensors").read_bytes()[1:])
-    with pytest.raises(RuntimeError, match="model.safetensors is not what was written"):
-        open_model(again).load()
+    # a damaged file, or one that is gone, is found, and the remedy mends it
+    before = {path.name: path.read_bytes() for path in again.iterdir()}
+    for name in sorted(before.keys() - {"gristmill.json"}):
+        (again / name).write_bytes(b"\0" + before[name][1:])
+        with pytest.raises(RuntimeError, match=f"{name} is not what was exported; run .gristmill export model"):
+            open_model(again).load()
+        assert write_model_folder(open_model(out), again, "llama", "name: planted")
+        (again / name).unlink()
+        with pytest.raises(RuntimeError, match=f"{name} is not what was exported"):
+            open_model(again).load()
+        assert write_model_folder(open_model(out), again, "llama", "name: planted")
+        assert {path.name: path.read_bytes() for path in again.iterdir()} == before
+    (again / "gristmill.json").write_bytes(b"{}")
+    with pytest.raises(FileExistsError, match=f"gristmill.json is not what was written: remove {again} and export"):
+        write_model_folder(open_model(out), again, "llama", "name: planted")
 
 
 def test_what_cannot_be_exported(exported, make_run, tmp_path):

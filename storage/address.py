@@ -1,0 +1,27 @@
+"""Addresses in settings: what a file of settings names is relative to its own folder, wherever a command runs. A key
+does not know the folder, since what is in it is known by its content."""
+
+from os.path import join
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, PlainSerializer, SerializationInfo, ValidationInfo
+
+# Contexts of pydantic: the folder of the file whose values are validated; values that a key is made of.
+FOLDER, KEY = "folder", "key"
+
+
+def from_folder(value: str, info: ValidationInfo) -> str:
+    """A relative path behind the folder of the file that it stands in; without such a file as it is."""
+    folder = (info.context or {}).get(FOLDER)
+    if not folder or "://" in value or "::" in value or value.startswith(("/", "~", "{")) or not value:
+        return value
+    return join(folder, value)
+
+
+def _without_folder(value: Any, info: SerializationInfo) -> Any:
+    if not (info.context or {}).get(KEY) or not isinstance(value, str) or "://" in value:
+        return value
+    return value.rpartition("/")[2]
+
+
+Address = Annotated[str, AfterValidator(from_folder), PlainSerializer(_without_folder, return_type=str)]

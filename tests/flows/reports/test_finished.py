@@ -1,0 +1,142 @@
+"""A finished corpus is read in its home: its sources may be elsewhere, and the command in another folder."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+import yaml
+
+from gristmill.flows.curation import curate
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.machine.runs import LastRun
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.errors import RecipeError
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.finished import check_run, finished, verify_stages
+from gristmill.flows.reports.lineage import trace
+from gristmill.flows.reports.status import show, status
+from gristmill.flows.reports.whatif import whatif
+from gristmill.storage import layout, parquet
+from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.tasks.engine.make import NotFinishedError
+from tests.conftest import Runs
+from tests.corpora import build_in
+from tests.planted.text import prose
+
+STEPS = ["extract", {"step": "url", "takedowns": ["lists/gone.txt"]}, "gopher_quality", "minhash"]
+
+
+def project(folder: Path) -> Path:
+    """A recipe whose paths begin in its folder."""
+    rng = Random(5)
+    (folder / "crawl").mkdir(parents=True)
+    (folder / "lists").mkdir()
+    for shard in range(2):
+        rows = [
+            {"text": "\n\n".join(prose(rng, "en", 220)), "url": f"https://a.example/{shard}/{i}"} for i in range(40)
+        ]
+        (folder / f"crawl/{shard}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (folder / "lists/gone.txt").write_text("https://a.example/0/3\n")
+    recipe = {
+        "name": "moved",
+        "sources": [{"name": "web", "jsonl": ["crawl/*.jsonl"], "url_column": "url"}],
+        "steps": [step if isinstance(step, dict) else {"step": step} for step in STEPS],
+        "takedowns": ["lists/gone.txt"],
+        "mixture": {"weights": {"web": 1}},
+        "tokenizer": {"vocab_size": 400, "sample_bytes": 60_000},
+        "model": {"dim": 32, "layers": 1, "heads": 2, "seq_len": 64},
+        "training": {
+            "steps": 4,
+            "batch": 4,
+            "micro_batch": 2,
+            "warmup_steps": 2,
+            "eval_every": 4,
+            "checkpoint_every": 4,
+            "eval_tokens": 512,
+            "sample_tokens": 4,
+        },
+    }
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    return folder / "recipe.yaml"
+
+
+@pytest.fixture
+def moved(tmp_path, monkeypatch) -> Path:
+    """The recipe of a corpus that was made from one folder; now the sources are gone, and we are in another."""
+    path = project(tmp_path / "project")
+    settings = MachineSettings(home=str(tmp_path / "home"))
+    last, build = LastRun(settings.home, "moved"), build_in(settings.home)
+    for _ in curate(RunContext(settings, lambda spec: last.add(spec) or build(spec), outside=last.outside), load(path)):
+        pass
+    last.finished()
+    for name in ("crawl", "lists"):
+        (path.parent / name).rename(tmp_path / f"{name}.away")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    return path
+
+
+def first_id(stage: str) -> str:
+    return parquet.read_table(layout.part(stage, 0), ["id"])["id"][0].as_py()
+
+
+def test_what_reads_it_asks_the_home(moved, tmp_path):
+    settings = MachineSettings(home=str(tmp_path / "home"))
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "home/stages").rglob("*")}
+    verified = list(verify_stages(str(moved), settings))
+    assert len(verified) >= 4 and not any(stage.damages for stage in verified)
+    corpus = finished(str(moved), settings).corpus
+    assert corpus.sources == ("web", "web") and corpus.kept.step_counts[-1]["rows_out"] == 79
+    assert list(show(settings.home, "takedowns", 1))
+    assert list(trace(settings.home, first_id(corpus.kept.folder), RemoteIOConfig()))
+    assert whatif(str(moved), {"gopher_quality.min_words": 60}, settings)
+    assert len(status(settings.home)) == len(verified)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "home/stages").rglob("*")} == before
+
+
+def test_another_recipe_needs_its_sources(moved, tmp_path):
+    settings = MachineSettings(home=str(tmp_path / "home"))
+    assert not check_run(load(moved), settings), "the corpus of the last run is there"
+    values = yaml.safe_load(moved.read_text())
+    values["sources"][0]["jsonl"] = ["crawl/1.jsonl"]
+    moved.write_text(yaml.safe_dump(values))
+    with pytest.raises(RecipeError, match="crawl/1.jsonl does not exist"):
+        check_run(load(moved), settings)
+    shutil.rmtree(tmp_path / "home/stages")
+    with pytest.raises((NotFinishedError, FileNotFoundError)):
+        finished(str(moved), settings)
+
+
+@pytest.mark.slow
+def test_all_reading_commands(tmp_path):
+    path, runs = project(tmp_path / "project"), Runs(tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert command(runs, tmp_path, "run", str(path)) == 0
+    shutil.rmtree(path.parent / "crawl")
+    shutil.rmtree(path.parent / "lists")
+    [takedowns] = (tmp_path / "home/stages").glob("takedowns-*")
+    document = first_id(str(takedowns))
+    for given in (
+        ["verify", str(path)],
+        ["report", str(path)],
+        ["whatif", str(path), "--set", "gopher_quality.min_words=60"],
+        ["show", "takedowns"],
+        ["lineage", document],
+        ["export", "documents", str(path), "--to", "documents"],
+        ["export", "model", str(path), "--to", "model"],
+        ["dedup-report", str(path)],
+        ["status"],
+    ):
+        assert command(runs, elsewhere, *given) == 0, given
+    assert len(list(elsewhere.glob("documents/data/*"))) == 2 and (elsewhere / "model/model.safetensors").exists()
+
+
+def command(runs: Runs, folder: Path, *given: str) -> int:
+    """The exit code of a command that runs in a folder."""
+    program = [sys.executable, "-c", "from gristmill.flows.cli import main; main()", *given]
+    return subprocess.run(program, cwd=folder, env=runs.environment("home", executor="serial"), timeout=600).returncode
