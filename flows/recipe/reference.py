@@ -66,6 +66,7 @@ def schema() -> dict[str, Any]:
         of = made["$defs"][kind.__name__]
         of["required"] = sorted({*of.get("required", ()), "step"})
         assert of["properties"]["step"]["const"] == name
+    del made["$defs"]["Own"]["properties"]["reader"]["pattern"]  # a recipe may write a name in place of the address
     for name, given in examples().items():
         properties = (made if name == Recipe.__name__ else made["$defs"][name])["properties"]
         for key, value in given.items():
@@ -122,7 +123,7 @@ def _table(properties: dict[str, Any], required: list[str]) -> str:
     rows = ["| key | type | default | example | what it is |", "| --- | --- | --- | --- | --- |"]
     for key, of in properties.items():
         default = "must be given" if key in required else f"`{_value(of.get('default'))}`"
-        [example] = [f"`{_value(each)}`" for each in of.get("examples", ())] or [""]
+        example = ", ".join(f"`{_value(each)}`" for each in of.get("examples", ()))
         if isinstance(of.get("default"), dict) and len(_value(of["default"])) > 40:
             default = "see there"
         about = re.sub(r"\bNone\b", "null", of.get("description", ""))  # as YAML has it
