@@ -243,6 +243,9 @@ def _quiet_console() -> Iterator[None]:
     def wanted(record: logging.LogRecord) -> bool:
         return not str(record.msg).startswith(unwanted)
 
+    # Prefect's handler writes a line for each batch of lines that its server does not take, up to the process's end; if
+    # that ends the flow, `_plain_errors` says why
+    logging.raiseExceptions = False
     handlers = logging.getLogger().handlers
     for handler in handlers:
         handler.addFilter(wanted)
