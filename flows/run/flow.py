@@ -45,7 +45,13 @@ _AWAY_SECONDS = 240  # that a server may be away: Prefect tries to send an event
 _OPEN = {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}
 # What the engine says once for each flow and task that ends, with pages of traceback; who started the flow gets the
 # error itself, and the records have both.
-_SAID_ELSEWHERE = ("Crash detected!", "Finished in state", "Encountered exception during execution", "Task run failed")
+_SAID_ELSEWHERE = (
+    "Crash detected!",
+    "Finished in state",
+    "Encountered exception during execution",
+    "Task run failed",
+    "Failed to write result",  # on a full disk; the error says so
+)
 
 
 class RecordedFlow(Flow):
@@ -243,6 +249,9 @@ def _quiet_console() -> Iterator[None]:
     def wanted(record: logging.LogRecord) -> bool:
         return not str(record.msg).startswith(unwanted)
 
+    # Prefect's handler writes a line for each batch of lines that its server does not take, up to the process's end; if
+    # that ends the flow, `_plain_errors` says why
+    logging.raiseExceptions = False
     handlers = logging.getLogger().handlers
     for handler in handlers:
         handler.addFilter(wanted)
