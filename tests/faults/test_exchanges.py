@@ -30,7 +30,7 @@ from tests.corpora import context
 # A stage's files that nobody reads, or that say how it was made and not what it is.
 UNREAD = re.compile(r"cost\.json|lease/.*|done/.*|training\.log|checkpoints/.*|seconds")
 REMEDY = re.compile(r"; remove (?:the stage's folder |the checkpoint )?(\S+) and run")
-EXPORT_REMEDY = re.compile(r"remove (\S+) and|(\S+),? (?:which )?holds files that are no .*, or empty it")
+EXPORT_REMEDY = re.compile(r"remove (\S+) and|(\S+?),? (?:which )?holds files that are no .*, or empty it")
 TRAINED = ("tokens", "tokenizer", "mixture", "model")
 
 
@@ -292,7 +292,7 @@ def test_damages_of_exports(undisturbed, recipe, tmp_path, capsys):
     found = []
     for name in sound:
         for how in HOW:
-            each = Damage(name.parts[0], "/".join(name.parts[1:]), how)
+            each = Damage(f"{name.parts[0]}-export", "/".join(name.parts[1:]), how)
             each.put(to / name)
             result = "mended"
             for _ in range(4):
