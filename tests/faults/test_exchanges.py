@@ -15,10 +15,7 @@ import pytest
 from gristmill.flows.curation import curate
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.stages.export import export
-from gristmill.flows.stages.heldout import Data, before_takedowns, heldout
-from gristmill.flows.stages.mixture import mixture
-from gristmill.flows.stages.tokenizer import tokenizer
-from gristmill.flows.stages.tokens import grouped_tokens, tokens
+from gristmill.flows.stages.mixture import training_data
 from gristmill.flows.tracking.train import train
 from gristmill.storage import layout
 from gristmill.storage.home import Home
@@ -38,14 +35,9 @@ def make(home: Path, recipe: dict, model: bool) -> None:
     """The recipe's stages, as a flow makes them, in this process."""
     at, given = context(str(home)), load(recipe)
     *_, last = curate(at, given)
-    corpus = last.left
-    split = heldout(at, given, corpus)
-    made = tokenizer(at, given, before_takedowns(at, given, split))
-    shards = tokens(at, split, made)
-    groups = grouped_tokens(at, given, split.train, made, shards)
-    plan = mixture(at, given, corpus.sources, made, shards, groups)
+    data = training_data(at, given, last.left)
     if model:
-        train(at, given, Data(corpus, split, made, shards, plan, groups))
+        train(at, given, data)
 
 
 @dataclass(frozen=True)
