@@ -128,7 +128,8 @@ def test_training_reads_groups_through_all_phases(corpus, tmp_path):
     """The stages of a recipe with groups, cluster sizes and an ordered phase, up to the order of training."""
     folder, shards = corpus
     home = str(tmp_path)
-    signals = planted_stage("signals", str(tmp_path / "signals"))
+    signals = planted_stage("documents", str(tmp_path / "signals"))
+    signals.manifest["result"]["own"] = ["score"]
     parts, counts = [], [sum(map(len, tokens.values())) for _, tokens in shards]
     for i, count in enumerate(counts):
         (tmp_path / "signals").mkdir(exist_ok=True)
