@@ -133,11 +133,16 @@ def test_training_reads_groups_through_all_phases(corpus, tmp_path):
     parts, counts = [], [sum(map(len, tokens.values())) for _, tokens in shards]
     for i, count in enumerate(counts):
         (tmp_path / "signals").mkdir(exist_ok=True)
-        shutil.copy(folder / f"signals-{i}.parquet", tmp_path / "signals" / f"part-{i:05d}.parquet")
+        signal = parquet.read_table(str(folder / f"signals-{i}.parquet"))
+        parquet.write_table(str(tmp_path / "signals" / f"part-{i:05d}.parquet"), signal)
         names = [f"train-{i:05d}.{suffix}" for suffix in ("bin", "parquet")]
         for name in names:
             (tmp_path / "stages" / "tokens-planted").mkdir(parents=True, exist_ok=True)
-            shutil.copy(folder / name, tmp_path / "stages" / "tokens-planted" / name)
+            there = tmp_path / "stages" / "tokens-planted" / name
+            if name.endswith("bin"):
+                shutil.copy(folder / name, there)
+            else:
+                parquet.write_table(str(there), parquet.read_table(str(folder / name)))
         split = {"tokens": count, "documents": 1}
         record = {"train": split, "heldout": split}
         heldout = names[0].replace("train", "heldout")
