@@ -1,6 +1,7 @@
 """The report of a run."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,8 +59,18 @@ def training_lines(report: "Report") -> list[str]:
         f"training loss: {losses[0]:.4f} at the first step, {losses[-1]:.4f} at the last",
         f"unigram model: {result['unigram/loss']:.4f} nats/token, {result['unigram/bits_per_byte']:.4f} bits/byte",
         f"trained model: {result['heldout/loss']:.4f} nats/token, {result['heldout/bits_per_byte']:.4f} bits/byte "
-        "(both on held-out documents)",
+        "(both on held-out documents, as they were extracted)",
+        *(f"trained model: {value:.4f} bits/byte on {what}" for what, value in _other_sets(result).items()),
     ]
+
+
+def _other_sets(result: Mapping[str, float]) -> dict[str, float]:
+    """Bits per byte of what else a model was evaluated on, by what it is."""
+    found = {"those of them that the recipe keeps": result.get("survivors/bits_per_byte")}
+    for name, value in result.items():
+        if name.startswith("evaluation/") and name.endswith("/bits_per_byte") and name.count("/") == 2:
+            found[name.split("/")[1]] = value
+    return {what: value for what, value in found.items() if value is not None}
 
 
 def prefect_line(address: str, home: str) -> str:

@@ -7,10 +7,11 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.run import MixedSource
 
 
-def test_mixture_and_training_are_five_lines():
+def test_mixture_and_training_are_a_line_each():
     result = {"parameters": 1_328_256, "steps": 240, "tokens": 491_520}
     result |= {"unigram/loss": 6.7144, "unigram/bits_per_byte": 2.66871, "heldout/loss": 5.5763}
-    result |= {"heldout/bits_per_byte": 2.2163}
+    result |= {"heldout/bits_per_byte": 2.2163, "heldout/web/bits_per_byte": 2.2163, "survivors/bits_per_byte": 2.1}
+    result |= {"survivors/web/bits_per_byte": 2.1, "evaluation/wikipedia/bits_per_byte": 1.9}
     mixture = [MixedSource("web", 0.7, 1.04), MixedSource("reference", 0.3, 0.371)]
     report = SimpleNamespace(result=result, mixture=mixture, training_losses=[8.28, 7.0, 5.37])
     assert [mixture_line(report), *training_lines(report)] == [
@@ -18,7 +19,9 @@ def test_mixture_and_training_are_five_lines():
         "model: 1,328,256 parameters, 240 steps, 491,520 tokens",
         "training loss: 8.2800 at the first step, 5.3700 at the last",
         "unigram model: 6.7144 nats/token, 2.6687 bits/byte",
-        "trained model: 5.5763 nats/token, 2.2163 bits/byte (both on held-out documents)",
+        "trained model: 5.5763 nats/token, 2.2163 bits/byte (both on held-out documents, as they were extracted)",
+        "trained model: 2.1000 bits/byte on those of them that the recipe keeps",
+        "trained model: 1.9000 bits/byte on wikipedia",
     ]
 
 
