@@ -1,10 +1,15 @@
 """Commands in the documentation: each has options and arguments that there are."""
 
+import re
+from itertools import pairwise
+
 import pytest
 import typer
 
 from gristmill.flows.cli import app
+from gristmill.flows.recipe.recipe import load
 from tests.documented import commands
+from tests.readme_funnel import written
 
 COMMANDS = commands()
 GROUP = typer.main.get_command(app)
@@ -41,3 +46,15 @@ def test_a_documented_command_is_one_that_there_is(command, tmp_path, monkeypatc
 def test_one_that_there_is_not_is_noticed(wrong):
     with pytest.raises(Exception, match="No such|Missing|greater than"):
         read(wrong)
+
+
+def test_the_readmes_funnel_is_that_of_the_demo():
+    """Its steps, each with the documents that the step before it left."""
+    readme, begin, end = written()
+    rows = [line.split() for line in readme[begin + 1 : end]]
+    names = [name.removesuffix(",") for name, *_ in rows]
+    steps = [step.step for step in load("demo").steps]
+    assert list(dict.fromkeys(names)) == [*steps, "heldout", "tokens"]
+    flows = [re.search(r"([\d,]+) → ([\d,]+)", line).groups() for line in readme[begin + 1 : end - 1]]
+    assert all(left == arrived for (_, left), (arrived, _) in pairwise(flows))
+    assert rows[-1][1] == flows[-1][1]
