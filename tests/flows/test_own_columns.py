@@ -139,7 +139,7 @@ def test_groups_of_a_mixture_are_a_column_of_the_sources(tmp_path, folder):
     at = context(str(tmp_path / "home"))
     split = heldout(at, recipe, corpus)
     model = tokenizer(at, recipe, split.train)
-    shards = tokens(at, split, model)
+    shards = tokens(at, split.train, model)
     grouped = grouped_tokens(at, recipe, split.train, model, shards)
     counted: dict[str, int] = {}
     for record in grouped.records("group"):
