@@ -18,10 +18,13 @@ def from_folder(value: str, info: ValidationInfo) -> str:
     return join(folder, value)
 
 
+def is_for_key(value: Any, info: SerializationInfo) -> bool:
+    """Whether a value is a local address, and a key is made of it."""
+    return bool((info.context or {}).get(KEY)) and isinstance(value, str) and "://" not in value
+
+
 def _without_folder(value: Any, info: SerializationInfo) -> Any:
-    if not (info.context or {}).get(KEY) or not isinstance(value, str) or "://" in value:
-        return value
-    return value.rpartition("/")[2]
+    return value.rpartition("/")[2] if is_for_key(value, info) else value
 
 
 Address = Annotated[str, AfterValidator(from_folder), PlainSerializer(_without_folder, return_type=str)]

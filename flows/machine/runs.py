@@ -24,7 +24,7 @@ class LastRun:
     """The stages of a run, written down as each begins, and what it saw of files outside of the home. Those of the run
     before stay noted until this one has ended: a run that was stopped goes on with them.
 
-    `seen`: what the run before saw, in place of files that are gone.
+    `seen`: what the run before saw, in place of files that are gone; those that are there are looked at.
     """
 
     def __init__(self, home: str, recipe: str, seen: "Seen | None" = None) -> None:
@@ -44,7 +44,11 @@ class LastRun:
     def outside(self, given: Any, look: Callable[[], Any]) -> Any:
         """What `look` says of the files that settings name, noted with the next stage. See `Seen`."""
         self._before()
-        found = self._instead.outside(given, look) if self._instead else look()
+        try:
+            found = look()
+        except (OSError, ValueError):
+            if self._instead is None or (found := self._instead.noted(given)) is None:
+                raise
         self._seen[_name_of(given)] = found
         return found
 
@@ -74,8 +78,11 @@ class Seen:
 
     def outside(self, given: Any, look: Callable[[], Any]) -> Any:
         """What was noted for these settings; else what `look` says now."""
-        name = _name_of(given)
-        return self._noted[name] if name in self._noted else look()
+        return look() if (found := self.noted(given)) is None else found
+
+    def noted(self, given: Any) -> Any:
+        """What was noted for these settings; None for nothing."""
+        return self._noted.get(_name_of(given))
 
 
 def _name_of(given: Any) -> str:

@@ -29,7 +29,7 @@ from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.normalize_work import rewrite
 from gristmill.tasks.documents.step import DocumentStep, EditStep
 from gristmill.tasks.extraction.extract import Extract
-from gristmill.tasks.extraction.extract_work import page_guard
+from gristmill.tasks.extraction.extract_work import SPACED, page_guard
 from gristmill.tasks.reading.record import Record
 from gristmill.tasks.tokens.encoding import encoder
 from gristmill.tasks.tokens.tokenizer_work import load
@@ -61,7 +61,8 @@ def derive_texts(
     schema = parquet.schema(first.part(number))
     table = pa.Table.from_pylist(list(pages), schema=pa.schema([schema.field(name) for name in carried(schema)]))
     if settings := first.settings["normalize"]:
-        texts = rewrite(Normalize.model_validate(settings), table["text"], pc.equal(table["engine"], "blocks"))
+        spaced = pc.is_in(table["engine"], pa.array(SPACED))
+        texts = rewrite(Normalize.model_validate(settings), table["text"], spaced)
         table = table.set_column(table.schema.get_field_index("text"), DOCUMENTS.field("text"), texts)
     table = _edited(first, table)
     found.texts.update(zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True))

@@ -6,10 +6,10 @@ Records that a source selects by Common Crawl's columnar index are put into shar
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -103,20 +103,22 @@ def documents(
     selections = {each.name: selected(context, each) for each in sources if isinstance(each, Selection)}
 
     @cache
-    def found() -> list[FoundShard]:
-        return _found(context, sources, selections, recipe.limit)
+    def found(at: int) -> list[FoundShard]:
+        return _found(context, sources[at], selections.get(sources[at].name), recipe.limit)
 
-    def look() -> dict[str, Any]:
-        names = ("\n".join([at.source, *(name for _, name in at.files), seen]) for at, _, seen in found())
-        return {
-            "files": digest(list(names)),
-            "formats": {at.source: known.model_dump(mode="json") for at, known, _ in found()},
-            "shards": Counter(at.source for at, _, _ in found()),
-        }
+    def look(at: int) -> dict[str, Any]:
+        names = ["\n".join([files.source, *(name for _, name in files.files), seen]) for files, _, seen in found(at)]
+        formats = [known.model_dump(mode="json") for _, known, _ in found(at)]
+        return {"files": digest(names), "format": formats[-1] if formats else None, "shards": len(names)}
 
-    given = {"sources": [source.model_dump(mode="json") for source in sources], "limit": recipe.limit}
-    seen = context.outside(given | {"selections": {name: each.key for name, each in selections.items()}}, look)
-    formats = {name: SourceFormat.model_validate(known) for name, known in seen["formats"].items()}
+    # source by source: where the files of one are gone, those of another may still have changed
+    seen: dict[str, dict[str, Any]] = {}
+    for at, source in enumerate(sources):
+        given = {"source": source.model_dump(mode="json"), "limit": recipe.limit}
+        selection = selections.get(source.name)
+        given |= {"selection": None if selection is None else selection.key}
+        seen[source.name] = context.outside(given, partial(look, at))
+    formats = {name: SourceFormat.model_validate(of["format"]) for name, of in seen.items() if of["shards"]}
     before = pinned(context, recipe.before)
     own_functions = [known.format for known in formats.values() if ":" in known.format]
     for address in [*own_functions, *([recipe.extract.engine] if ":" in recipe.extract.engine else [])]:
@@ -137,35 +139,32 @@ def documents(
         "documents" if drawn is None else "drawn_documents",
         _extract,
         record,
-        {"files": seen["files"]},
-        lambda: tuple(shard.files for shard in found()),
+        {"files": digest([of["files"] for of in seen.values()])},
+        lambda: tuple(shard.files for at in range(len(sources)) for shard in found(at)),
         (*modules(all_steps), *readers),
         (*libraries(all_steps), *(name for reader in readers for name in own_steps.libraries_of(reader))),
     )
     made = context.build(spec)
     _check_signals(made.result["own"], recipe.steps)
-    by_shard = tuple(source.name for source in sources for _ in range(seen["shards"].get(source.name, 0)))
+    by_shard = tuple(name for name, of in seen.items() for _ in range(of["shards"]))
     return Corpus(by_shard, made, made, (made,), (*selections.values(), made))
 
 
-def _found(
-    context: RunContext, sources: Sequence[Source], selections: Mapping[str, StageResult], limit: int | None
-) -> list[FoundShard]:
-    """The shards of all sources in order."""
-    found: list[FoundShard] = []
-    for source in sources:
-        if isinstance(source, Selection):
-            made = selections[source.name]
-            read = shards_of(source, [made.part(i) for i in range(made.result["parts"])])[:limit]
-            runs = _runs(len(read), limit)
-            prints = [" ".join(f"{made.key} {i}" for i in run) for run in runs]
-        else:
-            read = shards_of(source)[:limit]
-            runs, prints = _fingerprints(context, source, read, limit)
-        for run, seen in zip(runs, prints, strict=True):
-            shard = [read[at] for at in run]
-            files = ShardFiles(source.name, tuple((f.path, f.name) for f in shard), shard[0].base)
-            found.append(FoundShard(files, SourceFormat(format=shard[0].format, columns=shard[0].columns), seen))
+def _found(context: RunContext, source: Source, selection: StageResult | None, limit: int | None) -> list[FoundShard]:
+    """The shards of a source in order. `selection`: the stage that selected its records, if it is such a source."""
+    if isinstance(source, Selection):
+        assert selection is not None, "its records were selected"
+        read = shards_of(source, [selection.part(i) for i in range(selection.result["parts"])])[:limit]
+        runs = _runs(len(read), limit)
+        prints = [" ".join(f"{selection.key} {i}" for i in run) for run in runs]
+    else:
+        read = shards_of(source)[:limit]
+        runs, prints = _fingerprints(context, source, read, limit)
+    found = []
+    for run, seen in zip(runs, prints, strict=True):
+        shard = [read[at] for at in run]
+        of = ShardFiles(source.name, tuple((f.path, f.name) for f in shard), shard[0].base)
+        found.append(FoundShard(of, SourceFormat(format=shard[0].format, columns=shard[0].columns), seen))
     return found
 
 

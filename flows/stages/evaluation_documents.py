@@ -49,12 +49,14 @@ _STAGE = "evaluation_documents"
 class Record(Settings):
     """`shares`: of each set the largest share of its documents that may be taken; `least`: documents of a set;
     `characters`: code points of a text that are evaluated; `seed`: of the keyed hash; `threshold`: Jaccard similarity
-    of documents that count as one; `most_bytes`: of what is evaluated of a set."""
+    of documents that count as one; `most_bytes`: of what is evaluated of a set; `apart`: the sets that are of no source
+    of the recipes."""
 
     per_source: int = Field(gt=0)
     least: int = LEAST
     most_bytes: int | None = None
     shares: dict[str, float]
+    apart: tuple[str, ...] = ()
     characters: int = Field(gt=0)
     seed: int
     shingling: Shingling
@@ -99,6 +101,7 @@ def evaluation_documents(
     record = Record(
         per_source=per_source,
         shares=shares,
+        apart=(CLEAN,) if clean is not None else (),
         characters=characters,
         seed=seed,
         shingling=Shingling(),
@@ -129,6 +132,7 @@ def named_texts(context: RunContext, recipe: Recipe) -> StageResult | None:
     record = Record(
         per_source=most_documents(recipe.training.eval_tokens),
         shares={f"evaluation/{name}": 1.0 for name in recipe.evaluation},
+        apart=tuple(f"evaluation/{name}" for name in recipe.evaluation),
         least=1,
         most_bytes=BYTES_A_TOKEN * recipe.training.eval_tokens,
         characters=CHARACTERS,
@@ -153,7 +157,8 @@ def sets_of(evaluation: StageResult) -> tuple[str, ...]:
 def _choose(phases: PhaseRunner, record: Record, places: EvaluationPlaces) -> dict:
     """Choose the documents that recipes are compared on."""
     given = {"most": SAMPLED * record.per_source, "characters": record.characters, "seed": record.seed}
-    jobs = {i: {"documents": part} | given for i, part in enumerate(places.documents)}
+    parts = enumerate(zip(places.sets, places.documents, strict=True))
+    jobs = {i: given | {"documents": part, "apart": name in record.apart} for i, (name, part) in parts}
     sampled = phases.map("sample", sample_shard, jobs, temporary=True)
     sets: dict[str, tuple[int, tuple[str, ...]]] = {}
     for name, share in record.shares.items():

@@ -38,7 +38,10 @@ from gristmill.tasks.url.step import Url
 
 
 class Record(Settings):
+    """`characters`: code points of a text that are evaluated."""
+
     heldout: Heldout
+    characters: int
     shingling: Shingling
     threshold: float
 
@@ -80,7 +83,7 @@ def heldout(context: RunContext, recipe: Recipe, corpus: Corpus) -> Split:
     if recipe.before:
         # what these steps drop was not extracted, and other recipes on these sources are evaluated on it
         drawn = documents(context, unfiltered(recipe), (), chosen).documents
-    record = Record(heldout=chosen, shingling=Shingling(), threshold=THRESHOLD)
+    record = Record(heldout=chosen, characters=CHARACTERS, shingling=Shingling(), threshold=THRESHOLD)
     inputs = corpus.inputs() | {"extracted": extracted.key, "drawn": drawn.key}
     parts = tuple(tuple(stage.part(i) for i in corpus.places.shards()) for stage in (extracted, drawn))
     made = context.build(StageSpec("heldout", _split, record, inputs, HeldoutPlaces(corpus.places, *parts)))
@@ -186,7 +189,7 @@ def _split(phases: PhaseRunner, record: Record, places: HeldoutPlaces) -> dict:
     """Hold documents out, and remove what is like them."""
     shards = places.corpus.shards()
     forms = {i: tuple(dict.fromkeys((places.drawn[i], *places.forms(i)))) for i in shards}
-    drawing = {i: {"forms": forms[i], "heldout": record.heldout} for i in shards}
+    drawing = {i: {"forms": forms[i], "heldout": record.heldout, "characters": record.characters} for i in shards}
     drawn = phases.map("draw", draw_shard, drawing, temporary=True)
     having = tuple(drawn_file(phases.folder, i) for i in shards if drawn[i]["texts"])
     collected = phases.once("collect", collect_texts, {"drawn": having}, temporary=True)

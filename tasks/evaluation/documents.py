@@ -84,13 +84,15 @@ def sample_shard(
     heldout: Heldout | None = None,
     takedowns: Url | None = None,
     kept: str = "",
+    apart: bool = False,
 ) -> dict:
     """Write the `most` documents of a shard, each with another text, that have the smallest keyed hash, in that order,
     and count all with a word.
 
     `characters`: code points of a text that are evaluated; `heldout`: of these documents alone; `takedowns`: lists of
-    documents that are no candidates; `kept`: a part with the documents that the recipe keeps. Holds the texts of a row
-    group and those that are written, and the ids of that part.
+    documents that are no candidates; `kept`: a part with the documents that the recipe keeps; `apart`: these are no
+    documents of a recipe's sources, whatever their files are called. Holds the texts of a row group and those that are
+    written, and the ids of that part.
     """
     found = _SAMPLED.empty_table()
     counted = 0
@@ -100,14 +102,15 @@ def sample_shard(
             group = group.filter(pa.array(heldout.mask(group)))
         if takedowns is not None:
             group = group.filter(pc.is_null(taken_down(group, takedowns)))
-        cut = _cut(group["text"], characters)
+        cut = evaluated_part(group["text"], characters)
         has_word = pc.match_substring_regex(cut, _WORD)
         worded, cut = group.filter(has_word), cut.filter(has_word)
         counted += len(worded)
         rank = pa.array(uniform(worded["id"], seed, "evaluation"))
         content = pa.array([xxhash.xxh3_128_hexdigest(text.encode()) for text in cut.to_pylist()], pa.string())
         survives = pc.is_in(worded["id"], survivors)
-        ranked = pa.table([worded["id"], rank, worded["text"], records(worded), content, survives], schema=_SAMPLED)
+        place = pa.repeat("", len(worded)) if apart else records(worded)
+        ranked = pa.table([worded["id"], rank, worded["text"], place, content, survives], schema=_SAMPLED)
         found = pa.concat_tables([found, ranked])
         found = found.take(_first_of_each(found)[:most])
     parquet.write_table(sampled_file(folder, shard), found)
@@ -158,7 +161,7 @@ def _digest(part: pa.Table) -> str:
 def _evaluated(sampled: pa.Table, name: str, characters: int) -> pa.Table:
     """Documents as those of a set, by id."""
     table = sampled.sort_by("id")
-    text = _cut(table["text"], characters)
+    text = evaluated_part(table["text"], characters)
     columns = {"id": table["id"], "set": pa.repeat(name, len(table)), "bytes": pc.binary_length(text).cast(pa.int64())}
     columns |= {"text": text, "whole": table["text"], "record": table["record"]}
     return pa.table(columns).cast(EVALUATION)
@@ -182,9 +185,9 @@ def _chosen(
         rows = order[start : start + count]
         arriving = _read(samples, shard[rows], row[rows])
         texts = pa.concat_tables([table.select(["text"]), arriving.select(["text"])])["text"]
-        fresh = _unlike(_cut(texts, characters), len(table), shingling, threshold)
+        fresh = _unlike(evaluated_part(texts, characters), len(table), shingling, threshold)
         table = pa.concat_tables([table, arriving.take(fresh)]).slice(0, count)
-        sizes = np.cumsum(pc.binary_length(_cut(table["text"], characters)).to_numpy())
+        sizes = np.cumsum(pc.binary_length(evaluated_part(table["text"], characters)).to_numpy())
         if most_bytes is not None and len(table) and sizes[-1] > most_bytes:
             return table.slice(0, max(1, int(np.searchsorted(sizes, most_bytes, side="right"))))
         if len(table) == count:
@@ -229,5 +232,6 @@ def _first_of_each(sampled: pa.Table) -> np.ndarray:
     return order[np.sort(first)]
 
 
-def _cut(texts: pa.ChunkedArray, characters: int) -> pa.ChunkedArray:
+def evaluated_part(texts: pa.ChunkedArray, characters: int) -> pa.ChunkedArray:
+    """Of each text its first code points."""
     return pc.utf8_slice_codeunits(texts, 0, characters)

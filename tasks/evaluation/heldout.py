@@ -4,7 +4,8 @@
 
 Documents are drawn by their ids from all that the sources have. So those that a recipe drops count, too: what is like
 them is in no recipe's training either, and the held-out documents of one recipe measure the model of another. All are
-compared as they were extracted, and as they are trained on where a step has edited them.
+compared as they were extracted, and as they are trained on where a step has edited them; what is held out, as it is
+evaluated, too: the beginning of a long text.
 """
 
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from gristmill.storage.schema import DOCUMENTS, SELECTION
 from gristmill.tasks.dedup.near.settings import Shingling
 from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.documents.selection import select_groups
+from gristmill.tasks.evaluation.documents import evaluated_part
 from gristmill.tasks.evaluation.similar import given, likest
 
 STEP = "heldout"
@@ -42,14 +44,16 @@ def drawn_file(folder: str, shard: int) -> str:
     return files.join(drawn_folder(folder), f"{shard:05d}.parquet")
 
 
-def draw_shard(folder: str, shard: int, forms: tuple[str, ...], heldout: Heldout) -> dict:
-    """Write the ids and texts of a shard's held-out documents, each text once. Holds them and a row group.
+def draw_shard(folder: str, shard: int, forms: tuple[str, ...], heldout: Heldout, characters: int) -> dict:
+    """Write the ids and texts of a shard's held-out documents, and the part of each that is evaluated, each text once.
+    Holds them and a row group.
 
-    `forms`: the parts with the texts of the shard's documents.
+    `forms`: the parts with the texts of the shard's documents; `characters`: code points of a text that are evaluated.
     """
     found = [_TEXTS.empty_table()]
     for form in forms:
         found += [heldout_of(group, heldout) for group in parquet.groups(form, _TEXTS.names)]
+    found += [table.set_column(1, _TEXTS.field("text"), evaluated_part(table["text"], characters)) for table in found]
     distinct = pa.concat_tables(found).group_by(_TEXTS.names).aggregate([]).select(_TEXTS.names)
     parquet.write_table(drawn_file(folder, shard), distinct.sort_by([(name, "ascending") for name in _TEXTS.names]))
     return {"texts": len(distinct)}

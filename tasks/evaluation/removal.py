@@ -6,7 +6,8 @@
 An evaluation document is known by the record that it was read from, whatever the arm calls its source. Any other
 document is compared as it was extracted, and as it is trained on where a step has edited it. It is compared with the
 evaluation documents in three forms: as they are evaluated, before they were cut, and as this corpus's own extraction
-has them. It is compared with the examples of tasks as well, if models are scored on any.
+has them. It is compared with the examples of tasks as well, if models are scored on any. Evaluation documents without a
+record are of no source: they are known by their texts alone.
 """
 
 import numpy as np
@@ -24,7 +25,9 @@ STEP = "evaluation_removal"
 _FOUND = pa.schema([DOCUMENTS.field("id"), DOCUMENTS.field("text")])
 TEXTS = pa.schema(
     [
-        pa.field("id", pa.string(), nullable=False, metadata={"what": "of the document, or `<task>:<example>`"}),
+        pa.field(
+            "id", pa.string(), nullable=False, metadata={"what": "of the document, or `<set>:<id>`, `<task>:<example>`"}
+        ),
         pa.field("text", pa.large_string(), nullable=False),
         pa.field("rule", pa.string(), nullable=False, metadata={"what": "by which a document goes that contains it"}),
         pa.field("least", pa.int64(), nullable=False, metadata={"what": "fewest shingles with which it counts so"}),
@@ -61,7 +64,10 @@ def collect_texts(
 
     `least`, `least_task`: the fewest shingles with which a document, or an example, counts as contained.
     """
-    chosen = parquet.read_table(evaluation, ["id", "text", "whole"])
+    chosen = parquet.read_table(evaluation, ["id", "set", "text", "whole", "record"])
+    # an id of the sources' own is made of names, which files apart may have as well
+    alone = pc.binary_join_element_wise(chosen["set"], chosen["id"], ":")
+    chosen = chosen.set_column(0, "id", pc.if_else(pc.equal(chosen["record"], ""), alone, chosen["id"]))
     forms = [chosen.select(["id", "text"]), chosen.select(["id", "whole"]).rename_columns(["id", "text"])]
     forms += [parquet.read_table(path) for path in found]
     texts = [_ruled(pa.concat_tables([form.cast(_FOUND) for form in forms]), "contains_evaluation_document", least)]

@@ -46,7 +46,7 @@ _JUDGED = 256
 _NO_COLUMNS = pa.schema([])
 _JUDGED_BYTES = 16 << 20
 # Engines whose texts have no white space but what is meant: that of code and of aligned columns.
-_SPACED = ("blocks", "text")
+SPACED = ("blocks", "text")
 
 
 def extract_shard(
@@ -294,7 +294,7 @@ def _batches(rows: Iterator[dict]) -> Iterator[list[dict]]:
 
 
 def _normalized(table: pa.Table, normalize: Normalize, lost: list[dict]) -> pa.Table:
-    texts = rewrite(normalize, table["text"], pc.is_in(table["engine"], pa.array(_SPACED)))
+    texts = rewrite(normalize, table["text"], pc.is_in(table["engine"], pa.array(SPACED)))
     table = table.set_column(table.schema.get_field_index("text"), DOCUMENTS.field("text"), texts)
     lengths = pc.utf8_length(texts).cast(pa.int64())
     table = table.set_column(table.schema.get_field_index("characters"), DOCUMENTS.field("characters"), lengths)

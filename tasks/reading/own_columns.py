@@ -61,7 +61,7 @@ def carried_schema(source: str, columns: Columns, records: Sequence[Mapping[str,
         types = {name: (_unpacked(packed), where) for name, (packed, where) in record["types"].items()}
         found = joined(source, found, types)
         names.update(dict.fromkeys(record["names"]))
-    if missing := [theirs for _, theirs in columns.own if theirs not in names]:
+    if missing := [theirs for ours, theirs in columns.own if ours not in found]:
         there = ", ".join(sorted(names)) or "none that can be read"
         raise ColumnError(
             f"the source {source} has no column {', '.join(missing)}, which its `columns` name: correct them; there "

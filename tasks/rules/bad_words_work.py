@@ -58,7 +58,8 @@ def measure(step: BadWords, documents: Batch) -> dict[str, pa.Array]:
 
 def pinned(step: BadWords) -> BadWords:
     """The step with the checksums of its lists. Raises ListError for one that is not there."""
-    paths = [path for address in step.lists.values() for path in list_files(address)]
+    # by language: a key has the names without folders, and the place alone says whose content it is
+    paths = [path for name in sorted(step.lists) for path in list_files(step.lists[name])]
     return step.model_copy(update={"checksums": tuple((path, files.checksum(path)) for path in paths)})
 
 

@@ -2,8 +2,7 @@
 
 from gristmill.storage import files
 from gristmill.storage.remote.redact import redact_url
-
-KINDS = ("domains", "urls", "expressions")
+from gristmill.tasks.url.step import KINDS
 
 
 class ListError(ValueError):

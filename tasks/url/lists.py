@@ -17,7 +17,8 @@ from gristmill.storage import files
 from gristmill.storage.remote.redact import redact_url
 from gristmill.tasks.url.canonical import Canonical
 from gristmill.tasks.url.canonical_work import canonical_host, canonicalizer, host_of
-from gristmill.tasks.url.list_files import KINDS, ListError
+from gristmill.tasks.url.list_files import ListError
+from gristmill.tasks.url.step import KINDS
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -1,16 +1,29 @@
 """The step `url`: canonical form, host and registered domain of each document, and the lists and words that it hits."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, PlainSerializer, SerializationInfo, model_validator
 
-from gristmill.storage.address import Address
+from gristmill.storage.address import Address, from_folder, is_for_key
 from gristmill.tasks.documents.step import Bound, DocumentStep, Member, Signal
 from gristmill.tasks.url.canonical import Canonical
 
 _LISTED = "squidGuard's rules for UT1's domains, urls and expressions"
 _REFINEDWEB = "RefinedWeb (Penedo et al. 2023), appendix G.1, as coded by DCLM or datatrove (url_filter.py)"
+
+# Names of a blocklist's files in UT1's layout; the folder that one is in names it in the ledger.
+KINDS = ("domains", "urls", "expressions")
+
+
+def _with_category(value: Any, info: SerializationInfo) -> Any:
+    if not is_for_key(value, info):
+        return value
+    folder, _, name = value.rpartition("/")
+    return f"{folder.rpartition('/')[2]}/{name}" if name in KINDS else name
+
+
+Listed = Annotated[str, AfterValidator(from_folder), PlainSerializer(_with_category, return_type=str)]
 
 
 class Url(DocumentStep):
@@ -34,7 +47,7 @@ class Url(DocumentStep):
     private_suffixes: bool = Field(
         False, description="whether github.io and the like are public suffixes; Common Crawl's index says no"
     )
-    blocklists: tuple[Address, ...] = Field((), description="addresses of blocklists in UT1's layout")
+    blocklists: tuple[Listed, ...] = Field((), description="addresses of blocklists in UT1's layout")
     categories: tuple[str, ...] = Field(
         (),
         description="of the blocklists' folders and archives; none means all. RefinedWeb takes adult, phishing, "
@@ -45,7 +58,7 @@ class Url(DocumentStep):
         description="whether a host of the blocklists stands for all hosts below it; false: for itself, with and "
         "without `www.`",
     )
-    takedowns: tuple[Address, ...] = Field((), description="addresses of takedown or robots lists")
+    takedowns: tuple[Listed, ...] = Field((), description="addresses of takedown or robots lists")
     strict_substrings: tuple[Address, ...] = Field((), description="addresses of word lists: dropped where one stands")
     hard_words: tuple[Address, ...] = Field((), description="addresses of word lists: dropped for one as a word")
     soft_words: tuple[Address, ...] = Field((), description="addresses of word lists: dropped for several")
@@ -57,7 +70,7 @@ class Url(DocumentStep):
         "strict_substrings in lower case and without them",
     )
     max_soft_words: int = Field(1, ge=0, description="so many different soft words may stay; RefinedWeb: 1")
-    checksums: tuple[tuple[Address, str], ...] = Field(
+    checksums: tuple[tuple[Listed, str], ...] = Field(
         (), description="(address, xxh3-128) of each file of the lists, which must then have this content; see `pinned`"
     )
 

@@ -18,11 +18,11 @@ from gristmill.tasks.url.step import Url
 
 
 def lists(step: Url) -> list[str]:
-    """The addresses of all files that the step reads. Raises ListError for a list that is not there."""
+    """The addresses of all files that the step reads, in the order of its settings; one that two settings name stands
+    there twice. Raises ListError for a list that is not there."""
     found = [path for address in step.blocklists for path in list_files(address, step.categories)]
     singles = (step.takedowns, step.strict_substrings, step.hard_words, step.soft_words)
-    found += [path for addresses in singles for address in addresses for path in list_files(address)]
-    return list(dict.fromkeys(found))
+    return found + [path for addresses in singles for address in addresses for path in list_files(address)]
 
 
 def pinned(step: Url) -> Url:
@@ -31,7 +31,10 @@ def pinned(step: Url) -> Url:
     Reads every file once. A pinned step raises ListError where a list has changed since; one that is not pinned
     keeps its lists as they were when this process first read them.
     """
-    return step.model_copy(update={"checksums": tuple((path, files.checksum(path)) for path in lists(step))})
+    named = lists(step)
+    known = {path: files.checksum(path) for path in dict.fromkeys(named)}
+    # as often as they are named: a key has the names without folders, and the place alone says whose content it is
+    return step.model_copy(update={"checksums": tuple((path, known[path]) for path in named)})
 
 
 def measure(step: Url, documents: Batch) -> dict[str, pa.Array]:

@@ -70,6 +70,19 @@ def mounted(services: dict[str, dict]) -> set[str]:
     return {volume.split(":")[0].removeprefix("./secrets/") for volume in volumes if volume.startswith("./secrets/")}
 
 
+def test_secrets_that_cannot_be_made_are_said(tmp_path):
+    """Docker makes a folder for a file that it is to show a container and that is not there."""
+    shutil.copy(DOCKER / "secrets.sh", tmp_path)
+    (tmp_path / "secrets/dask-key").mkdir(parents=True)
+    done = subprocess.run(["sh", str(tmp_path / "secrets.sh")], capture_output=True, text=True)
+    assert done.returncode == 1 and "remove them" in done.stderr and len(done.stderr) < 500
+    (tmp_path / "secrets/dask-key").rmdir()
+    subprocess.run(["sh", str(tmp_path / "secrets.sh")], check=True)
+    made = {name: (tmp_path / f"secrets/dask-{name}").read_text() for name in ("key", "cert")}
+    subprocess.run(["sh", str(tmp_path / "secrets.sh")], check=True)
+    assert made == {name: (tmp_path / f"secrets/dask-{name}").read_text() for name in ("key", "cert")}
+
+
 def test_every_public_image_is_named_by_release(services):
     images = [service["image"] for service in services.values()]
     public = [image for image in images if not image.startswith("gristmill")]

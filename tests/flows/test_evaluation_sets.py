@@ -14,7 +14,7 @@ from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.stages.evaluation_documents import read
-from gristmill.flows.stages.heldout import Data
+from gristmill.flows.stages.heldout import Data, heldout
 from gristmill.flows.stages.mixture import training_data
 from gristmill.flows.tracking.compared import comparable, tracked_names
 from gristmill.storage import parquet
@@ -170,3 +170,16 @@ def test_the_same_bytes_for_any_home(folder, tmp_path):
         assert data[0].key == data[1].key
     shards = [sorted(Path(each.evaluation_tokens.folder).glob("heldout-*.bin")) for each in (one, other)]
     assert all(np.array_equal(np.fromfile(a, "<u2"), np.fromfile(b, "<u2")) for a, b in zip(*shards, strict=True))
+
+
+def test_texts_that_a_recipe_names_are_no_documents_of_a_source_that_is_called_alike(folder, tmp_path):
+    """Neither where the files have one name, nor where the sources have it, too."""
+    (tmp_path / "web.jsonl").write_text((folder / "apart.jsonl").read_text())
+    kept, run = [], context(str(tmp_path / "home"))
+    for evaluation in ({"apart": f"{folder}/apart.jsonl"}, {"web": f"{tmp_path}/web.jsonl"}):
+        loaded = load(recipe(folder, evaluation=evaluation))
+        *_, last = curate(run, loaded)
+        kept.append(heldout(run, loaded, last.left).train.kept)
+    one, other = ([record["rows_out"] for record in stage.records("remove")] for stage in kept)
+    assert one == other
+    assert not kept[1].step_counts[-1]["drops"].get("evaluation_document")

@@ -139,7 +139,7 @@ def test_groups_of_a_mixture_are_a_column_of_the_sources(tmp_path, folder):
     at = context(str(tmp_path / "home"))
     split = heldout(at, recipe, corpus)
     model = tokenizer(at, recipe, split.train)
-    shards = tokens(at, split, model)
+    shards = tokens(at, split.train, model)
     grouped = grouped_tokens(at, recipe, split.train, model, shards)
     counted: dict[str, int] = {}
     for record in grouped.records("group"):
@@ -191,3 +191,13 @@ def test_a_string_that_is_not_utf8_costs_its_row(tmp_path):
     _, corpus = curated(tmp_path / "home", [source])
     assert [each["author"] for each in documents(corpus)] == ["fine"]
     assert corpus.stages[0].step_counts[0]["drops"] == {"damaged_record": 1}
+
+
+def test_one_of_many_columns_is_carried(tmp_path):
+    """Of lines with a thousand keys the last one."""
+    rows = [{"text": pydoc_paragraphs()[n], **{f"key{k}": k + n for k in range(1000)}} for n in range(2)]
+    (tmp_path / "wide.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows))
+    source = {"name": "web", "jsonl": [f"{tmp_path}/wide.jsonl"], "columns": ["key999"]}
+    given = {"name": "wide", "sources": [source], "steps": [{"step": "extract"}]}
+    *_, last = curate(context(str(tmp_path / "home")), load(given))
+    assert parquet.read_table(last.left.documents.part(0), ["key999"])["key999"].to_pylist() == [999, 1000]

@@ -111,10 +111,15 @@ def heldout_loss(model: Decoder, windows: HeldoutWindows, micro_batch: int, worl
         if of.any():
             nats, tokens, size = total[of].sum(0).tolist()
             metrics |= {"heldout/loss": nats / tokens} if kind == "heldout" else {}
-            metrics[f"{kind}/bits_per_byte"] = bits_per_byte(nats, size)
+            metrics |= _bits(kind, nats, size)
     for name, (nats, _, size) in zip(windows.names, total.tolist(), strict=True):
-        metrics[f"{name}/bits_per_byte"] = bits_per_byte(nats, size)
+        metrics |= _bits(name, nats, size)
     return metrics
+
+
+def _bits(name: str, nats: float, size: int) -> dict[str, float]:
+    """None of a set that is one document of one token: no byte of it is predicted."""
+    return {f"{name}/bits_per_byte": bits_per_byte(nats, size)} if size else {}
 
 
 def token_counts(manifest: TrainingManifest, world: World) -> np.ndarray:

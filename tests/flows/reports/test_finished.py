@@ -12,7 +12,7 @@ import yaml
 
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.context import RunContext
-from gristmill.flows.machine.runs import LastRun
+from gristmill.flows.machine.runs import LastRun, Seen
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
@@ -109,6 +109,49 @@ def test_another_recipe_needs_its_sources(moved, tmp_path):
     shutil.rmtree(tmp_path / "home/stages")
     with pytest.raises((NotFinishedError, FileNotFoundError)):
         finished(str(moved), settings)
+
+
+def curated(recipe: Path, home: str, seen: Seen | None = None) -> int:
+    """The documents that a run keeps. `seen`: by what the run before saw, where files are gone."""
+    settings, build = MachineSettings(home=home), build_in(home)
+    last = LastRun(home, load(recipe).name, seen)
+    context = RunContext(settings, lambda spec: last.add(spec) or build(spec), outside=last.outside)
+    *_, passed = curate(context, load(recipe))
+    last.finished()
+    return passed.left.kept.step_counts[-1]["rows_out"]
+
+
+def test_a_run_without_its_sources_heeds_a_list_that_has_changed(moved, tmp_path):
+    """Only what is gone is as the last run saw it: a takedown is not passed over."""
+    home = str(tmp_path / "home")
+    assert curated(moved, home, Seen(home, "moved")) == 79
+    (tmp_path / "lists.away").rename(moved.parent / "lists")
+    with open(moved.parent / "lists/gone.txt", "a") as f:
+        f.write("https://a.example/1/7\n")
+    values = yaml.safe_load(moved.read_text())
+    del values["steps"][1]  # which the extraction would have to read the sources for
+    moved.write_text(yaml.safe_dump(values))
+    (tmp_path / "crawl.away").rename(moved.parent / "crawl")
+    assert curated(moved, home) == 78
+    (moved.parent / "crawl").rename(tmp_path / "crawl.away")
+    with open(moved.parent / "lists/gone.txt", "a") as f:
+        f.write("https://a.example/1/8\n")
+    assert curated(moved, home, Seen(home, "moved")) == 77
+
+
+def test_a_run_does_not_take_an_old_source_for_one_that_has_changed(tmp_path):
+    """Where the files of another source are gone, all documents cannot be made anew: it says so."""
+    home, recipe = str(tmp_path / "home"), tmp_path / "recipe.yaml"
+    sources = [{"name": name, "text": [f"{name}.txt"]} for name in ("one", "two")]
+    recipe.write_text(yaml.safe_dump({"name": "pair", "sources": sources, "steps": [{"step": "extract"}]}))
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.txt").write_text(f"The text of {name}.")
+    assert curated(recipe, home) == 2
+    (tmp_path / "one.txt").unlink()
+    assert curated(recipe, home, Seen(home, "pair")) == 2
+    (tmp_path / "two.txt").write_text("It is another text now.")
+    with pytest.raises(FileNotFoundError, match="one.txt does not exist"):
+        curated(recipe, home, Seen(home, "pair"))
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import os
 import subprocess
 import sys
@@ -14,11 +15,15 @@ from typer.testing import CliRunner
 
 from gristmill.flows.cli import app
 from gristmill.flows.cli.render_documents import token_lineage as rendered
-from gristmill.flows.reports.token_lineage import token_source, trace_token
+from gristmill.flows.curation import curate
+from gristmill.flows.recipe.recipe import load as load_recipe
+from gristmill.flows.reports.token_lineage import derive_texts, token_source, trace_token
 from gristmill.storage import parquet
 from gristmill.storage.damage import RecordedFile
+from gristmill.storage.home import open_stage
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.tasks.tokens.tokenizer_work import load
+from tests.corpora import context
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +75,19 @@ def test_every_document_of_every_shard_derives_from_its_record(home, folder, cra
             first += len(tokens)
             traced += 1
     assert traced > 80
+
+
+def test_texts_of_tables_derive_as_they_were_normalised(tmp_path):
+    """White space within a line of a text that is no page is its own."""
+    rows = [{"text": "def  mill():\n    return   1  \n"}, {"text": "A table:   \nrye    3\nwheat  4"}]
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = {"name": "texts", "sources": [{"name": "web", "jsonl": [f"{tmp_path}/texts.jsonl"]}]}
+    steps = [{"step": "extract"}, {"step": "normalize"}]
+    *_, last = curate(context(str(tmp_path / "home")), load_recipe(given | {"steps": steps}))
+    stage = open_stage(last.left.documents.folder)
+    texts = {row["id"]: row["text"] for row in parquet.read_table(stage.part(0), ["id", "text"]).to_pylist()}
+    assert any("rye    3" in text for text in texts.values())
+    assert derive_texts([stage], 0, list(texts), RemoteIOConfig()).texts == texts
 
 
 def test_a_token_is_shown_with_the_lineage_of_its_document(home, folder, undisturbed):

@@ -16,6 +16,8 @@ from gristmill.tasks.engine.make import NotFinishedError, find, find_or_make
 from gristmill.tasks.engine.phases import PhaseRunner, Silent
 from gristmill.tasks.engine.spec import MOST_INPUTS, StageSpec, digest
 from gristmill.tasks.engine.verify import verify
+from gristmill.tasks.rules.bad_words import BadWords
+from gristmill.tasks.url.step import Url
 from tests.limits import largest_file
 
 
@@ -129,6 +131,30 @@ def test_the_key_is_the_hash_of_record_inputs_code_and_libraries():
     assert len({one.key, *(other.key for other in others)}) == len(others) + 1
     # where the inputs lie is in no key
     assert StageSpec("shouted", shout, Shouting(), one.inputs, places=("elsewhere",)).key == one.key
+
+
+def test_a_key_knows_which_list_is_which_and_not_where_they_are(tmp_path):
+    """Lists may have one name, in folders that no key knows; so may those that are exchanged, or named twice."""
+
+    def keys(home: Path) -> list[str]:
+        for folder, text in {"one": "cheese", "two": "wine", "adult": "a.example", "games": "a.example"}.items():
+            (home / folder).mkdir(parents=True)
+            for name in ("words", "domains"):
+                (home / folder / name).write_text(f"{text}\n")
+        one, two = str(home / "one/words"), str(home / "two/words")
+        steps = [
+            BadWords(lists={"en": one, "de": two}),
+            BadWords(lists={"de": one, "en": two}),
+            Url(hard_words=(one, two), soft_words=(one,)),
+            Url(hard_words=(one, two), soft_words=(two,)),
+            Url(blocklists=(str(home / "adult/domains"),)),  # whose folder is its name in the ledger
+            Url(blocklists=(str(home / "games/domains"),)),
+        ]
+        return [StageSpec("shouted", shout, step.pinned(), {}).key for step in steps]
+
+    first = keys(tmp_path / "here")
+    assert len(set(first)) == len(first)
+    assert keys(tmp_path / "there") == first
 
 
 def test_a_job_cannot_read_what_the_key_does_not_hold(tmp_path):

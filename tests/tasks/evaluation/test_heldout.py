@@ -149,6 +149,22 @@ def test_texts_that_a_step_has_edited_are_compared_in_both_forms(tmp_path):
     assert evaluated(home, RECIPE, split) == {"heldout/web": held_out, "survivors/web": held_out}
 
 
+def test_what_is_like_the_part_that_is_evaluated_goes_too(tmp_path):
+    """Of a long document the beginning is evaluated: a copy of the beginning is not like the whole."""
+    rng = np.random.default_rng(6)
+    words = fresh(rng, 6000)
+    names = [f"{i:032x}" for i in range(400)]
+    out = DRAWN.mask(pa.table({"id": names})).tolist()
+    held, free = names[out.index(True)], [n for n, o in zip(names, out, strict=True) if not o]
+    whole = " ".join(words)
+    texts = {held: whole, free[0]: f"{whole[:CHARACTERS]} and more", free[1]: whole[-CHARACTERS:]}
+    assert len(whole) > 3 * CHARACTERS and not like(texts[held], texts[free[0]])
+    home = str(tmp_path / "home")
+    split = heldout(context(home), RECIPE, Texts([[{"id": i, "text": t} for i, t in texts.items()]]).corpus(home))
+    assert evaluated(home, RECIPE, split)["heldout/web"] == {held: whole[:CHARACTERS]}
+    assert trained_on(split) == {free[1]}
+
+
 def test_what_models_are_evaluated_on_is_the_same_for_recipes_that_keep_other_documents(tmp_path):
     home, texts = str(tmp_path / "home"), planted(4)
     whole, of = texts.corpus(home), {row["id"]: row["text"] for shard in texts.shards for row in shard}

@@ -3,6 +3,7 @@
 import json
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -112,6 +113,22 @@ def test_heldout_loss_against_one_window_at_a_time(corpus, make_run, tmp_path, w
     assert metrics["heldout/bits_per_byte"] == pytest.approx(total[0] / math.log(2) / total[2], rel=1e-6)
     for name, (nats, _, size) in sums.items():
         assert metrics[f"{name}/bits_per_byte"] == pytest.approx(nats / math.log(2) / size, rel=1e-6)
+
+
+def test_a_set_of_one_token_has_no_bits_per_byte_and_ends_no_training(corpus, make_run, tmp_path, world):
+    run, manifest = make_run(tmp_path), load_training_manifest(corpus)
+    model = sharded_model(run.model, run.training, manifest.vocab_size, manifest.end_of_text, world)
+    windows = heldout_windows(manifest, 32, 32 * 4)
+    inputs, targets = windows.inputs[:1].copy(), np.full_like(windows.targets[:1], IGNORE)
+    targets[0, 0] = manifest.end_of_text
+    more = replace(
+        windows,
+        names=(*windows.names, "survivors/web"),
+        source=np.append(windows.source, len(windows.names)),
+        inputs=np.concatenate([windows.inputs, inputs]),
+        targets=np.concatenate([windows.targets, targets]),
+    )
+    assert heldout_loss(model, more, 4, world) == pytest.approx(heldout_loss(model, windows, 4, world))
 
 
 def test_bits_per_byte_of_a_fair_coin():
