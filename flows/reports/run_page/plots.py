@@ -139,12 +139,12 @@ def signal(one: Judged) -> Markup:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: written(value)))
         axes.xaxis.set_minor_formatter(NullFormatter())
         if not logarithmic:
-            axes.xaxis.set_major_locator(MaxNLocator(5))
+            axes.xaxis.set_major_locator(MaxNLocator(5, integer=pa.types.is_integer(one.kind)))
         axes.yaxis.set_major_locator(MaxNLocator(3, integer=True))
         axes.yaxis.set_major_formatter("{x:,.0f}")
         axes.tick_params(labelsize=8)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.figure.subplots_adjust(left=0.17, right=0.95, top=0.88, bottom=0.24)
+        axes.figure.subplots_adjust(left=0.17, right=0.95, top=0.88, bottom=0.21)
 
     label = f"documents by {one.rule.signal}, with the thresholds of {one.step}.{one.rule.rule}"
     return svg(f"{one.step}.{one.rule.rule}", label, draw, (0.9,), width=4)
