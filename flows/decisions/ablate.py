@@ -23,6 +23,7 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.extras import require
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.proxy import ProxyConfig
+from gristmill.flows.recipe.variants import difference
 from gristmill.flows.reports.funnel import funnel
 from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.prefect_names import flow_run_name
@@ -213,6 +214,7 @@ def _decided(context: RunContext, plan: Plan, data: ComparisonData, tasks: str, 
             steps=compared.steps,
             fixed=compared.fixed,
             announced=announced,
+            differences={name: tuple(difference(base, compared.recipes[name])) for name in compared.candidates},
             tasks=task_accuracies(
                 decision,
                 {request: runs.task_figures(request, "accuracy") for request in decision.runs},

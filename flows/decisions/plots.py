@@ -16,7 +16,8 @@ Row = tuple[str, float | None, float | None, float | None, str]  # name, effect,
 
 _ROW = 0.34  # inches
 COLOURS = {"better": BLUE, "worse": RED}
-_LEFT = 0.28  # of the width, for names
+_LEFT = 0.28  # of the width, for names, at least
+_CHARACTER = 0.0105  # of the width, for one of a name
 
 
 def effects(report: "DecisionReport") -> Callable[[Axes], None]:
@@ -112,7 +113,8 @@ def _forest(rows: Sequence[Row], label: str) -> Callable[[Axes], None]:
         axes.set_xlabel(label, parse_math=False)
         axes.grid(axis="x", color="#dddddd")
         axes.margins(x=0.08)
-        axes.figure.subplots_adjust(left=_LEFT)
+        longest = max((len(row[0]) for row in rows), default=0)
+        axes.figure.subplots_adjust(left=min(max(_LEFT, _CHARACTER * longest), 0.6))
 
     return draw
 

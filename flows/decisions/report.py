@@ -134,8 +134,9 @@ class StepWorth:
 class DecisionReport:
     """A finished decision. `id`: 16 hexadecimal characters, of all that decides it; `sets`: effects by candidate;
     `steps`: the step that a candidate of leave-one-out is without; `fixed`: steps that cannot be left out, with the
-    reason; `announced`: what was said of the budget before the runs; `tasks`: accuracies by candidate, if the models
-    were scored on tasks; `mlflow_run`: the parent run."""
+    reason; `announced`: what was said of the budget before the runs; `differences`: by candidate the lines of a diff of
+    its recipe against the base's (`gristmill.flows.recipe.variants.difference`); `tasks`: accuracies by candidate, if
+    the models were scored on tasks; `mlflow_run`: the parent run."""
 
     id: str
     decision: Decision
@@ -145,6 +146,7 @@ class DecisionReport:
     steps: dict[str, str]
     fixed: dict[str, str]
     announced: str
+    differences: dict[str, tuple[str, ...]]
     tasks: dict[str, tuple[TaskAccuracy, ...]] = field(default_factory=dict)
     mlflow_run: str = ""
 
@@ -252,6 +254,7 @@ class DecisionReport:
             "tasks": {name: [asdict(each) for each in tasks] for name, tasks in self.tasks.items()},
             "attribution": [asdict(each) for each in self.attribution],
             "fixed": self.fixed,
+            "differences": self.differences,
             "arms": {name: asdict(arm) for name, arm in self.arms.items()},
             "runs": [asdict(run) for run in self.runs],
         }

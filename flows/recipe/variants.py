@@ -1,9 +1,10 @@
-"""Recipes that differ from another one in one thing, as the candidates of a comparison do."""
+"""Recipes that differ from another one in one thing, as candidates of a comparison do; what differs between two."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from difflib import unified_diff
 from typing import Any
 
 import yaml
@@ -59,6 +60,81 @@ def unfiltered(recipe: Recipe) -> Recipe:
     data = _values(raw(recipe).recipe)
     data["steps"] = data["steps"][len(recipe.before) :]
     return validated(data, Origin("unfiltered"))
+
+
+def difference(base: Recipe, other: Recipe) -> list[str]:
+    """What differs between two recipes, as the lines of a unified diff: `@@ steps.minhash @@`, then `-threshold: 0.8`
+    and `+threshold: 0.9`. Names of recipes are left out.
+
+    Steps and sources are compared by their names: their list with one neighbour, where it differs, then the settings
+    that differ of those in both, defaults too. One that a recipe alone has is shown with what it gives that is not the
+    default.
+    """
+    before, now = (recipe.model_dump(mode="json", exclude={"name"}) for recipe in (base, other))
+    lines: list[str] = []
+    for key in before:
+        if key not in _ENTRIES:
+            lines += _hunk(key, before[key], now[key])
+            continue
+        ours, theirs = ({entry[_ENTRIES[key]]: entry for entry in values[key]} for values in (before, now))
+        alone = {*ours} ^ {*theirs}
+        lines += _diff(key, _listed(base, key, alone), _listed(other, key, alone), context=1)
+        for name in ours:
+            if name not in alone:
+                lines += _hunk(f"{key}.{name}", ours[name], theirs[name])
+    return lines
+
+
+_ENTRIES = {"sources": "name", "steps": "step"}  # lists of a recipe, and what names an entry
+_WIDTH = 100  # characters of a line, above which a list has a line for each entry
+
+
+def _listed(recipe: Recipe, key: str, whole: set[str]) -> list[str]:
+    """The names of steps or sources; those of `whole` with what the recipe gives them that is not the default."""
+    named = _ENTRIES[key]
+    lines = []
+    for entry in getattr(recipe, key):
+        name = getattr(entry, named)
+        lines.append(f"{named}: {name}")
+        if name in whole:
+            values = entry.model_dump(mode="json", exclude_unset=True, exclude_defaults=True, exclude={named})
+            lines += [f"  {line}" for line in _lines(values)]
+    return lines
+
+
+def _hunk(name: str, before: Any, now: Any) -> list[str]:
+    """The settings that differ of what both recipes have; `name`: its path."""
+
+    def lines(value: Any) -> list[str]:
+        return list(_lines(value if isinstance(value, dict) else {name.rpartition(".")[2]: value}))
+
+    return [] if before == now else _diff(name, lines(before), lines(now), context=0)
+
+
+def _diff(name: str, before: list[str], now: list[str], context: int) -> list[str]:
+    """The lines of the hunks, under one head that names what they are about."""
+    _, _, *found = [*unified_diff(before, now, n=context, lineterm="")] or ["", ""]
+    return [f"@@ {name} @@", *(line for line in found if not line.startswith("@@"))] if found else []
+
+
+def _lines(values: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """A line for each setting, by its path."""
+    for key, value in values.items():
+        name = f"{path}{key}"
+        if isinstance(value, dict) and value:
+            yield from _lines(value, f"{name}.")
+            continue
+        line = f"{name}: {_flow(value)}"
+        if isinstance(value, list) and len(line) > _WIDTH:
+            yield from (f"{name}: - {_flow(entry)}" for entry in value)
+        else:
+            yield line
+
+
+def _flow(value: Any) -> str:
+    """A value as YAML on one line."""
+    written = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=float("inf"), sort_keys=False)
+    return written.removesuffix("\n").removesuffix("\n...")
 
 
 def texts_alone(recipe: Recipe, texts: Mapping[str, str]) -> Recipe:

@@ -1,10 +1,11 @@
 """Dropped documents with the text that the rule met and the part of it that offended; and what was cut out of texts."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
@@ -13,9 +14,12 @@ from gristmill.flows.recipe.steps import AnyStep
 from gristmill.flows.reports.marking import Marked, Marks, before_edits, marks, spans
 from gristmill.storage import parquet
 from gristmill.storage.home import FinishedStage, Home
+from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.documents.selection import read_rows
 from gristmill.tasks.rules.rule import RuleStep
 
 _STEP = TypeAdapter(AnyStep)
+_SEED = 1
 
 
 @dataclass(frozen=True)
@@ -65,25 +69,48 @@ def dropped_by(stages: Iterable[FinishedStage], rule: str, n: int) -> Iterator[D
         raise LookupError(f"no document was dropped by {rule or 'any rule'}; rules that dropped some: {there}")
 
 
-def samples(stage: FinishedStage, each: int) -> dict[tuple[str, str], list[Dropped]]:
-    """The first `each` documents that every rule of a stage dropped, by (step, rule). Holds as `dropped_by`; reads the
-    ledgers up to the one in which the last of them is."""
-    texts = _texts_of(stage)
-    wanted = {
-        (count["step"], rule): min(dropped, each)
-        for count in stage.step_counts
-        for rule, dropped in count["drops"].items()
-    }
-    found: dict[tuple[str, str], list[Dropped]] = {which: [] for which in wanted}
+def samples(stage: FinishedStage, sources: Sequence[str], each: int) -> dict[tuple[str, str], list[Dropped]]:
+    """Up to `each` documents that every rule of a stage dropped, by (step, rule): drawn by a keyed hash of their ids
+    from all that it dropped, one of each source before a second of any. `sources`: of each shard.
+
+    Reads the ids of all ledgers. Holds those of one, and `each` rows for every rule and source.
+    """
+    drawn: dict[tuple[str, str], dict[str, list[tuple[float, int, int]]]] = {}
     for shard, record in enumerate(stage.part_records):
-        if all(len(found[which]) == count for which, count in wanted.items()):
-            break
         if any(step["drops"] for step in record["steps"]):
-            for row in parquet.read_table(stage.ledger(shard)).to_pylist():
-                here = found[row["step"], row["rule"]]
-                if len(here) < each:
-                    here.append(_marked(stage, texts, shard, record, row))
+            for rule, rows in _drawn(stage.ledger(shard), shard, each).items():
+                of_source = drawn.setdefault(rule, {})
+                of_source[sources[shard]] = sorted([*of_source.get(sources[shard], []), *rows])[:each]
+    texts = _texts_of(stage)
+    found = {}
+    for rule, of_source in drawn.items():
+        turns = sorted((turn, *row) for rows in of_source.values() for turn, row in enumerate(rows))[:each]
+        found[rule] = [_sampled(stage, texts, shard, row) for _, _, shard, row in turns]
     return found
+
+
+def draw(ids: pa.ChunkedArray) -> np.ndarray:
+    """The numbers in [0, 1) by which documents are drawn for a report, float64 (n,): the lowest are shown."""
+    return uniform(ids, _SEED, "report")
+
+
+def _drawn(ledger: str, shard: int, each: int) -> dict[tuple[str, str], list[tuple[float, int, int]]]:
+    """Of each rule of a ledger the `each` rows with the lowest numbers: (number, shard, row)."""
+    table = parquet.read_table(ledger, ["id", "step", "rule"])
+    steps, rules = table["step"].to_pylist(), table["rule"].to_pylist()
+    numbers = draw(table["id"])
+    found: dict[tuple[str, str], list[tuple[float, int, int]]] = {}
+    for row in np.argsort(numbers, kind="stable").tolist():
+        here = found.setdefault((steps[row], rules[row]), [])
+        if len(here) < each:
+            here.append((float(numbers[row]), shard, row))
+    return found
+
+
+def _sampled(stage: FinishedStage, texts: "_Texts | None", shard: int, row: int) -> Dropped:
+    ledger = stage.ledger(shard)
+    [gone] = read_rows(ledger, np.array([row]), parquet.columns(ledger)).to_pylist()
+    return _marked(stage, texts, shard, stage.part_records[shard], gone)
 
 
 def edits(home: str, rule: str, n: int) -> Iterator[Edit]:
@@ -149,8 +176,9 @@ class _Texts:
     measured: tuple[FinishedStage, ...]
 
     def dropped(self, stage: str, shard: int, row: dict[str, Any]) -> Dropped:
-        table = parquet.read_table(self.stage.part(shard))
-        document = table.filter(pc.equal(table["id"], row["id"]))
+        part = self.stage.part(shard)
+        at = pc.equal(parquet.read_table(part, ["id"])["id"], row["id"])
+        document = read_rows(part, np.flatnonzero(at), parquet.columns(part))
         if not len(document):
             return Dropped(stage, row)
         known = {name: value for name, value in row.items() if value is not None}

@@ -15,12 +15,18 @@ BLUE, LIGHT, RED, GREY = "#1f5fa8", "#9bb8d6", "#b3261e", "#777777"
 
 
 def svg(
-    name: str, label: str, draw: Callable[..., None], heights: tuple[float, ...] = (3,), columns: int = 1
+    name: str,
+    label: str,
+    draw: Callable[..., None],
+    heights: tuple[float, ...] = (3,),
+    columns: int = 1,
+    width: float = 8,
 ) -> Markup:
     """Axes of some `heights` in inches under each other, or `columns` of one height beside each other, drawn on by
     `draw`, as an element that is described by `label`. `name` sets the ids of one plot apart from those of the others
-    on a page."""
-    root = etree.fromstring(_drawn(name, draw, heights, "svg", columns, metadata={"Date": None, "Creator": None}))
+    on a page; `width`: of them all, in inches."""
+    drawn = _drawn(name, draw, heights, "svg", columns, width, metadata={"Date": None, "Creator": None})
+    root = etree.fromstring(drawn)
     for group in root.iter("{*}g"):
         group.attrib.pop("id", None)  # nothing refers to groups, and the other plot names its own alike
     root.set("role", "img")
@@ -34,14 +40,20 @@ def png(draw: Callable[..., None], heights: tuple[float, ...] = (3,), columns: i
 
 
 def _drawn(
-    name: str, draw: Callable[..., None], heights: tuple[float, ...], kind: str, columns: int, **options: Any
+    name: str,
+    draw: Callable[..., None],
+    heights: tuple[float, ...],
+    kind: str,
+    columns: int,
+    width: float = 8,
+    **options: Any,
 ) -> bytes:
     with matplotlib.rc_context():
         # a user's own settings would change the bytes
         matplotlib.rcdefaults()
         # names of clip paths and markers are hashes of what they are and of the salt, so two plots share none
         matplotlib.rcParams.update({"svg.hashsalt": name, "svg.fonttype": "none", "font.family": "sans-serif"})
-        figure = Figure(figsize=(8, 1.5 + sum(heights)))
+        figure = Figure(figsize=(width, 1.5 + sum(heights)))
         figure.subplots_adjust(left=0.1, right=0.98, top=0.97, bottom=0.6 / (1.5 + sum(heights)), hspace=0.08)
         beside = columns > 1
         grid = figure.subplots(len(heights), columns, height_ratios=heights, sharex=not beside, sharey=beside)

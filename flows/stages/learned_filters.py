@@ -5,7 +5,7 @@ first. What differs between filters is in the module that the step names as its 
 `bounds`. `perplexity` is one whose scores are also put into buckets, a stage of their own.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -139,7 +139,7 @@ def _cut(phases: PhaseRunner, record: Cutting, places: ScoredPlaces) -> dict:
     kept = {i: {"kept": corpus.kept[i], "step": record.step} for i in corpus.shards() if i not in judged}
     phases.map("decide", decide_shard, judged)
     phases.map("keep", keep_shard, kept)
-    return {"bounds": {bound.rule: dict(bound.languages) or [bound.low, bound.high] for bound in bounds}}
+    return {"decisions": [[record.step, [asdict(bound) for bound in bounds]]]}
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,9 @@ from gristmill.flows.reports.near_duplicates import plots
 from gristmill.flows.stages.earlier_crawls import crawl_of, earlier_crawls
 from gristmill.storage import files, parquet
 from gristmill.storage.home import FinishedStage, open_stage
-from gristmill.tasks.dedup.near.documents import Location
+from gristmill.storage.tokens import token_shards
+from gristmill.tasks.dedup.near.documents import SHARDS, Location, shard_of
+from gristmill.tasks.dedup.near.documents import crawl_of as crawl_number
 from gristmill.tasks.dedup.near.settings import MinHash, s_curve
 from gristmill.tasks.dedup.near.verify import decided_file
 from gristmill.tasks.dedup.near_reports import recall, summary
@@ -31,6 +33,7 @@ from gristmill.tasks.engine.make import StageResult
 _LARGEST = 20  # clusters that are listed
 _EACH = 20  # pairs shown of a decile
 _CHARACTERS = 20_000  # of a text are read
+_PER_TOKEN = 4.0  # characters, where a run has no tokens: about what byte-level BPE has on English
 
 
 def write(recipe: Any, settings: MachineSettings | None = None) -> str:
@@ -57,24 +60,43 @@ def write(recipe: Any, settings: MachineSettings | None = None) -> str:
 
 
 @dataclass(frozen=True)
+class Cluster:
+    """A cluster: how many `documents`, the representative, and how many `tokens` that has: as it is trained on, or
+    estimated from its characters."""
+
+    documents: int
+    representative: summary.Document
+    tokens: int
+    estimated: bool
+
+
+@dataclass(frozen=True)
 class Overview:
-    """`sizes`: a plot; `largest`: clusters with their sizes; `pairs`: as `tables.html` shows them, the least similar
-    first."""
+    """`sizes`: a plot; `largest`: clusters; `characters_per_token`: of the estimates; `pairs`: as `tables.html` shows
+    them, the least similar first."""
 
     clusters: summary.Clusters
     sizes: Markup
-    largest: list[tuple[int, summary.Document]]
+    largest: list[Cluster]
+    characters_per_token: float
     pairs: list[dict[str, Any]]
 
 
-def overview(step: MinHash, kept: StageResult, pairs: int) -> Overview:
+def overview(
+    step: MinHash,
+    kept: StageResult,
+    pairs: int,
+    tokens: StageResult | None = None,
+    characters_per_token: float | None = None,
+) -> Overview:
     """The clusters of a finished stage `near_duplicates`, and of each decile of similarity up to so many `pairs` that
-    were dropped."""
+    were dropped. `tokens`: the stage of the run with the token shards, if there is one."""
     crawl, clusters = _clusters(step, kept, pairs)
     none = recall.Pairs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
     examples = summary.examples(crawl, clusters.dropped, none, pairs, _CHARACTERS)
     shown = [_compared(one) for some in examples for one in some]
-    return Overview(clusters, plots.sizes(clusters), _largest(crawl, clusters), shown)
+    per_token = characters_per_token or _PER_TOKEN
+    return Overview(clusters, plots.sizes(clusters), _largest(crawl, clusters, per_token, tokens), per_token, shown)
 
 
 def page(name: str, step: MinHash, kept: StageResult) -> str:
@@ -98,7 +120,8 @@ def page(name: str, step: MinHash, kept: StageResult) -> str:
         s_curve=[(at, s_curve(step.bands, step.rows, at)) for at in (np.arange(1, 20) / 20).tolist()],
         clusters=clusters,
         sizes=plots.sizes(clusters),
-        largest=_largest(crawl, clusters),
+        largest=_largest(crawl, clusters, _PER_TOKEN),
+        characters_per_token=_PER_TOKEN,
         held_out=held_out,
         bins=bins,
         recall=plots.recall(bins, step),
@@ -123,13 +146,27 @@ def _clusters(step: MinHash, kept: StageResult, each: int) -> tuple[recall.Crawl
     return crawl, summary.clusters(decided, crawl.number, _LARGEST, each)
 
 
-def _largest(crawl: recall.Crawl, clusters: summary.Clusters) -> list[tuple[int, summary.Document]]:
+def _largest(
+    crawl: recall.Crawl, clusters: summary.Clusters, per_token: float, tokens: StageResult | None = None
+) -> list[Cluster]:
     docs = clusters.largest["doc"].to_numpy()
     found = summary.documents(crawl, docs, 0)
+    known = {} if tokens is None else _tokens(tokens, docs[crawl_number(docs) == crawl.number], found)
     return [
-        (size, found[doc])
+        Cluster(size, found[doc], known.get(doc, round(found[doc].characters / per_token)), doc not in known)
         for size, doc in zip(clusters.largest["cluster_size"].to_pylist(), docs.tolist(), strict=True)
     ]
+
+
+def _tokens(tokens: StageResult, docs: np.ndarray, documents: dict[int, summary.Document]) -> dict[int, int]:
+    """The tokens of those documents of this crawl that are trained on. Holds the index of a token shard."""
+    found = {}
+    for doc, shard in zip(docs.tolist(), (shard_of(docs) % SHARDS).tolist(), strict=True):
+        path = token_shards.bin_path(tokens.folder, "train", shard).removesuffix(".bin") + ".parquet"
+        index = parquet.read_table(path, ["id", "length"])
+        for length in index.filter(pc.equal(index["id"], documents[doc].id))["length"].to_pylist():
+            found[doc] = length
+    return found
 
 
 def _compared(one: summary.Example) -> dict[str, Any]:

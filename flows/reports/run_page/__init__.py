@@ -7,6 +7,7 @@ It holds texts of the crawl as they reached the rules that dropped them, ahead o
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 from markupsafe import Markup
 
 from gristmill.flows.machine.context import lookup
@@ -14,17 +15,18 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import dump
 from gristmill.flows.reports import near_duplicates, templates
 from gristmill.flows.reports.classifier_curves import cross_fitted, curves, trained_classifier
-from gristmill.flows.reports.dropped import Dropped, samples
+from gristmill.flows.reports.dropped import Dropped, draw, samples
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.funnel import ranked
+from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.reports.marking import Marks
 from gristmill.flows.reports.run import Report
 from gristmill.flows.reports.run_page import plots
 from gristmill.flows.reports.run_page.plots import count
+from gristmill.flows.reports.run_page.signals import Judged, judged
 from gristmill.storage import files, parquet
 from gristmill.storage.home import open_stage
 from gristmill.tasks.dedup.near.settings import MinHash
-from gristmill.tasks.documents.selection import select
 
 _CONTEXT = 160  # characters on either side of a marked part
 
@@ -63,6 +65,7 @@ def excerpt(text: str, marks: Marks, characters: int) -> list[Piece]:
 
 
 _EACH = 3  # documents shown of a rule, and of what a source keeps
+_MOST = 8  # of a rule, where there are more sources than _EACH
 _CHARACTERS = 1500  # shown of a text
 _PAIRS = 3  # of near-duplicates, of each decile of similarity
 _LANGUAGES = 15
@@ -92,8 +95,8 @@ class Rule:
 def write(recipe: Any, settings: MachineSettings | None = None) -> str:
     """Write the page of a recipe's finished corpus, with training if that is finished, and return its path.
 
-    The same stages give the same bytes. Reads every shard's columns of sources, languages and lengths, one shard at a
-    time, and few texts. Raises NotFinishedError, which names the remedy.
+    The same stages give the same bytes. Reads every shard's ids, languages, lengths and the signals that rules decide
+    by, one shard at a time, and few texts. Raises NotFinishedError, which names the remedy.
     """
     return write_page(finished(recipe, settings))
 
@@ -119,6 +122,8 @@ def page(report: Report) -> str:
         languages=list(languages)[:_LANGUAGES],
         rarer=max(0, len(languages) - _LANGUAGES),
         lengths=plots.lengths(counts),
+        signals=_signals(report),
+        each=_each(report),
         duplicates=_duplicates(report),
         losses=plots.losses_svg(report) if report.trained else None,
         classifier=_classifier(report),
@@ -129,7 +134,7 @@ def rules(report: Report) -> list[Rule]:
     """The rules that dropped documents, in the order of the steps, those of a step by what they drop."""
     found = []
     for stage in report.corpus.stages:
-        shown = samples(open_stage(stage.folder), _EACH) if stage.step_counts else {}
+        shown = samples(open_stage(stage.folder), report.corpus.sources, _each(report)) if stage.step_counts else {}
         for step in stage.step_counts:
             for rule, dropped in ranked(step["drops"]).items():
                 # a page is handed around: what was taken down is not on it
@@ -155,18 +160,34 @@ def _shown(one: Dropped) -> Shown:
     return Shown(one.row["id"], one.row.get("url"), facts, pieces)
 
 
+def _each(report: Report) -> int:
+    """Documents shown of a rule: one of each source, where these are not too many."""
+    return min(max(_EACH, len(set(report.corpus.sources))), _MOST)
+
+
+def _signals(report: Report) -> dict[str, list[tuple[Judged, Markup | None]]]:
+    """By step its rules, those about numbers each with a plot."""
+    found = judged(report.corpus).items()
+    return {step: [(one, None if one.is_text else plots.signal(one)) for one in rules] for step, rules in found}
+
+
 def _kept(report: Report) -> dict[str, list[Shown]]:
-    """The first documents that are kept of each source. Holds the texts of one shard."""
-    found: dict[str, list[Shown]] = {source: [] for source in report.corpus.sources}
+    """Some documents that are kept of each source, drawn by a keyed hash of their ids. Holds the ids of one shard, and
+    a row group of its texts."""
+    drawn: dict[str, list[tuple[float, int, str]]] = {source: [] for source in report.corpus.sources}
     places = report.corpus.places
-    for number, source in enumerate(places.sources):
-        here = found[source]
-        if len(here) < _EACH and parquet.rows(places.kept[number]):
-            rows = select(places.documents[number], places.kept[number], ["url", "characters", "text"])
-            for row in rows[: _EACH - len(here)].to_pylist():
-                facts = {"characters": row["characters"]}
-                here.append(Shown(row["id"], row["url"], facts, beginning(row["text"], _CHARACTERS)))
-    return found
+    for shard, source in enumerate(places.sources):
+        ids = parquet.read_table(places.kept[shard], ["id"])["id"]
+        numbers = draw(ids)
+        rows = np.argsort(numbers, kind="stable")[:_EACH].tolist()
+        drawn[source] = sorted([*drawn[source], *((float(numbers[at]), shard, ids[at].as_py()) for at in rows)])[:_EACH]
+    return {source: [_kept_one(places.documents[at], id_) for _, at, id_ in some] for source, some in drawn.items()}
+
+
+def _kept_one(documents: str, id_: str) -> Shown:
+    [row] = rows_of(documents, [id_], ["id", "url", "title", "characters", "text"])
+    facts = {name: row[name] for name in ("title", "characters") if row[name] is not None}
+    return Shown(id_, row["url"], facts, beginning(row["text"], _CHARACTERS))
 
 
 def _duplicates(report: Report) -> near_duplicates.Overview | None:
@@ -174,4 +195,7 @@ def _duplicates(report: Report) -> near_duplicates.Overview | None:
     kept = next((stage for stage in report.corpus.stages if stage.name == "near_duplicates"), None)
     if step is None or kept is None:
         return None
-    return near_duplicates.overview(lookup(report.settings, report.recipe.name).placed(step), kept, _PAIRS)
+    placed = lookup(report.settings, report.recipe.name).placed(step)
+    return near_duplicates.overview(
+        placed, kept, _PAIRS, report.data.tokens if report.data else None, report.characters_per_token
+    )

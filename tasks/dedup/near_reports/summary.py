@@ -38,11 +38,14 @@ class Clusters:
 
 @dataclass(frozen=True)
 class Document:
-    """`text`: the beginning of it."""
+    """`date`: when it was published as the page says, else when it was crawled; `text`: the beginning of it."""
 
     id: str
+    source: str
     url: str | None
     title: str | None
+    date: str | None
+    characters: int
     text: str
 
 
@@ -153,9 +156,13 @@ def examples(crawl: Crawl, dropped: Pairs, below: Pairs, each: int, characters: 
 def documents(crawl: Crawl, docs: np.ndarray, characters: int) -> dict[int, Document]:
     """The documents with these global ids, with the first `characters` of their texts."""
     docs = np.unique(docs)
-    found = [
-        Document(row["id"], row["url"], row["title"], row["text"])
-        for _, rows in crawl.rows(docs, [], ["url", "title", "text"])
-        for row in rows.set_column(3, "text", pc.utf8_slice_codeunits(rows["text"], 0, characters)).to_pylist()
-    ]
+    columns = ["source", "url", "title", "published", "date", "characters", "text"]
+    found = []
+    for _, rows in crawl.rows(docs, [], columns):
+        short = pc.utf8_slice_codeunits(rows["text"], 0, characters)
+        for row in rows.set_column(rows.column_names.index("text"), "text", short).to_pylist():
+            dated = row["published"] or row["date"]
+            found.append(
+                Document(row["id"], row["source"], row["url"], row["title"], dated, row["characters"], row["text"])
+            )
     return dict(zip(docs.tolist(), found, strict=True))

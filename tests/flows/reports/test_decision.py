@@ -1,6 +1,7 @@
 """What is shown of a decision: effects of each set, what steps are worth, pages with every text escaped."""
 
 import json
+from dataclasses import replace
 from io import StringIO
 
 import numpy as np
@@ -71,6 +72,24 @@ def test_pages_escape_names_and_have_every_sentence(left_out):
     png = figures.png(plots.attribution(left_out), plots.height(2), 3)
     assert png.startswith(b"\x89PNG")
     assert all(sentence in description(left_out) for sentence in left_out.sentences)
+
+
+def test_a_page_shows_how_the_recipes_differ(left_out):
+    document = html.fromstring(plots.page(left_out))
+    below = document.xpath("//details[preceding-sibling::h2[1][.='How the recipes differ']]")
+    assert [one.findtext("summary/strong") for one in below] == [verdict.candidate for verdict in left_out.verdicts]
+    for one, name in zip(below, left_out.differences, strict=True):
+        [shown] = one.xpath("div[@class='diff']")
+        assert (shown.xpath("strong/text()"), shown.xpath("del/text()")) == (["steps.c4"], ["-min_words: 3"])
+        assert shown.xpath("ins/text()") == [f"+min_words: {name}"]
+    assert json.loads(orjson.dumps(left_out.as_json()))["differences"]["a<b>c=1"][2] == "+min_words: a<b>c=1"
+
+    long = ("@@ steps.c4 @@", *(f"-words: - {'x' * 5_000_000}{number}\x00<img src=x>" for number in range(3)))
+    many = ("@@ sources.web @@", *(f"-warc: - {number}" for number in range(5_000)))
+    page = plots.page(replace(left_out, differences={"A": long, "B": many, "C": ()}))
+    assert len(page) < 200_000 and "<img" not in page and "\x00" not in page
+    text = html.fromstring(page).text_content()
+    assert "[… 4,601 more lines; all are in decision.json]" in text and "differ in their names alone" in text
 
 
 def accuracy(request: RunRequest) -> dict[str, float]:

@@ -8,15 +8,17 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from lxml import etree, html
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports import near_duplicates
 from gristmill.flows.stages.near_duplicates import minhash
+from gristmill.storage import parquet
 from gristmill.tasks.dedup.near.settings import MinHash, s_curve
 from gristmill.tasks.engine.make import NotFinishedError
-from tests.corpora import Texts, context, fresh, ledger
+from tests.corpora import Texts, context, fresh, ledger, planted_stage
 
 EVIL = "<script>alert(1)</script> & \"d\" 's' <img src=x onerror=alert()> </td></table><svg onload=a()> \x00\x1b"
 SETTINGS = MinHash(threshold=0.7, partitions=3)
@@ -141,12 +143,48 @@ def test_the_numbers_are_those_of_the_stage(corpus, page):
     clustered = gone + len(set(kept_for))
     [label] = [name for name in rows if name.startswith("documents in clusters")]
     assert rows[label] == [f"{clustered}", f"{clustered / total:.2%}"]
-    listed = html.fromstring(page).xpath("//h3/following-sibling::table[1]//tr[position() > 1]/td[1]/text()")
+    listed = html.fromstring(page).xpath("//table[@class='largest']//tr[position() > 1]/td[1]/text()")
     sizes = sorted((1 + kept_for.count(one) for one in set(kept_for)), reverse=True)
     assert [int(size) for size in listed] == sizes[:20]
     pairs = html.fromstring(page).xpath("//table[@class='pair']")
     assert len(pairs) > 60
     assert any("one was dropped" in caption for caption in (pair.findtext("caption") for pair in pairs))
+
+
+def test_a_cluster_has_title_date_source_and_tokens(tmp_path):
+    rng = np.random.default_rng(1)
+    facts = [
+        {"title": "The first", "date": "2024-02-03T04:05:06Z", "published": "2019-08-07"},
+        {"title": None, "date": "2024-02-03T04:05:06Z", "published": None},
+        {},
+    ]
+    shards = []
+    for name in ("a", "b"):
+        words = fresh(rng, 100)
+        shards.append([{"id": f"{name}{at}", "text": " ".join(words[at:]), **facts[at]} for at in range(3)])
+    for at, shard in enumerate(shards):
+        shard[at]["text"] += " longest " * 3  # of each family this one is kept
+    left = removed(tmp_path, shards, SETTINGS.model_copy(update={"keep": ("longest",)}))
+    rows = html.fromstring(near_duplicates.page("few", SETTINGS, left.kept)).xpath("//table[@class='largest']//tr")
+    [head, *found] = [[cell.text_content().strip() for cell in row.xpath("th|td")] for row in rows]
+    assert head[:5] == ["documents", "title", "date", "source", "tokens"]
+    tokens = [f"~{round(len(shard[at]['text']) / 4):,}" for at, shard in enumerate(shards)]
+    assert [row[:5] for row in found] == [
+        ["3", "The first", "2019-08-07", "web", tokens[0]],
+        ["3", "", "2024-02-03", "web", tokens[1]],
+    ]
+    assert [row[5].endswith(name) for row, name in zip(found, ("a0", "b1"), strict=True)] == [True, True]
+
+    # where documents are trained on their tokens are known
+    trained = planted_stage("tokens", str(tmp_path / "tokens"))
+    index = pa.table({"id": ["a0", "other"], "offset": [0, 777], "length": pa.array([777, 5], pa.int32())})
+    parquet.write_table(f"{trained.folder}/train-00000.parquet", index)
+    parquet.write_table(f"{trained.folder}/train-00001.parquet", index.slice(1))
+    largest = near_duplicates.overview(SETTINGS, left.kept, 1, trained, 2.0).largest
+    assert [(one.tokens, one.estimated) for one in largest] == [
+        (777, False),
+        (round(len(shards[1][1]["text"]) / 2), True),
+    ]
 
 
 def test_without_a_threshold_the_page_states_what_is_not_known(tmp_path):

@@ -47,7 +47,9 @@ def write(folder, texts: dict[str, str], n: int, settings: MinHash = SETTINGS, o
         mine = [
             name for i, name in enumerate(ids[shard::n]) for name in ([f"gone-{name}", name] if i % 7 == 0 else [name])
         ]
-        rows = {"id": mine, "url": [f"https://x.example/{name}" for name in mine], "title": [None] * len(mine)}
+        rows = {"id": mine, "url": [f"https://x.example/{name}" for name in mine], "source": ["web"] * len(mine)}
+        rows |= {name: [None] * len(mine) for name in ("title", "published", "date")}
+        rows["characters"] = [len(texts.get(name, "not chosen")) for name in mine]
         documents = pa.table(
             rows | {"text": pa.array([texts.get(name, "not chosen") for name in mine], pa.large_string())}
         )

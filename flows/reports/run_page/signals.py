@@ -1,0 +1,219 @@
+"""The signals by which steps decided: how each is distributed over the documents that reached the step, and its rule.
+
+The parts with signals are read once, a shard at a time. Numbers are counted by their first eleven binary digits, so
+that few are different, however many documents there are; values of text as they are, the first 10,000 of them. Counts
+are added up: how documents are divided among shards changes none.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.flows.stages.signals import RulesRecord
+from gristmill.storage import parquet
+from gristmill.tasks.documents.decisions import decide, wanted
+from gristmill.tasks.documents.selection import gather
+from gristmill.tasks.documents.step import Bound, Member
+from gristmill.tasks.engine.make import StageResult
+
+_DIGITS = np.uint64(42)  # of the 52 of a float64's mantissa, left out
+_AT_ONCE = 64  # shards whose counts are held before they are added up
+_MOST_VALUES = 10_000  # of a signal that is text; documents with others, as they come, are counted together
+_CHARACTERS = 100  # of such a value
+
+_LISTED = 6  # languages, and values, of a rule in words
+
+Counts = tuple[np.ndarray, np.ndarray, np.ndarray]
+Decisions = tuple[tuple[str, tuple[Bound | Member, ...]], ...]
+
+
+@dataclass
+class Judged:
+    """A rule with a threshold, over the documents that reached its step.
+
+    `arrived`: so many; `nulls`: of them without a value; `beyond`: those that fail the rule, whatever other rules say
+    of them; `unit`: of the signal, if it is known; `kind`: of its column. Numbers: `values`, ascending float64 (n,),
+    each rounded toward zero to eleven binary digits, with the documents that pass and that fail, int64 (n,). Texts and
+    truth values: `texts`, by (value, whether it fails), of the first 10,000 values.
+    """
+
+    step: str
+    rule: Bound | Member
+    unit: str = ""
+    kind: pa.DataType = pa.null()
+    arrived: int = 0
+    nulls: int = 0
+    beyond: int = 0
+    texts: Counter[tuple[str, bool]] = field(default_factory=Counter)
+    _held: list[Counts] = field(default_factory=list, repr=False)
+
+    @property
+    def counted(self) -> Counts:
+        """`values`, and how many documents with each pass and fail."""
+        self._held = [_added(self._held)]
+        return self._held[0]
+
+    @property
+    def is_text(self) -> bool:
+        return isinstance(self.rule, Member) or pa.types.is_boolean(self.kind)
+
+    @property
+    def ends(self) -> list[float]:
+        """The thresholds for documents of all languages but those of `languages`."""
+        assert isinstance(self.rule, Bound)
+        return [end for end in (self.rule.low, self.rule.high) if end is not None]
+
+    @property
+    def language_ends(self) -> list[float]:
+        """The different thresholds of single languages."""
+        assert isinstance(self.rule, Bound)
+        return sorted({end for ends in self.rule.languages.values() for end in ends if end is not None})
+
+    @property
+    def keeps(self) -> str:
+        """What the rule keeps, in words."""
+        if isinstance(self.rule, Member):
+            words = (("one of", self.rule.allowed), ("none of", self.rule.excluded))
+            return " and ".join(f"{word} {_listed(values)}" for word, values in words if values is not None)
+        own = _between(self.rule.low, self.rule.high)
+        by_language = [f"{name} {_between(*ends)}" for name, ends in sorted(self.rule.languages.items())]
+        return "; ".join([*([own] if own else []), *([_listed(by_language)] if by_language else [])])
+
+    def most(self, n: int) -> list[tuple[tuple[str, bool], int]]:
+        """The `n` most frequent values, and whether they fail, with their documents."""
+        return sorted(self.texts.items(), key=lambda item: (-item[1], item[0]))[:n]
+
+    def rarer(self, n: int) -> int:
+        """Documents with other values than these."""
+        return self.arrived - self.nulls - sum(count for _, count in self.most(n))
+
+    def add(self, column: pa.ChunkedArray, fails: np.ndarray) -> None:
+        """Count some documents: their values, and which of them fail the rule, bool (n,)."""
+        self.kind = column.type
+        self.arrived += len(column)
+        self.nulls += column.null_count
+        self.beyond += int(np.count_nonzero(fails))
+        there = pc.is_valid(column)
+        fails, column = fails[np.asarray(there)], column.filter(there)
+        if self.is_text:
+            self._add_texts(column, fails)
+            return
+        values, at = np.unique(_rounded(np.asarray(column, np.float64)), return_inverse=True)
+        failing = np.bincount(at[fails], minlength=len(values))
+        self._held.append((values, np.bincount(at, minlength=len(values)) - failing, failing))
+        if len(self._held) > _AT_ONCE:
+            self._held = [_added(self._held)]
+
+    def _add_texts(self, column: pa.ChunkedArray, fails: np.ndarray) -> None:
+        if pa.types.is_boolean(column.type):
+            column = pc.if_else(column, "yes", "no")
+        for wanted_, failing in ((~fails, False), (fails, True)):
+            short = pc.utf8_slice_codeunits(column.filter(pa.array(wanted_)), 0, _CHARACTERS)
+            for each in pc.value_counts(short).to_pylist():
+                key = each["values"], failing
+                if key in self.texts or len(self.texts) < _MOST_VALUES:
+                    self.texts[key] += each["counts"]
+
+
+def judged(corpus: Corpus) -> dict[str, list[Judged]]:
+    """The rules with a threshold, by step, in the order of the steps and of the rules: of document steps behind the
+    extraction, and of learned filters. What decides while documents are made, or compares documents, stores no signal.
+    """
+    found: dict[str, list[Judged]] = {}
+    for stage in corpus.stages:
+        if (decisions := _decisions(stage)) is not None:
+            rules = {step: [Judged(step, rule) for rule in those if _binds(rule)] for step, those in decisions}
+            found |= {step: those for step, those in rules.items() if those}
+            for table, reached, units in _reached(corpus, stage, decisions):
+                for one in rules[reached]:
+                    one.unit = units.get(one.rule.signal, "")
+                    _add(one, table)
+    return found
+
+
+def _decisions(stage: StageResult) -> Decisions | None:
+    """What a stage decided by: `rules` in its record, the cut of a learned filter found it from the scores."""
+    for where in (stage.manifest["record"], stage.result):
+        if "decisions" in where:
+            return RulesRecord.model_validate({"decisions": where["decisions"]}).decisions
+    return None
+
+
+def _binds(rule: Bound | Member) -> bool:
+    if isinstance(rule, Member):
+        return rule.allowed is not None or rule.excluded is not None
+    return any(end is not None for ends in ((rule.low, rule.high), *rule.languages.values()) for end in ends)
+
+
+def _reached(
+    corpus: Corpus, stage: StageResult, decisions: Decisions
+) -> Iterator[tuple[pa.Table, str, dict[str, str]]]:
+    """Of each shard and step the documents that reached the step, with the columns of all decisions; the step; and the
+    units of columns."""
+    stages = {each.key: each for each in corpus.stages}
+    inputs = stage.manifest["inputs"]
+    reference = stage.manifest["record"].get("reference", ())
+    names = [name for name in inputs if name.startswith("measured ")]
+    names.sort(key=lambda name: int(name.removeprefix("measured ")))
+    names = names or [step for step, _ in decisions]  # of a learned filter: its scores
+    for shard, source in enumerate(corpus.sources):
+        parts = tuple(stages[inputs[name]].part(shard) for name in names)
+        table = gather(parts, stages[inputs["kept"]].part(shard), wanted(decisions))
+        units = {each.name: _unit(each) for part in parts for each in parquet.schema(part)}
+        for step, rules in decisions:
+            yield table, step, units
+            if source not in reference:
+                [(_, gone)] = decide(table, [(step, rules)])
+                table = table.filter(pc.invert(pc.is_in(table["id"], gone["id"].combine_chunks())))
+
+
+def _unit(column: pa.Field) -> str:
+    return (column.metadata or {}).get(b"unit", b"").decode()
+
+
+def _add(one: Judged, table: pa.Table) -> None:
+    """Count the documents of a shard. Those of a filter's reference have no score, and are not judged."""
+    column = table[one.rule.signal]
+    fails = np.zeros(len(table), bool)
+    if column.null_count < len(table):
+        [(_, gone)] = decide(table, [(one.step, (one.rule,))])
+        fails = np.asarray(pc.is_in(table["id"], gone["id"].combine_chunks()))
+    one.add(column, fails)
+
+
+def _between(low: float | None, high: float | None) -> str:
+    if low == high and low is not None:
+        return written(low)
+    ends = (("at least", low), ("at most", high))
+    return ", ".join(f"{word} {written(end)}" for word, end in ends if end is not None)
+
+
+def written(value: float) -> str:
+    """A threshold, to six digits."""
+    return f"{value:,.6g}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _LISTED
+    shown = ", ".join(names[:_LISTED]) or "nothing"
+    return f"{shown} and {more:,} more" if more > 0 else shown
+
+
+def _rounded(values: np.ndarray) -> np.ndarray:
+    bits = np.ascontiguousarray(values + 0.0).view(np.uint64)  # -0.0 becomes 0.0
+    return (bits >> _DIGITS << _DIGITS).view(np.float64)
+
+
+def _added(held: list[Counts]) -> Counts:
+    values, at = np.unique(np.concatenate([np.empty(0), *(each for each, _, _ in held)]), return_inverse=True)
+    sums = []
+    for which in (1, 2):
+        total = np.zeros(len(values), np.int64)
+        np.add.at(total, at, np.concatenate([np.empty(0, np.int64), *(each[which] for each in held)]))
+        sums.append(total)
+    return values, sums[0], sums[1]
