@@ -3,8 +3,8 @@
     .venv/bin/python examples/first_corpus.py FOLDER
 
 It needs no network: the documents are the docstrings of Python's standard library, of which many say nearly the same,
-since classes repeat what their parents say. The figures in comments are those of Python 3.11. What is finished is reused
-when it runs again.
+since classes repeat what their parents say. Figures in comments are those of Python 3.11. A second run reuses what the
+first has made.
 """
 
 import inspect
@@ -15,15 +15,14 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
+import pandas
 import pyarrow
 
 import gristmill
 
-MODULES = (
-    "argparse asyncio base64 collections configparser csv datetime decimal email.message fractions functools http.client "
-    "inspect io ipaddress json logging mailbox multiprocessing.managers pathlib random shutil smtplib socket statistics "
-    "string subprocess tarfile tempfile textwrap threading unittest unittest.mock urllib.request uuid zipfile"
-)
+MODULES = """argparse asyncio base64 collections configparser csv datetime decimal email.message fractions functools
+http.client inspect io ipaddress json logging mailbox multiprocessing.managers pathlib random shutil smtplib socket
+statistics string subprocess tarfile tempfile textwrap threading unittest unittest.mock urllib.request uuid zipfile"""
 
 RECIPE = """
 name: first
@@ -67,22 +66,27 @@ def main(folder: Path) -> None:
 
 
 def look_at(run: gristmill.Report) -> None:
-    print(run.funnel[["step", "documents_in", "documents_out", "reasons"]])
+    print(run)  # <Report of first: 461 of 3,949 documents kept>
+    show(run.funnel[["step", "documents_in", "documents_out", "reasons"]])
 
-    # rows are read when they are asked for: as a data frame, as a stream of Arrow's, for Hugging Face's datasets
-    kept = run.documents.to_pandas(["url", "text", "cluster_size", "gopher_quality_words"], n=1000)
-    print(kept.sort_values("cluster_size", ascending=False).head(3)[["url", "cluster_size"]])
-    print(pyarrow.table(run.ledger).group_by(["step", "rule"]).aggregate([([], "count_all")]).to_pandas())
+    # Rows are read when they are asked for: as a data frame, as a stream of Arrow's, as one of Hugging Face's datasets.
+    kept = run.documents.to_pandas(["url", "cluster_size", "gopher_quality_words"])
+    show(kept.sort_values("cluster_size", ascending=False).head(3))
+    ledger = pyarrow.table(run.ledger).group_by(["step", "rule"]).aggregate([([], "count_all")])
+    show(ledger.to_pandas())  # gopher_quality words 2230, content_dedup content 605, ...
 
-    # a document that was dropped: by what, and what it is like
+    # One that was dropped: by which rule, what it is like, and the text that its file has.
     gone = run.dropped("minhash", n=1).iloc[0]
-    print(gone["url"], "is", round(gone["value"], 2), "like", gone["representative"])
-    print(run.decisions(gone["id"])[["stage", "kept", "rule"]])
-    print(run.similar(gone["id"], n=3)[["url", "jaccard", "kept"]])
-    print(run.lineage(gone["id"]).raw)
+    show(run.decisions(gone["id"])[["stage", "kept", "rule", "value"]])
+    show(run.similar(gone["id"])[["url", "jaccard", "kept"]])  # statistics.Decimal.copy_abs .708333 True
+    print(run.lineage(gone["id"]).raw)  # Return the negation of the argument. ...
 
-    # what would another threshold have kept? The stored signals say it at once
-    print(run.whatif({"gopher_quality.min_words": 40}))
+    # Another threshold, by the stored signals: 563 documents pass the rules in place of 1,072.
+    show(run.whatif({"gopher_quality.min_words": 40}))
+
+
+def show(frame: pandas.DataFrame) -> None:
+    print(frame.to_string(index=False), end="\n\n")
 
 
 if __name__ == "__main__":
