@@ -149,7 +149,7 @@ def test_a_report_in_a_notebook(report, monkeypatch):
     assert len(gone) == 4 and all("123 %%" in marked for marked in gone["marked"])
     assert len(report.dropped("minhash", n=4)) == 4
     with pytest.raises(LookupError, match="no stage nothing .*there are: documents-"):
-        report.documents(stage="nothing")
+        report.show(stage="nothing")
     with pytest.raises(LookupError, match="rules that dropped some: .*gopher_quality.words"):
         report.dropped("nothing")
     monkeypatch.setitem(sys.modules, "pandas", None)
