@@ -129,7 +129,7 @@ def _write(node: Any, words: list[str], imports: list[ast.Import | ast.ImportFro
         node = ast.Pass()
     words.append(type(node).__name__)
     for name in node._fields:
-        value = getattr(node, name, None)
+        value: Any = getattr(node, name, None)
         if name == "body" and isinstance(node, _WITH_DOCSTRING) and ast.get_docstring(node, clean=False) is not None:
             value = value[1:]
         elif name == "keywords" and isinstance(node, ast.Call) and getattr(node.func, "id", None) in _DESCRIBED:
