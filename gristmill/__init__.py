@@ -4,13 +4,17 @@ import gristmill
 report = gristmill.pipeline("demo")
 report.result["heldout/bits_per_byte"]
 
-`load` reads a recipe; `corpus`, `tokens` and `pretrain` are the parts of `pipeline`. All return a `Report`. `ablate`
-compares recipes, and returns a `DecisionReport`; `mix` looks for a mixture of sources (`FoundMixture`), `scale` fits a
-scaling law (`ScalingReport`), `agreement` says whether recipes keep their order at another size (`AgreementReport`).
+`load` reads a recipe; `corpus`, `tokens` and `pretrain` are the parts of `pipeline`. All return a `Report`. `open` is
+for a finished run, of which it makes nothing: its `Report` has documents, scores, ledger, and the way of each document.
+`ablate` compares recipes, and returns a `DecisionReport`; `mix` looks for a mixture of sources (`FoundMixture`),
+`scale` fits a scaling law (`ScalingReport`), `agreement` says whether recipes keep their order at another size
+(`AgreementReport`).
 Each is imported when it is asked for: the flows take seconds, since Prefect does.
 """
 
 import importlib
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,8 +23,9 @@ if TYPE_CHECKING:
     from gristmill.flows.mixing.mix import mix
     from gristmill.flows.mixing.mixed_recipe import FoundMixture
     from gristmill.flows.pipeline import corpus, pipeline, pretrain, tokens
-    from gristmill.flows.recipe.recipe import load
+    from gristmill.flows.recipe.recipe import Recipe, load
     from gristmill.flows.reports.run import Report
+    from gristmill.flows.reports.run.rows import Rows
     from gristmill.flows.scaling.report import AgreementReport, ScalingReport
     from gristmill.flows.scaling.scale import agreement, scale
 
@@ -31,6 +36,7 @@ __all__ = [
     "DecisionReport",
     "FoundMixture",
     "Report",
+    "Rows",
     "ScalingReport",
     "__version__",
     "ablate",
@@ -38,6 +44,7 @@ __all__ = [
     "corpus",
     "load",
     "mix",
+    "open",
     "pipeline",
     "pretrain",
     "scale",
@@ -49,6 +56,7 @@ _MODULES = {
     "DecisionReport": "gristmill.flows.decisions.report",
     "FoundMixture": "gristmill.flows.mixing.mixed_recipe",
     "Report": "gristmill.flows.reports.run",
+    "Rows": "gristmill.flows.reports.run.rows",
     "ScalingReport": "gristmill.flows.scaling.report",
     "ablate": "gristmill.flows.decisions.ablate",
     "agreement": "gristmill.flows.scaling.scale",
@@ -60,6 +68,23 @@ _MODULES = {
     "scale": "gristmill.flows.scaling.scale",
     "tokens": "gristmill.flows.pipeline",
 }
+
+
+def open(recipe: "str | Path | Mapping[str, Any] | Recipe", home: str = "") -> "Report":
+    """The finished run of a recipe: its documents, scores and ledger, and its training as far as it is finished.
+
+    Nothing is made, and no flow is run; the sources may be elsewhere by now. `recipe`: a YAML file, the name of one
+    that ships, or a mapping; `home`: where the stages are, a folder or an address (default: `GRISTMILL_HOME`, or
+    `.gristmill`). Raises NotFinishedError, a LookupError that names the remedy, where the corpus is not finished.
+
+    >>> run = gristmill.open("recipe.yaml")
+    >>> run.summary
+    ['7 of 10 documents kept']
+    """
+    from gristmill.flows.machine.settings import MachineSettings
+    from gristmill.flows.reports.finished import finished
+
+    return finished(recipe, MachineSettings(home=home) if home else MachineSettings())
 
 
 def __getattr__(name: str) -> Any:

@@ -46,8 +46,8 @@ def test_it_gives_the_flows_and_what_goes_with_them(folder):
     done = run(program, folder, ROOT)
     assert done.returncode == 0, done.stderr
     every = (
-        "AgreementReport DecisionReport FoundMixture Report ScalingReport ablate agreement corpus load mix pipeline "
-        "pretrain scale tokens"
+        "AgreementReport DecisionReport FoundMixture Report Rows ScalingReport ablate agreement corpus load mix open "
+        "pipeline pretrain scale tokens"
     )
     assert done.stdout.splitlines() == ["True True", "pipeline corpus", "demo Report 0.1.0", every, "True False"]
 
@@ -63,3 +63,29 @@ def test_packages_of_its_users_have_the_names_of_its_rooms(folder, tmp_path, kin
     )
     assert (done.returncode, done.stdout) == (0, "demo\n"), done.stderr
     assert list(folder.iterdir()) == []
+
+
+USER = """
+import gristmill
+
+run = gristmill.open("recipe.yaml", home="home")
+reveal_type(run)
+reveal_type(run.documents.reader)
+reveal_type(run.summary)
+reveal_type(gristmill.load("demo").steps)
+run.documents.to_pandas(7)
+run.documentz
+"""
+
+
+@pytest.mark.slow
+def test_its_types_are_known_to_whoever_installs_it(folder):
+    (folder / "user.py").write_text(USER)
+    done = subprocess.run([sys.executable, "-m", "mypy", "user.py"], cwd=folder, capture_output=True, text=True)
+    found = {line.split(": ", 1)[0]: line.split(": ", 1)[1] for line in done.stdout.splitlines()[:-1]}
+    told = [found[f"user.py:{number}"] for number in range(5, 11)]
+    assert told[0] == 'note: Revealed type is "gristmill.flows.reports.run.Report"'
+    assert "columns: typing.Sequence[str] | None" in told[1] and '"list[str]"' in told[2].replace("builtins.", "")
+    assert "Any" not in told[3]
+    assert 'incompatible type "int"' in told[4] and '"Report" has no attribute "documentz"' in told[5]
+    assert set(found) == {f"user.py:{number}" for number in range(5, 11)}, "and nothing is said of our own modules"

@@ -1,22 +1,28 @@
 """The funnel: how many documents each step lets through, and why the others are dropped."""
 
-from collections.abc import Iterable, Mapping
+import importlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-def frame(rows: Iterable[Mapping[str, Any]]) -> "DataFrame":
-    """A data frame with a row for each mapping. Raises ImportError, which names the remedy, where pandas is missing."""
+def pandas() -> ModuleType:
+    """Pandas. Raises ImportError, which names the remedy, where it is missing."""
     try:
-        import pandas
+        return importlib.import_module("pandas")
     except ImportError as error:
         raise ImportError(
             "data frames of a report need pandas, which is not installed: `pip install pandas`"
         ) from error
-    return pandas.DataFrame.from_records(list(rows))
+
+
+def frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] | None = None) -> "DataFrame":
+    """A data frame with a row for each mapping; `columns`: all that it has, also without rows. Raises as `pandas`."""
+    return pandas().DataFrame.from_records(list(rows), columns=columns)
 
 
 class Counted(Protocol):

@@ -105,18 +105,18 @@ class Lineage:
         return decode(self.record.payload, charset)
 
 
-def trace(home: str, prefix: str, remote_io: RemoteIOConfig) -> Iterator[Lineage]:
-    """Every document whose id begins with `prefix`, in each `documents` stage of the home.
+def trace(home: str, prefix: str, remote_io: RemoteIOConfig, stage: str = "documents") -> Iterator[Lineage]:
+    """Every document whose id begins with `prefix`, in each `documents` stage of the home, or in the one with a label.
 
     Of an archive the record's range alone is read, unless records share a compressed member; a table is read up to
     its row. Holds the ids of a shard. Raises LookupError if there is no such document.
     """
     found = False
-    for stage in Home(home).stages("documents"):
-        for shard in range(len(stage.part_records)):
-            for row in _rows(stage, shard, prefix):
+    for made in Home(home).stages(stage):
+        for shard in range(len(made.part_records)):
+            for row in _rows(made, shard, prefix):
                 found = True
-                yield lineage_of(stage, shard, row, remote_io)
+                yield lineage_of(made, shard, row, remote_io)
     if not found:
         raise LookupError(f"no document in {home} has an id that begins with {prefix}; `gristmill show` prints ids")
 

@@ -69,8 +69,10 @@ def look_up(
     threshold: float,
     n: int,
     progress: Callable[[str, int, int], None],
+    signatures: str = "signatures",
 ) -> Iterator[LookUp]:
-    """Look up a text file, or the document whose id begins with `document`, in each stage `signatures` of the home.
+    """Look up a text file, or the document whose id begins with `document`, in each stage `signatures` of the home, or
+    in the one with a label.
 
     `redis`: address of the Redis that keeps the index, or empty; `bands`, `rows`: by default those of the step that the
     signatures were made for; `threshold`: least Jaccard similarity, above 0; `n`: documents of each stage;
@@ -80,7 +82,8 @@ def look_up(
     found = Home(home)
     texts = [stage for stage in found.stages() if stage.parts and "text" in parquet.columns(stage.parts[0])]
     indexed = [
-        (stage, documents, _signed(stage, documents, bands, rows)) for stage, documents in _with_texts(found, texts)
+        (stage, documents, _signed(stage, documents, bands, rows))
+        for stage, documents in _with_texts(found, texts, signatures)
     ]
     current = [
         (stage, documents, signed)
@@ -97,9 +100,9 @@ def look_up(
         yield _look_up(stage, signed, query_among(documents), redis, threshold, n, progress)
 
 
-def _with_texts(home: Home, texts: list[FinishedStage]) -> list[tuple[FinishedStage, FinishedStage]]:
-    """The stages `signatures` whose texts are in the home, each with the stage that has them."""
-    made = ((stage, stage.documents) for stage in home.stages("signatures") if stage.parts)
+def _with_texts(home: Home, texts: list[FinishedStage], name: str) -> list[tuple[FinishedStage, FinishedStage]]:
+    """The stages with a name, or a label, whose texts are in the home, each with the stage that has them."""
+    made = ((stage, stage.documents) for stage in home.stages(name) if stage.parts)
     return [(stage, documents) for stage, documents in made if documents is not None and documents in texts]
 
 

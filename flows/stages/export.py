@@ -76,7 +76,7 @@ def export(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult |
     if recipe.export is None:
         return None
     target = _target(context, recipe.export)
-    columns = _columns(recipe)
+    columns = columns_of(recipe)
     card = Card(
         name=recipe.name,
         recipe=recipe_of_card(recipe),
@@ -166,7 +166,7 @@ def _forget_damaged(target: str, key: str) -> None:
     files.remove(files.join(target, "manifest.json"))
 
 
-def _columns(recipe: Recipe) -> tuple[Column, ...]:
+def columns_of(recipe: Recipe) -> tuple[Column, ...]:
     """What the recipe's steps measure, in their order, ahead of them the columns that every export has."""
     found = {column.name: column for column in _ALWAYS}
     for step in recipe.steps:

@@ -1,7 +1,7 @@
 """An export as jobs: a shard of documents with all that was measured of them, and what the shards hold."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -76,29 +76,46 @@ def export_shard(
 ) -> dict:
     """Write the kept documents of a shard in their order; returns documents and characters by source and language.
 
-    `signals`: the parts with what steps measured. Holds the measured columns of the shard and a row group of texts.
-    Raises LookupError for a document that is not in a part.
+    Holds as `curated`. Raises LookupError for a document that is not in a part.
     """
-    names = [column.name for column in columns if column.measured]
-    measured = gather(signals, kept, names) if names else None
     there = parquet.schema(documents)
-    own = own_of(there)
-    carried = [*CARRIED, *own]
-    schema = pa.schema([*(there.field(name) for name in carried), *(column.field for column in columns)])
+    schema = curated_schema(there, columns)
     counted: Counter[tuple[str, str | None, str]] = Counter()
     with export.create(folder, shard, format, schema) as write:
-        for group in select_groups(documents, kept, [*carried, "characters"]):
-            given = {name: group[name] for name in carried}
-            for column in columns:
-                if measured is None or not column.measured:
-                    given[column.name] = pa.nulls(len(group), column.field.type)
-            if measured is not None:
-                at = pc.index_in(group["id"], measured["id"].combine_chunks())
-                given |= {name: measured[name].take(at) for name in names}
-            table = pa.table({name: given[name] for name in schema.names}).cast(schema)
-            _count(counted, table, group["characters"])
-            write(table)
+        for table in curated(documents, kept, signals, columns, [*schema.names, "characters"]):
+            _count(counted, table)
+            write(table.select(schema.names))
     return {"written": _rows(counted)}
+
+
+def curated_schema(documents: pa.Schema, columns: Iterable[Column]) -> pa.Schema:
+    """The columns of curated documents as they are handed on; `documents`: those of the parts with the texts."""
+    carried = [documents.field(name) for name in (*CARRIED, *own_of(documents))]
+    return pa.schema([*carried, *(column.field for column in columns)])
+
+
+def curated(
+    documents: str, kept: str, signals: tuple[str, ...], columns: Iterable[Column], names: Sequence[str]
+) -> Iterator[pa.Table]:
+    """The columns `names` of the kept documents of a shard, in their order, row group by row group.
+
+    `signals`: the parts with what steps measured. Holds the measured columns of the shard that are asked for, and a row
+    group of the others. Raises LookupError for a document that is not in a part.
+    """
+    there = parquet.schema(documents)
+    asked = {column.name: column for column in columns if column.name in names}
+    schema = pa.schema([asked[name].field if name in asked else there.field(name) for name in names])
+    found = [name for name, column in asked.items() if column.measured]
+    measured = gather(signals, kept, found) if found else None
+    for group in select_groups(documents, kept, [name for name in names if name not in asked]):
+        given = {name: group[name] for name in names if name not in asked}
+        for name, column in asked.items():
+            if measured is None or not column.measured:
+                given[name] = pa.nulls(len(group), column.field.type)
+        if measured is not None:
+            at = pc.index_in(group["id"], measured["id"].combine_chunks())
+            given |= {name: measured[name].take(at) for name in found}
+        yield pa.table({name: given[name] for name in names}).cast(schema)
 
 
 def summed(records: Sequence[dict]) -> list[tuple[str, str | None, int, int]]:
@@ -111,8 +128,8 @@ def summed(records: Sequence[dict]) -> list[tuple[str, str | None, int, int]]:
     return [(row[0], row[1], row[2], row[3]) for row in _rows(counted)]
 
 
-def _count(counted: Counter[tuple[str, str | None, str]], table: pa.Table, characters: pa.ChunkedArray) -> None:
-    keyed = pa.table({"source": table["source"], "language": table["language"], "characters": characters})
+def _count(counted: Counter[tuple[str, str | None, str]], table: pa.Table) -> None:
+    keyed = table.select(["source", "language", "characters"])
     for row in keyed.group_by(["source", "language"]).aggregate([("characters", "sum"), ([], "count_all")]).to_pylist():
         counted[row["source"], row["language"], "documents"] += row["count_all"]
         counted[row["source"], row["language"], "characters"] += row["characters_sum"]

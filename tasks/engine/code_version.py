@@ -7,6 +7,7 @@ from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from unicodedata import unidata_version
 
 # The rooms of this project whose modules are followed. Of `flows` the stages alone: the rest arranges them, and says
@@ -81,17 +82,16 @@ def _read(module: str, packages: frozenset[str]) -> tuple[str, tuple[str, ...]]:
         if spec is not None and spec.submodule_search_locations:
             return "a package without code of its own", ()
         raise ModuleNotFoundError(f"{module}: its source is not there, so its code cannot be part of a key")
-    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
-    imports = {name for node in ast.walk(tree) for name in _imported(node, module, spec.origin, packages)}
-    digest = hashlib.sha256(ast.dump(_Deciding().visit(tree)).encode()).hexdigest()
-    return digest, tuple(sorted(imports))
+    words: list[str] = []
+    statements: list[ast.Import | ast.ImportFrom] = []
+    _write(ast.parse(Path(spec.origin).read_text(encoding="utf-8")), words, statements)
+    imports = {name for node in statements for name in _imported(node, module, spec.origin, packages)}
+    return hashlib.sha256(",".join(words).encode()).hexdigest(), tuple(sorted(imports))
 
 
-def _imported(node: ast.AST, module: str, origin: str, packages: frozenset[str]) -> list[str]:
+def _imported(node: ast.Import | ast.ImportFrom, module: str, origin: str, packages: frozenset[str]) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
-    if not isinstance(node, ast.ImportFrom):
-        return []
     base = node.module or ""
     if node.level:
         parts = module.split(".") if origin.endswith("__init__.py") else module.split(".")[:-1]
@@ -110,26 +110,38 @@ def _is_module(package: str, name: str) -> bool:
         return False
 
 
-class _Deciding(ast.NodeTransformer):
-    """Takes out of a module what decides nothing: docstrings, log messages, descriptions of settings, signals, cuts."""
+def _write(node: Any, words: list[str], imports: list[ast.Import | ast.ImportFrom]) -> None:
+    """Write down a syntax tree without what decides nothing: docstrings, log messages, descriptions of settings,
+    signals and cuts; and note its imports. In one pass, since all commands wait for it: `ast.dump` of a tree that was
+    transformed takes twice as long."""
+    if isinstance(node, list):
+        words.append("[")
+        for each in node:
+            _write(each, words, imports)
+        words.append("]")
+        return
+    if not isinstance(node, ast.AST):
+        words.append(repr(node))
+        return
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        imports.append(node)
+    elif isinstance(node, ast.Expr) and _is_message(node.value):
+        node = ast.Pass()
+    words.append(type(node).__name__)
+    for name in node._fields:
+        value: Any = getattr(node, name, None)
+        if name == "body" and isinstance(node, _WITH_DOCSTRING) and ast.get_docstring(node, clean=False) is not None:
+            value = value[1:]
+        elif name == "keywords" and isinstance(node, ast.Call) and getattr(node.func, "id", None) in _DESCRIBED:
+            value = [keyword for keyword in value if keyword.arg != "description"]
+        _write(value, words, imports)
 
-    def _without_docstring(self, node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
-        self.generic_visit(node)
-        if ast.get_docstring(node) is not None:
-            node.body = node.body[1:]
-        return node
 
-    visit_Module = visit_ClassDef = visit_FunctionDef = visit_AsyncFunctionDef = _without_docstring
+_WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_DESCRIBED = frozenset({"Field", "Signal", "Cut"})
 
-    def visit_Expr(self, node: ast.Expr) -> ast.AST:
-        call = node.value
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _LOG_METHODS:
-            if isinstance(call.func.value, ast.Name) and call.func.value.id in ("log", "logger", "logging"):
-                return ast.copy_location(ast.Pass(), node)
-        return self.generic_visit(node)
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        if isinstance(node.func, ast.Name) and node.func.id in ("Field", "Signal", "Cut"):
-            node.keywords = [keyword for keyword in node.keywords if keyword.arg != "description"]
-        return node
+def _is_message(node: ast.expr) -> bool:
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _LOG_METHODS):
+        return False
+    return isinstance(node.func.value, ast.Name) and node.func.value.id in ("log", "logger", "logging")

@@ -73,3 +73,18 @@ def test_a_corpus_needs_no_library_of_training():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_finished_run_is_opened_without_prefect_or_libraries_of_training(tmp_path):
+    program = (
+        "import sys, gristmill\n"
+        "source = {'name': 'web', 'jsonl': ['pages.jsonl']}\n"
+        "recipe = {'name': 'none', 'sources': [source], 'steps': [{'step': 'extract'}, {'step': 'gopher_quality'}]}\n"
+        "try:\n    gristmill.open(recipe, home='home')\n"
+        "except LookupError as error:\n    print('is not finished' in str(error))\n"
+        "import gristmill.flows.reports.run.rows\n"
+        "print([name for name in ('prefect', 'distributed', 'torch', 'mlflow', 'pandas') if name in sys.modules])"
+    )
+    (tmp_path / "pages.jsonl").write_text('{"text": "A page."}')
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.splitlines() == ["True", "[]"], done.stderr

@@ -144,14 +144,14 @@ def test_a_report_in_a_notebook(report, monkeypatch):
         ["gopher_quality", 40, 30],
         ["minhash", 30, 20],
     ]
-    kept = report.documents(12)
+    kept = report.show(12)
     assert len(kept) == 12 and kept["id"][0] == planted()[0][0]["id"] and kept["text"][0] == planted()[0][0]["text"]
-    assert len(report.documents(50, stage="rules")) == 30
+    assert len(report.show(50, stage="rules")) == 30
     gone = report.dropped("gopher_quality.alpha_words")
     assert len(gone) == 4 and all("123 %%" in marked for marked in gone["marked"])
     assert len(report.dropped("minhash", n=4)) == 4
     with pytest.raises(LookupError, match="no stage nothing .*there are: documents-"):
-        report.documents(stage="nothing")
+        report.show(stage="nothing")
     with pytest.raises(LookupError, match="rules that dropped some: .*gopher_quality.words"):
         report.dropped("nothing")
     monkeypatch.setitem(sys.modules, "pandas", None)

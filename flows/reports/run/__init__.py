@@ -1,0 +1,359 @@
+"""What was made of a recipe: the funnel, documents kept and dropped, the training, and where things are."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.reports import templates
+from gristmill.flows.reports.dropped import dropped_by
+from gristmill.flows.reports.funnel import FunnelRow, frame, funnel
+from gristmill.flows.reports.run import rows
+from gristmill.flows.reports.run.rows import Rows
+from gristmill.flows.reports.status import show
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.flows.stages.heldout import Data
+from gristmill.storage.home import Home
+from gristmill.storage.schema import LEDGER
+from gristmill.tasks.engine.make import StageResult
+from gristmill.training.run.tracking import METRICS
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from gristmill.flows.reports.lineage import Lineage
+    from gristmill.flows.stages.model import Trained
+
+
+@dataclass(frozen=True)
+class MixedSource:
+    """The share of the training data that comes from a source, in [0, 1], and how often each of its tokens is seen."""
+
+    name: str
+    share: float
+    epochs: float
+
+
+@dataclass(frozen=True)
+class RunStage:
+    """A stage of the run: its folder, and whether it was found finished."""
+
+    folder: str
+    reused: bool
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """What was made of a recipe, read from the files of its stages. What was not made is None.
+
+    >>> run = gristmill.open("recipe.yaml")
+    >>> run
+    <Report of planted: 7 of 10 documents kept>
+
+    `documents`, `scores`, `ledger` and `clusters` are rows, which are read when they are asked for. `funnel`, `show`,
+    `dropped`, `decisions`, `similar` and `whatif` give data frames, `lineage` a document's way.
+    """
+
+    recipe: Recipe
+    settings: MachineSettings
+    corpus: Corpus
+    data: Data | None = None
+    trained: "Trained | None" = None
+    exported: StageResult | None = None
+
+    def __repr__(self) -> str:
+        return f"<Report of {self.recipe.name}: {'; '.join(self.summary)}>"
+
+    def _repr_html_(self) -> str:
+        """The summary and the funnel as HTML, every text escaped."""
+        return templates.template("notebook.html").render(report=self)
+
+    @cached_property
+    def summary(self) -> list[str]:
+        """What came out, in a sentence each: documents, tokens, held-out loss."""
+        rows = funnel(self.corpus.stages)
+        lines = [f"{rows[-1].documents_out:,} of {rows[0].documents_in:,} documents kept"]
+        if self.tokens is not None:
+            lines.append(f"{self.tokens:,} tokens to train on")
+        if result := self.result:
+            lines.append(
+                f"{result['heldout/bits_per_byte']:.4f} bits/byte on held-out text, "
+                f"where the unigram model has {result['unigram/bits_per_byte']:.4f}"
+            )
+            named = {name.split("/")[1]: value for name, value in result.items() if name.startswith("evaluation/")}
+            lines += [f"{value:.4f} bits/byte on {name}" for name, value in named.items()]
+        return lines
+
+    @cached_property
+    def steps(self) -> list[FunnelRow]:
+        """The funnel: a row for each step, in the order of the recipe, and where there are tokens one for the held-out
+        documents, and one for the texts of `evaluation`."""
+        return funnel(self.data.split.train.stages if self.data else self.corpus.stages)
+
+    @property
+    def funnel(self) -> "DataFrame":
+        """The funnel as a data frame; `tokens` are those behind a step, estimated from characters."""
+        return frame(
+            {
+                "step": row.name,
+                "documents_in": row.documents_in,
+                "documents_out": row.documents_out,
+                "kept": row.kept,
+                "characters_out": row.characters_out,
+                "tokens": self.estimated_tokens(row.characters_out),
+                "reasons": ", ".join(f"{rule} {count}" for rule, count in row.reasons.items()),
+            }
+            for row in self.steps
+        )
+
+    @property
+    def documents(self) -> Rows:
+        """The curated documents with their texts, the columns of the sources' own, and all that was measured of them:
+        what `gristmill export documents` writes.
+
+        >>> run.documents
+        <Rows of id, text, url, date, source, licence, language, cluster_size, gopher_quality_words, ...>
+        """
+        return rows.documents(self.recipe, self.corpus)
+
+    @property
+    def scores(self) -> Rows:
+        """All documents that were extracted: `id`, `source`, whether it is `kept`, and the signals and scores of the
+        recipe's steps, null where a document was dropped ahead of the step.
+
+        >>> run.scores.to_pandas(["kept", "gopher_quality_words"]).groupby("kept").max()
+               gopher_quality_words
+        kept
+        False                   194
+        True                    200
+        """
+        return rows.scores(self.recipe, self.corpus)
+
+    @property
+    def ledger(self) -> Rows:
+        """What was dropped by which `stage`, `step` and `rule`, with the value and the threshold; also the documents
+        that are held out, where there are tokens.
+
+        >>> run.ledger.to_pandas(["step", "rule", "value", "threshold"], n=1)
+                     step   rule  value  threshold
+        0  gopher_quality  words   20.0       50.0
+        """
+        return rows.ledger(self._made())
+
+    @property
+    def clusters(self) -> Rows:
+        """The documents of all clusters of near-duplicates: `id`, `representative`, the similarity to it (`jaccard`),
+        `cluster_size`. Raises LookupError where the recipe has no step `minhash`.
+
+        >>> run.clusters.to_pandas(["jaccard", "cluster_size"])
+           jaccard  cluster_size
+        0      ...             2
+        1      ...             2
+        """
+        return rows.clusters(self.recipe, self.corpus)
+
+    def show(self, n: int = 5, stage: str = "") -> "DataFrame":
+        """The first `n` documents that a stage of the run kept, with their texts; default: of the curated corpus.
+
+        `stage`: a name (`rules`) or a label (`rules-KEY`); of stages of one name the last. Raises LookupError, naming
+        the stages that there are.
+
+        >>> run.show(2, stage="rules")["url"].tolist()
+        ['https://a.example/0/2', 'https://a.example/0/3']
+        """
+        label = self._labelled(stage)[-1] if stage else _label(self.corpus.kept)
+        [found] = show(self.settings.home, label, n)
+        return frame(document.row | {"text": document.text} for document in found.documents)
+
+    def dropped(self, rule: str = "", n: int = 20, stage: str = "") -> "DataFrame":
+        """Up to `n` documents of each stage that a rule dropped, with their texts as they reached it.
+
+        `rule`: `step.rule`, or a step (`gopher_quality.stop_words`, `minhash`); default: any. The column `marked` has
+        the offending parts of the text. Raises LookupError, naming what there is.
+
+        >>> run.dropped("gopher_quality.words")["value"].tolist()
+        [20.0, 20.0]
+        """
+        wanted = set(self._labelled(stage))
+        home = Home(self.settings.home)
+        found = dropped_by([one for one in home.stages() if one.label in wanted], rule, n)
+        return frame(
+            {"stage": one.stage, **one.row, "text": one.text}
+            | {"marked": [(one.text or "")[start:stop] for start, stop in one.marks]}
+            for one in found
+        )
+
+    def lineage(self, document: str) -> "Lineage":
+        """Where a document comes from, and what every stage of the run made of it: its record, read again from the
+        source's file if that is still there, its columns, scores and decisions.
+
+        `document`: an id, or how it begins. Raises LookupError where it is none, or that of several. Holds the ids of a
+        shard.
+
+        >>> found = run.lineage(run.ledger.to_pandas(["id"], n=1)["id"][0])
+        >>> found.columns["url"], len(found.raw.split())
+        ('https://a.example/0/0', 20)
+        """
+        from gristmill.flows.reports.lineage import trace
+
+        labels = self._labelled("")
+        found = [*trace(self.settings.home, document, self.settings.remote_io, self._labelled("documents")[0])]
+        if len(found) > 1:
+            raise LookupError(f"{len(found)} documents have an id that begins with {document}: give more of it")
+        [one] = found
+        return replace(
+            one,
+            scores={stage: known for stage, known in one.scores.items() if stage in labels},
+            decisions=tuple(each for each in one.decisions if each.stage in labels),
+        )
+
+    def decisions(self, document: str) -> "DataFrame":
+        """What each stage of the run decided about a document, in their order: `stage`, `kept`, and of a drop its row
+        of the ledger. Raises as `lineage`.
+
+        >>> run.decisions(run.documents.to_pandas(["id"], n=1)["id"][0])[["kept", "rule"]]
+           kept  rule
+        0  True  None
+        1  True  None
+        """
+        names = [name for name in LEDGER.names if name != "id"]
+        return frame(
+            (
+                {"stage": each.stage, "kept": each.kept} | {n: None if each.kept else each.row.get(n) for n in names}
+                for each in self.lineage(document).decisions
+            ),
+            ["stage", "kept", *names],
+        )
+
+    def similar(self, document: str, threshold: float = 0.5, n: int = 10) -> "DataFrame":
+        """The documents most like one of the run, or like a text file, the likest first: `id`, `jaccard`, `kept`,
+        `source`, `url`, `text`; dropped ones too.
+
+        `document`: an id, or how it begins, or a file's path; `threshold`: least similarity of their shingles. An index
+        of all documents that have signatures is made for the call: 12,000 a second. Raises LookupError where the recipe
+        has no step `minhash`.
+
+        >>> run.similar(run.ledger.to_pandas(["id", "rule"])["id"].iloc[-1])[["kept", "jaccard"]].round(1)
+           kept  jaccard
+        0  True      0.9
+        """
+        from gristmill.flows.reports.similar import look_up
+
+        made = [stage for stage in self.corpus.stages if stage.name == "signatures"]
+        if not made:
+            raise LookupError(f"the recipe {self.recipe.name} has no step `minhash`: it has no signatures to compare")
+        redis = self.settings.redis.get_secret_value()
+        labels = set(self._labelled(""))
+        [found] = look_up(
+            self.settings.home, document, redis, None, None, threshold, n, lambda *done: None, _label(made[-1])
+        )
+        return frame(
+            (
+                {
+                    "id": match.id,
+                    "jaccard": match.jaccard,
+                    "kept": all(each.kept for each in match.decisions if each.stage in labels),
+                    "source": match.source,
+                    "url": match.url,
+                    "text": match.text,
+                }
+                for match in found.matches
+            ),
+            ["id", "jaccard", "kept", "source", "url", "text"],
+        )
+
+    def whatif(self, changes: Mapping[str, Any]) -> "DataFrame":
+        """The funnel under other thresholds, `{"step.setting": value}`, by the stored signals, beside the run's own.
+
+        `documents_out` is the run's; `whatif` is what it would have been, `<NA>` behind the changed step where other
+        documents would arrive at steps that look at all of them together. `rules`: of a changed step the documents that
+        each rule drops, in the run and then. Raises ValueError for what is no threshold, NotFinishedError.
+
+        >>> run.whatif({"gopher_quality.min_words": 10})[["step", "documents_out", "whatif"]]
+                     step  documents_out  whatif
+        0         extract             10      10
+        1  gopher_quality              8      10
+        2         minhash              7    <NA>
+        """
+        from gristmill.flows.reports import whatif
+
+        compared = whatif.funnel(whatif.whatif(self.recipe, changes, self.settings))
+        found = frame(
+            {
+                "step": row.step,
+                "documents_out": row.recorded and row.recorded.documents_out,
+                "whatif": row.replayed and row.replayed.documents_out,
+                "rules": row.rules,
+            }
+            for row in compared
+        )
+        return found.astype({"documents_out": "Int64", "whatif": "Int64"})
+
+    def _labelled(self, stage: str) -> list[str]:
+        labels = [_label(one) for one in self._made()]
+        found = [label for label in labels if not stage or stage in (label, label.rpartition("-")[0])]
+        if not found:
+            raise LookupError(f"no stage {stage} in the run of {self.recipe.name}; there are: {', '.join(labels)}")
+        return found
+
+    @cached_property
+    def tokens(self) -> int | None:
+        """Tokens of the documents that training may see."""
+        return None if self.data is None else self.data.tokens.result["train"]
+
+    @property
+    def characters_per_token(self) -> float | None:
+        """Of the documents behind the last row of the funnel: characters over this are an estimate of tokens."""
+        characters = self.steps[-1].characters_out
+        assert characters is not None, "the corpus has texts behind its last step"
+        return characters / self.tokens if self.tokens else None
+
+    def estimated_tokens(self, characters: int | None) -> int | None:
+        """Tokens that so many characters give; None where there are no tokens to estimate from."""
+        per_token = self.characters_per_token
+        return None if characters is None or per_token is None else round(characters / per_token)
+
+    @cached_property
+    def mixture(self) -> list[MixedSource]:
+        """The sources of the training data."""
+        if self.data is None:
+            return []
+        shares = self.data.mixture.result["sources"]
+        return [MixedSource(name, source["share"], source["epochs"]) for name, source in shares.items()]
+
+    @cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        """What training has recorded of each step: `step`, `train/loss` in nats a token, ..."""
+        if self.trained is None:
+            return []
+        return [*map(orjson.loads, self.trained.model.file(METRICS).read().splitlines())]
+
+    @property
+    def training_losses(self) -> list[float]:
+        """Training loss of each step, in nats a token."""
+        return [line["train/loss"] for line in self.metrics]
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What training has recorded: `parameters`, `steps`, `tokens`, `sample`, held-out losses; or nothing."""
+        return self.trained.result if self.trained else {}
+
+    @property
+    def stages(self) -> list[RunStage]:
+        """All stages of the run, in their order."""
+        return [RunStage(stage.folder, stage.reused) for stage in self._made()]
+
+    def _made(self) -> Iterator[StageResult]:
+        yield from self.data.stages if self.data else self.corpus.stages
+        if self.trained:
+            yield self.trained.model
+        if self.exported:
+            yield self.exported
+
+
+def _label(stage: StageResult) -> str:
+    return f"{stage.name}-{stage.key}"
