@@ -89,8 +89,8 @@ def new_step(
     name: Annotated[str, typer.Argument(help="of the step: a to z, 0 to 9 and _")],
     folder: Annotated[Path, typer.Argument(help="where the files are written")] = Path(),
 ) -> None:
-    """Write a working step on documents to begin with, NAME_step.py, and its test. Recipes name it as NAME where
-    GRISTMILL_STEPS=NAME_step is set and the folder is on the PYTHONPATH."""
+    """Write a working step on documents to begin with, NAME_step.py, and its test. Recipes name it as NAME, or
+    as NAME_step:Name, where GRISTMILL_STEPS=NAME_step is set and the folder is on the PYTHONPATH."""
     from gristmill.flows.recipe import new_step as writing
 
     print_texts([str(path) for path in writing.write(name, folder)])

@@ -150,7 +150,8 @@ def _flow(row: FunnelRow) -> str:
 
 def whatif_table(rows: "Iterable[ComparedStep]") -> Table:
     """A row for each step, and of replayed steps one for each rule that drops documents."""
-    table = Table("step", "documents, as run", "kept", "what if", "kept", "difference")
+    # where the terminal is narrow, numbers break at their spaces, and no name of a rule is cut off
+    table = Table(Column("step", no_wrap=True), "as run", "kept", "what if", "kept", "change")
     for row in rows:
         recorded = ("not run", "") if row.recorded is None else _flow_and_share(row.recorded)
         if row.position == "replayed" and row.recorded and row.replayed:

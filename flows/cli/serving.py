@@ -24,7 +24,9 @@ def init(
     from gristmill.flows.service.service_files import write
 
     print_texts(f"wrote {path}" for path in write(to))
-    print_texts(["Next: set PREFECT_API_URL, then", f"  cd {to} && prefect --no-prompt deploy --all"])
+    print_texts(["Next: set PREFECT_API_URL, then"])
+    print_texts([f"  cd {to}"] if to != Path() else [])
+    print_texts(["  prefect work-pool create gristmill --type process", "  prefect --no-prompt deploy --all"])
 
 
 @app.command(rich_help_panel=SERVE)

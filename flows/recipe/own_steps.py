@@ -77,7 +77,7 @@ def names_of(group: str) -> list[str]:
 
 def may_be_known(name: str) -> bool:
     """Whether a step of this name, or at this address, may be one of a user's on this machine. Imports no code."""
-    return ":" in name or name in _entry_points() or bool(_listed())
+    return _allowed(name) if ":" in name else name in _entry_points() or bool(_listed())
 
 
 def known(built_in: Steps) -> dict[str, type[Step]]:

@@ -40,7 +40,9 @@ def read(given: Any, shipped: Path, what: str) -> tuple[Any, Origin]:
     path = named_file(given, shipped, what)
     with path.open("rb") as file:
         values, origin = syntax.parse(file.read(syntax.MOST_BYTES + 1), str(given))
-    return values, replace(origin, folder=None if path.parent == shipped else str(path.parent.absolute()))
+    # ../a/recipe.yaml is the recipe of a run as /b/a/recipe.yaml: its sources have one name
+    folder = path.parent.resolve() if ".." in path.parts else path.parent.absolute()
+    return values, replace(origin, folder=None if path.parent == shipped else str(folder))
 
 
 def validated(model: type[M], data: Any, origin: Origin, what: str, keys: str) -> M:

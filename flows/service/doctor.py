@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from gristmill.flows.machine.databases import MLFLOW_HOLDS, damage, trouble
 from gristmill.flows.machine.extras import EXTRAS
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.storage import exclusive, files
@@ -163,6 +164,11 @@ def _prefect(settings: MachineSettings) -> Iterator[Line]:
 
 def _mlflow(settings: MachineSettings) -> Iterator[Line]:
     uri = settings.tracking_uri
+    database = Path(uri.removeprefix("sqlite:///"))
+    if uri.startswith("sqlite:///") and database.is_file() and (why := damage(database)):
+        found = f"{database} {why}"
+        yield Line("error", "mlflow", found, trouble(database, MLFLOW_HOLDS).removeprefix(f"{found}: "))
+        return
     if not uri.startswith("http"):
         yield Line("ok", "mlflow", f"{redact_url(uri)}, without a server")
         return

@@ -120,6 +120,13 @@ def test_a_step_of_the_users_is_imported_by_a_deep_check_alone(folder, monkeypat
         check(path, machine, deep=True)
 
 
+def test_a_step_of_a_module_that_is_not_allowed_is_found_unread(folder, monkeypatch, machine):
+    monkeypatch.setenv("GRISTMILL_STEPS", "another_module")
+    path = written(folder, BASE.replace("step: minhash", "step: own_of_nobody:Mine\n  - step: minhash"))
+    [line] = lines(check(path, machine))
+    assert "GRISTMILL_STEPS=another_module,own_of_nobody" in line
+
+
 def test_a_home_that_cannot_be_written_or_has_no_room_is_found(folder, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     path = written(folder, BASE)

@@ -103,6 +103,15 @@ def test_whatif_compares_replayed_steps_rule_by_rule():
     assert lines(render.whatif_table([same]))[0][3] == "the same"
 
 
+def test_no_name_of_a_rule_is_cut_off_in_a_narrow_terminal():
+    rules = {"dup_paragraphs": 12, "dup_paragraph_chars": 15}
+    step = row("gopher_repetition", 667, 408, rules)
+    table = render.whatif_table([ComparedStep("gopher_repetition", "replayed", step, step)])
+    console = Console(width=80, file=io.StringIO())
+    console.print(table)
+    assert all(name in console.file.getvalue() for name in ("gopher_repetition", *rules))
+
+
 def test_whatif_states_what_was_not_replayed():
     [unchanged] = render.whatif_remarks(SimpleNamespace(unchanged=True, behind=("minhash",)))
     assert unchanged.endswith("is as recorded.")

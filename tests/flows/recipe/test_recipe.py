@@ -30,6 +30,15 @@ def test_a_recipe_that_is_not_there_is_told_which_are():
         load("nowhere")
 
 
+def test_a_recipe_that_is_named_from_another_folder_is_the_same(tmp_path, monkeypatch):
+    for name in ("data", "elsewhere"):
+        (tmp_path / name).mkdir()
+    path = tmp_path / "data" / "own.yaml"
+    path.write_text("name: own\nsources: [{name: notes, text: [notes/*.txt]}]\nsteps: [{step: extract}]\n")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert load("../data/own.yaml") == load(path)
+
+
 def step(recipe, name):
     return next(step for step in recipe["steps"] if step["step"] == name)
 

@@ -55,6 +55,13 @@ def test_a_home_that_is_a_file_is_an_error(tmp_path):
     assert {line.state for line in lines(tmp_path)["home"]} == {"error"}
 
 
+def test_a_damaged_database_of_mlflow_is_an_error(tmp_path):
+    (tmp_path / "home").mkdir(exist_ok=True)
+    (tmp_path / "home" / "mlflow.db").write_bytes(b"no database" * 1000)
+    line = one(lines(tmp_path), "mlflow")
+    assert line.state == "error" and line.remedy.startswith("move it away")
+
+
 def test_servers_that_do_not_answer_are_errors(tmp_path, monkeypatch):
     monkeypatch.setattr(doctor, "_SECONDS", 1)
     nowhere = "127.0.0.1:1"  # where nobody listens
