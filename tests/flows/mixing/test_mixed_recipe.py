@@ -11,7 +11,7 @@ from gristmill.flows.recipe.variants import variant
 
 RECIPE = {
     "name": "small",
-    "sources": [{"name": name, "jsonl": [f"{name}.jsonl"]} for name in ("web", "books", "noise")],
+    "sources": [{"name": name, "jsonl": [f"/crawl/{name}.jsonl"]} for name in ("web", "books", "noise")],
     "steps": [{"step": "extract"}, {"step": "minhash", "threshold": 0.9}],
     "mixture": {"weights": {"web": 1, "books": 1, "noise": 1}, "max_epochs": 2, "heldout_fraction": 0.05},
     "training": {"steps": 100, "batch": 4},

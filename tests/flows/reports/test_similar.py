@@ -161,6 +161,8 @@ def test_signatures_of_another_version_are_passed_over(home):
     older = f"{home.path}/stages/signatures-0123456789abcdef"
     shutil.copytree(folder, older)
     checked_json.write(f"{older}/manifest.json", layout.manifest(folder) | {"key": "0123456789abcdef"})
+    for i in range(3):  # a file knows the stage that it was written in
+        parquet.write_table(f"{older}/part-{i:05d}.parquet", parquet.read_table(f"{folder}/part-{i:05d}.parquet"))
     try:
         both = list(similar.look_up(home.path, first(home)["id"], "", None, None, 0.5, 9, lambda *_: None))
         assert [looked.stage for looked in both] == ["signatures-0123456789abcdef", here.stage]

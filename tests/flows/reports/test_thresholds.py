@@ -69,9 +69,8 @@ def place(tmp_path_factory):
         target = spec.folder(settings.home)
         for shard in range(2):
             parquet.write_table(layout.part(target, shard), table.slice(shard * 5000, 5000 if not shard else None))
-        manifest = layout.write_manifest(
-            target, {**spec.identity, "key": spec.key, "result": {"sources": {"web": {"documents": len(table)}}}}, []
-        )
+        result = {"sources": {"web": {"documents": len(table)}}, "own": []}
+        manifest = layout.write_manifest(target, {**spec.identity, "key": spec.key, "result": result}, [])
         return StageResult(spec.name, spec.key, target, manifest, reused=False)
 
     list(curate(RunContext(settings, plant), load(path)))
