@@ -109,7 +109,7 @@ class Command:
         _, *lines, last = self.log.read_text().splitlines()
         assert last.startswith("gristmill: stopped"), lines
         once = ("prefect: making its database", "kernels: compiling")
-        told = ("| INFO ", "web is read ")
+        told = (" INFO    ", "web is read ")
         unexpected = [line for line in lines if not line.startswith(once) and not any(each in line for each in told)]
         assert not unexpected
         assert {"CANCELLED"} <= self.states() <= {"CANCELLED", "COMPLETED"}
