@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from gristmill.flows.stages import near_duplicates
-from gristmill.storage import files
+from gristmill.storage import files, parquet
 from gristmill.tasks.dedup.near import gather, match
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.dedup.near.sign import band_hashes, signed
@@ -142,17 +142,20 @@ def test_no_text_is_read_to_decide(tmp_path, monkeypatch):
 
 def test_no_byte_depends_on_the_workers_and_no_verdict_on_partitions(tmp_path):
     shards = dealt(planted(6), 4, 2)
-    kept, ledgers, verdicts = [], [], []
+    kept, written, ledgers, verdicts = [], [], [], []
     for number, (workers, partitions) in enumerate([(1, 1), (3, 3), (1, 3), (4, 16)]):
         with executor("threads", workers) as pool:
             settings = CONNECTED.model_copy(update={"partitions": partitions})
             left = clustered(tmp_path / str(number), shards, settings, pool)
         folder = Path(left.kept.folder)
-        for kinds, found in ((("part-*", "kept/*"), kept), (("ledger/*",), ledgers)):
-            paths = sorted(path for kind in kinds for path in folder.glob(f"{kind}.parquet"))
-            found.append([files.checksum(str(path)) for path in paths])
+        paths = sorted(str(path) for kind in ("part-*", "kept/*") for path in folder.glob(f"{kind}.parquet"))
+        kept.append([parquet.read_table(path) for path in paths])
+        written.append([files.checksum(path) for path in paths])
+        ledgers.append([files.checksum(str(path)) for path in sorted(folder.glob("ledger/*.parquet"))])
         verdicts.append(drops(left))
     assert len(kept[0]) == 8 and all(one == kept[0] for one in kept)
+    # a file holds the name of its stage, and so the key of its settings
+    assert written[1] == written[2]
     # within a shard's ledger the rows of one partition follow those of another
     assert len(ledgers[1]) == 4 and ledgers[1] == ledgers[2]
     assert all(one == verdicts[0] for one in verdicts)
