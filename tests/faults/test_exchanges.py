@@ -155,7 +155,8 @@ def outcome(home: Path, recipe: dict, done: Exchange | Damage, expected: dict[st
     target = home / "stages" / done.stage / done.file
     given, blamed = target.read_bytes(), {done.stage}
     if isinstance(done, Exchange):
-        blamed.add(put(home, done).parent.name if done.swap else done.stage)
+        by = put(home, done)
+        blamed.add(by.parent.name if done.swap else done.stage)
     else:
         done.put(target)
     if target.exists() and target.read_bytes() == given:
@@ -205,8 +206,8 @@ def other(recipe, tmp_path_factory) -> Path:
 def try_all(drawn: list[Any], home: Path, recipe: dict, folder: Path) -> list[tuple[Any, str]]:
     expected = contents(home)
     found = []
-    for each in drawn:
-        here = folder / "home"
+    for number, each in enumerate(drawn):
+        here = folder / f"home-{number}"  # MLflow keeps a database open by its path
         shutil.copytree(home / "stages", here / "stages")
         found.append((each, outcome(here, recipe, each, expected)))
         shutil.rmtree(here)
