@@ -86,17 +86,17 @@ def page() -> str:
     parts = [_HEAD, "## The recipe\n", _table(whole["properties"], whole["required"])]
     of_sources = _named(whole["properties"]["sources"]["items"]["oneOf"])
     parts += ["## Sources\n", "Each entry of `sources` is one of these, known by the key that names it here.\n"]
-    told = {*of_sources}
+    described = {*of_sources}
     for name in of_sources:
         parts += _section(f"`{_key(defs[name])}`", defs[name])
     parts.append("## Steps\n")
     for name in _named(whole["properties"]["steps"]["items"]["oneOf"]):
         parts += _section(f"`{defs[name]['properties']['step']['const']}`", defs[name])
-        told.add(name)
+        described.add(name)
     parts.append("## Tokenizer, mixture, model, training and what stands inside\n")
     inside = {"Tokenizer": "tokenizer", "Mixture": "mixture", "ModelConfig": "model", "TrainingConfig": "training"}
     inside |= {"GuardConfig": "training.guard", "Export": "export"}
-    for name in [*inside, *sorted({*defs} - {*inside} - told)]:
+    for name in [*inside, *sorted({*defs} - {*inside} - described)]:
         parts += _section(f"`{inside[name]}`" if name in inside else name, defs[name])
     return "\n".join(parts).rstrip() + "\n"
 

@@ -254,8 +254,10 @@ def test_exchanges_of_all_kinds(undisturbed, recipe, other, tmp_path, capsys):
     home = undisturbed.home("undisturbed")
     found = try_all(drawn(exchanges(home, other), 100), home, recipe, tmp_path)
     show(found, capsys)
-    assert len(found) >= 60
-    assert {result for _, result in found} <= {*GOOD}
+    results = Counter(result for _, result in found)
+    assert len(found) >= 60 and set(results) <= {*GOOD}
+    # so that they were made, and met a reader
+    assert results["of the same content"] <= 10 and results["refused"] + results["mended"] >= len(found) // 2
 
 
 @pytest.mark.slow
@@ -263,8 +265,9 @@ def test_damages_of_all_kinds(undisturbed, recipe, tmp_path, capsys):
     home = undisturbed.home("undisturbed")
     found = try_all(drawn(damages(home), 100), home, recipe, tmp_path)
     show(found, capsys)
-    assert len(found) == 100
-    assert {result for _, result in found} <= {*GOOD}
+    results = Counter(result for _, result in found)
+    assert len(found) == 100 and set(results) <= {*GOOD} - {"of the same content"}
+    assert results["refused"] + results["mended"] >= len(found) // 2
 
 
 def exported(recipe: dict, home: Path, to: Path) -> None:
