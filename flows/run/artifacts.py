@@ -20,6 +20,8 @@ from gristmill.flows.reports.run import Report
 from gristmill.flows.run import server as prefect_server
 from gristmill.tasks.engine.make import StageResult
 
+_PAGE_SHARDS = 1_000
+
 
 def artifact_key(*parts: str) -> str:
     """The parts as Prefect takes them: a to z, 0 to 9 and dashes."""
@@ -30,7 +32,8 @@ def publish(report: Report) -> None:
     """Record the funnel of the flow run that calls it, what each rule dropped, where its page is, and what its training
     gave, each under the recipe's name. A flow that another one called leaves this to that one.
 
-    The page is written where a server is set by its address, whose pages a person looks at.
+    The page is written where a server is set by its address, whose pages a person looks at: this process reads all
+    shards for it, one after the other, so that of a corpus of many shards is left to `gristmill report`.
     """
     if flow_run.get_parent_flow_run_id() is not None:
         return
@@ -40,7 +43,7 @@ def publish(report: Report) -> None:
         key=artifact_key(name, "funnel"), table=funnel_table(report), description=f"Funnel of {name}: {what}"
     )
     create_table_artifact(key=artifact_key(name, "drops"), table=drops_table(report), description=f"Drops of {name}")
-    if not prefect_server.is_embedded():
+    if not prefect_server.is_embedded() and len(report.corpus.sources) <= _PAGE_SHARDS:
         from gristmill.flows.reports import run_page  # here, since its plots take seconds
 
         path = run_page.write_page(report)

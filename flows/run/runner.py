@@ -113,7 +113,6 @@ def build_at_once(make: Make, specs: Sequence[SlotSpec], most: int) -> list[Stag
 
 
 _current: ContextVar[RunContext | None] = ContextVar("run_context", default=None)
-_task_runs: dict[str, UUID] = {}  # of the stages that this process has made or found, by their keys
 
 
 @contextlib.contextmanager
@@ -138,12 +137,13 @@ def run_context(recipe: Recipe) -> Iterator[RunContext]:
     ):
         seen = None if there else Seen(settings.home, recipe.name)
         if seen:
-            get_run_logger().warning("files that the recipe names are gone: its corpus is that of its last run")
+            get_run_logger().warning("files that the recipe names are gone: they count as its last run saw them")
         last_run = LastRun(settings.home, recipe.name, seen)
+        task_runs: dict[str, UUID] = {}
         context = RunContext(
             settings,
-            partial(_build, settings.home, workers, last_run),
-            at_once=partial(_build_all, settings.home, workers, last_run),
+            partial(_build, settings.home, workers, last_run, task_runs),
+            at_once=partial(_build_all, settings.home, workers, last_run, task_runs),
             outside=last_run.outside,
         )
         token = _current.set(context)
@@ -159,8 +159,11 @@ def _beside() -> Threads:
     return Threads(1, queue.SimpleQueue())
 
 
-def _build(home: str, executor: Deferred, last_run: LastRun, spec: StageSpec) -> StageResult:
-    """Find or make a stage as a Prefect task that is named after the recipe and the stage."""
+def _build(
+    home: str, executor: Deferred, last_run: LastRun, task_runs: dict[str, UUID], spec: StageSpec
+) -> StageResult:
+    """Find or make a stage as a Prefect task that is named after the recipe and the stage. `task_runs`: those of the
+    stages so far, by their keys."""
     last_run.add(spec)
     # a training is processes of its own, for hours perhaps: workers that would wait for it are let go of
     workers = _beside() if spec.name == "model" else executor
@@ -171,11 +174,16 @@ def _build(home: str, executor: Deferred, last_run: LastRun, spec: StageSpec) ->
         compile_kernels(get_run_logger().info)
         return ProgressReporter(spec, workers, get_run_logger(), record)
 
-    return _as_task(home, spec, workers, progress, lambda: None)
+    return _as_task(home, spec, workers, progress, lambda: None, task_runs)
 
 
 def _build_all(
-    home: str, executor: Deferred, last_run: LastRun, specs: Sequence[SlotSpec], most: Callable[[], int]
+    home: str,
+    executor: Deferred,
+    last_run: LastRun,
+    task_runs: dict[str, UUID],
+    specs: Sequence[SlotSpec],
+    most: Callable[[], int],
 ) -> list[StageResult]:
     """Find or make stages at the same time, those that are made as Prefect tasks.
 
@@ -193,7 +201,7 @@ def _build_all(
     with BatchReporter(first[0].name, len(missing), log) as reporter:
 
         def make(spec: StageSpec, check: Callable[[], None]) -> StageResult:
-            stage = _as_task(home, spec, _beside(), lambda _: reporter.stage(), check)
+            stage = _as_task(home, spec, _beside(), lambda _: reporter.stage(), check, task_runs)
             reporter.advance()
             return stage
 
@@ -207,6 +215,7 @@ def _as_task(
     executor: Executor,
     progress: Callable[[Callable[[float], None]], Any],
     check: Callable[[], None],
+    task_runs: dict[str, UUID],
 ) -> StageResult:
     """Find or make a stage as a Prefect task. `progress` is given what records a percentage, and opens a block that
     gives a Progress."""
@@ -228,11 +237,11 @@ def _as_task(
             stage = find_or_make(home, spec, executor, lambda: progress(record), check)
             get_run_logger().info("%s", ended(stage, time.monotonic() - started))
             publish_stage(name, stage)
-            _task_runs[spec.key] = UUID(str(task_run.get_id()))
+            task_runs[spec.key] = UUID(str(task_run.get_id()))
         return stage
 
     # the graph of the run shows what a stage reads: states alone, since Prefect would search manifests for futures
-    read = [_task_runs[key] for key in spec.inputs.values() if key in _task_runs]
+    read = [task_runs[key] for key in spec.inputs.values() if key in task_runs]
     states: list[State] = [
         Completed(data="made", state_details=StateDetails(task_run_id=made)) for made in dict.fromkeys(read)
     ]
