@@ -5,8 +5,8 @@
 Beside the docstrings of first_corpus.py there is a second source: listings of Python's bytecode, which no model of
 English needs. The rules of the recipe drop them. A decision trains small models on the tokens of each recipe and
 compares their losses on documents that no recipe filtered, here docstrings. This one has a tiny proxy and few runs, so
-that it takes a few minutes of two cores; the proxy that ships (`small`, the default) trains a larger model on seven
-times the tokens, in more pairs.
+that it takes a few minutes of two cores, and may not be able to tell: then it says so, and how many pairs would. The
+proxy that ships (`small`, the default) trains a larger model on seven times the tokens, in more pairs.
 """
 
 import dis

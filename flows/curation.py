@@ -9,8 +9,8 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.steps import builder_of
 from gristmill.flows.stages.corpus import Corpus, check_left, check_sources, pinned
 from gristmill.flows.stages.documents import documents
-from gristmill.flows.stages.evaluation_documents import named_texts
-from gristmill.flows.stages.evaluation_removal import without_evaluation
+from gristmill.flows.stages.evaluation.removal import without_evaluation
+from gristmill.flows.stages.evaluation.sets import named_texts
 from gristmill.flows.stages.removal import without_taken_down
 from gristmill.flows.stages.signals import decided, measured
 from gristmill.tasks.documents.step import DocumentStep

@@ -1,6 +1,7 @@
 """Corpora of texts that a test makes up, and the stages of a flow on them, without Prefect."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -35,12 +36,15 @@ def context(home: str, workers: Executor | None = None) -> RunContext:
 
 
 class Name(Settings):
+    """`documents`: how many each source has."""
+
     corpus: str
+    documents: dict[str, int] = {}
 
 
 def _nothing(phases: PhaseRunner, record: Name, places: None) -> dict:
     """The parts are written beforehand."""
-    return {}
+    return {"sources": {name: {"documents": count} for name, count in record.documents.items()}}
 
 
 def planted_stage(name: str, folder: str) -> StageResult:
@@ -79,7 +83,10 @@ class Texts:
         return self.sources or ["web"] * len(self.shards)
 
     def corpus(self, home: str, name: str = "texts") -> Corpus:
-        spec = StageSpec("documents", _nothing, Name(corpus=name), {})
+        counts = Counter[str]()
+        for documents, source in zip(self.shards, self._sources(), strict=True):
+            counts[source] += len(documents)
+        spec = StageSpec("documents", _nothing, Name(corpus=name, documents=counts), {})
         folder = spec.folder(home)
         for number, (documents, source) in enumerate(zip(self.shards, self._sources(), strict=True)):
             given = [

@@ -34,6 +34,12 @@ def test_a_first_corpus(tmp_path):
 
 
 def test_a_first_decision(tmp_path):
+    """So few runs may not be able to tell, and then it says so; bytecode among the tokens costs a model of English."""
     shown = printed("first_decision.py", tmp_path)
-    assert re.search(r"^first is better than raw by 0\.\d+|^raw is worse than first", shown, re.MULTILINE), shown
-    assert re.search(r"gopher_quality.min_words=10 ", shown)
+    assert len(re.findall(r"^(?:cannot tell whether .*|.* is (?:better|worse) than .*)$", shown, re.MULTILINE)) == 2
+    rows = re.findall(
+        r"^ *(gopher_quality.min_words=10|raw) +.*? +(-?[\d.]+) +(-?[\d.]+) +(-?[\d.]+)$", shown, re.MULTILINE
+    )
+    effects = {name: tuple(map(float, of)) for name, *of in rows}
+    assert len(effects) == 2 and all(low < effect < high for effect, low, high in effects.values())
+    assert effects["raw"][0] < 0

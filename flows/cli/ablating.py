@@ -90,7 +90,7 @@ def _checked(base: str, candidates: dict[str, Any], clean: str | None, judge: li
     """The base and the recipes that are compared. Raises before Prefect is imported."""
     from gristmill.flows.check.run import before_run
     from gristmill.flows.decisions.plan import arms
-    from gristmill.flows.stages.evaluation_documents import check_judges
+    from gristmill.flows.stages.evaluation.documents import check_judges
 
     recipe = recipe_to_run(base, None)
     compared = arms(recipe, **candidates)

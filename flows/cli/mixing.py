@@ -55,7 +55,7 @@ def mix(
         raise FileExistsError(f"{to} is there already: name another file by --out, or remove it")
     require("train", "looking for a mixture")
 
-    from gristmill.flows.stages.evaluation_documents import check_judges
+    from gristmill.flows.stages.evaluation.documents import check_judges
 
     check_judges(settings(), recipe, clean or None, judge)
     from gristmill.flows.cli.in_flow import in_flow

@@ -18,8 +18,8 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, NothingLeftError
-from gristmill.flows.stages.evaluation_documents import evaluation_documents, extracted, sets_of
-from gristmill.flows.stages.evaluation_removal import evaluation_tokens, task_examples, without_evaluation
+from gristmill.flows.stages.evaluation.documents import evaluation_documents, extracted, sets_of
+from gristmill.flows.stages.evaluation.removal import evaluation_tokens, task_examples, without_evaluation
 from gristmill.flows.stages.mixture import planned
 from gristmill.flows.stages.tokenizer import trained
 from gristmill.flows.stages.tokens import tokens as token_shards

@@ -19,7 +19,7 @@ from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.variants import Variant
-from gristmill.flows.stages.evaluation_documents import CLEAN, judged_sets
+from gristmill.flows.stages.evaluation.documents import CLEAN, judged_sets
 
 
 @dataclass(frozen=True)

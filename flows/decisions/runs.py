@@ -12,7 +12,7 @@ from gristmill.flows.decisions.report import TrainedRun
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.given_files import tasks_at
 from gristmill.flows.recipe.proxy import ProxyConfig
-from gristmill.flows.stages.evaluation_documents import judged_sets, read, sets_of
+from gristmill.flows.stages.evaluation.documents import judged_sets, read, sets_of
 from gristmill.flows.stages.proxy import ProxyResult, ProxyRun, proxy_spec, train_proxies
 from gristmill.storage.home import open_stage
 from gristmill.tasks.engine.spec import StageSpec, digest

@@ -21,8 +21,8 @@ from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
 from gristmill.flows.stages.doremi import DoReMi, doremi
-from gristmill.flows.stages.evaluation_documents import check_judges, sets_of
-from gristmill.flows.stages.evaluation_removal import evaluation_tokens
+from gristmill.flows.stages.evaluation.documents import check_judges, sets_of
+from gristmill.flows.stages.evaluation.removal import evaluation_tokens
 from gristmill.flows.stages.mixture import planned
 from gristmill.flows.stages.proxy import ProxyResult, ProxyRun, train_proxies
 from gristmill.tasks.engine.make import StageResult

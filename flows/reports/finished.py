@@ -13,7 +13,7 @@ from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.run import Report
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stages.heldout import Data
+from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.flows.stages.mixture import training_data
 from gristmill.storage.home import Home
 from gristmill.tasks.engine import options

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stages.evaluation_removal import evaluation_tokens
-from gristmill.flows.stages.heldout import Data, before_takedowns, evaluation_sets, heldout
+from gristmill.flows.stages.evaluation.heldout import Data, before_takedowns, heldout
+from gristmill.flows.stages.evaluation.removal import evaluation_tokens
+from gristmill.flows.stages.evaluation.sets import heldout_documents, named_texts
 from gristmill.flows.stages.tokenizer import tokenizer, tokenizer_of
 from gristmill.flows.stages.tokens import grouped_tokens, tokens
 from gristmill.storage import layout
@@ -50,7 +51,8 @@ class MixturePlaces:
 def training_data(context: RunContext, recipe: Recipe, corpus: Corpus) -> Data:
     """All that training needs of a curated corpus."""
     split = heldout(context, recipe, corpus)
-    evaluation = evaluation_sets(context, recipe, split)
+    named = named_texts(context, recipe)
+    evaluation = (heldout_documents(context, recipe, corpus, split.drawn), *(() if named is None else (named,)))
     model = tokenizer(context, recipe, before_takedowns(context, recipe, split))
     shards = tokens(context, split.train, model)
     evaluated = evaluation_tokens(context, evaluation, model)

@@ -12,7 +12,7 @@ from mlflow.entities import Metric, Param, Run, ViewType
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
 from gristmill.flows.reports.run import Report
-from gristmill.flows.stages.heldout import Data
+from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.flows.tracking.compared import (
     COMPARABLE,
     RECIPE,

@@ -13,7 +13,7 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import init_digests, initial_folder, tasks_folder
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.stages.heldout import Data
+from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.flows.stages.model import Trained, TrainingPlaces, local_folder, local_mixture, model_spec
 from gristmill.storage import files
 from gristmill.training.run import launch

@@ -85,9 +85,10 @@ def sample_shard(
     takedowns: Url | None = None,
     kept: str = "",
     apart: bool = False,
+    below: float = 1.0,
 ) -> dict:
-    """Write the `most` documents of a shard, each with another text, that have the smallest keyed hash, in that order,
-    and count all with a word.
+    """Write the `most` documents of a shard, each with another text, that have the smallest keyed hash, in that order
+    and below a bound, and count all with a word.
 
     `characters`: code points of a text that are evaluated; `heldout`: of these documents alone; `takedowns`: lists of
     documents that are no candidates; `kept`: a part with the documents that the recipe keeps; `apart`: these are no
@@ -111,10 +112,10 @@ def sample_shard(
         survives = pc.is_in(worded["id"], survivors)
         place = pa.repeat("", len(worded)) if apart else records(worded)
         ranked = pa.table([worded["id"], rank, worded["text"], place, content, survives], schema=_SAMPLED)
-        found = pa.concat_tables([found, ranked])
+        found = pa.concat_tables([found, ranked.filter(pc.less(ranked["rank"], below))])
         found = found.take(_first_of_each(found)[:most])
     parquet.write_table(sampled_file(folder, shard), found)
-    return {"documents": counted}
+    return {"documents": counted, "sampled": len(found)}
 
 
 def choose_documents(

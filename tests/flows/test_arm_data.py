@@ -14,8 +14,8 @@ import pytest
 from gristmill.flows.decisions.arm_data import ComparisonData, arm_data
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.variants import raw, variant, without
-from gristmill.flows.stages import evaluation_documents as chosen
-from gristmill.flows.stages.evaluation_removal import LEAST, THRESHOLD
+from gristmill.flows.stages.evaluation import documents as chosen
+from gristmill.flows.stages.evaluation.removal import LEAST, THRESHOLD
 from gristmill.storage import layout, parquet
 from gristmill.storage.home import Home
 from gristmill.storage.tokens.text_tokens import load_tokenizer

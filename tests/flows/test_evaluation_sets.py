@@ -13,8 +13,8 @@ from gristmill.flows.check.run import check
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.stages.evaluation_documents import read
-from gristmill.flows.stages.heldout import Data, heldout
+from gristmill.flows.stages.evaluation.documents import read
+from gristmill.flows.stages.evaluation.heldout import Data, heldout
 from gristmill.flows.stages.mixture import training_data
 from gristmill.flows.tracking.compared import comparable, tracked_names
 from gristmill.storage import parquet

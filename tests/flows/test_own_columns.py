@@ -17,8 +17,8 @@ from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.lineage import trace
 from gristmill.flows.reports.status import show
+from gristmill.flows.stages.evaluation.heldout import heldout
 from gristmill.flows.stages.export import export
-from gristmill.flows.stages.heldout import heldout
 from gristmill.flows.stages.tokenizer import tokenizer
 from gristmill.flows.stages.tokens import grouped_tokens, tokens
 from gristmill.storage import parquet

@@ -12,7 +12,7 @@ from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.variants import variant, without
-from gristmill.flows.stages.heldout import Data
+from gristmill.flows.stages.evaluation.heldout import Data
 from gristmill.flows.stages.mixture import training_data
 from gristmill.flows.tracking.compared import (
     COMPARABLE,

@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stages.evaluation_documents import CHARACTERS, read
-from gristmill.flows.stages.heldout import Split, evaluation_sets, heldout
+from gristmill.flows.stages.evaluation import sets
+from gristmill.flows.stages.evaluation.documents import CHARACTERS, read
+from gristmill.flows.stages.evaluation.heldout import Split, heldout
+from gristmill.flows.stages.evaluation.sets import heldout_documents
 from gristmill.storage import layout, parquet
 from gristmill.storage.schema import SELECTION
 from gristmill.tasks.documents.sampling import Heldout
@@ -86,7 +88,7 @@ def trained_on(split: Split) -> set[str]:
 
 def evaluated(home: str, recipe: SimpleNamespace, split: Split) -> dict[str, dict[str, str]]:
     """By set the texts that models are evaluated on, by id."""
-    [stage] = evaluation_sets(context(home), recipe, split)
+    stage = heldout_documents(context(home), recipe, split.corpus, split.drawn)
     found: dict[str, dict[str, str]] = {}
     for row in read(stage).to_pylist():
         found.setdefault(row["set"], {})[row["id"]] = row["text"]
@@ -210,7 +212,7 @@ def test_the_same_bytes_twice(tmp_path):
     texts, written = planted(5, 60), []
     for name in ("a", "b"):
         split = heldout(context(str(tmp_path / name)), RECIPE, texts.corpus(str(tmp_path / name)))
-        [chosen] = evaluation_sets(context(str(tmp_path / name)), RECIPE, split)
+        chosen = heldout_documents(context(str(tmp_path / name)), RECIPE, split.corpus, split.drawn)
         paths = [
             *split.train.places.kept,
             evaluation_file(chosen.folder),
@@ -218,3 +220,27 @@ def test_the_same_bytes_twice(tmp_path):
         ]
         written.append([open(path, "rb").read() for path in paths])
     assert written[0] == written[1]
+
+
+def test_of_many_documents_those_with_a_small_hash_are_looked_at_and_the_sets_are_the_same(tmp_path, monkeypatch):
+    """Fewer are sampled, and the same ones chosen."""
+    rng = np.random.default_rng(5)
+    rows = [{"id": f"{i:032x}", "text": " ".join(fresh(rng, 8))} for i in range(1200)]
+    recipe = SimpleNamespace(**vars(RECIPE) | {"training": SimpleNamespace(eval_tokens=32)})
+    found, counted = [], []
+    sample = sets.sample_shard
+
+    def sampled(folder: str, shard: int, **given) -> dict:
+        made = sample(folder, shard, **given)
+        counted[-1] += made["sampled"]
+        return made
+
+    monkeypatch.setattr(sets, "sample_shard", sampled)
+    for least in (10**9, 16):
+        monkeypatch.setattr(sets, "_LEAST_SAMPLED", least)
+        home = str(tmp_path / str(least))
+        split = heldout(context(home), RECIPE, Texts([rows[i::40] for i in range(40)]).corpus(home))
+        counted.append(0)
+        found.append(evaluated(home, recipe, split)["heldout/web"])
+    assert found[0] == found[1] and len(found[0]) >= 1
+    assert counted[1] < counted[0]

@@ -1,5 +1,4 @@
-"""`evaluation_documents`: the documents that recipes are compared on, of each source and of a clean text set, and the
-texts that a recipe names to be evaluated on.
+"""`evaluation_documents`: the documents that recipes are compared on, of each source and of a clean text set.
 
 They are drawn from all documents as the base recipe extracts them, ahead of every filter, by ids alone: so they do not
 depend on the steps of any recipe that is compared, nor on the tokenizer or the model.
@@ -41,20 +40,14 @@ LEAST = 5
 MOST_SHARE = 0.1  # of a source's documents: the rest is there to be trained on
 SAMPLED = 4  # times as many documents of a shard as a set takes at most, since near copies among them count once
 CHARACTERS = 8_000  # of a text: 2,000 tokens of English, eight contexts of a small proxy
-# Of a set that runs are evaluated on, by `training.eval_tokens`: of English a token has so many bytes.
-BYTES_A_TOKEN = 4
-_STAGE = "evaluation_documents"
 
 
 class Record(Settings):
-    """`shares`: of each set the largest share of its documents that may be taken; `least`: documents of a set;
-    `characters`: code points of a text that are evaluated; `seed`: of the keyed hash; `threshold`: Jaccard similarity
-    of documents that count as one; `most_bytes`: of what is evaluated of a set; `apart`: the sets that are of no source
-    of the recipes."""
+    """`shares`: of each set the largest share of its documents that may be taken; `characters`: code points of a text
+    that are evaluated; `seed`: of the keyed hash; `threshold`: Jaccard similarity of documents that count as one;
+    `apart`: the sets that are of no source of the recipes."""
 
-    per_source: int = Field(gt=0)
-    least: int = LEAST
-    most_bytes: int | None = None
+    per_source: int = Field(ge=LEAST)
     shares: dict[str, float]
     apart: tuple[str, ...] = ()
     characters: int = Field(gt=0)
@@ -112,36 +105,7 @@ def evaluation_documents(
         tuple(part for corpus in corpora for part in corpus.places.documents),
     )
     inputs = {name: corpus.documents.key for name, corpus in zip(("documents", CLEAN), corpora, strict=False)}
-    return context.build(StageSpec(_STAGE, _choose, record, inputs, places))
-
-
-def most_documents(eval_tokens: int) -> int:
-    """Of a set that runs are evaluated on: enough for documents of 64 bytes."""
-    return max(1, eval_tokens * BYTES_A_TOKEN // 64)
-
-
-def named_texts(context: RunContext, recipe: Recipe) -> StageResult | None:
-    """The texts that the recipe's `evaluation` names, as sets `evaluation/NAME`; None for a recipe without any.
-
-    Of a set as many documents as `training.eval_tokens` has room for, near copies once. Raises NothingLeftError for one
-    without a text, FileNotFoundError for one that is not there.
-    """
-    if not recipe.evaluation:
-        return None
-    corpus = extracted(context, texts_alone(recipe, recipe.evaluation))
-    record = Record(
-        per_source=most_documents(recipe.training.eval_tokens),
-        shares={f"evaluation/{name}": 1.0 for name in recipe.evaluation},
-        apart=tuple(f"evaluation/{name}" for name in recipe.evaluation),
-        least=1,
-        most_bytes=BYTES_A_TOKEN * recipe.training.eval_tokens,
-        characters=CHARACTERS,
-        seed=0,
-        shingling=Shingling(),
-        threshold=THRESHOLD,
-    )
-    places = EvaluationPlaces(tuple(f"evaluation/{name}" for name in corpus.sources), corpus.places.documents)
-    return context.build(StageSpec(_STAGE, _choose, record, {"documents": corpus.documents.key}, places))
+    return context.build(StageSpec("evaluation_documents", _choose, record, inputs, places))
 
 
 def read(evaluation: StageResult, columns: list[str] | None = None) -> pa.Table:
@@ -171,11 +135,8 @@ def _choose(phases: PhaseRunner, record: Record, places: EvaluationPlaces) -> di
             )
         # the product may lie below a whole number by the last bit
         count = min(record.per_source, int(share * there + 1e-9))
-        if record.most_bytes is not None:
-            sets[name] = count, tuple(sampled_file(phases.folder, i) for i in shards)
-            continue
         left = f"{share:.0%} of its {there:,} documents" if share < 1 else f"all of its {there:,} documents"
-        if count < record.least:
+        if count < LEAST:
             if name == CLEAN:
                 raise ValueError(f"the clean text set has {there:,} documents with a word; give {LEAST} or more")
             phases.message(f"the source {name} has no evaluation set: {left} are fewer than {LEAST}")
@@ -191,9 +152,8 @@ def _choose(phases: PhaseRunner, record: Record, places: EvaluationPlaces) -> di
             f"and a set needs {LEAST}: give more documents, or a clean text set"
         )
     alike = {"characters": record.characters, "shingling": record.shingling, "threshold": record.threshold}
-    least = {"least": record.least, "most_bytes": record.most_bytes}
-    chosen = phases.once("choose", choose_documents, alike | {"sets": sets} | least)
-    for name, (count, _) in sets.items() if record.most_bytes is None else ():
+    chosen = phases.once("choose", choose_documents, alike | {"sets": sets, "least": LEAST})
+    for name, (count, _) in sets.items():
         unlike = chosen[name]["documents"] if name in chosen else 0
         if not unlike and (name == CLEAN or not chosen):
             raise ValueError(

@@ -1,9 +1,7 @@
-"""Which documents training sees, and which it is evaluated on.
+"""`heldout`: which documents training sees.
 
-`heldout` takes the held-out documents of the sources out of a corpus, and what is like them; `evaluation_removal` does
-the same with the texts that the recipe names. `heldout_documents` are those that models are evaluated on: a property of
-the sources, so that models of all recipes on the same sources are evaluated on the same bytes. `survivors/SOURCE` are
-those of `heldout/SOURCE` that the recipe keeps: two recipes have two such sets, and no measure of them is comparable.
+The held-out documents of the sources are taken out of a corpus, and what is like them. `evaluation_removal` does the
+same with the texts that the recipe names.
 """
 
 from dataclasses import dataclass, replace
@@ -13,9 +11,10 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.variants import unfiltered
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces
 from gristmill.flows.stages.documents import documents
-from gristmill.flows.stages.evaluation_documents import BYTES_A_TOKEN, CHARACTERS, most_documents, named_texts
-from gristmill.flows.stages.evaluation_removal import without_evaluation
-from gristmill.flows.stages.removal import AllowedCorpus, takedown_lists
+from gristmill.flows.stages.evaluation.documents import CHARACTERS
+from gristmill.flows.stages.evaluation.removal import without_evaluation
+from gristmill.flows.stages.evaluation.sets import named_texts, nothing_held_out
+from gristmill.flows.stages.removal import AllowedCorpus
 from gristmill.storage import files
 from gristmill.tasks.dedup.near.settings import Shingling
 from gristmill.tasks.documents.sampling import Heldout
@@ -23,7 +22,6 @@ from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
-from gristmill.tasks.evaluation.documents import choose_documents, sample_shard, sampled_file, sampled_folder
 from gristmill.tasks.evaluation.heldout import (
     collect_texts,
     draw_shard,
@@ -34,7 +32,6 @@ from gristmill.tasks.evaluation.heldout import (
     texts_folder,
 )
 from gristmill.tasks.evaluation.similar import THRESHOLD
-from gristmill.tasks.url.step import Url
 
 
 class Record(Settings):
@@ -93,90 +90,6 @@ def heldout(context: RunContext, recipe: Recipe, corpus: Corpus) -> Split:
     return Split(corpus, train, drawn, made)
 
 
-class DocumentsRecord(Settings):
-    """`most`, `most_bytes`: of a set, documents and bytes of the part of their texts that is evaluated, `characters`
-    code points at most; `takedowns`: lists of documents that are not evaluated on, either."""
-
-    heldout: Heldout
-    sources: tuple[str, ...]
-    most: int
-    most_bytes: int
-    characters: int
-    shingling: Shingling
-    threshold: float
-    takedowns: Url
-
-
-@dataclass(frozen=True)
-class DocumentsPlaces:
-    """By shard the source, the part with the held-out documents, and the part that names what the recipe keeps."""
-
-    sources: tuple[str, ...]
-    drawn: tuple[str, ...]
-    kept: tuple[str, ...]
-
-
-def evaluation_sets(context: RunContext, recipe: Recipe, split: Split) -> tuple[StageResult, ...]:
-    """The stages with the documents that the recipe's models are evaluated on: those that are held out, and the texts
-    of `evaluation`. Raises ValueError where nothing is held out."""
-    corpus, limit = split.corpus, recipe.training.eval_tokens
-    record = DocumentsRecord(
-        heldout=Heldout(fraction=recipe.heldout_fraction),
-        sources=tuple(source.name for source in recipe.sources),
-        most=most_documents(limit),
-        most_bytes=BYTES_A_TOKEN * limit,
-        characters=CHARACTERS,
-        shingling=Shingling(),
-        threshold=THRESHOLD,
-        takedowns=takedown_lists(context, recipe),
-    )
-    shards = corpus.places.shards()
-    places = DocumentsPlaces(corpus.sources, tuple(split.drawn.part(i) for i in shards), corpus.places.kept)
-    inputs = {"drawn": split.drawn.key, "kept": corpus.kept.key}
-    made = context.build(StageSpec("heldout_documents", _choose, record, inputs, places))
-    named = named_texts(context, recipe)
-    return (made,) if named is None else (made, named)
-
-
-def _choose(phases: PhaseRunner, record: DocumentsRecord, places: DocumentsPlaces) -> dict:
-    """Choose the held-out documents that models are evaluated on."""
-    given = {"most": record.most, "characters": record.characters, "seed": 0, "heldout": record.heldout}
-    given |= {"takedowns": record.takedowns}
-    parts = enumerate(zip(places.drawn, places.kept, strict=True))
-    jobs = {i: given | {"documents": drawn, "kept": kept} for i, (drawn, kept) in parts}
-    sampled = phases.map("sample", sample_shard, jobs, temporary=True)
-    sets = {}
-    for name in record.sources:
-        having = [i for i, source in enumerate(places.sources) if source == name and sampled[i]["documents"]]
-        if having:
-            sets[f"heldout/{name}"] = record.most, tuple(sampled_file(phases.folder, i) for i in having)
-        else:
-            phases.message(f"no document of the source {name} is held out: models are not evaluated on it")
-    if not sets:
-        raise ValueError(_nothing(record.heldout, "no document with a word"))
-    chosen = phases.once(
-        "choose",
-        choose_documents,
-        {
-            "sets": sets,
-            "characters": record.characters,
-            "shingling": record.shingling,
-            "threshold": record.threshold,
-            "least": 1,
-            "most_bytes": record.most_bytes,
-            "survivors": {name: name.replace("heldout/", "survivors/", 1) for name in sets},
-        },
-    )
-    files.remove(sampled_folder(phases.folder))
-    return {"sets": chosen}
-
-
-def _nothing(heldout: Heldout, what: str) -> str:
-    return (
-        f"{what} is held out: raise mixture.heldout_fraction ({heldout.fraction}), or give the sources more documents"
-    )
-
-
 def before_takedowns(context: RunContext, recipe: Recipe, split: Split) -> Corpus:
     """What training would see if nothing had been taken down: the tokenizer is trained on it, so that it stays, and
     with it the token shards that a takedown does not hit."""
@@ -201,7 +114,8 @@ def _split(phases: PhaseRunner, record: Record, places: HeldoutPlaces) -> dict:
     jobs = {i: given | {"kept": places.corpus.kept[i], "forms": places.forms(i)} for i in shards}
     split = phases.map("split", split_shard, jobs).values()
     if not having:
-        raise ValueError(_nothing(record.heldout, f"none of {sum(counts['rows_in'] for counts in split):,} documents"))
+        there = sum(counts["rows_in"] for counts in split)
+        raise ValueError(nothing_held_out(record.heldout, f"none of {there:,} documents"))
     files.remove(drawn_folder(phases.folder))
     files.remove(texts_folder(phases.folder))
     return {"heldout": sum(counts["heldout"] for counts in split)}

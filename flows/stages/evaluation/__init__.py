@@ -1,0 +1,1 @@
+"""Which documents models are evaluated on, and what training sees without them."""
