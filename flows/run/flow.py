@@ -249,14 +249,15 @@ def _quiet_console() -> Iterator[None]:
     def wanted(record: logging.LogRecord) -> bool:
         return not str(record.msg).startswith(unwanted)
 
-    # Prefect's handler writes a line for each batch of lines that its server does not take, up to the process's end; if
-    # that ends the flow, `_plain_errors` says why
-    logging.raiseExceptions = False
+    # Prefect's handler writes a line for each batch of lines that its server does not take; if that ends the flow, it
+    # does so up to the process's end, and `_plain_errors` says why
+    before, logging.raiseExceptions = logging.raiseExceptions, False
     handlers = logging.getLogger().handlers
     for handler in handlers:
         handler.addFilter(wanted)
     try:
         yield
+        logging.raiseExceptions = before
     finally:
         for handler in handlers:
             handler.removeFilter(wanted)
