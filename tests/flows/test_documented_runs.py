@@ -28,8 +28,8 @@ LEFT = {
 # So that the rules which pages name drop some documents.
 STRICTER = {
     "textbook": {"min_characters": 1},
-    "gopher_quality": {"min_words": 200, "min_stop_words": 6},
-    "quality": {"min_score": 0.9},
+    "gopher_quality": {"min_words": 200, "min_stop_words": 7},
+    "quality": {"min_score": 0.5},
 }
 TASK = {"context": "The function returns", "choices": [" a value", " the sea"], "answer": 0}
 
