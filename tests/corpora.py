@@ -44,7 +44,7 @@ class Name(Settings):
 
 def _nothing(phases: PhaseRunner, record: Name, places: None) -> dict:
     """The parts are written beforehand."""
-    return {"sources": {name: {"documents": count} for name, count in record.documents.items()}}
+    return {"sources": {name: {"records": count, "documents": count} for name, count in record.documents.items()}}
 
 
 def planted_stage(name: str, folder: str) -> StageResult:
@@ -77,7 +77,8 @@ class Texts:
 
     @property
     def recipe(self) -> SimpleNamespace:
-        return SimpleNamespace(sources=[SimpleNamespace(name=n) for n in dict.fromkeys(self._sources())])
+        sources = [SimpleNamespace(name=n) for n in dict.fromkeys(self._sources())]
+        return SimpleNamespace(sources=sources, heldout_documents=10_000)
 
     def _sources(self) -> list[str]:
         return self.sources or ["web"] * len(self.shards)

@@ -126,7 +126,9 @@ def written(mixture: FoundMixture) -> str:
                 f"uniform {one.uniform:.3f}, by tokens {one.proportional:.3f}"
             )
     # the weights that were found stand in place of a strategy
-    rest = {name: value for name, value in old.items() if name in ("max_epochs", "heldout_fraction")}
+    rest = {
+        name: value for name, value in old.items() if name in ("max_epochs", "heldout_fraction", "heldout_documents")
+    }
     lines += ["  " + line for line in _yaml(rest).splitlines()] if rest else []
     return "\n".join(lines) + "\n"
 

@@ -14,9 +14,8 @@ from gristmill.flows.machine.context import job_options, lookup
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.classifier_curves import confusion, curves
-from gristmill.flows.stages.corpus import Corpus
+from gristmill.flows.stages.corpus import Corpus, held_out
 from gristmill.storage import files, leftovers
-from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.documents.step import CorpusStep
 from gristmill.tasks.engine import options
 from gristmill.tasks.models.classifier import classifier_file
@@ -70,9 +69,10 @@ def from_recipe(out: str, name: str, machine: MachineSettings | None = None) -> 
     if step is None or step.model is not None:
         raise ValueError(f"the recipe {recipe.name} has no step `quality` with a `reference`; add one, or give --jsonl")
     options.configure(job_options(machine))
-    places = arriving(recipe, step, machine).places
+    corpus = arriving(recipe, step, machine)
+    places = corpus.places
     parts = places.parts(step.reference), places.parts(step.raw(places.sources))
-    heldout = Heldout(fraction=recipe.heldout_fraction)
+    heldout = held_out(recipe, corpus)
     settings = step.training_settings()
     return _make(out, settings, quality_work.sample(*parts, settings, heldout))
 

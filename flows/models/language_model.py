@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.finished import finished
-from gristmill.tasks.documents.sampling import Heldout
+from gristmill.flows.stages.corpus import held_out
 from gristmill.tasks.documents.selection import gather, select
 from gristmill.tasks.reading.charset import decode, detect
 from gristmill.tasks.reading.listing import shards_of
@@ -50,13 +50,14 @@ def texts_of_recipe(
     if unknown := sorted(set(sources) - {source.name for source in recipe.sources}):
         there = ", ".join(source.name for source in recipe.sources)
         raise ValueError(f"no source of {recipe.name} is called {', '.join(unknown)}; its sources are {there}")
-    places = finished(recipe, settings).corpus.places
-    heldout = Heldout(fraction=recipe.heldout_fraction)
+    corpus = finished(recipe, settings).corpus
+    places = corpus.places
+    heldout = held_out(recipe, corpus)
     by_language = any(signal.name == "language" for step in recipe.steps for signal in step.signals)
     for i, source in enumerate(places.sources):
         if source not in sources:
             continue
-        texts = heldout.without(select(places.documents[i], places.kept[i], ["text"]))
+        texts = heldout.without(select(places.documents[i], places.kept[i], ["source", "text"]))
         if by_language:
             known = gather(places.signals[i], places.kept[i], ["language"])
             names = dict(zip(known["id"].to_pylist(), known["language"].to_pylist(), strict=True))

@@ -204,6 +204,11 @@ class Recipe(Settings):
         return self.mixture.heldout_fraction if self.mixture else Mixture.model_fields["heldout_fraction"].default
 
     @property
+    def heldout_documents(self) -> int:
+        """Of each source at most, about; without a mixture the default, too."""
+        return self.mixture.heldout_documents if self.mixture else Mixture.model_fields["heldout_documents"].default
+
+    @property
     def before(self) -> tuple[Url, ...]:
         """The steps ahead of the extraction."""
         return tuple(step for step in self.steps[: self.steps.index(self.extract)] if isinstance(step, Url))

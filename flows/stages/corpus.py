@@ -5,10 +5,13 @@ Where none is left the run ends with one sentence, ahead of the stages that woul
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import ceil, log2
 from typing import TypeVar
 
 from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.steps import modules_of
+from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.documents.step import DocumentStep, Step
 from gristmill.tasks.engine.make import StageResult
 
@@ -66,6 +69,11 @@ class Corpus:
             tuple(tuple(stage.part(i) for stage in self.measured) for i in shards),
         )
 
+    @property
+    def extracted(self) -> StageResult:
+        """The stage that read the records of the sources."""
+        return next(stage for stage in self.stages if stage.name == "documents")
+
     def inputs(self, *others: StageResult, signals: bool = False) -> dict[str, str]:
         """The keys of the documents, of what is kept, of other stages and, if they are read, of the signals."""
         keys = {"documents": self.documents.key, "kept": self.kept.key}
@@ -87,6 +95,17 @@ class Corpus:
     def rewritten(self, stage: StageResult, *through: StageResult) -> "Corpus":
         """The corpus behind a stage that has the texts anew, and the stages that led there."""
         return replace(self, documents=stage, kept=stage, stages=(*self.stages, *through, stage))
+
+
+def held_out(recipe: Recipe, corpus: Corpus) -> Heldout:
+    """The documents that no training of a recipe sees. Which these are is a matter of the records of its sources: no
+    step of the recipe decides it."""
+    fractions = {}
+    for name, counts in corpus.extracted.result["sources"].items():
+        # by halves, so that a source with a few records more has the same ones held out
+        halves = ceil(log2(max(1.0, recipe.heldout_fraction * counts["records"] / recipe.heldout_documents)))
+        fractions[name] = recipe.heldout_fraction / 2**halves
+    return Heldout(fractions=fractions)
 
 
 def pinned(context: RunContext, steps: tuple[S, ...]) -> tuple[S, ...]:

@@ -100,7 +100,7 @@ def export(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult |
 
 def _own_columns(corpus: Corpus) -> tuple[OwnColumn, ...]:
     """The columns of the sources' own: all parts with documents have the same."""
-    extracted = next(stage for stage in corpus.stages if stage.name == "documents")
+    extracted = corpus.extracted
     own = extracted.result.get("own", ())
     return own_columns(parquet.schema(corpus.documents.part(0))) if own else ()
 

@@ -15,7 +15,7 @@ from pydantic import SerializeAsAny
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.steps import modules_of
-from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, modules
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, held_out, modules
 from gristmill.storage import files
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.sampling import Heldout
@@ -69,7 +69,7 @@ def learned_filter(
     the models have seen them. `learns_from`: a part of the corpus that the model is trained on, not on all of it."""
     reference = tuple(sorted(step.reference))
     common = {"work": modules_of(step)[-1], "reference": reference}
-    heldout = Heldout(fraction=recipe.heldout_fraction)
+    heldout = held_out(recipe, corpus)
     code: dict[str, Any] = {"modules": modules((step,)), "libraries": step.libraries}
     places = corpus.places
 

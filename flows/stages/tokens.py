@@ -116,7 +116,7 @@ def grouped_tokens(
 
 def _check_columns(recipe: Recipe, corpus: Corpus) -> None:
     """Raise ValueError for a column of the mixture that no document has; with `columns: "*"` it is known only now."""
-    extracted = next(stage for stage in corpus.stages if stage.name == "documents")
+    extracted = corpus.extracted
     own = extracted.result.get("own", ())
     signals = [signal.name for step in recipe.steps for signal in step.signals]
     for column in recipe.training_mixture().by:

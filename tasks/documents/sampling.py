@@ -1,7 +1,10 @@
 """Choices made by a keyed hash: the same for any order, number of workers, and after any crash."""
 
+from typing import Annotated
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import xxhash
 from pydantic import Field
 
@@ -23,11 +26,18 @@ class Heldout(Settings):
     What is like one of them is another matter: see `gristmill.tasks.evaluation.heldout`.
     """
 
-    fraction: float = Field(ge=0, le=1)
+    fractions: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(description="by source, of its documents")
 
     def mask(self, documents: pa.Table) -> np.ndarray:
-        """True for the held-out rows of a table with a column `id`."""
-        return uniform(documents["id"], 0, "heldout") < self.fraction
+        """True for the held-out rows of a table with the columns `id` and `source`. Raises KeyError for a source that
+        has no fraction."""
+        sources = pc.dictionary_encode(documents["source"]).combine_chunks()
+        fractions = np.array([self.fractions[name] for name in sources.dictionary.to_pylist()], float)
+        return uniform(documents["id"], 0, "heldout") < fractions[sources.indices.to_numpy()]
+
+    def chosen(self, documents: pa.Table) -> pa.Table:
+        """The held-out rows."""
+        return documents.filter(pa.array(self.mask(documents)))
 
     def without(self, documents: pa.Table) -> pa.Table:
         """The rows that training may see."""

@@ -70,8 +70,12 @@ def sampled_folder(folder: str) -> str:
     return files.join(folder, "sampled")
 
 
-def sampled_file(folder: str, shard: int) -> str:
+def _sampled_file(folder: str, shard: int) -> str:
     return files.join(sampled_folder(folder), f"{shard:05d}.parquet")
+
+
+def _sampled_shard(path: str) -> int:
+    return int(path.rpartition("/")[2].partition(".")[0])
 
 
 def sample_shard(
@@ -88,7 +92,7 @@ def sample_shard(
     below: float = 1.0,
 ) -> dict:
     """Write the `most` documents of a shard, each with another text, that have the smallest keyed hash, in that order
-    and below a bound, and count all with a word.
+    and below a bound, and count all with a word; no file if none is written.
 
     `characters`: code points of a text that are evaluated; `heldout`: of these documents alone; `takedowns`: lists of
     documents that are no candidates; `kept`: a part with the documents that the recipe keeps; `apart`: these are no
@@ -98,9 +102,9 @@ def sample_shard(
     found = _SAMPLED.empty_table()
     counted = 0
     survivors = pa.array([], pa.string()) if not kept else parquet.read_table(kept, ["id"])["id"].combine_chunks()
-    for group in parquet.groups(documents, ["id", "text", "url", *PLACE]):
+    for group in parquet.groups(documents, ["id", "source", "text", "url", *PLACE]):
         if heldout is not None:
-            group = group.filter(pa.array(heldout.mask(group)))
+            group = heldout.chosen(group)
         if takedowns is not None:
             group = group.filter(pc.is_null(taken_down(group, takedowns)))
         cut = evaluated_part(group["text"], characters)
@@ -114,14 +118,15 @@ def sample_shard(
         ranked = pa.table([worded["id"], rank, worded["text"], place, content, survives], schema=_SAMPLED)
         found = pa.concat_tables([found, ranked.filter(pc.less(ranked["rank"], below))])
         found = found.take(_first_of_each(found)[:most])
-    parquet.write_table(sampled_file(folder, shard), found)
+    if len(found):
+        parquet.write_table(_sampled_file(folder, shard), found)
     return {"documents": counted, "sampled": len(found)}
 
 
 def choose_documents(
     folder: str,
     number: int,
-    sets: dict[str, tuple[int, tuple[str, ...]]],
+    sets: dict[str, tuple[int, tuple[int, int]]],
     characters: int,
     shingling: Shingling,
     threshold: float,
@@ -129,7 +134,8 @@ def choose_documents(
     most_bytes: int | None = None,
     survivors: dict[str, str] | None = None,
 ) -> dict:
-    """Write the evaluation documents. `sets`: for each how many are taken at most, and the samples of its shards.
+    """Write the evaluation documents. `sets`: for each how many are taken at most, and its first shard and the one
+    behind its last.
 
     No two of a set have a Jaccard similarity of `threshold`. A set of fewer than `least` is left out. `most_bytes`: of
     the texts of a set, which has one document at least; `survivors`: by set the name of another one, of those of its
@@ -138,7 +144,9 @@ def choose_documents(
     """
     parts: dict[str, pa.Table] = {}
     survivors = survivors or {}
-    for name, (count, samples) in sets.items():
+    sampled = parquet.paths_in(sampled_folder(folder))
+    for name, (count, (first, behind)) in sets.items():
+        samples = [path for path in sampled if first <= _sampled_shard(path) < behind]
         taken = _chosen(count, samples, characters, shingling, threshold, most_bytes)
         parts[name] = _evaluated(taken, name, characters)
         if name in survivors:
@@ -170,18 +178,20 @@ def _evaluated(sampled: pa.Table, name: str, characters: int) -> pa.Table:
 
 def _chosen(
     count: int,
-    samples: tuple[str, ...],
+    samples: list[str],
     characters: int,
     shingling: Shingling,
     threshold: float,
     most_bytes: int | None,
 ) -> pa.Table:
     """Up to `count` documents of the samples, unlike each other, by rank."""
-    ranks = [parquet.read_table(path, ["id", "rank", "content"]) for path in samples]
+    table = _SAMPLED.empty_table()
+    if not samples:
+        return table
+    ranks = parquet.read_tables(samples, ["id", "rank", "content"])
     shard = np.repeat(np.arange(len(ranks)), [len(part) for part in ranks])
     row = np.concatenate([np.arange(len(part)) for part in ranks])
     order = _first_of_each(pa.concat_tables(ranks))
-    table = _SAMPLED.empty_table()
     for start in range(0, len(order), count):
         rows = order[start : start + count]
         arriving = _read(samples, shard[rows], row[rows])
@@ -196,7 +206,7 @@ def _chosen(
     return table
 
 
-def _read(samples: tuple[str, ...], shard: np.ndarray, row: np.ndarray) -> pa.Table:
+def _read(samples: list[str], shard: np.ndarray, row: np.ndarray) -> pa.Table:
     """Rows of the samples' shards, in the order in which they are asked for."""
     parts = []
     for number in np.unique(shard).tolist():

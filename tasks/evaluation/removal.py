@@ -19,7 +19,7 @@ from gristmill.storage.schema import DOCUMENTS, SELECTION
 from gristmill.tasks.dedup.near.settings import Shingling
 from gristmill.tasks.documents.selection import read_rows, select_groups
 from gristmill.tasks.evaluation.documents import PLACE, records
-from gristmill.tasks.evaluation.similar import given, likest
+from gristmill.tasks.evaluation.similar import given, likest, read_given, write_given
 
 STEP = "evaluation_removal"
 _FOUND = pa.schema([DOCUMENTS.field("id"), DOCUMENTS.field("text")])
@@ -43,24 +43,25 @@ def found_folder(folder: str) -> str:
     return files.join(folder, "found")
 
 
-def found_file(folder: str, shard: int) -> str:
-    return files.join(found_folder(folder), f"{shard:05d}.parquet")
+def given_folder(folder: str) -> str:
+    return files.join(folder, "given")
 
 
 def find_shard(folder: str, shard: int, extracted: str, evaluation: str) -> dict:
-    """Write the ids and texts that evaluation documents have in a shard of extracted documents. Holds the places of
-    all its documents."""
+    """Write the ids and texts that evaluation documents have in a shard of extracted documents; no file if there is
+    none. Holds the places of all its documents."""
     wanted = parquet.read_table(evaluation, ["record"])["record"].combine_chunks()
     rows = np.flatnonzero(pc.is_in(records(parquet.read_table(extracted, PLACE)), wanted))
-    parquet.write_table(found_file(folder, shard), read_rows(extracted, rows, ["id", "text"]).cast(_FOUND))
+    if len(rows):
+        path = files.join(found_folder(folder), f"{shard:05d}.parquet")
+        parquet.write_table(path, read_rows(extracted, rows, _FOUND.names).cast(_FOUND))
     return {"found": len(rows)}
 
 
-def collect_texts(
-    folder: str, number: int, evaluation: str, found: tuple[str, ...], tasks: str, least: int, least_task: int
-) -> dict:
-    """Write what documents are compared with, each text once, by id: all forms of the evaluation documents, and the
-    examples in the file `tasks` (columns `id`, `text`), if there is one. Holds them.
+def collect_texts(folder: str, number: int, evaluation: str, tasks: str, least: int, least_task: int) -> dict:
+    """Write what documents are compared with, each text once, by id: all forms of the evaluation documents, those that
+    were found in the shards among them, and the examples in the file `tasks` (columns `id`, `text`), if there is one.
+    Holds them.
 
     `least`, `least_task`: the fewest shingles with which a document, or an example, counts as contained.
     """
@@ -69,13 +70,19 @@ def collect_texts(
     alone = pc.binary_join_element_wise(chosen["set"], chosen["id"], ":")
     chosen = chosen.set_column(0, "id", pc.if_else(pc.equal(chosen["record"], ""), alone, chosen["id"]))
     forms = [chosen.select(["id", "text"]), chosen.select(["id", "whole"]).rename_columns(["id", "text"])]
-    forms += [parquet.read_table(path) for path in found]
+    forms += parquet.read_tables(parquet.paths_in(found_folder(folder)))
     texts = [_ruled(pa.concat_tables([form.cast(_FOUND) for form in forms]), "contains_evaluation_document", least)]
     if tasks:
         texts.append(_ruled(parquet.read_table(tasks, _FOUND.names).cast(_FOUND), "contains_task", least_task))
     table = pa.concat_tables(texts)
     parquet.write_table(texts_file(folder), table)
     return {"texts": len(table)}
+
+
+def index_texts(folder: str, number: int, shingling: Shingling) -> dict:
+    """Write the shingles of what documents are compared with. Holds them."""
+    write_given(given_folder(folder), given(parquet.read_table(texts_file(folder), ["text"])["text"], shingling))
+    return {}
 
 
 def _ruled(texts: pa.Table, rule: str, least: int) -> pa.Table:
@@ -90,21 +97,20 @@ def remove_shard(
     shard: int,
     kept: str,
     forms: tuple[str, ...],
-    texts: str,
     shingling: Shingling,
     threshold: float,
 ) -> dict:
     """Write which documents of a shard stay: those that are no evaluation document, like none and contain none.
 
-    `forms`: the parts with the texts of the shard's documents; `texts`: what they are compared with. A document that is
-    like one text and contains another goes by the rule `near_duplicate`, of the highest value. Holds the ids of the
-    shard, the shingles of what is compared with, and the texts and shingles of a row group.
+    `forms`: the parts with the texts of the shard's documents. A document that is like one text and contains another
+    goes by the rule `near_duplicate`, of the highest value. Holds the ids of the shard and of what it is compared with,
+    what `read_given` holds, and the texts and shingles of a row group.
     """
     arriving = parquet.read_table(kept, SELECTION.names)
-    against = parquet.read_table(texts)
+    against = parquet.read_table(texts_file(folder), ["id", "rule", "least"])
     own = against["id"].filter(pc.not_equal(against["rule"], "contains_task")).combine_chunks()
     by_id = arriving["id"].filter(pc.is_in(arriving["id"], own))
-    known, least = given(against["text"], shingling), against["least"].to_numpy()
+    known, least = read_given(given_folder(folder), shingling), against["least"].to_numpy()
     names, rules = against["id"].to_pylist(), against["rule"].to_pylist()
     worst: dict[str, tuple[bool, float, int]] = {}
     for form in forms:

@@ -3,21 +3,29 @@
 A text with the set of shingles A is like a given one with the set B if their Jaccard similarity |A n B| / |A u B| is at
 least a threshold, and contains it if its containment |A n B| / |B| is (Broder 1997, "On the resemblance and containment
 of documents"): so a page that quotes an article contains it, and is not like it. Shared shingles are counted, not
-estimated by MinHash, since a held-out set needs every such text; that is quick because the given texts are few.
+estimated by MinHash, since a held-out set needs every such text. The shingles of the given texts are an inverted
+index that is made once and that every worker holds: the time of a text does not grow with their number, but for those
+that it shares shingles with.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 import pyarrow as pa
 
+from gristmill.storage import files, parquet, sorted_files
 from gristmill.tasks.dedup.near.settings import Shingling
 from gristmill.tasks.dedup.near.sign import shingle_sets
+from gristmill.tasks.kernels.ngrams import bit_table, possible_members
 
 THRESHOLD = 0.8  # that of the step `minhash`
+_SHARED = 1 << 22  # shingles that texts share with given ones, counted at a time
+_EVERY_HASH = 0, 1 << 64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Given:
     """`sizes`: shingles of each text, (n,); `hashes`: those of all texts, sorted, each with its text in `owners`."""
 
@@ -25,6 +33,11 @@ class Given:
     sizes: np.ndarray
     hashes: np.ndarray
     owners: np.ndarray
+
+    @cached_property
+    def table(self) -> np.ndarray:
+        """The hashes as a table of bits."""
+        return bit_table(self.hashes)
 
 
 @dataclass(frozen=True)
@@ -41,30 +54,67 @@ def given(texts: pa.ChunkedArray, shingling: Shingling) -> Given:
     """What other texts are compared with. A text without a word has no shingle. Holds 40 bytes a shingle."""
     values, offsets = shingle_sets(texts, shingling)
     sizes = np.diff(offsets)
-    order = np.argsort(values, kind="stable")
+    order = sorted_files.order(values)
     return Given(shingling, sizes, values[order], np.repeat(np.arange(len(sizes)), sizes)[order])
+
+
+def write_given(folder: str, known: Given) -> None:
+    """Write what other texts are compared with, for `read_given`. Holds 40 bytes a shingle."""
+    parquet.write_table(_sizes_file(folder), pa.table({"size": known.sizes}))
+    shingles = pa.table({"hash": known.hashes, "owner": known.owners.astype(np.int32)})
+    sorted_files.write(_shingles_file(folder), shingles, "hash")
+
+
+@lru_cache(1)
+def read_given(folder: str, shingling: Shingling) -> Given:
+    """What `write_given` wrote, read once by each worker. Holds 14 bytes a shingle."""
+    sizes = parquet.read_table(_sizes_file(folder))["size"].to_numpy()
+    shingles = sorted_files.read(_shingles_file(folder), *_EVERY_HASH)
+    return Given(shingling, sizes, shingles["hash"].to_numpy(), shingles["owner"].to_numpy())
+
+
+def _sizes_file(folder: str) -> str:
+    return files.join(folder, "sizes.parquet")
+
+
+def _shingles_file(folder: str) -> str:
+    return files.join(folder, "shingles.parquet")
 
 
 def overlaps(known: Given, texts: pa.ChunkedArray, threshold: float) -> Overlaps:
     """All pairs whose containment is at least `threshold` (above 0), and so all of such a Jaccard similarity, which is
-    never higher. Holds 30 bytes a shingle of the texts, and what one of them shares with all given ones."""
+    never higher. Holds 10 bytes a shingle of the texts, 40 for each that is given, too, and 60 for `_SHARED` that
+    they share with given texts, or for those of one text, if these are more."""
     values, offsets = shingle_sets(texts, known.shingling)
-    first = np.searchsorted(known.hashes, values)
-    times = np.searchsorted(known.hashes, values, side="right") - first
-    pairs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-    for at in range(len(texts)):
-        [hits] = np.nonzero(times[offsets[at] : offsets[at + 1]])
-        hits += offsets[at]
-        ends = np.cumsum(times[hits])
-        places = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - times[hits] - first[hits], times[hits])
-        owners, shared = np.unique(known.owners[places], return_counts=True)
-        enough = shared / known.sizes[owners] >= threshold
-        pairs.append((np.full(enough.sum(), at), owners[enough], shared[enough]))
-    if not pairs:
-        return Overlaps(*np.empty((2, 0), int), *np.empty((2, 0)))
-    text, owner, shared = (np.concatenate(column) for column in zip(*pairs, strict=True))
-    size = np.diff(offsets)[text]
-    return Overlaps(text, owner, shared / (size + known.sizes[owner] - shared), shared / known.sizes[owner])
+    at = possible_members(values, known.table)
+    first = np.searchsorted(known.hashes, values[at])
+    times = np.searchsorted(known.hashes, values[at], side="right") - first
+    at, first, times = at[times > 0], first[times > 0], times[times > 0]
+    text = np.searchsorted(offsets, at, side="right") - 1
+    found = [(np.empty(0, int), np.empty(0, int), np.empty(0, int))]
+    for some in _pieces(text, times):
+        ends = np.cumsum(times[some])
+        places = np.arange(ends[-1]) - np.repeat(ends - times[some] - first[some], times[some])
+        pair = np.repeat(text[some], times[some]) * len(known.sizes) + known.owners[places]
+        pair, shared = np.unique(pair, return_counts=True)
+        of, owner = np.divmod(pair, len(known.sizes))
+        enough = shared / known.sizes[owner] >= threshold
+        found.append((of[enough], owner[enough], shared[enough]))
+    of, owner, shared = (np.concatenate(column) for column in zip(*found, strict=True))
+    size = np.diff(offsets)[of]
+    return Overlaps(of, owner, shared / (size + known.sizes[owner] - shared), shared / known.sizes[owner])
+
+
+def _pieces(text: np.ndarray, times: np.ndarray) -> Iterator[slice]:
+    """Whole texts with up to `_SHARED` shared shingles, or one with more. `text`: of each shingle, ascending; `times`:
+    in how many given texts it is."""
+    begins = np.flatnonzero(np.append(True, text[1:] != text[:-1])[: len(text)])
+    before = np.append(0, np.cumsum(times))
+    while len(begins):
+        fit = np.searchsorted(before[np.append(begins[1:], len(text))], before[begins[0]] + _SHARED, side="right")
+        fit = max(1, int(fit))
+        yield slice(int(begins[0]), int(begins[fit]) if fit < len(begins) else len(text))
+        begins = begins[fit:]
 
 
 @dataclass(frozen=True)

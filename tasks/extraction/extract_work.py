@@ -187,7 +187,7 @@ def _pages(
         # without a length, the offset counts the file's uncompressed bytes
         identity = "\n".join((source, file, f"{record.offset} {record.length}", record.record_id))
         key = xxhash.xxh3_128_hexdigest(identity.encode("utf-8", "surrogateescape"))
-        if drawn is not None and not drawn.mask(pa.table({"id": [key]}))[0]:
+        if drawn is not None and not drawn.mask(pa.table({"id": [key], "source": [source]}))[0]:
             continue
         kinds[record.kind] += 1
         row = {

@@ -72,7 +72,12 @@ class Mixture(Settings):
         {}, description="of the tokens, by the names of the sources or groups; they need not sum to one"
     )
     max_epochs: float = Field(4, gt=0, description="no source is repeated more often (Muennighoff et al. 2023: 4)")
-    heldout_fraction: float = Field(0.01, gt=0, lt=1, description="of the documents, never trained on")
+    heldout_fraction: float = Field(0.01, gt=0, lt=1, description="of each source's documents, never trained on")
+    heldout_documents: int = Field(
+        10_000,
+        gt=0,
+        description="of each source at most, about: its fraction is halved until so few of its records are held out",
+    )
     by: tuple[Annotated[Column, BeforeValidator(_named, json_schema_input_type=str | Column)], ...] = Field(
         (Column(column=SOURCE),), min_length=1, description="columns whose values make the groups"
     )

@@ -77,6 +77,7 @@ def table(rows: int) -> pa.Table:
     return pa.table(
         {
             "id": [f"{i:032x}" for i in range(rows)],
+            "source": ["web"] * rows,
             "text": pa.array(texts, pa.large_string()),
             "hash": pa.array([rng.bytes(16) for _ in range(rows)], pa.binary(16)),
             "score": rng.random(rows),
@@ -171,7 +172,7 @@ def reference(folder: Path) -> tuple[str, str]:
     return path, path
 
 
-HELDOUT = Heldout(fraction=0.05)
+HELDOUT = Heldout(fractions={"web": 0.05})
 SENTENCE = "word0 meadow1 river2 lantern6"
 
 

@@ -162,9 +162,9 @@ def test_a_model_is_trained_on_the_documents_that_a_recipe_keeps(folder, tmp_pat
     path.write_text(json.dumps(given | {"mixture": {"weights": {"web": 1}, "heldout_fraction": 0.5}}))
     loaded = load(str(path))
     *_, passed = curate(context(str(folder / "home")), loaded)
-    heldout, all_texts, seen = Heldout(fraction=0.5), [], []
+    heldout, all_texts, seen = Heldout(fractions={"web": 0.5}), [], []
     for documents, kept in passed.left.places.parts(("web",)):
-        table = select(documents, kept, ["text"])
+        table = select(documents, kept, ["source", "text"])
         all_texts += table["text"].to_pylist()
         seen += table.filter(pa.array(~heldout.mask(table)))["text"].to_pylist()
     found = [

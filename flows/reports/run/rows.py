@@ -150,7 +150,7 @@ _SCORES = pa.schema([DOCUMENTS.field("id"), DOCUMENTS.field("source"), pa.field(
 def scores(recipe: Recipe, corpus: Corpus) -> Rows:
     """All documents that were extracted, with all that steps measured of them."""
     places = corpus.places
-    extracted = next(stage for stage in corpus.stages if stage.name == "documents")
+    extracted = corpus.extracted
     columns = {column.name: column for column in columns_of(recipe) if column.measured}
     there = {name for stage in corpus.measured for name in parquet.columns(stage.part(0))}
     schema = pa.schema([*_SCORES, *(column.field for name, column in columns.items() if name in there)])

@@ -50,7 +50,7 @@ class Counts:
 
 def count(corpus: Corpus) -> Counts:
     """Reads the ids, lengths and languages of all documents, a shard at a time, and no text."""
-    extracted = next(stage for stage in corpus.stages if stage.name == "documents")
+    extracted = corpus.extracted
     counts = Counts()
     places = corpus.places
     for number, source in enumerate(places.sources):

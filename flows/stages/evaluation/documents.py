@@ -4,8 +4,11 @@ They are drawn from all documents as the base recipe extracts them, ahead of eve
 depend on the steps of any recipe that is compared, nor on the tokenizer or the model.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from math import floor, log2
 
 import pyarrow as pa
 from pydantic import Field
@@ -29,7 +32,6 @@ from gristmill.tasks.evaluation.documents import (
     choose_documents,
     evaluation_file,
     sample_shard,
-    sampled_file,
     sampled_folder,
 )
 from gristmill.tasks.evaluation.similar import THRESHOLD
@@ -39,16 +41,21 @@ CLEAN = "clean"  # the set of texts that no recipe trains on
 LEAST = 5
 MOST_SHARE = 0.1  # of a source's documents: the rest is there to be trained on
 SAMPLED = 4  # times as many documents of a shard as a set takes at most, since near copies among them count once
+# Times as many documents of a set are looked at as are taken, since copies count once, and at least so many.
+_LOOKED_AT = 16
+_LEAST_SAMPLED = 1_000
 CHARACTERS = 8_000  # of a text: 2,000 tokens of English, eight contexts of a small proxy
 
 
 class Record(Settings):
-    """`shares`: of each set the largest share of its documents that may be taken; `characters`: code points of a text
+    """`shares`: of each set the largest share of its documents that may be taken; `below`: of each set, documents whose
+    keyed hash, in [0, 1), is below this are looked at; `characters`: code points of a text
     that are evaluated; `seed`: of the keyed hash; `threshold`: Jaccard similarity of documents that count as one;
     `apart`: the sets that are of no source of the recipes."""
 
     per_source: int = Field(ge=LEAST)
     shares: dict[str, float]
+    below: dict[str, float]
     apart: tuple[str, ...] = ()
     characters: int = Field(gt=0)
     seed: int
@@ -91,9 +98,11 @@ def evaluation_documents(
     if clean is not None:
         corpora.append(extracted(context, _clean_recipe(base, clean)))
         shares[CLEAN] = 1.0
+    counts = {name: of["documents"] for corpus in corpora for name, of in corpus.documents.result["sources"].items()}
     record = Record(
         per_source=per_source,
         shares=shares,
+        below={name: below(count, _LOOKED_AT * per_source) for name, count in counts.items()},
         apart=(CLEAN,) if clean is not None else (),
         characters=characters,
         seed=seed,
@@ -121,12 +130,15 @@ def sets_of(evaluation: StageResult) -> tuple[str, ...]:
 def _choose(phases: PhaseRunner, record: Record, places: EvaluationPlaces) -> dict:
     """Choose the documents that recipes are compared on."""
     given = {"most": SAMPLED * record.per_source, "characters": record.characters, "seed": record.seed}
-    parts = enumerate(zip(places.sets, places.documents, strict=True))
-    jobs = {i: given | {"documents": part, "apart": name in record.apart} for i, (name, part) in parts}
+    jobs = {
+        i: given | {"documents": part, "apart": name in record.apart, "below": record.below[name]}
+        for i, (name, part) in enumerate(zip(places.sets, places.documents, strict=True))
+    }
     sampled = phases.map("sample", sample_shard, jobs, temporary=True)
-    sets: dict[str, tuple[int, tuple[str, ...]]] = {}
+    sets: dict[str, tuple[int, tuple[int, int]]] = {}
+    of_sets = shards_of_sets(places.sets)
     for name, share in record.shares.items():
-        shards = [i for i, of in enumerate(places.sets) if of == name]
+        shards = of_sets[name]
         there = sum(sampled[i]["documents"] for i in shards)
         if not there:
             raise ValueError(
@@ -145,7 +157,7 @@ def _choose(phases: PhaseRunner, record: Record, places: EvaluationPlaces) -> di
             phases.message(
                 f"the evaluation set {name} has {count:,} documents instead of {record.per_source:,}: {left}"
             )
-        sets[name] = count, tuple(sampled_file(phases.folder, i) for i in shards)
+        sets[name] = count, (shards.start, shards.stop)
     if not sets:
         raise ValueError(
             f"every source has too few documents to evaluate on, since {MOST_SHARE:.0%} of a source are taken at most, "
@@ -166,6 +178,20 @@ def _choose(phases: PhaseRunner, record: Record, places: EvaluationPlaces) -> di
             phases.message(f"the evaluation set {name} has {unlike:,} documents: near copies count once")
     files.remove(sampled_folder(phases.folder))
     return {"sets": chosen}
+
+
+def below(count: float, wanted: int) -> float:
+    """Up to which keyed hash at least so many of `count` documents are looked at, and `_LEAST_SAMPLED`, as a power of
+    two: a count that is known better does not change it."""
+    wanted = max(wanted, _LEAST_SAMPLED)
+    return 1.0 if count <= wanted else 2.0 ** -floor(log2(count / wanted))
+
+
+def shards_of_sets(sets: Sequence[str]) -> dict[str, range]:
+    """The shards of each set, which follow each other. `sets`: the set of each shard."""
+    counts = Counter(sets)
+    begins = dict(zip(counts, accumulate(counts.values(), initial=0), strict=False))
+    return {name: range(begins[name], begins[name] + count) for name, count in counts.items()}
 
 
 def judged_sets(names: Sequence[str], judge: Sequence[str]) -> tuple[str, ...]:

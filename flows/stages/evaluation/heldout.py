@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.variants import unfiltered
-from gristmill.flows.stages.corpus import Corpus, CorpusPlaces
+from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, held_out
 from gristmill.flows.stages.documents import documents
 from gristmill.flows.stages.evaluation.documents import CHARACTERS
 from gristmill.flows.stages.evaluation.removal import without_evaluation
@@ -25,11 +25,9 @@ from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.evaluation.heldout import (
     collect_texts,
     draw_shard,
-    drawn_file,
     drawn_folder,
+    given_folder,
     split_shard,
-    texts_file,
-    texts_folder,
 )
 from gristmill.tasks.evaluation.similar import THRESHOLD
 
@@ -74,9 +72,8 @@ def heldout(context: RunContext, recipe: Recipe, corpus: Corpus) -> Split:
 
     Exact, not by MinHash: see `gristmill.tasks.evaluation.similar`.
     """
-    chosen = Heldout(fraction=recipe.heldout_fraction)
-    extracted = next(stage for stage in corpus.stages if stage.name == "documents")
-    drawn = extracted
+    chosen = held_out(recipe, corpus)
+    extracted = drawn = corpus.extracted
     if recipe.before:
         # what these steps drop was not extracted, and other recipes on these sources are evaluated on it
         drawn = documents(context, unfiltered(recipe), (), chosen).documents
@@ -103,21 +100,16 @@ def _split(phases: PhaseRunner, record: Record, places: HeldoutPlaces) -> dict:
     shards = places.corpus.shards()
     forms = {i: tuple(dict.fromkeys((places.drawn[i], *places.forms(i)))) for i in shards}
     drawing = {i: {"forms": forms[i], "heldout": record.heldout, "characters": record.characters} for i in shards}
-    drawn = phases.map("draw", draw_shard, drawing, temporary=True)
-    having = tuple(drawn_file(phases.folder, i) for i in shards if drawn[i]["texts"])
-    collected = phases.once("collect", collect_texts, {"drawn": having}, temporary=True)
-    given = {
-        "texts": tuple(texts_file(phases.folder, block) for block in range(collected["blocks"])),
-        "shingling": record.shingling,
-        "threshold": record.threshold,
-    }
+    phases.map("draw", draw_shard, drawing, temporary=True)
+    collected = phases.once("collect", collect_texts, {"shingling": record.shingling}, temporary=True)
+    given = {"shingling": record.shingling, "threshold": record.threshold}
     jobs = {i: given | {"kept": places.corpus.kept[i], "forms": places.forms(i)} for i in shards}
     split = phases.map("split", split_shard, jobs).values()
-    if not having:
+    if not collected["texts"]:
         there = sum(counts["rows_in"] for counts in split)
         raise ValueError(nothing_held_out(record.heldout, f"none of {there:,} documents"))
     files.remove(drawn_folder(phases.folder))
-    files.remove(texts_folder(phases.folder))
+    files.remove(given_folder(phases.folder))
     return {"heldout": sum(counts["heldout"] for counts in split)}
 
 

@@ -25,10 +25,10 @@ from gristmill.tasks.evaluation.documents import encode_set, evaluation_file
 from gristmill.tasks.evaluation.removal import (
     collect_texts,
     find_shard,
-    found_file,
     found_folder,
+    given_folder,
+    index_texts,
     remove_shard,
-    texts_file,
 )
 from gristmill.tasks.evaluation.similar import THRESHOLD
 from gristmill.training.evaluate.tasks import read_tasks
@@ -133,20 +133,15 @@ def _remove(phases: PhaseRunner, record: Record, places: RemovalPlaces) -> dict:
     """Remove evaluation documents, what is like them and what contains them."""
     shards = places.corpus.shards()
     own = {"evaluation": places.evaluation}
-    found = phases.map(
-        "find", find_shard, {i: own | {"extracted": places.extracted[i]} for i in shards}, temporary=True
-    )
-    having = tuple(found_file(phases.folder, i) for i in shards if found[i]["found"])
-    given = {"found": having, "tasks": places.tasks, "least": record.least, "least_task": record.least_task}
+    phases.map("find", find_shard, {i: own | {"extracted": places.extracted[i]} for i in shards}, temporary=True)
+    given = {"tasks": places.tasks, "least": record.least, "least_task": record.least_task}
     collected = phases.once("collect", collect_texts, own | given)
-    against = {
-        "texts": texts_file(phases.folder),
-        "shingling": record.shingling,
-        "threshold": record.threshold,
-    }
+    phases.once("index", index_texts, {"shingling": record.shingling}, temporary=True)
+    against = {"shingling": record.shingling, "threshold": record.threshold}
     jobs = {i: against | {"kept": places.corpus.kept[i], "forms": places.forms(i)} for i in shards}
     phases.map("remove", remove_shard, jobs)
     files.remove(found_folder(phases.folder))
+    files.remove(given_folder(phases.folder))
     return collected
 
 

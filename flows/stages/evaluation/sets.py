@@ -7,14 +7,13 @@ and no measure of them is comparable. `evaluation/NAME` are texts of the recipe'
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import floor, log2
 from typing import Any
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.variants import texts_alone
-from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stages.evaluation.documents import CHARACTERS, SAMPLED, extracted
+from gristmill.flows.stages.corpus import Corpus, held_out
+from gristmill.flows.stages.evaluation.documents import CHARACTERS, SAMPLED, below, extracted, shards_of_sets
 from gristmill.flows.stages.removal import takedown_lists
 from gristmill.storage import files
 from gristmill.tasks.dedup.near.settings import Shingling
@@ -23,13 +22,12 @@ from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
-from gristmill.tasks.evaluation.documents import choose_documents, sample_shard, sampled_file, sampled_folder
+from gristmill.tasks.evaluation.documents import choose_documents, sample_shard, sampled_folder
 from gristmill.tasks.evaluation.similar import THRESHOLD
 from gristmill.tasks.url.step import Url
 
 BYTES_A_TOKEN = 4  # of English: `training.eval_tokens` so many times are the bytes of a set
 _LEAST_BYTES = 64  # of a document, for which a set has room for all
-_LEAST_SAMPLED = 1_000  # documents of a set that are looked at, if it has so many
 
 
 class Record(Settings):
@@ -63,10 +61,10 @@ def heldout_documents(context: RunContext, recipe: Recipe, corpus: Corpus, drawn
     `drawn`: the stage with the held-out documents among others, as the sources have them. Raises ValueError where
     nothing is held out.
     """
-    chosen = Heldout(fraction=recipe.heldout_fraction)
+    chosen = held_out(recipe, corpus)
     # a stage that has the held-out documents alone has no others to draw them from
-    share = chosen.fraction if drawn.name == "documents" else 1.0
-    counts = {name: share * of["documents"] for name, of in drawn.result["sources"].items()}
+    shares = chosen.fractions if drawn.name == "documents" else dict.fromkeys(chosen.fractions, 1.0)
+    counts = {name: shares[name] * of["documents"] for name, of in drawn.result["sources"].items()}
     sets = tuple(f"heldout/{source}" for source in corpus.sources)
     places = Places(sets, tuple(drawn.part(i) for i in corpus.places.shards()), corpus.places.kept)
     record = _record(recipe, {f"heldout/{name}": count for name, count in counts.items()})
@@ -96,19 +94,13 @@ def _record(recipe: Recipe, counts: Mapping[str, float]) -> Record:
     most_bytes = BYTES_A_TOKEN * recipe.training.eval_tokens
     most = max(1, most_bytes // _LEAST_BYTES)
     return Record(
-        below={name: _below(count, max(SAMPLED * most, _LEAST_SAMPLED)) for name, count in counts.items()},
+        below={name: below(count, SAMPLED * most) for name, count in counts.items()},
         most=most,
         most_bytes=most_bytes,
         characters=CHARACTERS,
         shingling=Shingling(),
         threshold=THRESHOLD,
     )
-
-
-def _below(count: float, wanted: int) -> float:
-    """Up to which keyed hash at least so many of the documents are looked at, as a power of two: a count that is known
-    better does not change it."""
-    return 1.0 if count <= wanted else 2.0 ** -floor(log2(count / wanted))
 
 
 def _choose(phases: PhaseRunner, record: Record, places: Places) -> dict:
@@ -127,10 +119,9 @@ def _choose(phases: PhaseRunner, record: Record, places: Places) -> dict:
     }
     sampled = phases.map("sample", sample_shard, jobs, temporary=True)
     sets = {}
-    for name in record.below:
-        having = [i for i, of in enumerate(places.sets) if of == name and sampled[i]["sampled"]]
-        if having:
-            sets[name] = record.most, tuple(sampled_file(phases.folder, i) for i in having)
+    for name, shards in shards_of_sets(places.sets).items():
+        if any(sampled[i]["sampled"] for i in shards):
+            sets[name] = record.most, (shards.start, shards.stop)
         else:
             phases.message(f"no document is in the set {name}: models are not evaluated on it")
     if not sets and record.heldout is not None:
@@ -157,5 +148,6 @@ def _choose(phases: PhaseRunner, record: Record, places: Places) -> dict:
 def nothing_held_out(heldout: Heldout, what: str) -> str:
     """The sentence that ends a run in which nothing is held out."""
     return (
-        f"{what} is held out: raise mixture.heldout_fraction ({heldout.fraction}), or give the sources more documents"
+        f"{what} is held out: raise mixture.heldout_fraction ({max(heldout.fractions.values())}), or give the sources "
+        "more documents"
     )

@@ -43,7 +43,7 @@ def train_model(
         documents = words = 0
         with open(text, "w", encoding="utf-8") as f:
             for documents_part, kept in reference:
-                for document in heldout.without(select(documents_part, kept, ["text"]))["text"].to_pylist():
+                for document in heldout.without(select(documents_part, kept, ["source", "text"]))["text"].to_pylist():
                     lines = sentences(document)
                     documents += 1
                     words += sum(line.count(" ") + 1 for line in lines)

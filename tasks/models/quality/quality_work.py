@@ -69,7 +69,7 @@ def sample(
     def fill(examples: Examples) -> None:
         for good, inputs, rows in ((True, reference, good_rows), (False, raw, raw_rows)):
             for documents, kept in inputs:
-                table = heldout.without(select(documents, kept, ["text"]))
+                table = heldout.without(select(documents, kept, ["source", "text"]))
                 table = table.filter(pa.array(uniform(table["id"], settings.seed, "quality") < wanted / rows))
                 examples.add(table["id"], table["text"].to_pylist(), GOOD if good else BAD)
 

@@ -50,19 +50,34 @@ def test_seeds_and_purposes_draw_independently(other):
 
 
 def test_heldout_is_a_share_that_only_grows():
-    documents = pa.table({"id": IDS})
-    few, more = (Heldout(fraction=f).mask(documents) for f in (0.05, 0.1))
+    documents = pa.table({"id": IDS, "source": ["web"] * len(IDS)})
+    few, more = (Heldout(fractions={"web": f}).mask(documents) for f in (0.05, 0.1))
     assert abs(few.sum() - 1000) < 5 * 1000**0.5
     assert (few <= more).all()
-    assert Heldout(fraction=0.1).without(documents)["id"].to_pylist() == [
+    assert Heldout(fractions={"web": 0.1}).without(documents)["id"].to_pylist() == [
         i for i, out in zip(IDS, more, strict=True) if not out
     ]
 
 
+def test_each_source_has_a_share_of_its_own():
+    sources = ["web", "books"] * (len(IDS) // 2)
+    mixed = pa.chunked_array([pa.array(sources[:7]), pa.array(sources[7:])])
+    drawn = Heldout(fractions={"web": 0.05, "books": 0.5, "none": 0}).mask(pa.table({"id": IDS, "source": mixed}))
+    for name, fraction in (("web", 0.05), ("books", 0.5)):
+        of = pa.table({"id": [i for i, source in zip(IDS, sources, strict=True) if source == name]})
+        alone = Heldout(fractions={name: fraction}).mask(of.append_column("source", pa.repeat(name, len(of))))
+        assert drawn[[source == name for source in sources]].tolist() == alone.tolist()
+    with pytest.raises(KeyError, match="unknown"):
+        Heldout(fractions={"web": 0.1}).mask(pa.table({"id": ["a"], "source": ["unknown"]}))
+
+
 def test_what_is_held_out_does_not_depend_on_what_became_of_a_text():
-    one, other = (Heldout(fraction=0.5).mask(pa.table({"id": IDS[:50], "text": [t] * 50})) for t in "ab")
+    given = {"id": IDS[:50], "source": ["web"] * 50}
+    one, other = (Heldout(fractions={"web": 0.5}).mask(pa.table(given | {"text": [t] * 50})) for t in "ab")
     assert (one == other).all() and 0 < one.sum() < 50
 
 
 def test_no_ids():
     assert uniform(column([]), 1, "a").shape == (0,)
+    nothing = pa.table({"id": column([]), "source": column([])})
+    assert len(Heldout(fractions={"web": 0.5}).without(nothing)) == 0

@@ -9,28 +9,34 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stages.evaluation import sets
+from gristmill.flows.stages.corpus import Corpus, held_out
+from gristmill.flows.stages.evaluation import documents, sets
 from gristmill.flows.stages.evaluation.documents import CHARACTERS, read
 from gristmill.flows.stages.evaluation.heldout import Split, heldout
 from gristmill.flows.stages.evaluation.sets import heldout_documents
 from gristmill.storage import layout, parquet
 from gristmill.storage.schema import SELECTION
 from gristmill.tasks.documents.sampling import Heldout
-from gristmill.tasks.evaluation import heldout as work
+from gristmill.tasks.evaluation import similar
 from gristmill.tasks.evaluation.documents import evaluation_file
 from gristmill.tasks.evaluation.similar import THRESHOLD
 from tests.corpora import Texts, context, fresh, plain_jaccard, planted_stage
 
 RECIPE = SimpleNamespace(
     heldout_fraction=0.1,
+    heldout_documents=10_000,
     sources=[SimpleNamespace(name="web"), SimpleNamespace(name="books")],
     training=SimpleNamespace(eval_tokens=100_000),
     before=(),
     evaluation={},
     takedowns=(),
 )
-DRAWN = Heldout(fraction=RECIPE.heldout_fraction)
+DRAWN = Heldout(fractions=dict.fromkeys(["web", "books"], RECIPE.heldout_fraction))
+
+
+def mask(ids: list[str]) -> list[bool]:
+    """Which documents are held out, whatever their source."""
+    return DRAWN.mask(pa.table({"id": ids, "source": ["web"] * len(ids)})).tolist()
 
 
 def edited(draw: Random, text: str, vocabulary: list[str]) -> str:
@@ -100,11 +106,11 @@ def evaluated(home: str, recipe: SimpleNamespace, split: Split) -> dict[str, dic
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_nothing_like_a_held_out_document_is_trained_on_and_nothing_else_is_lost(tmp_path, seed, monkeypatch):
-    monkeypatch.setattr(work, "BLOCK", 1 << 12)  # several files of texts
+    monkeypatch.setattr(similar, "_SHARED", 50)  # several pieces of a batch
     texts = planted(seed)
     of = {row["id"]: row["text"] for shard in texts.shards for row in shard}
     whole = texts.corpus(str(tmp_path / "home"))
-    drawn = {i for i in of if DRAWN.mask(pa.table({"id": [i]}))[0]}
+    drawn = {i for i in of if mask([i])[0]}
     near = {i for i in of if i not in drawn and any(like(of[i], of[held]) for held in drawn)}
     assert len(drawn) > 10 and len(near) > 10, "there is something to find"
     for name, chosen in {"all": set(of), "some": set(list(of)[::2])}.items():
@@ -134,10 +140,10 @@ def test_texts_that_a_step_has_edited_are_compared_in_both_forms(tmp_path):
     rng = np.random.default_rng(1)
     base, other = (" ".join(fresh(rng, 60)) for _ in range(2))
     names = [f"{i:032x}" for i in range(400)]
-    mask = DRAWN.mask(pa.table({"id": names}))
+    drawn = mask(names)
     held, free = (
-        [n for n, out in zip(names, mask, strict=True) if out],
-        [n for n, out in zip(names, mask, strict=True) if not out],
+        [n for n, out in zip(names, drawn, strict=True) if out],
+        [n for n, out in zip(names, drawn, strict=True) if not out],
     )
     before = {held[0]: base, free[0]: f"{base} {other}", free[1]: base, free[2]: " ".join(fresh(rng, 60))}
     after = {**before, free[0]: base, free[1]: other}
@@ -156,7 +162,7 @@ def test_what_is_like_the_part_that_is_evaluated_goes_too(tmp_path):
     rng = np.random.default_rng(6)
     words = fresh(rng, 6000)
     names = [f"{i:032x}" for i in range(400)]
-    out = DRAWN.mask(pa.table({"id": names})).tolist()
+    out = mask(names)
     held, free = names[out.index(True)], [n for n, o in zip(names, out, strict=True) if not o]
     whole = " ".join(words)
     texts = {held: whole, free[0]: f"{whole[:CHARACTERS]} and more", free[1]: whole[-CHARACTERS:]}
@@ -171,7 +177,7 @@ def test_what_models_are_evaluated_on_is_the_same_for_recipes_that_keep_other_do
     home, texts = str(tmp_path / "home"), planted(4)
     whole, of = texts.corpus(home), {row["id"]: row["text"] for shard in texts.shards for row in shard}
     source = {row["id"]: name for shard, name in zip(texts.shards, texts.sources, strict=True) for row in shard}
-    drawn = {i for i in of if DRAWN.mask(pa.table({"id": [i]}))[0] and any(c.isalnum() for c in of[i])}
+    drawn = {i for i in of if mask([i])[0] and any(c.isalnum() for c in of[i])}
     found = {}
     for name, chosen in {"all": set(of), "some": set(list(of)[::2])}.items():
         found[name] = evaluated(home, RECIPE, heldout(context(home), RECIPE, kept_by(whole, tmp_path / name, chosen)))
@@ -222,6 +228,23 @@ def test_the_same_bytes_twice(tmp_path):
     assert written[0] == written[1]
 
 
+def test_of_a_large_source_fewer_are_held_out_and_they_are_some_of_the_others(tmp_path):
+    rng = np.random.default_rng(7)
+    rows = [{"id": f"{i:032x}", "text": " ".join(fresh(rng, 8))} for i in range(900)]
+    texts = Texts([rows[:400], rows[400:800], rows[800:]], ["web", "web", "books"])
+    lost = {}
+    for most in (10_000, 80, 30):
+        home = str(tmp_path / str(most))
+        recipe = SimpleNamespace(**vars(RECIPE) | {"heldout_documents": most})
+        corpus = texts.corpus(home)
+        split = heldout(context(home), recipe, corpus)
+        lost[most] = {row["id"] for row in rows} - trained_on(split)
+        fractions = {10_000: [0.1, 0.1], 80: [0.1, 0.1], 30: [0.025, 0.1]}[most]
+        assert held_out(recipe, corpus) == Heldout(fractions=dict(zip(["web", "books"], fractions, strict=True)))
+    books = {row["id"] for row in rows[800:]}
+    assert lost[10_000] == lost[80] > lost[30] > lost[30] & books == lost[80] & books
+
+
 def test_of_many_documents_those_with_a_small_hash_are_looked_at_and_the_sets_are_the_same(tmp_path, monkeypatch):
     """Fewer are sampled, and the same ones chosen."""
     rng = np.random.default_rng(5)
@@ -237,7 +260,7 @@ def test_of_many_documents_those_with_a_small_hash_are_looked_at_and_the_sets_ar
 
     monkeypatch.setattr(sets, "sample_shard", sampled)
     for least in (10**9, 16):
-        monkeypatch.setattr(sets, "_LEAST_SAMPLED", least)
+        monkeypatch.setattr(documents, "_LEAST_SAMPLED", least)
         home = str(tmp_path / str(least))
         split = heldout(context(home), RECIPE, Texts([rows[i::40] for i in range(40)]).corpus(home))
         counted.append(0)

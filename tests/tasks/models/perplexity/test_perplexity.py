@@ -22,7 +22,7 @@ PROSE = {name: topics.topics[name] for name in NAMES if len(topics.topics[name])
 REFERENCE = dict(list(PROSE.items())[::2])
 UNSEEN = dict(list(PROSE.items())[1::2])
 
-NONE = Heldout(fraction=0)
+NONE = Heldout(fractions={"a": 0, "b": 0})
 
 
 def perplexity(model: kenlm.Model, text: str) -> float:
@@ -35,6 +35,7 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
     table = {
         "id": list(REFERENCE),
+        "source": ["a"] * len(REFERENCE),
         "text": list(REFERENCE.values()),
         "characters": [len(t) for t in REFERENCE.values()],
     }
@@ -158,8 +159,8 @@ def test_percentiles_out_of_order_are_refused():
 def test_held_out_documents_are_not_trained_on(shard, tmp_path):
     texts = {f"d{i}": f"plain words and the rare one number{'x' * i} in a row" for i in range(40)}
     parts = [shard("held", texts)]
-    heldout = Heldout(fraction=0.5)
-    seen = heldout.without(pa.table({"id": list(texts), "text": list(texts.values())}))["text"].to_pylist()
+    heldout = Heldout(fractions={"held": 0.5})
+    seen = heldout.without(parquet.read_table(parts[0][0]))["text"].to_pylist()
     record = train_model(str(tmp_path), 0, parts, [], LanguageModel(order=2), heldout)
     assert 0 < len(seen) < 40 and record["documents"] == len(seen)
     model = kenlm.Model(str(tmp_path / "model.bin"))

@@ -20,7 +20,9 @@ from tests.recorded import recorded
 GOOD = "river mill wheel stone grain flour miller morning water quiet bread oven village harvest season".split()
 RAW = "click offer cheap buy login cart free deal coupon subscribe banner price sale order shipping".split()
 BOTH = "the a of and to in is it for on with as at by".split()
-NONE = Heldout(fraction=0)
+NONE = Heldout(
+    fractions=dict.fromkeys([f"{name}{n}" for name in ("g", "r", "good", "raw") for n in ("", *range(5))], 0)
+)
 SETTINGS = Quality(reference=("good",), dimensions=8, buckets=2000, learning_rate=0.5, characters=2000)
 TRAINING = SETTINGS.training_settings()
 
@@ -45,7 +47,9 @@ def inputs(tmp_path_factory):
 
     def write(name: str, texts: dict[str, str]) -> tuple[str, str]:
         path = str(folder / f"{name}.parquet")
-        parquet.write_table(path, pa.table({"id": list(texts), "text": list(texts.values())}))
+        parquet.write_table(
+            path, pa.table({"id": list(texts), "source": [name] * len(texts), "text": list(texts.values())})
+        )
         return path, path
 
     good = [write(f"good{i}", documents(GOOD, 150, i, f"good{i}")) for i in range(2)]
