@@ -111,7 +111,8 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
         with saver, batches(order, training, world, progress.step, windows_left_out(progress.events)) as coming:
             progress, saved = _learn(coming, learner, record, recovery, evaluator, saver, saved)
     finally:
-        lost = tracker.close() if tracker else 0
+        if tracker:
+            tracker.close()
 
     if run.document_losses:
         write_document_losses(run.out / DOCUMENT_LOSSES, state.model, manifest, world)
@@ -119,7 +120,7 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     result: dict = {}
     if world.leads:
         assert saved is not None, "the last step has saved a checkpoint"
-        result = _result(run, weights, progress, saved, lost)
+        result = _result(run, weights, progress, saved)
     return _from_leader(result)
 
 
@@ -215,7 +216,7 @@ def _learn(
     return record.progress, saved
 
 
-def _result(run: RunConfig, weights: dict, progress: Progress, saved: Path, lost: int) -> dict:
+def _result(run: RunConfig, weights: dict, progress: Progress, saved: Path) -> dict:
     """Export, sample from what was exported, and write result.json."""
     training, manifest = run.training, load_training_manifest(run.data)
     path = export_model(weights, run.model, manifest.vocab_size, run.out)
@@ -238,7 +239,6 @@ def _result(run: RunConfig, weights: dict, progress: Progress, saved: Path, lost
         "checkpoint": os.path.relpath(saved, run.out),
         "weights": path.name,
         "sample": text,
-        "lost_metric_points": lost,
     }
     files.write_bytes(str(run.out / RESULT), json.dumps(result, indent=1, ensure_ascii=False).encode() + b"\n")
     return result

@@ -47,12 +47,12 @@ def in_files(out) -> list[tuple[str, int, float]]:
     return sorted((key, line["step"], value) for line in lines for key, value in line.items() if key != "step")
 
 
-def test_mlflow_has_the_points_of_the_files(server, tracking, make_run, tmp_path):
+def test_mlflow_has_the_points_of_the_files(server, tracking, make_run, tmp_path, caplog):
     run = make_run(tmp_path, tracking=tracking)
-    result = train(run)
+    train(run)
     points = in_files(tmp_path)
     assert in_mlflow(server, tracking) == points
-    assert result["lost_metric_points"] == 0
+    assert "did not reach MLflow" not in caplog.text
     names = {key for key, _, _ in points}
     assert names == {
         *(f"train/{k}" for k in ("loss", "grad_norm", "learning_rate", "tokens", "clip_fraction")),
