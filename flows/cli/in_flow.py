@@ -13,6 +13,25 @@ from gristmill.flows.cli.app import settings
 Made = TypeVar("Made")
 
 
+def start_server_again() -> None:
+    """Start the embedded server of a home that has had one, ahead of all else that a command does: its start is what
+    is waited for. Where there was none, none is made for a command that may be wrong."""
+    if (Path(settings().prefect_home) / "prefect.db").exists():
+        _start_server()
+
+
+def _start_server() -> None:
+    from gristmill.flows.run.prefect_env import EMBEDDED
+
+    if EMBEDDED:
+        from gristmill.flows.run import server
+
+        home = Path(settings().prefect_home)
+        if not (home / "prefect.db").exists():
+            typer.echo("prefect: making its database, once for this home", err=True)
+        server.start(home)
+
+
 def in_flow(flow: str, recipe: str, run: Callable[[], Made]) -> Made:
     """What `run` returns, a flow that it imports once the embedded server is starting."""
     from gristmill.storage.remote.redact import redact_url
@@ -21,16 +40,7 @@ def in_flow(flow: str, recipe: str, run: Callable[[], Made]) -> Made:
     # until the flow sees to it itself
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
-        from gristmill.flows.run.prefect_env import EMBEDDED
-
-        if EMBEDDED:  # the server starts while Prefect is imported here
-            from gristmill.flows.run import server
-
-            home = Path(settings().prefect_home)
-            if not (home / "prefect.db").exists():
-                typer.echo("prefect: making its database, once for this home", err=True)
-            server.start(home)
-
+        _start_server()  # while Prefect is imported here
         return run()
     except (KeyboardInterrupt, SystemExit):
         typer.echo("gristmill: stopped; what is finished is kept, and the same command goes on from there", err=True)

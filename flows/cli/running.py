@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gristmill.flows.cli.app import MAKE, Limit, app, console, recipe_to_run, settings
-from gristmill.flows.cli.in_flow import in_flow
+from gristmill.flows.cli.in_flow import in_flow, start_server_again
 from gristmill.flows.machine.extras import require
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def demo(
 ) -> None:
     """Harvest the documentation of the installed packages as WARC files and run the recipe `demo` on them."""
     _harvest(_default_folder())
-    run_flow("pipeline", recipe_to_run("demo", None))
+    _run("pipeline", "demo")
     if ablate:
         from gristmill.flows.cli.ablating import compare
 
@@ -38,25 +38,25 @@ def demo(
 @app.command(rich_help_panel=MAKE)
 def run(name: RecipeArgument, limit: Limit = None) -> None:
     """Run a recipe from its sources to a trained model. What is finished already is reused."""
-    run_flow("pipeline", recipe_to_run(name, limit))
+    _run("pipeline", name, limit)
 
 
 @app.command(rich_help_panel=MAKE)
 def corpus(name: RecipeArgument, limit: Limit = None) -> None:
     """Make a recipe's curated documents, and their export if it names one. It needs no mixture, model or training."""
-    run_flow("corpus", recipe_to_run(name, limit))
+    _run("corpus", name, limit)
 
 
 @app.command(rich_help_panel=MAKE)
 def tokens(name: RecipeArgument, limit: Limit = None) -> None:
     """Make a recipe's token shards and the plan of their mixture, and all that comes before them."""
-    run_flow("tokens", recipe_to_run(name, limit))
+    _run("tokens", name, limit)
 
 
 @app.command(rich_help_panel=MAKE)
 def pretrain(name: RecipeArgument, limit: Limit = None) -> None:
     """Train a recipe's model, and make all that comes before it."""
-    run_flow("pretrain", recipe_to_run(name, limit))
+    _run("pretrain", name, limit)
 
 
 @app.command(rich_help_panel=MAKE)
@@ -67,8 +67,13 @@ def harvest(
     _harvest(out or _default_folder())
 
 
+def _run(flow: str, name: str, limit: int | None = None) -> None:
+    start_server_again()  # while the recipe is read
+    run_flow(flow, recipe_to_run(name, limit))
+
+
 def run_flow(flow: str, recipe: "Recipe") -> None:
-    """Run one of the flows, and print what it made. A recipe that it cannot use is an error before Prefect starts."""
+    """Run a flow, and print what it made. A recipe that it cannot use is an error before Prefect is imported."""
     if flow != "corpus":
         recipe.training_mixture()
     if flow in ("pipeline", "pretrain"):

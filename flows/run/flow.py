@@ -5,6 +5,7 @@ import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imp
 # isort: split
 import contextlib
 import functools
+import inspect
 import logging
 import os
 import signal
@@ -25,6 +26,7 @@ from prefect.exceptions import CancelledRun, TerminationSignal
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_current_settings, temporary_settings
 from prefect.states import Cancelled, Crashed, State
+from prefect.utilities.callables import parameter_schema
 
 from gristmill.flows.machine import runs
 from gristmill.flows.machine.databases import MLFLOW_HOLDS, trouble
@@ -63,8 +65,20 @@ class RecordedFlow(Flow):
     """
 
     def __init__(self, fn: Callable[..., Any], **settings: Any) -> None:
+        # Prefect makes the schema of a flow's parameters when the flow is defined, which takes a fifth of a second for
+        # each that takes a recipe: here it is made when somebody asks for it, who deploys the flow
+        vars(fn)["__signature__"] = inspect.Signature()
         super().__init__(fn, **settings)
+        for known in (vars(fn), vars(self)):
+            del known["__signature__"]
+        del self.parameters
         self.fn = cancellable(_tagged(fn))
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "parameters":
+            raise AttributeError(f"{type(self).__name__} has no attribute {name}")
+        self.parameters = parameter_schema(self.fn)
+        return self.parameters
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if FlowRunContext.get() is not None:

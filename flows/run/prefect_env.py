@@ -15,6 +15,7 @@ from pathlib import Path
 from gristmill.flows.machine.settings import MachineSettings
 
 SETTINGS = {
+    "DO_NOT_TRACK": "1",  # or the import of prefect in a terminal reports its first use to its makers
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "100",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",

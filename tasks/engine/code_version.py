@@ -1,14 +1,13 @@
 """The code behind a stage: a digest of modules, and the releases of the libraries that a step names."""
 
-import ast
 import hashlib
 from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
 from unicodedata import unidata_version
+
+from gristmill.tasks.engine.source_files import Imported, keep, source
 
 # The rooms of this project whose modules are followed. Of `flows` the stages alone: the rest arranges them, and says
 # nothing about what one of them gives.
@@ -27,8 +26,6 @@ NEUTRAL = (
     "gristmill.storage.space",
     "gristmill.tasks.engine",
 )
-
-_LOG_METHODS = frozenset({"debug", "info", "warning", "error", "exception", "log"})
 
 
 def code_version(modules: tuple[str, ...]) -> str:
@@ -61,6 +58,7 @@ def _code_version(modules: tuple[str, ...], followed: tuple[str, ...], neutral: 
             continue
         digests[name], imports = _read(name, packages)
         waiting += [imported for imported in imports if _within(imported, packages)]
+    keep()
     lines = [f"Unicode {unidata_version}", *(f"{name} {digests[name]}" for name in sorted(digests))]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
@@ -82,23 +80,21 @@ def _read(module: str, packages: frozenset[str]) -> tuple[str, tuple[str, ...]]:
         if spec is not None and spec.submodule_search_locations:
             return "a package without code of its own", ()
         raise ModuleNotFoundError(f"{module}: its source is not there, so its code cannot be part of a key")
-    words: list[str] = []
-    statements: list[ast.Import | ast.ImportFrom] = []
-    _write(ast.parse(Path(spec.origin).read_text(encoding="utf-8")), words, statements)
-    imports = {name for node in statements for name in _imported(node, module, spec.origin, packages)}
-    return hashlib.sha256(",".join(words).encode()).hexdigest(), tuple(sorted(imports))
+    found = source(spec.origin)
+    imports = {name for each in found.imports for name in _imported(each, module, spec.origin, packages)}
+    return found.digest, tuple(sorted(imports))
 
 
-def _imported(node: ast.Import | ast.ImportFrom, module: str, origin: str, packages: frozenset[str]) -> list[str]:
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    base = node.module or ""
-    if node.level:
+def _imported(statement: Imported, module: str, origin: str, packages: frozenset[str]) -> list[str]:
+    if statement.base is None:
+        return list(statement.names)
+    base = statement.base
+    if statement.level:
         parts = module.split(".") if origin.endswith("__init__.py") else module.split(".")[:-1]
-        base = ".".join([*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])])
+        base = ".".join([*parts[: len(parts) - statement.level + 1], *([base] if base else [])])
     if not _related(base, packages):  # to look into torch or MLflow would load them
         return [base]
-    return [base, *(f"{base}.{alias.name}" for alias in node.names if _is_module(base, alias.name))]
+    return [base, *(f"{base}.{name}" for name in statement.names if _is_module(base, name))]
 
 
 @cache
@@ -108,40 +104,3 @@ def _is_module(package: str, name: str) -> bool:
         return bool(spec and spec.submodule_search_locations) and find_spec(f"{package}.{name}") is not None
     except (ImportError, ValueError):
         return False
-
-
-def _write(node: Any, words: list[str], imports: list[ast.Import | ast.ImportFrom]) -> None:
-    """Write down a syntax tree without what decides nothing: docstrings, log messages, descriptions of settings,
-    signals and cuts; and note its imports. In one pass, since all commands wait for it: `ast.dump` of a tree that was
-    transformed takes twice as long."""
-    if isinstance(node, list):
-        words.append("[")
-        for each in node:
-            _write(each, words, imports)
-        words.append("]")
-        return
-    if not isinstance(node, ast.AST):
-        words.append(repr(node))
-        return
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        imports.append(node)
-    elif isinstance(node, ast.Expr) and _is_message(node.value):
-        node = ast.Pass()
-    words.append(type(node).__name__)
-    for name in node._fields:
-        value: Any = getattr(node, name, None)
-        if name == "body" and isinstance(node, _WITH_DOCSTRING) and ast.get_docstring(node, clean=False) is not None:
-            value = value[1:]
-        elif name == "keywords" and isinstance(node, ast.Call) and getattr(node.func, "id", None) in _DESCRIBED:
-            value = [keyword for keyword in value if keyword.arg != "description"]
-        _write(value, words, imports)
-
-
-_WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-_DESCRIBED = frozenset({"Field", "Signal", "Cut"})
-
-
-def _is_message(node: ast.expr) -> bool:
-    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _LOG_METHODS):
-        return False
-    return isinstance(node.func.value, ast.Name) and node.func.value.id in ("log", "logger", "logging")

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tests.planted.words import WORDS
 from tools.harvest.pages import LANGUAGES, Pages, draw, keyed
+from tools.harvest.words import WORDS
 
 _VOCABULARY = 10_000  # words of a language
 _TABLE = 1 << 16

@@ -1,6 +1,7 @@
 """The code version of a stage: what changes it, and what does not."""
 
 import itertools
+import os
 import sys
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -68,7 +69,6 @@ def _after(folder: Path, changes: dict[str, str], program: str, path: Path) -> s
 
 
 def _in_a_process(program: str, path: Path) -> str:
-    import os
     import subprocess
 
     environment = {
@@ -132,3 +132,21 @@ def test_releases_are_those_of_the_libraries_that_are_named():
     assert releases(("sentencepiece", "kenlm")).keys() == {"sentencepiece", "kenlm"}
     with pytest.raises(PackageNotFoundError):
         releases(("no-such-library",))
+
+
+def test_a_file_that_is_not_changed_is_not_read_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    (tmp_path / "kept.py").write_text("import json\n\ndef f():\n    return 1\n")
+    program = (
+        "import ast; parsed = []; inner = ast.parse; ast.parse = lambda *a: (parsed.append(a), inner(*a))[1]; "
+        "from gristmill.tasks.engine.code_version import code_version; print(code_version(('kept',)), len(parsed))"
+    )
+    first, again = _in_a_process(program, tmp_path).split(), _in_a_process(program, tmp_path).split()
+    assert first[0] == again[0] and (first[1], again[1]) == ("1", "0")
+    before = os.stat(tmp_path / "kept.py")
+    (tmp_path / "kept.py").write_text("import json\n\ndef f():\n    return 2\n")
+    os.utime(tmp_path / "kept.py", ns=(before.st_atime_ns, before.st_mtime_ns))
+    changed = _in_a_process(program, tmp_path).split()
+    assert changed[0] != first[0] and changed[1] == "1"
+    (tmp_path / "caches/gristmill/sources.json").write_text("{")
+    assert _in_a_process(program, tmp_path).split() == changed
