@@ -155,7 +155,7 @@ def _forget_damaged(target: str, key: str) -> None:
         wrong = {damage.path for damage in verify(target).damages}
         parts = layout.parts(target, manifest)
     except layout.ManifestError:
-        wrong, parts = {files.join(target, "parts.json")}, []
+        wrong, parts = {files.join(target, "parts.json")}, layout.Parts()
     if not wrong:
         return
     done = {"record": {"key": key}, "files": {}}

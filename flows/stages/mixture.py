@@ -1,6 +1,7 @@
 """`mixture`: the plan of the training data, shares of the sources within the token budget of the run; and all stages
 from a corpus to it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gristmill.flows.machine.context import RunContext
@@ -78,7 +79,7 @@ def planned(
     context: RunContext,
     settings: Mixture,
     budget: int,
-    sources: tuple[str, ...],
+    sources: Sequence[str],
     tokenizer: StageResult,
     tokens: StageResult,
     heldout: dict[str, str],
@@ -103,7 +104,7 @@ def planned(
     return context.build(StageSpec("mixture", _plan, record, inputs, places))
 
 
-def _listed(tokens: StageResult, split: str, names: tuple[str, ...]) -> tuple[tuple[str, Listed], ...]:
+def _listed(tokens: StageResult, split: str, names: Sequence[str]) -> tuple[tuple[str, Listed], ...]:
     """The shards of a split, each with its name."""
     encoded = [part for part in layout.parts(tokens.folder, tokens.manifest) if part.phase == "encode"]
     found = []
