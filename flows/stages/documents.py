@@ -6,9 +6,9 @@ Records that a source selects by Common Crawl's columnar index are put into shar
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -21,17 +21,18 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, classes, libraries, modules, pinned
 from gristmill.storage import files, layout
 from gristmill.storage.fingerprint import fingerprint, of_files, stated
+from gristmill.tasks.documents.by_shard import Names
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.documents.step import DocumentStep, Settings, Step
 from gristmill.tasks.engine.make import StageResult
-from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, digest
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.extract_work import extract_shard
 from gristmill.tasks.reading import index
 from gristmill.tasks.reading.first_records import FILES, look
-from gristmill.tasks.reading.listing import ListedFiles, Shard, listed, shards_of, tables_of, together
+from gristmill.tasks.reading.listing import Shard, listed, shards_of, tables_of, together
 from gristmill.tasks.reading.own_columns import carried_schema, find_types, joined_sources
 from gristmill.tasks.reading.sources import Columns, Files, IndexFilters, Selection, Snapshot, Source
 
@@ -146,7 +147,7 @@ def documents(
     )
     made = context.build(spec)
     _check_signals(made.result["own"], recipe.steps)
-    by_shard = tuple(name for name, of in seen.items() for _ in range(of["shards"]))
+    by_shard = Names(tuple((name, of["shards"]) for name, of in seen.items() if of["shards"]))
     return Corpus(by_shard, made, made, (made,), (*selections.values(), made))
 
 
@@ -178,57 +179,63 @@ def _extract(phases: PhaseRunner, record: Record, places: tuple[ShardFiles, ...]
         "steps": record.steps,
         "drawn": record.drawn,
     }
-    jobs = {}
-    by_source: dict[str, list[int]] = {}
-    first: dict[str, list[Shard]] = {}
-    lists = files.join(phases.folder, "listed")
-    for number, shard in enumerate(places):
-        known = record.formats[shard.source]
-        read = [Shard(known.format, path, name, known.columns, shard.base) for path, name in shard.files]
-        source_files = listed(layout.part(lists, number), read)
-        jobs[number] = {"source": shard.source, "source_files": source_files, **common}
-        by_source.setdefault(shard.source, []).append(number)
-        first.setdefault(shard.source, []).extend(read[:FILES])
-    looks = {
-        number: {"source": source, "shards": read[:FILES], "max_bytes": record.extract.max_bytes}
-        for number, (source, read) in enumerate(first.items())
-    }
-    phases.map("look", look, looks, temporary=True)
-    own = _own_columns(phases, record, jobs)
-    for job in jobs.values():
-        job["own"] = own
-    made = phases.map("extract", extract_shard, jobs)
-    files.remove(lists)
-    return {"sources": {source: _counted([made[i] for i in of]) for source, of in by_source.items()}, "own": own.names}
+    sources = Names.of(shard.source for shard in places)
+    first: dict[str, list[Shard]] = {source: [] for source in sources.distinct()}
+    for shard in places:
+        if missing := FILES - len(first[shard.source]):
+            known = record.formats[shard.source]
+            first[shard.source] += _files_of(shard, known.format, known.columns)[:missing]
+    looks = {number: {"source": source, "shards": read} for number, (source, read) in enumerate(first.items())}
+    phases.map("look", look, looks, temporary=True, common={"max_bytes": record.extract.max_bytes})
+    columns, own = _own_columns(phases, record, places, sources)
+    jobs = _reading(phases.folder, record, places, columns)
+    made = phases.map("extract", extract_shard, Each(range(len(places)), jobs), common=common | {"own": own})
+    files.remove(_lists(phases.folder))
+    counts = {source: _counted(made[i] for i in sources.shards((source,))) for source in first}
+    return {"sources": counts, "own": own.names}
 
 
-def _own_columns(phases: PhaseRunner, record: Record, jobs: dict[int, dict]) -> pa.Schema:
-    """The columns of the sources' own, of all sources; the files in the jobs get those of their source by name."""
-    carrying = {
-        name: known.columns for name, known in record.formats.items() if known.columns.own or known.columns.every
-    }
-    asked = {number: job for number, job in jobs.items() if job["source"] in carrying}
-    given = {
-        number: {name: job[name] for name in ("source", "source_files")} | {"max_bytes": record.extract.max_bytes}
-        for number, job in asked.items()
-    }
-    if not given:
-        return pa.schema([])
-    found = phases.map("columns", find_types, given, temporary=True)
+def _files_of(shard: ShardFiles, format: str, columns: Columns) -> list[Shard]:
+    return [Shard(format, path, name, columns, shard.base) for path, name in shard.files]
+
+
+def _lists(folder: str) -> str:
+    """Where the files of shards of many files are listed, while the stage is made."""
+    return files.join(folder, "listed")
+
+
+def _reading(
+    folder: str, record: Record, places: Sequence[ShardFiles], columns: Mapping[str, Columns]
+) -> Callable[[int], dict[str, Any]]:
+    """The source and the files of a shard, as the arguments of its job; `columns`: those of each source."""
+
+    def arguments(number: int) -> dict[str, Any]:
+        shard = places[number]
+        read = _files_of(shard, record.formats[shard.source].format, columns[shard.source])
+        return {"source": shard.source, "source_files": listed(layout.part(_lists(folder), number), read)}
+
+    return arguments
+
+
+def _own_columns(
+    phases: PhaseRunner, record: Record, places: Sequence[ShardFiles], sources: Names
+) -> tuple[dict[str, Columns], pa.Schema]:
+    """The columns of each source, those of its own by name; and those of all sources together."""
+    columns = {name: known.columns for name, known in record.formats.items()}
+    carrying = [name for name, known in columns.items() if known.own or known.every]
+    asked = sources.shards(carrying)
+    if not asked:
+        return columns, pa.schema([])
+    given = Each(asked, _reading(phases.folder, record, places, columns))
+    limits = {"max_bytes": record.extract.max_bytes}
+    found = phases.map("columns", find_types, given, temporary=True, common=limits)
     schemas: dict[str, pa.Schema] = {}
-    for source, columns in carrying.items():
-        of = [number for number, job in asked.items() if job["source"] == source]
-        columns, schemas[source] = carried_schema(source, columns, [found[number] for number in of])
-        for number in of:
-            files_of = asked[number]["source_files"]
-            asked[number]["source_files"] = (
-                replace(files_of, columns=columns)
-                if isinstance(files_of, ListedFiles)
-                else tuple(replace(file, columns=columns) for file in files_of)
-            )
+    for source in carrying:
+        records = (found[number] for number in sources.shards((source,)))
+        columns[source], schemas[source] = carried_schema(source, columns[source], records)
     own = joined_sources(schemas)
     _check_signals(own.names, (*record.before, *record.steps))
-    return own
+    return columns, own
 
 
 def _check_signals(own: Sequence[str], steps: Iterable[Step]) -> None:
@@ -241,14 +248,15 @@ def _check_signals(own: Sequence[str], steps: Iterable[Step]) -> None:
             )
 
 
-def _counted(records: list[dict]) -> dict:
+def _counted(records: Iterable[dict]) -> dict:
     """Records and documents of a source, and how many were dropped by each rule."""
     drops = Counter[str]()
+    read = written = 0
     for record in records:
+        read, written = read + record["rows_in"], written + record["rows_out"]
         for step in record["steps"]:
             drops.update({f"{step['step']}.{rule}": n for rule, n in step["drops"].items()})
-    counts = {"records": sum(r["rows_in"] for r in records), "documents": sum(r["rows_out"] for r in records)}
-    return counts | {"drops": dict(sorted(drops.items()))}
+    return {"records": read, "documents": written, "drops": dict(sorted(drops.items()))}
 
 
 def _runs(count: int, limit: int | None) -> list[range]:

@@ -52,7 +52,7 @@ def find_types(
     return {"types": {name: [_packed(kind), where] for name, (kind, where) in found.items()}, "names": [*names]}
 
 
-def carried_schema(source: str, columns: Columns, records: Sequence[Mapping[str, Any]]) -> tuple[Columns, pa.Schema]:
+def carried_schema(source: str, columns: Columns, records: Iterable[Mapping[str, Any]]) -> tuple[Columns, pa.Schema]:
     """The columns of a source by their names, and their types, from the records of `find_types`. Raises ColumnError for
     types that differ, a column that no file has, and, of all columns, a name that documents have already."""
     found: Types = {}
