@@ -66,6 +66,11 @@ class Corpus:
             tuple(tuple(stage.part(i) for stage in self.measured) for i in shards),
         )
 
+    @property
+    def rows(self) -> int:
+        """How many documents are kept."""
+        return self.kept.manifest["counts"]["rows_out"]
+
     def inputs(self, *others: StageResult, signals: bool = False) -> dict[str, str]:
         """The keys of the documents, of what is kept, of other stages and, if they are read, of the signals."""
         keys = {"documents": self.documents.key, "kept": self.kept.key}
