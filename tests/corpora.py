@@ -54,6 +54,19 @@ def _planted(phases: PhaseRunner, record: Name, places: int) -> dict:
     return {"sources": {name: {"documents": count} for name, count in record.documents.items()}}
 
 
+@dataclass
+class Direct:
+    """Takes the place of a PhaseRunner: jobs are run here, one after the other, and none is recorded. `records`: those
+    of the jobs of each phase."""
+
+    folder: str
+    records: dict[str, dict[int, dict]] = field(default_factory=dict)
+
+    def map(self, phase: str, work: Callable[..., dict], jobs: dict[int, dict], temporary: bool = False) -> dict:
+        self.records[phase] = {number: work(self.folder, number, **jobs[number]) for number in sorted(jobs)}
+        return self.records[phase]
+
+
 def planted_stage(name: str, folder: str, rows: int = 0) -> StageResult:
     """A finished stage whose parts, with so many documents, a test writes, in a folder of the test's."""
     counts = {"rows_out": rows, "steps": []}

@@ -18,7 +18,7 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, libraries, modules, pinned
 from gristmill.flows.stages.earlier_crawls import EarlierCrawl, earlier_crawls
-from gristmill.flows.stages.exchange import collected, merged
+from gristmill.flows.stages.exchange import collected, merged, merged_away, remove_merged
 from gristmill.storage import files
 from gristmill.tasks.dedup.exchange import KeyRanges, SortedFiles, partitions_of, unless_merged
 from gristmill.tasks.dedup.near.components import MEMBER_BYTES, choose_partition, gather_members
@@ -151,8 +151,7 @@ def _match(phases: PhaseRunner, record: Matching, places: NearPlaces) -> dict:
         "earlier": tuple(crawl.index for crawl in places.earlier),
     }
     matched = phases.map("match", match_partition, dict.fromkeys(range(partitions), given))
-    if bands != signed:
-        files.remove(bands.folder)
+    remove_merged(bands, signed)
     given = {
         "edges": edges_files(phases.folder, partitions),
         "signatures": (*(crawl.signatures for crawl in places.earlier), places.signatures),
@@ -232,11 +231,7 @@ def _gathered(phases: PhaseRunner, record: Deciding, places: NearPlaces, groups:
     else:
         compared = {"takedowns": record.takedowns, "shingling": record.shingling, "banding": record.banding}
         phases.map("gather", gather_shard, {n: job | compared for n, job in jobs.items()}, temporary=True)
-    gathered = gathered_files(phases.folder, len(having))
-    few = merged(phases, "gathered", gathered, groups)
-    if few != gathered:
-        files.remove(gathered.folder)
-    return few
+    return merged_away(phases, "gathered", gathered_files(phases.folder, len(having)), groups)
 
 
 def _candidate_bytes(record: Deciding, places: NearPlaces) -> int:
