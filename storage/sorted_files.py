@@ -7,18 +7,25 @@ are not those that were written.
 """
 
 from bisect import bisect_left
-from itertools import pairwise
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import islice, pairwise
 
 import numpy as np
 import pyarrow as pa
 
-from gristmill.storage import checked_parquet
+from gristmill.storage import checked_parquet, files
 from gristmill.storage.checked_parquet import CheckedFile, open_checked
 from gristmill.storage.damage import damaged
 
-_ROW_GROUP = 1 << 16
+# Of a row group, at most: rows, and bytes about.
+_ROW_GROUP, _GROUP_BYTES = 1 << 16, 1 << 20
 # So many of them are looked through at once.
 _FOUND = 16
+# Remote files that are read side by side, and that wait to be taken: an object store answers in 50 ms.
+AT_ONCE = 8
 
 # The range of all int64 keys.
 EVERYTHING = (-(1 << 63), 1 << 63)
@@ -29,38 +36,110 @@ def bounds(partitions: int) -> list[int]:
     return [(p << 64) // partitions for p in range(partitions + 1)]
 
 
-def write(path: str, table: pa.Table, key: str, ends: list[int] | None = None, row_group: int = _ROW_GROUP) -> None:
-    """Write the table, sorted by `key` (rows of one key keep their order), a row group begun at each of `ends`, and of
-    at most `row_group` rows: the fewer, the less is read for a small range.
-
-    Holds the table twice.
-    """
+def write(
+    path: str,
+    table: pa.Table,
+    key: str,
+    ends: Sequence[int] | None = None,
+    row_group: int = _ROW_GROUP,
+    group_bytes: int = _GROUP_BYTES,
+) -> None:
+    """Write the table, sorted by `key` (rows of one key keep their order), see `create`. Holds the table twice."""
     table = sorted_by(table, key)
     # a column without missing values is read in two thirds of the time
-    full = [field.with_nullable(table[field.name].null_count > 0) for field in table.schema]
-    table = table.cast(pa.schema(full, {"key": key}))
-    keys = table[key].to_numpy()
-    inner = np.array(ends[1:-1] if ends else [], keys.dtype)
-    places = [0, *np.searchsorted(keys, inner).tolist(), len(keys)]
-    groups = [(at, min(at + row_group, high)) for low, high in pairwise(places) for at in range(low, high, row_group)]
-    text = [field.name for field in table.schema if field.type in (pa.large_string(), pa.large_binary())]
-    compression = {name: "lz4" if name in text else "none" for name in table.column_names}
-    with checked_parquet.create(path, table.schema, compression=compression, use_dictionary=False) as out:
-        for low, high in groups:
-            out.write_table(table[low:high], row_group_size=row_group)
+    full = pa.schema([field.with_nullable(table[field.name].null_count > 0) for field in table.schema])
+    with create(path, full, key, ends, row_group, group_bytes) as append:
+        append(table)
+
+
+@contextmanager
+def create(
+    path: str,
+    schema: pa.Schema,
+    key: str,
+    ends: Sequence[int] | None = None,
+    row_group: int = _ROW_GROUP,
+    group_bytes: int = _GROUP_BYTES,
+) -> Iterator[Callable[[pa.Table], None]]:
+    """A sorted file to which tables are appended, each sorted by `key` and none with a key below those before it.
+
+    A row group is begun at each of `ends`, the first and the last aside, and has at most `row_group` rows and about
+    `group_bytes`: the smaller, the less is read for a small range.
+    """
+    schema = schema.with_metadata({"key": key})
+    kind = schema.field(key).type.to_pandas_dtype()
+    inner = np.array(ends[1:-1] if ends else [], kind)
+    text = [field.name for field in schema if field.type in (pa.large_string(), pa.large_binary())]
+    compression = {name: "lz4" if name in text else "none" for name in schema.names}
+    with checked_parquet.create(path, schema, compression=compression, use_dictionary=False) as out:
+
+        def append(table: pa.Table) -> None:
+            table = table.cast(schema)
+            keys = table[key].to_numpy()
+            most = max(1, min(row_group, group_bytes * len(table) // max(table.nbytes, 1)))
+            begun = slice(*np.searchsorted(inner, [keys[0], keys[-1]], side="right")) if len(keys) else slice(0)
+            places = [0, *np.searchsorted(keys, inner[begun]).tolist(), len(keys)]
+            for first, last in pairwise(places):
+                for at in range(first, last, most):
+                    out.write_table(table[at : min(at + most, last)], row_group_size=most)
+
+        yield append
 
 
 def read(path: str, low: int, high: int, columns: list[str] | None = None) -> pa.Table:
     """The rows with low <= key < high, in order. Holds the row groups that these lie in."""
     with open_checked(path) as file:
-        key = _key(file, path)
-        wanted = columns if columns is None or key in columns else [key, *columns]
-        # bisected, since reading all statistics takes longer than reading a small range
-        groups = range(file.metadata.num_row_groups)
-        at = file.schema.names.index(key)
-        begin = bisect_left(groups, low, key=lambda group: _ends(file, at, group)[1])
-        end = bisect_left(groups, high, lo=begin, key=lambda group: _ends(file, at, group)[0])
-        table = _groups(file, list(groups[begin:end]), wanted)
+        return read_range(file, path, low, high, columns)
+
+
+def read_range(file: CheckedFile, path: str, low: int, high: int, columns: list[str] | None = None) -> pa.Table:
+    """What `read` gives, of a file that is open."""
+    key = key_of(file, path)
+    table = _groups(file, _within(file, key, low, high), _with_key(key, columns))
+    return _cut(table, key, low, high, columns)
+
+
+def each_group(file: CheckedFile, path: str, low: int, high: int) -> Iterator[pa.Table]:
+    """What `read_range` gives, row group by row group, of which it holds one."""
+    key = key_of(file, path)
+    for group in _within(file, key, low, high):
+        yield _cut(_groups(file, [group], None), key, low, high, None)
+
+
+def read_each(paths: Sequence[str], low: int, high: int, columns: list[str] | None = None) -> Iterator[pa.Table]:
+    """What `read` gives of each of several files, one after the other. Of remote ones up to `AT_ONCE` are read side by
+    side, and held: a small range takes the time to ask for it. Local ones are mapped, and threads would cost a fifth
+    more of their 0.5 ms."""
+    if len(paths) <= 1 or files.is_local(paths[0]):
+        yield from (read(path, low, high, columns) for path in paths)
+        return
+    with ThreadPoolExecutor(min(AT_ONCE, len(paths))) as pool:
+        left = iter(paths)
+        begun = deque(pool.submit(read, path, low, high, columns) for path in islice(left, AT_ONCE))
+        try:
+            while begun:
+                yield begun.popleft().result()
+                begun.extend(pool.submit(read, path, low, high, columns) for path in islice(left, 1))
+        finally:
+            for waiting in begun:
+                waiting.cancel()
+
+
+def _within(file: CheckedFile, key: str, low: int, high: int) -> list[int]:
+    """The row groups that can have keys of a range: bisected, since reading all statistics takes longer than reading a
+    small range."""
+    groups = range(file.metadata.num_row_groups)
+    at = file.schema.names.index(key)
+    begin = bisect_left(groups, low, key=lambda group: _ends(file, at, group)[1])
+    end = bisect_left(groups, high, lo=begin, key=lambda group: _ends(file, at, group)[0])
+    return list(groups[begin:end])
+
+
+def _with_key(key: str, columns: list[str] | None) -> list[str] | None:
+    return columns if columns is None or key in columns else [key, *columns]
+
+
+def _cut(table: pa.Table, key: str, low: int, high: int, columns: list[str] | None) -> pa.Table:
     keys = table[key].to_numpy()
     first, last = _place(keys, low), _place(keys, high)
     return (table if columns is None else table.select(columns))[first:last]
@@ -69,7 +148,7 @@ def read(path: str, low: int, high: int, columns: list[str] | None = None) -> pa
 def find(path: str, keys: np.ndarray) -> pa.Table:
     """The rows whose key is one of `keys`, which ascend. Holds at once up to `_FOUND` row groups that can have one."""
     with open_checked(path) as file:
-        key = _key(file, path)
+        key = key_of(file, path)
         having, begins, stops = _having(file, key, keys)
         found = [_groups(file, [], None)]
         for groups in (having[i : i + _FOUND] for i in range(0, len(having), _FOUND)):
@@ -93,11 +172,19 @@ def _having(file: CheckedFile, key: str, wanted: np.ndarray) -> tuple[list[int],
     return np.flatnonzero(stops > begins).tolist(), begins, stops
 
 
-def _key(file: CheckedFile, path: str) -> str:
+def key_of(file: CheckedFile, path: str) -> str:
+    """The name of the column by which a file is sorted. Raises DamagedFileError for another kind of file."""
     metadata = file.schema.metadata or {}
     if b"key" not in metadata:
         raise damaged(path, "is a Parquet file, but not a sorted file")
     return metadata[b"key"].decode()
+
+
+def ends_of_groups(file: CheckedFile, path: str) -> Iterator[tuple[int, int, int]]:
+    """Of each row group the smallest key, the largest, and its bytes when it is read; from the footer."""
+    at = file.schema.names.index(key_of(file, path))
+    for group in range(file.metadata.num_row_groups):
+        yield *_ends(file, at, group), file.metadata.row_group(group).total_byte_size
 
 
 def _ends(file: CheckedFile, at: int, group: int) -> tuple[int, int]:
@@ -149,6 +236,6 @@ def order(keys: np.ndarray) -> np.ndarray:
     return found
 
 
-def read_all(paths: list[str], low: int, high: int, columns: list[str] | None = None) -> pa.Table:
+def read_all(paths: Sequence[str], low: int, high: int, columns: list[str] | None = None) -> pa.Table:
     """The rows with low <= key < high of several files, one file after the other."""
-    return pa.concat_tables([read(path, low, high, columns) for path in paths])
+    return pa.concat_tables(read_each(paths, low, high, columns))

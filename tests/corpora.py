@@ -15,7 +15,7 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.storage import layout, parquet, shards
-from gristmill.storage.schema import DOCUMENTS
+from gristmill.storage.schema import DOCUMENTS, LEDGER
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine import options
@@ -42,14 +42,35 @@ class Name(Settings):
     documents: dict[str, int] = {}
 
 
-def _nothing(phases: PhaseRunner, record: Name, places: None) -> dict:
-    """The parts are written beforehand."""
+def _plant(folder: str, shard: int) -> dict:
+    """A job whose part was written beforehand."""
+    rows = parquet.rows(layout.part(folder, shard))
+    return {"rows_in": rows, "rows_out": rows, "steps": []}
+
+
+def _planted(phases: PhaseRunner, record: Name, places: int) -> dict:
+    """Take up parts that were written beforehand."""
+    phases.map("plant", _plant, dict.fromkeys(range(places), {}))
     return {"sources": {name: {"records": count, "documents": count} for name, count in record.documents.items()}}
 
 
-def planted_stage(name: str, folder: str) -> StageResult:
-    """A finished stage whose parts a test writes, in a folder of the test's."""
-    return StageResult(name, "planted", folder, {"counts": {"steps": []}, "result": {}}, reused=False)
+@dataclass
+class Direct:
+    """Takes the place of a PhaseRunner: jobs are run here, one after the other, and none is recorded. `records`: those
+    of the jobs of each phase."""
+
+    folder: str
+    records: dict[str, dict[int, dict]] = field(default_factory=dict)
+
+    def map(self, phase: str, work: Callable[..., dict], jobs: dict[int, dict], temporary: bool = False) -> dict:
+        self.records[phase] = {number: work(self.folder, number, **jobs[number]) for number in sorted(jobs)}
+        return self.records[phase]
+
+
+def planted_stage(name: str, folder: str, rows: int = 0) -> StageResult:
+    """A finished stage whose parts, with so many documents, a test writes, in a folder of the test's."""
+    counts = {"rows_out": rows, "steps": []}
+    return StageResult(name, "planted", folder, {"counts": counts, "result": {}}, reused=False)
 
 
 def check_balance(folder: str, records: list[dict]) -> None:
@@ -87,7 +108,7 @@ class Texts:
         counts = Counter[str]()
         for documents, source in zip(self.shards, self._sources(), strict=True):
             counts[source] += len(documents)
-        spec = StageSpec("documents", _nothing, Name(corpus=name, documents=counts), {})
+        spec = StageSpec("documents", _planted, Name(corpus=name, documents=counts), {}, places=len(self.shards))
         folder = spec.folder(home)
         for number, (documents, source) in enumerate(zip(self.shards, self._sources(), strict=True)):
             given = [
@@ -97,6 +118,7 @@ class Texts:
             rows = [{**row, "characters": len(row["text"])} for row in given]
             table = pa.Table.from_pylist(rows, schema=DOCUMENTS)
             parquet.write_table(layout.part(folder, number), table)
+            shards.write_ledger(folder, number, LEDGER.empty_table())
         made = build_in(home)(spec)
         return Corpus(tuple(self._sources()), made, made, (made,), (made,))
 

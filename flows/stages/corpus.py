@@ -78,6 +78,11 @@ class Corpus:
         """The stage that read the records of the sources."""
         return next(stage for stage in self.stages if stage.name == "documents")
 
+    @property
+    def rows(self) -> int:
+        """How many documents are kept."""
+        return self.kept.manifest["counts"]["rows_out"]
+
     def inputs(self, *others: StageResult, signals: bool = False) -> dict[str, str]:
         """The keys of the documents, of what is kept, of other stages and, if they are read, of the signals."""
         keys = {"documents": self.documents.key, "kept": self.kept.key}

@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
-from gristmill.storage import files, layout, sorted_files
+from gristmill.storage import files, layout
 from gristmill.storage.damage import DamagedFileError
 from gristmill.tasks.dedup.near.documents import EarlierShard
-from gristmill.tasks.dedup.near.match import found_again, index_file
+from gristmill.tasks.dedup.near.match import Index, found_again
 from gristmill.tasks.dedup.near.settings import Banding, MinHash, Shingling, Verifying
 from gristmill.tasks.dedup.near.split import kept_file
 from gristmill.tasks.dedup.order import KeepOrder
@@ -28,11 +27,10 @@ class EarlierCrawl:
     partitions: int
     rows: tuple[int, ...]
 
-    def index(self, low: int, high: int) -> list[str]:
-        """The files of its band hashes that have those from `low` up to `high`."""
-        ends = sorted_files.bounds(self.partitions)
-        having = [p for p, (begin, end) in enumerate(pairwise(ends)) if begin < high and end > low]
-        return [index_file(self.candidates, p) for p in having]
+    @property
+    def index(self) -> Index:
+        """Its band hashes."""
+        return Index(self.candidates, self.partitions)
 
     def shards(self, number: int) -> list[EarlierShard]:
         """Its shards, as those of crawl `number`."""

@@ -5,16 +5,19 @@ Of documents that share words (`content_duplicates`) or a URL (`url_duplicates`)
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pydantic import SerializeAsAny
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, libraries
+from gristmill.flows.stages.exchange import collected, merged, merged_away, remove_merged
+from gristmill.storage import files
 from gristmill.tasks.dedup import exact_work, passages, passages_work, substring_cuts, substrings_work
 from gristmill.tasks.dedup.exact import Exact, UrlDedup
+from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, partitions_of, unless_merged
 from gristmill.tasks.dedup.substrings import SpanCutting, SpanSearch, SubstringDedup
+from gristmill.tasks.documents.shards import count_characters
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
@@ -23,7 +26,10 @@ from gristmill.tasks.url.step import Url
 
 
 class Record(Settings):
+    """`partitions`: as the settings have them, or by how many documents there are."""
+
     settings: SerializeAsAny[Exact]
+    partitions: int
 
 
 def by_url(context: RunContext, recipe: Recipe, corpus: Corpus, step: UrlDedup) -> Corpus:
@@ -40,7 +46,7 @@ def by_content(context: RunContext, recipe: Recipe, corpus: Corpus, step: Exact)
     spec = StageSpec(
         f"{step.rule}_duplicates",
         _deduplicate,
-        Record(settings=step),
+        Record(settings=step, partitions=step.partitions or partitions_of(corpus.rows, exact_work.DOCUMENT_BYTES)),
         inputs,
         corpus.places,
         libraries=libraries((Url(),)) if isinstance(step, UrlDedup) else (),
@@ -50,15 +56,26 @@ def by_content(context: RunContext, recipe: Recipe, corpus: Corpus, step: Exact)
 
 def _deduplicate(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
     """Keep one document of each group of equal ones."""
-    given = {"settings": record.settings}
-    shards = {i: places.shard(i) | given for i in places.shards()}
-    signals = places.signals if record.settings.best else [()] * len(places.sources)
+    given, n_shards, partitions = {"settings": record.settings}, len(places.sources), record.partitions
+    digests = KeyRanges(partitions)
+    signals = places.signals if record.settings.best else [()] * n_shards
     numbers = places.source_numbers()
-    jobs = {i: job | {"signals": signals[i], "source": numbers[i]} for i, job in shards.items()}
-    phases.map("hash", exact_work.hash_shard, jobs)
-    among = dict.fromkeys(range(record.settings.partitions), given | {"n_shards": len(shards)})
-    phases.map("choose", exact_work.choose, among)
-    phases.map("split", exact_work.split_shard, shards)
+    hashing = given | {"ranges": unless_merged(n_shards, digests)}
+    jobs = {i: places.shard(i) | hashing | {"signals": signals[i], "source": numbers[i]} for i in places.shards()}
+    hashed = phases.map("hash", exact_work.hash_shard, jobs)
+
+    compared = sum(counts["compared"] for counts in hashed.values())
+    shards = KeyRanges(min(n_shards, partitions_of(compared, exact_work.DROPPED_BYTES)), n_shards)
+    written = exact_work.hashes_files(phases.folder, n_shards)
+    hashes = merged(phases, "hashes", written, digests)
+    among = given | {"ranges": digests, "hashes": hashes, "shards": unless_merged(partitions, shards)}
+    phases.map("choose", exact_work.choose, dict.fromkeys(range(partitions), among))
+    remove_merged(hashes, written)
+
+    verdicts = collected(phases, "verdicts", exact_work.dropped_files(phases.folder, partitions), shards, "shard")
+    splitting = given | {"verdicts": verdicts}
+    phases.map("split", exact_work.split_shard, {i: places.shard(i) | splitting for i in places.shards()})
+    files.remove(verdicts.folder)
     return {}
 
 
@@ -77,29 +94,47 @@ def cut_repeated(context: RunContext, _: Recipe, corpus: Corpus, step: passages.
 
 def _cut(phases: PhaseRunner, record: PassagesRecord, places: CorpusPlaces) -> dict:
     """Cut passages that occurred before."""
-    jobs = {i: places.shard(i) | {"step": record.step} for i in places.shards()}
-    hashed = phases.map("hash", passages_work.hash_shard, jobs)
-    among = {"n_shards": len(jobs), "step": record.step}
-    found = phases.map("find", passages_work.find_partition, dict.fromkeys(range(record.step.partitions), among))
-    phases.map("cut", passages_work.cut_shard, jobs)
-    return {
-        "passages": sum(record["passages"] for record in hashed.values()),
-        "repeated": sum(record["repeated"] for record in found.values()),
-    }
+    given, n_shards = {"step": record.step}, len(places.sources)
+    partitions = record.step.partitions or passages_work.partitions(_characters(phases, places))
+    keys = KeyRanges(partitions)
+    hashing = given | {"ranges": unless_merged(n_shards, keys)}
+    hashed = phases.map("hash", passages_work.hash_shard, {i: places.shard(i) | hashing for i in places.shards()})
+
+    n_passages = sum(counts["passages"] for counts in hashed.values())
+    shards = KeyRanges(min(n_shards, partitions_of(n_passages, passages_work.REPEATED_BYTES)), n_shards)
+    written = passages_work.passages_files(phases.folder, n_shards)
+    every = merged(phases, "passages", written, keys)
+    among = {"ranges": keys, "among": every, "shards": unless_merged(partitions, shards)}
+    found = phases.map("find", passages_work.find_partition, dict.fromkeys(range(partitions), among))
+    remove_merged(every, written)
+
+    cuts = collected(phases, "cuts", passages_work.repeated_files(phases.folder, partitions), shards, "shard")
+    cutting = given | {"cuts": cuts}
+    phases.map("cut", passages_work.cut_shard, {i: places.shard(i) | cutting for i in places.shards()})
+    files.remove(cuts.folder)
+    return {"passages": n_passages, "repeated": sum(counts["repeated"] for counts in found.values())}
+
+
+def _characters(phases: PhaseRunner, places: CorpusPlaces) -> int:
+    """How many characters the documents have."""
+    counted = phases.map("count", count_characters, {i: {"kept": places.kept[i]} for i in places.shards()})
+    return sum(counts["characters"] for counts in counted.values())
 
 
 @dataclass(frozen=True)
 class SpanPlaces:
+    """`spans`: the duplicated spans, by shards."""
+
     corpus: CorpusPlaces
-    spans: str
-    blocks: int
+    spans: CollectedShards
 
 
 def substring_dedup(context: RunContext, _: Recipe, corpus: Corpus, step: SubstringDedup) -> Corpus:
     """The corpus without duplicated spans, or without the documents of which they are too large a part."""
     search = step.part(SpanSearch)
     spans = context.build(StageSpec("substring_spans", _find, search, corpus.inputs(), corpus.places))
-    places = SpanPlaces(corpus.places, spans.folder, spans.result["blocks"])
+    shards = KeyRanges(spans.result["ranges"], len(corpus.sources), each=substrings_work.NODES)
+    places = SpanPlaces(corpus.places, CollectedShards(files.join(spans.folder, "spans"), shards))
     made = context.build(StageSpec(step.step, _decide, step.part(SpanCutting), corpus.inputs(spans), places))
     left = corpus.then(made, spans)
     return replace(left, documents=made) if step.policy == "cut" else left
@@ -107,32 +142,47 @@ def substring_dedup(context: RunContext, _: Recipe, corpus: Corpus, step: Substr
 
 def _find(phases: PhaseRunner, settings: SpanSearch, places: CorpusPlaces) -> dict:
     """Find duplicated spans."""
-    jobs = {i: {"kept": places.kept[i]} for i in places.shards()}
-    counted = phases.map("count", substrings_work.count_shard, jobs)
-    partitions = substrings_work.partitions(sum(record["characters"] for record in counted.values()), settings)
-    divided: dict[str, Any] = {"partitions": partitions}
-    jobs = {i: places.shard(i) | divided | {"settings": settings} for i in places.shards()}
-    keyed = phases.map("key", substrings_work.key_shard, jobs, temporary=True)
-    among: dict[str, Any] = {"n_shards": len(places.sources)}
-    matched = dict.fromkeys(range(partitions), among | divided)
-    hot = phases.map("match", substrings_work.match_partition, matched, temporary=True)
-    blocks = substrings_work.blocks(sum(record["bytes"] for record in hot.values()), settings)
-    phases.map("gather", substrings_work.gather_shard, {i: j | {"blocks": blocks} for i, j in jobs.items()}, True)
-    given = among | {"settings": settings, "blocks": blocks}
-    found = phases.map("find", substrings_work.find_block, dict.fromkeys(range(blocks), given))
-    phases.once("clear", substrings_work.clear, {})
+    n_shards, folder = len(places.sources), phases.folder
+    given = {i: places.shard(i) | {"settings": settings} for i in places.shards()}
+    partitions = substrings_work.partitions(_characters(phases, places), settings)
+    minimizers = KeyRanges(partitions)
+    dividing = {"ranges": unless_merged(n_shards, minimizers)}
+    keyed = phases.map("key", substrings_work.key_shard, {i: job | dividing for i, job in given.items()}, True)
+    n_runs = sum(counts["runs"] for counts in keyed.values())
+
+    keys = merged_away(phases, "keys", substrings_work.exchanged(folder, "keys", n_shards), minimizers)
+    shards = substrings_work.by_shard(n_shards, n_runs, substrings_work.HOT_BYTES)
+    among = {"ranges": minimizers, "keys": keys, "shards": unless_merged(partitions, shards)}
+    hot = phases.map("match", substrings_work.match_partition, dict.fromkeys(range(partitions), among), True)
+    files.remove(keys.folder)
+    runs = collected(phases, "runs", substrings_work.exchanged(folder, "hot", partitions), shards, "node")
+
+    blocks = substrings_work.blocks(sum(counts["bytes"] for counts in hot.values()), settings)
+    divided = KeyRanges(blocks)
+    gathering = {"runs": runs, "ranges": unless_merged(n_shards, divided)}
+    phases.map("gather", substrings_work.gather_shard, {i: job | gathering for i, job in given.items()}, True)
+    texts = merged_away(phases, "texts", substrings_work.exchanged(folder, "texts", n_shards), divided)
+    compared = sum(counts["runs"] for counts in hot.values())
+    shards = substrings_work.by_shard(n_shards, compared, substrings_work.SPAN_BYTES)
+    among = {"settings": settings, "ranges": divided, "texts": texts, "shards": unless_merged(blocks, shards)}
+    found = phases.map("find", substrings_work.find_block, dict.fromkeys(range(blocks), among), True)
+    written = substrings_work.exchanged(folder, "found", blocks)
+    collected(phases, "spans", written, shards, "node", temporary=False)
+    for each in (texts.folder, written.folder, runs.folder, files.join(folder, "hot")):
+        files.remove(each)
     return {
+        "ranges": shards.ranges,
         "blocks": blocks,
-        "windows": sum(record["windows"] for record in keyed.values()),
-        "runs": sum(record["runs"] for record in keyed.values()),
-        "runs_compared": sum(record["runs"] for record in found.values()),
-        "bytes_sorted": sum(record["bytes"] for record in found.values()),
+        "windows": sum(counts["windows"] for counts in keyed.values()),
+        "runs": n_runs,
+        "runs_compared": sum(counts["runs"] for counts in found.values()),
+        "bytes_sorted": sum(counts["bytes"] for counts in found.values()),
     }
 
 
 def _decide(phases: PhaseRunner, settings: SpanCutting, places: SpanPlaces) -> dict:
     """Cut or drop by duplicated spans."""
     work = substring_cuts.cut_shard if settings.policy == "cut" else substring_cuts.drop_shard
-    given = {"found": places.spans, "blocks": places.blocks, "settings": settings}
+    given = {"spans": places.spans, "settings": settings}
     phases.map(settings.policy, work, {i: places.corpus.shard(i) | given for i in places.corpus.shards()})
     return {}

@@ -1,31 +1,35 @@
 """Near-duplicates by MinHash-LSH: the stages of the step `minhash`.
 
-signatures        sign     every shard
-candidates        match    every partition of the band hashes
-                  label    once
-near_duplicates   gather   every shard, of earlier crawls those that have candidates
-                  verify   every partition of the labels; with `threshold: null` choose
-                  split    every shard
+signatures        sign       every shard
+candidates        match      every partition of the band hashes
+                  label      once
+near_duplicates   gather     every shard, of earlier crawls those that have candidates
+                  verify     every partition of the labels; with `threshold: null` choose
+                  verdicts   every range of shards
+                  split      every shard
+
+Where there are many shards or partitions, files are merged between sign and match, gather and verify, verify and
+verdicts (`gristmill.flows.stages.exchange`).
 """
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, libraries, modules, pinned
 from gristmill.flows.stages.earlier_crawls import EarlierCrawl, earlier_crawls
-from gristmill.storage import files, sorted_files
-from gristmill.tasks.dedup.near import gather, match
-from gristmill.tasks.dedup.near.components import choose_partition, gather_members
-from gristmill.tasks.dedup.near.documents import EarlierShard, OwnShard
-from gristmill.tasks.dedup.near.gather import gather_shard, gathered_file, gathered_folder
+from gristmill.flows.stages.exchange import collected, merged, merged_away, remove_merged
+from gristmill.storage import files
+from gristmill.tasks.dedup.exchange import KeyRanges, SortedFiles, partitions_of, unless_merged
+from gristmill.tasks.dedup.near.components import MEMBER_BYTES, choose_partition, gather_members
+from gristmill.tasks.dedup.near.documents import ROWS, EarlierShard, OwnShard, shard_range
+from gristmill.tasks.dedup.near.gather import gather_shard, gathered_files
 from gristmill.tasks.dedup.near.label import label_documents, labels_file
-from gristmill.tasks.dedup.near.match import edges_file, match_partition
+from gristmill.tasks.dedup.near.match import HASH_BYTES, edges_files, match_partition
 from gristmill.tasks.dedup.near.settings import Banding, MinHash, Shingling, Verifying, curve_message
-from gristmill.tasks.dedup.near.sign import bands_file, sign_shard
+from gristmill.tasks.dedup.near.sign import bands_files, sign_shard
 from gristmill.tasks.dedup.near.split import split_shard
-from gristmill.tasks.dedup.near.verify import decided_file, verify_partition
+from gristmill.tasks.dedup.near.verify import DECIDED_BYTES, candidate_bytes, decided_files, verify_partition
 from gristmill.tasks.dedup.order import KeepOrder
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine import options
@@ -36,6 +40,8 @@ from gristmill.tasks.url.step import Url
 
 
 class Signing(Settings):
+    """`partitions`: of the band hashes, as the step has them or by how many there are."""
+
     shingling: Shingling
     banding: Banding
     partitions: int
@@ -47,26 +53,28 @@ class Matching(Settings):
 
 
 class Deciding(Settings):
-    """`takedowns`: the lists, tied to the content that they have now."""
+    """`partitions`: of the labels, None for as many as these need; `takedowns`: the lists, tied to the content that
+    they have now."""
 
     shingling: Shingling
     banding: Banding
     order: KeepOrder
     verifying: Verifying
-    partitions: int
+    partitions: int | None
     takedowns: Url
 
 
 @dataclass(frozen=True)
 class NearPlaces:
-    """The shards of this crawl, the earlier crawls, and the folders of the stages made so far. `edges`: how many edges
-    there are; `labels`: labels of each shard of all crawls; `layout`: the stages by name and key, for later crawls."""
+    """The shards of this crawl, the earlier crawls, and the folders of the stages made so far. `shingles`: of all
+    documents of this crawl; `labels`: labels of each shard of all crawls; `layout`: the stages by name and key, for
+    later crawls."""
 
     own: tuple[OwnShard, ...]
     earlier: tuple[EarlierCrawl, ...]
     signatures: str
+    shingles: int
     candidates: str = ""
-    edges: int = 0
     labels: tuple[int, ...] = ()
     layout: dict[str, str | int | list[str]] | None = None
 
@@ -83,13 +91,15 @@ def minhash(context: RunContext, recipe: Recipe, corpus: Corpus, step: MinHash) 
     among = {f"earlier {number}": crawl.key for number, crawl in enumerate(earlier)}
     shingling, banding = step.part(Shingling), step.part(Banding)
 
-    signing = Signing(shingling=shingling, banding=banding, partitions=step.partitions)
+    partitions = step.partitions or partitions_of(corpus.rows * banding.bands, HASH_BYTES)
+    signing = Signing(shingling=shingling, banding=banding, partitions=partitions)
     signatures = context.build(
         StageSpec("signatures", _sign, signing, corpus.inputs(), corpus.places, libraries=("datasketch",))
     )
 
-    places = NearPlaces(_own_shards(corpus, signatures, len(earlier), step), earlier, signatures.folder)
-    matching = Matching(banding=banding, partitions=step.partitions)
+    own = _own_shards(corpus, signatures, len(earlier), step)
+    places = NearPlaces(own, earlier, signatures.folder, signatures.result["shingles"])
+    matching = Matching(banding=banding, partitions=partitions)
     candidates = context.build(StageSpec("candidates", _match, matching, corpus.inputs(signatures) | among, places))
 
     deciding = Deciding(
@@ -103,7 +113,6 @@ def minhash(context: RunContext, recipe: Recipe, corpus: Corpus, step: MinHash) 
     places = replace(
         places,
         candidates=candidates.folder,
-        edges=candidates.result["edges"],
         labels=tuple(candidates.records("label")[0]["shards"]),
         layout={
             "documents": f"{corpus.documents.name}-{corpus.documents.key}",
@@ -123,30 +132,29 @@ def minhash(context: RunContext, recipe: Recipe, corpus: Corpus, step: MinHash) 
 
 def _sign(phases: PhaseRunner, record: Signing, places: CorpusPlaces) -> dict:
     """Compute MinHash signatures."""
-    given = {"shingling": record.shingling, "banding": record.banding, "partitions": record.partitions}
+    ranges = unless_merged(len(places.sources), KeyRanges(record.partitions))
+    given = {"shingling": record.shingling, "banding": record.banding, "ranges": ranges}
     signed = phases.map("sign", sign_shard, {i: places.shard(i) | given for i in places.shards()})
-    return {"documents": sum(counts["documents"] for counts in signed.values())}
+    return {name: sum(counts[name] for counts in signed.values()) for name in ("documents", "shingles")}
 
 
 def _match(phases: PhaseRunner, record: Matching, places: NearPlaces) -> dict:
     """Find candidates of near-duplicates."""
     phases.message(curve_message(record.banding))
-    hashes = sum(shard.rows for shard in places.own) * record.banding.bands
-    partitions = match.partitions_of(hashes, record.partitions)
+    partitions, ranges = record.partitions, KeyRanges(record.partitions)
+    signed = bands_files(places.signatures, len(places.own))
+    bands = merged(phases, "bands", signed, ranges)
     given = {
-        "partitions": partitions,
+        "ranges": ranges,
         "crawl": len(places.earlier),
-        "bands": [bands_file(places.signatures, shard.shard) for shard in places.own],
+        "bands": bands,
+        "earlier": tuple(crawl.index for crawl in places.earlier),
     }
-    jobs = {
-        p: given | {"indexes": [path for crawl in places.earlier for path in crawl.index(low, high)]}
-        for p, (low, high) in enumerate(pairwise(sorted_files.bounds(partitions)))
-    }
-    matched = phases.map("match", match_partition, jobs)
+    matched = phases.map("match", match_partition, dict.fromkeys(range(partitions), given))
+    remove_merged(bands, signed)
     given = {
-        "edges": [edges_file(phases.folder, p) for p in jobs],
-        "shards": places.all_shards,
-        "partitions": record.partitions,
+        "edges": edges_files(phases.folder, partitions),
+        "signatures": (*(crawl.signatures for crawl in places.earlier), places.signatures),
         "memory": options.current().memory,
     }
     labelled = phases.once("label", label_documents, given)
@@ -159,45 +167,79 @@ def _match(phases: PhaseRunner, record: Matching, places: NearPlaces) -> dict:
 
 def _decide(phases: PhaseRunner, record: Deciding, places: NearPlaces) -> dict:
     """Keep one document of each cluster of near-duplicates."""
-    shards = places.all_shards
-    partitions = gather.partitions_of(places.edges, record.partitions)
-    given = {"order": record.order, "partitions": partitions}
-    jobs = {
-        n: given | {"shard": shard, "labels": labels_file(places.candidates, n, len(shards), record.partitions)}
-        for n, (shard, labels) in enumerate(zip(shards, places.labels, strict=True))
-        if labels or isinstance(shard, OwnShard)
+    candidates, crawl = sum(places.labels), len(places.earlier)
+    partitions = record.partitions or partitions_of(candidates, _candidate_bytes(record, places))
+    groups = KeyRanges(partitions)
+    shards = KeyRanges(
+        min(len(places.own), partitions_of(candidates, 2 * DECIDED_BYTES)),
+        len(places.own),
+        shard_range(crawl, 0)[0],
+        ROWS,
+    )
+    decided, gathered = decided_files(phases.folder, partitions), _gathered(phases, record, places, groups)
+    among = {
+        "order": record.order,
+        "ranges": groups,
+        "gathered": gathered,
+        "shards": unless_merged(partitions, shards),
     }
-    among = given | {"gathered": [gathered_file(phases.folder, n) for n in jobs]}
     if record.verifying.threshold is None:
-        phases.map("gather", gather_members, jobs, temporary=True)
-        decided = phases.map("choose", choose_partition, dict.fromkeys(range(partitions), among))
+        found = phases.map("choose", choose_partition, dict.fromkeys(range(partitions), among))
     else:
-        compared = {"takedowns": record.takedowns, "shingling": record.shingling, "banding": record.banding}
-        phases.map("gather", gather_shard, {n: job | compared for n, job in jobs.items()}, temporary=True)
         among |= {
             "threshold": record.verifying.threshold,
             "most_comparisons": record.verifying.comparisons,
-            "crawl": len(places.earlier),
+            "crawl": crawl,
             "memory": options.current().memory,
         }
-        decided = phases.map("verify", verify_partition, dict.fromkeys(range(partitions), among))
+        found = phases.map("verify", verify_partition, dict.fromkeys(range(partitions), among))
 
+    verdicts = collected(phases, "verdicts", decided, shards, "doc")
     given = {
         "order": record.order,
         "verifying": record.verifying,
-        "decided": [decided_file(phases.folder, p) for p in decided],
+        "verdicts": verdicts,
         "takedowns": record.takedowns,
     }
     phases.map("split", split_shard, {shard.shard: given | {"shard": shard} for shard in places.own})
-    files.remove(gathered_folder(phases.folder))
+    for folder in (gathered.folder, verdicts.folder):
+        files.remove(folder)
     summed = ("candidates", "comparisons", "left_out", "clusters", "dropped")
     largest = ("largest_component", "largest_cluster")
     return {
         "inputs_layout": places.layout,
         "partitions": partitions,
-        **{name: sum(counts[name] for counts in decided.values()) for name in summed},
-        **{name: max((counts[name] for counts in decided.values()), default=0) for name in largest},
+        **{name: sum(counts[name] for counts in found.values()) for name in summed},
+        **{name: max((counts[name] for counts in found.values()), default=0) for name in largest},
     }
+
+
+def _gathered(phases: PhaseRunner, record: Deciding, places: NearPlaces, groups: KeyRanges) -> SortedFiles:
+    """The candidates of all shards, in as few files as a job may read."""
+    having = [
+        (number, shard)
+        for number, (shard, labels) in enumerate(zip(places.all_shards, places.labels, strict=True))
+        if labels or isinstance(shard, OwnShard)
+    ]
+    given = {"order": record.order, "ranges": unless_merged(len(having), groups)}
+    jobs = {
+        n: given | {"shard": shard, "labels": labels_file(places.candidates, number)}
+        for n, (number, shard) in enumerate(having)
+    }
+    if record.verifying.threshold is None:
+        phases.map("gather", gather_members, jobs, temporary=True)
+    else:
+        compared = {"takedowns": record.takedowns, "shingling": record.shingling, "banding": record.banding}
+        phases.map("gather", gather_shard, {n: job | compared for n, job in jobs.items()}, temporary=True)
+    return merged_away(phases, "gathered", gathered_files(phases.folder, len(having)), groups)
+
+
+def _candidate_bytes(record: Deciding, places: NearPlaces) -> int:
+    """What is held of a candidate when it is decided on, with a set of mean size."""
+    if record.verifying.threshold is None:
+        return MEMBER_BYTES
+    documents = sum(shard.rows for shard in places.own)
+    return candidate_bytes(record.banding, places.shingles // max(documents, 1))
 
 
 def _own_shards(corpus: Corpus, signatures: StageResult, crawl: int, step: MinHash) -> tuple[OwnShard, ...]:

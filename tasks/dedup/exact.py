@@ -16,12 +16,12 @@ class Exact(KeepOrder, CorpusStep):
     """
 
     step: str
-    partitions: int = Field(
-        16,
+    partitions: int | None = Field(
+        None,
         ge=1,
         le=65536,
         description="pieces of the exchange, of which a worker holds one, about 200 bytes for each of its documents; "
-        "no result depends on it",
+        "null: by how many there are, so that it holds half a gigabyte; no result depends on it",
     )
     column: ClassVar[str]
     rule: ClassVar[str]

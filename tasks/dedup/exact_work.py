@@ -2,7 +2,8 @@
 files:
 
     hashes/00000.parquet          by `hash`: hash, low, id, order_0, ..., shard: one row a document
-    dropped/00000.parquet         by `shard`: shard, id, hash, low, representative, size
+    dropped/00000.parquet         by `shard`: shard, id, hash, low, representative, size: those of a partition
+    verdicts/00000.parquet        the same of a range of shards, until the stage ends
     part-00000.parquet, ledger/   the kept documents of a shard, and why the others are gone
 
 `hash` and `low` are the halves of an xxh3-128: that unlike documents share one is not to be expected in any corpus.
@@ -18,23 +19,35 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from gristmill.storage import files, ledger, parquet, shards, sorted_files
+from gristmill.storage import files, ledger, parquet, shards
 from gristmill.storage.schema import SELECTION
+from gristmill.tasks.dedup import exchange
 from gristmill.tasks.dedup import order_work as order
 from gristmill.tasks.dedup.exact import ContentDedup, Exact, UrlDedup
+from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, SortedFiles
 from gristmill.tasks.documents.selection import gather, select_groups
 from gristmill.tasks.kernels.buffers import utf8
 from gristmill.tasks.kernels.words import words_only
 from gristmill.tasks.url.canonical import Canonical
 from gristmill.tasks.url.canonical_work import canonicalizer
 
+# What `choose` holds for a document of its partition, and a shard's range for one that is dropped.
+DOCUMENT_BYTES, DROPPED_BYTES = 200, 300
 _BATCH_BYTES = 1 << 20
 
 
 def hash_shard(
-    folder: str, shard: int, documents: str, kept: str, signals: tuple[str, ...], source: int, settings: Exact
+    folder: str,
+    shard: int,
+    documents: str,
+    kept: str,
+    signals: tuple[str, ...],
+    source: int,
+    settings: Exact,
+    ranges: KeyRanges | None,
 ) -> dict:
-    """Write the digests of a shard. `signals`: its parts with the signal `best`; `source`: the number of its source.
+    """Write the digests of a shard. `signals`: its parts with the signal `best`; `source`: the number of its source;
+    `ranges`: see `exchange.write`.
 
     Holds the texts, or the URLs, of a row group of the documents.
     """
@@ -54,18 +67,19 @@ def hash_shard(
     columns |= {name: ordered[name] for name in order.order_names(settings)}
     columns["shard"] = np.full(len(ids), shard, np.int64)
     rows = pa.table(columns).filter(np.concatenate(compared))
-    sorted_files.write(_hashes_file(folder, shard), rows, "hash", sorted_files.bounds(settings.partitions))
+    exchange.write(hashes_files(folder, shard + 1).path(shard), rows, "hash", ranges)
     return {"documents": len(ids), "compared": len(rows)}
 
 
-def choose(folder: str, partition: int, n_shards: int, settings: Exact) -> dict:
-    """Which documents of a partition of the digests are dropped, and for which other.
+def choose(
+    folder: str, partition: int, ranges: KeyRanges, hashes: SortedFiles, shards: KeyRanges | None, settings: Exact
+) -> dict:
+    """Which documents of a partition of the digests are dropped, and for which other. `shards`: the ranges by which the
+    file is read, see `exchange.write`.
 
     Returns counts: groups of several documents, documents dropped, documents of the largest group.
     """
-    ends = sorted_files.bounds(settings.partitions)
-    paths = [_hashes_file(folder, shard) for shard in range(n_shards)]
-    rows = sorted_files.read_all(paths, ends[partition], ends[partition + 1])
+    rows = pa.concat_tables(hashes.each(*ranges.bounds(partition)))
     high, low = rows["hash"].to_numpy(), rows["low"].to_numpy()
     by_digest = np.lexsort((low, high))
     high, low = high[by_digest], low[by_digest]
@@ -86,15 +100,15 @@ def choose(folder: str, partition: int, n_shards: int, settings: Exact) -> dict:
             "size": size,
         }
     ).filter(kept != np.arange(len(rows)))
-    sorted_files.write(_dropped_file(folder, partition), dropped, "shard")
+    exchange.write(dropped_files(folder, partition + 1).path(partition), dropped, "shard", shards)
     return {"groups": len(rows) - len(dropped), "dropped": len(dropped), "largest": int(size.max(initial=0))}
 
 
-def split_shard(folder: str, shard: int, documents: str, kept: str, settings: Exact) -> dict:
-    """Write the kept documents of a shard; the ledger names each duplicate's representative, and what they share."""
+def split_shard(folder: str, shard: int, documents: str, kept: str, verdicts: CollectedShards, settings: Exact) -> dict:
+    """Write the kept documents of a shard; the ledger names each duplicate's representative, and what they share.
+    `verdicts`: what is dropped, by shards."""
     arriving = parquet.read_table(kept, SELECTION.names)
-    paths = [_dropped_file(folder, partition) for partition in range(settings.partitions)]
-    dropped = sorted_files.read_all(paths, shard, shard + 1)
+    dropped = verdicts.read(shard)
     dropped = dropped.take(pc.sort_indices(pc.index_in(dropped["id"], arriving["id"].combine_chunks())))
     shared = zip(dropped["size"].to_pylist(), _shared(documents, dropped, settings), strict=True)
     losses = ledger.from_columns(
@@ -145,12 +159,12 @@ def _canonical(urls: pa.ChunkedArray, settings: UrlDedup) -> list[str]:
     return [canonical(url) if url else "" for url in urls.to_pylist()]
 
 
-def _hashes_file(folder: str, shard: int) -> str:
-    return files.join(folder, "hashes", f"{shard:05d}.parquet")
+def hashes_files(folder: str, shards: int) -> SortedFiles:
+    return SortedFiles(files.join(folder, "hashes"), shards)
 
 
-def _dropped_file(folder: str, partition: int) -> str:
-    return files.join(folder, "dropped", f"{partition:05d}.parquet")
+def dropped_files(folder: str, partitions: int) -> SortedFiles:
+    return SortedFiles(files.join(folder, "dropped"), partitions)
 
 
 def _batches(texts: pa.ChunkedArray) -> Iterator[pa.Array]:

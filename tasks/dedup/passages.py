@@ -21,12 +21,12 @@ class _Passages(CorpusStep):
     min_words: int = Field(
         1, ge=1, description="with a letter, mark or number; a document that is left with fewer by a cut is dropped"
     )
-    partitions: int = Field(
-        16,
+    partitions: int | None = Field(
+        None,
         ge=1,
         le=65536,
-        description="pieces of the exchange, of which a worker holds one, 70 to 150 bytes for each of its passages; no "
-        "result depends on it",
+        description="pieces of the exchange, of which a worker holds one, 70 to 150 bytes for each of its passages; "
+        "null: by how much text there is, so that it holds half a gigabyte; no result depends on it",
     )
 
 

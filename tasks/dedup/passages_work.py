@@ -3,14 +3,16 @@ stays.
 
 A passage's key is the hash of its text, folded (`gristmill.tasks.kernels.folding`). Occurrences are ordered by the id
 of their document, then by their place in it, so that neither shards nor the order of documents in them change what
-stays. How a flow runs it; `for all` is a map over an executor, each line a barrier:
+stays. The phases:
 
-    for all shards s:      hash_shard(folder, s, documents_s, kept_s, step)
-    for all partitions p:  find_partition(folder, p, shards, step)
-    for all shards s:      cut_shard(folder, s, documents_s, kept_s, step)
+    for all shards:             hash_shard
+    for all partitions:         find_partition
+    for all ranges of shards:   `gristmill.tasks.dedup.exchange.collect_shards`
+    for all shards:             cut_shard
 
-    folder/passages/00000.parquet     by `hash` uint64: rank uint64, place int64
-    folder/repeated/00000.parquet     by `shard` int64: place int64, of all that is cut
+    passages/00000.parquet    by `hash` uint64: rank uint64, shard int32, place int64
+    repeated/00000.parquet    by `shard` int64: place int64, of all that is cut for a partition
+    cuts/00000.parquet        the same of a range of shards, until the stage ends
 
 A rank is the first 64 bits of a document's id, a place the row of the selection, 32 bits, and the passage's number in
 the document. A passage stays in its first document even if that document is then dropped for being too short.
@@ -19,9 +21,11 @@ the document. A passage stays in its first document even if that document is the
 import numpy as np
 import pyarrow as pa
 
-from gristmill.storage import files, ledger, parquet, sorted_files
+from gristmill.storage import files, ledger, parquet
 from gristmill.storage.schema import EDITS, LEDGER, carried
+from gristmill.tasks.dedup import exchange
 from gristmill.tasks.dedup.cutting import write_cut
+from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, SortedFiles
 from gristmill.tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup, Step
 from gristmill.tasks.documents.edits import Edits, applied, line_removals, merged, rows
 from gristmill.tasks.documents.measure import slices
@@ -30,11 +34,21 @@ from gristmill.tasks.kernels.folding import folded
 from gristmill.tasks.kernels.scan import REAL, Scan, scan
 from gristmill.tasks.kernels.shingles import BASE
 
+# What `find_partition` holds for a passage, and a shard's range for one that is cut.
+PASSAGE_BYTES, REPEATED_BYTES = 100, 40
+# Of a passage: fewer than the lines of the web have, so that there are not more than expected.
+_CHARACTERS = 64
 _NUMBER = np.int64((1 << 32) - 1)
 
 
-def hash_shard(folder: str, shard: int, documents: str, kept: str, step: Step) -> dict:
-    """Write the keys of a shard's passages as a sorted file. Holds its texts and 80 bytes a passage."""
+def partitions(characters: int) -> int:
+    """Into how many partitions the passages of so many characters are divided."""
+    return exchange.partitions_of(characters // _CHARACTERS, PASSAGE_BYTES)
+
+
+def hash_shard(folder: str, shard: int, documents: str, kept: str, step: Step, ranges: KeyRanges | None) -> dict:
+    """Write the keys of a shard's passages as a sorted file. Holds its texts and 80 bytes a passage. `ranges`: see
+    `exchange.write`."""
     table = select(documents, kept, ["text"])
     rank = _ranks(table["id"])
     hashes, places = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
@@ -49,20 +63,21 @@ def hash_shard(folder: str, shard: int, documents: str, kept: str, step: Step) -
         places.append(((document + row) << 32) + (at - bounds[document]))
         row += len(part)
     place = np.concatenate(places)
-    columns = {"hash": np.concatenate(hashes), "rank": rank[place >> 32], "place": place}
-    sorted_files.write(_passages_path(folder, shard), pa.table(columns), "hash", sorted_files.bounds(step.partitions))
+    columns = {"hash": np.concatenate(hashes), "rank": rank[place >> 32]}
+    columns |= {"shard": np.full(len(place), shard, np.int32), "place": place}
+    exchange.write(passages_files(folder, shard + 1).path(shard), pa.table(columns), "hash", ranges)
     return {"passages": len(place)}
 
 
-def find_partition(folder: str, partition: int, n_shards: int, step: Step) -> dict:
-    """Write the places of all passages of a range of keys that are not the first of their kind.
+def find_partition(
+    folder: str, partition: int, ranges: KeyRanges, among: SortedFiles, shards: KeyRanges | None
+) -> dict:
+    """Write the places of all passages of a range of keys that are not the first of their kind. `shards`: the ranges by
+    which the file is read, see `exchange.write`.
 
     Holds about 70 bytes a passage of the range, and 80 more for those that are repeated.
     """
-    low, high = sorted_files.bounds(step.partitions)[partition : partition + 2]
-    parts = [sorted_files.read(_passages_path(folder, shard), low, high) for shard in range(n_shards)]
-    passages = pa.concat_tables(parts)
-    shard = np.repeat(np.arange(n_shards), [len(part) for part in parts])
+    passages = pa.concat_tables(among.each(*ranges.bounds(partition)))
     keys = passages["hash"].to_numpy()
     order = np.argsort(keys, kind="stable")
     same = keys[order][1:] == keys[order][:-1]
@@ -70,23 +85,23 @@ def find_partition(folder: str, partition: int, n_shards: int, step: Step) -> di
     shared[1:] |= same
     shared[:-1] |= same
     several = order[shared]
-    keys, shard = keys[several], shard[several]
-    rank, place = (passages[name].to_numpy()[several] for name in ("rank", "place"))
+    keys = keys[several]
+    rank, shard, place = (passages[name].to_numpy()[several] for name in ("rank", "shard", "place"))
     order = np.lexsort((place, shard, rank, keys))
     later = order[1:][keys[order][1:] == keys[order][:-1]]
-    table = pa.table({"shard": shard[later], "place": place[later]})
-    sorted_files.write(_repeated_path(folder, partition), table, "shard", list(range(n_shards + 1)))
+    table = pa.table({"shard": shard[later].astype(np.int64), "place": place[later]})
+    exchange.write(repeated_files(folder, partition + 1).path(partition), table, "shard", shards)
     return {"passages": len(passages), "repeated": len(later)}
 
 
-def cut_shard(folder: str, shard: int, documents: str, kept: str, step: Step) -> dict:
-    """Write a shard's documents without the passages that are repeated, and the ledgers of cuts and drops.
+def cut_shard(folder: str, shard: int, documents: str, kept: str, step: Step, cuts: CollectedShards) -> dict:
+    """Write a shard's documents without the passages that are repeated, and the ledgers of cuts and drops. `cuts`:
+    these passages, by shards.
 
     Holds the shard's texts four times, and 24 bytes a passage that is cut. Only texts that are cut are scanned again.
     """
     arriving = select(documents, kept, carried(parquet.schema(documents)))
-    paths = [_repeated_path(folder, partition) for partition in range(step.partitions)]
-    place = np.sort(sorted_files.read_all(paths, shard, shard + 1, ["place"])["place"].to_numpy())
+    place = np.sort(cuts.read(shard, ["place"])["place"].to_numpy())
     touched, document = np.unique(place >> 32, return_inverse=True)
     texts, edits, drops = _without(arriving.take(pa.array(touched)), document, place & _NUMBER, step)
     return write_cut(folder, shard, step.step, arriving, touched, texts, edits, drops)
@@ -247,9 +262,9 @@ def _ranks(ids: pa.ChunkedArray) -> np.ndarray:
     return np.array([int(key[:16], 16) for key in ids.to_pylist()], np.uint64)
 
 
-def _passages_path(folder: str, shard: int) -> str:
-    return files.join(folder, "passages", f"{shard:05d}.parquet")
+def passages_files(folder: str, shards: int) -> SortedFiles:
+    return SortedFiles(files.join(folder, "passages"), shards)
 
 
-def _repeated_path(folder: str, partition: int) -> str:
-    return files.join(folder, "repeated", f"{partition:05d}.parquet")
+def repeated_files(folder: str, partitions: int) -> SortedFiles:
+    return SortedFiles(files.join(folder, "repeated"), partitions)

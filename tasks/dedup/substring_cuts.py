@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from gristmill.storage import ledger, parquet, shards
 from gristmill.storage.schema import EDITS, LEDGER, SELECTION, carried
 from gristmill.tasks.dedup.cutting import write_cut
+from gristmill.tasks.dedup.exchange import CollectedShards
 from gristmill.tasks.dedup.substrings import SubstringDedup
 from gristmill.tasks.dedup.substrings_work import spans_of
 from gristmill.tasks.documents.edits import Edits, applied, removals, rows
@@ -25,15 +26,15 @@ _CUT = "repeated_span"
 
 
 def cut_shard(
-    folder: str, shard: int, documents: str, kept: str, found: str, blocks: int, settings: SubstringDedup
+    folder: str, shard: int, documents: str, kept: str, spans: CollectedShards, settings: SubstringDedup
 ) -> dict:
     """Write a shard's documents without their duplicated spans, and the ledgers of cuts and drops.
 
     A span of words goes with the white space on one of its sides; one of bytes loses what it has of characters that
-    are not all in it. `found`: the folder of `find_block`. Holds the shard's texts three times.
+    are not all in it. `spans`: what was found, by shards. Holds the shard's texts three times.
     """
     arriving = select(documents, kept, carried(parquet.schema(documents)))
-    row, first, stop = spans_of(found, shard, blocks)
+    row, first, stop = spans_of(spans, shard)
     touched, document = np.unique(row, return_inverse=True)
     texts, cuts, drops = [pa.array([], pa.large_string())], [EDITS.empty_table()], [LEDGER.empty_table()]
     at = 0
@@ -63,10 +64,10 @@ def cut_shard(
 
 
 def drop_shard(
-    folder: str, shard: int, documents: str, kept: str, found: str, blocks: int, settings: SubstringDedup
+    folder: str, shard: int, documents: str, kept: str, spans: CollectedShards, settings: SubstringDedup
 ) -> dict:
     """Write which documents of a shard stay, and the ledger of the others. Holds the texts of those with spans."""
-    row, first, stop = spans_of(found, shard, blocks)
+    row, first, stop = spans_of(spans, shard)
     touched, document = np.unique(row, return_inverse=True)
     at, drops = 0, [LEDGER.empty_table()]
     for part in slices(select(documents, kept, ["text"]).take(pa.array(touched))):

@@ -10,14 +10,15 @@ what parts have in common. So windows are divided into blocks by their minimizer
 and of text whose minimizers are met only once, most of a corpus, none is made. The result is that of one suffix array
 of everything.
 
-`for all` is a map over an executor, each line a barrier:
+The phases, each of which waits for the one before; in the end all files but spans/ are removed:
 
-    for all shards s:      count_shard                                 how many characters there are
-    for all shards s:      key_shard         keys/00000.parquet    the minimizers of its windows
-    for all partitions p:  match_partition   hot/00000.parquet     which of them are met more than once
-    for all shards s:      gather_shard      texts/00000.parquet   the text of these runs of windows
-    for all blocks b:      find_block        spans/00000.parquet   the spans found in a block
-    once:                  clear             all but spans/ is removed
+    for all shards:             count_characters                        how many there are
+    for all shards:             key_shard         keys/00000.parquet    the minimizers of its windows
+    for all partitions:         match_partition   hot/00000.parquet     which of them are met more than once
+    for all ranges of shards:   collect_shards    runs/00000.parquet    the same, by shards
+    for all shards:             gather_shard      texts/00000.parquet   the text of these runs of windows
+    for all blocks:             find_block        found/00000.parquet   the spans found in a block
+    for all ranges of shards:   collect_shards    spans/00000.parquet   the same, by shards
 
 What then becomes of the documents: `gristmill.tasks.dedup.substring_cuts`.
 """
@@ -28,7 +29,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.storage import files, parquet, sorted_files
+from gristmill.storage import files
+from gristmill.tasks.dedup import exchange
+from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, SortedFiles
 from gristmill.tasks.dedup.substrings import SpanSearch
 from gristmill.tasks.documents.measure import slices
 from gristmill.tasks.documents.selection import select
@@ -37,7 +40,10 @@ from gristmill.tasks.kernels.buffers import utf8
 from gristmill.tasks.kernels.pieces import joined
 from gristmill.tasks.kernels.scan import scan
 
-_RUNS = 1 << 24  # of windows, in a partition: a gigabyte
+# What `match_partition` holds for a run of windows; a range of shards for one that is met more than once, or a span.
+RUN_BYTES, HOT_BYTES, SPAN_BYTES = 60, 16, 48
+# Numbers of a `node`, of runs or documents of a shard.
+NODES = 1 << 32
 _DOCUMENT = 40  # bits of a place in a document
 _END = np.uint8(0xFF)  # behind each word: no byte of UTF-8
 
@@ -85,32 +91,32 @@ def _units(texts: pa.Array | pa.ChunkedArray, unit: str) -> _Units:
     return _Units(text.word_hash, text.words, ends, text.data, text.word_start, text.word_stop)
 
 
-def _path(folder: str, kind: str, number: int) -> str:
-    return files.join(folder, kind, f"{number:05d}.parquet")
+def exchanged(folder: str, kind: str, jobs: int) -> SortedFiles:
+    """The files of a kind that so many jobs have written."""
+    return SortedFiles(files.join(folder, kind), jobs)
 
 
-def _paths(folder: str, kind: str, numbers: int) -> list[str]:
-    return [_path(folder, kind, number) for number in range(numbers)]
-
-
-def count_shard(folder: str, shard: int, kept: str) -> dict:
-    """How many characters the documents of a shard have, for `partitions`."""
-    return {"characters": pc.sum(parquet.read_table(kept, ["characters"])["characters"]).as_py() or 0}
+def by_shard(shards: int, rows: int, row_bytes: int) -> KeyRanges:
+    """The ranges of shards by which so many rows with a column `node` are put together."""
+    return KeyRanges(min(shards, exchange.partitions_of(rows, row_bytes)), shards, each=NODES)
 
 
 def partitions(characters: int, settings: SpanSearch) -> int:
-    """Into how many partitions the runs of windows of so many characters are divided, so that one has about `_RUNS`.
+    """Into how many partitions the runs of windows of so many characters are divided.
 
     There are two runs in n/2 + 1 units (`gristmill.tasks.kernels.minimizers`), and a word takes some four characters or
     more.
     """
     units = characters // (4 if settings.unit == "words" else 1)
-    return max(-(-2 * units // ((settings.min_length // 2 + 1) * _RUNS)), 1)
+    return exchange.partitions_of(2 * units // (settings.min_length // 2 + 1), RUN_BYTES)
 
 
-def key_shard(folder: str, shard: int, documents: str, kept: str, settings: SpanSearch, partitions: int) -> dict:
-    """Write the minimizer of each run of windows of a shard: `key`; `run`, its number in the order of the text; `size`,
-    the bytes of its text where it is compared; `repeats`, see `minimizers.Runs`.
+def key_shard(
+    folder: str, shard: int, documents: str, kept: str, settings: SpanSearch, ranges: KeyRanges | None
+) -> dict:
+    """Write the minimizer of each run of windows of a shard: `key`; `node`, the shard and the run's number in the order
+    of the text; `size`, the bytes of its text where it is compared; `repeats`, see `minimizers.Runs`. `ranges`: see
+    `exchange.write`.
 
     Holds the texts of the shard and 80 bytes a run. Returns how many windows and runs there are.
     """
@@ -127,8 +133,8 @@ def key_shard(folder: str, shard: int, documents: str, kept: str, settings: Span
         columns["repeats"].append(found.repeats)
         windows += int(found.windows.sum())
     table = pa.table({name: np.concatenate(parts) for name, parts in columns.items()})
-    table = table.append_column("run", pa.array(np.arange(len(table))))
-    sorted_files.write(_path(folder, "keys", shard), table, "key", sorted_files.bounds(partitions))
+    table = table.append_column("node", pa.array((shard << 32) + np.arange(len(table))))
+    exchange.write(exchanged(folder, "keys", shard + 1).path(shard), table, "key", ranges)
     return {"windows": windows, "runs": len(table)}
 
 
@@ -138,37 +144,44 @@ def _places(units: _Units, found: minimizers.Runs, n: int) -> tuple[np.ndarray, 
     return first, first + found.windows + n - 1
 
 
-def match_partition(folder: str, partition: int, n_shards: int, partitions: int) -> dict:
+def match_partition(
+    folder: str, partition: int, ranges: KeyRanges, keys: SortedFiles, shards: KeyRanges | None
+) -> dict:
     """Write the runs of a range of keys whose windows may be duplicated: `node`, the shard and the run's number.
+    `shards`: the ranges by which the file is read, see `exchange.write`.
 
     That is where several runs have the key, or where the one repeats itself. Holds 60 bytes a run of the range. Returns
     how many runs are written, and the bytes of their texts.
     """
-    low, high = sorted_files.bounds(partitions)[partition : partition + 2]
-    tables = [sorted_files.read(path, low, high) for path in _paths(folder, "keys", n_shards)]
-    shard = np.repeat(np.arange(n_shards), [len(table) for table in tables])
-    table = pa.concat_tables(tables)
+    table = pa.concat_tables(keys.each(*ranges.bounds(partition)))
     key = table["key"].to_numpy()
     order = np.argsort(key, kind="stable")
     key = key[order]
     again = np.append(False, key[1:] == key[:-1])
     hot = again | np.append(again[1:], False) | table["repeats"].to_numpy()[order]
     chosen = order[hot]
-    node = (shard[chosen] << 32) | table["run"].to_numpy()[chosen]
-    sorted_files.write(_path(folder, "hot", partition), pa.table({"node": node}), "node")
+    node = table["node"].to_numpy()[chosen]
+    exchange.write(exchanged(folder, "hot", partition + 1).path(partition), pa.table({"node": node}), "node", shards)
     return {"runs": len(node), "bytes": int(table["size"].to_numpy()[chosen].sum())}
 
 
 def gather_shard(
-    folder: str, shard: int, documents: str, kept: str, settings: SpanSearch, partitions: int, blocks: int
+    folder: str,
+    shard: int,
+    documents: str,
+    kept: str,
+    settings: SpanSearch,
+    runs: CollectedShards,
+    ranges: KeyRanges | None,
 ) -> dict:
     """Write the runs of a shard that `match_partition` found: `key`; `id`; `node`, the shard and the document's row in
-    it; `first`, the document's unit with which they begin; `content`.
+    it; `first`, the document's unit with which they begin; `content`. `runs`: their numbers, by shards; `ranges`: see
+    `exchange.write`.
 
     Holds the texts of the shard, and three times the contents.
     """
-    low, high = shard << 32, (shard + 1) << 32
-    hot = np.sort(sorted_files.read_all(_paths(folder, "hot", partitions), low, high)["node"].to_numpy()) - low
+    low = shard << 32
+    hot = np.sort(runs.read(shard)["node"].to_numpy()) - low
     n, before, start, tables = settings.min_length, 0, low, [_GATHERED.empty_table()]
     for part in slices(select(documents, kept, ["text"])):
         units = _units(part["text"], settings.unit)
@@ -187,7 +200,7 @@ def gather_shard(
         tables.append(pa.table(columns, schema=_GATHERED))
         start += len(part)
     table = pa.concat_tables(tables)
-    sorted_files.write(_path(folder, "texts", shard), table, "key", sorted_files.bounds(blocks))
+    exchange.write(exchanged(folder, "texts", shard + 1).path(shard), table, "key", ranges)
     return {"runs": len(table)}
 
 
@@ -207,14 +220,16 @@ def blocks(size: int, settings: SpanSearch) -> int:
     return max(-(-size // settings.block_bytes), 1)
 
 
-def find_block(folder: str, block: int, settings: SpanSearch, n_shards: int, blocks: int) -> dict:
-    """Write the duplicated spans that a block shows: `node`; `first`, `stop`, units of the document.
+def find_block(
+    folder: str, block: int, settings: SpanSearch, ranges: KeyRanges, texts: SortedFiles, shards: KeyRanges | None
+) -> dict:
+    """Write the duplicated spans that a block shows: `node`; `first`, `stop`, units of the document. `shards`: the
+    ranges by which the file is read, see `exchange.write`.
 
     Holds the texts of the block twice, and of those that are different 20 times as much. A block is of about
     `block_bytes`; but the runs of one minimizer, as of a template in a million documents, are all in one.
     """
-    low, high = sorted_files.bounds(blocks)[block : block + 2]
-    table = sorted_files.read_all(_paths(folder, "texts", n_shards), low, high)
+    table = pa.concat_tables(texts.each(*ranges.bounds(block)))
     table = table.take(pc.sort_indices(table, [("id", "ascending"), ("first", "ascending")]))
     content = table["content"].combine_chunks().dictionary_encode()
     copy_of = content.indices.to_numpy()
@@ -234,7 +249,7 @@ def find_block(folder: str, block: int, settings: SpanSearch, n_shards: int, blo
         "first": np.append(first[whole], first[row[apart]] + start[apart]),
         "stop": np.append(first[whole] + units, first[row[apart]] + stop[apart]),
     }
-    sorted_files.write(_path(folder, "spans", block), pa.table(spans), "node")
+    exchange.write(exchanged(folder, "found", block + 1).path(block), pa.table(spans), "node", shards)
     return {"runs": len(table), "different": len(known), "bytes": _size(known), "spans": len(spans["node"])}
 
 
@@ -305,21 +320,13 @@ def _windows(bounds: np.ndarray, n: int) -> np.ndarray:
     return np.flatnonzero(np.cumsum(starts[:-1], dtype=np.int8))
 
 
-def clear(folder: str, _: int) -> dict:
-    """Remove what only the phases up to `find_block` read, in all about as much as the texts."""
-    for kind in ("keys", "hot", "texts"):
-        files.remove(files.join(folder, kind))
-    return {}
-
-
-def spans_of(folder: str, shard: int, blocks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def spans_of(spans: CollectedShards, shard: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(row, first, stop) of the duplicated spans of a shard's documents, in their order: int64.
 
     row: of the selection; first, stop: the document's units. Spans that overlap or touch each other are made one.
     """
-    low = shard << 32
-    found = sorted_files.read_all(_paths(folder, "spans", blocks), low, low + (1 << 32))
-    row = found["node"].to_numpy() - low
+    found = spans.read(shard)
+    row = found["node"].to_numpy() - (shard << 32)
     first, stop = ((row << _DOCUMENT) + found[name].to_numpy() for name in ("first", "stop"))
     order = np.argsort(first)
     first, stop = _spans(first[order], stop[order])

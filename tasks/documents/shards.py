@@ -19,6 +19,11 @@ def decide_shard(folder: str, shard: int, signals: tuple[str, ...], kept: str, d
     return shards.write_selection(folder, shard, arriving, decide(table, decisions))
 
 
+def count_characters(folder: str, shard: int, kept: str) -> dict:
+    """How many characters the documents of a selection have."""
+    return {"characters": pc.sum(parquet.read_table(kept, ["characters"])["characters"]).as_py() or 0}
+
+
 def keep_shard(folder: str, shard: int, kept: str, step: str) -> dict:
     """Let a shard through a step that does not judge it: the same ids, and a count of them."""
     arriving = parquet.read_table(kept, SELECTION.names)

@@ -11,12 +11,13 @@ from gristmill.storage import layout, parquet
 from gristmill.storage.schema import SELECTION
 from gristmill.tasks.dedup import exact_work as exact
 from gristmill.tasks.dedup.exact import ContentDedup, UrlDedup
+from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, collect_shards
 from tests.benchmarks.near_corpus import SAME, Planted
 
 pytestmark = pytest.mark.bench
 
 DOCUMENTS = int(os.environ.get("GRISTMILL_EXACT_DOCUMENTS", "200000"))
-SHARDS = 8
+SHARDS, PARTITIONS = 8, 16
 
 
 def test_speed(tmp_path):
@@ -42,13 +43,17 @@ def test_speed(tmp_path):
 def _step(folder, parts, step) -> tuple[int, dict[str, float]]:
     """Documents dropped, and the CPU seconds of each phase."""
     folder = str(folder)
+    ranges, shards = KeyRanges(PARTITIONS), KeyRanges(1, len(parts))
     clock = [time.process_time()]
     for i, (documents, kept) in enumerate(parts):
-        exact.hash_shard(folder, i, documents, kept, signals=(), source=0, settings=step)
+        exact.hash_shard(folder, i, documents, kept, signals=(), source=0, settings=step, ranges=ranges)
     clock.append(time.process_time())
-    dropped = sum(exact.choose(folder, p, len(parts), step)["dropped"] for p in range(step.partitions))
+    hashes, dropping = exact.hashes_files(folder, len(parts)), exact.dropped_files(folder, PARTITIONS)
+    dropped = sum(exact.choose(folder, p, ranges, hashes, shards, step)["dropped"] for p in range(PARTITIONS))
+    collect_shards(folder, 0, dropping, "verdicts", shards, "shard")
     clock.append(time.process_time())
-    records = [exact.split_shard(folder, i, documents, kept, step) for i, (documents, kept) in enumerate(parts)]
+    verdicts = CollectedShards(f"{folder}/verdicts", shards)
+    records = [exact.split_shard(folder, i, *part, verdicts, step) for i, part in enumerate(parts)]
     clock.append(time.process_time())
     assert sum(record["rows_in"] - record["rows_out"] for record in records) == dropped
     assert len(parquet.read_table(layout.part(folder, 0))) == records[0]["rows_out"]

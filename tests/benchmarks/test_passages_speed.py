@@ -18,9 +18,10 @@ from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 from gristmill.storage import parquet
 from gristmill.storage.schema import DOCUMENTS, SELECTION
 from gristmill.tasks.dedup import passages_work as passages
+from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, collect_shards
 from gristmill.tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
 
-SHARDS = 4
+SHARDS, PARTITIONS = 4, 16
 BYTES = 50 << 20
 
 pytestmark = pytest.mark.bench
@@ -68,12 +69,16 @@ def test_speed(corpus, step, tmp_path):
         s: {"documents": f"{folder}/documents-{s}.parquet", "kept": f"{folder}/kept-{s}.parquet", "step": step}
         for s in range(SHARDS)
     }
+    ranges, shards = KeyRanges(PARTITIONS), KeyRanges(1, SHARDS)
 
     def through(where: str) -> tuple[list[float], list[list[dict]]]:
+        among, repeated = passages.passages_files(where, SHARDS), passages.repeated_files(where, PARTITIONS)
+        cuts = CollectedShards(f"{where}/cuts", shards)
         phases = (
-            lambda: [passages.hash_shard(where, s, **given[s]) for s in given],
-            lambda: [passages.find_partition(where, p, SHARDS, step) for p in range(step.partitions)],
-            lambda: [passages.cut_shard(where, s, **given[s]) for s in given],
+            lambda: [passages.hash_shard(where, s, **given[s], ranges=ranges) for s in given],
+            lambda: [passages.find_partition(where, p, ranges, among, shards) for p in range(PARTITIONS)],
+            lambda: [collect_shards(where, 0, repeated, "cuts", shards, "shard")],
+            lambda: [passages.cut_shard(where, s, **given[s], cuts=cuts) for s in given],
         )
         seconds, records = [], []
         for phase in phases:
@@ -83,13 +88,13 @@ def test_speed(corpus, step, tmp_path):
         return seconds, records
 
     through(str(tmp_path / "compiled"))
-    seconds, (hashed, found, cut) = through(str(tmp_path / "measured"))
+    seconds, (hashed, found, _, cut) = through(str(tmp_path / "measured"))
     total = sum(record["passages"] for record in hashed)
     repeated = sum(record["repeated"] for record in found)
     left = sum(record["steps"][0]["characters_out"] for record in cut)
     whole = sum(record["steps"][0]["characters_in"] for record in cut)
     print(
         f"\n{step.step}: {size / 1e6:.0f} MB, {total:,} passages, {repeated:,} repeated, {left / whole:.0%} of the text"
-        f" stays; hash {seconds[0]:.2f} s, find {seconds[1]:.2f} s, cut {seconds[2]:.2f} s: "
-        f"{size / 1e6 / sum(seconds):.0f} MB/s of one core"
+        f" stays; hash {seconds[0]:.2f} s, find {seconds[1]:.2f} s, collect {seconds[2]:.2f} s, cut {seconds[3]:.2f} s,"
+        f" {size / 1e6 / sum(seconds):.0f} MB/s of one core"
     )

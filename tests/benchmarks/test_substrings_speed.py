@@ -17,6 +17,7 @@ from gristmill.storage import parquet
 from gristmill.storage.schema import SELECTION
 from gristmill.tasks.dedup import substring_cuts
 from gristmill.tasks.dedup import substrings_work as substrings
+from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, collect_shards
 from gristmill.tasks.dedup.substrings import SubstringDedup
 from tests.benchmarks.near_corpus import Planted
 
@@ -81,27 +82,34 @@ def test_speed_and_that_all_is_found(corpus):
         return list(records)
 
     print(f"\n{size:.0f} MB of text, {DOCUMENTS} documents")
-    told("key", [measured(substrings.key_shard, folder, s, *part, step, PARTITIONS) for s, part in enumerate(parts)])
-    jobs = [(folder, p, SHARDS, PARTITIONS) for p in range(PARTITIONS)]
+    ranges, shards = KeyRanges(PARTITIONS), KeyRanges(1, SHARDS, each=substrings.NODES)
+    told("key", [measured(substrings.key_shard, folder, s, *part, step, ranges) for s, part in enumerate(parts)])
+    jobs = [(folder, p, ranges, substrings.exchanged(folder, "keys", SHARDS), shards) for p in range(PARTITIONS)]
     hot = told("match", [measured(substrings.match_partition, *job) for job in jobs])
+    collect_shards(folder, 0, substrings.exchanged(folder, "hot", PARTITIONS), "runs", shards, "node")
+    runs = CollectedShards(f"{folder}/runs", shards)
     blocks = substrings.blocks(sum(record["bytes"] for record in hot), step)
-    jobs = [(folder, s, *part, step, PARTITIONS, blocks) for s, part in enumerate(parts)]
+    ranges = KeyRanges(blocks)
+    jobs = [(folder, s, *part, step, runs, ranges) for s, part in enumerate(parts)]
     told("gather", [measured(substrings.gather_shard, *job) for job in jobs])
-    found = told("find", [measured(substrings.find_block, folder, b, step, SHARDS, blocks) for b in range(blocks)])
+    jobs = [(folder, b, step, ranges, substrings.exchanged(folder, "texts", SHARDS), shards) for b in range(blocks)]
+    found = told("find", [measured(substrings.find_block, *job) for job in jobs])
+    collect_shards(folder, 0, substrings.exchanged(folder, "found", blocks), "spans", shards, "node")
+    spans = CollectedShards(f"{folder}/spans", shards)
     print(f"{sum(record['bytes'] for record in found) / 1e6:.0f} MB sorted in {blocks} blocks")
-    jobs = [(f"{folder}/cut", s, *part, folder, blocks, step) for s, part in enumerate(parts)]
+    jobs = [(f"{folder}/cut", s, *part, spans, step) for s, part in enumerate(parts)]
     told("cut", [measured(substring_cuts.cut_shard, *job) for job in jobs])
     print(f"{'in all':8} {total:6.1f} s  {size / total:6.1f} MB/s of one core")
 
     documents = []
     for s, (path, _) in enumerate(parts):
         table = parquet.read_table(path, ["id", "text"])
-        spans = {row: set() for row in range(len(table))}
-        for row, first, stop in zip(*substrings.spans_of(folder, s, blocks), strict=True):
-            spans[row].update(range(first, stop))
+        within = {row: set() for row in range(len(table))}
+        for row, first, stop in zip(*substrings.spans_of(spans, s), strict=True):
+            within[row].update(range(first, stop))
         # the words of a letter-only text with full stops and commas
         texts = (text.replace(",", " ,").replace(".", " .").split() for text in table["text"].to_pylist())
-        documents += zip(table["id"].to_pylist(), texts, spans.values(), strict=True)
+        documents += zip(table["id"].to_pylist(), texts, within.values(), strict=True)
     documents.sort(key=lambda document: document[0])
     gone = np.concatenate([np.isin(np.arange(len(text)), list(spans)) for _, text, spans in documents])
     expected = all_windows([text for _, text, _ in documents], step.min_length)

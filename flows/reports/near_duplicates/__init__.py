@@ -25,7 +25,7 @@ from gristmill.storage.tokens import token_shards
 from gristmill.tasks.dedup.near.documents import SHARDS, Location, shard_of
 from gristmill.tasks.dedup.near.documents import crawl_of as crawl_number
 from gristmill.tasks.dedup.near.settings import MinHash, s_curve
-from gristmill.tasks.dedup.near.verify import decided_file
+from gristmill.tasks.dedup.near.verify import decided_files
 from gristmill.tasks.dedup.near_reports import recall, summary
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import StageResult
@@ -142,7 +142,7 @@ def page(name: str, step: MinHash, kept: StageResult) -> str:
 def _clusters(step: MinHash, kept: StageResult, each: int) -> tuple[recall.Crawl, summary.Clusters]:
     stage = open_stage(kept.folder)
     crawl = recall.Crawl(*_shards(step, kept), step, _taken_down(stage))
-    decided = [decided_file(kept.folder, p) for p in range(stage.result["partitions"])]
+    decided = decided_files(kept.folder, stage.result["partitions"]).paths()
     return crawl, summary.clusters(decided, crawl.number, _LARGEST, each)
 
 

@@ -19,7 +19,7 @@ from gristmill.flows.stages.export import columns_of
 from gristmill.storage import layout, parquet
 from gristmill.storage.home import open_stage
 from gristmill.storage.schema import DOCUMENTS, LEDGER
-from gristmill.tasks.dedup.near.verify import DECIDED, decided_file
+from gristmill.tasks.dedup.near.verify import DECIDED, decided_files
 from gristmill.tasks.documents.export_work import Column, curated, curated_schema
 from gristmill.tasks.engine.make import StageResult
 
@@ -201,7 +201,7 @@ def clusters(recipe: Recipe, corpus: Corpus) -> Rows:
     made = [stage for stage in corpus.stages if stage.name == "near_duplicates"]
     if not made:
         raise LookupError(f"the recipe {recipe.name} has no step `minhash`: it looks for no near-duplicates")
-    parts = tuple(decided_file(made[-1].folder, number) for number in range(made[-1].result["partitions"]))
+    parts = tuple(decided_files(made[-1].folder, made[-1].result["partitions"]).paths())
 
     def read(number: int, names: Sequence[str]) -> Iterator[pa.Table]:
         return (group.select(names) for group in parquet.groups(parts[number], list(names)))

@@ -10,31 +10,41 @@ import numpy as np
 import pyarrow as pa
 
 from gristmill.storage import sorted_files
+from gristmill.tasks.dedup import exchange
+from gristmill.tasks.dedup.exchange import KeyRanges, SortedFiles
 from gristmill.tasks.dedup.near.documents import OwnShard
-from gristmill.tasks.dedup.near.gather import gathered_file, labelled
-from gristmill.tasks.dedup.near.verify import DECIDED, check_ids, decided_file
+from gristmill.tasks.dedup.near.gather import gathered_files, labelled
+from gristmill.tasks.dedup.near.verify import DECIDED, check_ids, decided_files
 from gristmill.tasks.dedup.order import KeepOrder
 from gristmill.tasks.dedup.order_work import order_names
 
+# What `choose_partition` holds for a candidate.
+MEMBER_BYTES = 300
 
-def gather_members(folder: str, number: int, shard: OwnShard, labels: str, partitions: int, order: KeepOrder) -> dict:
-    """Write what decides the order of a shard's documents that have a label. `labels`: the file that has theirs.
+
+def gather_members(
+    folder: str, number: int, shard: OwnShard, labels: str, ranges: KeyRanges | None, order: KeepOrder
+) -> dict:
+    """Write what decides the order of a shard's documents that have a label. `labels`: the file that has theirs;
+    `ranges`: see `exchange.write`.
 
     Held: 200 bytes for each document of the shard.
     """
     members = sorted_files.sorted_by(labelled(shard, labels, order), "group")
     members = members.select(["group", "doc", "id", *order_names(order)])
-    sorted_files.write(gathered_file(folder, number), members, "group", sorted_files.bounds(partitions))
+    exchange.write(gathered_files(folder, number + 1).path(number), members, "group", ranges)
     return {"candidates": len(members)}
 
 
-def choose_partition(folder: str, partition: int, partitions: int, gathered: list[str], order: KeepOrder) -> dict:
-    """Keep the first document of each component of a partition of the labels, in keep order, then by id.
+def choose_partition(
+    folder: str, partition: int, ranges: KeyRanges, gathered: SortedFiles, shards: KeyRanges | None, order: KeepOrder
+) -> dict:
+    """Keep the first document of each component of a partition of the labels, in keep order, then by id. `shards`: the
+    ranges by which the file is read, see `exchange.write`.
 
     Held: 300 bytes a document. Raises ValueError where two have the same id.
     """
-    low, high = sorted_files.bounds(partitions)[partition : partition + 2]
-    members = pa.concat_tables([sorted_files.read(path, low, high) for path in gathered])
+    members = pa.concat_tables(gathered.each(*ranges.bounds(partition)))
     check_ids(members)
     members = members.sort_by([(name, "ascending") for name in ("group", *order_names(order), "id")])
     group = members["group"].to_numpy()
@@ -52,7 +62,7 @@ def choose_partition(folder: str, partition: int, partitions: int, gathered: lis
         },
         DECIDED,
     )
-    sorted_files.write(decided_file(folder, partition), decided, "doc")
+    exchange.write(decided_files(folder, partition + 1).path(partition), decided, "doc", shards)
     largest = int(sizes.max(initial=0))
     return {
         "candidates": len(members),

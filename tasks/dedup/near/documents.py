@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gristmill.storage import files, layout
+from gristmill.storage.damage import missing
 from gristmill.tasks.kernels.shingles import MIX_1, MIX_2
 
 CRAWLS, SHARDS, ROWS = 1 << 11, 1 << 20, 1 << 32
@@ -39,6 +41,15 @@ class OwnShard(Location):
     selection: str
     signals: tuple[str, ...]
     source: int
+
+
+def signed_rows(signatures: str) -> list[int]:
+    """How many documents each shard of a finished stage `signatures` has, as it has recorded it. Raises
+    MissingFileError for a stage that is not finished."""
+    manifest = layout.manifest(signatures)
+    if manifest is None:
+        raise missing(files.join(signatures, "manifest.json"))
+    return [part.record["documents"] for part in layout.parts(signatures, manifest) if part.phase == "sign"]
 
 
 def document_ids(crawl: int, shard: int, rows: np.ndarray) -> np.ndarray:

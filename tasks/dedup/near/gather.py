@@ -2,7 +2,8 @@
 
     gathered/00000.parquet   by `group`, a hash of the label: doc, id, size, content, order_0, ..., bands, set
 
-Candidates of one label come into one partition of the hashes, whichever shard they are of. A set is empty where another
+Candidates of one label come into one partition of the hashes, whichever shard they are of. Files are numbered through
+the shards, of earlier crawls those that have candidates. A set is empty where another
 candidate of the shard has the same.
 """
 
@@ -11,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.storage import files, parquet, sorted_files
+from gristmill.tasks.dedup import exchange
+from gristmill.tasks.dedup.exchange import KeyRanges, SortedFiles
 from gristmill.tasks.dedup.near.documents import EarlierShard, OwnShard, document_ids, hash_ids, row_of, shard_range
 from gristmill.tasks.dedup.near.settings import Banding, Shingling
 from gristmill.tasks.dedup.near.sign import band_hashes, packed, shingle_sets
@@ -21,21 +24,9 @@ from gristmill.tasks.documents.selection import gather, read_groups, read_rows
 from gristmill.tasks.kernels.shingles import STEP, set_hashes
 from gristmill.tasks.url.step import Url
 
-# Edges of a partition of the labels, about: small graphs have fewer partitions.
-PARTITION_EDGES = 1 << 17
 
-
-def partitions_of(edges: int, most: int) -> int:
-    """Into how many partitions the labels are divided: two at least, if so many are allowed, for two workers."""
-    return min(most, 2 + edges // PARTITION_EDGES)
-
-
-def gathered_folder(folder: str) -> str:
-    return files.join(folder, "gathered")
-
-
-def gathered_file(folder: str, number: int) -> str:
-    return files.join(gathered_folder(folder), f"{number:05d}.parquet")
+def gathered_files(folder: str, jobs: int) -> SortedFiles:
+    return SortedFiles(files.join(folder, "gathered"), jobs)
 
 
 def gather_shard(
@@ -43,13 +34,14 @@ def gather_shard(
     number: int,
     shard: EarlierShard | OwnShard,
     labels: str,
-    partitions: int,
+    ranges: KeyRanges | None,
     takedowns: Url,
     shingling: Shingling,
     banding: Banding,
     order: KeepOrder,
 ) -> dict:
-    """Write what is known of a shard's candidates that are not taken down. `labels`: the file that has theirs.
+    """Write what is known of a shard's candidates that are not taken down. `labels`: the file that has theirs;
+    `ranges`: see `exchange.write`.
 
     Held: 200 bytes for each document that is known, 300 and 8 a band for each candidate, their sets, 8 bytes a
     shingle; the texts and signatures of a row group. Raises RuntimeError where a text is not that which was signed.
@@ -61,7 +53,7 @@ def gather_shard(
     candidates = candidates.append_column("bands", packed(np.concatenate(hashes)))
     candidates = sorted_files.sorted_by(candidates, "group")
     gathered = candidates.drop_columns(["at"]).append_column("set", _sets(candidates, shard, shingling))
-    sorted_files.write(gathered_file(folder, number), gathered, "group", sorted_files.bounds(partitions))
+    exchange.write(gathered_files(folder, number + 1).path(number), gathered, "group", ranges)
     return {"candidates": len(candidates)}
 
 

@@ -6,34 +6,58 @@ All documents with which one may be compared have its label: the number of the c
 labels depend on the edges alone, not on the files in which they are.
 """
 
-from itertools import pairwise
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from gristmill.storage import files, sorted_files
 from gristmill.storage.damage import damaged
-from gristmill.tasks.dedup.near.documents import Location, row_of, shard_of, shard_range
+from gristmill.tasks.dedup.exchange import SortedFiles
+from gristmill.tasks.dedup.near.documents import row_of, shard_of, shard_range, signed_rows
 from gristmill.tasks.kernels.union_find import label, mark, ranks, unite
 
 _MOST = 1 << 32  # documents that a parent of 32 bits can name
+_SHARDS = 64  # of a file of labels
 
 
-def labels_file(folder: str, number: int, shards: int, partitions: int) -> str:
-    """The file with the labels of a shard, the `number`-th of all `shards` of all crawls."""
-    return files.join(folder, "labels", f"{number * min(partitions, shards) // shards:05d}.parquet")
+@dataclass(frozen=True)
+class Shards:
+    """The shards of all crawls in the order of the ids of their documents: the `first` id of each, its `rows`, and
+    where its bits begin (`begins`, n+1 multiples of 64). All int64."""
+
+    first: np.ndarray
+    rows: np.ndarray
+    begins: np.ndarray
 
 
-def label_documents(
-    folder: str, _: int, edges: list[str], shards: list[Location], partitions: int, memory: int
-) -> dict:
-    """Write the label of each document that has an edge. `shards`: those of all crawls, in the order of their ids.
+def shards_of(signatures: tuple[str, ...]) -> Shards:
+    """`signatures`: the folders of the stages `signatures` of all crawls, the oldest first."""
+    rows = [signed_rows(folder) for folder in signatures]
+    first = [shard_range(crawl, shard)[0] for crawl, some in enumerate(rows) for shard in range(len(some))]
+    each = np.array([count for some in rows for count in some], np.int64)
+    return Shards(np.array(first, np.int64), each, np.append(0, np.cumsum(-(-each // 64) * 64)))
 
-    Held: 2 bits for each document of all crawls and 4 bytes for each that has an edge; beside these one file of
-    edges, or a file of labels, twice. Returns how many labels each shard has. Raises ValueError, which names `memory`,
-    where the documents need more; DamagedFileError for an edge that is none.
+
+def labels_file(folder: str, number: int) -> str:
+    """The file with the labels of a shard, the `number`-th of all crawls."""
+    return files.join(folder, "labels", f"{number // _SHARDS:05d}.parquet")
+
+
+def label_documents(folder: str, _: int, edges: SortedFiles, signatures: tuple[str, ...], memory: int) -> dict:
+    """Write the label of each document that has an edge. `signatures`: see `shards_of`.
+
+    Held: 2 bits for each document of all crawls and 4 bytes for each that has an edge; beside these some files of
+    edges, or a file of labels, twice. So a crawl of 2.5 billion documents of which 1 billion have an edge needs 4.6 GB,
+    one after nine such crawls, of which 3 billion have, 18 GB. Returns how many labels each shard has. Raises
+    ValueError, which names `memory`, where the documents need more; DamagedFileError for an edge that is none.
     """
-    bits, begins = _marked(edges, shards)
+    shards = shards_of(signatures)
+    bits = np.zeros(shards.begins[-1] // 64, np.uint64)
+    for path, ends in _edges(edges):
+        for ids in ends:
+            mark(bits, _positions(ids, shards, path))
     before = ranks(bits)
     documents = int(before[-1])
     needed = bits.nbytes + before.nbytes + 4 * documents
@@ -43,53 +67,41 @@ def label_documents(
             f"set GRISTMILL_MEMORY to {needed} or more, or use bands of more rows, which fewer documents share"
         )
     parent = np.arange(documents, dtype=np.uint32)
-    for path in edges:
-        unite(parent, bits, before, *(_positions(ids, shards, begins, path) for ids in _edges(path)))
+    for path, ends in _edges(edges):
+        unite(parent, bits, before, *(_positions(ids, shards, path) for ids in ends))
     components = label(parent)
     counts: list[int] = []
-    tables: dict[str, list[pa.Table]] = {}
-    for number, (shard, (low, high)) in enumerate(zip(shards, pairwise(begins.tolist()), strict=True)):
-        rows = np.flatnonzero(np.unpackbits(bits[low // 64 : high // 64].view(np.uint8), bitorder="little"))
-        labels = parent[before[low // 64] : before[high // 64]].astype(np.int64)
-        path = labels_file(folder, number, len(shards), partitions)
-        if path not in tables:
-            _write(tables)
-        docs = shard_range(shard.crawl, shard.shard)[0] + rows
-        tables.setdefault(path, []).append(pa.table({"doc": docs, "label": labels}))
-        counts.append(len(rows))
-    _write(tables)
+    for number in range(0, len(shards.rows), _SHARDS):
+        counts += _write(folder, number, shards, bits, before, parent)
     return {"documents": documents, "components": components, "shards": counts}
 
 
-def _marked(edges: list[str], shards: list[Location]) -> tuple[np.ndarray, np.ndarray]:
-    """A bit for each document, set where it has an edge; and where each shard's bits begin, n+1 multiples of 64."""
-    rows = np.array([shard.rows for shard in shards], np.int64)
-    begins = np.append(0, np.cumsum(-(-rows // 64) * 64))
-    bits = np.zeros(begins[-1] // 64, np.uint64)
-    for path in edges:
-        for ids in _edges(path):
-            mark(bits, _positions(ids, shards, begins, path))
-    return bits, begins
+def _edges(edges: SortedFiles) -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
+    """Each file with the documents of its edges."""
+    for path, table in zip(edges.paths(), edges.each(*sorted_files.EVERYTHING), strict=True):
+        yield path, (table["first"].to_numpy(), table["second"].to_numpy())
 
 
-def _edges(path: str) -> tuple[np.ndarray, np.ndarray]:
-    table = sorted_files.read(path, *sorted_files.EVERYTHING)
-    return table["first"].to_numpy(), table["second"].to_numpy()
-
-
-def _positions(ids: np.ndarray, shards: list[Location], begins: np.ndarray, path: str) -> np.ndarray:
+def _positions(ids: np.ndarray, shards: Shards, path: str) -> np.ndarray:
     """The bits of documents. Raises DamagedFileError for one that no shard has."""
-    first = np.array([shard_range(shard.crawl, shard.shard)[0] for shard in shards], np.int64)
-    of = np.searchsorted(first, ids, side="right") - 1
-    rows = np.array([shard.rows for shard in shards], np.int64)
-    wrong = (of < 0) | (shard_of(ids) != shard_of(first)[of]) | (row_of(ids) >= rows[of])
+    of = np.searchsorted(shards.first, ids, side="right") - 1
+    wrong = (of < 0) | (shard_of(ids) != shard_of(shards.first)[of]) | (row_of(ids) >= shards.rows[of])
     if wrong.any():
         raise damaged(path, f"has an edge of {ids[wrong.argmax()]}, which is no document")
-    return begins[of] + row_of(ids)
+    return shards.begins[of] + row_of(ids)
 
 
-def _write(tables: dict[str, list[pa.Table]]) -> None:
-    """Write the file of labels that is complete, and forget it."""
-    for path, some in tables.items():
-        sorted_files.write(path, pa.concat_tables(some), "doc")
-    tables.clear()
+def _write(
+    folder: str, number: int, shards: Shards, bits: np.ndarray, before: np.ndarray, parent: np.ndarray
+) -> list[int]:
+    """Write the file of labels that begins with the shard `number`; returns how many each of its shards has."""
+    begins = shards.begins[number : number + _SHARDS + 1]
+    first = shards.first[number : number + _SHARDS]
+    low, high = begins[0] // 64, begins[-1] // 64
+    positions = begins[0] + np.flatnonzero(np.unpackbits(bits[low:high].view(np.uint8), bitorder="little"))
+    of = np.searchsorted(begins, positions, side="right") - 1
+    labels = parent[before[low] : before[high]].astype(np.int64)
+    table = pa.table({"doc": first[of] + positions - begins[of], "label": labels})
+    ends = [*first.tolist(), sorted_files.EVERYTHING[1]]
+    sorted_files.write(labels_file(folder, number), table, "doc", ends)
+    return np.bincount(of, minlength=len(first)).tolist()

@@ -108,7 +108,13 @@ class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
         description="addresses of lists with a document id, a URL, a host or a folder (https://example.org/a/*) a "
         "line: they are dropped, and what was dropped for them is judged anew",
     )
-    partitions: int = Field(16, ge=1, le=65536, description="pieces of the exchanges, at most; no result depends on it")
+    partitions: int | None = Field(
+        None,
+        ge=1,
+        le=65536,
+        description="pieces of the exchanges, of which a worker holds one; null: as many as there is to exchange, so "
+        "that it holds half a gigabyte; no result depends on it",
+    )
 
     @model_validator(mode="after")
     def _compared(self) -> Self:

@@ -1,7 +1,9 @@
 """First phase: the signatures of a shard's documents, and the hashes of their bands.
 
 part-00000.parquet     one row a document: SIGNED and `signature`
-bands/00000.parquet    by `hash`: the hash of each band of each document that has a word, and its row
+bands/00000.parquet    by `hash`: hash, doc: the hash of each band of each document that has a word
+
+`doc` is the global id as of crawl 0: how many crawls come before, the signatures do not know.
 """
 
 from collections.abc import Sequence
@@ -10,7 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.storage import files, layout, parquet, sorted_files
+from gristmill.storage import files, layout, parquet
+from gristmill.tasks.dedup import exchange
+from gristmill.tasks.dedup.exchange import KeyRanges, SortedFiles
+from gristmill.tasks.dedup.near.documents import document_ids
 from gristmill.tasks.dedup.near.settings import Banding, Shingling
 from gristmill.tasks.documents.selection import read_rows
 from gristmill.tasks.kernels import minhash, shingles
@@ -31,15 +36,15 @@ SIGNED = pa.schema(
 
 
 def sign_shard(
-    folder: str, shard: int, documents: str, kept: str, shingling: Shingling, banding: Banding, partitions: int
+    folder: str, shard: int, documents: str, kept: str, shingling: Shingling, banding: Banding, ranges: KeyRanges | None
 ) -> dict:
-    """Write the signatures of a selection's documents, and their band hashes.
+    """Write the signatures of a selection's documents, and their band hashes. `ranges`: see `exchange.write`.
 
     Held: the ids of the shard, the texts and signatures of a row group, about 50 bytes for each band of a document.
     """
     wanted = parquet.read_table(kept, ["id"])["id"].combine_chunks()
     schema = SIGNED.append(pa.field("signature", pa.binary(4 * shingling.permutations), nullable=False))
-    hashes, rows = [np.empty(0, np.uint64)], [np.empty(0, np.int32)]
+    hashes, rows = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
     before, signed_rows, set_sizes = 0, 0, 0
     with parquet.create(layout.part(folder, shard), schema) as out:
         for group in parquet.groups(documents, ["id", "text"]):
@@ -49,18 +54,19 @@ def sign_shard(
             out.write_table(found.cast(schema))
             worded = np.flatnonzero(found["size"].to_numpy())
             hashes.append(band_hashes(found["signature"], banding)[worded].ravel())
-            rows.append(np.repeat((signed_rows + worded).astype(np.int32), banding.bands))
+            rows.append(np.repeat(signed_rows + worded, banding.bands))
             before, signed_rows = before + len(group), signed_rows + len(found)
             set_sizes += pc.sum(found["size"]).as_py() or 0
     if signed_rows != len(wanted):
         raise LookupError(f"{kept} names {len(wanted)} documents, {documents} holds {signed_rows} of them")
-    bands = pa.table({"hash": np.concatenate(hashes), "row": np.concatenate(rows)})
-    sorted_files.write(bands_file(folder, shard), bands, "hash", sorted_files.bounds(partitions))
+    docs = document_ids(0, shard, np.concatenate(rows))
+    bands = pa.table({"hash": np.concatenate(hashes), "doc": docs})
+    exchange.write(bands_files(folder, shard + 1).path(shard), bands, "hash", ranges)
     return {"documents": signed_rows, "shingles": set_sizes}
 
 
-def bands_file(folder: str, shard: int) -> str:
-    return files.join(folder, "bands", f"{shard:05d}.parquet")
+def bands_files(folder: str, shards: int) -> SortedFiles:
+    return SortedFiles(files.join(folder, "bands"), shards)
 
 
 def signed(documents: pa.Table, shingling: Shingling) -> pa.Table:

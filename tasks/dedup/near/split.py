@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 
 from gristmill.storage import files, ledger, parquet, shards, sorted_files
 from gristmill.storage.schema import DOCUMENTS, SELECTION
-from gristmill.tasks.dedup.near.documents import OwnShard, shard_range
+from gristmill.tasks.dedup.exchange import CollectedShards
+from gristmill.tasks.dedup.near.documents import OwnShard
 from gristmill.tasks.dedup.near.gather import known_documents
 from gristmill.tasks.dedup.near.settings import Verifying
 from gristmill.tasks.dedup.order import KeepOrder
@@ -28,19 +29,19 @@ def split_shard(
     folder: str,
     number: int,
     shard: OwnShard,
-    decided: list[str],
+    verdicts: CollectedShards,
     takedowns: Url,
     order: KeepOrder,
     verifying: Verifying,
 ) -> dict:
     """Write the kept documents of a shard, and what is known of them; the ledger names the representative of each
-    duplicate.
+    duplicate. `verdicts`: what was decided on this crawl, by shards.
 
     Held: the selection, what is known of its documents, and ids and URLs where there are takedowns.
     """
-    verdicts = sorted_files.read_all(decided, *shard_range(shard.crawl, shard.shard))
+    decided = verdicts.read(shard.shard)
     arriving = parquet.read_table(shard.selection, SELECTION.names)
-    dropped = verdicts.filter(pc.not_equal(verdicts["doc"], verdicts["kept_doc"]))
+    dropped = decided.filter(pc.not_equal(decided["doc"], decided["kept_doc"]))
     duplicates = {
         "id": dropped["id"],
         "value": dropped["jaccard"],
@@ -59,8 +60,8 @@ def split_shard(
     known = known_documents(shard, order)
     left = known.filter(pc.invert(pc.is_in(known["id"], losses["id"].combine_chunks())))
     sorted_files.write(kept_file(folder, number), left, "doc")
-    at = pc.index_in(arriving["id"], verdicts["id"].combine_chunks())
-    sizes = pc.fill_null(verdicts["cluster_size"].take(at), 1)
+    at = pc.index_in(arriving["id"], decided["id"].combine_chunks())
+    sizes = pc.fill_null(decided["cluster_size"].take(at), 1)
     return shards.write_selection(folder, number, arriving.append_column("cluster_size", sizes), [("minhash", losses)])
 
 

@@ -10,10 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.storage import files, sorted_files
+from gristmill.storage import files
 from gristmill.storage.damage import damaged
+from gristmill.tasks.dedup import exchange
+from gristmill.tasks.dedup.exchange import KeyRanges, SortedFiles
 from gristmill.tasks.dedup.near.documents import crawl_of
 from gristmill.tasks.dedup.near.gather import distinct
+from gristmill.tasks.dedup.near.settings import Banding
 from gristmill.tasks.dedup.near.sign import unpacked
 from gristmill.tasks.dedup.order import KeepOrder
 from gristmill.tasks.dedup.order_work import order_names
@@ -31,15 +34,25 @@ DECIDED = pa.schema(
 )
 
 
-def decided_file(folder: str, partition: int) -> str:
-    return files.join(folder, "decided", f"{partition:05d}.parquet")
+# Bytes of a row of DECIDED, about: its ids have 32 characters.
+DECIDED_BYTES = 150
+
+
+def candidate_bytes(banding: Banding, shingles: int) -> int:
+    """What `verify_partition` holds for a candidate with a set of so many shingles."""
+    return 700 + 60 * banding.bands + 8 * shingles
+
+
+def decided_files(folder: str, partitions: int) -> SortedFiles:
+    return SortedFiles(files.join(folder, "decided"), partitions)
 
 
 def verify_partition(
     folder: str,
     partition: int,
-    partitions: int,
-    gathered: list[str],
+    ranges: KeyRanges,
+    gathered: SortedFiles,
+    shards: KeyRanges | None,
     crawl: int,
     order: KeepOrder,
     threshold: float,
@@ -47,15 +60,15 @@ def verify_partition(
     memory: int,
 ) -> dict:
     """Decide on the candidates of a partition of the labels; `crawl` is the number of this crawl, `threshold` and
-    `most_comparisons` are those of `Verifying`.
+    `most_comparisons` are those of `Verifying`; `shards`: the ranges by which the file is read, see `exchange.write`.
 
-    Held: 700 bytes a candidate and 60 for each band of a set; the sets of one shard's candidates; the sets of all, 8
+    Held: 700 bytes a candidate and 60 for each band of a set; the sets of some files of candidates; the sets of all, 8
     bytes a shingle, in a temporary file where they are more than `memory`. All candidates of a component are in one
     partition, however large it is: the record has the largest.
     """
-    low, high = sorted_files.bounds(partitions)[partition : partition + 2]
+    low, high = ranges.bounds(partition)
     columns = ["group", "doc", "id", "size", "content", "bands", *order_names(order)]
-    parts = [sorted_files.read(path, low, high, columns) for path in gathered]
+    parts = list(gathered.each(low, high, columns))
     candidates = pa.concat_tables(parts)
     check_ids(candidates)
     by_order = _in_order(candidates, order)
@@ -85,7 +98,7 @@ def verify_partition(
         },
         DECIDED,
     ).filter(pa.array(cluster > 1))
-    sorted_files.write(decided_file(folder, partition), decided, "doc")
+    exchange.write(decided_files(folder, partition + 1).path(partition), decided, "doc", shards)
     is_kept = representative == np.arange(len(candidates))
     return {
         "candidates": len(candidates),
@@ -126,16 +139,16 @@ def _buckets(bands: np.ndarray) -> np.ndarray:
 
 
 def _sets(
-    gathered: list[str], ends: tuple[int, int], numbers: list[np.ndarray], sizes: np.ndarray, memory: int
+    gathered: SortedFiles, ends: tuple[int, int], numbers: list[np.ndarray], sizes: np.ndarray, memory: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The sets, one after the other, and their n+1 offsets; `numbers`: the set of each candidate, file by file;
     `sizes`: the shingles of each set, 0 of those that are not compared."""
     offsets = np.append(0, np.cumsum(sizes))
     values = _room(int(offsets[-1]), memory)
     missing = sizes > 0
-    for path, of in zip(gathered, numbers, strict=True):
+    for table, of in zip(gathered.each(*ends, ["set"]), numbers, strict=True):
         done = 0
-        for chunk in sorted_files.read(path, *ends, ["set"])["set"].chunks:
+        for chunk in table["set"].chunks:
             here, done = of[done : done + len(chunk)], done + len(chunk)
             _, bounds, data = chunk.buffers()
             bounds = np.frombuffer(bounds, np.int64)[chunk.offset : chunk.offset + len(chunk) + 1] // 8
@@ -146,7 +159,7 @@ def _sets(
                 values[begin : begin + size] = stored[low : low + size]
             missing[here[rows]] = False
     if missing.any():
-        raise damaged(gathered[0], f"and those beside it lack {int(missing.sum())} sets of shingles")
+        raise damaged(gathered.path(0), f"and those beside it lack {int(missing.sum())} sets of shingles")
     return values, offsets
 
 

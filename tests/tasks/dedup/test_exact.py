@@ -19,6 +19,7 @@ from gristmill.storage import layout, parquet, sorted_files
 from gristmill.tasks.dedup import order_work as order
 from gristmill.tasks.dedup.exact import ContentDedup, Exact, UrlDedup
 from gristmill.tasks.dedup.exact_work import choose
+from gristmill.tasks.dedup.exchange import KeyRanges, SortedFiles
 from gristmill.tasks.kernels.buffers import utf8
 from gristmill.tasks.kernels.characters import CODE_POINTS, lowercase
 from gristmill.tasks.kernels.words import words_only
@@ -288,7 +289,8 @@ def test_half_a_digest_is_not_enough(tmp_path):
         }
     )
     sorted_files.write(f"{tmp_path}/hashes/00000.parquet", rows, "hash")
-    counts = choose(str(tmp_path), 0, 1, ContentDedup(partitions=1))
+    ranges, hashes = KeyRanges(1), SortedFiles(f"{tmp_path}/hashes", 1)
+    counts = choose(str(tmp_path), 0, ranges, hashes, KeyRanges(1, 1), ContentDedup())
     assert counts == {"groups": 1, "dropped": 1, "largest": 2}
     assert sorted_files.read(f"{tmp_path}/dropped/00000.parquet", 0, 1)["id"].to_pylist() == ["c"]
 

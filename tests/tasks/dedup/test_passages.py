@@ -10,13 +10,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from gristmill.flows.stages.corpus import CorpusPlaces
+from gristmill.flows.stages.exact_duplicates import PassagesRecord, _cut
 from gristmill.storage import layout, parquet
 from gristmill.storage.schema import DOCUMENTS, SELECTION
-from gristmill.tasks.dedup import passages_work as passages
 from gristmill.tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
 from gristmill.tasks.kernels.folding import folded, foldings
 from gristmill.tasks.kernels.scan import scan
-from tests.corpora import check_balance
+from tests.corpora import Direct, check_balance
 
 
 def fold(text: str) -> str:
@@ -154,12 +155,11 @@ def run(folder: str, documents: list[tuple[str, str]], n_shards: int, step, else
         paths = {"documents": f"{folder}/in/part-{s:05d}.parquet", "kept": f"{folder}/kept/part-{s:05d}.parquet"}
         parquet.write_table(paths["documents"], table)
         parquet.write_table(paths["kept"], table.select(SELECTION.names).slice(len(gone)))
-        given.append(paths | {"step": step})
-    for s, arguments in enumerate(given):
-        passages.hash_shard(folder, s, **arguments)
-    for p in range(step.partitions):
-        passages.find_partition(folder, p, n_shards, step)
-    records = [passages.cut_shard(folder, s, **arguments) for s, arguments in enumerate(given)]
+        given.append(paths)
+    documents, kept = (tuple(paths[name] for paths in given) for name in ("documents", "kept"))
+    phases = Direct(folder)
+    _cut(phases, PassagesRecord(step=step), CorpusPlaces(("s",) * n_shards, documents, kept, ()))
+    records = list(phases.records["cut"].values())
     check_balance(folder, records)
     left = {}
     for s in range(n_shards):

@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from gristmill.flows.stages import near_duplicates
 from gristmill.storage import files, parquet
-from gristmill.tasks.dedup.near import gather, match
+from gristmill.tasks.dedup import exchange
+from gristmill.tasks.dedup.near import gather
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.dedup.near.sign import band_hashes, signed
 from gristmill.tasks.engine.executors import executor
@@ -23,8 +24,7 @@ CONNECTED = MinHash(threshold=None, bands=32, rows=3, partitions=3)
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """What is done for large corpora is done here for small ones."""
-    monkeypatch.setattr(match, "PARTITION_HASHES", 100)
-    monkeypatch.setattr(gather, "PARTITION_EDGES", 10)
+    monkeypatch.setattr(exchange, "SMALL_BYTES", 5_000)
 
 
 def planted(seed: int, template: int = 60) -> list[dict]:

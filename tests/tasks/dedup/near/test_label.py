@@ -1,5 +1,6 @@
 """Labels of documents that have edges: components against scipy and by hand, and the memory that they may take."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,11 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from gristmill.storage import sorted_files
+from gristmill.storage import layout, sorted_files
 from gristmill.storage.damage import DamagedFileError
-from gristmill.tasks.dedup.near.documents import ROWS, SHARDS, Location, document_ids, hash_ids
+from gristmill.tasks.dedup.exchange import SortedFiles
+from gristmill.tasks.dedup.near import label as label_module
+from gristmill.tasks.dedup.near.documents import ROWS, SHARDS, document_ids, hash_ids, shard_range
 from gristmill.tasks.dedup.near.label import label_documents, labels_file
 from gristmill.tasks.kernels.shingles import mix
 from gristmill.tasks.kernels.union_find import label, mark, ranks, unite
@@ -20,34 +23,47 @@ from gristmill.tasks.kernels.union_find import label, mark, ranks, unite
 GIGABYTE = 1 << 30
 
 
-def locations(rows: list[int]) -> list[Location]:
-    """Shards of two crawls."""
-    return [Location(number % 3 // 2, number, count, "", "") for number, count in sorted(enumerate(rows), key=by_crawl)]
+@dataclass(frozen=True)
+class Crawls:
+    """Planted stages `signatures` of two crawls. `rows`: by crawl."""
+
+    rows: tuple[list[int], list[int]]
+
+    @property
+    def shards(self) -> list[tuple[int, int, int]]:
+        """(crawl, shard, rows) in the order of ids."""
+        return [(crawl, shard, n) for crawl, some in enumerate(self.rows) for shard, n in enumerate(some)]
+
+    def write(self, folder: Path) -> tuple[str, ...]:
+        """The folders of the stages."""
+        folders = [str(folder / f"signatures-{crawl}") for crawl in range(len(self.rows))]
+        for path, some in zip(folders, self.rows, strict=True):
+            parts = [layout.Part("sign", shard, {"documents": n}, {}) for shard, n in enumerate(some)]
+            layout.write_manifest(path, {}, parts)
+        return tuple(folders)
 
 
-def by_crawl(numbered: tuple[int, int]) -> tuple[int, int]:
-    return numbered[0] % 3 // 2, numbered[0]
+def crawls(rows: list[int]) -> Crawls:
+    return Crawls(([n for i, n in enumerate(rows) if i % 3 < 2], rows[2::3]))
 
 
-def write(folder: Path, edges: np.ndarray, n: int) -> list[str]:
+def write(folder: Path, edges: np.ndarray, n: int) -> SortedFiles:
     """The edges, (n, 2), divided by chance among files, each with its smaller document first."""
     ends = np.sort(edges, axis=1)
     of = np.random.default_rng(len(edges)).integers(0, n, len(edges))
-    paths = [str(folder / "edges" / f"{p:05d}.parquet") for p in range(n)]
-    for p, path in enumerate(paths):
+    written = SortedFiles(str(folder / "edges"), n)
+    for p, path in enumerate(written.paths()):
         first, second = ends[of == p].T
         sorted_files.write(path, pa.table({"first": first, "second": second}), "first")
-    return paths
+    return written
 
 
-def labelled(folder: Path, edges: list[str], shards: list[Location], partitions: int) -> tuple[dict, dict[int, int]]:
+def labelled(folder: Path, edges: SortedFiles, shards: Crawls) -> tuple[dict, dict[int, int]]:
     """The record, and the label of each document; all files are sorted, and each shard finds its own in its file."""
-    record = label_documents(str(folder), 0, edges, shards, partitions, GIGABYTE)
+    record = label_documents(str(folder), 0, edges, shards.write(folder), GIGABYTE)
     found: dict[int, int] = {}
-    for number, shard in enumerate(shards):
-        low = int(document_ids(shard.crawl, shard.shard, np.zeros(1, np.int64))[0])
-        path = labels_file(str(folder), number, len(shards), partitions)
-        table = sorted_files.read(path, low, low + ROWS)
+    for number, (crawl, shard, _) in enumerate(shards.shards):
+        table = sorted_files.read(labels_file(str(folder), number), *shard_range(crawl, shard))
         assert len(table) == record["shards"][number]
         found |= dict(zip(table["doc"].to_pylist(), table["label"].to_pylist(), strict=True))
     return record, found
@@ -63,9 +79,9 @@ def by_scipy(edges: np.ndarray) -> dict[int, int]:
     return {doc: numbers.setdefault(c, len(numbers)) for doc, c in zip(docs.tolist(), component.tolist(), strict=True)}
 
 
-def some_edges(shards: list[Location], count: int, seed: int) -> np.ndarray:
+def some_edges(shards: Crawls, count: int, seed: int) -> np.ndarray:
     draw = np.random.default_rng(seed)
-    docs = np.concatenate([document_ids(s.crawl, s.shard, np.arange(s.rows)) for s in shards])
+    docs = np.concatenate([document_ids(crawl, shard, np.arange(rows)) for crawl, shard, rows in shards.shards])
     edges = docs[draw.integers(0, len(docs), (count, 2))]
     return edges[edges[:, 0] != edges[:, 1]]
 
@@ -77,20 +93,23 @@ def some_edges(shards: list[Location], count: int, seed: int) -> np.ndarray:
     st.integers(1, 9),
     st.integers(1, 3),
 )
-def test_the_components_are_those_of_scipy(tmp_path_factory, rows, count, partitions, n_files):
+def test_the_components_are_those_of_scipy(tmp_path_factory, rows, count, of_a_file, n_files):
     folder = tmp_path_factory.mktemp("graph")
-    shards = locations([*rows, 3])
+    shards = crawls([*rows, 3])
     edges = some_edges(shards, count, len(rows))
-    record, found = labelled(folder, write(folder, edges, n_files), shards, partitions)
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(label_module, "_SHARDS", of_a_file)
+        record, found = labelled(folder, write(folder, edges, n_files), shards)
     assert found == (by_scipy(edges) if len(edges) else {})
     assert record["documents"] == len(found) and record["components"] == len(set(found.values()))
 
 
 @pytest.mark.parametrize("n_files", [1, 5])
-def test_a_large_graph_and_labels_that_do_not_depend_on_the_files(tmp_path, n_files):
-    shards = locations([4_000] * 7)
+def test_a_large_graph_and_labels_that_do_not_depend_on_the_files(tmp_path, monkeypatch, n_files):
+    monkeypatch.setattr(label_module, "_SHARDS", 3)
+    shards = crawls([4_000] * 7)
     edges = some_edges(shards, 14_000, 5)
-    _, found = labelled(tmp_path, write(tmp_path, edges, n_files), shards, 4)
+    _, found = labelled(tmp_path, write(tmp_path, edges, n_files), shards)
     assert found == by_scipy(edges) and 1_000 < len(set(found.values())) < 10_000
 
 
@@ -102,7 +121,7 @@ def test_a_long_path_is_one_component(tmp_path, order):
         "drawn": np.random.default_rng(1).permutation(n),
         "from the middle": np.argsort(np.argsort(np.abs(np.arange(n) - n // 2), kind="stable")),
     }[order]
-    record, found = labelled(tmp_path, write(tmp_path, np.stack([path[:-1], path[1:]], axis=1), 1), locations([n]), 2)
+    record, found = labelled(tmp_path, write(tmp_path, np.stack([path[:-1], path[1:]], axis=1), 1), crawls([n]))
     assert set(found.values()) == {0} and record["documents"] == len(found) == n
 
 
@@ -110,39 +129,40 @@ def test_every_document_in_one_large_shard(tmp_path):
     """Numbers of documents that are far from each other."""
     rows = (1 << 24) + 5
     edges = np.array([[0, rows - 1], [63, 64], [64, 1 << 20]])
-    _, found = labelled(tmp_path, write(tmp_path, edges, 1), locations([rows]), 3)
+    _, found = labelled(tmp_path, write(tmp_path, edges, 1), crawls([rows]))
     assert found == {0: 0, 63: 1, 64: 1, 1 << 20: 1, rows - 1: 0}
 
 
 def test_labels_that_need_more_than_the_memory_are_an_error_that_names_it(tmp_path):
-    shards = locations([6_400, 6_400])
+    shards = crawls([6_400, 6_400])
     edges = some_edges(shards, 9_000, 1)
     documents = len(np.unique(edges))
     needed = 12_800 // 8 + (12_800 // 64 + 1) * 8 + 4 * documents
-    paths = write(tmp_path, edges, 2)
+    paths, signatures = write(tmp_path, edges, 2), shards.write(tmp_path)
     with pytest.raises(
         ValueError, match=rf"need {needed:,} bytes, `memory` allows {needed - 1:,}: set GRISTMILL_MEMORY"
     ):
-        label_documents(str(tmp_path / "less"), 0, paths, shards, 2, needed - 1)
+        label_documents(str(tmp_path / "less"), 0, paths, signatures, needed - 1)
     assert not (tmp_path / "less").exists()
-    assert label_documents(str(tmp_path / "more"), 0, paths, shards, 2, needed)["documents"] == documents
+    assert label_documents(str(tmp_path / "more"), 0, paths, signatures, needed)["documents"] == documents
 
 
 @pytest.mark.parametrize("wrong", [5, 1 << 32, SHARDS * ROWS, (SHARDS - 1) * ROWS, -3])
 def test_an_edge_of_no_document_is_named(tmp_path, wrong):
     edges = np.sort(np.array([[0, 1], [2, wrong]]), axis=1)
     with pytest.raises(DamagedFileError, match=rf"00000.parquet has an edge of {wrong}, which"):
-        label_documents(str(tmp_path), 0, write(tmp_path, edges, 1), locations([5]), 2, GIGABYTE)
+        labelled(tmp_path, write(tmp_path, edges, 1), crawls([5]))
 
 
-def test_work_done_again_writes_the_same_bytes(tmp_path):
-    shards = locations([500] * 4)
+def test_work_done_again_writes_the_same_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(label_module, "_SHARDS", 2)
+    shards = crawls([500] * 4)
     paths = write(tmp_path, some_edges(shards, 900, 3), 2)
     found = []
     for _ in range(2):
-        labelled(tmp_path, paths, shards, 3)
+        labelled(tmp_path, paths, shards)
         found.append({path.name: path.read_bytes() for path in (tmp_path / "labels").iterdir()})
-    assert found[0] == found[1] and len(found[0]) == 3
+    assert found[0] == found[1] and len(found[0]) == 2
 
 
 @settings(deadline=None)

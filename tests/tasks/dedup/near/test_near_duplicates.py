@@ -13,7 +13,8 @@ from gristmill.flows.stages import near_duplicates
 from gristmill.storage import layout, parquet, sorted_files
 from gristmill.storage.damage import DamagedFileError
 from gristmill.storage.schema import DOCUMENTS
-from gristmill.tasks.dedup.near import gather, match, sign
+from gristmill.tasks.dedup import exchange
+from gristmill.tasks.dedup.near import sign
 from gristmill.tasks.dedup.near.settings import MinHash, curve_message, s_curve
 from gristmill.tasks.dedup.near.sign import band_hashes, signed
 from gristmill.tasks.kernels.representatives import representatives
@@ -25,8 +26,7 @@ from tests.tasks.dedup.near.test_signatures import shingled
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """What is done for large corpora is done here for small ones."""
-    monkeypatch.setattr(match, "PARTITION_HASHES", 100)
-    monkeypatch.setattr(gather, "PARTITION_EDGES", 10)
+    monkeypatch.setattr(exchange, "SMALL_BYTES", 5_000)
 
 
 WORDS = 100
@@ -449,7 +449,7 @@ def test_a_template_of_an_earlier_crawl_drops_the_next_one_s(tmp_path):
 
 def test_a_damaged_file_is_named(tmp_path):
     left = deduplicate(tmp_path, Texts(dealt(planted(), 2)), MinHash(partitions=2))
-    path = Path(left.stages[-2].folder) / "labels" / "00001.parquet"
+    path = Path(left.stages[-2].folder) / "labels" / "00000.parquet"
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 16
     path.write_bytes(data)

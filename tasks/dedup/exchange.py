@@ -1,0 +1,138 @@
+"""How rows come from many jobs to many others: in sorted files, by ranges of their key.
+
+Each of n jobs writes one sorted file, and each of m jobs reads its range of all of them. That are n times m ranges. So
+more than `FAN_IN` files are merged first, as in an external merge sort, until a job reads at most so many. Where m is
+the number of shards, as on the way back, one job for many shards writes a file for them, of which each shard reads its
+row groups. So the files that are opened grow with n + m, and a job is told a folder and a number of files.
+
+How many ranges there are follows from the rows alone, never from the machine: the same on a laptop and on 6,400 cores.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from gristmill.storage import files, sorted_files
+
+# Sorted files that one job reads, at most; and of those that are merged into one, at least.
+FAN_IN, LEAST_FAN_IN = 512, 32
+# What a job holds of a partition, about: half of what a job may hold (`gristmill.tasks.engine.options`). So a crawl of
+# 2.5 billion documents has some 7,000 partitions of band hashes, and no core of 6,400 idles.
+JOB_BYTES = 1 << 29
+# Small corpora have smaller partitions, and up to so many, for machines of as many cores.
+SMALL_BYTES, FEW = 1 << 24, 64
+# A row group of a file that is merged: every file has some of each slab.
+MERGED_BYTES = 1 << 18
+
+
+def partitions_of(rows: int, row_bytes: int) -> int:
+    """Into how many partitions so many rows are divided, of which a job holds `row_bytes` each."""
+    held = rows * row_bytes
+    return max(-(-held // JOB_BYTES), min(FEW, 1 + held // SMALL_BYTES))
+
+
+@dataclass(frozen=True)
+class SortedFiles:
+    """The files 00000.parquet, ... of a folder, so many."""
+
+    folder: str
+    files: int
+
+    def path(self, number: int) -> str:
+        return files.join(self.folder, f"{number:05d}.parquet")
+
+    def paths(self, begin: int = 0, end: int | None = None) -> list[str]:
+        return [self.path(number) for number in range(self.files)[begin:end]]
+
+    def each(self, low: int, high: int, columns: list[str] | None = None) -> Iterator[pa.Table]:
+        """The rows with low <= key < high of each file in turn; see `sorted_files.read_each`."""
+        return sorted_files.read_each(self.paths(), low, high, columns)
+
+
+@dataclass(frozen=True)
+class KeyRanges:
+    """`units` of `each` keys, from the key `first` on, divided into `ranges` ranges. A unit is a shard; of hashes it is
+    one hash."""
+
+    ranges: int
+    units: int = 1 << 64
+    first: int = 0
+    each: int = 1
+
+    def begin(self, number: int) -> int:
+        """The first key of a range, or, of the number of ranges, the end of the last."""
+        return self.first + number * self.units // self.ranges * self.each
+
+    def bounds(self, number: int) -> tuple[int, int]:
+        """From which key on, and up to which, a range is."""
+        return self.begin(number), self.begin(number + 1)
+
+    def ends(self) -> list[int]:
+        """The n+1 ends of the ranges."""
+        return [self.begin(number) for number in range(self.ranges + 1)]
+
+    def of(self, unit: int) -> int:
+        """The range that has a unit."""
+        return ((unit + 1) * self.ranges - 1) // self.units
+
+    def unit_ends(self, number: int) -> list[int]:
+        """Where the units of a range begin, and where the last ends."""
+        low, high = self.bounds(number)
+        return [*range(low, high, self.each), high]
+
+    def unit_bounds(self, unit: int) -> tuple[int, int]:
+        """From which key on, and up to which, a unit is."""
+        low = self.first + unit * self.each
+        return low, low + self.each
+
+
+def write(path: str, table: pa.Table, key: str, ranges: KeyRanges | None) -> None:
+    """Write the file of one job. `ranges`: those that other jobs read it by, None where it is merged first."""
+    if ranges is None:
+        sorted_files.write(path, table, key, group_bytes=MERGED_BYTES)
+    else:
+        sorted_files.write(path, table, key, ranges.ends())
+
+
+def unless_merged(n_files: int, ranges: KeyRanges) -> KeyRanges | None:
+    """What `write` is given where so many jobs write files for others that read them by these ranges."""
+    return ranges if n_files <= FAN_IN else None
+
+
+def fan_ins(n_files: int) -> list[int]:
+    """How many files are merged into one in each pass, until there are at most FAN_IN; the same in all passes, so that
+    each has as many jobs as it can."""
+    passes = 0
+    while n_files > FAN_IN ** (passes + 1):
+        passes += 1
+    fan_in = LEAST_FAN_IN
+    while passes and n_files > FAN_IN * fan_in**passes:
+        fan_in += 1
+    found = []
+    while n_files > FAN_IN:
+        found.append(fan_in)
+        n_files = -(-n_files // fan_in)
+    return found
+
+
+def collect_shards(folder: str, number: int, source: SortedFiles, target: str, ranges: KeyRanges, key: str) -> dict:
+    """Write the rows of a range of shards as one file of the folder `target`, a row group begun at each shard. Holds
+    the rows of the range twice."""
+    table = pa.concat_tables(source.each(*ranges.bounds(number)))
+    path = SortedFiles(files.join(folder, target), 0).path(number)
+    sorted_files.write(path, table, key, ranges.unit_ends(number))
+    return {"rows": len(table)}
+
+
+@dataclass(frozen=True)
+class CollectedShards:
+    """What `collect_shards` has written: the folder and its ranges of shards."""
+
+    folder: str
+    ranges: KeyRanges
+
+    def read(self, shard: int, columns: list[str] | None = None) -> pa.Table:
+        """The rows of a shard."""
+        path = SortedFiles(self.folder, self.ranges.ranges).path(self.ranges.of(shard))
+        return sorted_files.read(path, *self.ranges.unit_bounds(shard), columns)
