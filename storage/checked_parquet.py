@@ -192,6 +192,7 @@ class CheckedFile:
 def open_checked(path: str) -> Iterator[CheckedFile]:
     """A file that `create` has written under this name. Raises MissingFileError, and DamagedFileError for any other
     file."""
+    files.count_opened()
     try:
         opened = _Mapped(files.local_copy(path)) if files.is_local(path) else streams.open_ranges(path)
     except FileNotFoundError:

@@ -144,8 +144,23 @@ def remove(folder: str) -> None:
         _call(fs, lambda: fs.rm(inner, recursive=True), f"removing {redact_url(folder)}")
 
 
+_opened = 0
+
+
+def opened() -> int:
+    """How many files this process has opened to read."""
+    return _opened
+
+
+def count_opened() -> None:
+    """Called by what opens a file to read."""
+    global _opened
+    _opened += 1
+
+
 def open_file(path: str) -> IO[bytes]:
     """A seekable binary file to read; of a remote one a block is read ahead."""
+    count_opened()
     if (inner := _local(path)) is not None:
         return open(inner, "rb")
     from gristmill.storage.remote.retry import configured
@@ -155,6 +170,7 @@ def open_file(path: str) -> IO[bytes]:
 
 def open_stream(path: str) -> IO[bytes]:
     """A file to be read forwards."""
+    count_opened()
     inner = _local(path)
     return open(inner, "rb") if inner is not None else _streams().open_stream(path)
 

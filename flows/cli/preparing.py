@@ -115,19 +115,25 @@ _PAGES = 2_640_000_000
 def capacity(
     name: FinishedRecipe,
     pages: Annotated[int, typer.Option(min=1, help="of the crawl; default: those of CC-MAIN-2024-51")] = _PAGES,
-    cores: Annotated[int, typer.Option(min=1, help="that work at the same time")] = 1000,
+    machines: Annotated[int, typer.Option(min=1, help="that work at the same time")] = 1,
+    cores: Annotated[int, typer.Option(min=1, help="of a machine")] = 1000,
+    memory: Annotated[
+        float | None, typer.Option(min=0.0, help="GB of a machine; default: as much as jobs need")
+    ] = None,
     core_hour: Annotated[float, typer.Option(min=0.0, help="price of an hour of a core")] = 0.0,
     terabyte_month: Annotated[float, typer.Option(min=0.0, help="price of a terabyte in the home, a month")] = 0.0,
+    million_requests: Annotated[float, typer.Option(min=0.0, help="price of a million requests to the store")] = 0.0,
     as_json: Json = False,
 ) -> None:
-    """What a whole crawl would take, by what a finished run took: documents, hours of a core, bytes, money."""
+    """What a whole crawl would take, by what a finished run took: hours and what limits them, memory, bytes, money."""
     from gristmill.flows.cli.render_tables import capacity_lines, capacity_table
-    from gristmill.flows.reports.capacity import capacity
+    from gristmill.flows.reports.capacity import Machines, Prices, capacity
     from gristmill.flows.reports.finished import finished
 
-    found = capacity(finished(name), pages, core_hour, terabyte_month)
+    given = Machines(machines, cores, None if memory is None else round(memory * 1e9))
+    found = capacity(finished(name), pages, given, Prices(core_hour, terabyte_month, million_requests))
     if as_json:
         print_json(found)
         return
     console().print(capacity_table(found))
-    print_texts(capacity_lines(found, cores))
+    print_texts(capacity_lines(found))

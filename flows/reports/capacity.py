@@ -1,76 +1,162 @@
-"""What a whole crawl would take: the measured CPU time and files of a finished run, in proportion to its documents."""
+"""What a whole crawl would take, by what the jobs of a finished run took and by how each phase says that it grows.
+
+The work of a phase with many jobs is divided among all cores. What a phase does in one job takes as long as that job,
+and the memory that it needs: where that grows with the corpus it is what limits a crawl.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 from gristmill.flows.reports.run import Report
+from gristmill.tasks.engine.job_costs import PhaseCost
 from gristmill.tasks.engine.make import StageResult
 
 # Pages of the crawl of December 2024, CC-MAIN-2024-51, as Common Crawl has published it:
 # https://commoncrawl.org/blog/december-2024-crawl-archive-now-available
 SNAPSHOT_PAGES = 2_640_000_000
-# Made of samples and of reference documents: they do not grow with a crawl.
-_FIXED = ("perplexity_model", "quality_model", "tokenizer")
+# Of the flow and the scheduler, for each job: tests/benchmarks/test_job_cost.py prints it.
+SECONDS_A_JOB = 0.002
+# Bytes that a worker holds before its first job.
+WORKER = 300 << 20
+# A file is opened by two requests, of its end and of what is wanted, and written by one.
+_REQUESTS_A_READ = 2
+
+
+@dataclass(frozen=True)
+class Machines:
+    """`memory`: bytes of each; None: as much as the jobs need."""
+
+    number: int = 1
+    cores: int = 1000
+    memory: int | None = None
+
+
+@dataclass(frozen=True)
+class Prices:
+    """In one currency: an hour of a core, a terabyte in the home for a month, a million requests to the store."""
+
+    core_hour: float = 0.0
+    terabyte_month: float = 0.0
+    million_requests: float = 0.0
+
+
+@dataclass(frozen=True)
+class PhaseCapacity:
+    """What one phase takes. `hours`: until its last job has ended; `alone`: whether it is one job, whatever the crawl;
+    `memory`: bytes of a job with its worker, None where it was not measured; `workers`: that run at the same time."""
+
+    stage: str
+    phase: str
+    jobs: int
+    core_hours: float
+    hours: float
+    alone: bool
+    memory: int | None
+    workers: int
+    requests: int
 
 
 @dataclass(frozen=True)
 class StageCapacity:
-    """What one stage takes. `documents_in`, `documents_out`: None where none are counted; `core_hours`: None for a
-    stage of a version that did not measure it; `bytes`: of its files in the home."""
+    """What one stage takes. `documents_in`, `documents_out`: None where none are counted; `phases`: None for a stage of
+    a version that did not measure them; `bytes`: of its files in the home."""
 
     stage: str
     documents_in: int | None
     documents_out: int | None
-    core_hours: float | None
+    phases: tuple[PhaseCapacity, ...] | None
     bytes: int
+
+    @property
+    def core_hours(self) -> float | None:
+        return None if self.phases is None else sum(phase.core_hours for phase in self.phases)
+
+    @property
+    def hours(self) -> float | None:
+        return None if self.phases is None else sum(phase.hours for phase in self.phases)
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """A row for each stage of the corpus and its tokens, for a crawl of `documents` pages; the run had `measured`.
-
-    `core_hour`, `terabyte_month`: prices, in one currency. A training is not in it: its time follows from its recipe.
-    """
+    """A row for each stage of the corpus and its tokens, for a crawl of `documents` pages; the run had `measured`. A
+    training is not in it: its time follows from its recipe."""
 
     documents: int
     measured: int
     tokens: int | None
     stages: tuple[StageCapacity, ...]
-    core_hour: float
-    terabyte_month: float
+    machines: Machines
+    prices: Prices
+
+    @cached_property
+    def phases(self) -> tuple[PhaseCapacity, ...]:
+        return tuple(phase for stage in self.stages for phase in stage.phases or ())
 
     @cached_property
     def core_hours(self) -> float:
-        return sum(stage.core_hours or 0.0 for stage in self.stages)
+        return sum(phase.core_hours for phase in self.phases)
+
+    @property
+    def jobs(self) -> int:
+        return sum(phase.jobs for phase in self.phases)
+
+    @property
+    def dispatching(self) -> float:
+        """Hours of the flow and the scheduler, which send jobs and take their results."""
+        return self.jobs * SECONDS_A_JOB / 3600
+
+    @property
+    def hours(self) -> float:
+        """One stage after the other. The flow sends jobs while others run: the longer of both counts."""
+        return max(sum(phase.hours for phase in self.phases), self.dispatching)
+
+    @property
+    def limit(self) -> PhaseCapacity | None:
+        """The phase that takes longest."""
+        return max(self.phases, key=lambda phase: phase.hours, default=None)
+
+    @property
+    def largest(self) -> PhaseCapacity | None:
+        """The phase whose jobs need most memory."""
+        return max((phase for phase in self.phases if phase.memory), key=lambda phase: phase.memory or 0, default=None)
 
     @cached_property
     def bytes(self) -> int:
         return sum(stage.bytes for stage in self.stages)
 
     @property
+    def requests(self) -> int:
+        return sum(phase.requests for phase in self.phases)
+
+    @property
     def computing(self) -> float:
         """The price of the processors."""
-        return self.core_hours * self.core_hour
+        return self.core_hours * self.prices.core_hour
 
     @property
     def storing(self) -> float:
         """The price of the home, a month."""
-        return self.bytes / 1e12 * self.terabyte_month
+        return self.bytes / 1e12 * self.prices.terabyte_month
+
+    @property
+    def requesting(self) -> float:
+        """The price of the requests to the store."""
+        return self.requests / 1e6 * self.prices.million_requests
 
     @property
     def unmeasured(self) -> tuple[str, ...]:
-        """The stages whose time is not in the sum."""
-        return tuple(stage.stage for stage in self.stages if stage.core_hours is None)
+        """The stages whose time is not in the sums."""
+        return tuple(stage.stage for stage in self.stages if stage.phases is None)
 
 
 def capacity(
-    report: Report, documents: int = SNAPSHOT_PAGES, core_hour: float = 0.0, terabyte_month: float = 0.0
+    report: Report, documents: int = SNAPSHOT_PAGES, machines: Machines = Machines(), prices: Prices = Prices()
 ) -> Capacity:
     """What a crawl of so many pages takes, by a finished run. Reads a small file for each stage.
 
-    All grows with the number of documents, but for models of samples; near-duplicates grow faster if a larger crawl has
-    a larger share of them. Raises ValueError for a run that read no documents.
+    Near-duplicates grow faster than in proportion if a larger crawl has a larger share of them. Raises ValueError for a
+    run that read no documents.
     """
     measured = report.steps[0].documents_in if report.steps else 0
     if not measured:
@@ -78,21 +164,36 @@ def capacity(
     factor = documents / measured
     stages = report.data.stages if report.data else report.corpus.stages
     tokens = None if report.tokens is None else round(report.tokens * factor)
-    rows = tuple(_row(stage, 1.0 if stage.name in _FIXED else factor) for stage in _distinct(stages))
-    return Capacity(documents, measured, tokens, rows, core_hour, terabyte_month)
+    rows = tuple(_row(stage, factor, machines) for stage in _distinct(stages))
+    return Capacity(documents, measured, tokens, rows, machines, prices)
 
 
 def _distinct(stages: Iterable[StageResult]) -> Iterable[StageResult]:
     return {stage.folder: stage for stage in stages}.values()
 
 
-def _row(stage: StageResult, factor: float) -> StageCapacity:
-    seconds = stage.cpu_seconds
-    steps = stage.step_counts
+def _row(stage: StageResult, factor: float, machines: Machines) -> StageCapacity:
+    steps, costs = stage.step_counts, stage.costs
+    grows = costs is None or any(cost.grows == "documents" for cost in costs.values())
     return StageCapacity(
         stage.name,
         round(steps[0]["rows_in"] * factor) if steps else None,
         round(steps[-1]["rows_out"] * factor) if steps else None,
-        None if seconds is None else seconds * factor / 3600,
-        round(stage.manifest["parts"]["bytes"] * factor),
+        None if costs is None else tuple(_phase(stage.name, *each, factor, machines) for each in costs.items()),
+        round(stage.manifest["parts"]["bytes"] * (factor if grows else 1.0)),
     )
+
+
+def _phase(stage: str, phase: str, cost: PhaseCost, factor: float, machines: Machines) -> PhaseCapacity:
+    factor = factor if cost.grows == "documents" else 1.0
+    alone = cost.once
+    jobs = 1 if alone else max(1, round(cost.jobs * factor))
+    memory = None if cost.memory is None else WORKER + round(cost.memory * (factor if alone else 1.0))
+    fitting = machines.cores
+    if machines.memory is not None and memory:
+        fitting = min(machines.cores, machines.memory // memory)
+    workers = max(1, min(jobs, fitting * machines.number))
+    seconds = cost.cpu_seconds * factor
+    hours = (seconds if alone else max(seconds / workers, cost.longest)) / 3600
+    requests = round((cost.reads * _REQUESTS_A_READ + cost.writes) * factor)
+    return PhaseCapacity(stage, phase, jobs, seconds / 3600, hours, alone, memory, workers, requests)

@@ -54,7 +54,7 @@ def _select(phases: PhaseRunner, filters: IndexFilters, places: tuple[str, ...])
     """Select records by the index and put them into shards."""
     jobs = {i: {"path": path, "filters": filters} for i, path in enumerate(places)}
     phases.map("match", index.match, jobs)
-    return phases.once("gather", index.gather, {"matched": len(places), "filters": filters})
+    return phases.once("gather", index.gather, {"matched": len(places), "filters": filters}, grows="documents")
 
 
 class SourceFormat(Settings):
@@ -186,7 +186,8 @@ def _extract(phases: PhaseRunner, record: Record, places: tuple[ShardFiles, ...]
             known = record.formats[shard.source]
             first[shard.source] += _files_of(shard, known.format, known.columns)[:missing]
     looks = {number: {"source": source, "shards": read} for number, (source, read) in enumerate(first.items())}
-    phases.map("look", look, looks, temporary=True, common={"max_bytes": record.extract.max_bytes})
+    given = {"max_bytes": record.extract.max_bytes}
+    phases.map("look", look, looks, temporary=True, common=given, grows="constant")
     columns, own = _own_columns(phases, record, places, sources)
     jobs = _reading(phases.folder, record, places, columns)
     made = phases.map("extract", extract_shard, Each(range(len(places)), jobs), common=common | {"own": own})

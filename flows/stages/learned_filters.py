@@ -137,7 +137,9 @@ def _cut(phases: PhaseRunner, record: Cutting, places: ScoredPlaces) -> dict:
     corpus = places.corpus
     scored = corpus.shards(without=record.reference)
     scores = Parts(places.scores, scored)
-    found = phases.once("bounds", find_bounds, {"work": record.work, "settings": record.settings, "scores": scores})
+    found = phases.once(
+        "bounds", find_bounds, {"work": record.work, "settings": record.settings, "scores": scores}, grows="documents"
+    )
     judged = Each(scored, lambda i: {"kept": corpus.kept[i], "signals": (layout.part(places.scores, i),)})
     kept = Each(corpus.sources.shards(record.reference), lambda i: {"kept": corpus.kept[i]})
     phases.map("decide", decide_shard, judged, common={"decisions": ((record.step, bounds_of(found)),)})
@@ -177,7 +179,9 @@ _WITHOUT_POLICY = {
 
 def _bucket(phases: PhaseRunner, record: Cuts, places: BucketPlaces) -> dict:
     """Put documents into buckets by their perplexity."""
-    found = phases.once("ends", find_ends, {"settings": record, "scores": Parts(places.scores, places.scored)})
+    found = phases.once(
+        "ends", find_ends, {"settings": record, "scores": Parts(places.scores, places.scored)}, grows="documents"
+    )
     jobs = Each(places.shards, lambda i: {"scores": layout.part(places.scores, i)})
     phases.map("bucket", bucket_shard, jobs, common={"by_language": record.by_language, "ends": found["ends"]})
     return {"ends": found["ends"]}

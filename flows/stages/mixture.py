@@ -152,7 +152,7 @@ def _written(phases: PhaseRunner, shards: Mapping[str, Any], given: Mapping[str,
     """The job that writes the plan. It finds the shards in a file: there may be very many."""
     listed = files.join(phases.folder, "listed.json")
     files.write_json(listed, shards)
-    plan = phases.once("plan", plan_mixture, {"listed": listed, **given})
+    plan = phases.once("plan", plan_mixture, {"listed": listed, **given}, grows="documents")
     files.remove(listed)
     return plan
 

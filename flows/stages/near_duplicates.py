@@ -157,7 +157,7 @@ def _match(phases: PhaseRunner, record: Matching, places: NearPlaces) -> dict:
         "signatures": (*(crawl.signatures for crawl in places.earlier), places.signatures),
         "memory": options.current().memory,
     }
-    labelled = phases.once("label", label_documents, given)
+    labelled = phases.once("label", label_documents, given, grows="documents")
     return {
         "partitions": partitions,
         "edges": sum(counts["edges"] for counts in matched.values()),

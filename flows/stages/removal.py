@@ -104,7 +104,10 @@ def _find(phases: PhaseRunner, record: HitsRecord, places: HitsPlaces) -> dict:
     shards = places.corpus.shards()
     phases.map("find", find_shard, Each(shards, places.corpus.shard), common=given)
     return phases.once(
-        "split", split_benchmarks, {"index": places.index, "hits": Parts(hits_folder(phases.folder), shards)}
+        "split",
+        split_benchmarks,
+        {"index": places.index, "hits": Parts(hits_folder(phases.folder), shards)},
+        grows="documents",
     )
 
 

@@ -93,7 +93,7 @@ def _number(phases: PhaseRunner, record: Scorers, places: CorpusPlaces) -> dict:
     jobs = Each(places.shards(), lambda i: {"signals": places.signals[i], "kept": places.kept[i]})
     phases.map("gather", gather_shard, jobs, temporary=True, common=settings)
     folder = gathered_folder(phases.folder)
-    found = phases.once("edges", find_edges, {"parts": Parts(folder, places.shards())} | settings)
+    found = phases.once("edges", find_edges, {"parts": Parts(folder, places.shards())} | settings, grows="documents")
     phases.map("number", bucket_shard, Each(places.shards(), lambda i: {}), common=found | settings)
     files.remove(folder)
     return found

@@ -122,7 +122,9 @@ def _group(phases: PhaseRunner, record: GroupedRecord, places: GroupedPlaces) ->
     if quantiles := record.by[-1].quantiles:
         phases.map("points", score_points, jobs, temporary=True, common=given)
         points = Parts(points_folder(phases.folder), corpus.shards())
-        edges = phases.once("edges", find_edges, {"points": points, "quantiles": quantiles}, temporary=True)["edges"]
+        edges = phases.once(
+            "edges", find_edges, {"points": points, "quantiles": quantiles}, temporary=True, grows="documents"
+        )["edges"]
         files.remove(points_folder(phases.folder))
     totals: dict[str, int] = {}
     given |= {"rehydrate": record.rehydrate, "edges": edges}

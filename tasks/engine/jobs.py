@@ -1,35 +1,16 @@
-"""One shard of one phase of a stage, as a job that can be done again at any time, and the CPU time that it takes."""
+"""One shard of one phase of a stage, as a job that can be done again at any time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
-
-import psutil
 
 from gristmill.storage import files, layout, shards
 from gristmill.tasks.engine import log_fields, options
 from gristmill.tasks.engine.code_version import code_version, releases
+from gristmill.tasks.engine.job_costs import JobCost, measured
 from gristmill.tasks.engine.options import JobOptions
-
-
-def cpu_seconds() -> float:
-    """Of this process and of all that it started, those that have ended included, since each began.
-
-    A difference of two is that of a job where a process does one job at a time, as Dask's workers do; jobs in threads
-    of one process each count what the others take meanwhile.
-    """
-    here = psutil.Process()
-    total = 0.0
-    for process in (here, *here.children(recursive=True)):
-        try:
-            times = process.cpu_times()
-        except psutil.Error:  # it ended just now, and its parent counts it
-            continue
-        total += times.user + times.system
-        total += getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
-    return total
 
 
 @dataclass(frozen=True)
@@ -74,12 +55,12 @@ class Job:
 @dataclass(frozen=True)
 class JobResult:
     """`record`: what the work returned; `files`: what it wrote, by name within the stage's folder; `found`: whether the
-    job had been done before; `cpu_seconds`: what it took when it was done."""
+    job had been done before; `cost`: what it took when it was done."""
 
     record: dict[str, Any]
     files: dict[str, dict[str, Any]]
     found: bool
-    cpu_seconds: float = 0.0
+    cost: JobCost = JobCost()
 
 
 def run_job(phase: Phase, job: Job) -> JobResult:
@@ -103,25 +84,23 @@ def done_jobs(phase: Phase, numbers: Sequence[int]) -> list[JobResult | None]:
 def _found(phase: Phase, number: int) -> JobResult | None:
     if (done := layout.done_record(phase.folder, phase.name, number)) is None:
         return None
-    return JobResult(done["record"], done["files"], found=True, cpu_seconds=done.get("cpu_seconds", 0.0))
+    return JobResult(done["record"], done["files"], found=True, cost=JobCost(**done.get("cost", {})))
 
 
 def _run(phase: Phase, job: Job) -> JobResult:
     _check_code(phase.code)
-    began = cpu_seconds()
     try:
-        with files.recording(phase.folder) as written:
+        with measured() as measuring, files.recording(phase.folder) as written:
             record = phase.work(phase.folder, job.number, **phase.common, **job.arguments)
         if layout.counts_documents(record) and not phase.temporary:
             shards.check_shard(phase.folder, job.number, record)
     except Exception as error:
         error.add_note(f"job {job.number} of phase {phase.name} of {phase.folder}")
         raise
-    # a guard's worker that is replaced meanwhile ends with what its parent never counts
-    took = max(0.0, round(cpu_seconds() - began, 3))
-    done = {"record": record, "files": written, "cpu_seconds": took}
+    cost = replace(measuring.cost, writes=len(written) + 1)
+    done = {"record": record, "files": written, "cost": asdict(cost)}
     layout.mark_done(phase.folder, phase.name, job.number, done)
-    return JobResult(record, written, found=False, cpu_seconds=took)
+    return JobResult(record, written, found=False, cost=cost)
 
 
 def _check_code(code: Code) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from gristmill.storage import checked_json, files, layout, leftovers, space
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.engine.executors import Executor
+from gristmill.tasks.engine.job_costs import PhaseCost
 from gristmill.tasks.engine.jobs import Code
 from gristmill.tasks.engine.lease import lease
 from gristmill.tasks.engine.phases import PhaseRunner
@@ -40,12 +41,20 @@ class StageResult:
         return self.manifest["counts"]["steps"]
 
     @property
-    def cpu_seconds(self) -> float | None:
-        """What the stage's jobs took where they were done; None for a stage of a version that did not measure it."""
+    def costs(self) -> dict[str, PhaseCost] | None:
+        """What the jobs of each phase took where they were done; None for a stage of a version that did not measure
+        it."""
         try:
-            return checked_json.read(files.join(self.folder, COST))["cpu_seconds"]
+            found = checked_json.read(files.join(self.folder, COST))
         except FileNotFoundError:
             return None
+        return {phase: PhaseCost(**cost) for phase, cost in found["phases"].items()} if "phases" in found else None
+
+    @property
+    def cpu_seconds(self) -> float | None:
+        """What the stage's jobs took in all; None as for `costs`."""
+        costs = self.costs
+        return None if costs is None else round(sum(cost.cpu_seconds for cost in costs.values()), 3)
 
     def file(self, name: str) -> RecordedFile:
         """A file that the stage's jobs wrote, with its digest. Reads the list of parts; raises LookupError."""
@@ -111,7 +120,8 @@ def _make(
         shown.drain()
         held.confirm()
         if not spec.at:  # beside the manifest, which is the same whenever and wherever the stage is made
-            checked_json.write(files.join(folder, COST), {"cpu_seconds": round(phases.cpu_seconds, 3)})
+            costs = {phase: cost.as_json() for phase, cost in phases.costs.items()}
+            checked_json.write(files.join(folder, COST), {"phases": costs})
         whole = {**spec.identity, "key": spec.key, "result": result}
         manifest = layout.write_manifest(folder, whole, phases.parts)
     return StageResult(spec.name, spec.key, folder, manifest, reused=False)

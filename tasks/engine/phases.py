@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from gristmill.storage import layout
 from gristmill.storage.layout import Part, Parts
 from gristmill.tasks.engine.executors import Executor
+from gristmill.tasks.engine.job_costs import Grows, PhaseCost
 from gristmill.tasks.engine.jobs import Code, Job, JobResult, Phase, done_jobs, run_job
 
 
@@ -81,9 +82,9 @@ _MARKS = 128
 
 
 class PhaseRunner:
-    """`parts`: what the jobs have written and counted so far, but for those of temporary phases; `cpu_seconds`: what
-    all jobs took, also those that an earlier run of the stage did. `check` raises when the stage must not be made any
-    longer; a body that waits for something calls it now and then.
+    """`parts`: what the jobs have written and counted so far, but for those of temporary phases; `costs`: what the jobs
+    of each phase took, also those that an earlier run of the stage did. `check` raises when the stage must not be made
+    any longer; a body that waits for something calls it now and then.
 
     Held: of each job a line of JSON with its record and its files. Jobs that an earlier run has done are known by one
     listing, and are not done again; jobs read their marks, many each.
@@ -94,9 +95,8 @@ class PhaseRunner:
     ) -> None:
         self.folder = folder
         self.parts = Parts()
-        self.cpu_seconds = 0.0
+        self.costs: dict[str, PhaseCost] = {}
         self._code = code
-        self._phases: set[str] = set()
         self._executor = executor
         self._progress = progress
         self.check = check
@@ -112,22 +112,23 @@ class PhaseRunner:
         jobs: Mapping[int, Mapping[str, Any]],
         temporary: bool = False,
         common: Mapping[str, Any] | None = None,
+        grows: Grows = "documents",
     ) -> Records:
         """Run `work(folder, number, **common, **jobs[number])` for every job not yet done; returns the records.
 
         `common`: arguments of all jobs, which are sent to a worker once. `temporary`: the body removes the files of the
-        phase before it ends, so they are no part of the stage.
+        phase before it ends, so they are no part of the stage. `grows`: how the work of all jobs together grows.
         """
-        if phase in self._phases:
+        if phase in self.costs:
             raise ValueError(f"the stage has two phases that are called {phase}: done jobs are known by that name")
-        self._phases.add(phase)
+        cost = self.costs[phase] = PhaseCost(grows)
         numbers = sorted(jobs)
         shared = Phase(work, self._code, self.folder, phase, common or {}, temporary)
         lines: dict[int, bytes] = {}
 
         def take(number: int, result: JobResult) -> None:
             lines[number] = Part(phase, number, result.record, result.files).line()
-            self.cpu_seconds += result.cpu_seconds
+            cost.add(result.cost)
             self._progress.advance(result)
 
         self._progress.phase(phase, len(numbers))
@@ -152,10 +153,17 @@ class PhaseRunner:
         return Records(numbers, parts)
 
     def once(
-        self, phase: str, work: Callable[..., dict[str, Any]], arguments: Mapping[str, Any], temporary: bool = False
+        self,
+        phase: str,
+        work: Callable[..., dict[str, Any]],
+        arguments: Mapping[str, Any],
+        temporary: bool = False,
+        grows: Grows = "constant",
     ) -> dict[str, Any]:
-        """A phase that is one job."""
-        return self.map(phase, work, {0: arguments}, temporary=temporary)[0]
+        """A phase that is one job, whose time and memory do not grow with the corpus unless `grows` says so."""
+        made = self.map(phase, work, {0: arguments}, temporary=temporary, grows=grows)[0]
+        self.costs[phase].once = True
+        return made
 
     def message(self, line: str) -> None:
         """A line for the run's log."""

@@ -178,5 +178,5 @@ def _encode(phases: PhaseRunner, record: TokensRecord, places: EvaluationTokensP
     """Encode the evaluation documents."""
     read = enumerate(zip(record.sets, places.evaluation, strict=True))
     jobs = {n: {"name": name, "evaluation": file, "tokenizer": places.tokenizer} for n, (name, file) in read}
-    encoded = phases.map("encode", encode_set, jobs)
+    encoded = phases.map("encode", encode_set, jobs, grows="constant")
     return {"tokens": {record["set"]: record["heldout"]["tokens"] for record in encoded.values()}}

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.reports.capacity import capacity
+from gristmill.flows.reports.capacity import SECONDS_A_JOB, WORKER, Machines, Prices, capacity
 from gristmill.flows.reports.finished import finished
 
 
@@ -13,19 +13,41 @@ def test_a_crawl_of_ten_times_the_documents_takes_ten_times_as_much(undisturbed,
     path = undisturbed.write(recipe)
     report = finished(str(path), MachineSettings(home=str(undisturbed.home("undisturbed"))))
     pages = report.steps[0].documents_in
-    found = capacity(report, 10 * pages, core_hour=36.0, terabyte_month=1e6)
-    fixed = {"perplexity_model", "quality_model", "tokenizer"}
-    hours = size = 0.0
+    machines, prices = Machines(4, 8, 64 << 30), Prices(core_hour=36.0, terabyte_month=1e6, million_requests=2.0)
+    found = capacity(report, 10 * pages, machines, prices)
+    hours = size = requests = jobs = 0.0
+    constant = {"perplexity_model", "quality_model", "tokenizer", "evaluation_tokens"}
     for name, folder in undisturbed.stages("undisturbed").items():
         stage = name.rpartition("-")[0]
         if stage == "model":
             continue
-        factor = 1 if stage in fixed else 10
-        hours += factor * json.loads((folder / "cost.json").read_text())["cpu_seconds"] / 3600
-        parts = json.loads((folder / "manifest.json").read_text())["parts"]
-        size += factor * parts["bytes"]
+        phases = json.loads((folder / "cost.json").read_text())["phases"].values()
+        for phase in phases:
+            factor = 10 if phase["grows"] == "documents" else 1
+            assert factor == 10 or phase["once"] or stage in (*constant, "documents")
+            hours += factor * phase["cpu_seconds"] / 3600
+            requests += factor * (2 * phase["reads"] + phase["writes"])
+            jobs += 1 if phase["once"] else factor * phase["jobs"]
+            assert phase["reads"] + phase["writes"] > 0 and phase["longest"] <= phase["cpu_seconds"]
+        size += (1 if stage in constant else 10) * json.loads((folder / "manifest.json").read_text())["parts"]["bytes"]
     assert found.measured == pages and found.unmeasured == ()
     assert found.core_hours == pytest.approx(hours) and found.bytes == pytest.approx(size, abs=20)
+    assert found.requests == pytest.approx(requests) and found.jobs == jobs
     assert found.computing == pytest.approx(36 * hours) and found.storing == pytest.approx(size / 1e6)
+    assert found.requesting == pytest.approx(requests / 5e5)
+    assert found.dispatching == pytest.approx(jobs * SECONDS_A_JOB / 3600)
     assert found.stages[0].documents_in == 10 * pages
     assert found.tokens == 10 * report.tokens
+    for phase in found.phases:
+        assert phase.hours >= phase.core_hours / phase.workers - 1e-9
+        assert phase.workers <= min(32, phase.jobs) and (not phase.alone or phase.hours == phase.core_hours)
+        assert phase.memory is None or phase.memory >= WORKER
+
+
+def test_memory_of_a_machine_limits_how_many_of_its_cores_work(undisturbed, recipe):
+    path = undisturbed.write(recipe)
+    report = finished(str(path), MachineSettings(home=str(undisturbed.home("undisturbed"))))
+    roomy, narrow = (capacity(report, 10**6, Machines(1, 64, memory)) for memory in (None, 2 * WORKER))
+    assert narrow.hours > roomy.hours
+    assert all(phase.workers <= 2 for phase in narrow.phases if phase.memory)
+    assert max(phase.workers for phase in roomy.phases) == 64

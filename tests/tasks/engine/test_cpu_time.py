@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from gristmill.storage import files, layout
 from gristmill.tasks.engine.executors import executor
-from gristmill.tasks.engine.jobs import cpu_seconds
+from gristmill.tasks.engine.job_costs import cpu_seconds
 from gristmill.tasks.engine.make import find, find_or_make
 from gristmill.tasks.engine.phases import Silent
 from gristmill.tasks.engine.spec import StageSpec
