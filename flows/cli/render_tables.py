@@ -339,7 +339,7 @@ def capacity_lines(capacity: "Capacity") -> list[str]:
         if machines.memory is not None and (largest.memory or 0) > machines.memory:
             lines.append(f"that is more than a machine has: {machines.memory / 1e9:,.0f} GB")
     lines.append(
-        f"{capacity.jobs:,} jobs, which keep the flow and the scheduler busy for {capacity.dispatching:,.1f} hours, and "
+        f"{capacity.jobs:,} jobs, which keep flow and scheduler busy for {capacity.dispatching:,.1f} hours, and "
         f"{capacity.requests / 1e6:,.1f} million requests to the store"
     )
     if prices.core_hour or prices.terabyte_month or prices.million_requests:
