@@ -4,8 +4,11 @@ The folder is that of a stage: jobs that are done are found, and the manifest co
 documents, of how they are written and of what the card says.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
+from itertools import islice
 
 import yaml
 
@@ -160,10 +163,15 @@ def _forget_damaged(target: str, key: str) -> None:
         return
     done = {"record": {"key": key}, "files": {}}
     layout.mark_done(target, "begin", 0, done)
-    for part in parts:
-        if not wrong & {files.join(target, name) for name in part.files}:
-            layout.mark_done(target, part.phase, part.number, {"record": part.record, "files": part.files})
+    whole = (part for part in parts if not wrong & {files.join(target, name) for name in part.files})
+    with ThreadPoolExecutor(16) as pool:  # a mark is small, and waits for the disk or the store
+        while some := list(islice(whole, 1024)):
+            list(pool.map(partial(_mark, target), some))
     files.remove(files.join(target, "manifest.json"))
+
+
+def _mark(target: str, part: layout.Part) -> None:
+    layout.mark_done(target, part.phase, part.number, {"record": part.record, "files": part.files})
 
 
 def columns_of(recipe: Recipe) -> tuple[Column, ...]:

@@ -49,6 +49,8 @@ LOGGERS = ("gristmill.tasks", "gristmill.storage")
 # Jobs that are in work or wait for it: so many for each thread, so that none waits for the flow, and at least so many,
 # so that short jobs are sent and their results fetched many at a time. When half of them are done, others follow.
 _AHEAD, _LEAST_AHEAD = 4, 256
+# Jobs that are sent together, if they are so short: a task costs Dask a millisecond or two, whatever it does.
+_MOST_TOGETHER = 64
 # Seconds between two requests for results: one for each of many short jobs costs flow and scheduler more than all else.
 _LONGEST_PAUSE = 0.5
 
@@ -91,10 +93,43 @@ class Threads:
                 pool.shutdown(cancel_futures=True)
 
 
+class _Waiting:
+    """Jobs with their indices that are not sent yet; made when they are taken."""
+
+    def __init__(self, jobs: Iterable[Any]) -> None:
+        self._jobs = enumerate(jobs)
+        self._first: list[tuple[int, Any]] = []
+        self._more = True
+
+    def __bool__(self) -> bool:
+        """Whether there may be some."""
+        return self._more or bool(self._first)
+
+    def again(self, jobs: list[tuple[int, Any]]) -> None:
+        """Put back what was sent and not done."""
+        self._first += jobs
+
+    def take(self, most: int, together: int) -> list[list[tuple[int, Any]]]:
+        """Up to `most` lists of up to `together` jobs."""
+        some = [self._first[at : at + together] for at in range(0, len(self._first), together)][:most]
+        self._first = self._first[together * len(some) :]
+        while len(some) < most and self._more:
+            jobs = list(islice(self._jobs, together))
+            self._more = bool(jobs)
+            some += [jobs] if jobs else []
+        return some
+
+
+def _killed(jobs: list[Any]) -> str:
+    others = f", or one of the {len(jobs) - 1} behind it" if len(jobs) > 1 else ""
+    return f"workers died again and again, most likely out of memory, at {jobs[0]}{others}"
+
+
 class Dask:
     """A Dask cluster, reached through a client. A worker that dies costs its jobs only a second run.
 
-    Each worker gets `work` once; with a job only the job is sent. Dask knows of as many jobs as keep its workers busy.
+    Each worker gets `work` once; with a job only the job is sent, with short ones several together. Dask knows of as
+    many as keep its workers busy.
     """
 
     def __init__(self, client: Any, messages: queue.SimpleQueue) -> None:
@@ -108,20 +143,17 @@ class Dask:
         from distributed import as_completed as completed
 
         self._works += 1
-        group = f"{self._name}-{self._works}"
-        done, waiting = completed(()), enumerate(jobs)
-        begun: dict[Any, Any] = {}  # the jobs that Dask knows of, by key: (group, index)
-        ahead, more = 0, True
+        done, waiting = completed(()), _Waiting(jobs)
+        begun: dict[Any, list[tuple[int, Any]]] = {}  # what Dask knows of, by key: jobs with their indices
+        ahead, together = 0, 1
         started = now = time.monotonic()
         pause = 0.0
         try:
             shared_work.give(self.client, self._name, self._works, work)
-            while more or begun:
-                if more and len(begun) <= ahead // 2:
+            while waiting or begun:
+                if waiting and len(begun) <= ahead // 2:
                     ahead = self._ahead()
-                    some = {(group, index): job for index, job in islice(waiting, ahead - len(begun))}
-                    more = bool(some)
-                    done.update(self._begun(some, begun))
+                    done.update(self._begin(waiting.take(ahead - len(begun), together), begun))
                     continue
                 time.sleep(pause)
                 batch = done.next_batch()
@@ -132,31 +164,36 @@ class Dask:
                 try:
                     results = self.client.gather(batch)
                 except KilledWorker as error:
-                    job = begun[error.task]
-                    raise RuntimeError(f"workers died again and again, most likely out of memory, at {job}") from error
+                    raise RuntimeError(_killed([job for _, job in begun[error.task]])) from error
                 except ImportError as error:
                     raise ImportError(_cannot_import("a worker", error)) from error
-                for future, result in zip(batch, results, strict=True):
-                    del begun[future.key]
-                    yield future.key[1], result
+                seconds = sum(took for _, took in results) / sum(len(each) for each, _ in results)
+                together = max(1, min(_MOST_TOGETHER, int(shared_work.SECONDS / max(seconds, 1e-6))))
+                for future, (each, _) in zip(batch, results, strict=True):
+                    sent = begun.pop(future.key)
+                    waiting.again(sent[len(each) :])
+                    for (index, _), result in zip(sent, each, strict=False):
+                        yield index, result
         finally:
             if unfinished := [future for future in self._held if future.key in begun and not future.done()]:
                 self.client.cancel(unfinished)
             if self.client.status == "running":
                 shared_work.take_back(self.client, self._name)
 
-    def _begun(self, some: dict[tuple[str, int], Any], begun: dict[Any, Any]) -> list[Any]:
-        """The futures of some more jobs, which are `begun` then, too."""
+    def _begin(self, some: list[list[tuple[int, Any]]], begun: dict[Any, list[tuple[int, Any]]]) -> list[Any]:
+        """The futures of more jobs, which are `begun` then, too."""
         if not some:
             return []
-        sent = [shared_work.dumps(job) for job in some.values()]
+        # of one group, so that they are handed out as workers become free, and not all at once
+        group = f"{self._name}-{self._works}"
+        keyed = {(group, uuid.uuid4().hex): jobs for jobs in some}
+        sent = [shared_work.dumps([job for _, job in jobs]) for jobs in some]
         names, numbers = [self._name] * len(some), [self._works] * len(some)
-        # jobs of one group are handed out as workers become free, and not all of a batch at once
-        futures = self.client.map(shared_work.call, names, numbers, sent, key=list(some), pure=False)
+        futures = self.client.map(shared_work.call, names, numbers, sent, key=list(keyed), pure=False)
         # Those that are done are let go of now: said before the new jobs, it would hold these up for 10 ms. If a worker
         # that holds them dies until then, their jobs are run again, and find themselves done.
         self._held = [*(future for future in self._held if future.key in begun), *futures]
-        begun |= some
+        begun |= keyed
         return futures
 
     def _ahead(self) -> int:

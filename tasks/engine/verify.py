@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 
 from gristmill.storage import files, layout, ledger, shards
 from gristmill.storage.remote.retry import RemoteIOError
+
+_AT_ONCE = 1024  # files that wait for a thread
 
 
 @dataclass(frozen=True)
@@ -29,23 +32,26 @@ class Verified:
 def verify(folder: str) -> Verified:
     """Read a finished stage whole: manifest, list of parts, every file, and the balance of documents.
 
-    The content of every file is compared with its digest. Holds the ledgers of sixteen shards. Raises LookupError for a
+    The content of every file is compared with its digest, sixteen files at a time. Holds a line of the list for each
+    job, and the ledgers of sixteen shards. Raises LookupError for a
     stage that is not finished, ManifestError for a manifest or a list of parts that cannot be used.
     """
     manifest = layout.manifest(folder)
     if manifest is None:
         raise LookupError(f"{folder} is no finished stage: it has no manifest.json")
     parts = layout.parts(folder, manifest)
-    listed = [(files.join(folder, name), facts) for part in parts for name, facts in part.files.items()]
+    listed = ((files.join(folder, name), facts) for part in parts for name, facts in part.files.items())
+    damages: list[Damage] = []
     with ThreadPoolExecutor(16) as pool:
-        found = list(pool.map(lambda item: list(_damages(*item)), listed))
-    damages = [damage for some in found for damage in some]
+        while some := list(islice(listed, _AT_ONCE)):
+            for found in pool.map(lambda item: list(_damages(*item)), some):
+                damages += found
     if not damages:
         try:
             shards.check_balance(folder, parts)
         except ledger.LedgerError as error:
             damages.append(Damage(folder, str(error)))
-    return Verified(folder, len(listed), sum(facts["bytes"] for _, facts in listed), tuple(damages))
+    return Verified(folder, manifest["parts"]["files"], manifest["parts"]["bytes"], tuple(damages))
 
 
 def _damages(path: str, facts: dict) -> Iterator[Damage]:

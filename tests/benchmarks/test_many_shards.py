@@ -38,7 +38,7 @@ def plant(folder: Path, shards: int) -> Path:
         (crawl / f"{number:05d}.jsonl").write_text(json.dumps({"text": text}))
     recipe = {
         "name": "many",
-        "sources": [{"name": "web", "jsonl": [f"{crawl}/*.jsonl"]}],
+        "sources": [{"name": "web", "jsonl": [f"{crawl}/*.jsonl"], "shard_bytes": 1}],
         "steps": [{"step": "extract", "engine": "plain"}],
     }
     (folder / "many.yaml").write_text(yaml.safe_dump(recipe))

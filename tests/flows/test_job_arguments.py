@@ -179,9 +179,8 @@ def test_learned_filters(context, stages, corpus, monkeypatch, name):
 
 
 def test_heads_over_vectors(stages, corpus):
-    record = embedding.Scoring(
-        reference=("books",), settings=HeadScoring(heads=(), embedder=Embedder(), model="0" * 32, tokenizer="0" * 32)
-    )
+    settings = HeadScoring(heads=(), embedder=Embedder(), model="0" * 32, tokenizer="0" * 32)
+    record = embedding.Scoring(reference=("books",), settings=settings)
     places = embedding.HeadPlaces(corpus.places, f"{HOME}/stages/embedding_vectors-0123456789abcdef", {})
     stages(StageSpec("embedding", embedding._score, record, {}, places))
     check(stages, "embedding")

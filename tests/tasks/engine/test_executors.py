@@ -36,6 +36,7 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
+from distributed import get_worker
 
 from gristmill.storage import files
 
@@ -75,6 +76,12 @@ def die_once(folder, shard):
         (Path(folder) / "died").touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return {"shard": shard}
+
+
+def long_at_the_end(n):
+    if n >= 310:
+        time.sleep(0.3)
+    return n, str(get_worker().get_current_task())
 
 
 class Lost:
@@ -194,6 +201,7 @@ def test_results_are_let_go_of(crew, cluster):
 def test_dask_knows_of_as_many_jobs_as_keep_its_workers_busy(crew, cluster, monkeypatch):
     """However many there are: they are made when there is room for them, and each has the index of its own."""
     monkeypatch.setattr("gristmill.tasks.engine.executors._LEAST_AHEAD", 6)
+    monkeypatch.setattr("gristmill.tasks.engine.executors._MOST_TOGETHER", 1)
     most = made = taken = 0
 
     def jobs():
@@ -210,6 +218,19 @@ def test_dask_knows_of_as_many_jobs_as_keep_its_workers_busy(crew, cluster, monk
         most = max(most, len(cluster.client.futures))
     assert sorted(found) == [(n, n * n) for n in range(100)]
     assert most <= 2 * 8  # those that are done are let go of with the next ones
+
+
+def test_short_jobs_are_sent_together_until_one_is_long(crew, cluster, monkeypatch):
+    """The last ten of 320 jobs take longer than a task may: what was sent with them is sent again."""
+    monkeypatch.setattr("gristmill.tasks.engine.executors._LEAST_AHEAD", 6)
+    found = dict(cluster.map(crew.long_at_the_end, range(320)))
+    assert sorted(found) == list(range(320)) and all(number == index for index, (number, _) in found.items())
+    tasks: dict[str, list[int]] = {}
+    for index, (_, task) in found.items():
+        tasks.setdefault(task, []).append(index)
+    assert max(map(len, tasks.values())) > 10, "short ones are together"
+    for jobs in tasks.values():
+        assert sum(index >= 310 for index in jobs) <= 1, "none waits behind a long one"
 
 
 def test_threads_make_jobs_when_there_is_room_for_them():
