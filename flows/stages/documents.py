@@ -1,26 +1,27 @@
 """`documents`: every shard of the sources read, extracted and measured in one pass.
 
-A shard is a file, or small ones together; with a limit it is all that is read of a source. The files of a shard are
-read one after the other.
+A shard is a file, a range of a large one, or small ones together; with a limit it is all that is read of a source. The
+files of a shard are read one after the other. Ranges that were not read as their whole file would be are read again.
 Records that a source selects by Common Crawl's columnar index are put into shards by `selection`, a stage of its own.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
-from pydantic import SerializeAsAny
+from pydantic import SerializeAsAny, TypeAdapter
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, classes, libraries, modules, pinned
+from gristmill.flows.stages.source_shards import FoundShard, ShardFiles, SourceFormat, find_shards
 from gristmill.storage import files, layout
-from gristmill.storage.fingerprint import fingerprint, of_files, stated
+from gristmill.storage.fingerprint import fingerprint
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.documents.step import DocumentStep, Settings, Step
@@ -31,9 +32,12 @@ from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.extract_work import extract_shard
 from gristmill.tasks.reading import index
 from gristmill.tasks.reading.first_records import FILES, look
-from gristmill.tasks.reading.listing import ListedFiles, Shard, listed, shards_of, tables_of, together
+from gristmill.tasks.reading.listing import ListedFiles, Shard, listed, tables_of
 from gristmill.tasks.reading.own_columns import carried_schema, find_types, joined_sources
-from gristmill.tasks.reading.sources import Columns, Files, IndexFilters, Selection, Snapshot, Source
+from gristmill.tasks.reading.ranges import RangeRead, corrected
+from gristmill.tasks.reading.sources import IndexFilters, Selection
+
+_RANGE_READ = TypeAdapter(RangeRead)
 
 
 def selected(context: RunContext, source: Selection) -> StageResult:
@@ -56,11 +60,6 @@ def _select(phases: PhaseRunner, filters: IndexFilters, places: tuple[str, ...])
     return phases.once("gather", index.gather, {"matched": len(places), "filters": filters})
 
 
-class SourceFormat(Settings):
-    format: str
-    columns: Columns
-
-
 class Record(Settings):
     """`formats`: how the files of each source are read; `before`, `steps`: the steps ahead of the extraction and behind
     it, the latter with all thresholds at their defaults; `classes`: those of all steps; `limit`: how many documents of
@@ -76,24 +75,6 @@ class Record(Settings):
     drawn: Heldout | None = None
 
 
-@dataclass(frozen=True)
-class ShardFiles:
-    """The files of a shard: (path, name) of each. Its source and their names, on which ids depend, are inputs of the
-    stage, too."""
-
-    source: str
-    files: tuple[tuple[str, str], ...]
-    base: str
-
-
-class FoundShard(NamedTuple):
-    """A shard, how its files are read, and what their content is known by."""
-
-    files: ShardFiles
-    format: SourceFormat
-    seen: str
-
-
 def documents(
     context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ...], drawn: Heldout | None = None
 ) -> Corpus:
@@ -104,12 +85,12 @@ def documents(
 
     @cache
     def found(at: int) -> list[FoundShard]:
-        return _found(context, sources[at], selections.get(sources[at].name), recipe.limit)
+        return find_shards(context, sources[at], selections.get(sources[at].name), recipe.limit)
 
     def look(at: int) -> dict[str, Any]:
-        names = ["\n".join([files.source, *(name for _, name in files.files), seen]) for files, _, seen in found(at)]
-        formats = [known.model_dump(mode="json") for _, known, _ in found(at)]
-        return {"files": digest(names), "format": formats[-1] if formats else None, "shards": len(names)}
+        stated = [shard.stated() for shard in found(at)]
+        format = found(at)[-1].format.model_dump(mode="json") if stated else None
+        return {"files": digest(stated), "format": format, "shards": len(stated)}
 
     # source by source: where the files of one are gone, those of another may still have changed
     seen: dict[str, dict[str, Any]] = {}
@@ -150,24 +131,6 @@ def documents(
     return Corpus(by_shard, made, made, (made,), (*selections.values(), made))
 
 
-def _found(context: RunContext, source: Source, selection: StageResult | None, limit: int | None) -> list[FoundShard]:
-    """The shards of a source in order. `selection`: the stage that selected its records, if it is such a source."""
-    if isinstance(source, Selection):
-        assert selection is not None, "its records were selected"
-        read = shards_of(source, [selection.part(i) for i in range(selection.result["parts"])])[:limit]
-        runs = _runs(len(read), limit)
-        prints = [" ".join(f"{selection.key} {i}" for i in run) for run in runs]
-    else:
-        read = shards_of(source)[:limit]
-        runs, prints = _fingerprints(context, source, read, limit)
-    found = []
-    for run, seen in zip(runs, prints, strict=True):
-        shard = [read[at] for at in run]
-        of = ShardFiles(source.name, tuple((f.path, f.name) for f in shard), shard[0].base)
-        found.append(FoundShard(of, SourceFormat(format=shard[0].format, columns=shard[0].columns), seen))
-    return found
-
-
 def _extract(phases: PhaseRunner, record: Record, places: tuple[ShardFiles, ...]) -> dict:
     """Read, extract and measure every shard of the sources."""
     common = {
@@ -184,11 +147,12 @@ def _extract(phases: PhaseRunner, record: Record, places: tuple[ShardFiles, ...]
     lists = files.join(phases.folder, "listed")
     for number, shard in enumerate(places):
         known = record.formats[shard.source]
-        read = [Shard(known.format, path, name, known.columns, shard.base) for path, name in shard.files]
+        read = shard.shards(known)
         source_files = listed(layout.part(lists, number), read)
         jobs[number] = {"source": shard.source, "source_files": source_files, **common}
         by_source.setdefault(shard.source, []).append(number)
-        first.setdefault(shard.source, []).extend(read[:FILES])
+        if shard.part is None or shard.part.begin == 0:
+            first.setdefault(shard.source, []).extend(replace(file, part=None) for file in read[:FILES])
     looks = {
         number: {"source": source, "shards": read[:FILES], "max_bytes": record.extract.max_bytes}
         for number, (source, read) in enumerate(first.items())
@@ -197,9 +161,34 @@ def _extract(phases: PhaseRunner, record: Record, places: tuple[ShardFiles, ...]
     own = _own_columns(phases, record, jobs)
     for job in jobs.values():
         job["own"] = own
-    made = phases.map("extract", extract_shard, jobs)
+    sized = all(shard.bytes is not None for shard in places)
+    made = phases.map("extract", extract_shard, jobs, size=(lambda i: places[i].bytes or 0) if sized else None)
+    made |= _read_again(phases, places, jobs, made)
     files.remove(lists)
     return {"sources": {source: _counted([made[i] for i in of]) for source, of in by_source.items()}, "own": own.names}
+
+
+def _read_again(
+    phases: PhaseRunner, places: tuple[ShardFiles, ...], jobs: dict[int, dict], made: dict[int, dict]
+) -> dict[int, dict]:
+    """The records of ranges that were not read as the whole file would be, and are read anew; their parts take the
+    place of the first ones."""
+    ranges: dict[tuple, list[int]] = {}
+    for number, shard in enumerate(places):
+        if shard.part is not None:
+            ranges.setdefault((shard.source, shard.files), []).append(number)
+    again = {}
+    for numbers in ranges.values():
+        read = [(part, _RANGE_READ.validate_python(made[i]["range"])) for i in numbers if (part := places[i].part)]
+        for number, part in zip(numbers, corrected(read), strict=True):
+            if part is not None:
+                (file,) = jobs[number]["source_files"]
+                again[number] = jobs[number] | {"source_files": (replace(file, part=part),)}
+    if not again:
+        return {}
+    phases.message(f"documents: {len(again)} ranges of files are read again: their first records were found in others")
+    phases.forget("extract", again)
+    return phases.map("extract_again", extract_shard, again)
 
 
 def _own_columns(phases: PhaseRunner, record: Record, jobs: dict[int, dict]) -> pa.Schema:
@@ -249,27 +238,3 @@ def _counted(records: list[dict]) -> dict:
             drops.update({f"{step['step']}.{rule}": n for rule, n in step["drops"].items()})
     counts = {"records": sum(r["rows_in"] for r in records), "documents": sum(r["rows_out"] for r in records)}
     return counts | {"drops": dict(sorted(drops.items()))}
-
-
-def _runs(count: int, limit: int | None) -> list[range]:
-    """A shard for each file; with a limit one for all, of which the first documents are read."""
-    return [range(count)] if limit is not None and count else [range(at, at + 1) for at in range(count)]
-
-
-def _fingerprints(
-    context: RunContext, source: Source, read: list[Shard], limit: int | None
-) -> tuple[list[range], list[str]]:
-    """Which files are read together, and the fingerprint of each such run."""
-    if isinstance(source, Snapshot):
-        # Common Crawl's files never change under an address, and a crawl has 90,000 of them
-        runs = _runs(len(read), limit)
-        return runs, [" ".join(read[at].name for at in run) for run in runs]
-    notes = f"{context.settings.local_folder}/fingerprints"
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda file: stated(file.path), read))
-        if limit is not None:
-            # most of the files are never read: they are not, for their digest, either
-            return _runs(len(read), limit), [digest([file.state for file in found])]
-        assert isinstance(source, Files), "selections and snapshots have no files of their own"
-        runs = together(read, [file.size for file in found], source.shard_bytes)
-        return runs, list(pool.map(lambda run: of_files([found[at] for at in run], notes), runs))

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.flows.run import progress
-from gristmill.flows.run.progress import PhaseRates, ProgressReporter, duration, ended
+from gristmill.flows.run.phase_rates import PhaseRates, duration
+from gristmill.flows.run.progress import ProgressReporter, ended
 from gristmill.tasks.engine.executors import Threads
 from gristmill.tasks.engine.jobs import JobResult
 from gristmill.tasks.engine.make import find_or_make
