@@ -2,11 +2,15 @@
 damaged."""
 
 import gzip
+import os
 import random
+from pathlib import Path
 
+import pytest
 from backports import zstd
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from warcio.archiveiterator import ArchiveIterator
 
 from gristmill.tasks.reading.archives import records
 from gristmill.tasks.reading.ranges import Range, Reading, corrected, ranges_of
@@ -21,12 +25,12 @@ COMPRESSIONS = {
 }
 
 
-def read_by(path: str, parts: list[Range], **settings) -> tuple[list, list]:
+def read_by(path: str, parts: list[Range], max_bytes: int = MAX_BYTES, **settings) -> tuple[list, list]:
     """The records of each range, and how it was read."""
     found, read = [], []
     for part in parts:
         reading = Reading()
-        found.append(list(records(path, MAX_BYTES, part=part, reading=reading, **settings)))
+        found.append(list(records(path, max_bytes, part=part, reading=reading, **settings)))
         read.append(reading.range)
     return found, read
 
@@ -128,3 +132,89 @@ def test_ranges_give_what_the_whole_file_gives(tmp_path_factory, name, kinds, se
     assert found == whole
     if not damage and set(kinds) <= {"one", "magic"}:
         assert again == 0
+
+
+def test_members_in_a_payload_are_no_records_of_the_file(tmp_path):
+    """Where a range begins within an archive that a record holds, what it finds there is given up."""
+    draw = random.Random(0)
+    written = [gzip.compress(warc_record(n, draw)[0], mtime=0) for n in range(30)]
+    holder = gzip.compress(http(b"".join(written), 0), 0, mtime=0)
+    (tmp_path / "a").write_bytes(b"".join([written[0], holder, written[1]]))
+    size = (tmp_path / "a").stat().st_size
+    whole = list(records(str(tmp_path / "a"), MAX_BYTES))
+    assert [record.offset for record in whole] == [0, len(written[0]), size - len(written[1])]
+    parts = cut(size, size // 4)
+    found, read = read_by(str(tmp_path / "a"), parts)
+    assert sum(map(len, found)) > 10 and read[1].first is not None
+    assert in_ranges(str(tmp_path / "a"), parts) == (whole, len(parts) - 1)
+
+
+def test_a_range_is_read_to_the_end_of_its_last_record_and_no_further(tmp_path):
+    draw = random.Random(1)
+    written = [gzip.compress(warc_record(n, draw)[0], mtime=0) for n in range(9)]
+    ends = [sum(map(len, written[: n + 1])) for n in range(9)]
+    data = b"".join(written)
+    (tmp_path / "a").write_bytes(data)
+    for begin, end, inside in (
+        (0, ends[0], [0]),
+        (ends[1] - 1, ends[1] + 1, [2]),
+        (ends[1], ends[4], [2, 3, 4]),
+        (ends[1] + 1, ends[2], []),
+        (ends[7] + 1, None, []),
+    ):
+        found, [read] = read_by(str(tmp_path / "a"), [Range(begin, end)])
+        assert [record.record_id for record in found[0]] == [f"<urn:uuid:{n}>" for n in inside]
+        assert (read.first is not None) == bool(inside)
+        if inside and end is not None:
+            assert read.next.at == ends[inside[-1]]
+
+
+@pytest.mark.parametrize("size", [0, 1, 9, 10, 11, 20, 21, 1 << 40])
+def test_ranges_have_one_size_and_are_no_larger_than_asked(size):
+    parts = ranges_of(size, 10 if size < 100 else 1 << 28)
+    if size <= 10:
+        assert parts == [None]
+        return
+    ends = [part.end for part in parts[:-1]] + [size]
+    lengths = [end - part.begin for part, end in zip(parts, ends, strict=True)]
+    assert parts[-1].end is None and sum(lengths) == size
+    assert [part.begin for part in parts] == [0, *ends[:-1]]
+    assert max(lengths) - min(lengths) <= 1 and max(lengths) <= (10 if size < 100 else 1 << 28)
+    assert ranges_of(None, 10) == [None]
+
+
+def real_archives() -> list[str]:
+    folder = Path(os.environ.get("GRISTMILL_DATA", "")) / "warc"
+    found = [*folder.rglob("*arc.gz"), *folder.rglob("*arc"), *folder.rglob("*.w?t.gz")]
+    return sorted(str(path) for path in found if path.is_file())
+
+
+@pytest.mark.slow
+def test_ranges_of_real_archives():
+    """Crawls of many makers, some damaged on purpose."""
+    if "GRISTMILL_DATA" not in os.environ:
+        pytest.skip("GRISTMILL_DATA does not name the folder with the data sets")
+    compared = 0
+    for path in real_archives():
+        size = os.path.getsize(path)
+        whole = list(records(path, 1 << 24))
+        for count in (2, 7):
+            assert in_ranges(path, cut(size, max(1, size // count)), max_bytes=1 << 24)[0] == whole, path
+        compared += path.endswith("warc.gz") and same_as_warcio(path, whole)
+    assert compared > 10
+
+
+def same_as_warcio(path: str, whole: list) -> bool:
+    """Whether warcio reads the file to its end; what it finds must be what was found, by ids and offsets."""
+    theirs = []
+    try:
+        with open(path, "rb") as f:
+            archive = ArchiveIterator(f)
+            for record in archive:
+                theirs.append((record.rec_headers.get_header("WARC-Record-ID"), archive.get_record_offset()))
+    except Exception:  # which it gives up, for reasons of its own
+        return False
+    if any(record.problem and record.problem[0] == "damaged_record" for record in whole):
+        return False
+    assert [(record.record_id, record.offset) for record in whole] == theirs, path
+    return True
