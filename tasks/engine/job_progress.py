@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from gristmill.tasks.engine import log_fields
 
-# Apart from the loggers of the log: these messages are no lines of it.
-LOGGER = "gristmill.job_progress"
+# Apart from the loggers of the log, and not below them: these messages are no lines of it.
+LOGGER = "gristmill-job-progress"
 FIELD = "job_progress"
 SECONDS = 1.0  # between two messages of a job
 

@@ -20,7 +20,8 @@ def open_range(path: str, remote_io: RemoteIOConfig, part: Range) -> Iterator[tu
     """The content of a file from the first record on that begins in a range, and how the reading begins; None if no
     record begins there.
 
-    Of a remote file the range is fetched, up to the end of its last record and two blocks, and the first 8 KiB.
+    Of a remote file the range is fetched, up to the end of its last record, two blocks and 512 KiB, and the first 8
+    KiB.
     """
     if part == EMPTY:
         yield None
