@@ -124,3 +124,24 @@ def test_a_run_that_is_stopped_anywhere_gives_the_same(tmp_path, crawl):
             break
     assert stops > 4 and (found, dropped) == (rows, drops)
     assert again.part_records == stage.part_records
+
+
+def test_the_few_files_of_a_part_of_a_snapshot_are_read_in_ranges_by_range_requests(tmp_path, crawl_server):
+    draw = random.Random(8)
+    names = [f"crawl-data/CC-MAIN-2024-22/segments/1/warc/{n}.warc.gz" for n in range(3)]
+    for nth, name in enumerate(names):
+        path = crawl_server.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        written = [warc_record(100 * nth + n, draw)[0] for n in range(40)]
+        path.write_bytes(b"".join(gzip.compress(record, mtime=0) for record in written))
+    (crawl_server.folder / "crawl-data/CC-MAIN-2024-22/warc.paths.gz").write_bytes(
+        gzip.compress("\n".join(names).encode())
+    )
+    source = {"name": "cc", "snapshot": "CC-MAIN-2024-22", "base": crawl_server.url, "files": [1, 2]}
+    whole, _, rows, drops = extracted(str(tmp_path / "whole"), source)
+    made, stage, found, dropped = extracted(str(tmp_path / "home"), source | {"range_bytes": 8000})
+    assert len(whole.sources) == 2 and len(made.sources) > 6
+    assert len(rows) == 80 and (found, dropped) == (rows, drops)
+    [lineage] = trace(str(tmp_path / "home"), found[50]["id"], DEFAULT)
+    assert lineage.record is not None and lineage.record.record_id == found[50]["record_id"]
+    assert {request.path for request in crawl_server.requests if request.path.endswith("warc.gz")} == {*names[1:]}
