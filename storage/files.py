@@ -280,6 +280,9 @@ def checksum(path: str) -> str:
     return digest.hexdigest()
 
 
+Digest = xxhash.xxh3_128  # of bytes that come piece by piece; `digest` is that of all of them
+
+
 def digest(data: bytes) -> str:
     """xxh3-128, hexadecimal."""
     return xxhash.xxh3_128_hexdigest(data)

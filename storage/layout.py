@@ -5,22 +5,25 @@
         ledger/part-00000.parquet    what each shard dropped, and why
         edits/part-00000.parquet     what was cut out of the texts, where a stage makes texts
         done/<phase>-00000.json      a job is finished: its record and its files
-        parts.json                   what each job wrote and counted
+        parts.json                   what each job wrote and counted, a line for each
         manifest.json                written last: the stage is finished. Of one size, however many parts there are
 
 A stage that was killed has no manifest; the same command finds its finished jobs and goes on.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
 
 import orjson
 
 from gristmill.storage import checked_json, counts, files
 from gristmill.storage.damage import DamagedFileError, RecordedFile, check_name, damaged
 
-FORMAT = 4
+FORMAT = 5
+_DONE = re.compile(r"(.+)-(\d{5,})\.json")
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,40 @@ class Part:
     @property
     def counts_documents(self) -> bool:
         """Whether the record is that of a shard of documents, with a ledger."""
-        return "rows_out" in self.record and "steps" in self.record
+        return counts_documents(self.record)
+
+    def line(self) -> bytes:
+        """It as JSON, sorted by key, in one line."""
+        value = {"phase": self.phase, "number": self.number, "record": self.record, "files": self.files}
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+class Parts(Sequence[Part]):
+    """Parts that are held as the lines of JSON that are written of them, about 1 kB each, and read when they are asked
+    for."""
+
+    def __init__(self, lines: Iterable[bytes] = ()) -> None:
+        self.lines = list(lines)
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __iter__(self) -> Iterator[Part]:
+        return (Part(**orjson.loads(line)) for line in self.lines)
+
+    @overload
+    def __getitem__(self, at: int) -> Part: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> "Parts": ...
+
+    def __getitem__(self, at: int | slice) -> "Part | Parts":
+        return Parts(self.lines[at]) if isinstance(at, slice) else Part(**orjson.loads(self.lines[at]))
+
+
+def counts_documents(record: Mapping[str, Any]) -> bool:
+    """Whether a record is that of a shard of documents, with a ledger."""
+    return "rows_out" in record and "steps" in record
 
 
 class ManifestError(RuntimeError):
@@ -70,6 +106,23 @@ def done_record(folder: str, phase: str, number: int) -> dict | None:
 def mark_done(folder: str, phase: str, number: int, done: dict) -> None:
     """Record that a job's files are all in place; call it after they are."""
     checked_json.write(_done(folder, phase, number), done)
+
+
+def done_part(folder: str, phase: str, number: int) -> Part:
+    """What a job of a finished stage recorded, read from its mark alone: however many jobs there are, one request.
+    Raises DamagedFileError, also where the mark is missing."""
+    if (done := done_record(folder, phase, number)) is None:
+        raise damaged(_done(folder, phase, number), "is missing")
+    return Part(phase, number, done["record"], done["files"])
+
+
+def done_numbers(folder: str) -> dict[str, set[int]]:
+    """The jobs that are marked done, by phase: one listing, however many there are."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for name in files.names(files.join(folder, "done")):
+        if match := _DONE.fullmatch(name):
+            found[match[1]].add(int(match[2]))
+    return found
 
 
 def _done(folder: str, phase: str, number: int) -> str:
@@ -108,32 +161,43 @@ def _older_format(data: bytes) -> int | None:
     return found if found in (1, 2) else None
 
 
-def write_manifest(folder: str, value: Mapping[str, Any], parts: Sequence[Part]) -> dict:
-    """Write the list of parts and, last, the manifest, which has their digest and their counts summed up."""
-    listed = [asdict(each) for each in parts]
-    data = orjson.dumps(listed, option=orjson.OPT_SORT_KEYS)
-    files.write_bytes(files.join(folder, "parts.json"), data)
-    documents = [each.record for each in parts if each.counts_documents]
+def write_manifest(folder: str, value: Mapping[str, Any], parts: Iterable[Part]) -> dict:
+    """Write the list of parts and, last, the manifest, which has their digest and their counts summed up. Goes over the
+    parts once, and holds one at a time."""
+    totals = {"jobs": 0, "files": 0, "bytes": 0}
+    rows = {"rows_in": 0, "rows_out": 0}
+    digest = files.Digest()
+    with files.create(files.join(folder, "parts.json")) as f:
+
+        def write(data: bytes) -> None:
+            f.write(data)
+            digest.update(data)
+
+        def written() -> Iterator[list[dict]]:
+            """The steps of each part that counts documents, once it is written."""
+            for each in parts:
+                write((b",\n" if totals["jobs"] else b"[\n") + each.line())
+                totals["jobs"] += 1
+                totals["files"] += len(each.files)
+                totals["bytes"] += sum(facts["bytes"] for facts in each.files.values())
+                if each.counts_documents:
+                    rows["rows_in"] += each.record["rows_in"]
+                    rows["rows_out"] += each.record["rows_out"]
+                    yield each.record["steps"]
+
+        steps = counts.summed(written())
+        write(b"\n]" if totals["jobs"] else b"[]")
     whole = {
         "format": FORMAT,
         **value,
-        "counts": {
-            "rows_in": sum(record["rows_in"] for record in documents),
-            "rows_out": sum(record["rows_out"] for record in documents),
-            "steps": counts.summed(record["steps"] for record in documents),
-        },
-        "parts": {
-            "jobs": len(listed),
-            "files": sum(len(each["files"]) for each in listed),
-            "bytes": sum(facts["bytes"] for each in listed for facts in each["files"].values()),
-            "digest": files.digest(data),
-        },
+        "counts": {**rows, "steps": steps},
+        "parts": {**totals, "digest": digest.hexdigest()},
     }
     checked_json.write(files.join(folder, "manifest.json"), whole)
     return whole
 
 
-def parts(folder: str, value: Mapping[str, Any]) -> list[Part]:
+def parts(folder: str, value: Mapping[str, Any]) -> Parts:
     """The list of parts of a stage with this manifest. Raises ManifestError if it is not the one that was written."""
     path = files.join(folder, "parts.json")
     try:
@@ -142,7 +206,7 @@ def parts(folder: str, value: Mapping[str, Any]) -> list[Part]:
         raise ManifestError(str(damaged(path, "is missing"))) from None
     if files.digest(data) != value["parts"]["digest"]:
         raise ManifestError(str(damaged(path, "is not what its manifest says")))
-    return [Part(**each) for each in orjson.loads(data)]
+    return Parts(line.removesuffix(b",") for line in data.split(b"\n")[1:-1])
 
 
 def recorded_file(folder: str, value: Mapping[str, Any], name: str) -> RecordedFile:

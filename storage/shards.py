@@ -1,7 +1,9 @@
 """Shards of documents: what a job writes of one, and the check that all documents are accounted for."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,27 +11,32 @@ import pyarrow.compute as pc
 from gristmill.storage import layout, ledger, parquet
 from gristmill.storage.schema import LEDGER, SELECTION
 
+_AT_ONCE = 1024  # shards that wait for a thread, with their records
 
-def check_balance(folder: str, found: Sequence[layout.Part]) -> None:
-    """Balance every shard that counts documents: its ledger and its rows are read back from the files.
 
-    Holds the ledgers of sixteen shards, since reading is mostly waiting. Raises LedgerError.
-    """
-
-    def check_shard(each: layout.Part) -> None:
-        index, shard = each.number, each.record
-        where = f"{folder}, shard {index}"
-        kept = parquet.rows(layout.part(folder, index))
-        if kept != shard["rows_out"]:
-            raise ledger.LedgerError(f"{where}: {kept} rows in the file, {shard['rows_out']} in its record")
-        dropped = parquet.read_table(layout.ledger_part(folder, index), ["step", "rule"])
-        ledger.balance(where, shard["rows_in"], kept, shard["steps"], dropped)
-        if any("edits" in step for step in shard["steps"]):
-            edits = parquet.read_table(layout.edits_part(folder, index), ["step", "rule"])
-            ledger.balance_edits(where, shard["steps"], edits)
-
+def check_balance(folder: str, found: Iterable[layout.Part]) -> None:
+    """`check_shard` of every part that counts documents. Holds the ledgers of sixteen shards, since reading is mostly
+    waiting. Raises LedgerError."""
+    counting = (each for each in found if each.counts_documents)
     with ThreadPoolExecutor(16) as pool:
-        list(pool.map(check_shard, (each for each in found if each.counts_documents)))
+        while some := list(islice(counting, _AT_ONCE)):
+            list(pool.map(lambda each: check_shard(folder, each.number, each.record), some))
+
+
+def check_shard(folder: str, number: int, record: Mapping[str, Any]) -> None:
+    """Balance a shard that counts documents: its rows, its ledger and its edits are read back from the files.
+
+    Raises LedgerError.
+    """
+    where = f"{folder}, shard {number}"
+    kept = parquet.rows(layout.part(folder, number))
+    if kept != record["rows_out"]:
+        raise ledger.LedgerError(f"{where}: {kept} rows in the file, {record['rows_out']} in its record")
+    dropped = parquet.read_table(layout.ledger_part(folder, number), ["step", "rule"])
+    ledger.balance(where, record["rows_in"], kept, record["steps"], dropped)
+    if any("edits" in step for step in record["steps"]):
+        edits = parquet.read_table(layout.edits_part(folder, number), ["step", "rule"])
+        ledger.balance_edits(where, record["steps"], edits)
 
 
 def write_ledger(folder: str, shard: int, dropped: pa.Table) -> None:

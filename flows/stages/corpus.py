@@ -3,12 +3,13 @@
 Where none is left the run ends with one sentence, ahead of the stages that would work on nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.steps import modules_of
+from gristmill.tasks.documents.by_shard import Names, Parts, PartsOfSeveral, Shards
 from gristmill.tasks.documents.step import DocumentStep, Step
 from gristmill.tasks.engine.make import StageResult
 
@@ -17,16 +18,16 @@ S = TypeVar("S", bound=Step)
 
 @dataclass(frozen=True)
 class CorpusPlaces:
-    """Paths by shard, for the jobs of a stage: the source's name, the part with the texts, the part that names the
-    documents that are kept, and the parts with signals."""
+    """What the jobs of a stage find by shard: the source's name, the part with the texts, the part that names the
+    documents that are kept, and the parts with signals. Of one size, however many shards there are."""
 
-    sources: tuple[str, ...]
-    documents: tuple[str, ...]
-    kept: tuple[str, ...]
-    signals: tuple[tuple[str, ...], ...]
+    sources: Names
+    documents: Parts
+    kept: Parts
+    signals: PartsOfSeveral
 
-    def shards(self, without: tuple[str, ...] = ()) -> list[int]:
-        return [i for i, source in enumerate(self.sources) if source not in without]
+    def shards(self, without: tuple[str, ...] = ()) -> Shards:
+        return self.sources.shards(name for name, _ in self.sources.runs if name not in without)
 
     def shard(self, i: int) -> dict[str, str]:
         """The arguments by which a job finds its documents."""
@@ -34,12 +35,13 @@ class CorpusPlaces:
 
     def source_numbers(self) -> list[int]:
         """The place of each shard's source among the sources, whose shards lie in the recipe's order."""
-        numbers = {source: number for number, source in enumerate(dict.fromkeys(self.sources))}
+        numbers = {source: number for number, source in enumerate(self.sources.distinct())}
         return [numbers[source] for source in self.sources]
 
-    def parts(self, names: tuple[str, ...]) -> list[tuple[str, str]]:
-        """(documents, kept) of the shards of some sources."""
-        return [(self.documents[i], self.kept[i]) for i, source in enumerate(self.sources) if source in names]
+    def parts(self, names: Iterable[str], signals: bool = False) -> PartsOfSeveral:
+        """Of each shard of some sources the parts (documents, kept), with `signals` those with signals behind them."""
+        more = self.signals.folders if signals else ()
+        return PartsOfSeveral((self.documents.folder, self.kept.folder, *more), self.sources.shards(names))
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Corpus:
     name what is kept; `measured`: those with signals of steps; `stages`: all that led here, in order.
     """
 
-    sources: tuple[str, ...]
+    sources: Sequence[str]
     documents: StageResult
     kept: StageResult
     measured: tuple[StageResult, ...]
@@ -58,12 +60,14 @@ class Corpus:
 
     @property
     def places(self) -> CorpusPlaces:
-        shards = range(len(self.sources))
+        sources = Names.of(self.sources)
+        shards = Shards(((0, len(sources)),))
+        measured = tuple(stage.folder for stage in self.measured)
         return CorpusPlaces(
-            self.sources,
-            tuple(self.documents.part(i) for i in shards),
-            tuple(self.kept.part(i) for i in shards),
-            tuple(tuple(stage.part(i) for stage in self.measured) for i in shards),
+            sources,
+            Parts(self.documents.folder, shards),
+            Parts(self.kept.folder, shards),
+            PartsOfSeveral(measured, shards),
         )
 
     def inputs(self, *others: StageResult, signals: bool = False) -> dict[str, str]:

@@ -6,10 +6,11 @@ Records that a source selects by Common Crawl's columnar index are put into shar
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache, partial
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -22,20 +23,21 @@ from gristmill.flows.stages.corpus import Corpus, classes, libraries, modules, p
 from gristmill.flows.stages.source_shards import FoundShard, ShardFiles, SourceFormat, find_shards
 from gristmill.storage import files, layout
 from gristmill.storage.fingerprint import fingerprint
+from gristmill.tasks.documents.by_shard import Names
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.documents.step import DocumentStep, Settings, Step
 from gristmill.tasks.engine.make import StageResult
-from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, digest
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.extract_work import extract_shard
 from gristmill.tasks.reading import index
 from gristmill.tasks.reading.first_records import FILES, look
-from gristmill.tasks.reading.listing import ListedFiles, Shard, listed, tables_of
+from gristmill.tasks.reading.listing import Shard, listed, tables_of
 from gristmill.tasks.reading.own_columns import carried_schema, find_types, joined_sources
-from gristmill.tasks.reading.ranges import RangeRead, corrected
-from gristmill.tasks.reading.sources import IndexFilters, Selection
+from gristmill.tasks.reading.ranges import Range, RangeRead, corrected
+from gristmill.tasks.reading.sources import Columns, IndexFilters, Selection
 
 _RANGE_READ = TypeAdapter(RangeRead)
 
@@ -127,7 +129,7 @@ def documents(
     )
     made = context.build(spec)
     _check_signals(made.result["own"], recipe.steps)
-    by_shard = tuple(name for name, of in seen.items() for _ in range(of["shards"]))
+    by_shard = Names(tuple((name, of["shards"]) for name, of in seen.items() if of["shards"]))
     return Corpus(by_shard, made, made, (made,), (*selections.values(), made))
 
 
@@ -141,83 +143,94 @@ def _extract(phases: PhaseRunner, record: Record, places: tuple[ShardFiles, ...]
         "steps": record.steps,
         "drawn": record.drawn,
     }
-    jobs = {}
-    by_source: dict[str, list[int]] = {}
-    first: dict[str, list[Shard]] = {}
-    lists = files.join(phases.folder, "listed")
-    for number, shard in enumerate(places):
-        known = record.formats[shard.source]
-        read = shard.shards(known)
-        source_files = listed(layout.part(lists, number), read)
-        jobs[number] = {"source": shard.source, "source_files": source_files, **common}
-        by_source.setdefault(shard.source, []).append(number)
-        if shard.part is None or shard.part.begin == 0:
-            first.setdefault(shard.source, []).extend(replace(file, part=None) for file in read[:FILES])
-    looks = {
-        number: {"source": source, "shards": read[:FILES], "max_bytes": record.extract.max_bytes}
-        for number, (source, read) in enumerate(first.items())
-    }
-    phases.map("look", look, looks, temporary=True)
-    own = _own_columns(phases, record, jobs)
-    for job in jobs.values():
-        job["own"] = own
+    sources = Names.of(shard.source for shard in places)
+    first: dict[str, list[Shard]] = {source: [] for source in sources.distinct()}
+    for shard in places:
+        missing = FILES - len(first[shard.source])
+        if missing and (shard.part is None or shard.part.begin == 0):
+            read = shard.shards(record.formats[shard.source])[:missing]
+            first[shard.source] += [replace(file, part=None) for file in read]
+    looks = {number: {"source": source, "shards": read} for number, (source, read) in enumerate(first.items())}
+    phases.map("look", look, looks, temporary=True, common={"max_bytes": record.extract.max_bytes})
+    columns, own = _own_columns(phases, record, places, sources)
+    jobs = _reading(phases.folder, record, places, columns)
     sized = all(shard.bytes is not None for shard in places)
-    made = phases.map("extract", extract_shard, jobs, size=(lambda i: places[i].bytes or 0) if sized else None)
-    made |= _read_again(phases, places, jobs, made)
-    files.remove(lists)
-    return {"sources": {source: _counted([made[i] for i in of]) for source, of in by_source.items()}, "own": own.names}
+    made = phases.map(
+        "extract",
+        extract_shard,
+        Each(range(len(places)), jobs),
+        common=common | {"own": own},
+        size=(lambda number: places[number].bytes or 0) if sized else None,
+    )
+    parts = _misread(places, made)
+    again: Mapping[int, dict] = {}
+    if parts:
+        phases.message(f"documents: {len(parts)} ranges of files are read again: their first records lay in others")
+        phases.forget("extract", parts)
+        given = Each(sorted(parts), lambda number: _of_range(jobs(number), parts[number]))
+        again = phases.map("extract_again", extract_shard, given, common=common | {"own": own})
+    files.remove(_lists(phases.folder))
+    counts = {
+        source: _counted(again[i] if i in parts else made[i] for i in sources.shards((source,))) for source in first
+    }
+    return {"sources": counts, "own": own.names}
 
 
-def _read_again(
-    phases: PhaseRunner, places: tuple[ShardFiles, ...], jobs: dict[int, dict], made: dict[int, dict]
-) -> dict[int, dict]:
-    """The records of ranges that were not read as the whole file would be, and are read anew; their parts take the
-    place of the first ones."""
-    ranges: dict[tuple, list[int]] = {}
-    for number, shard in enumerate(places):
-        if shard.part is not None:
-            ranges.setdefault((shard.source, shard.files), []).append(number)
-    again = {}
-    for numbers in ranges.values():
+def _misread(places: Sequence[ShardFiles], made: Mapping[int, dict]) -> dict[int, Range]:
+    """By the numbers of their shards the ranges that are read in the place of those that were not read as their whole
+    file would be. Holds the records of one file's ranges."""
+    found: dict[int, Range] = {}
+    ranged = (number for number, shard in enumerate(places) if shard.part is not None)
+    for _, of in groupby(ranged, lambda number: (places[number].source, places[number].files)):
+        numbers = [*of]
         read = [(part, _RANGE_READ.validate_python(made[i]["range"])) for i in numbers if (part := places[i].part)]
-        for number, part in zip(numbers, corrected(read), strict=True):
-            if part is not None:
-                (file,) = jobs[number]["source_files"]
-                again[number] = jobs[number] | {"source_files": (replace(file, part=part),)}
-    if not again:
-        return {}
-    phases.message(f"documents: {len(again)} ranges of files are read again: their first records were found in others")
-    phases.forget("extract", again)
-    return phases.map("extract_again", extract_shard, again)
+        found |= {number: part for number, part in zip(numbers, corrected(read), strict=True) if part is not None}
+    return found
 
 
-def _own_columns(phases: PhaseRunner, record: Record, jobs: dict[int, dict]) -> pa.Schema:
-    """The columns of the sources' own, of all sources; the files in the jobs get those of their source by name."""
-    carrying = {
-        name: known.columns for name, known in record.formats.items() if known.columns.own or known.columns.every
-    }
-    asked = {number: job for number, job in jobs.items() if job["source"] in carrying}
-    given = {
-        number: {name: job[name] for name in ("source", "source_files")} | {"max_bytes": record.extract.max_bytes}
-        for number, job in asked.items()
-    }
-    if not given:
-        return pa.schema([])
-    found = phases.map("columns", find_types, given, temporary=True)
+def _of_range(arguments: dict[str, Any], part: Range) -> dict[str, Any]:
+    """The arguments of a shard's job for another range of its one file."""
+    (file,) = arguments["source_files"]
+    return arguments | {"source_files": (replace(file, part=part),)}
+
+
+def _lists(folder: str) -> str:
+    """Where the files of shards of many files are listed, while the stage is made."""
+    return files.join(folder, "listed")
+
+
+def _reading(
+    folder: str, record: Record, places: Sequence[ShardFiles], columns: Mapping[str, Columns]
+) -> Callable[[int], dict[str, Any]]:
+    """The source and the files of a shard, as the arguments of its job; `columns`: those of each source."""
+
+    def arguments(number: int) -> dict[str, Any]:
+        shard = places[number]
+        read = shard.shards(record.formats[shard.source].model_copy(update={"columns": columns[shard.source]}))
+        return {"source": shard.source, "source_files": listed(layout.part(_lists(folder), number), read)}
+
+    return arguments
+
+
+def _own_columns(
+    phases: PhaseRunner, record: Record, places: Sequence[ShardFiles], sources: Names
+) -> tuple[dict[str, Columns], pa.Schema]:
+    """The columns of each source, those of its own by name; and those of all sources together."""
+    columns = {name: known.columns for name, known in record.formats.items()}
+    carrying = [name for name, known in columns.items() if known.own or known.every]
+    asked = sources.shards(carrying)
+    if not asked:
+        return columns, pa.schema([])
+    given = Each(asked, _reading(phases.folder, record, places, columns))
+    limits = {"max_bytes": record.extract.max_bytes}
+    found = phases.map("columns", find_types, given, temporary=True, common=limits)
     schemas: dict[str, pa.Schema] = {}
-    for source, columns in carrying.items():
-        of = [number for number, job in asked.items() if job["source"] == source]
-        columns, schemas[source] = carried_schema(source, columns, [found[number] for number in of])
-        for number in of:
-            files_of = asked[number]["source_files"]
-            asked[number]["source_files"] = (
-                replace(files_of, columns=columns)
-                if isinstance(files_of, ListedFiles)
-                else tuple(replace(file, columns=columns) for file in files_of)
-            )
+    for source in carrying:
+        records = (found[number] for number in sources.shards((source,)))
+        columns[source], schemas[source] = carried_schema(source, columns[source], records)
     own = joined_sources(schemas)
     _check_signals(own.names, (*record.before, *record.steps))
-    return own
+    return columns, own
 
 
 def _check_signals(own: Sequence[str], steps: Iterable[Step]) -> None:
@@ -230,11 +243,12 @@ def _check_signals(own: Sequence[str], steps: Iterable[Step]) -> None:
             )
 
 
-def _counted(records: list[dict]) -> dict:
+def _counted(records: Iterable[dict]) -> dict:
     """Records and documents of a source, and how many were dropped by each rule."""
     drops = Counter[str]()
+    read = written = 0
     for record in records:
+        read, written = read + record["rows_in"], written + record["rows_out"]
         for step in record["steps"]:
             drops.update({f"{step['step']}.{rule}": n for rule, n in step["drops"].items()})
-    counts = {"records": sum(r["rows_in"] for r in records), "documents": sum(r["rows_out"] for r in records)}
-    return counts | {"drops": dict(sorted(drops.items()))}
+    return {"records": read, "documents": written, "drops": dict(sorted(drops.items()))}

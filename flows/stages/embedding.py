@@ -11,11 +11,11 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, modules
 from gristmill.flows.stages.learned_filters import cut
-from gristmill.storage import files
+from gristmill.storage import files, layout
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
-from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.models.embedding import head_file
 from gristmill.tasks.models.embedding.embedder import Embedder
@@ -40,7 +40,8 @@ def embed(phases: PhaseRunner, record: Vectors, places: VectorPlaces) -> dict:
     """Embed documents."""
     corpus = places.corpus
     given = {"embedder": places.embedder, "settings": record.settings}
-    phases.map("embed", embed_shard, {i: corpus.shard(i) | given for i in corpus.shards(without=record.reference)})
+    jobs = Each(corpus.shards(without=record.reference), corpus.shard)
+    phases.map("embed", embed_shard, jobs, common=given)
     return {}
 
 
@@ -51,10 +52,10 @@ class Scoring(Settings):
 
 @dataclass(frozen=True)
 class HeadPlaces:
-    """`vectors`: the parts with vectors, by shard."""
+    """`vectors`: the folder of the parts with vectors."""
 
     corpus: CorpusPlaces
-    vectors: tuple[str, ...]
+    vectors: str
     heads: Mapping[str, RecordedFile]
 
 
@@ -78,7 +79,7 @@ def embedding(
             tokenizer=embedder.tokenizer.digest,
         ),
     )
-    where = HeadPlaces(corpus.places, tuple(vectors.part(i) for i in corpus.places.shards()), heads)
+    where = HeadPlaces(corpus.places, vectors.folder, heads)
     inputs = corpus.inputs(vectors) | {f"head {name}": file.digest for name, file in heads.items()}
     scores = context.build(StageSpec("embedding", _score, record, inputs, where, modules=modules((step,))))
     return corpus.then(cut(context, corpus, step, scores), vectors, scores).measuring(scores)
@@ -96,10 +97,10 @@ def _score(phases: PhaseRunner, record: Scoring, places: HeadPlaces) -> dict:
     """Score documents by heads."""
     corpus = places.corpus
     given = {"heads": dict(places.heads), "settings": record.settings}
-    scored = {i: {"vectors": places.vectors[i]} | given for i in corpus.shards(without=record.reference)}
+    scored = Each(corpus.shards(without=record.reference), lambda i: {"vectors": layout.part(places.vectors, i)})
     columns = tuple(column_of(name) for name in record.settings.heads)
-    unscored = {i: {"kept": corpus.kept[i], "signals": columns} for i in corpus.shards() if i not in scored}
-    phases.map("score", score_shard, scored)
-    phases.map("null-scores", null_scores_shard, unscored)
+    unscored = Each(corpus.sources.shards(record.reference), lambda i: {"kept": corpus.kept[i]})
+    phases.map("score", score_shard, scored, common=given)
+    phases.map("null-scores", null_scores_shard, unscored, common={"signals": columns})
     heads = {name: head_file.load(file) for name, file in places.heads.items()}
     return {"heads": {name: {"kind": head.kind, **head.found} for name, head in heads.items()}}

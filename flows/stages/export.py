@@ -20,7 +20,7 @@ from gristmill.tasks.documents.export import Export
 from gristmill.tasks.documents.export_work import Column, OwnColumn, own_columns
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
-from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.engine.verify import verify
 from gristmill.tasks.rules.rule import RuleStep
@@ -110,8 +110,8 @@ def _export(phases: PhaseRunner, record: Record, places: ExportPlaces) -> dict:
     phases.once("begin", export_work.begin, {"key": places.key}, temporary=True)
     corpus = places.corpus
     given = {"columns": record.columns, "format": record.format}
-    jobs = {i: corpus.shard(i) | given | {"signals": corpus.signals[i]} for i in corpus.shards()}
-    written = export_work.summed([*phases.map("write", export_work.export_shard, jobs).values()])
+    jobs = Each(corpus.shards(), lambda i: {**corpus.shard(i), "signals": corpus.signals[i]})
+    written = export_work.summed(phases.map("write", export_work.export_shard, jobs, common=given).values())
     return phases.once("card", write_card, {"card": record.card, "written": written})
 
 
@@ -155,7 +155,7 @@ def _forget_damaged(target: str, key: str) -> None:
         wrong = {damage.path for damage in verify(target).damages}
         parts = layout.parts(target, manifest)
     except layout.ManifestError:
-        wrong, parts = {files.join(target, "parts.json")}, []
+        wrong, parts = {files.join(target, "parts.json")}, layout.Parts()
     if not wrong:
         return
     done = {"record": {"key": key}, "files": {}}

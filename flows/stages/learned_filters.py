@@ -5,7 +5,7 @@ first. What differs between filters is in the module that the step names as its 
 `bounds`. `perplexity` is one whose scores are also put into buckets, a stage of their own.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -16,17 +16,19 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.steps import modules_of
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, modules
-from gristmill.storage import files
+from gristmill.storage import files, layout
 from gristmill.storage.damage import RecordedFile
+from gristmill.tasks.documents.by_shard import Parts, Shards
 from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.documents.shards import decide_shard, keep_shard
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
-from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.models.filter import LearnedFilter
+from gristmill.tasks.models.filter_work import bounds_of, find_bounds
 from gristmill.tasks.models.null_scores import null_scores_shard
-from gristmill.tasks.models.perplexity.cuts import bucket_ends, bucket_shard
+from gristmill.tasks.models.perplexity.cuts import bucket_shard, find_ends
 from gristmill.tasks.models.perplexity.perplexity import Cuts, Perplexity
 
 
@@ -55,11 +57,11 @@ class Cutting(Settings):
 
 @dataclass(frozen=True)
 class ScoredPlaces:
-    """`models`: their files; `scores`: the parts with scores, by shard."""
+    """`models`: their files; `scores`: the folder of the parts with scores."""
 
     corpus: CorpusPlaces
     models: tuple[RecordedFile, ...] = ()
-    scores: tuple[str, ...] = ()
+    scores: str = ""
 
 
 def learned_filter(
@@ -99,7 +101,7 @@ def cut(context: RunContext, corpus: Corpus, step: LearnedFilter, scores: StageR
     """The stage that keeps documents by the scores of a filter, and those of the reference."""
     reference = tuple(sorted(step.reference))
     record = Cutting(work=modules_of(step)[-1], reference=reference, step=step.step, settings=step.decision_settings())
-    where = ScoredPlaces(corpus.places, scores=tuple(scores.part(i) for i in corpus.places.shards()))
+    where = ScoredPlaces(corpus.places, scores=scores.folder)
     code: dict[str, Any] = {"modules": modules((step,)), "libraries": step.libraries}
     return context.build(StageSpec(f"{step.step}_cut", _cut, record, corpus.inputs(scores), where, **code))
 
@@ -119,13 +121,14 @@ def _score(phases: PhaseRunner, record: Scoring, places: ScoredPlaces) -> dict:
     """Score all other documents."""
     corpus = places.corpus
     given = {"models": places.models, "settings": record.settings}
-    scored: dict[int, dict[str, Any]] = {
-        i: corpus.shard(i) | given | ({"signals": corpus.signals[i]} if record.reads else {})
-        for i in corpus.shards(without=record.reference)
-    }
-    unscored = {i: {"kept": corpus.kept[i], "signals": record.scores} for i in corpus.shards() if i not in scored}
-    phases.map("score", import_module(record.work).score_shard, scored)
-    phases.map("null-scores", null_scores_shard, unscored)
+
+    def arguments(i: int) -> dict[str, Any]:
+        return {**corpus.shard(i), **({"signals": corpus.signals[i]} if record.reads else {})}
+
+    scored = Each(corpus.shards(without=record.reference), arguments)
+    unscored = Each(corpus.sources.shards(record.reference), lambda i: {"kept": corpus.kept[i]})
+    phases.map("score", import_module(record.work).score_shard, scored, common=given)
+    phases.map("null-scores", null_scores_shard, unscored, common={"signals": record.scores})
     return {}
 
 
@@ -133,21 +136,22 @@ def _cut(phases: PhaseRunner, record: Cutting, places: ScoredPlaces) -> dict:
     """Drop documents by their scores."""
     corpus = places.corpus
     scored = corpus.shards(without=record.reference)
-    bounds = tuple(import_module(record.work).bounds(record.settings, [places.scores[i] for i in scored]))
-    decisions = ((record.step, bounds),)
-    judged = {i: {"kept": corpus.kept[i], "signals": (places.scores[i],), "decisions": decisions} for i in scored}
-    kept = {i: {"kept": corpus.kept[i], "step": record.step} for i in corpus.shards() if i not in judged}
-    phases.map("decide", decide_shard, judged)
-    phases.map("keep", keep_shard, kept)
-    return {"decisions": [[record.step, [asdict(bound) for bound in bounds]]]}
+    scores = Parts(places.scores, scored)
+    found = phases.once("bounds", find_bounds, {"work": record.work, "settings": record.settings, "scores": scores})
+    judged = Each(scored, lambda i: {"kept": corpus.kept[i], "signals": (layout.part(places.scores, i),)})
+    kept = Each(corpus.sources.shards(record.reference), lambda i: {"kept": corpus.kept[i]})
+    phases.map("decide", decide_shard, judged, common={"decisions": ((record.step, bounds_of(found)),)})
+    phases.map("keep", keep_shard, kept, common={"step": record.step})
+    return {"decisions": [[record.step, found["bounds"]]]}
 
 
 @dataclass(frozen=True)
 class BucketPlaces:
-    """`scores`: the parts with scores, by shard; `scored`: the shards of sources that are scored."""
+    """`scores`: the folder of the parts with scores; `shards`: all; `scored`: those of sources that are scored."""
 
-    scores: tuple[str, ...]
-    scored: tuple[int, ...]
+    scores: str
+    shards: Shards
+    scored: Shards
 
 
 def perplexity(
@@ -157,9 +161,7 @@ def perplexity(
     left = learned_filter(context, recipe, corpus, step, learns_from)
     *measured, scores = left.measured
     places = corpus.places
-    where = BucketPlaces(
-        tuple(scores.part(i) for i in places.shards()), tuple(places.shards(without=tuple(step.reference)))
-    )
+    where = BucketPlaces(scores.folder, places.shards(), places.shards(without=tuple(step.reference)))
     cuts = step.decision_settings().model_copy(update=_WITHOUT_POLICY)
     code: dict[str, Any] = {"modules": modules((step,)), "libraries": step.libraries}
     bucketed = context.build(StageSpec("perplexity_bucket", _bucket, cuts, {"scores": scores.key}, where, **code))
@@ -175,7 +177,7 @@ _WITHOUT_POLICY = {
 
 def _bucket(phases: PhaseRunner, record: Cuts, places: BucketPlaces) -> dict:
     """Put documents into buckets by their perplexity."""
-    ends = bucket_ends(record, [places.scores[i] for i in places.scored])
-    given = {"by_language": record.by_language, "ends": ends}
-    phases.map("bucket", bucket_shard, {i: {"scores": part} | given for i, part in enumerate(places.scores)})
-    return {"ends": ends}
+    found = phases.once("ends", find_ends, {"settings": record, "scores": Parts(places.scores, places.scored)})
+    jobs = Each(places.shards, lambda i: {"scores": layout.part(places.scores, i)})
+    phases.map("bucket", bucket_shard, jobs, common={"by_language": record.by_language, "ends": found["ends"]})
+    return {"ends": found["ends"]}

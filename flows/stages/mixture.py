@@ -1,7 +1,9 @@
 """`mixture`: the plan of the training data, shares of the sources within the token budget of the run; and all stages
 from a corpus to it."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
@@ -11,7 +13,7 @@ from gristmill.flows.stages.evaluation.removal import evaluation_tokens
 from gristmill.flows.stages.evaluation.sets import heldout_documents, named_texts
 from gristmill.flows.stages.tokenizer import tokenizer, tokenizer_of
 from gristmill.flows.stages.tokens import grouped_tokens, tokens
-from gristmill.storage import layout
+from gristmill.storage import files, layout
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.tokens import token_shards
 from gristmill.tasks.documents.step import Settings
@@ -19,7 +21,7 @@ from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.tokens.mixture import Mixture
-from gristmill.tasks.tokens.mixture_work import write_mixture
+from gristmill.tasks.tokens.mixture_work import plan_mixture
 from gristmill.tasks.tokens.packing_work import pack_shards, windows
 
 
@@ -78,7 +80,7 @@ def planned(
     context: RunContext,
     settings: Mixture,
     budget: int,
-    sources: tuple[str, ...],
+    sources: Sequence[str],
     tokenizer: StageResult,
     tokens: StageResult,
     heldout: dict[str, str],
@@ -103,7 +105,7 @@ def planned(
     return context.build(StageSpec("mixture", _plan, record, inputs, places))
 
 
-def _listed(tokens: StageResult, split: str, names: tuple[str, ...]) -> tuple[tuple[str, Listed], ...]:
+def _listed(tokens: StageResult, split: str, names: Sequence[str]) -> tuple[tuple[str, Listed], ...]:
     """The shards of a split, each with its name."""
     encoded = [part for part in layout.parts(tokens.folder, tokens.manifest) if part.phase == "encode"]
     found = []
@@ -125,9 +127,8 @@ def _grouped(stage: StageResult) -> tuple[tuple[str, Listed], ...]:
 def _plan(phases: PhaseRunner, record: Record, places: MixturePlaces) -> dict:
     """Plan the shares of the sources."""
     tokens = {name: _entries(places.train, name) for name in _groups(record.mixture, places)}
+    shards = {"tokens": tokens, "heldout": {name: _entries(places.heldout, name) for name in record.heldout}}
     given = {
-        "tokens": tokens,
-        "heldout": {name: _entries(places.heldout, name) for name in record.heldout},
         "digests": record.heldout,
         "tokenizer": places.tokenizer,
         "token_bytes": places.token_bytes,
@@ -136,14 +137,23 @@ def _plan(phases: PhaseRunner, record: Record, places: MixturePlaces) -> dict:
         "settings": record.mixture,
     }
     if record.seq_len is None:
-        return phases.once("plan", write_mixture, given)
+        return _written(phases, shards, given)
     packed = _pack(phases, tokens, record.seq_len)
     rows = {name: [made["entry"] for made in found] for name, found in packed.items()}
-    plan = phases.once("plan", write_mixture, given | {"rows": rows, "row_length": record.seq_len})
+    plan = _written(phases, shards | {"rows": rows}, given | {"row_length": record.seq_len})
     for name, source in plan["sources"].items():
         filled = source["tokens"] / (record.seq_len * sum(entry["rows"] for entry in rows[name]))
         cut, documents = (sum(made[key] for made in packed[name]) for key in ("cut", "documents"))
         source |= {"padding": 1 - filled, "cut": cut / documents}
+    return plan
+
+
+def _written(phases: PhaseRunner, shards: Mapping[str, Any], given: Mapping[str, Any]) -> dict:
+    """The job that writes the plan. It finds the shards in a file: there may be very many."""
+    listed = files.join(phases.folder, "listed.json")
+    files.write_json(listed, shards)
+    plan = phases.once("plan", plan_mixture, {"listed": listed, **given})
+    files.remove(listed)
     return plan
 
 
@@ -153,10 +163,10 @@ def _pack(phases: PhaseRunner, tokens: dict[str, list[dict]], seq_len: int) -> d
     names: list[str] = []
     for name, shards in sorted(tokens.items()):
         for begin, run in windows([(shard["path"], shard["tokens"]) for shard in shards]):
-            jobs[len(names)] = {"shards": run, "begin": begin, "seq_len": seq_len}
+            jobs[len(names)] = {"shards": run, "begin": begin}
             names.append(name)
     packed: dict[str, list[dict]] = {}
-    for number, made in sorted(phases.map("pack", pack_shards, jobs).items()):
+    for number, made in sorted(phases.map("pack", pack_shards, jobs, common={"seq_len": seq_len}).items()):
         packed.setdefault(names[number], []).append(made)
     return packed
 

@@ -15,12 +15,21 @@ from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, libraries, modul
 from gristmill.storage import files
 from gristmill.storage.fingerprint import fingerprint
 from gristmill.tasks.decontamination.index import build_index
-from gristmill.tasks.decontamination.shards import STEP, cut_shard, drop_shard, find_shard, hits_file, split_benchmarks
+from gristmill.tasks.decontamination.shards import (
+    STEP,
+    cut_shard,
+    drop_shard,
+    find_shard,
+    hits_file,
+    hits_folder,
+    split_benchmarks,
+)
 from gristmill.tasks.decontamination.step import Decontamination, Fields, Indexing, Policy
 from gristmill.tasks.dedup.takedown_work import keep_allowed
+from gristmill.tasks.documents.by_shard import Parts
 from gristmill.tasks.documents.shards import keep_shard
 from gristmill.tasks.documents.step import Settings
-from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.url.step import Url
 
@@ -45,11 +54,11 @@ class PolicyRecord(Settings):
 
 @dataclass(frozen=True)
 class HitsPlaces:
-    """`index`: the folder of the index; `hits`: the files with the hits, by shard."""
+    """`index`: the folder of the index; `hits`: that of the stage with the hits."""
 
     corpus: CorpusPlaces
     index: str = ""
-    hits: tuple[str, ...] = ()
+    hits: str = ""
 
 
 def decontamination(context: RunContext, _: Recipe, corpus: Corpus, step: Decontamination) -> Corpus:
@@ -76,8 +85,7 @@ def decontamination(context: RunContext, _: Recipe, corpus: Corpus, step: Decont
     record = PolicyRecord(
         policy=step.part(Policy), threshold=settings.threshold if settings.method == "overlap" else 0.0
     )
-    found = tuple(hits_file(hits.folder, i) for i in places.shards())
-    spec = StageSpec(step.step, _apply, record, corpus.inputs(hits), HitsPlaces(places, hits=found))
+    spec = StageSpec(step.step, _apply, record, corpus.inputs(hits), HitsPlaces(places, hits=hits.folder))
     made = context.build(spec)
     left = corpus.rewritten(made, index, hits) if step.policy == "cut" else corpus.then(made, index, hits)
     return left.measuring(hits)
@@ -94,26 +102,23 @@ def _find(phases: PhaseRunner, record: HitsRecord, places: HitsPlaces) -> dict:
     """Find items of benchmarks in documents."""
     given = {"index": places.index, "settings": record.settings}
     shards = places.corpus.shards()
-    phases.map("find", find_shard, {i: places.corpus.shard(i) | given for i in shards})
-    hits = tuple(hits_file(phases.folder, i) for i in shards)
-    return phases.once("split", split_benchmarks, {"index": places.index, "hits": hits})
+    phases.map("find", find_shard, Each(shards, places.corpus.shard), common=given)
+    return phases.once(
+        "split", split_benchmarks, {"index": places.index, "hits": Parts(hits_folder(phases.folder), shards)}
+    )
 
 
 def _apply(phases: PhaseRunner, record: PolicyRecord, places: HitsPlaces) -> dict:
     """Drop or cut documents that hold items of benchmarks."""
     corpus, policy = places.corpus, record.policy
     if policy.policy == "cut":
-        jobs = {i: corpus.shard(i) | {"hits": places.hits[i], "policy": policy} for i in corpus.shards()}
-        phases.map("cut", cut_shard, jobs)
+        jobs = Each(corpus.shards(), lambda i: {**corpus.shard(i), "hits": hits_file(places.hits, i)})
+        phases.map("cut", cut_shard, jobs, common={"policy": policy})
     elif policy.policy == "drop":
-        dropping = {"threshold": record.threshold}
-        phases.map(
-            "drop",
-            drop_shard,
-            {i: {"kept": corpus.kept[i], "hits": places.hits[i]} | dropping for i in corpus.shards()},
-        )
+        jobs = Each(corpus.shards(), lambda i: {"kept": corpus.kept[i], "hits": hits_file(places.hits, i)})
+        phases.map("drop", drop_shard, jobs, common={"threshold": record.threshold})
     else:
-        phases.map("keep", keep_shard, {i: {"kept": corpus.kept[i], "step": STEP} for i in corpus.shards()})
+        phases.map("keep", keep_shard, Each(corpus.shards(), lambda i: {"kept": corpus.kept[i]}), common={"step": STEP})
     return {}
 
 
@@ -153,5 +158,5 @@ def without_taken_down(context: RunContext, recipe: Recipe, corpus: Corpus) -> C
 def _drop(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
     """Drop documents that were taken down."""
     given = {"takedowns": record.takedowns}
-    phases.map("drop", keep_allowed, {i: places.shard(i) | given for i in places.shards()})
+    phases.map("drop", keep_allowed, Each(places.shards(), places.shard), common=given)
     return {}

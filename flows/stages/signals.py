@@ -9,13 +9,14 @@ from pydantic import SerializeAsAny
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, classes, libraries, modules
-from gristmill.storage import files, layout
+from gristmill.storage import files
+from gristmill.tasks.documents.by_shard import Parts
 from gristmill.tasks.documents.shards import decide_shard, edit_shard, measure_shard
 from gristmill.tasks.documents.step import Bound, DocumentStep, EditStep, Member, Settings
-from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.models.quality.bucket import QualityBucket, Scorers
-from gristmill.tasks.models.quality.bucket_work import bucket_edges, bucket_shard, gather_shard, gathered_folder
+from gristmill.tasks.models.quality.bucket_work import bucket_shard, find_edges, gather_shard, gathered_folder
 
 
 class Record(Settings):
@@ -45,18 +46,18 @@ def measured(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...
 
 def _measure(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
     """Measure signals."""
-    phases.map("measure", measure_shard, _jobs(record, places))
+    phases.map("measure", measure_shard, _jobs(places), common={"steps": record.steps})
     return {}
 
 
 def _edit(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
     """Edit texts and measure signals."""
-    phases.map("measure", edit_shard, _jobs(record, places))
+    phases.map("measure", edit_shard, _jobs(places), common={"steps": record.steps})
     return {}
 
 
-def _jobs(record: Record, places: CorpusPlaces) -> dict[int, dict]:
-    return {i: places.shard(i) | {"measured": places.signals[i], "steps": record.steps} for i in places.shards()}
+def _jobs(places: CorpusPlaces) -> Each:
+    return Each(places.shards(), lambda i: {**places.shard(i), "measured": places.signals[i]})
 
 
 class RulesRecord(Settings):
@@ -73,11 +74,8 @@ def decided(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...]
 
 def _decide(phases: PhaseRunner, record: RulesRecord, places: CorpusPlaces) -> dict:
     """Decide by stored signals."""
-    jobs = {
-        i: {"kept": places.kept[i], "signals": places.signals[i], "decisions": record.decisions}
-        for i in places.shards()
-    }
-    phases.map("decide", decide_shard, jobs)
+    jobs = Each(places.shards(), lambda i: {"kept": places.kept[i], "signals": places.signals[i]})
+    phases.map("decide", decide_shard, jobs, common={"decisions": record.decisions})
     return {}
 
 
@@ -92,10 +90,10 @@ def quality_bucket(context: RunContext, recipe: Recipe, corpus: Corpus, step: Qu
 def _number(phases: PhaseRunner, record: Scorers, places: CorpusPlaces) -> dict:
     """Number documents by their scores."""
     settings = {"settings": record}
-    jobs = {i: {"signals": places.signals[i], "kept": places.kept[i]} | settings for i in places.shards()}
-    phases.map("gather", gather_shard, jobs, temporary=True)
+    jobs = Each(places.shards(), lambda i: {"signals": places.signals[i], "kept": places.kept[i]})
+    phases.map("gather", gather_shard, jobs, temporary=True, common=settings)
     folder = gathered_folder(phases.folder)
-    edges = bucket_edges([layout.part(folder, i) for i in jobs], record)
-    phases.map("number", bucket_shard, {i: {"edges": edges} | settings for i in jobs})
+    found = phases.once("edges", find_edges, {"parts": Parts(folder, places.shards())} | settings)
+    phases.map("number", bucket_shard, Each(places.shards(), lambda i: {}), common=found | settings)
     files.remove(folder)
-    return {"edges": edges}
+    return found

@@ -87,12 +87,8 @@ def trained(context: RunContext, corpus: Corpus, settings: Tokenizer, mixture: M
 
 def _train(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
     """Train the tokenizer on a sample."""
-    wanted = record.mixture.source_weights(dict.fromkeys(places.sources))
-    inputs: dict[str, list[tuple[str, ...]]] = {name: [] for name in wanted}
-    for i, source in enumerate(places.sources):
-        if source in inputs:
-            signals = () if record.mixture.by_source else places.signals[i]
-            inputs[source].append((places.documents[i], places.kept[i], *signals))
+    wanted = record.mixture.source_weights(dict.fromkeys(places.sources.distinct()))
+    inputs = {name: places.parts((name,), signals=not record.mixture.by_source) for name in wanted}
     given = {
         "inputs": inputs,
         "mixture": record.mixture,

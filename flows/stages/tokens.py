@@ -5,7 +5,8 @@ takedown the shards that it hits are encoded, and no other. `grouped_tokens` cut
 mixture, where these are not the sources.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
@@ -14,14 +15,15 @@ from gristmill.flows.stages.tokenizer import library_of, tokenizer_of
 from gristmill.storage import files, layout
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.home import Home
-from gristmill.storage.tokens import token_shards
+from gristmill.tasks.documents.by_shard import Parts
 from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, Settings
 from gristmill.tasks.engine.make import StageResult
-from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
-from gristmill.tasks.tokens.encoding import SPLIT, Encoded, encode_shard
-from gristmill.tasks.tokens.grouping_work import group_shard, quantile_edges, score_points
+from gristmill.tasks.tokens.encoding import encode_shard
+from gristmill.tasks.tokens.grouping_work import find_edges, group_shard, points_folder, score_points
 from gristmill.tasks.tokens.mixture import Column
+from gristmill.tasks.tokens.recorded import PHASE, SPLIT
 
 
 class Record(Settings):
@@ -30,11 +32,11 @@ class Record(Settings):
 
 @dataclass(frozen=True)
 class TokensPlaces:
-    """`earlier`: by shard the files of earlier stages."""
+    """`earlier`: the folders of stages that may have some of the shards."""
 
     corpus: CorpusPlaces
     tokenizer: RecordedFile
-    earlier: dict[int, tuple[Encoded, ...]] = field(default_factory=dict)
+    earlier: tuple[str, ...] = ()
 
 
 def tokens(context: RunContext, train: Corpus, tokenizer: StageResult) -> StageResult:
@@ -51,31 +53,21 @@ def tokens(context: RunContext, train: Corpus, tokenizer: StageResult) -> StageR
 
 def _encode(phases: PhaseRunner, record: Record, places: TokensPlaces) -> dict:
     """Encode every shard of documents."""
-    jobs = {
-        i: places.corpus.shard(i) | {"tokenizer": places.tokenizer, "earlier": places.earlier.get(i, ())}
-        for i in places.corpus.shards()
-    }
-    records = phases.map("encode", encode_shard, jobs).values()
+    given = {"tokenizer": places.tokenizer, "earlier": places.earlier}
+    records = phases.map(PHASE, encode_shard, Each(places.corpus.shards(), places.corpus.shard), common=given).values()
     return {SPLIT: sum(counts[SPLIT]["tokens"] for counts in records)}
 
 
-def _earlier(home: str, spec: StageSpec) -> dict[int, tuple[Encoded, ...]]:
-    """By shard, the files of the finished stages that differ from this one in the chosen documents alone."""
+def _earlier(home: str, spec: StageSpec) -> tuple[str, ...]:
+    """The folders of the finished stages that differ from this one in the chosen documents alone."""
 
     def same(identity: dict) -> dict:
         inputs = {name: key for name, key in identity["inputs"].items() if name != "kept"}
         return {name: identity[name] for name in spec.identity} | {"inputs": inputs}
 
-    found: dict[int, tuple[Encoded, ...]] = {}
-    for stage in (stage for stage in Home(home).stages() if stage.name == spec.name):
-        manifest = layout.manifest(stage.folder)
-        if manifest is None or same(manifest) != same(spec.identity):
-            continue
-        for part in layout.parts(stage.folder, manifest):
-            recorded = ((files.join(stage.folder, name), facts["content"]) for name, facts in part.files.items())
-            encoded = tuple(RecordedFile(path, digest) for path, digest in sorted(recorded))
-            found[part.number] = (*found.get(part.number, ()), encoded)
-    return found
+    stages = [stage.folder for stage in Home(home).stages() if stage.name == spec.name]
+    manifests = [(folder, layout.manifest(folder)) for folder in stages]
+    return tuple(folder for folder, manifest in manifests if manifest and same(manifest) == same(spec.identity))
 
 
 class GroupedRecord(Settings):
@@ -85,10 +77,10 @@ class GroupedRecord(Settings):
 
 @dataclass(frozen=True)
 class GroupedPlaces:
-    """`train`: the tokens of each shard."""
+    """`tokens`: the folder of the stage with the tokens of each shard."""
 
     corpus: CorpusPlaces
-    train: tuple[RecordedFile, ...]
+    tokens: str
 
 
 def grouped_tokens(
@@ -101,16 +93,7 @@ def grouped_tokens(
         return None
     _check_columns(recipe, corpus)
     record = GroupedRecord(by=settings.by, rehydrate=settings.rehydrate)
-
-    def places() -> GroupedPlaces:
-        found = []
-        for part in layout.parts(tokens.folder, tokens.manifest):
-            if part.phase == "encode":
-                path = token_shards.bin_path(tokens.folder, "train", part.number)
-                found.append(RecordedFile(path, part.files[path.rsplit("/", 1)[1]]["content"]))
-        return GroupedPlaces(corpus.places, tuple(found))
-
-    inputs = corpus.inputs(tokenizer, tokens, signals=True)
+    places, inputs = GroupedPlaces(corpus.places, tokens.folder), corpus.inputs(tokenizer, tokens, signals=True)
     return context.build(StageSpec("grouped_tokens", _group, record, inputs, places))
 
 
@@ -130,24 +113,20 @@ def _check_columns(recipe: Recipe, corpus: Corpus) -> None:
 def _group(phases: PhaseRunner, record: GroupedRecord, places: GroupedPlaces) -> dict:
     """Cut the token shards by the groups of the mixture."""
     corpus = places.corpus
-    jobs = {
-        i: corpus.shard(i)
-        | {
-            "signals": corpus.signals[i],
-            "source": corpus.sources[i],
-            "index": places.train[i].path.removesuffix(".bin") + ".parquet",
-            "columns": record.by,
-        }
-        for i in corpus.shards()
-    }
+    jobs = Each(
+        corpus.shards(),
+        lambda i: {**corpus.shard(i), "signals": corpus.signals[i], "source": corpus.sources[i]},
+    )
+    given: dict[str, Any] = {"columns": record.by, "tokens": places.tokens}
     edges: dict = {}
     if quantiles := record.by[-1].quantiles:
-        points = phases.map("points", score_points, jobs, temporary=True)
-        edges = quantile_edges([*points.values()], quantiles)
-    given = {"rehydrate": record.rehydrate, "edges": edges}
-    cut = {i: job | given | {"train": places.train[i]} for i, job in jobs.items()}
+        phases.map("points", score_points, jobs, temporary=True, common=given)
+        points = Parts(points_folder(phases.folder), corpus.shards())
+        edges = phases.once("edges", find_edges, {"points": points, "quantiles": quantiles}, temporary=True)["edges"]
+        files.remove(points_folder(phases.folder))
     totals: dict[str, int] = {}
-    for made in phases.map("group", group_shard, cut).values():
+    given |= {"rehydrate": record.rehydrate, "edges": edges}
+    for made in phases.map("group", group_shard, jobs, common=given).values():
         for name, _, tokens, _ in made["groups"]:
             totals[name] = totals.get(name, 0) + tokens
     return {"tokens": dict(sorted(totals.items()))}

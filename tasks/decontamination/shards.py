@@ -1,5 +1,6 @@
 """Jobs of the step `decontamination`: hits of a shard, what becomes of its documents, the split of the benchmarks."""
 
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -74,8 +75,12 @@ HITS = pa.schema(
 )
 
 
+def hits_folder(folder: str) -> str:
+    return files.join(folder, "hits")
+
+
 def hits_file(folder: str, shard: int) -> str:
-    return files.join(folder, "hits", f"part-{shard:05d}.parquet")
+    return layout.part(hits_folder(folder), shard)
 
 
 def find_shard(folder: str, shard: int, documents: str, kept: str, index: str, settings: Indexing) -> dict:
@@ -202,7 +207,7 @@ def items_file(folder: str) -> str:
     return files.join(folder, "items.parquet")
 
 
-def split_benchmarks(folder: str, number: int, index: str, hits: tuple[str, ...]) -> dict:
+def split_benchmarks(folder: str, number: int, index: str, hits: Sequence[str]) -> dict:
     """Write for every item how many documents hold it and the highest score, and each benchmark's items as they stand
     in its file, clean and dirty ones apart; a file without an item is not written. Holds the items, and a shard's hits
     without their texts."""

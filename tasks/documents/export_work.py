@@ -118,7 +118,7 @@ def curated(
         yield pa.table({name: given[name] for name in names}).cast(schema)
 
 
-def summed(records: Sequence[dict]) -> list[tuple[str, str | None, int, int]]:
+def summed(records: Iterable[dict]) -> list[tuple[str, str | None, int, int]]:
     """(source, language, documents, characters) of all shards, by what the jobs returned."""
     counted: Counter[tuple[str, str | None, str]] = Counter()
     for record in records:

@@ -1,8 +1,8 @@
 """Where the shards of a stage are worked on: here, in threads, or on a Dask cluster (see `clusters`).
 
-An executor takes a function and a list of jobs and gives the results back as they end, each with the index of
-its job. Jobs are small: paths, counts and settings, never documents. What a job logs comes back to the
-caller through `messages`, so that a worker's lines reach the flow's log.
+An executor takes a function and jobs and gives the results back as they end, each with the index of its job. Jobs are
+small: paths and counts, never documents; they are made when there is room for them. What they share is in the function.
+What a job logs comes back to the caller through `messages`, so that a worker's lines reach the flow's log.
 """
 
 import ctypes
@@ -10,16 +10,19 @@ import logging
 import os
 import queue
 import sys
+import time
 import types
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
 from gristmill.storage import leftovers
-from gristmill.tasks.engine import clusters, job_progress, log_fields
+from gristmill.tasks.engine import clusters, job_progress, log_fields, shared_work
 
 # Parameters of glibc's mallopt(3), and of each the value: up to so many free bytes at the end of the heap stay, blocks
 # of up to so many are taken from there, and all threads take from the same.
@@ -43,8 +46,11 @@ def keep_what_is_freed() -> None:
 KINDS = ("serial", "threads", *clusters.CLUSTERS)
 LOG_TOPIC = "gristmill-log"
 LOGGERS = ("gristmill.tasks", "gristmill.storage")
-# Jobs that Dask knows of: more than a thousand workers have in work and ahead. Each takes 13 kB of flow and scheduler.
-_AT_ONCE = 4096
+# Jobs that are in work or wait for it: so many for each thread, so that none waits for the flow, and at least so many,
+# so that short jobs are sent and their results fetched many at a time. When half of them are done, others follow.
+_AHEAD, _LEAST_AHEAD = 4, 256
+# Seconds between two requests for results: one for each of many short jobs costs flow and scheduler more than all else.
+_LONGEST_PAUSE = 0.5
 
 
 class ToQueue(logging.Handler):
@@ -65,58 +71,97 @@ class Threads:
         self.workers = workers
         self.messages = messages
 
-    def map(self, work: Callable[[Any], Any], jobs: list[Any]) -> Iterator[tuple[int, Any]]:
+    def map(self, work: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterator[tuple[int, Any]]:
         if self.workers == 1:
             for index, job in enumerate(jobs):
                 yield index, work(job)
             return
+        waiting = enumerate(jobs)
+        begun: dict[Future, int] = {}
         with ThreadPoolExecutor(self.workers) as pool:
-            futures = {pool.submit(work, job): index for index, job in enumerate(jobs)}
             try:
-                for future in as_completed(futures):
-                    yield futures[future], future.result()
+                while True:
+                    for number, job in islice(waiting, _AHEAD * self.workers - len(begun)):
+                        begun[pool.submit(work, job)] = number
+                    if not begun:
+                        return
+                    for future in wait(begun, return_when=FIRST_COMPLETED).done:
+                        yield begun.pop(future), future.result()
             finally:
                 pool.shutdown(cancel_futures=True)
 
 
 class Dask:
-    """A Dask cluster, reached through a client. A worker that dies costs its jobs only a second run."""
+    """A Dask cluster, reached through a client. A worker that dies costs its jobs only a second run.
+
+    Each worker gets `work` once; with a job only the job is sent. Dask knows of as many jobs as keep its workers busy.
+    """
 
     def __init__(self, client: Any, messages: queue.SimpleQueue) -> None:
         self.client = client
         self.messages = messages
         self._held: list[Any] = []
+        self._name, self._works = f"gristmill-{uuid.uuid4().hex}", 0
 
-    def map(self, work: Callable[[Any], Any], jobs: list[Any]) -> Iterator[tuple[int, Any]]:
+    def map(self, work: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterator[tuple[int, Any]]:
         from distributed import KilledWorker
         from distributed import as_completed as completed
 
-        done, index, begun = completed(()), dict[Any, int](), 0
+        self._works += 1
+        group = f"{self._name}-{self._works}"
+        done, waiting = completed(()), enumerate(jobs)
+        begun: dict[Any, Any] = {}  # the jobs that Dask knows of, by key: (group, index)
+        ahead, more = 0, True
+        started = now = time.monotonic()
+        pause = 0.0
         try:
-            while begun < len(jobs) or index:
-                if begun < len(jobs) and len(index) <= _AT_ONCE // 2:
-                    some = jobs[begun : begun + _AT_ONCE - len(index)]
-                    futures = self.client.map(work, some, pure=False)
-                    # Those that are done are let go of now: said before the new jobs, it would hold these up for 10 ms.
-                    # If a worker that holds them dies until then, their jobs are run again, and find themselves done.
-                    self._held = [*(future for future in self._held if future.key in index), *futures]
-                    index.update((future.key, begun + i) for i, future in enumerate(futures))
-                    begun += len(some)
-                    done.update(futures)
+            shared_work.give(self.client, self._name, self._works, work)
+            while more or begun:
+                if more and len(begun) <= ahead // 2:
+                    ahead = self._ahead()
+                    some = {(group, index): job for index, job in islice(waiting, ahead - len(begun))}
+                    more = bool(some)
+                    done.update(self._begun(some, begun))
+                    continue
+                time.sleep(pause)
                 batch = done.next_batch()
+                before, now = now, time.monotonic()
+                # at most a tenth of the phase's time, and no longer than a quarter of what is ahead lasts at this rate
+                pause = min(_LONGEST_PAUSE, (now - started) / 10, (now - before) * ahead / (4 * len(batch)))
                 # asked for here and not by `completed`, which waits for ever for a result that is lost and fails again
                 try:
                     results = self.client.gather(batch)
                 except KilledWorker as error:
-                    job = jobs[index[error.task]]
+                    job = begun[error.task]
                     raise RuntimeError(f"workers died again and again, most likely out of memory, at {job}") from error
                 except ImportError as error:
                     raise ImportError(_cannot_import("a worker", error)) from error
                 for future, result in zip(batch, results, strict=True):
-                    yield index.pop(future.key), result
+                    del begun[future.key]
+                    yield future.key[1], result
         finally:
-            if unfinished := [future for future in self._held if future.key in index and not future.done()]:
+            if unfinished := [future for future in self._held if future.key in begun and not future.done()]:
                 self.client.cancel(unfinished)
+            if self.client.status == "running":
+                shared_work.take_back(self.client, self._name)
+
+    def _begun(self, some: dict[tuple[str, int], Any], begun: dict[Any, Any]) -> list[Any]:
+        """The futures of some more jobs, which are `begun` then, too."""
+        if not some:
+            return []
+        sent = [shared_work.dumps(job) for job in some.values()]
+        names, numbers = [self._name] * len(some), [self._works] * len(some)
+        # jobs of one group are handed out as workers become free, and not all of a batch at once
+        futures = self.client.map(shared_work.call, names, numbers, sent, key=list(some), pure=False)
+        # Those that are done are let go of now: said before the new jobs, it would hold these up for 10 ms. If a worker
+        # that holds them dies until then, their jobs are run again, and find themselves done.
+        self._held = [*(future for future in self._held if future.key in begun), *futures]
+        begun |= some
+        return futures
+
+    def _ahead(self) -> int:
+        """So many jobs keep all threads busy that the workers have now."""
+        return max(_LEAST_AHEAD, _AHEAD * self.client.scheduler_info(n_workers=0)["total_threads"])
 
 
 class Deferred:
@@ -132,7 +177,7 @@ class Deferred:
     def messages(self) -> queue.SimpleQueue:
         return self._started.messages if self._started else self._none
 
-    def map(self, work: Callable[[Any], Any], jobs: list[Any]) -> Iterator[tuple[int, Any]]:
+    def map(self, work: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterator[tuple[int, Any]]:
         if self._started is None:
             self._started = self._stack.enter_context(self._start())
         return self._started.map(work, jobs)

@@ -1,12 +1,14 @@
 """One shard of one phase of a stage, as a job that can be done again at any time, and the CPU time that it takes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import psutil
 
-from gristmill.storage import files, layout
+from gristmill.storage import files, layout, shards
 from gristmill.tasks.engine import log_fields, options
 from gristmill.tasks.engine.code_version import code_version, releases
 from gristmill.tasks.engine.options import JobOptions
@@ -40,20 +42,33 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Job:
-    """`work(folder, number, **arguments)` writes files under the stage's folder and returns a record of counts.
+class Phase:
+    """What all jobs of a phase share; it is sent to a worker once. `work(folder, number, **common, **arguments)` writes
+    files under the stage's folder and returns a record of counts.
 
-    `log_fields`: of the lines that it writes, beside those of its place.
+    `common`: arguments of all jobs; `temporary`: the files are removed before the stage ends; `log_fields`: of the
+    lines that jobs write, beside those of their place.
     """
 
     work: Callable[..., dict[str, Any]]
     code: Code
     folder: str
-    phase: str
-    number: int
-    arguments: dict[str, Any] = field(default_factory=dict)
+    name: str
+    common: Mapping[str, Any] = field(default_factory=dict)
+    temporary: bool = False
     options: JobOptions = field(default_factory=options.current)
     log_fields: dict[str, Any] = field(default_factory=log_fields.current)
+
+    def fields(self) -> dict[str, Any]:
+        return self.log_fields | {"stage": self.folder.rstrip("/").rpartition("/")[2], "phase": self.name}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job of a phase, a kilobyte or so: its number, and the arguments that are its own."""
+
+    number: int
+    arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -67,42 +82,55 @@ class JobResult:
     cpu_seconds: float = 0.0
 
 
-def run_job(job: Job) -> JobResult:
-    """Do a job unless it is done. It is marked done after all its files are in place.
+def run_job(phase: Phase, job: Job) -> JobResult:
+    """Do a job unless it is done. It is marked done after all its files are in place, and balance.
 
-    Raises RuntimeError on a worker whose code is not that of the stage's key.
+    Raises RuntimeError on a worker whose code is not that of the stage's key; LedgerError where documents of its shard
+    are not accounted for.
     """
-    options.configure(job.options)
-    stage = job.folder.rstrip("/").rpartition("/")[2]
-    with log_fields.bound(**job.log_fields | {"stage": stage, "phase": job.phase, "shard": job.number}):
-        return _run(job)
+    options.configure(phase.options)
+    with log_fields.bound(**phase.fields() | {"shard": job.number}):
+        return _found(phase, job.number) or _run(phase, job)
 
 
-def _run(job: Job) -> JobResult:
-    if (done := layout.done_record(job.folder, job.phase, job.number)) is not None:
-        return JobResult(done["record"], done["files"], found=True, cpu_seconds=done.get("cpu_seconds", 0.0))
-    _check_code(job)
+def done_jobs(phase: Phase, numbers: Sequence[int]) -> list[JobResult | None]:
+    """The results of jobs that are marked done, None for one that is not. Reads sixteen marks at a time."""
+    options.configure(phase.options)
+    with ThreadPoolExecutor(16) as pool:
+        return list(pool.map(partial(_found, phase), numbers))
+
+
+def _found(phase: Phase, number: int) -> JobResult | None:
+    if (done := layout.done_record(phase.folder, phase.name, number)) is None:
+        return None
+    return JobResult(done["record"], done["files"], found=True, cpu_seconds=done.get("cpu_seconds", 0.0))
+
+
+def _run(phase: Phase, job: Job) -> JobResult:
+    _check_code(phase.code)
     began = cpu_seconds()
     try:
-        with files.recording(job.folder) as written:
-            record = job.work(job.folder, job.number, **job.arguments)
+        with files.recording(phase.folder) as written:
+            record = phase.work(phase.folder, job.number, **phase.common, **job.arguments)
+        if layout.counts_documents(record) and not phase.temporary:
+            shards.check_shard(phase.folder, job.number, record)
     except Exception as error:
-        error.add_note(f"job {job.number} of phase {job.phase} of {job.folder}")
+        error.add_note(f"job {job.number} of phase {phase.name} of {phase.folder}")
         raise
     # a guard's worker that is replaced meanwhile ends with what its parent never counts
     took = max(0.0, round(cpu_seconds() - began, 3))
     done = {"record": record, "files": written, "cpu_seconds": took}
-    layout.mark_done(job.folder, job.phase, job.number, done)
+    layout.mark_done(phase.folder, phase.name, job.number, done)
     return JobResult(record, written, found=False, cpu_seconds=took)
 
 
-def _check_code(job: Job) -> None:
-    here = code_version(job.code.modules)
-    if here != job.code.version:
+def _check_code(code: Code) -> None:
+    here = code_version(code.modules)
+    if here != code.version:
         raise RuntimeError(
-            f"{', '.join(job.code.modules)} has version {here} on this worker and {job.code.version} where the flow "
+            f"{', '.join(code.modules)} has version {here} on this worker and {code.version} where the flow "
             "runs: install the same code on both"
         )
-    given = dict(job.code.libraries)
+    given = dict(code.libraries)
     if (installed := releases(tuple(given))) != given:
         raise RuntimeError(f"this worker has {installed}, the flow has {given}: install the same releases on both")

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gristmill.storage import checked_json, files, layout, leftovers, shards, space
+from gristmill.storage import checked_json, files, layout, leftovers, space
 from gristmill.storage.damage import RecordedFile
-from gristmill.storage.layout import Part
 from gristmill.tasks.engine.executors import Executor
 from gristmill.tasks.engine.jobs import Code
 from gristmill.tasks.engine.lease import lease
@@ -113,11 +112,6 @@ def _make(
         held.confirm()
         if not spec.at:  # beside the manifest, which is the same whenever and wherever the stage is made
             checked_json.write(files.join(folder, COST), {"cpu_seconds": round(phases.cpu_seconds, 3)})
-        manifest = _finish(folder, spec, phases.parts, result)
+        whole = {**spec.identity, "key": spec.key, "result": result}
+        manifest = layout.write_manifest(folder, whole, phases.parts)
     return StageResult(spec.name, spec.key, folder, manifest, reused=False)
-
-
-def _finish(folder: str, spec: StageSpec, parts: list[Part], result: dict[str, Any]) -> dict[str, Any]:
-    """Check that all documents are accounted for; write the list of parts, then the manifest that ends the stage."""
-    shards.check_balance(folder, parts)
-    return layout.write_manifest(folder, {**spec.identity, "key": spec.key, "result": result}, parts)

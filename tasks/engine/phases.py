@@ -1,11 +1,14 @@
 """What a stage's body works with: the stage's folder, and `map` for the jobs of a phase."""
 
-from collections.abc import Callable, Container, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any, Protocol
 
-from gristmill.storage.layout import Part
+from gristmill.storage import layout
+from gristmill.storage.layout import Part, Parts
 from gristmill.tasks.engine.executors import Executor
-from gristmill.tasks.engine.jobs import Code, Job, JobResult, run_job
+from gristmill.tasks.engine.jobs import Code, Job, JobResult, Phase, done_jobs, run_job
 
 
 class Progress(Protocol):
@@ -40,16 +43,59 @@ class Silent:
     def message(self, line: str) -> None: ...
 
 
+class Each(Mapping[int, Mapping[str, Any]]):
+    """The arguments of jobs by number, made when a job is sent: `make(number)` for each of `numbers`, which ascend."""
+
+    def __init__(self, numbers: Sequence[int], make: Callable[[int], Mapping[str, Any]]) -> None:
+        self._numbers, self._make = numbers, make
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._numbers)
+
+    def __getitem__(self, number: int) -> Mapping[str, Any]:
+        return self._make(number)
+
+
+class Records(Mapping[int, dict[str, Any]]):
+    """Records of jobs by number, read from what is held of them, lines of JSON, when they are asked for."""
+
+    def __init__(self, numbers: Sequence[int], parts: Parts) -> None:
+        self._numbers, self._parts = numbers, parts
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._numbers)
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        at = bisect_left(self._numbers, number)
+        if at == len(self._numbers) or self._numbers[at] != number:
+            raise KeyError(number)
+        return self._parts[at].record
+
+
+# Marks of done jobs that a job reads: some requests for each thread of it.
+_MARKS = 128
+
+
 class PhaseRunner:
     """`parts`: what the jobs have written and counted so far, but for those of temporary phases; `cpu_seconds`: what
     all jobs took, also those that an earlier run of the stage did. `check` raises when the stage must not be made any
-    longer; a body that waits for something calls it now and then."""
+    longer; a body that waits for something calls it now and then.
+
+    Held: of each job a line of JSON with its record and its files. Jobs that an earlier run has done are known by one
+    listing, and are not done again; jobs read their marks, many each.
+    """
 
     def __init__(
         self, folder: str, code: Code, executor: Executor, progress: Progress, check: Callable[[], None]
     ) -> None:
         self.folder = folder
-        self.parts: list[Part] = []
+        self.parts = Parts()
         self.cpu_seconds = 0.0
         self._code = code
         self._phases: set[str] = set()
@@ -57,45 +103,67 @@ class PhaseRunner:
         self._progress = progress
         self.check = check
 
+    @cached_property
+    def _done(self) -> dict[str, set[int]]:
+        return layout.done_numbers(self.folder)
+
     def map(
         self,
         phase: str,
         work: Callable[..., dict[str, Any]],
         jobs: Mapping[int, Mapping[str, Any]],
         temporary: bool = False,
+        common: Mapping[str, Any] | None = None,
         size: Callable[[int], int] | None = None,
-    ) -> dict[int, dict[str, Any]]:
-        """Run `work(folder, number, **jobs[number])` for every job not yet done; returns the records by number.
+    ) -> Records:
+        """Run `work(folder, number, **common, **jobs[number])` for every job not yet done; returns the records.
 
-        `size`: bytes that a job reads, by its number, for the progress. `temporary`: the body removes the files of the
+        `common`: arguments of all jobs, which are sent to a worker once. `size`: bytes that a job reads, by its number,
+        for the progress. `temporary`: the body removes the files of the
         phase before it ends, so they are no part of the stage.
         """
         if phase in self._phases:
             raise ValueError(f"the stage has two phases that are called {phase}: done jobs are known by that name")
         self._phases.add(phase)
         numbers = sorted(jobs)
-        todo = [Job(work, self._code, self.folder, phase, number, dict(jobs[number])) for number in numbers]
-        results: dict[int, JobResult] = {}
-        self._progress.phase(phase, len(todo), size, sum(map(size, numbers)) if size else 0)
-        for index, result in self._executor.map(run_job, todo):
-            self.check()
-            results[numbers[index]] = result
+        shared = Phase(work, self._code, self.folder, phase, common or {}, temporary)
+        lines: dict[int, bytes] = {}
+
+        def take(number: int, result: JobResult) -> None:
+            lines[number] = Part(phase, number, result.record, result.files).line()
             self.cpu_seconds += result.cpu_seconds
-            self._progress.advance(result, numbers[index])
+            self._progress.advance(result, number)
+
+        self._progress.phase(phase, len(numbers), size, sum(map(size, numbers)) if size else 0)
+        known = self._done.get(phase, set())
+        done = [number for number in numbers if number in known]
+        marks = [done[at : at + _MARKS] for at in range(0, len(done), _MARKS)]
+        for index, found in self._executor.map(partial(done_jobs, shared), marks) if marks else ():
+            self.check()
+            for number, result in zip(marks[index], found, strict=True):
+                if result is not None:
+                    take(number, result)
+        todo = [number for number in numbers if number not in lines]
+        for index, result in self._executor.map(
+            partial(run_job, shared), (Job(number, jobs[number]) for number in todo)
+        ):
+            self.check()
+            take(todo[index], result)
         self._progress.drain()
+        parts = Parts(lines[number] for number in numbers)
         if not temporary:
-            self.parts += [Part(phase, number, results[number].record, results[number].files) for number in numbers]
-        return {number: results[number].record for number in numbers}
+            self.parts.lines += parts.lines
+        return Records(numbers, parts)
 
     def forget(self, phase: str, numbers: Container[int]) -> None:
         """These jobs of a phase are no part of the stage: those of another phase write the files that they wrote."""
-        self.parts = [part for part in self.parts if part.phase != phase or part.number not in numbers]
+        self.parts = Parts(part.line() for part in self.parts if part.phase != phase or part.number not in numbers)
 
     def once(
         self, phase: str, work: Callable[..., dict[str, Any]], arguments: Mapping[str, Any], temporary: bool = False
     ) -> dict[str, Any]:
         """A phase that is one job."""
-        return self.map(phase, work, {0: arguments}, temporary)[0]
+        return self.map(phase, work, {0: arguments}, temporary=temporary)[0]
 
     def message(self, line: str) -> None:
         """A line for the run's log."""

@@ -37,8 +37,9 @@ class ColumnError(ValueError):
 def find_types(
     folder: str, number: int, source: str, source_files: tuple[Shard, ...] | ListedFiles, max_bytes: int
 ) -> dict:
-    """The types of the columns that are carried of a shard's files: `types`, by column its Arrow type (a serialized
-    schema of one field, base64) and where it was seen; `names`, some names of columns that there are.
+    """The types of the columns that are carried of a shard's files: `types`, of each column its name, its Arrow type (a
+    serialized schema of one field, base64) and where it was seen, in the order of the files; `names`, some names of
+    columns that there are.
 
     Of Parquet files the footers are read, of lines all. Holds 512 rows. Raises ColumnError for types that differ.
     """
@@ -49,16 +50,16 @@ def find_types(
         for types, there in here:
             found = joined(source, found, types)
             names.update(dict.fromkeys(there[: max(0, _ROWS - len(names))]))
-    return {"types": {name: [_packed(kind), where] for name, (kind, where) in found.items()}, "names": [*names]}
+    return {"types": [[name, _packed(kind), where] for name, (kind, where) in found.items()], "names": [*names]}
 
 
-def carried_schema(source: str, columns: Columns, records: Sequence[Mapping[str, Any]]) -> tuple[Columns, pa.Schema]:
+def carried_schema(source: str, columns: Columns, records: Iterable[Mapping[str, Any]]) -> tuple[Columns, pa.Schema]:
     """The columns of a source by their names, and their types, from the records of `find_types`. Raises ColumnError for
     types that differ, a column that no file has, and, of all columns, a name that documents have already."""
     found: Types = {}
     names: dict[str, None] = {}
     for record in records:
-        types = {name: (_unpacked(packed), where) for name, (packed, where) in record["types"].items()}
+        types = {name: (_unpacked(packed), where) for name, packed, where in record["types"]}
         found = joined(source, found, types)
         names.update(dict.fromkeys(record["names"]))
     if missing := [theirs for ours, theirs in columns.own if ours not in found]:

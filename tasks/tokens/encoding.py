@@ -17,6 +17,7 @@ from gristmill.storage.tokens.sentencepiece_model import SPACE, SentencePieceTok
 from gristmill.storage.tokens.token_shards import bin_path, write_tokens
 from gristmill.storage.tokens.training_manifest import token_dtype
 from gristmill.tasks.documents.selection import select
+from gristmill.tasks.tokens.recorded import SPLIT, index_path, recorded
 from gristmill.tasks.tokens.tokenizer_work import load
 
 log = logging.getLogger(__name__)
@@ -106,22 +107,17 @@ def _library(tokenizer: object) -> str:
     return "SentencePiece" if isinstance(tokenizer, SentencePieceTokenizer) else "tokenizers"
 
 
-SPLIT = "train"  # of the names of files: those of evaluation documents are `heldout`
-
-Encoded = tuple[RecordedFile, ...]  # the files of a shard, as a stage of tokens has recorded them
-
-
 def encode_shard(
     folder: str,
     shard: int,
     documents: str,
     kept: str,
     tokenizer: RecordedFile,
-    earlier: tuple[Encoded, ...] = (),
+    earlier: tuple[str, ...] = (),
 ) -> dict:
     """Encode a shard's documents that are trained on.
 
-    `kept`: the part that names them. `earlier`: the shard in stages that had the same texts, tokenizer and code: where
+    `kept`: the part that names them. `earlier`: folders of stages that had the same texts, tokenizer and code: where
     one has the same documents, too, its files are taken as they are. Holds the texts and tokens of the shard.
     """
     ids = select(documents, kept, ["id"])["id"].to_pylist()
@@ -129,18 +125,18 @@ def encode_shard(
         texts = select(documents, kept, ["text"])["text"].to_pylist()
         encode = encoder(tokenizer, texts)
         write_tokens(bin_path(folder, SPLIT, shard), ids, [encode.document(text) for text in texts], encode.dtype)
-    lengths = parquet.read_table(bin_path(folder, SPLIT, shard).removesuffix(".bin") + ".parquet", ["length"])["length"]
+    lengths = parquet.read_table(index_path(folder, shard), ["length"])["length"]
     return {"rows_in": len(ids), SPLIT: {"tokens": pc.sum(lengths).as_py() or 0, "documents": len(lengths)}}
 
 
-def _taken(folder: str, shard: int, found: Encoded, ids: list[str]) -> bool:
-    """Take over the files of a shard, if they are those of these documents."""
+def _taken(folder: str, shard: int, earlier: str, ids: list[str]) -> bool:
+    """Take over the files that a shard has in an earlier stage, if they are those of these documents."""
     try:
-        [index] = [file.path for file in found if file.path.endswith(f"/{SPLIT}-{shard:05d}.parquet")]
-        if parquet.read_table(index, ["id"])["id"].to_pylist() != ids:
+        found = recorded(earlier, shard)
+        if parquet.read_table(index_path(earlier, shard), ["id"])["id"].to_pylist() != ids:
             return False
-        for file in found:
-            target = files.join(folder, file.path.rpartition("/")[2])
+        for name, file in found.items():
+            target = files.join(folder, name)
             if target.endswith(".parquet"):  # which has its name in itself
                 parquet.write_table(target, parquet.read_table(file.path))
             else:

@@ -1,58 +1,80 @@
 """Token shards by group: the documents of a shard that share values of columns, in files of their own."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.storage import files, parquet
-from gristmill.storage.damage import RecordedFile
+from gristmill.storage import files, layout, parquet
 from gristmill.storage.tokens.token_shards import write_tokens
 from gristmill.tasks.documents.sampling import uniform
 from gristmill.tasks.documents.selection import gather
 from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Column
+from gristmill.tasks.tokens.recorded import index_path, tokens_of
 
 MOST_GROUPS = 1_000  # of a shard, each with files of its own
 _POINTS = 500  # of a group's scores in a shard: a range is off by a 500th of the tokens at most
 NONE = "none"
+_POINT = pa.schema(
+    {
+        "group": pa.string(),
+        "score": pa.float64(),
+        "tie": pa.float64(),
+        "tokens": pa.int64(),
+    }
+)
 
-Edges = dict[str, list[tuple[float, float]]]  # of quantiles by group: score, and a number that parts equal scores
+Edges = Mapping[str, Sequence[Sequence[float]]]  # of quantiles by group: score, and a number that parts equal scores
 
 
-def score_points(folder: str, shard: int, columns: tuple[Column, ...], **places: object) -> dict:
-    """For quantiles of the last column: of each group of the columns before it, points (score, tie, tokens) that stand
-    for the tokens of this shard."""
-    documents = _documents(columns, **places)  # type: ignore[arg-type]
+def points_folder(folder: str) -> str:
+    """Where points lie while a stage is made."""
+    return files.join(folder, "points")
+
+
+def score_points(folder: str, shard: int, columns: tuple[Column, ...], tokens: str, **places: object) -> dict:
+    """For quantiles of the last column: write points (group, score, tie, tokens) that stand for the tokens of this
+    shard, of each group of the columns before it."""
+    documents = _documents(columns, index_path(tokens, shard), **places)  # type: ignore[arg-type]
     names = group_names(documents, columns[:-1])
     score, tie = _scores(documents, columns[-1])
     length = documents["length"].to_numpy()
-    points = {}
+    found = [_POINT.empty_table()]
     for name in sorted(set(names)):
         rows = np.flatnonzero((names == name) & ~np.isnan(score))
         rows = rows[np.lexsort((tie[rows], score[rows]))]
         if len(rows):
-            points[name] = _thinned(score[rows], tie[rows], length[rows])
-    return {"points": points}
+            last, points = _thinned(length[rows])
+            columns_of = [pa.repeat(name, len(last)), score[rows][last], tie[rows][last], points]
+            found.append(pa.table(columns_of, schema=_POINT))
+    table = pa.concat_tables(found)
+    parquet.write_table(layout.part(points_folder(folder), shard), table)
+    return {"points": len(table)}
 
 
-def _thinned(score: np.ndarray, tie: np.ndarray, length: np.ndarray) -> list[tuple[float, float, int]]:
-    """At most _POINTS points of sorted documents, each the last of a run with about equally many tokens."""
+def _thinned(length: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of sorted documents at most _POINTS, each the last of a run with about equally many tokens, and these tokens."""
     ends = np.cumsum(length)
     last = np.unique(np.searchsorted(ends, ends[-1] * np.arange(1, _POINTS + 1) / _POINTS).clip(max=len(ends) - 1))
-    tokens = np.diff(ends[last], prepend=0)
-    return [*zip(score[last].tolist(), tie[last].tolist(), tokens.tolist(), strict=True)]
+    return last, np.diff(ends[last], prepend=0)
 
 
-def quantile_edges(records: Sequence[Mapping], quantiles: int) -> Edges:
-    """The edges between ranges of equally many tokens, by group; `records`: those of `score_points`."""
-    found: Edges = {}
-    for name in sorted({name for record in records for name in record["points"]}):
-        points = sorted(tuple(point) for record in records for point in record["points"].get(name, ()))
-        ends = np.cumsum([tokens for *_, tokens in points])
-        at = np.searchsorted(ends, ends[-1] * np.arange(1, quantiles) / quantiles)
-        found[name] = [points[each][:2] for each in at]
-    return found
+def find_edges(folder: str, number: int, points: Sequence[str], quantiles: int) -> dict:
+    """`edges`: those between ranges of equally many tokens, by group. `points`: what `score_points` has written, which
+    is held: 24 bytes a point, of up to 500 for each group and shard."""
+    with ThreadPoolExecutor(16) as pool:
+        table = pa.concat_tables([_POINT.empty_table(), *pool.map(parquet.read_table, points)])
+    found: dict[str, list[tuple[float, float]]] = {}
+    for name in sorted(pc.unique(table["group"]).to_pylist()):
+        of = table.filter(pc.equal(table["group"], name))
+        score, tie, tokens = (of[column].to_numpy() for column in ("score", "tie", "tokens"))
+        order = np.lexsort((tokens, tie, score))
+        ends = np.cumsum(tokens[order])
+        at = order[np.searchsorted(ends, ends[-1] * np.arange(1, quantiles) / quantiles)]
+        found[name] = [*zip(score[at].tolist(), tie[at].tolist(), strict=True)]
+    return {"edges": found}
 
 
 def group_shard(
@@ -61,15 +83,16 @@ def group_shard(
     columns: tuple[Column, ...],
     rehydrate: Mapping[int, int],
     edges: Edges,
-    train: RecordedFile,
+    tokens: str,
     **places: object,
 ) -> dict:
     """Write a token shard for each group; `groups` of the record: name, file, tokens and documents of each.
 
-    `columns`, `rehydrate`: those of the mixture; `train`: the tokens of the shard. Holds the tokens of one shard.
+    `columns`, `rehydrate`: those of the mixture; `tokens`: the folder of the token shards. Holds those of one shard.
     Raises ValueError for more than MOST_GROUPS groups, or a column of numbers that is not cut into ranges.
     """
-    documents = _documents(columns, bool(rehydrate), **places)  # type: ignore[arg-type]
+    train = tokens_of(tokens, shard)
+    documents = _documents(columns, index_path(tokens, shard), bool(rehydrate), **places)  # type: ignore[arg-type]
     quantiles = columns[-1].quantiles
     names = group_names(documents, columns[:-1] if quantiles else columns)
     labels: list[Sequence[str]] = [names.tolist()]
@@ -85,13 +108,13 @@ def group_shard(
             "name columns of fewer values, or give edges or quantiles"
         )
     dtype = np.dtype(documents.schema.metadata[b"dtype"].decode())
-    tokens = np.frombuffer(train.read(), dtype)
+    whole_shard = np.frombuffer(train.read(), dtype)
     ids, offsets, lengths = (documents[name].to_numpy() for name in ("id", "offset", "length"))
     groups = []
     for number, name in enumerate(found):
         rows = np.flatnonzero(whole == name)
         file = f"train-{shard:05d}-{number:03d}.bin"
-        chosen = [tokens[offsets[row] : offsets[row] + lengths[row]] for row in rows]
+        chosen = [whole_shard[offsets[row] : offsets[row] + lengths[row]] for row in rows]
         written = write_tokens(files.join(folder, file), ids[rows].tolist(), chosen, dtype)
         groups.append([name, file, written.tokens, written.documents])
     return {"groups": groups}
@@ -99,9 +122,9 @@ def group_shard(
 
 def _documents(
     columns: tuple[Column, ...],
+    index: str,
     clusters: bool = False,
     *,
-    index: str,
     source: str,
     documents: str,
     kept: str,

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import orjson
 
@@ -25,6 +26,11 @@ def shares(weights: dict[str, float], tokens: dict[str, int], budget: int, max_e
     having = {name: tokens[name] for name in weights}
     [stretch] = stretches(Mixture(weights=weights, max_epochs=max_epochs), having, budget)
     return stretch.shares
+
+
+def plan_mixture(folder: str, shard: int, listed: str, **given: Any) -> dict:
+    """`write_mixture` of the shards that the file `listed` has: `tokens`, `heldout`, `rows`, as that is given them."""
+    return write_mixture(folder, shard, **files.read_json(listed), **given)
 
 
 def write_mixture(

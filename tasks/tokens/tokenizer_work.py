@@ -4,7 +4,7 @@ import io
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -28,7 +28,7 @@ from gristmill.tasks.tokens.tokenizer import LARGEST_VOCABULARY, Tokenizer
 log = logging.getLogger(__name__)
 
 # By source the shards: documents, the selection, and the parts with the signals that the mixture's groups need.
-Inputs = dict[str, list[tuple[str, ...]]]
+Inputs = Mapping[str, Sequence[tuple[str, ...]]]
 
 
 def sample(inputs: Inputs, mixture: Mixture, sample_bytes: int, seed: int, taken: dict[str, int]) -> Iterator[str]:

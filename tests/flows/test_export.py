@@ -211,7 +211,7 @@ class OneMore(Refusing):
     def map(self, work, jobs):
         for index, job in enumerate(jobs):
             result = work(job)
-            if not result.found:
+            if not isinstance(result, list) and not result.found:  # a list: the marks of jobs that were done
                 raise KeyboardInterrupt
             yield index, result
 

@@ -102,7 +102,7 @@ class Interrupted(Threads):
     def map(self, work: Any, jobs: Any) -> Iterator[Any]:
         for result in super().map(work, jobs):
             yield result
-            self.left -= not result[1].found
+            self.left -= not getattr(result[1], "found", True)  # marks of done jobs are read, too
             if self.left == 0:
                 raise KeyboardInterrupt
 

@@ -126,7 +126,7 @@ def test_a_limit_reads_the_first_of_many_files(tmp_path, sources):
     *_, whole, _ = extracted(home, texts)
     workers = Weighed(1, None)
     made, stage, rows, drops = extracted(home, texts, workers, limit=60)
-    assert made.sources == ("texts",) and [*rows, *drops] and rows == whole[: len(rows)]
+    assert [*made.sources] == ["texts"] and [*rows, *drops] and rows == whole[: len(rows)]
     assert len(rows) + len(drops) == 60 and workers.largest < 8_000
     for found in trace(home, rows[40]["id"], DEFAULT):  # in both stages
         assert found.record is not None and found.record.payload.decode() == rows[40]["text"]

@@ -1,9 +1,14 @@
 """Selections, manifests and lists of parts, and the sum that must come out."""
 
+import json
+from dataclasses import asdict
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
 from gristmill.storage import files, layout, ledger, parquet, shards
+from gristmill.storage.damage import DamagedFileError
 from gristmill.storage.schema import SELECTION
 
 FOLDER = "stages/rules-0123456789abcdef"
@@ -46,13 +51,28 @@ def test_a_manifest_has_the_sums_and_the_digest_of_the_list_of_parts(made):
     folder, parts = made
     written = layout.write_manifest(folder, {"stage": "rules", "key": "0123456789abcdef"}, parts)
     assert layout.manifest(folder) == written
-    assert layout.parts(folder, written) == parts
+    assert list(layout.parts(folder, written)) == list(parts)
+    assert json.loads((Path(folder) / "parts.json").read_bytes()) == [asdict(part) for part in parts]
+    assert len((Path(folder) / "parts.json").read_bytes().splitlines()) == len(parts) + 2
     assert written["counts"]["rows_in"] == 4 and written["counts"]["rows_out"] == 2
     assert [(s["step"], s["drops"]) for s in written["counts"]["steps"]] == [("x", {"short": 1}), ("y", {"short": 1})]
     assert written["parts"] == {"jobs": 2, "files": 2, "bytes": 14, "digest": written["parts"]["digest"]}
     with pytest.raises(layout.ManifestError, match="parts.json is not what its manifest says"):
         layout.parts(folder, written | {"parts": written["parts"] | {"digest": "0"}})
     assert layout.manifest(folder + "-elsewhere") is None
+    assert not layout.parts(folder, layout.write_manifest(folder, {}, []))
+    assert (Path(folder) / "parts.json").read_bytes() == b"[]"
+
+
+def test_done_jobs_are_listed_by_phase_and_read_one_by_one(tmp_path):
+    folder = str(tmp_path)
+    assert layout.done_numbers(folder) == {}
+    for phase, number in (("decide", 0), ("decide", 123456), ("two-parts", 7)):
+        layout.mark_done(folder, phase, number, {"record": {"rows": number}, "files": {}})
+    assert layout.done_numbers(folder) == {"decide": {0, 123456}, "two-parts": {7}}
+    assert layout.done_part(folder, "two-parts", 7) == layout.Part("two-parts", 7, {"rows": 7}, {})
+    with pytest.raises(DamagedFileError, match="two-parts-00008.json is missing"):
+        layout.done_part(folder, "two-parts", 8)
 
 
 @pytest.mark.parametrize("position", [0, 1])

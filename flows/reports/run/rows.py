@@ -44,7 +44,7 @@ class Rows:
     """
 
     schema: pa.Schema
-    parts: tuple[str, ...] = field(compare=False)
+    parts: Sequence[str] = field(compare=False)
     read: Callable[[int, Sequence[str]], Iterable[pa.Table]] = field(compare=False)
     key: str
 

@@ -5,6 +5,7 @@ evaluation documents as token shards, one for each set. `evaluation_removal` is 
 without what is like one of them and without what contains one.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,7 +100,7 @@ class RemovalPlaces:
     evaluation documents; `tasks`: that with the examples of tasks, or empty."""
 
     corpus: CorpusPlaces
-    extracted: tuple[str, ...]
+    extracted: Sequence[str]
     evaluation: str
     tasks: str
 

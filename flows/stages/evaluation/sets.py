@@ -5,7 +5,7 @@ the same bytes. `survivors/SOURCE` are those of `heldout/SOURCE` that the recipe
 and no measure of them is comparable. `evaluation/NAME` are texts of the recipe's own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, log2
 from typing import Any
@@ -53,8 +53,8 @@ class Places:
     survivors are a set of their own, else an empty address."""
 
     sets: tuple[str, ...]
-    documents: tuple[str, ...]
-    kept: tuple[str, ...]
+    documents: Sequence[str]
+    kept: Sequence[str]
 
 
 def heldout_documents(context: RunContext, recipe: Recipe, corpus: Corpus, drawn: StageResult) -> StageResult:

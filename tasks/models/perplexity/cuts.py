@@ -46,6 +46,11 @@ def bucket_ends(settings: Cuts, scores: Sequence[str]) -> dict[str, list[float]]
     return _percentiles(settings, scores, [settings.head_percentile, settings.middle_percentile])
 
 
+def find_ends(folder: str, number: int, settings: Cuts, scores: Sequence[str]) -> dict:
+    """`ends`: those of `bucket_ends`."""
+    return {"ends": bucket_ends(settings, scores)}
+
+
 def read_cutoffs(path: str, settings: Percentiles) -> dict[str, tuple[float, float]]:
     """The cut-offs of a file at the percentiles where `head` and `middle` end, by language.
 

@@ -25,8 +25,8 @@ _BATCH = 1024  # documents whose lines are scored together
 def train_model(
     folder: str,
     shard: int,
-    reference: Sequence[tuple[str, str]],
-    raw: Sequence[tuple[str, str]],
+    reference: Sequence[tuple[str, ...]],
+    raw: Sequence[tuple[str, ...]],
     settings: LanguageModel,
     heldout: Heldout,
 ) -> dict:

@@ -1,6 +1,6 @@
 """The step `quality_bucket`: scores gathered, the ends of their buckets found, documents numbered."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -31,10 +31,12 @@ def gather_shard(folder: str, shard: int, signals: tuple[str, ...], kept: str, s
     return {"rows": len(table)}
 
 
-def bucket_edges(parts: list[str], settings: Scorers) -> dict[str, list[float]]:
-    """Of each score the percentiles between its buckets, `buckets - 1`; of one that no document has, none."""
-    wanted = [100 * number / settings.buckets for number in range(1, settings.buckets)]
-    return {name: percentiles(parts, name, wanted).get("", []) for name in (*settings.scores, *settings.inverse)}
+def find_edges(folder: str, number: int, parts: Sequence[str], settings: Scorers) -> dict:
+    """`edges`: of each score the percentiles between its buckets, `buckets - 1`; of one that no document has, none.
+    `parts`: what `gather_shard` has written."""
+    wanted = [100 * each / settings.buckets for each in range(1, settings.buckets)]
+    names = (*settings.scores, *settings.inverse)
+    return {"edges": {name: percentiles(parts, name, wanted).get("", []) for name in names}}
 
 
 def bucket_shard(folder: str, shard: int, edges: Mapping[str, list[float]], settings: Scorers) -> dict:

@@ -34,8 +34,8 @@ CROSS_FITTED = "cross_fitted.parquet"
 def train_model(
     folder: str,
     shard: int,
-    reference: Sequence[tuple[str, str]],
-    raw: Sequence[tuple[str, str]],
+    reference: Sequence[tuple[str, ...]],
+    raw: Sequence[tuple[str, ...]],
     settings: Classifier,
     heldout: Heldout,
 ) -> dict:
@@ -55,7 +55,7 @@ def train_model(
 
 
 def sample(
-    reference: Sequence[tuple[str, str]], raw: Sequence[tuple[str, str]], settings: Classifier, heldout: Heldout
+    reference: Sequence[tuple[str, ...]], raw: Sequence[tuple[str, ...]], settings: Classifier, heldout: Heldout
 ) -> Callable[[Examples], None]:
     """What adds the examples that are learned from, given as to `train_model`. Raises ValueError for too few."""
     good_rows, raw_rows = _rows(reference), _rows(raw)
@@ -106,5 +106,5 @@ def bounds(settings: Threshold, scores: Sequence[str]) -> list[Bound]:
     return [Bound("keep_top", "quality", low=low) for [low] in found.values()]
 
 
-def _rows(inputs: Sequence[tuple[str, str]]) -> int:
+def _rows(inputs: Sequence[tuple[str, ...]]) -> int:
     return sum(parquet.rows(kept) for _, kept in inputs)

@@ -11,17 +11,19 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from gristmill.storage import files, layout
 from gristmill.storage.remote.retry import RemoteIOConfig
-from gristmill.tasks.engine import log_fields, options
+from gristmill.tasks.engine import log_fields, options, shared_work
 from gristmill.tasks.engine.code_version import code_version
 from gristmill.tasks.engine.executors import Dask, executor
 from gristmill.tasks.engine.job_progress import JobProgress, told
-from gristmill.tasks.engine.jobs import Code, Job, run_job
+from gristmill.tasks.engine.jobs import Code, Job, JobResult, Phase, run_job
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -102,6 +104,23 @@ def read(folder, shard):
     return {}
 
 
+class Counted(str):
+    # how often this process has loaded one
+    loaded = 0
+
+    def __reduce__(self):
+        return counted, (str(self),)
+
+
+def counted(text):
+    Counted.loaded += 1
+    return Counted(text)
+
+
+def common(text, _):
+    return os.getpid(), len(text), Counted.loaded
+
+
 def imported(folder, shard):
     return {"packages": sorted({name.split(".")[0] for name in sys.modules}), "pid": os.getpid()}
 """
@@ -121,9 +140,14 @@ def crew(tmp_path_factory):
         sys.modules.pop("gristmill_crew", None)
 
 
-def job(work, folder: str, phase: str, shard: int, arguments: dict | None = None) -> Job:
+def phase_of(work, folder: str, name: str, **common) -> Callable[[Job], JobResult]:
+    """Does jobs of a phase."""
     code = Code((work.__module__,), code_version((work.__module__,)))
-    return Job(work, code, folder, phase, shard, arguments or {})
+    return partial(run_job, Phase(work, code, folder, name, common))
+
+
+def jobs_of(shards, **arguments) -> list[Job]:
+    return [Job(shard, arguments) for shard in shards]
 
 
 def records(results) -> list[tuple[int, dict, bool]]:
@@ -177,16 +201,61 @@ def test_results_are_let_go_of(crew, cluster):
     assert len(cluster.client.futures) == 2
 
 
-def test_dask_knows_of_so_many_jobs_at_once(crew, cluster, monkeypatch):
-    """However many there are: each has the index of its own, and what is done makes room for others."""
-    monkeypatch.setattr("gristmill.tasks.engine.executors._AT_ONCE", 16)
-    most = 0
+def test_dask_knows_of_as_many_jobs_as_keep_its_workers_busy(crew, cluster, monkeypatch):
+    """However many there are: they are made when there is room for them, and each has the index of its own."""
+    monkeypatch.setattr("gristmill.tasks.engine.executors._LEAST_AHEAD", 6)
+    most = made = taken = 0
+
+    def jobs():
+        nonlocal made
+        for number in range(100):
+            made += 1
+            assert made - taken <= 8  # four for each of two threads
+            yield number
+
     found = []
-    for result in cluster.map(crew.square, range(100)):
+    for result in cluster.map(crew.square, jobs()):
         found.append(result)
+        taken += 1
         most = max(most, len(cluster.client.futures))
     assert sorted(found) == [(n, n * n) for n in range(100)]
-    assert most <= 2 * 16  # those that are done are let go of with the next ones
+    assert most <= 2 * 8  # those that are done are let go of with the next ones
+
+
+def test_threads_make_jobs_when_there_is_room_for_them():
+    made = taken = 0
+
+    def jobs():
+        nonlocal made
+        for number in range(50):
+            made += 1
+            assert made - taken <= 8
+            yield number
+
+    with executor("threads", 2) as threads:
+        for index, value in threads.map(lambda number: -number, jobs()):
+            assert value == -index
+            taken += 1
+    assert taken == 50
+
+
+def test_what_jobs_share_is_sent_to_a_worker_once(crew, cluster):
+    """A megabyte, for 500 jobs of two workers."""
+    work = partial(crew.common, crew.Counted("x" * (1 << 20)))
+    sizes = [len(shared_work.dumps(job)) for job in jobs_of(range(3))]
+    assert max(sizes) < 200
+    found = [result for _, result in cluster.map(work, range(500))]
+    assert {size for _, size, _ in found} == {1 << 20}
+    asked = {}
+    for pid, _, loaded in found:
+        asked[pid] = max(asked.get(pid, 0), loaded)
+    assert len(asked) == 2 and max(asked.values()) == 1, "each loads it once"
+    # the scheduler keeps nothing of it
+    assert "x" * 100 not in str(cluster.client.run_on_scheduler(metadata))
+
+
+def metadata(dask_scheduler):
+    return dask_scheduler.task_metadata
 
 
 def test_how_many_work(crew, cluster):
@@ -212,23 +281,22 @@ def test_serial_is_in_order_and_threads_work_at_the_same_time():
 
 def test_jobs_leave_files_and_records_and_are_not_done_again(running, crew, tmp_path):
     folder = str(tmp_path)
-    first = [job(crew.write, folder, "write", shard, {"text": "ab"}) for shard in range(4)]
-    assert records(running.map(run_job, first)) == [(i, {"bytes": 2 * i}, False) for i in range(4)]
+    write = phase_of(crew.write, folder, "write", text="ab")
+    assert records(running.map(write, jobs_of(range(4)))) == [(i, {"bytes": 2 * i}, False) for i in range(4)]
     done = layout.done_record(folder, "write", 3)
     assert done["record"] == {"bytes": 6}
     assert done["files"] == {"part-3": {"bytes": 6, "content": files.digest(b"ababab")}}
-    more = [job(crew.write, folder, "write", shard, {"text": "ab"}) for shard in range(6)]
-    assert records(running.map(run_job, more)) == [(i, {"bytes": 2 * i}, i < 4) for i in range(6)]
+    assert records(running.map(write, jobs_of(range(6)))) == [(i, {"bytes": 2 * i}, i < 4) for i in range(6)]
     assert lines(tmp_path / "worked") == list(range(6))
     # another phase of the same stage is other work
-    assert [result.found for _, result in running.map(run_job, [job(crew.write, folder, "other", 1)])] == [False]
+    assert [result.found for _, result in running.map(phase_of(crew.write, folder, "other"), jobs_of([1]))] == [False]
     assert [(tmp_path / f"part-{i}").read_text() for i in (0, 2, 5)] == ["", "abab", "ab" * 5]
 
 
 def test_a_failing_job_reaches_the_caller_with_its_place(running, crew, tmp_path):
-    jobs = [job(crew.write, str(tmp_path), "write", i, {"text": "x", "broken": 2}) for i in range(4)]
+    write = phase_of(crew.write, str(tmp_path), "write", broken=2)
     with pytest.raises(ValueError, match="cannot read x") as error:
-        list(running.map(run_job, jobs))
+        list(running.map(write, jobs_of(range(4), text="x")))
     assert error.value.__notes__ == [f"job 2 of phase write of {tmp_path}"]
     assert layout.done_record(str(tmp_path), "write", 2) is None
     # the executor works on after it
@@ -238,7 +306,7 @@ def test_a_failing_job_reaches_the_caller_with_its_place(running, crew, tmp_path
 def test_what_jobs_log_arrives(running, crew, tmp_path):
     while not running.messages.empty():
         running.messages.get()
-    list(running.map(run_job, [job(crew.write, str(tmp_path), "write", i) for i in range(3)]))
+    list(running.map(phase_of(crew.write, str(tmp_path), "write"), jobs_of(range(3))))
     place = {"stage": tmp_path.name, "phase": "write"}
     found = drain(running.messages, 3)
     assert sorted(found, key=str) == [
@@ -253,7 +321,7 @@ def test_what_running_jobs_tell_arrives_and_is_no_line_of_the_log(running, crew,
     while not running.messages.empty():
         running.messages.get()
     began = time.monotonic()
-    list(running.map(run_job, [job(crew.read, str(tmp_path), "read", i) for i in range(3)]))
+    list(running.map(phase_of(crew.read, str(tmp_path), "read"), jobs_of(range(3))))
     passed = time.monotonic() - began
     found = [(fields, told(fields)) for _, _, fields in drain(running.messages, 3)]
     assert 3 <= len(found) <= 3 * (passed + 1)
@@ -285,10 +353,12 @@ def test_a_workers_own_output_is_lines_of_json(crew, tmp_path):
         try:
             client.wait_for_workers(1, timeout=120)
             with log_fields.bound(run="ours"), executor("dask", address=address, json_lines=True) as running:
-                list(running.map(run_job, [job(crew.write, str(tmp_path), "write", 1)]))
+                write = phase_of(crew.write, str(tmp_path), "write")
+                list(running.map(write, jobs_of([1])))
                 with log_fields.bound(run="another"):
-                    other = job(crew.write, str(tmp_path), "write", 2)
-                list(running.map(run_job, [other, job(crew.write, str(tmp_path), "write", 3)]))
+                    other = phase_of(crew.write, str(tmp_path), "write")
+                list(running.map(other, jobs_of([2])))
+                list(running.map(write, jobs_of([3])))
                 found = drain(running.messages, 2)
         finally:
             worker.terminate()
@@ -314,9 +384,9 @@ def test_loggers_are_left_as_they_were():
 
 
 def test_a_killed_worker_costs_its_jobs_a_second_run(cluster, crew, tmp_path):
-    jobs = [job(crew.die_once, str(tmp_path), "die", i) for i in range(8)]
+    die = phase_of(crew.die_once, str(tmp_path), "die")
     # what the dead worker had finished is lost to the scheduler, and found done when it is asked for again
-    assert [record for _, record, _ in records(cluster.map(run_job, jobs))] == [{"shard": i} for i in range(8)]
+    assert [record for _, record, _ in records(cluster.map(die, jobs_of(range(8))))] == [{"shard": i} for i in range(8)]
     assert (tmp_path / "died").exists()
     assert lines(tmp_path / "started") == sorted([3, *range(8)])
 
@@ -349,7 +419,7 @@ def test_by_address(crew, tmp_path):
         with executor("dask", address=address) as running:
             assert isinstance(running, Dask)
             assert sorted(running.map(crew.square, range(5))) == [(i, i * i) for i in range(5)]
-            list(running.map(run_job, [job(crew.write, str(tmp_path), "write", 1)]))
+            list(running.map(phase_of(crew.write, str(tmp_path), "write"), jobs_of([1])))
             place = {"stage": tmp_path.name, "phase": "write", "shard": 1}
             assert drain(running.messages, 1) == [(logging.INFO, "gristmill.tasks.crew: shard 1 in work", place)]
         # a cluster that is not ours goes on
@@ -402,13 +472,14 @@ def test_workers_import_no_flow_and_do_not_run_the_callers_script_again(crew, tm
             import gristmill.flows.pipeline
             from gristmill.tasks.engine.executors import executor
             from gristmill.tasks.engine.code_version import code_version
-            from gristmill.tasks.engine.jobs import Code, Job, run_job
+            from functools import partial
+            from gristmill.tasks.engine.jobs import Code, Job, Phase, run_job
             print("script ran in", os.getpid())
             code = Code(("gristmill_crew",), code_version(("gristmill_crew",)))
             watched = {"prefect", "mlflow", "torch", "gristmill"}
             with executor("local", 2) as running:
-                jobs = [Job(gristmill_crew.imported, code, sys.argv[1], "look", i) for i in range(4)]
-                for _, result in running.map(run_job, jobs):
+                phase = Phase(gristmill_crew.imported, code, sys.argv[1], "look")
+                for _, result in running.map(partial(run_job, phase), [Job(i) for i in range(4)]):
                     record = result.record
                     assert record["pid"] != os.getpid()
                     print("worker has", sorted(watched.intersection(record["packages"])))
@@ -432,12 +503,12 @@ def test_workers_import_no_flow_and_do_not_run_the_callers_script_again(crew, tm
 
 
 def test_a_worker_with_other_code_is_refused(crew, tmp_path):
-    jobs = [Job(crew.write, Code(("gristmill_crew",), "0123456789abcdef"), str(tmp_path), "write", 1)]
+    phase = Phase(crew.write, Code(("gristmill_crew",), "0123456789abcdef"), str(tmp_path), "write")
     with (
         executor("serial") as running,
         pytest.raises(RuntimeError, match="gristmill_crew has version .* 0123456789abcdef"),
     ):
-        list(running.map(run_job, jobs))
+        list(running.map(partial(run_job, phase), jobs_of([1])))
     assert layout.done_record(str(tmp_path), "write", 1) is None
 
 
@@ -449,8 +520,8 @@ def test_a_job_has_the_options_of_the_process_that_made_it(tmp_path):
     before = options.current()
     try:
         options.configure(options.JobOptions(RemoteIOConfig(per_host=7), memory=5))
-        made = job(seen, str(tmp_path), "look", 0)
+        look = phase_of(seen, str(tmp_path), "look")
         options.configure(before)
-        assert run_job(made).record == {"per_host": 7, "memory": 5}
+        assert look(Job(0)).record == {"per_host": 7, "memory": 5}
     finally:
         options.configure(before)

@@ -90,6 +90,18 @@ def selecting(phases: PhaseRunner, record: Shouting, places: list[int]) -> dict:
     return {}
 
 
+def lose(folder, number, dropped):
+    record = select(folder, number, dropped)
+    path = layout.ledger_part(folder, number)
+    parquet.write_table(path, parquet.read_table(path)[:0])
+    return record
+
+
+def losing(phases: PhaseRunner, record: Shouting, places: list[int]) -> dict:
+    phases.map("decide", lose, {i: {"dropped": dropped} for i, dropped in enumerate(places)})
+    return {}
+
+
 def spec(body=shout, record: BaseModel = QUIET, places=("one", "two"), **more) -> StageSpec:
     return StageSpec("shouted", body, record, {"texts": digest(list(map(str, places or ())))} | more, places)
 
@@ -194,6 +206,35 @@ def test_what_was_begun_goes_on_where_it_was(tmp_path):
     assert made(tmp_path, one).result == {"seen": [False, False, True, True]}
 
 
+class Counting(Threads):
+    """Serial; `sent`: how many jobs each call of `map` was given."""
+
+    def __init__(self) -> None:
+        super().__init__(1, None)
+        self.sent: list[int] = []
+
+    def map(self, work, jobs):
+        jobs = list(jobs)
+        self.sent.append(len(jobs))
+        return super().map(work, jobs)
+
+
+def test_what_is_done_is_listed_once_and_goes_to_no_worker_again(tmp_path, monkeypatch):
+    """300 jobs of which 299 were done; a worker reads the marks of 128 at a time."""
+    one = spec(places=[f"text {number}" for number in range(300)])
+    whole = made(tmp_path, one)
+    (Path(whole.folder) / "manifest.json").unlink()
+    (Path(whole.folder) / "done" / "write-00007.json").unlink()
+    listed = []
+    inner = files.names
+    monkeypatch.setattr(files, "names", lambda folder: (listed.append(folder), inner(folder))[1])
+    counting = Counting()
+    again = find_or_make(str(tmp_path), one, counting, lambda: nullcontext(Silent()))
+    assert counting.sent == [3, 1]
+    assert [folder for folder in listed if folder.endswith("done")] == [f"{whole.folder}/done"]
+    assert again.manifest == whole.manifest and again.records("write") == whole.records("write")
+
+
 def test_a_full_disk_is_one_sentence_and_afterwards_it_goes_on(tmp_path):
     one = spec(body=growing, places=None)
     with (
@@ -230,14 +271,12 @@ def test_counts_are_summed_and_must_come_out(tmp_path):
     assert (count["rows_in"], count["rows_out"], count["drops"]) == (12, 9, {"short": 3})
     assert stage.manifest["counts"]["rows_out"] == 9
 
-    again = made(tmp_path / "again", spec(body=selecting, places=[1]))
-    manifest = Path(again.folder) / "manifest.json"
-    manifest.unlink()
-    path = layout.ledger_part(again.folder, 0)
-    parquet.write_table(path, parquet.read_table(path)[:0])
-    with pytest.raises(ledger.LedgerError, match="4 documents in, 3 out, but 0 rows in the ledger"):
-        made(tmp_path / "again", spec(body=selecting, places=[1]))
-    assert not manifest.exists()
+    wrong = spec(body=losing, places=[0, 1])
+    with pytest.raises(ledger.LedgerError, match="4 documents in, 3 out, but 0 rows in the ledger") as error:
+        made(tmp_path / "again", wrong)
+    folder = wrong.folder(str(tmp_path / "again"))
+    assert error.value.__notes__ == [f"job 1 of phase decide of {folder}"], "the job itself finds it"
+    assert layout.done_numbers(folder) == {"decide": {0}}
 
 
 @pytest.mark.parametrize("torn", [b"", b"{", b"[1]"])
@@ -253,7 +292,7 @@ def test_a_stage_of_another_format_is_refused_with_its_remedy(tmp_path):
     stage = made(tmp_path, spec())
     path = Path(stage.folder) / "manifest.json"
     path.write_bytes(orjson.dumps({"stage": "shouted", "key": stage.key, "shards": []}))
-    with pytest.raises(layout.ManifestError, match="format 1, this version reads 4.*run its recipe again"):
+    with pytest.raises(layout.ManifestError, match="format 1, this version reads 5.*run its recipe again"):
         find(str(tmp_path), spec())
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from gristmill.storage import parquet
+from gristmill.storage import layout, parquet
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.tokens.token_shards import bin_path
 from gristmill.tasks.tokens import encoding
@@ -43,11 +43,14 @@ def documents(folder, split: str, shard: int) -> dict[str, np.ndarray]:
 
 
 def written(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
 
 
-def recorded_files(folder: Path) -> tuple[RecordedFile, ...]:
-    return tuple(recorded(path) for path in sorted(folder.iterdir()))
+def stage_of(folder: Path) -> str:
+    """The folder, whose shard 0 is marked done."""
+    facts = {path.name: {"content": recorded(path).digest} for path in sorted(folder.iterdir()) if path.is_file()}
+    layout.mark_done(str(folder), "encode", 0, {"record": {}, "files": facts})
+    return str(folder)
 
 
 def test_a_shard_has_its_documents_and_decodes_to_their_texts(tmp_path, shard, model):
@@ -75,13 +78,13 @@ def test_a_shard_with_the_documents_of_an_earlier_one_is_taken_from_there(tmp_pa
     same, fewer = shard("same", TEXTS), shard("fewer", TEXTS, names[:-1])
     moved = shard("moved", TEXTS, names[1:])
     record = encode_shard(str(tmp_path / "first"), 0, *same, model)
-    earlier = (recorded_files(tmp_path / "first"),)
+    earlier = (stage_of(tmp_path / "first"),)
     for name, parts in {"fewer": fewer, "moved": moved}.items():
         encode_shard(str(tmp_path / name), 0, *parts, model, earlier)
         encode_shard(str(tmp_path / f"{name}-alone"), 0, *parts, model)
         assert written(tmp_path / name) == written(tmp_path / f"{name}-alone") != written(tmp_path / "first")
     monkeypatch.setattr(encoding, "encoder", None)  # nothing is encoded
-    earlier = (recorded_files(tmp_path / "fewer"), *earlier)
+    earlier = (stage_of(tmp_path / "fewer"), *earlier)
     assert encode_shard(str(tmp_path / "again"), 0, *same, model, earlier) == record
     assert written(tmp_path / "again") == written(tmp_path / "first")
 
@@ -89,7 +92,7 @@ def test_a_shard_with_the_documents_of_an_earlier_one_is_taken_from_there(tmp_pa
 def test_a_damaged_earlier_shard_is_not_taken(tmp_path, shard, model, caplog):
     parts = shard("web", TEXTS)
     encode_shard(str(tmp_path / "first"), 0, *parts, model)
-    earlier, whole = recorded_files(tmp_path / "first"), written(tmp_path / "first")
+    earlier, whole = stage_of(tmp_path / "first"), written(tmp_path / "first")
     path = tmp_path / "first" / "train-00000.bin"
     path.write_bytes(b"\1" + path.read_bytes()[1:])
     encode_shard(str(tmp_path / "again"), 0, *parts, model, (earlier,))

@@ -17,12 +17,11 @@ from gristmill.storage import files, layout, parquet
 from gristmill.storage.tokens.token_shards import write_tokens
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.tasks.engine.make import StageResult
-from gristmill.tasks.tokens.grouping_work import group_shard, quantile_edges, score_points
+from gristmill.tasks.tokens.grouping_work import find_edges, group_shard, points_folder, score_points
 from gristmill.tasks.tokens.mixture import Column
 from gristmill.training.data.order import Order
 from tests import corpora
 from tests.corpora import planted_stage
-from tests.recorded import recorded
 
 SHARDS, DOCUMENTS = 3, 200
 
@@ -47,14 +46,15 @@ def corpus(tmp_path_factory):
         train = [i for i in range(DOCUMENTS) if i % 10]
         tokens = [np.append(rng.integers(3, 500, rng.integers(1, 60)), 2).astype("<u2") for _ in train]
         write_tokens(f"{folder}/train-{shard:05d}.bin", [ids[i] for i in train], tokens, np.dtype("<u2"))
+        done = {f"train-{shard:05d}.bin": {"content": files.checksum(f"{folder}/train-{shard:05d}.bin")}}
+        layout.mark_done(str(folder), "encode", shard, {"record": {}, "files": done})
         shards.append((table.take(train).to_pylist(), dict(zip([ids[i] for i in train], tokens, strict=True))))
     return folder, shards
 
 
 def arguments(folder, shard: int, columns: tuple[Column, ...]) -> dict:
     signals = f"{folder}/signals-{shard}.parquet"
-    index = f"{folder}/train-{shard:05d}.parquet"
-    places = {"index": index, "source": "web", "documents": signals, "kept": signals, "signals": (signals,)}
+    places = {"tokens": str(folder), "source": "web", "documents": signals, "kept": signals, "signals": (signals,)}
     return places | {"columns": columns}
 
 
@@ -63,14 +63,13 @@ def grouped(corpus, to, columns, rehydrate=None):
     folder, shards = corpus
     edges = {}
     if columns[-1].quantiles:
-        records = [score_points(str(to), i, **arguments(folder, i, columns)) for i in range(SHARDS)]
-        edges = quantile_edges(records, columns[-1].quantiles)
+        for i in range(SHARDS):
+            score_points(str(to), i, **arguments(folder, i, columns))
+        points = [layout.part(points_folder(str(to)), i) for i in range(SHARDS)]
+        edges = find_edges(str(to), 0, points, columns[-1].quantiles)["edges"]
     found: dict[str, list] = {}
     for i, (rows, _) in enumerate(shards):
-        train = recorded(folder / f"train-{i:05d}.bin")
-        made = group_shard(
-            str(to), i, rehydrate=rehydrate or {}, edges=edges, train=train, **arguments(folder, i, columns)
-        )
+        made = group_shard(str(to), i, rehydrate=rehydrate or {}, edges=edges, **arguments(folder, i, columns))
         known = {row["id"]: row for row in rows}
         for name, file, tokens, documents in made["groups"]:
             ids = np.fromfile(to / file, "<u2")
@@ -152,6 +151,8 @@ def test_training_reads_groups_through_all_phases(corpus, tmp_path):
             layout.Part("encode", i, record, {name: {"content": digest, "bytes": 1} for name in (names[0], heldout)})
         )
     at = str(tmp_path / "stages" / "tokens-planted")
+    for part in parts:
+        layout.mark_done(at, part.phase, part.number, {"record": part.record, "files": part.files})
     tokens = StageResult("tokens", "planted", at, layout.write_manifest(at, {"result": {}}, parts), False)
     (tmp_path / "stages" / "tokenizer-planted").mkdir()
     (tmp_path / "stages" / "tokenizer-planted" / "token_bytes.json").write_text(json.dumps([1] * 500))

@@ -1,0 +1,60 @@
+"""What all jobs of a phase share, on a Dask cluster: the flow leaves it with the scheduler, workers ask for it once.
+
+It is among the scheduler's metadata, from where a worker that starts late, or again, has it, too. As an argument of
+tasks it would be sent with each of them, and as a result of Dask's it would draw tasks to the workers that hold it.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+# Works that a process keeps: those of the phase that it is in, and of a run that shares the cluster.
+_KEPT = 4
+
+_lock = threading.Lock()
+_kept: dict[tuple[str, int], Callable[[Any], Any]] = {}
+
+
+def give(client: Any, run: str, number: int, work: Callable[[Any], Any]) -> None:
+    """Leave work number `number` of a run with the scheduler."""
+    client.set_metadata([run, number], dumps(work))
+
+
+def take_back(client: Any, run: str) -> None:
+    """Forget the works of a run."""
+    client.set_metadata([run], None)
+
+
+def dumps(value: Any) -> bytes:
+    """As Dask sends values, functions of a script that nobody else has included."""
+    from distributed.protocol import pickle
+
+    return pickle.dumps(value)
+
+
+def call(run: str, number: int, job: bytes) -> Any:
+    """Do a job, on a worker, by the work that `give` has left. Raises LookupError for a run that has ended."""
+    from distributed.protocol import pickle
+
+    return _work(run, number)(pickle.loads(job))
+
+
+def _work(run: str, number: int) -> Callable[[Any], Any]:
+    with _lock:  # threads of a worker would each ask
+        if (run, number) not in _kept:
+            _kept[run, number] = _asked(run, number)
+            while len(_kept) > _KEPT:
+                del _kept[next(iter(_kept))]
+        return _kept[run, number]
+
+
+def _asked(run: str, number: int) -> Callable[[Any], Any]:
+    from distributed import get_worker
+    from distributed.protocol import pickle
+    from distributed.utils import sync
+
+    worker = get_worker()
+    given = sync(worker.loop, worker.scheduler.get_metadata, keys=[run], default=None)
+    if not given or number not in given:
+        raise LookupError(f"{run} has ended: nobody waits for this job any more")
+    return pickle.loads(given[number])

@@ -1,0 +1,258 @@
+"""What a job is given does not grow with the shards of a corpus: the jobs of every stage, for 90,000 shards.
+
+The jobs are built and not run. Nothing that they would read is there: a body that read files of shards would fail.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import load
+from gristmill.flows.stages import documents as documents_stage
+from gristmill.flows.stages import embedding, export, learned_filters, mixture, removal, signals, tokenizer, tokens
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.storage import layout
+from gristmill.storage.damage import RecordedFile
+from gristmill.tasks.decontamination.step import Decontamination
+from gristmill.tasks.documents.by_shard import Names
+from gristmill.tasks.documents.normalize import Normalize
+from gristmill.tasks.engine.jobs import Job
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.shared_work import dumps
+from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.extraction.extract import Extract
+from gristmill.tasks.models.embedding.embedder import Embedder
+from gristmill.tasks.models.embedding.embedding import HeadScoring
+from gristmill.tasks.reading.sources import Columns
+from gristmill.tasks.tokens.mixture import Column, Mixture
+from gristmill.tasks.tokens.tokenizer import Tokenizer
+
+SHARDS = 90_000
+LARGEST, TYPICAL = 100_000, 2_000
+HOME = "/nowhere/a-bucket-of-some-company/with/some/prefix/gristmill"
+SOURCES = Names((("web", SHARDS - 1_000), ("books", 1_000)))
+
+
+class Records(Mapping):
+    """One record for all jobs."""
+
+    def __init__(self, numbers: Sequence[int], record: dict) -> None:
+        self.numbers, self.record = numbers, record
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.numbers)
+
+    def __getitem__(self, number: int) -> dict:
+        return self.record
+
+
+class Sizes:
+    """Stands for a PhaseRunner; notes the pickled bytes of jobs, of every 97th and the last one, and of what all share.
+
+    `records`: what each job of a phase gives, by the phase's name.
+    """
+
+    def __init__(self, folder: str, records: dict[str, dict]) -> None:
+        self.folder, self.records = folder, records
+        self.jobs: dict[str, list[int]] = {}
+        self.common: dict[str, int] = {}
+        self.numbers: dict[str, int] = {}
+
+    def map(self, phase, work, jobs, temporary=False, common=None, size=None):
+        some = [*list(jobs)[::97], *list(jobs)[-1:]]
+        self.jobs[phase] = [len(dumps(Job(number, jobs[number]))) for number in some]
+        self.common[phase] = len(dumps((work, common)))
+        self.numbers[phase] = len(jobs)
+        return Records(list(jobs), self.records.get(phase, {}))
+
+    def once(self, phase, work, arguments, temporary=False):
+        return self.map(phase, work, {0: arguments}, temporary)[0]
+
+
+@pytest.fixture
+def stages():
+    """Runs the bodies of stages without their jobs; what they sent, by stage."""
+    seen: dict[str, Sizes] = {}
+
+    def build(spec: StageSpec, **records: dict) -> StageResult:
+        folder = spec.folder(HOME) if spec.at == "" else spec.at
+        seen[spec.name] = Sizes(folder, GIVEN | records)
+        result = spec.body(seen[spec.name], spec.record, spec.placed())
+        manifest = {"result": result, "counts": {"steps": []}, "libraries": {}}
+        return StageResult(spec.name, spec.key, folder, manifest, reused=False)
+
+    build.seen = seen
+    return build
+
+
+GIVEN = {
+    "train": {"file": "tokenizer.model", "files": ["model.bin"], "vocab_size": 500, "end_of_text": 2},
+    "bounds": {"bounds": []},
+    "ends": {"ends": {}},
+    "edges": {"edges": {}},
+    "encode": {"train": {"tokens": 5}},
+    "group": {"groups": []},
+    "write": {"written": []},
+    "extract": {"rows_in": 1, "rows_out": 1, "steps": []},
+}
+
+
+def stage(name: str) -> StageResult:
+    manifest = {"result": {}, "counts": {"steps": []}, "libraries": {}}
+    return StageResult(name, "0123456789abcdef", f"{HOME}/stages/{name}-0123456789abcdef", manifest, reused=True)
+
+
+@pytest.fixture
+def context(stages):
+    return RunContext(MachineSettings(home=HOME), stages)
+
+
+@pytest.fixture
+def corpus():
+    measured = tuple(stage(name) for name in ("documents", "signals", "near_duplicates", "quality"))
+    return Corpus(SOURCES, stage("documents"), stage("near_duplicates"), measured, measured)
+
+
+def recipe(**more):
+    steps = [{"step": "extract"}, {"step": "gopher_quality"}, *more.pop("steps", [])]
+    sources = [{"name": name, "jsonl": [f"{name}.jsonl"]} for name in ("web", "books")]
+    return load({"name": "snapshot", "sources": sources, "steps": steps, **more})
+
+
+def check(stages, *names: str) -> None:
+    """The stages that were built have these jobs, for all shards, of bounded size."""
+    assert list(stages.seen) == list(names)
+    for name, sent in stages.seen.items():
+        assert max(sent.numbers.values()) > 80_000 or set(sent.numbers.values()) == {1}, name
+        for phase, sizes in sent.jobs.items():
+            assert max(sizes) <= LARGEST, f"{name} {phase}: {max(sizes)}"
+            assert sent.numbers[phase] == 1 or median(sizes) <= TYPICAL, f"{name} {phase}: {median(sizes)}"
+            assert sent.common[phase] <= LARGEST, f"{name} {phase}: {sent.common[phase]} in common"
+
+
+def test_documents_with_the_names_of_a_snapshot(stages):
+    crawl = "crawl-data/CC-MAIN-2025-33/segments/1754151280268.94"
+    names = [f"{crawl}/warc/CC-MAIN-20250802220907-20250803010907-{n:05d}.warc.gz" for n in range(SHARDS)]
+    places = tuple(
+        documents_stage.ShardFiles(source, ((f"https://data.commoncrawl.org/{name}", name),), "")
+        for source, name in zip(SOURCES, names, strict=True)
+    )
+    formats = {name: documents_stage.SourceFormat(format="archive", columns=Columns()) for name in ("web", "books")}
+    steps = tuple(step for step in recipe().steps if step.step == "gopher_quality")
+    record = documents_stage.Record(
+        formats=formats, before=(), extract=Extract(), normalize=Normalize(), steps=steps, classes=(), limit=None
+    )
+    stages(StageSpec("documents", documents_stage._extract, record, {}, places))
+    check(stages, "documents")
+    assert set(stages.seen["documents"].jobs) == {"look", "extract"}
+
+
+def test_measured_and_decided(context, stages, corpus):
+    steps = tuple(step for step in recipe().steps if step.step == "gopher_quality")
+    signals.decided(context, signals.measured(context, corpus, steps), steps)
+    check(stages, "signals", "rules")
+
+
+def test_buckets_of_scores(context, stages, corpus):
+    step = {"step": "quality_bucket", "scores": ["quality"], "buckets": 4}
+    given = recipe(steps=[{"step": "quality", "reference": ["books"]}, step])
+    signals.quality_bucket(context, given, corpus, given.steps[-1])
+    check(stages, "quality_bucket")
+
+
+@pytest.mark.parametrize("name", ["quality", "perplexity"])
+def test_learned_filters(context, stages, corpus, monkeypatch, name):
+    monkeypatch.setattr(StageResult, "file", lambda self, name: RecordedFile(f"{self.folder}/{name}", "0" * 32))
+    given = recipe(steps=[{"step": name, "reference": ["books"]}])
+    build = learned_filters.perplexity if name == "perplexity" else learned_filters.learned_filter
+    build(context, given, corpus, given.steps[-1])
+    check(stages, f"{name}_model", name, f"{name}_cut", *(["perplexity_bucket"] if name == "perplexity" else []))
+    assert set(stages.seen[name].numbers.values()) == {SHARDS - 1_000, 1_000}
+
+
+def test_heads_over_vectors(stages, corpus):
+    settings = HeadScoring(heads=(), embedder=Embedder(), model="0" * 32, tokenizer="0" * 32)
+    record = embedding.Scoring(reference=("books",), settings=settings)
+    places = embedding.HeadPlaces(corpus.places, f"{HOME}/stages/embedding_vectors-0123456789abcdef", {})
+    stages(StageSpec("embedding", embedding._score, record, {}, places))
+    check(stages, "embedding")
+
+
+@pytest.mark.parametrize("policy", ["drop", "cut", "report"])
+def test_decontamination(stages, corpus, policy):
+    step = Decontamination(benchmarks=[{"name": "mmlu", "path": "mmlu.jsonl", "question": ["question"]}], policy=policy)
+    settings = step.part(removal.Indexing)
+    places = removal.HitsPlaces(corpus.places, f"{HOME}/stages/decontamination_index-0123456789abcdef")
+    stages(StageSpec("decontamination_hits", removal._find, removal.HitsRecord(settings=settings), {}, places))
+    record = removal.PolicyRecord(policy=step.part(removal.Policy), threshold=0.5)
+    places = replace(places, hits=f"{HOME}/stages/decontamination_hits-0123456789abcdef")
+    stages(StageSpec("decontamination", removal._apply, record, {}, places))
+    check(stages, "decontamination_hits", "decontamination")
+
+
+def test_takedowns(context, stages, corpus, tmp_path):
+    (tmp_path / "ids.txt").write_text("0" * 32 + "\n")
+    listed = recipe(takedowns=[str(tmp_path / "ids.txt")])
+    removal.without_taken_down(context, listed, corpus)
+    check(stages, "takedowns")
+
+
+def test_export(context, stages, corpus, tmp_path):
+    given = recipe(export={"to": str(tmp_path / "exported")})
+    export.export(context, given, corpus)
+    check(stages, "export")
+
+
+@pytest.mark.parametrize("by", [("source",), ("source", "language")])
+def test_tokenizer(context, stages, corpus, by):
+    settings = Mixture(by=tuple(Column(column=name) for name in by), strategy="proportional")
+    tokenizer.trained(context, corpus, Tokenizer(), settings, 0)
+    check(stages, "tokenizer")
+
+
+def test_tokens(stages, corpus):
+    model = RecordedFile(f"{HOME}/stages/tokenizer-0123456789abcdef/tokenizer.model", "0" * 32)
+    earlier = tuple(f"{HOME}/stages/tokens-{number:016x}" for number in range(20))
+    places = tokens.TokensPlaces(corpus.places, model, earlier)
+    stages(StageSpec("tokens", tokens._encode, tokens.Record(), {}, places))
+    check(stages, "tokens")
+
+
+def test_groups_of_tokens(stages, corpus):
+    by = (Column(column="source"), Column(column="quality", quantiles=5))
+    places = tokens.GroupedPlaces(corpus.places, f"{HOME}/stages/tokens-0123456789abcdef")
+    record = tokens.GroupedRecord(by=by, rehydrate={1: 1})
+    stages(StageSpec("grouped_tokens", tokens._group, record, {}, places))
+    check(stages, "grouped_tokens")
+    assert set(stages.seen["grouped_tokens"].jobs) == {"points", "edges", "group"}
+
+
+@pytest.mark.parametrize("seq_len", [None, 2048])
+def test_mixture(stages, tmp_path, seq_len):
+    path = "../tokens-0123456789abcdef/train-{:05d}.bin"
+    train = tuple((name, (path.format(i), 100_000_000, "0" * 32)) for i, name in enumerate(SOURCES))
+    model = RecordedFile("../tokenizer-0123456789abcdef/tokenizer.model", "0" * 32)
+    heldout = (("heldout/web", ("../evaluation_tokens-0123456789abcdef/heldout-00000.bin", 5, "0" * 32)),)
+    places = mixture.MixturePlaces(train, heldout, model, model, 2)
+    settings = Mixture(weights={"web": 1, "books": 1})
+    record = mixture.Record(mixture=settings, budget=10**12, heldout={"heldout/web": ""}, seq_len=seq_len)
+    entry = {"path": "rows-00000.bin", "rows": 5, "pieces": 9, "digest": "0" * 32}
+    packed = {"entry": entry, "cut": 1, "documents": 3}
+    plan = {"sources": {name: {"tokens": 5} for name in ("web", "books")}}
+    stages(StageSpec("mixture", mixture._plan, record, {}, places, at=str(tmp_path)), pack=packed, plan=plan)
+    check(stages, "mixture")
+    assert not [*Path(tmp_path).iterdir()], "the list of the shards goes when the plan is written"
+
+
+def test_places_are_of_one_size(corpus):
+    assert len(dumps(corpus.places)) < 2_000
+    assert corpus.places.documents[SHARDS - 1] == layout.part(corpus.documents.folder, SHARDS - 1)
+    assert corpus.places.signals[7] == tuple(layout.part(each.folder, 7) for each in corpus.measured)
