@@ -100,7 +100,8 @@ def _default_folder() -> Path:
 
 def _harvest(out: Path) -> None:
     from gristmill.flows import demo as harvesting
-    from gristmill.flows.run.progress import duration, progress_bar
+    from gristmill.flows.run.phase_rates import duration
+    from gristmill.flows.run.progress import progress_bar
 
     def say(line: str) -> None:
         typer.echo(f"harvest: {line}", err=True)

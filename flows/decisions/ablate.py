@@ -26,8 +26,8 @@ from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.recipe.variants import difference
 from gristmill.flows.reports.funnel import funnel
 from gristmill.flows.run.flow import recorded_flow
+from gristmill.flows.run.phase_rates import duration
 from gristmill.flows.run.prefect_names import flow_run_name
-from gristmill.flows.run.progress import duration
 from gristmill.flows.run.runner import run_context
 from gristmill.flows.stages.evaluation.documents import check_judges
 from gristmill.flows.stages.proxy import ProxyResult, at_once

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import TracebackType
 
 from rich.console import Console
@@ -16,8 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.theme import Theme
 
 from gristmill.flows.reports.funnel import FunnelRow, funnel_row
+from gristmill.flows.run.phase_rates import PhaseRates, duration
 from gristmill.storage.printable import printable
-from gristmill.tasks.engine import log_fields
+from gristmill.tasks.engine import job_progress, log_fields
 from gristmill.tasks.engine.executors import Executor
 from gristmill.tasks.engine.jobs import JobResult
 from gristmill.tasks.engine.make import StageResult
@@ -56,52 +56,6 @@ def progress_bar(*more: ProgressColumn) -> Progress:
 FIRST_SECONDS, LINE_SECONDS = 10.0, 60.0  # between two lines in a log, in the first minute of a stage and later
 RECORD_SECONDS = 2.0  # between two records of the progress elsewhere
 _DRAIN_SECONDS = 1.0
-
-
-@dataclass
-class PhaseRates:
-    """What the jobs of a phase have done. Jobs that were found done count, but not for the rates.
-
-    `clock` gives seconds; `documents`: those that arrived, where the records have them; `written`: bytes.
-    """
-
-    phase: str
-    total: int
-    clock: Callable[[], float] = time.monotonic
-    done: int = 0
-    found: int = 0
-    documents: int = 0
-    written: int = 0
-
-    def __post_init__(self) -> None:
-        self.started = self.clock()
-
-    def add(self, result: JobResult) -> None:
-        self.done += 1
-        if result.found:
-            self.found += 1
-            return
-        record = result.record
-        self.documents += record.get("rows_in", record.get("documents", 0))
-        self.written += sum(facts["bytes"] for facts in result.files.values())
-
-    @property
-    def seconds_left(self) -> float | None:
-        """By the time of the jobs so far; None before the first one."""
-        made = self.done - self.found
-        return (self.total - self.done) * (self.clock() - self.started) / made if made else None
-
-    def __str__(self) -> str:
-        """`120 documents/s, 3.4 MB/s written, 0:12 left`, as far as it is known; nobody knows the last ten seconds."""
-        seconds = max(self.clock() - self.started, 1e-9)
-        known = []
-        if self.documents:
-            known.append(f"{self.documents / seconds:,.0f} documents/s")
-        if self.written:
-            known.append(f"{self.written / seconds / 1e6:,.1f} MB/s written")
-        if self.seconds_left is not None and self.done < self.total:
-            known.append(f"{duration(self.seconds_left) if self.seconds_left >= 10 else 'seconds'} left")
-        return ", ".join(known)
 
 
 class ProgressReporter:
@@ -149,20 +103,20 @@ class ProgressReporter:
     def start(self) -> None:
         self._making.set()
 
-    def phase(self, phase: str, total: int) -> None:
+    def phase(self, phase: str, total: int, size: Callable[[int], int] | None = None, bytes: int = 0) -> None:
         if self._task is not None:
             self._bar.remove_task(self._task)
         self._task = self._bar.add_task(f"{self.name} {phase}", total=total, rates="")
         self._begin(f" ({phase}: {total:,} job{'s' * (total != 1)})")
-        self._rates = PhaseRates(phase, total)
+        self._rates = PhaseRates(phase, total, size=size, bytes=bytes)
         self._lined = time.monotonic()
         self._record_now()
 
-    def advance(self, result: JobResult) -> None:
-        assert self._task is not None and self._rates is not None, "a phase has begun"
-        self._rates.add(result)
-        self._bar.update(self._task, advance=1, rates=str(self._rates))
-        self.drain()
+    def advance(self, result: JobResult, number: int) -> None:
+        assert self._rates is not None, "a phase has begun"
+        self.drain()  # what the job told before it ended
+        self._rates.add(result, number)
+        self._show()
         if time.monotonic() - self._recorded > RECORD_SECONDS:
             self._record_now()
 
@@ -172,13 +126,17 @@ class ProgressReporter:
         self._log.info(line)
 
     def drain(self) -> None:
-        """Hand the workers' lines to the run's log."""
+        """Hand the workers' lines to the run's log, and take up how far their jobs are."""
         messages = self._executor.messages
         while True:
             try:
                 level, line, fields = messages.get_nowait()
             except queue.Empty:
                 return
+            if (told := job_progress.told(fields)) is not None:
+                if self._rates is not None and fields.get("phase") == self._rates.phase:
+                    self._rates.tell(fields["shard"], told)
+                continue
             with log_fields.bound(**fields):
                 self._log.log(level, printable(line))
 
@@ -192,13 +150,19 @@ class ProgressReporter:
 
     def _record_now(self) -> None:
         rates = self._rates
-        self._record(100.0 * rates.done / rates.total if rates and rates.total else 0.0)
+        self._record(100.0 * rates.jobs / rates.total if rates and rates.total else 0.0)
         self._recorded = time.monotonic()
 
+    def _show(self) -> None:
+        if self._rates is not None and self._task is not None:
+            self._bar.update(self._task, completed=self._rates.jobs, rates=str(self._rates))
+
     def _watch(self) -> None:
-        """In a thread of its own: what workers log while jobs are long, and the line of a minute."""
+        """In a thread of its own: what workers log and tell while jobs are long, and the line of ten seconds or a
+        minute."""
         while not self._ended.wait(_DRAIN_SECONDS):
             self.drain()
+            self._show()
             if self._making.is_set():
                 self._begin("")
             now = time.monotonic()
@@ -271,12 +235,3 @@ def _kept(rows: list[FunnelRow]) -> str:
         rule, count = max(drops.items(), key=lambda item: item[1])
         line += f", most dropped by {rule} ({count:,})"
     return line
-
-
-def duration(seconds: float) -> str:
-    """`2.4 s`, `1:05` or `3:20:00`."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    minutes, whole = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{whole:02d}" if hours else f"{minutes}:{whole:02d}"

@@ -1,26 +1,28 @@
 """`documents`: every shard of the sources read, extracted and measured in one pass.
 
-A shard is a file, or small ones together; with a limit it is all that is read of a source. The files of a shard are
-read one after the other.
+A shard is a file, a range of a large one, or small ones together; with a limit it is all that is read of a source. The
+files of a shard are read one after the other. Ranges that were not read as their whole file would be are read again.
 Records that a source selects by Common Crawl's columnar index are put into shards by `selection`, a stage of its own.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache, partial
-from typing import Any, NamedTuple
+from itertools import groupby
+from typing import Any
 
 import pyarrow as pa
-from pydantic import SerializeAsAny
+from pydantic import SerializeAsAny, TypeAdapter
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, classes, libraries, modules, pinned
+from gristmill.flows.stages.source_shards import FoundShard, ShardFiles, SourceFormat, find_shards
 from gristmill.storage import files, layout
-from gristmill.storage.fingerprint import fingerprint, of_files, stated
+from gristmill.storage.fingerprint import fingerprint
 from gristmill.tasks.documents.by_shard import Names
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.sampling import Heldout
@@ -32,9 +34,12 @@ from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.extract_work import extract_shard
 from gristmill.tasks.reading import index
 from gristmill.tasks.reading.first_records import FILES, look
-from gristmill.tasks.reading.listing import Shard, listed, shards_of, tables_of, together
+from gristmill.tasks.reading.listing import Shard, listed, tables_of
 from gristmill.tasks.reading.own_columns import carried_schema, find_types, joined_sources
-from gristmill.tasks.reading.sources import Columns, Files, IndexFilters, Selection, Snapshot, Source
+from gristmill.tasks.reading.ranges import Range, RangeRead, corrected
+from gristmill.tasks.reading.sources import Columns, IndexFilters, Selection
+
+_RANGE_READ = TypeAdapter(RangeRead)
 
 
 def selected(context: RunContext, source: Selection) -> StageResult:
@@ -57,11 +62,6 @@ def _select(phases: PhaseRunner, filters: IndexFilters, places: tuple[str, ...])
     return phases.once("gather", index.gather, {"matched": len(places), "filters": filters}, grows="documents")
 
 
-class SourceFormat(Settings):
-    format: str
-    columns: Columns
-
-
 class Record(Settings):
     """`formats`: how the files of each source are read; `before`, `steps`: the steps ahead of the extraction and behind
     it, the latter with all thresholds at their defaults; `classes`: those of all steps; `limit`: how many documents of
@@ -77,24 +77,6 @@ class Record(Settings):
     drawn: Heldout | None = None
 
 
-@dataclass(frozen=True)
-class ShardFiles:
-    """The files of a shard: (path, name) of each. Its source and their names, on which ids depend, are inputs of the
-    stage, too."""
-
-    source: str
-    files: tuple[tuple[str, str], ...]
-    base: str
-
-
-class FoundShard(NamedTuple):
-    """A shard, how its files are read, and what their content is known by."""
-
-    files: ShardFiles
-    format: SourceFormat
-    seen: str
-
-
 def documents(
     context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ...], drawn: Heldout | None = None
 ) -> Corpus:
@@ -105,12 +87,12 @@ def documents(
 
     @cache
     def found(at: int) -> list[FoundShard]:
-        return _found(context, sources[at], selections.get(sources[at].name), recipe.limit)
+        return find_shards(context, sources[at], selections.get(sources[at].name), recipe.limit)
 
     def look(at: int) -> dict[str, Any]:
-        names = ["\n".join([files.source, *(name for _, name in files.files), seen]) for files, _, seen in found(at)]
-        formats = [known.model_dump(mode="json") for _, known, _ in found(at)]
-        return {"files": digest(names), "format": formats[-1] if formats else None, "shards": len(names)}
+        stated = [shard.stated() for shard in found(at)]
+        format = found(at)[-1].format.model_dump(mode="json") if stated else None
+        return {"files": digest(stated), "format": format, "shards": len(stated)}
 
     # source by source: where the files of one are gone, those of another may still have changed
     seen: dict[str, dict[str, Any]] = {}
@@ -151,24 +133,6 @@ def documents(
     return Corpus(by_shard, made, made, (made,), (*selections.values(), made))
 
 
-def _found(context: RunContext, source: Source, selection: StageResult | None, limit: int | None) -> list[FoundShard]:
-    """The shards of a source in order. `selection`: the stage that selected its records, if it is such a source."""
-    if isinstance(source, Selection):
-        assert selection is not None, "its records were selected"
-        read = shards_of(source, [selection.part(i) for i in range(selection.result["parts"])])[:limit]
-        runs = _runs(len(read), limit)
-        prints = [" ".join(f"{selection.key} {i}" for i in run) for run in runs]
-    else:
-        read = shards_of(source)[:limit]
-        runs, prints = _fingerprints(context, source, read, limit)
-    found = []
-    for run, seen in zip(runs, prints, strict=True):
-        shard = [read[at] for at in run]
-        of = ShardFiles(source.name, tuple((f.path, f.name) for f in shard), shard[0].base)
-        found.append(FoundShard(of, SourceFormat(format=shard[0].format, columns=shard[0].columns), seen))
-    return found
-
-
 def _extract(phases: PhaseRunner, record: Record, places: tuple[ShardFiles, ...]) -> dict:
     """Read, extract and measure every shard of the sources."""
     common = {
@@ -182,22 +146,53 @@ def _extract(phases: PhaseRunner, record: Record, places: tuple[ShardFiles, ...]
     sources = Names.of(shard.source for shard in places)
     first: dict[str, list[Shard]] = {source: [] for source in sources.distinct()}
     for shard in places:
-        if missing := FILES - len(first[shard.source]):
-            known = record.formats[shard.source]
-            first[shard.source] += _files_of(shard, known.format, known.columns)[:missing]
+        missing = FILES - len(first[shard.source])
+        if missing and (shard.part is None or shard.part.begin == 0):
+            read = shard.shards(record.formats[shard.source])[:missing]
+            first[shard.source] += [replace(file, part=None) for file in read]
     looks = {number: {"source": source, "shards": read} for number, (source, read) in enumerate(first.items())}
     given = {"max_bytes": record.extract.max_bytes}
     phases.map("look", look, looks, temporary=True, common=given, grows="constant")
     columns, own = _own_columns(phases, record, places, sources)
     jobs = _reading(phases.folder, record, places, columns)
-    made = phases.map("extract", extract_shard, Each(range(len(places)), jobs), common=common | {"own": own})
+    sized = all(shard.bytes is not None for shard in places)
+    made = phases.map(
+        "extract",
+        extract_shard,
+        Each(range(len(places)), jobs),
+        common=common | {"own": own},
+        size=(lambda number: places[number].bytes or 0) if sized else None,
+    )
+    parts = _misread(places, made)
+    again: Mapping[int, dict] = {}
+    if parts:
+        phases.message(f"documents: {len(parts)} ranges of files are read again: their first records lay in others")
+        phases.forget("extract", parts)
+        read_again = Each(sorted(parts), lambda number: _of_range(jobs(number), parts[number]))
+        again = phases.map("extract_again", extract_shard, read_again, common=common | {"own": own})
     files.remove(_lists(phases.folder))
-    counts = {source: _counted(made[i] for i in sources.shards((source,))) for source in first}
+    counts = {
+        source: _counted(again[i] if i in parts else made[i] for i in sources.shards((source,))) for source in first
+    }
     return {"sources": counts, "own": own.names}
 
 
-def _files_of(shard: ShardFiles, format: str, columns: Columns) -> list[Shard]:
-    return [Shard(format, path, name, columns, shard.base) for path, name in shard.files]
+def _misread(places: Sequence[ShardFiles], made: Mapping[int, dict]) -> dict[int, Range]:
+    """By the numbers of their shards the ranges that are read in the place of those that were not read as their whole
+    file would be. Holds the records of one file's ranges."""
+    found: dict[int, Range] = {}
+    ranged = (number for number, shard in enumerate(places) if shard.part is not None)
+    for _, of in groupby(ranged, lambda number: (places[number].source, places[number].files)):
+        numbers = [*of]
+        read = [(part, _RANGE_READ.validate_python(made[i]["range"])) for i in numbers if (part := places[i].part)]
+        found |= {number: part for number, part in zip(numbers, corrected(read), strict=True) if part is not None}
+    return found
+
+
+def _of_range(arguments: dict[str, Any], part: Range) -> dict[str, Any]:
+    """The arguments of a shard's job for another range of its one file."""
+    (file,) = arguments["source_files"]
+    return arguments | {"source_files": (replace(file, part=part),)}
 
 
 def _lists(folder: str) -> str:
@@ -212,7 +207,7 @@ def _reading(
 
     def arguments(number: int) -> dict[str, Any]:
         shard = places[number]
-        read = _files_of(shard, record.formats[shard.source].format, columns[shard.source])
+        read = shard.shards(record.formats[shard.source].model_copy(update={"columns": columns[shard.source]}))
         return {"source": shard.source, "source_files": listed(layout.part(_lists(folder), number), read)}
 
     return arguments
@@ -258,27 +253,3 @@ def _counted(records: Iterable[dict]) -> dict:
         for step in record["steps"]:
             drops.update({f"{step['step']}.{rule}": n for rule, n in step["drops"].items()})
     return {"records": read, "documents": written, "drops": dict(sorted(drops.items()))}
-
-
-def _runs(count: int, limit: int | None) -> list[range]:
-    """A shard for each file; with a limit one for all, of which the first documents are read."""
-    return [range(count)] if limit is not None and count else [range(at, at + 1) for at in range(count)]
-
-
-def _fingerprints(
-    context: RunContext, source: Source, read: list[Shard], limit: int | None
-) -> tuple[list[range], list[str]]:
-    """Which files are read together, and the fingerprint of each such run."""
-    if isinstance(source, Snapshot):
-        # Common Crawl's files never change under an address, and a crawl has 90,000 of them
-        runs = _runs(len(read), limit)
-        return runs, [" ".join(read[at].name for at in run) for run in runs]
-    notes = f"{context.settings.local_folder}/fingerprints"
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda file: stated(file.path), read))
-        if limit is not None:
-            # most of the files are never read: they are not, for their digest, either
-            return _runs(len(read), limit), [digest([file.state for file in found])]
-        assert isinstance(source, Files), "selections and snapshots have no files of their own"
-        runs = together(read, [file.size for file in found], source.shard_bytes)
-        return runs, list(pool.map(lambda run: of_files([found[at] for at in run], notes), runs))

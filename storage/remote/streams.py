@@ -33,14 +33,16 @@ T = TypeVar("T")
 _BUFFER = 1 << 18
 
 
-def open_stream(path: str, remote_io: RemoteIOConfig | None = None) -> io.BufferedReader:
-    """A file to be read forwards (`read`, `readline`, `peek`, `tell`, `close`), local or remote.
+def open_stream(path: str, remote_io: RemoteIOConfig | None = None, start: int = 0) -> io.BufferedReader:
+    """A file to be read forwards (`read`, `readline`, `peek`, `tell`, `close`), local or remote, from byte `start` on.
 
     Of a remote one the next block is fetched while one is used. Raises FileNotFoundError; RemoteIOError also later.
     """
     if (inner := _local(path)) is not None:
-        return open(inner, "rb")
-    return io.BufferedReader(_Forward(_File(path, remote_io)), _BUFFER)
+        f = open(inner, "rb")
+        f.seek(start)
+        return f
+    return io.BufferedReader(_Forward(_File(path, remote_io), start), _BUFFER)
 
 
 def open_ranges(path: str, remote_io: RemoteIOConfig | None = None) -> io.BufferedReader | io.RawIOBase:
@@ -154,15 +156,15 @@ class _File:
 
 
 class _Forward(io.RawIOBase):
-    """A file from its beginning to its end; the first block is there when it opens."""
+    """A file from a place to its end; the first block is there when it opens."""
 
-    def __init__(self, file: _File) -> None:
-        self.file, self.at = file, 0
+    def __init__(self, file: _File, start: int) -> None:
+        self.file, self.start, self.at = file, start, start
         self.blocks = ahead(self._calls())
         self.block = memoryview(next(self.blocks))
 
     def _calls(self) -> Iterator[Callable[[threading.Event], bytes | bytearray]]:
-        start, size = 0, self.file.remote_io.block_bytes
+        start, size = self.start, self.file.remote_io.block_bytes
         while True:
             yield partial(self.file.read, start, start + size)
             start += size
@@ -186,8 +188,8 @@ class _Forward(io.RawIOBase):
         if not self.closed:
             self.blocks.close()
             self.file.backend.close()
-            if self.at:  # else most often a file that was looked for and is not there
-                log.info("%s: %d bytes read", self.file.label, self.at)
+            if self.at > self.start:  # else most often a file that was looked for and is not there
+                log.info("%s: %d bytes read", self.file.label, self.at - self.start)
         super().close()
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from gristmill.storage import leftovers
-from gristmill.tasks.engine import clusters, log_fields, shared_work
+from gristmill.tasks.engine import clusters, job_progress, log_fields, shared_work
 
 # Parameters of glibc's mallopt(3), and of each the value: up to so many free bytes at the end of the heap stay, blocks
 # of up to so many are taken from there, and all threads take from the same.
@@ -305,7 +305,7 @@ def executor(
 @contextmanager
 def _listening(messages: queue.SimpleQueue) -> Iterator[None]:
     handler = ToQueue(messages)
-    loggers = [logging.getLogger(name) for name in LOGGERS]
+    loggers = [logging.getLogger(name) for name in (*LOGGERS, job_progress.LOGGER)]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.addHandler(handler)
@@ -377,9 +377,7 @@ def _plugin(json_lines: bool) -> Any:
 
         def setup(self, worker: Any) -> None:
             try:
-                from gristmill.tasks.engine import log_fields
-
-                pass
+                from gristmill.tasks.engine import job_progress, log_fields
             except ImportError:
                 return
             keep_what_is_freed()
@@ -397,10 +395,12 @@ def _plugin(json_lines: bool) -> Any:
                 for handler in self.handlers:
                     logging.getLogger(name).addHandler(handler)
                 logging.getLogger(name).setLevel(logging.DEBUG)
+            logging.getLogger(job_progress.LOGGER).addHandler(self.handlers[0])
+            logging.getLogger(job_progress.LOGGER).setLevel(logging.DEBUG)
 
         def teardown(self, worker: Any) -> None:
             for handler in getattr(self, "handlers", ()):
-                for name in LOGGERS:
+                for name in (*LOGGERS, job_progress.LOGGER):
                     logging.getLogger(name).removeHandler(handler)
 
     return Gristmill()

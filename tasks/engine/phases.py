@@ -1,7 +1,7 @@
 """What a stage's body works with: the stage's folder, and `map` for the jobs of a phase."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Protocol
 
@@ -18,12 +18,14 @@ class Progress(Protocol):
     def start(self) -> None:
         """The stage is made now: no other process makes it."""
 
-    def phase(self, phase: str, total: int) -> None: ...
+    def phase(self, phase: str, total: int, size: Callable[[int], int] | None = None, bytes: int = 0) -> None:
+        """A phase of so many jobs begins. `size`: bytes that a job reads, by its number, if they are known, and `bytes`
+        those of all jobs."""
 
-    def advance(self, result: JobResult) -> None: ...
+    def advance(self, result: JobResult, number: int) -> None: ...
 
     def drain(self) -> None:
-        """Take up what workers have logged."""
+        """Take up what workers have logged, and told of the jobs that they are at."""
 
     def message(self, line: str) -> None: ...
 
@@ -33,9 +35,9 @@ class Silent:
 
     def start(self) -> None: ...
 
-    def phase(self, phase: str, total: int) -> None: ...
+    def phase(self, phase: str, total: int, size: Callable[[int], int] | None = None, bytes: int = 0) -> None: ...
 
-    def advance(self, result: JobResult) -> None: ...
+    def advance(self, result: JobResult, number: int) -> None: ...
 
     def drain(self) -> None: ...
 
@@ -112,12 +114,14 @@ class PhaseRunner:
         jobs: Mapping[int, Mapping[str, Any]],
         temporary: bool = False,
         common: Mapping[str, Any] | None = None,
+        size: Callable[[int], int] | None = None,
         grows: Grows = "documents",
     ) -> Records:
         """Run `work(folder, number, **common, **jobs[number])` for every job not yet done; returns the records.
 
-        `common`: arguments of all jobs, which are sent to a worker once. `temporary`: the body removes the files of the
-        phase before it ends, so they are no part of the stage. `grows`: how the work of all jobs together grows.
+        `common`: arguments of all jobs, which are sent to a worker once. `size`: bytes that a job reads, by its number,
+        for the progress. `temporary`: the body removes the files of the phase before it ends, so they are no part of
+        the stage. `grows`: how the work of all jobs together grows.
         """
         if phase in self.costs:
             raise ValueError(f"the stage has two phases that are called {phase}: done jobs are known by that name")
@@ -129,9 +133,9 @@ class PhaseRunner:
         def take(number: int, result: JobResult) -> None:
             lines[number] = Part(phase, number, result.record, result.files).line()
             cost.add(result.cost)
-            self._progress.advance(result)
+            self._progress.advance(result, number)
 
-        self._progress.phase(phase, len(numbers))
+        self._progress.phase(phase, len(numbers), size, sum(map(size, numbers)) if size else 0)
         known = self._done.get(phase, set())
         done = [number for number in numbers if number in known]
         marks = [done[at : at + _MARKS] for at in range(0, len(done), _MARKS)]
@@ -151,6 +155,10 @@ class PhaseRunner:
         if not temporary:
             self.parts.lines += parts.lines
         return Records(numbers, parts)
+
+    def forget(self, phase: str, numbers: Container[int]) -> None:
+        """These jobs of a phase are no part of the stage: those of another phase write the files that they wrote."""
+        self.parts = Parts(part.line() for part in self.parts if part.phase != phase or part.number not in numbers)
 
     def once(
         self,

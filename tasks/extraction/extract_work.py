@@ -8,7 +8,7 @@ shard is read once and written once.
 import logging
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from operator import itemgetter
 
@@ -27,11 +27,13 @@ from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.normalize_work import rewrite
 from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.documents.step import DocumentStep, work_of
+from gristmill.tasks.engine.job_progress import Teller
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.page import HTML, PLAIN, extract_page
 from gristmill.tasks.guard.parent import Guard
 from gristmill.tasks.reading.listing import ListedFiles, Shard, given_files, recorded
 from gristmill.tasks.reading.own_columns import fitted
+from gristmill.tasks.reading.ranges import RangeRead, Reading
 from gristmill.tasks.reading.record import PAGES, Record
 from gristmill.tasks.reading.shard import read
 from gristmill.tasks.url.step import Url
@@ -65,13 +67,12 @@ def extract_shard(
     """Read the files of one shard of a source, write its documents with their signals, and return the shard's record.
 
     With a `limit`, the first so many records are read that are pages, or were meant to be one; files behind them are
-    not opened.
-    `own`: the columns of the sources' own that documents carry; null where a source has none of the name.
+    not opened. `own`: the columns of the sources' own that documents carry; null where a source has none of the name.
     `before` are the URL steps that come ahead of the extraction: what they drop is neither extracted nor kept. With
-    `drawn` the held-out documents alone are looked at, as if the files had no other.
-    Every record that is a page, or was meant to be one, is a row of the shard or of its ledger; the others are
-    counted by kind. Holds a batch of 512 documents, or 16 million characters and one document, the ledger, and an id
-    for each record.
+    `drawn` the held-out documents alone are looked at, as if the files had no other. Every record that is a page, or
+    was meant to be one, is a row of the shard or of its ledger; the others are counted by kind. The record of a shard
+    that is a range of a file says how it was read (`ranges.RangeRead`). Holds a batch of 512 documents, or 16 million
+    characters and one document, the ledger, and an id for each record.
     """
     judging = (*before, *steps)
     plain = documents_with(own)
@@ -80,8 +81,8 @@ def extract_shard(
     lost: dict[str, list[dict]] = {step.step: [] for step in before} | {"extract": [], "normalize": []}
     kinds: Counter[str] = Counter()
     characters = {"extract": 0, "normalize": 0}
-    opened: list[Shard] = []
-    records = _records(given_files(source_files), limit, extract, opened)
+    passed = _Passed()
+    records = _records(given_files(source_files), limit, extract, passed)
     with (
         page_guard(extract) as guard,
         parquet.create(layout.part(folder, number), columns) as out,
@@ -111,7 +112,7 @@ def extract_shard(
     read_kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     log.debug(
         "%s: %s; %d documents, %d characters",
-        _named(opened),
+        _named(passed.opened),
         read_kinds or "no record",
         rows_out,
         characters["normalize"],
@@ -121,7 +122,8 @@ def extract_shard(
         "rows_out": rows_out,
         "steps": counts,
         "records": dict(sorted(kinds.items())),
-        "files": [asdict(file) for file in recorded(opened)],
+        "files": [asdict(file) for file in recorded(passed.opened)],
+        **({"range": asdict(passed.range)} if passed.range else {}),
     }
 
 
@@ -131,18 +133,32 @@ def _named(opened: list[Shard]) -> str:
     return ", ".join([*names, *([f"and {more:,} more files"] if more else [])])
 
 
+@dataclass
+class _Passed:
+    """What the reading has passed so far. `opened`: files, also those that were only begun; `pages`: records that are
+    pages, or were meant to be one; `range`: how the last file's range was read, if it is one."""
+
+    opened: list[Shard] = field(default_factory=list)
+    pages: int = 0
+    range: RangeRead | None = None
+
+
 def _records(
-    source_files: tuple[Shard, ...], limit: int | None, extract: Extract, opened: list[Shard]
+    source_files: tuple[Shard, ...], limit: int | None, extract: Extract, passed: _Passed
 ) -> Iterator[tuple[str, Record]]:
-    """The records of files, one after the other; each file is noted when it is opened."""
-    pages = 0
+    """The records of files, one after the other. What they pass is noted, and told to the flow now and then."""
+    teller, before = Teller(), 0
     for file in source_files:
-        opened.append(file)
-        for name, record in read(file, extract.max_bytes, extract.verify_digests, configured()):
+        passed.opened.append(file)
+        reading = Reading()
+        for name, record in read(file, extract.max_bytes, extract.verify_digests, configured(), reading):
             yield name, record
-            pages += record.kind in PAGES
-            if pages == limit:
+            passed.pages += record.kind in PAGES
+            teller.tell(passed.pages, before + reading.bytes)
+            if passed.pages == limit:
                 return
+        before += reading.bytes
+        passed.range = reading.range
 
 
 def page_guard(extract: Extract) -> Guard:

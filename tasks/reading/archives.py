@@ -15,6 +15,8 @@ from gristmill.tasks.reading.block import WITH_PAYLOAD, read_block, text_of
 from gristmill.tasks.reading.decoders import wants_dictionary
 from gristmill.tasks.reading.headers import CONTROLS, HEAD, WARC_FOUND, ArcLine, arc_line, fields, head_end
 from gristmill.tasks.reading.members import Content, Stored, open_content
+from gristmill.tasks.reading.range_start import ended, is_behind, knows_content, open_range
+from gristmill.tasks.reading.ranges import Range, RangeRead, Reading
 from gristmill.tasks.reading.record import Record
 from gristmill.tasks.reading.record_buffer import RecordBuffer
 
@@ -32,9 +34,17 @@ _ARC_END = re.compile(rb"\r?\n")
 
 
 def records(
-    path: str, max_bytes: int, remote_io: RemoteIOConfig = _REMOTE_IO, verify_digests: bool = False
+    path: str,
+    max_bytes: int,
+    remote_io: RemoteIOConfig = _REMOTE_IO,
+    verify_digests: bool = False,
+    part: Range | None = None,
+    reading: Reading | None = None,
 ) -> Generator[Record, None, None]:
     """Every record of an archive, in its order; a record's payload is there for responses, resources and conversions.
+
+    `part`: those that begin in a range of it alone. `reading` learns how far it is, and of a range how it was read:
+    only if `ranges.corrected` finds nothing amiss are the records of all ranges those of the file.
 
     Where a compressed member holds more than one record, `offset` is that in the file's uncompressed content, and
     `length` is None. A payload over `max_bytes`, raw or decoded (`too_large`), one that its encoding does not fit
@@ -48,8 +58,26 @@ def records(
     files that were converted after the crawl (ClueWeb09, changed line ends) have wrong digests and right pages.
     Holds `max_bytes` of content and the 8 MiB of the file read last. Raises FileNotFoundError, RemoteIOError.
     """
-    with open_content(path, remote_io) as content:
-        yield from _walk(RecordBuffer(content), max_bytes, verify_digests)
+    reading = reading or Reading()
+    if part is None:
+        with open_content(path, remote_io) as content:
+            for record in _walk(RecordBuffer(content), max_bytes, verify_digests):
+                reading.bytes = content.stored.at
+                yield record
+        return
+    with open_range(path, remote_io, part) as begun:
+        if begun is None:
+            reading.range = RangeRead()
+            return
+        buffer, first = begun
+        complete = True
+        for record in _walk(buffer, max_bytes, verify_digests, part.end):
+            complete = record.length is not None or knows_content(part)
+            if not complete:
+                break
+            reading.bytes = buffer.content.stored.at - first.at
+            yield record
+        reading.range = ended(buffer, part, first, complete)
 
 
 def read_at(
@@ -120,13 +148,16 @@ class _Damaged(Exception):
         self.sound, self.known = sound, known or {"kind": "unknown"}
 
 
-def _walk(buffer: RecordBuffer, max_bytes: int, verify: bool) -> Iterator[Record]:
+def _walk(buffer: RecordBuffer, max_bytes: int, verify: bool, end: int | None = None) -> Iterator[Record]:
+    """The records from the place on, up to the first one behind the byte `end` of the file."""
     while True:
         if buffer.garbage is not None:
             size = buffer.start - buffer.garbage
             problem = ("damaged_record", f"{size} bytes that begin no record")
             yield Record("unknown", buffer.garbage, size, problem=problem)
             buffer.garbage = None
+        if end is not None and is_behind(buffer, end):
+            return
         if buffer.alone and (record := _undisturbed(buffer, max_bytes, verify)):
             yield record
         elif buffer.skip_blanks():

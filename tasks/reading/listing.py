@@ -13,6 +13,7 @@ from gristmill.storage import files
 from gristmill.storage.remote.opening import file_system
 from gristmill.storage.remote.redact import redact_url
 from gristmill.storage.remote.url_secrets import check_no_name
+from gristmill.tasks.reading.ranges import Range
 from gristmill.tasks.reading.sources import (
     SNAPSHOT,
     Archives,
@@ -41,7 +42,7 @@ class Shard:
 
     `name`: the path behind the folder that the source names, so that a document's id does not depend on where that
     folder is, nor on which other files are in it; `columns`: of tables; `base`: where the archives are that a
-    selection names.
+    selection names; `part`: the range of an archive that is read, None for all of it.
     """
 
     format: str
@@ -49,6 +50,7 @@ class Shard:
     name: str
     columns: Columns = _NO_COLUMNS
     base: str = ""
+    part: Range | None = None
 
 
 # A source has at least so many shards, if it has the files: workers want work.

@@ -3,7 +3,6 @@
 The file's bytes, local or remote, are read forwards with a way back.
 """
 
-import io
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,18 +34,15 @@ WINDOW = 8 << 20
 
 def open_at(path: str, remote_io: RemoteIOConfig, offset: int) -> IO[bytes]:
     """A file, local or remote, to be read forwards from a place in it. Raises FileNotFoundError, RemoteIOError."""
-    if offset == 0:
-        return streams.open_stream(path, remote_io)
-    stream = streams.open_ranges(path, remote_io)
-    stream.seek(offset)
-    return io.BufferedReader(stream, remote_io.block_bytes) if isinstance(stream, io.RawIOBase) else stream
+    return streams.open_stream(path, remote_io, offset)
 
 
 class Stored:
     """A file's bytes as they are stored, read forwards in blocks, with a way back.
 
-    `at`: where in the file the next block begins. The last 8 MiB are kept; from further back the file is opened again
-    by `open_at(offset)`.
+    A block ends where one ends that is read from the file's beginning: what decoders are given at a time does not
+    depend on `start`. `at`: where in the file the next block begins. The last 8 MiB are kept; from further back the
+    file is opened again by `open_at(offset)`.
     """
 
     def __init__(self, open_at: Callable[[int], IO[bytes]], start: int = 0, block: int = BLOCK) -> None:
@@ -59,7 +55,7 @@ class Stored:
 
     def read(self) -> bytes:
         """The next block, b"" at the file's end."""
-        block = self.again.popleft() if self.again else self.stream.read(self.block)
+        block = self.again.popleft() if self.again else self.stream.read(self.block - self.at % self.block)
         if block:
             self.at += len(block)
             self._keep(block)
@@ -104,7 +100,7 @@ _DOUBTFUL = 1 << 16
 MOST_HELD = 128 << 20
 # Bytes of a file that may be read a second time to learn what a damaged member held before the damage: so damage
 # planted everywhere costs no more than this.
-_SALVAGE = 256 << 20
+SALVAGE = 256 << 20
 
 
 class Content:
@@ -112,8 +108,9 @@ class Content:
 
     kind, member: of the member that is decoded (`gzip`, `zstd`, `lz4` or `plain`), and where in the file it begins.
     ended: it was decoded to its end, or to where it is damaged. fault: why it cannot be decoded on, else None; cut:
-    because the file ends in it. compressed: a compressed member was met. dictionary: of a file of zstd members.
-    data: bytes of the file ahead, not given to the decoder yet.
+    because the file ends in it. compressed: a compressed member was met. dictionary: of a file of zstd members, and
+    dictionary_at, where in the file the frame begins that holds it. salvage: bytes that may still be read a second
+    time. data: bytes of the file ahead, not given to the decoder yet.
     """
 
     def __init__(self, stored: Stored) -> None:
@@ -125,8 +122,9 @@ class Content:
         self.ended, self.cut, self.compressed = True, False, False
         self.fault: str | None = None
         self.dictionary: zstd.ZstdDict | None = None
+        self.dictionary_at: int | None = None
         self.delivered = 0
-        self.salvage = _SALVAGE
+        self.salvage = SALVAGE
 
     @property
     def stored_offset(self) -> int:
@@ -233,6 +231,7 @@ class Content:
         size = int.from_bytes(self.data[4:8], "little")
         if self.data[:4] == DICTIONARY and self.dictionary is None and size <= MAX_DICTIONARY:
             self.dictionary = read_dictionary(self.peek(8 + size)[8:])
+            self.dictionary_at = at if self.dictionary else None
         left = 8 + size
         while left and (step := min(left, len(self.peek(1) and self.data))):
             self.data = self.data[step:]
@@ -272,9 +271,9 @@ class Content:
 
 
 @contextmanager
-def open_content(path: str, remote_io: RemoteIOConfig, block: int = BLOCK) -> Iterator[Content]:
-    """The content of a file, local or remote, from its beginning, read in blocks of `block` bytes."""
-    stored = Stored(partial(open_at, path, remote_io), block=block)
+def open_content(path: str, remote_io: RemoteIOConfig, start: int = 0) -> Iterator[Content]:
+    """The content of a file, local or remote, from byte `start` of it on."""
+    stored = Stored(partial(open_at, path, remote_io), start)
     try:
         yield Content(stored)
     finally:

@@ -27,18 +27,18 @@ _PROBE = 1 << 18
 _MAGIC_OR_RECORD = re.compile(b"|".join((MAGIC.pattern, RECORD_FOUND.pattern)))
 
 
-def find_member(content: Content, offset: int) -> bool:
+def find_member(content: Content, offset: int, stop: int | None = None) -> bool:
     """Go to the first place in the file, from `offset` on, where a member begins, and in it a record.
 
-    A record that is not compressed is looked for only where no compressed one was met. False, at the file's end, if
-    there is none.
+    A record that is not compressed is looked for only where no compressed one was met. False if there is none, at the
+    file's end or 8 KiB behind `stop`.
     """
     content.back(offset)
     signs = MAGIC if content.compressed else _MAGIC_OR_RECORD
     # what must be kept before a sign: an ARC line begins with its URL
     before = 8 if content.compressed else LINE
     at = seen = 0
-    while True:
+    while stop is None or content.stored_offset + at < stop + before:
         sign = signs.search(content.data, at)
         if not sign:
             cut = max(0, len(content.data) - before)
@@ -64,6 +64,7 @@ def find_member(content: Content, offset: int) -> bool:
             content.back(content.stored_offset + begin)
             return True
         at += 1
+    return False
 
 
 def _is_member(content: Content, at: int) -> bool:
@@ -82,17 +83,18 @@ def _is_member(content: Content, at: int) -> bool:
 
 
 # How often a file may be wound back over more than a payload: so damage planted everywhere costs no more than this.
-_REWINDS = 64
+REWINDS = 64
 
 
 class RecordBuffer:
     """A file's content around the place where it is read, `data[position:]`, which is at `base` in the content.
 
-    A *segment* is a member, or several where records run over members' ends; it begins at `start` in the file and
-    at `start_base` in the content. `end`: where in the file the one before it ended. `garbage`: where bytes began
-    that are no member, if some lay between the two, else None. `members`: of how many the segment consists so far.
-    `ahead`: the first piece of the next segment, if it was read already. `used`: a record of the segment was read.
-    `warc`: a WARC record was met. Holds what was asked for by `need`, and 1 MiB.
+    A *segment* is a member, or several where records run over members' ends; it begins at `start` in the file and at
+    `start_base` in the content. `end`: where in the file the one before it ended. `garbage`: where bytes began that are
+    no member, if some lay between the two, else None. `members`: of how many the segment consists so far; `plain`: it
+    is not compressed. `ahead`: the first piece of the next segment, if it was read already. `used`: a record of the
+    segment was read. `warc`: a WARC record was met. `rewinds`: how often it may still be wound back. Holds what was
+    asked for by `need`, and 1 MiB.
     """
 
     def __init__(self, content: Content) -> None:
@@ -101,21 +103,16 @@ class RecordBuffer:
         self.start, self.start_base = content.stored.at, 0
         self.end = content.stored.at
         self.garbage: int | None = None
-        self.members = 0
+        self.members, self.plain = 0, False
         self.ahead: bytes | None = None
         self.used = False
         self.warc = False
-        self.rewinds = _REWINDS
+        self.rewinds = REWINDS
 
     @property
     def offset(self) -> int:
         """Of the place in the file's content."""
         return self.base + self.position
-
-    @property
-    def plain(self) -> bool:
-        """Whether the segment is not compressed."""
-        return self.content.kind == "plain"
 
     @property
     def segment_end(self) -> int:
@@ -131,7 +128,8 @@ class RecordBuffer:
     def alone(self) -> bool:
         """Whether the buffer is a whole and sound compressed member, of which nothing is used yet."""
         content = self.content
-        return content.ended and not self.used and self.ahead is None and content.fault is None and self.members == 1
+        whole = content.ended and not self.used and self.ahead is None and content.fault is None and self.members == 1
+        return whole and not self.plain
 
     @property
     def broken(self) -> str | None:
@@ -214,6 +212,7 @@ class RecordBuffer:
                 found = find_member(content, self.garbage + 1) and content.open()
         self.start = content.member if found else content.stored_offset
         self.start_base, self.members, self.used = self.base, 1, False
+        self.plain = found and content.kind == "plain"
         if found:
             self.fill(1)
         else:
@@ -290,6 +289,8 @@ class RecordBuffer:
         if not content.open():
             return None
         piece = content.pull()
+        while len(piece) < LINE and (more := content.pull()):
+            piece += more
         if (not piece and content.fault) or begins_record(piece):
             self.ahead = piece
             return None

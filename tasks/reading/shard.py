@@ -14,6 +14,7 @@ from gristmill.storage.remote import streams
 from gristmill.storage.remote.config import DEFAULT, RemoteIOConfig
 from gristmill.tasks.reading import archives, tables
 from gristmill.tasks.reading.listing import Shard
+from gristmill.tasks.reading.ranges import Reading
 from gristmill.tasks.reading.record import Record
 from gristmill.tasks.reading.sources import Columns
 
@@ -29,7 +30,12 @@ class _Span:
 
 
 def records(
-    path: str, base: str, max_bytes: int, remote_io: RemoteIOConfig = DEFAULT, verify_digests: bool = False
+    path: str,
+    base: str,
+    max_bytes: int,
+    remote_io: RemoteIOConfig = DEFAULT,
+    verify_digests: bool = False,
+    reading: Reading | None = None,
 ) -> Iterator[tuple[str, Record]]:
     """The records of a selection's shard in its order, each with the name of its archive, which is under `base`.
 
@@ -41,6 +47,8 @@ def records(
     fetched = streams.ahead(partial(_fetch, base, span, remote_io) for span in spans)
     for span, data in zip(spans, fetched, strict=True):
         address = files.join(base, span.name)
+        if reading:
+            reading.bytes += len(data)
         for offset, length in span.places:
             begin = offset - span.start
             try:
@@ -82,19 +90,23 @@ def _check_name(name: str, path: str) -> None:
         )
 
 
-def read(shard: Shard, max_bytes: int, verify_digests: bool, remote_io: RemoteIOConfig) -> Iterator[tuple[str, Record]]:
-    """Every record of a shard in its order, each with the name of the file that it lies in."""
+def read(
+    shard: Shard, max_bytes: int, verify_digests: bool, remote_io: RemoteIOConfig, reading: Reading | None = None
+) -> Iterator[tuple[str, Record]]:
+    """Every record of a shard in its order, each with the name of the file that it lies in. `reading` learns how far it
+    is."""
+    reading = reading or Reading()
     match shard.format:
         case "archive":
-            for record in archives.records(shard.path, max_bytes, remote_io, verify_digests):
+            for record in archives.records(shard.path, max_bytes, remote_io, verify_digests, shard.part, reading):
                 yield shard.name, record
         case "selection":
-            yield from records(shard.path, shard.base, max_bytes, remote_io, verify_digests)
+            yield from records(shard.path, shard.base, max_bytes, remote_io, verify_digests, reading)
         case _ if ":" in shard.format:
             for record in _by_own_reader(shard, max_bytes, remote_io):
                 yield shard.name, record
         case _:
-            for record in tables.records(shard.path, shard.format, shard.columns, max_bytes, remote_io):
+            for record in tables.records(shard.path, shard.format, shard.columns, max_bytes, remote_io, reading):
                 yield shard.name, record
 
 

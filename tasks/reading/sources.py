@@ -94,6 +94,17 @@ class _Named(Settings):
 SHARD_BYTES = 16 << 20
 
 
+RANGE_BYTES = 256 << 20
+RangeBytes = Annotated[
+    int,
+    Field(
+        gt=0,
+        description="a file of more bytes, as it is stored, is read in ranges of one size, each a shard; one without "
+        "records of their own in it, as a single gzip stream, is read whole by the first",
+    ),
+]
+
+
 class Files(_Named):
     shard_bytes: int = Field(
         SHARD_BYTES,
@@ -110,6 +121,7 @@ class Archives(Files):
     """
 
     warc: Paths
+    range_bytes: RangeBytes = RANGE_BYTES
 
 
 class _Carrying(Files):
@@ -195,6 +207,7 @@ class Snapshot(_Named):
     segments: Range | None = Field(None, description="[first, last] of the crawl's segments, from 0; None: all")
     files: Range | None = Field(None, description="[first, last] of the files that are left, from 0; None: all")
     base: Address = Field(COMMON_CRAWL, description="or s3://commoncrawl, or a mirror")
+    range_bytes: RangeBytes = RANGE_BYTES
 
 
 def _snapshot_or_path(value: str, info: ValidationInfo) -> str:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from gristmill.storage.remote import streams
 from gristmill.storage.remote.config import DEFAULT, RemoteIOConfig
 from gristmill.tasks.reading.members import PIECE, Content, Stored, open_at
+from gristmill.tasks.reading.ranges import Reading
 from gristmill.tasks.reading.record import Record
 from gristmill.tasks.reading.sources import Columns
 
@@ -28,7 +29,12 @@ _DAMAGE = (OSError, EOFError, pa.ArrowException)
 
 
 def records(
-    path: str, format: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfig = DEFAULT
+    path: str,
+    format: str,
+    columns: Columns,
+    max_bytes: int,
+    remote_io: RemoteIOConfig = DEFAULT,
+    reading: Reading | None = None,
 ) -> Iterator[Record]:
     """A record for every row, in the file's order; `offset` is the row's number from 0, blank lines counted.
 
@@ -36,11 +42,11 @@ def records(
     with something else in its place, has the problem `no_text`, one over `max_bytes` `too_large`, a line that is no
     JSON object or a string of Parquet that is not UTF-8 `damaged_record` (a text in a column of bytes may have another
     encoding, which is detected); so has every row of a Parquet file that cannot be read, and the place where another
-    file cannot be read on, once for all that is lost there.
+    file cannot be read on, once for all that is lost there. `reading` learns how far it is.
     Holds a line and the 8 MiB of the file read last, or 256 rows and a block of each column. Raises FileNotFoundError,
     RemoteIOError, and ValueError for a Parquet file without a column that is asked for.
     """
-    return _READERS[format](path, columns, max_bytes, remote_io)
+    return _READERS[format](path, columns, max_bytes, remote_io, reading or Reading())
 
 
 def read_row(
@@ -53,7 +59,9 @@ def read_row(
     raise LookupError(f"{path} has no row {row}")
 
 
-def _lines(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfig) -> Iterator[Record]:
+def _lines(
+    path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfig, reading: Reading
+) -> Iterator[Record]:
     number = begin = 0
     with closing(Stored(partial(open_at, path, remote_io), block=_BLOCK)) as stored:
         try:
@@ -61,6 +69,7 @@ def _lines(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfi
             while line := content.readline(max_bytes + 2):
                 where = f"line {number + 1}, at byte {begin}"
                 begin += len(line)
+                reading.bytes = stored.at
                 if not line.endswith(b"\n") and len(line) > max_bytes:
                     while (rest := content.readline(1 << 20)) and not rest.endswith(b"\n"):
                         begin += len(rest)
@@ -89,7 +98,9 @@ def _line(number: int, line: bytes, where: str, columns: Columns) -> Record:
     return _row(number, text.encode(), url, identity, date, own)
 
 
-def _parquet(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfig) -> Iterator[Record]:
+def _parquet(
+    path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfig, reading: Reading
+) -> Iterator[Record]:
     number = 0
     with streams.open_ranges(path, remote_io) as f:
         try:
@@ -112,6 +123,7 @@ def _parquet(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOCon
                 for batch in file.iter_batches(BATCH, row_groups=[group], columns=[*names, *(n for _, n in own)]):
                     yield from _rows(number, batch, columns, own, max_bytes)
                     number += len(batch)
+                    reading.bytes = size * number // file.metadata.num_rows
             except _DAMAGE as error:
                 # more rows than the file has bytes are a lie of its footer, and no reason to write as many
                 rows = range(number, end) if end - number <= size else [number]
@@ -197,10 +209,11 @@ def _is_string(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
-def _text(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfig) -> Iterator[Record]:
+def _text(path: str, columns: Columns, max_bytes: int, remote_io: RemoteIOConfig, reading: Reading) -> Iterator[Record]:
     with closing(Stored(partial(open_at, path, remote_io), block=_BLOCK)) as stored:
         try:
             text = _unpacked(stored).read(max_bytes + 1)
+            reading.bytes = stored.at
         except _DAMAGE as error:
             yield lost(0, "damaged_record", str(error))
             return
@@ -268,7 +281,7 @@ def lost(number: int, rule: str, detail: str) -> Record:
     return Record("row", number, None, content_type="text/plain", problem=(rule, detail[:_DETAIL]))
 
 
-_READERS: dict[str, Callable[[str, Columns, int, RemoteIOConfig], Iterator[Record]]] = {
+_READERS: dict[str, Callable[[str, Columns, int, RemoteIOConfig, Reading], Iterator[Record]]] = {
     "jsonl": _lines,
     "parquet": _parquet,
     "text": _text,

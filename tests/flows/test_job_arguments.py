@@ -66,7 +66,7 @@ class Sizes:
         self.common: dict[str, int] = {}
         self.numbers: dict[str, int] = {}
 
-    def map(self, phase, work, jobs, temporary=False, common=None):
+    def map(self, phase, work, jobs, temporary=False, common=None, size=None):
         some = [*list(jobs)[::97], *list(jobs)[-1:]]
         self.jobs[phase] = [len(dumps(Job(number, jobs[number]))) for number in some]
         self.common[phase] = len(dumps((work, common)))

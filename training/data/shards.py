@@ -55,13 +55,17 @@ class Tokens:
 def check_digests(manifest: TrainingManifest) -> None:
     """Compare every shard and its packed rows with their digests; a collective in which the ranks share the reading.
 
-    Raises FileNotFoundError; DamagedFileError on all ranks.
+    Raises MissingFileError, and DamagedFileError, on all ranks.
     """
     shards = [shard for part in (*manifest.sources, *manifest.heldout) for shard in part.shards]
     entries: list[ShardEntry | RowsEntry] = [*shards, *(rows for source in manifest.sources for rows in source.rows)]
-    wrong = [str(entry.path) for entry in rank_slice(entries) if files.checksum(str(entry.path)) != entry.digest]
-    for path in (path for some in all_gather(wrong) for path in some):
-        raise damaged(path, "is not what was written")
+    wrong = [(str(entry.path), entry.path.exists()) for entry in rank_slice(entries) if not _as_written(entry)]
+    for path, there in (each for some in all_gather(wrong) for each in some):
+        raise damaged(path, "is not what was written") if there else missing(path)
+
+
+def _as_written(entry: ShardEntry | RowsEntry) -> bool:
+    return entry.path.exists() and files.checksum(str(entry.path)) == entry.digest
 
 
 def fingerprint(manifest: TrainingManifest) -> str:

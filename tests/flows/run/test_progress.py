@@ -16,8 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.flows.run import progress
-from gristmill.flows.run.progress import PhaseRates, ProgressReporter, duration, ended
-from gristmill.tasks.engine.executors import Threads
+from gristmill.flows.run.phase_rates import PhaseRates, duration
+from gristmill.flows.run.progress import ProgressReporter, ended
+from gristmill.tasks.engine import job_progress
+from gristmill.tasks.engine.executors import Threads, executor
+from gristmill.tasks.engine.job_progress import JobProgress
 from gristmill.tasks.engine.jobs import JobResult
 from gristmill.tasks.engine.make import find_or_make
 from gristmill.tasks.engine.spec import StageSpec
@@ -44,6 +47,38 @@ def test_time_left_is_that_of_the_jobs_that_were_made(jobs, waiting):
     if sum(made):
         assert f"{sum(made) / now:,.0f} documents/s, {2 * sum(made) / now / 1e6:,.1f} MB/s written" in str(rates)
     assert ("left" in str(rates)) == bool(made and waiting)
+
+
+@settings(max_examples=50)
+@given(st.data())
+def test_time_left_is_that_of_the_bytes_where_they_are_known(data):
+    """All jobs read a thousand bytes a second, one after the other, some were found done; what they tell is right, or a
+    little more than their size."""
+    now = 0.0
+    sizes = data.draw(st.lists(st.integers(1, 10**6), min_size=1, max_size=9))
+    rates = PhaseRates("extract", len(sizes), lambda: now, sizes.__getitem__, sum(sizes))
+    found = data.draw(st.integers(0, len(sizes) - 1))
+    for number in range(found):
+        rates.add(job(5, 0, found=True), number)
+    assert rates.seconds_left is None and rates.jobs == found
+    read = sum(sizes[:found])
+    for number in range(found, len(sizes)):
+        now += sizes[number] / 2000
+        rates.tell(number, JobProgress(3, sizes[number] // 2))
+        half = read + sizes[number] // 2
+        assert rates.read_so_far == half and number <= rates.jobs < number + 1
+        if half > sum(sizes[:found]):
+            left = (sum(sizes) - half) / ((half - sum(sizes[:found])) / now)
+            assert rates.seconds_left == pytest.approx(left)
+        assert rates.documents_so_far == 7 * (number - found) + 3
+        rates.tell(number, JobProgress(6, sizes[number] + 999))
+        assert rates.read_so_far == read + sizes[number] and rates.jobs < number + 1
+        now += sizes[number] / 2000
+        rates.add(job(7, 0), number)
+        read += sizes[number]
+        assert rates.read_so_far == read and rates.jobs == number + 1
+        assert rates.seconds_left == pytest.approx((sum(sizes) - read) / 1000, abs=1e-6)
+    assert str(rates).startswith(f"{sum(sizes) / 1e6:,.0f} of {sum(sizes) / 1e6:,.0f} MB read, ")
 
 
 def test_the_last_seconds_are_not_counted():
@@ -144,6 +179,34 @@ def test_a_stage_says_when_it_starts_and_what_it_is_at_without_a_terminal(tmp_pa
     assert servers == {"the flow's"}
     assert recorded[0] == 0.0 and recorded[-1] == 100.0
     assert ended(made, 2.5) == f"words: made in 2.5 s: {made.folder}"
+
+
+def slow(folder, number):
+    teller = job_progress.Teller()
+    for documents in range(1, 6):
+        teller.tell(documents, documents << 20)
+        time.sleep(0.5)
+    return {"rows_in": 6}
+
+
+def slow_body(phases, record, places):
+    """Read a file."""
+    phases.map("read", slow, {0: {}}, size=lambda number: 6 << 20)
+    return {}
+
+
+def test_a_job_that_runs_moves_the_bar_and_the_lines(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(progress, "FIRST_SECONDS", 0.5)
+    log, recorded = logging.getLogger("tests.progress"), []
+    caplog.set_level(logging.INFO, "tests.progress")
+    with executor("serial") as workers:
+        spec = StageSpec("words", slow_body, Name(corpus="x"), {})
+        find_or_make(str(tmp_path), spec, workers, lambda: ProgressReporter(spec, workers, log, recorded.append))
+    first, *lines = caplog.messages
+    assert first == "words: read a file (read: 1 job)"
+    shown = re.compile(r"words read: 0/1 jobs, \d\.\d s so far, [1-5] of 6 MB read, ")
+    assert lines and all(shown.match(line) for line in lines)
+    assert re.search(r", [1-5] documents, ", lines[-1])
 
 
 class Listening(Threads):

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import logging.handlers
 import os
 import platform
 import queue
@@ -21,6 +22,7 @@ from gristmill.storage.remote.retry import RemoteIOConfig
 from gristmill.tasks.engine import log_fields, options, shared_work
 from gristmill.tasks.engine.code_version import code_version
 from gristmill.tasks.engine.executors import Dask, executor
+from gristmill.tasks.engine.job_progress import JobProgress, told
 from gristmill.tasks.engine.jobs import Code, Job, JobResult, Phase, run_job
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -39,6 +41,7 @@ import pyarrow as pa
 from distributed import get_worker
 
 from gristmill.storage import files
+from gristmill.tasks.engine.job_progress import Teller
 
 
 def square(n):
@@ -99,6 +102,13 @@ def lose_once(mark):
 
 def die(job):
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def read(folder, shard):
+    teller = Teller()
+    for documents in range(1, 100_001):
+        teller.tell(documents, 10 * documents)
+    return {}
 
 
 class Counted(str):
@@ -323,6 +333,23 @@ def test_what_jobs_log_arrives(running, crew, tmp_path):
     assert sorted(found, key=str) == [
         (logging.INFO, f"gristmill.tasks.crew: shard {i} in work", place | {"shard": i}) for i in range(3)
     ]
+
+
+def test_what_running_jobs_tell_arrives_and_is_no_line_of_the_log(running, crew, tmp_path, monkeypatch):
+    """Each of a job's messages is a second behind the one before: a hundred thousand calls are a few of them."""
+    lines = logging.handlers.QueueHandler(queue.SimpleQueue())
+    monkeypatch.setattr(logging.getLogger(), "handlers", [lines])
+    while not running.messages.empty():
+        running.messages.get()
+    began = time.monotonic()
+    list(running.map(phase_of(crew.read, str(tmp_path), "read"), jobs_of(range(3))))
+    passed = time.monotonic() - began
+    found = [(fields, told(fields)) for _, _, fields in drain(running.messages, 3)]
+    assert 3 <= len(found) <= 3 * (passed + 1)
+    first = {fields["shard"]: progress for fields, progress in reversed(found)}
+    assert first == dict.fromkeys(range(3), JobProgress(1, 10))
+    assert all(fields["phase"] == "read" and progress.read == 10 * progress.documents for fields, progress in found)
+    assert lines.queue.empty()
 
 
 def test_a_workers_own_output_is_lines_of_json(crew, tmp_path):

@@ -114,7 +114,7 @@ def mutate(data: bytes, draw: random.Random) -> tuple[bytes, int, int]:
             fill = bytes(size) if draw.random() < 0.5 else draw.randbytes(size)
             return data[:start] + fill + data[start + size :], start, start + size
         case 5:
-            digits = [i for i in range(len(data)) if data[i : i + 1].isdigit()]
+            digits = [i for i in range(len(data)) if data[i : i + 1].isdigit()] or [start]
             at = draw.choice(digits)
             return data[:at] + b"%d" % draw.randrange(10) + data[at + 1 :], at, at + 1
         case _:

@@ -16,7 +16,9 @@ from gristmill.storage.remote import retry
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.storage.remote.streams import RemoteIOError
 from gristmill.tasks.reading import archives, listing
+from gristmill.tasks.reading.headers import LINE
 from gristmill.tasks.reading.listing import Shard, expand, shards_of, tables_of
+from gristmill.tasks.reading.ranges import Reading, corrected, ranges_of
 from gristmill.tasks.reading.sources import Columns, Source
 from tests.crawl_server import Fault, seeded
 
@@ -267,6 +269,32 @@ def test_the_same_records_from_everywhere(tmp_path, crawl_server, s3, write_warc
         parquet.write_table(f"{root}/part-00000.parquet", table)
     assert files.read_bytes("s3://crawl/stage/part-00000.parquet") == (tmp_path / "part-00000.parquet").read_bytes()
     assert parquet.read_table("s3://crawl/stage/part-00000.parquet") == table
+
+
+def test_a_range_of_a_remote_file_is_all_that_is_fetched(crawl_server, write_warc, page):
+    """Beside the file's beginning, up to two blocks and 512 KiB behind the range's last record; whatever the server
+    does."""
+    draw = random.Random(4)
+    write_warc(crawl_server.folder / "a.warc.gz", [page(draw.randbytes(draw.randrange(1, 200_000))) for _ in range(60)])
+    local, remote = f"{crawl_server.folder}/a.warc.gz", f"{crawl_server.url}/a.warc.gz"
+    size, small = os.path.getsize(local), replace(FAST, block_bytes=50_000)
+    whole = list(archives.records(local, 10**6))
+    crawl_server.plan = seeded(7, 0.2)
+    read, found = [], []
+    for part in ranges_of(size, size // 4):
+        crawl_server.requests.clear()
+        reading = Reading()
+        records = list(archives.records(remote, 10**6, small, part=part, reading=reading))
+        found += records
+        read.append((part, reading.range))
+        last = records[-1].offset + records[-1].length
+        asked = [(r.start, r.end) for r in crawl_server.requests if r.start is not None and r.end is not None]
+        asked = [(start, end) for start, end in asked if end > LINE]
+        assert min(start for start, _ in asked) >= part.begin and max(end for _, end in asked) <= last + 2 * 50_000 + (
+            1 << 19
+        )
+        assert last <= records[0].offset + reading.bytes <= last + (1 << 19)
+    assert found == whole and set(corrected(read)) == {None}
 
 
 def test_a_folder_is_no_file(tmp_path):

@@ -1,0 +1,112 @@
+"""Ranges of a large archive, each read by a job of its own, and whether they were read as the whole file would be.
+
+A range has the records that begin in it, the last one to its end. Where the first one begins is looked for, and what
+looks like a member may lie within another. So each job says where it began and where the next range has to, and only if
+all of that fits is what the ranges gave, one after the other, what the whole file gives.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Resume:
+    """What a reader must know to go on at a record as if it had read all that comes before it.
+
+    `at`: where in the file the record's member begins, or the record where it is not compressed; `base`: where that is
+    in the file's content. `warc`: a WARC record was met, this one included. `dictionary`: where in the file the frame
+    begins that holds the dictionary of its zstd members. `rewinds`, `salvage`: how often, and how many bytes, may still
+    be read a second time for damage.
+    """
+
+    at: int
+    base: int
+    warc: bool
+    dictionary: int | None
+    rewinds: int
+    salvage: int
+
+
+@dataclass(frozen=True)
+class Range:
+    """A part of a file: the records that begin in it. `begin`, `end`: bytes of the file as it is stored; `end` is None
+    for all that follows. `resume`: how its reading begins where that is known; else the first record is looked for."""
+
+    begin: int
+    end: int | None
+    resume: Resume | None = None
+
+
+# A range without a byte has no record.
+EMPTY = Range(0, 0)
+
+
+@dataclass(frozen=True)
+class RangeRead:
+    """How a range was read. `first`: how its reading began, with a `base` of 0 where that is not known; None if no
+    record begins in it. `next`: how that of what follows has to; None at the file's end. `complete`: False where it was
+    left at a record whose offset counts the content before the range. `rewinds`, `salvage`: what was read a second
+    time."""
+
+    first: Resume | None = None
+    next: Resume | None = None
+    complete: bool = True
+    rewinds: int = 0
+    salvage: int = 0
+
+
+@dataclass
+class Reading:
+    """How far the reading of a file, or of its range, is. `bytes`: those of it that were read, as they are stored;
+    `range`: how the range was read, once it is."""
+
+    bytes: int = 0
+    range: RangeRead | None = None
+
+
+def ranges_of(size: int | None, range_bytes: int) -> list[Range | None]:
+    """The ranges of a file of so many bytes: as few as are at most `range_bytes` long, of one size. One None for a file
+    that is read whole: it is not larger, or its size is not known."""
+    count = -(-(size or 0) // range_bytes)
+    if size is None or count < 2:
+        return [None]
+    ends = [size * (i + 1) // count for i in range(count - 1)]
+    return [Range(begin, end) for begin, end in zip([0, *ends], [*ends, None], strict=True)]
+
+
+def corrected(read: Sequence[tuple[Range, RangeRead]]) -> list[Range | None]:
+    """For each range of a file, in order, None if it was read as the whole file would be, else what is to be read in
+    its place: from the first such range on, all that is left of the file by this one, and nothing by those behind
+    it."""
+    resume = read[0][1].first
+    for at, (given, found) in enumerate(read):
+        if _is_inside(resume, given) != (found.first is not None) or (found.first and not _fits(found, resume)):
+            rest = EMPTY if resume is None else Range(resume.at, None, resume)
+            return [None] * at + [rest] + [EMPTY] * (len(read) - at - 1)
+        if resume and found.first:
+            resume = _behind(found, resume)
+    return [None] * len(read)
+
+
+def _is_inside(resume: Resume | None, given: Range) -> bool:
+    return resume is not None and (given.end is None or resume.at < given.end)
+
+
+def _fits(found: RangeRead, resume: Resume | None) -> bool:
+    first = found.first
+    if first is None or resume is None or not found.complete:
+        return False
+    same = (first.at, first.warc, first.dictionary) == (resume.at, resume.warc, resume.dictionary)
+    return same and found.rewinds <= resume.rewinds and found.salvage <= resume.salvage
+
+
+def _behind(found: RangeRead, resume: Resume) -> Resume | None:
+    """How the reading goes on behind a range that began with `resume`, whatever it took for its `base`."""
+    if found.next is None or found.first is None:
+        return None
+    return replace(
+        found.next,
+        base=resume.base + found.next.base - found.first.base,
+        rewinds=resume.rewinds - found.rewinds,
+        salvage=resume.salvage - found.salvage,
+    )
