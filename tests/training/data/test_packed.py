@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.storage import checked_json, files
+from gristmill.storage.damage import MissingFileError
 from gristmill.storage.tokens.training_manifest import load_training_manifest, write_rows
 from gristmill.tasks.tokens.packing_work import packed
 from gristmill.training.data.order import Order
@@ -131,7 +132,10 @@ def test_another_context_and_damaged_rows_are_refused(packed_corpus, corpus, tmp
     assert files.checksum(str(path)) != files.digest(content)
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:
-        with pytest.raises(RuntimeError, match="rows-1-0.bin"):
+        with pytest.raises(RuntimeError, match="rows-1-0.bin is not what was written"):
+            check_digests(load_training_manifest(tmp_path / packed_corpus.name))
+        path.unlink()
+        with pytest.raises(MissingFileError, match="rows-1-0.bin is missing"):
             check_digests(load_training_manifest(tmp_path / packed_corpus.name))
     finally:
         torch.distributed.destroy_process_group()
