@@ -304,6 +304,11 @@ def test_shards_to_which_nothing_was_written(tmp_path):
     assert list(drops(left)) == [first["id"]]
 
 
+def made_of(near_duplicates: str) -> list[str]:
+    """The names of the stages that one was made of."""
+    return list((layout.manifest(near_duplicates) or {})["result"]["inputs_layout"].values())
+
+
 def test_earlier_crawls_must_fit(tmp_path):
     first, second = planted(1), planted(2)
     made = deduplicate(tmp_path, Texts([first]), MinHash(partitions=1), "a").kept.folder
@@ -318,6 +323,13 @@ def test_earlier_crawls_must_fit(tmp_path):
     with pytest.raises(ValueError, match=r"has no .*kept.*; run the recipe of that crawl again"):
         deduplicate(tmp_path, third, MinHash(partitions=1, earlier=(made,)), "c")
     (Path(made) / "gone").rename(kept)
+    [signed] = [
+        path for path in Path(made).parent.glob("signatures-*/manifest.json") if path.parent.name in made_of(made)
+    ]
+    signed.rename(tmp_path / "gone")
+    with pytest.raises(ValueError, match=r"whose .*signatures-.* is no finished stage: run the recipe of that crawl"):
+        deduplicate(tmp_path, third, MinHash(partitions=1, earlier=(made,)), "c")
+    (tmp_path / "gone").rename(signed)
     of_other_code(made)
     with pytest.raises(ValueError, match="not those that this version gives"):
         deduplicate(tmp_path, third, MinHash(partitions=1, earlier=(made,)), "c")
