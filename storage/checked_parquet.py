@@ -14,7 +14,6 @@ A file that stands in the place of another is refused by its name: nothing else 
 """
 
 import io
-import mmap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
@@ -50,10 +49,17 @@ def create(path: str, schema: pa.Schema, **options: Any) -> Iterator[pq.ParquetW
 
 def _add_trailer(f: IO[bytes], metadata: pq.FileMetaData, name: bytes) -> None:
     f.flush()
-    with files.reopened(f) as written, mmap.mmap(written.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        chunks = np.array([(*_place(column), _digest(data, *_place(column))) for column in _columns(metadata)], _CHUNK)
-        footer = data[-8 - int.from_bytes(data[-8:-4], "little") :]
-        begin = len(data) - len(footer)
+    with files.reopened(f) as written:
+
+        def read(offset: int, length: int) -> bytes:
+            written.seek(offset)
+            return written.read(length)
+
+        places = map(_place, _columns(metadata))
+        chunks = np.array([(*place, xxhash.xxh3_64_intdigest(read(*place))) for place in places], _CHUNK)
+        size = written.seek(0, io.SEEK_END)
+        begin = size - 8 - int.from_bytes(read(size - 8, 4), "little")
+        footer = read(begin, size - begin)
     assert begin == len(_PARQUET) + chunks["length"].sum(), "column chunks are all that stands before the footer"
     listed = chunks.tobytes() + name + len(chunks).to_bytes(8, "little") + len(name).to_bytes(8, "little")
     f.seek(begin)
@@ -76,19 +82,19 @@ def _digest(data: Any, offset: int, length: int) -> int:
 
 
 class _Mapped:
-    """A local file, mapped into memory."""
+    """A local file, mapped into memory for each read, so that what is read of hundreds of open files does not stay."""
 
     def __init__(self, path: str) -> None:
+        self._path = path
         with open(path, "rb") as f:
             self.size = f.seek(0, io.SEEK_END)
-        # an empty file cannot be mapped
-        self._all = pa.memory_map(path).read_buffer() if self.size else pa.py_buffer(b"")
 
     def tail(self, length: int) -> pa.Buffer:
-        return self._all[max(0, self.size - length) :]
+        return self.having(())[max(0, self.size - length) :]
 
     def having(self, ranges: Iterable[tuple[int, int]]) -> pa.Buffer:
-        return self._all
+        # an empty file cannot be mapped
+        return pa.memory_map(self._path).read_buffer() if self.size else pa.py_buffer(b"")
 
 
 class _Fetched:

@@ -42,7 +42,7 @@ class Name(Settings):
     documents: dict[str, int] = {}
 
 
-def _plant(folder: str, shard: int) -> dict:
+def take_up(folder: str, shard: int) -> dict:
     """A job whose part was written beforehand."""
     rows = parquet.rows(layout.part(folder, shard))
     return {"rows_in": rows, "rows_out": rows, "steps": []}
@@ -50,7 +50,7 @@ def _plant(folder: str, shard: int) -> dict:
 
 def _planted(phases: PhaseRunner, record: Name, places: int) -> dict:
     """Take up parts that were written beforehand."""
-    phases.map("plant", _plant, dict.fromkeys(range(places), {}))
+    phases.map("plant", take_up, dict.fromkeys(range(places), {}))
     return {"sources": {name: {"records": count, "documents": count} for name, count in record.documents.items()}}
 
 

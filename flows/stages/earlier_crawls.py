@@ -105,6 +105,15 @@ def _check_readable(crawl: EarlierCrawl, number: int, step: MinHash) -> None:
             "the stage; run the recipe of that crawl again"
         )
     try:
+        finished = layout.manifest(crawl.signatures) is not None
+    except layout.ManifestError as error:
+        raise ValueError(f"`earlier` names {crawl.folder}, which cannot be used: {error}") from error
+    if not finished:
+        raise ValueError(
+            f"`earlier` names {crawl.folder}, whose {crawl.signatures} is no finished stage: run the recipe of that "
+            "crawl again"
+        )
+    try:
         again = found_again(shards, crawl.index, step.part(Shingling), step.part(Banding))
     except DamagedFileError as error:
         raise ValueError(f"`earlier` names {crawl.folder}, which cannot be used: {error}") from error

@@ -5,6 +5,7 @@
 exact          equal contents, equal URLs
 passages       lines, paragraphs, spans of sentences
 substrings     spans of any length; substring_cuts: what becomes of their documents
+exchange       sorted files between shards and partitions; merging: many of them into few; shared by all of the above
 cutting        documents written again; shared by passages and substring_cuts
 near           near-duplicates: settings, and one module for each phase
 near_reports   one text against all signatures; what was found; what must have been missed

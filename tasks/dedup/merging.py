@@ -28,7 +28,7 @@ def merge(paths: list[str], target: str, ends: list[int] | None = None) -> int:
     """Write the rows of several sorted files into one; those of one key in the order of the files. Returns how many
     there are. `ends`: as in `sorted_files.write`.
 
-    Held: some three times `_SLAB_BYTES`, the footers, and a row group of each file; also where one key has more rows.
+    Held: some six times `_SLAB_BYTES`, the footers, and a row group of each file; also where one key has more rows.
     """
     with ExitStack() as stack, ThreadPoolExecutor(sorted_files.AT_ONCE) as pool:
         opened = list(pool.map(stack.enter_context, map(open_checked, paths)))

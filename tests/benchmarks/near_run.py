@@ -17,7 +17,8 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.near_duplicates import minhash
-from gristmill.storage import layout, parquet
+from gristmill.storage import layout, parquet, shards
+from gristmill.storage.schema import LEDGER
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.executors import Executor
@@ -26,6 +27,7 @@ from gristmill.tasks.engine.make import StageResult, find_or_make
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from tests.benchmarks.near_corpus import Planted
+from tests.corpora import take_up
 
 _SECONDS = 0.5
 SHARD = 50_000
@@ -101,9 +103,9 @@ def write_corpus(
         for low in range(first, last, shard)
     ]
     record = Description(corpus=repr(asdict(planted) | {"sources": sources, "shard": shard}))
-    spec = StageSpec("documents", _written, record, {})
+    spec = StageSpec("documents", _written, record, {}, len(parts))
     folder = spec.folder(home)
-    jobs = [(replace(planted), layout.part(folder, i), low, high) for i, (_, low, high) in enumerate(parts)]
+    jobs = [(replace(planted), folder, i, low, high) for i, (_, low, high) in enumerate(parts)]
     list(pool.map(_write, jobs))
     built = _build(home, pool, spec, {})
     return Corpus(tuple(name for name, _, _ in parts), built, built, (), (built,))
@@ -113,14 +115,16 @@ class Description(Settings):
     corpus: str
 
 
-def _written(phases: PhaseRunner, record: Description, places: None) -> dict:
-    """The parts are there."""
+def _written(phases: PhaseRunner, record: Description, places: int) -> dict:
+    """Take up the parts, which are there."""
+    phases.map("plant", take_up, dict.fromkeys(range(places), {}))
     return {}
 
 
-def _write(job: tuple[Planted, str, int, int]) -> int:
-    planted, path, first, last = job
-    return planted.write(path, first, last)
+def _write(job: tuple[Planted, str, int, int, int]) -> int:
+    planted, folder, shard, first, last = job
+    shards.write_ledger(folder, shard, LEDGER.empty_table())
+    return planted.write(layout.part(folder, shard), first, last)
 
 
 def near_duplicates(home: str, corpus: Corpus, step: MinHash, pool: Executor) -> Run:

@@ -16,8 +16,9 @@ from tests.benchmarks.near_corpus import Planted
 
 SHARDS, PARTITIONS = 8, 4
 PLANTED = Planted(8_000, seed=4, template=1_500, largest=20)
-# done markers of the phases sign, gather, split; match, verify; label
-MARKERS = SHARDS * 3 + PARTITIONS * 2 + 1
+# done markers of the phases sign, gather, split; match, verify; label, verdicts; and of those that merge by twos, in
+# two passes the files of sign and gather, in one those of verify
+MARKERS = SHARDS * 3 + PARTITIONS * 2 + 2 + 2 * (4 + 2) + 2
 
 SCRIPT = f"""
 import sys
@@ -25,12 +26,12 @@ from types import SimpleNamespace
 
 from gristmill.flows.stages import near_duplicates
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.tasks.dedup.near import gather, match
+from gristmill.tasks.dedup import exchange
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.engine.executors import executor
 from tests.corpora import context, planted_stage
 
-match.PARTITION_HASHES = gather.PARTITION_EDGES = 1_000
+exchange.FAN_IN = exchange.LEAST_FAN_IN = 2
 
 if __name__ == "__main__":
     home, texts, workers = sys.argv[1:]

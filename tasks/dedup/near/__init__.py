@@ -5,8 +5,10 @@
     label    once                 labels/               connected components of the edges
     gather   every shard          gathered/             candidates with their sets, by label
     verify   every partition      decided/              who is dropped, for whom
+    (exchange.collect_shards, every range of shards, puts together by shards who is dropped)
     split    every shard          part-00000, ledger/, kept/
 
-What is held in memory is in the docstring of each phase; nothing grows with the corpus but the labels: two bits for
-each document, and four bytes for each that shares a band with another.
+Files go from shards to partitions and back as `gristmill.tasks.dedup.exchange` has it. What is held in memory is in the
+docstring of each phase; nothing grows with the corpus but the labels: two bits for each document, and four bytes for
+each that shares a band with another.
 """

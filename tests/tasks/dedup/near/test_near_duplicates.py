@@ -172,12 +172,23 @@ def test_documents_without_words_stay(tmp_path):
     assert len(read(left.kept, [0])) == 4
 
 
-def test_nothing_depends_on_shards_partitions_order_or_memory(tmp_path):
+def test_nothing_depends_on_shards_partitions_order_or_memory(tmp_path, monkeypatch):
     documents = planted()
     expected = None
     for number, (n, seed, changes) in enumerate(
-        [(1, None, {}), (4, 5, {"partitions": 1}), (3, 6, {"partitions": 7}), (2, 7, {"memory": 10_000})]
+        [
+            (1, None, {}),
+            (4, 5, {"partitions": 1}),
+            (3, 6, {"partitions": 7}),
+            (2, 7, {"memory": 10_000}),
+            (2, 8, {"partitions": None}),  # by size
+            (9, 9, {"partitions": 5, "fan_in": 2}),  # several passes of merging
+            (9, 10, {"partitions": None, "fan_in": 3}),
+        ]
     ):
+        fan_in = changes.pop("fan_in", 512)
+        monkeypatch.setattr(exchange, "FAN_IN", fan_in)
+        monkeypatch.setattr(exchange, "LEAST_FAN_IN", min(fan_in, 32))
         # enough for the labels, but less than the sets take, which are then in a temporary file
         memory = changes.pop("memory", 1 << 30)
         settings = MinHash(partitions=2).model_copy(update=changes)
@@ -186,6 +197,9 @@ def test_nothing_depends_on_shards_partitions_order_or_memory(tmp_path):
         rows = ledger(left.kept, left.places.shards()).sort_by("id").combine_chunks()
         expected = expected or (table, rows)
         assert table.equals(expected[0]) and rows.equals(expected[1])
+        of_stages = {path.name for folder in left.stages[1:] for path in Path(folder.folder).iterdir() if path.is_dir()}
+        assert of_stages == {"done", "bands", "index", "edges", "labels", "decided", "ledger", "kept"}
+    assert left.kept.result["partitions"] > 1  # by size
 
 
 def order_newest(document: dict) -> tuple:
@@ -206,8 +220,10 @@ def test_keep_criteria(tmp_path):
     assert found == definition(documents, settings, lambda d: (where[d["id"]], longest(d)))
 
 
-@pytest.mark.parametrize("number_of_crawls", [2, 3])
-def test_crawl_after_crawl_gives_what_all_at_once_give(tmp_path, number_of_crawls):
+@pytest.mark.parametrize(("number_of_crawls", "fan_in"), [(2, 512), (3, 512), (3, 2)])
+def test_crawl_after_crawl_gives_what_all_at_once_give(tmp_path, monkeypatch, number_of_crawls, fan_in):
+    monkeypatch.setattr(exchange, "FAN_IN", fan_in)
+    monkeypatch.setattr(exchange, "LEAST_FAN_IN", min(fan_in, 32))
     documents = planted()
     crawls = [documents[i::number_of_crawls] for i in range(number_of_crawls)]
     parts = [dealt(crawl, shards_there) for crawl, shards_there in zip(crawls, (5, 3, 2), strict=False)]
@@ -288,6 +304,11 @@ def test_shards_to_which_nothing_was_written(tmp_path):
     assert list(drops(left)) == [first["id"]]
 
 
+def made_of(near_duplicates: str) -> list[str]:
+    """The names of the stages that one was made of."""
+    return list((layout.manifest(near_duplicates) or {})["result"]["inputs_layout"].values())
+
+
 def test_earlier_crawls_must_fit(tmp_path):
     first, second = planted(1), planted(2)
     made = deduplicate(tmp_path, Texts([first]), MinHash(partitions=1), "a").kept.folder
@@ -302,6 +323,13 @@ def test_earlier_crawls_must_fit(tmp_path):
     with pytest.raises(ValueError, match=r"has no .*kept.*; run the recipe of that crawl again"):
         deduplicate(tmp_path, third, MinHash(partitions=1, earlier=(made,)), "c")
     (Path(made) / "gone").rename(kept)
+    [signed] = [
+        path for path in Path(made).parent.glob("signatures-*/manifest.json") if path.parent.name in made_of(made)
+    ]
+    signed.rename(tmp_path / "gone")
+    with pytest.raises(ValueError, match=r"whose .*signatures-.* is no finished stage: run the recipe of that crawl"):
+        deduplicate(tmp_path, third, MinHash(partitions=1, earlier=(made,)), "c")
+    (tmp_path / "gone").rename(signed)
     of_other_code(made)
     with pytest.raises(ValueError, match="not those that this version gives"):
         deduplicate(tmp_path, third, MinHash(partitions=1, earlier=(made,)), "c")
