@@ -29,7 +29,7 @@ LEFT = {
 STRICTER = {
     "textbook": {"min_characters": 1},
     "gopher_quality": {"min_words": 200, "min_stop_words": 7},
-    "quality": {"min_score": 0.5},
+    "quality": {"min_score": None, "keep_top": 50},
 }
 TASK = {"context": "The function returns", "choices": [" a value", " the sea"], "answer": 0}
 

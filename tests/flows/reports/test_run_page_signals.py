@@ -27,7 +27,7 @@ from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.models.quality.quality import Quality
 from gristmill.tasks.rules.gopher_quality import GopherQuality
 from gristmill.tasks.rules.gopher_repetition import GopherRepetition
-from tests.corpora import Name, Texts, _nothing, build_in, context, read
+from tests.corpora import Name, Texts, build_in, context, read
 from tests.flows.reports.test_near_duplicates import EVIL, Parsed
 
 QUALITY = GopherQuality(
@@ -186,10 +186,15 @@ def test_the_page_has_a_plot_with_the_thresholds_of_every_rule(reports, pages):
         assert one.rule.signal in " ".join(texts)
 
 
+def nothing(phases, record, places):
+    """The parts are written beforehand."""
+    return {}
+
+
 def test_scores_of_a_learned_filter_and_documents_of_its_reference(tmp_path):
     home, texts = str(tmp_path), cut_into(2)
     corpus, rng = texts.corpus(home), np.random.default_rng(3)
-    spec = StageSpec("quality", _nothing, Name(corpus="scores"), {})
+    spec = StageSpec("quality", nothing, Name(corpus="scores"), {})
     scores = {}
     for shard in corpus.places.shards():
         names = parquet.read_table(corpus.kept.part(shard), ["id"])["id"]
