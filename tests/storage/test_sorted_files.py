@@ -2,6 +2,7 @@
 
 import errno
 import io
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -134,3 +135,27 @@ def test_what_is_wrong_on_the_way_to_a_run_is_not_called_damage(tmp_path, monkey
     with pytest.raises(type(error)) as raised:
         sorted_files.read(path, 0, 9)
     assert raised.value is error or str(raised.value) == str(error)
+
+
+def test_remote_files_are_read_side_by_side_and_come_in_order(tmp_path, monkeypatch):
+    rng, count = np.random.default_rng(2), 30
+    paths = [f"memory://{tmp_path.name}/{i:05d}.parquet" for i in range(count)]
+    for number, path in enumerate(paths):
+        keys = rng.integers(0, 100, 50).astype(np.uint64)
+        sorted_files.write(path, pa.table({"hash": keys, "of": np.full(50, number)}), "hash")
+    reading, under_way, most = sorted_files.read, set(), []
+
+    def read(path, *given):
+        under_way.add(path)
+        time.sleep(0.01 if path.endswith("0.parquet") else 0)
+        most.append(len(under_way))
+        found = reading(path, *given)
+        under_way.discard(path)
+        return found
+
+    expected = [reading(path, 20, 60).to_pylist() for path in paths]
+    monkeypatch.setattr(sorted_files, "read", read)
+    assert [table.to_pylist() for table in sorted_files.read_each(paths, 20, 60)] == expected
+    assert 1 < max(most) <= sorted_files.AT_ONCE
+    with pytest.raises(FileNotFoundError):
+        list(sorted_files.read_each([*paths, f"memory://{tmp_path.name}/none.parquet"], 20, 60))
