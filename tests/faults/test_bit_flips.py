@@ -114,7 +114,7 @@ def manifest(folder: Path) -> Kind:
 def list_of_parts(folder: Path) -> Kind:
     value = manifest_and_parts(folder)
     path = folder / "parts.json"
-    return Kind(path, lambda: layout.parts(str(folder), value), whole(path))
+    return Kind(path, lambda: list(layout.parts(str(folder), value)), whole(path))
 
 
 def done_marker(folder: Path) -> Kind:
