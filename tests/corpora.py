@@ -62,7 +62,9 @@ class Direct:
     folder: str
     records: dict[str, dict[int, dict]] = field(default_factory=dict)
 
-    def map(self, phase: str, work: Callable[..., dict], jobs: dict[int, dict], temporary: bool = False) -> dict:
+    def map(
+        self, phase: str, work: Callable[..., dict], jobs: dict[int, dict], temporary: bool = False, grows: str = ""
+    ) -> dict:
         self.records[phase] = {number: work(self.folder, number, **jobs[number]) for number in sorted(jobs)}
         return self.records[phase]
 

@@ -109,12 +109,14 @@ def check(
 
 # as gristmill.flows.reports.capacity has it, which imports much
 _PAGES = 2_640_000_000
+_SHARD_PAGES = _PAGES // 90_000
 
 
 @app.command(rich_help_panel=MAKE)
 def capacity(
     name: FinishedRecipe,
     pages: Annotated[int, typer.Option(min=1, help="of the crawl; default: those of CC-MAIN-2024-51")] = _PAGES,
+    shard_pages: Annotated[int, typer.Option(min=1, help="of a file of the crawl")] = _SHARD_PAGES,
     machines: Annotated[int, typer.Option(min=1, help="that work at the same time")] = 1,
     cores: Annotated[int, typer.Option(min=1, help="of a machine")] = 1000,
     memory: Annotated[
@@ -126,12 +128,12 @@ def capacity(
     as_json: Json = False,
 ) -> None:
     """What a whole crawl would take, by what a finished run took: hours and what limits them, memory, bytes, money."""
-    from gristmill.flows.cli.render_tables import capacity_lines, capacity_table
+    from gristmill.flows.cli.render_capacity import capacity_lines, capacity_table
     from gristmill.flows.reports.capacity import Machines, Prices, capacity
     from gristmill.flows.reports.finished import finished
 
     given = Machines(machines, cores, None if memory is None else round(memory * 1e9))
-    found = capacity(finished(name), pages, given, Prices(core_hour, terabyte_month, million_requests))
+    found = capacity(finished(name), pages, given, Prices(core_hour, terabyte_month, million_requests), shard_pages)
     if as_json:
         print_json(found)
         return

@@ -15,7 +15,8 @@ from gristmill.tasks.engine.make import StageResult
 # Pages of the crawl of December 2024, CC-MAIN-2024-51, as Common Crawl has published it:
 # https://commoncrawl.org/blog/december-2024-crawl-archive-now-available
 SNAPSHOT_PAGES = 2_640_000_000
-# Of the flow and the scheduler, for each job: tests/benchmarks/test_job_cost.py prints it.
+SHARD_PAGES = SNAPSHOT_PAGES // 90_000  # of each of its WARC files
+# Of the flow and the scheduler, for each job: tests/benchmarks/test_engine_jobs.py prints it.
 SECONDS_A_JOB = 0.002
 # Bytes that a worker holds before its first job.
 WORKER = 300 << 20
@@ -151,11 +152,16 @@ class Capacity:
 
 
 def capacity(
-    report: Report, documents: int = SNAPSHOT_PAGES, machines: Machines = Machines(), prices: Prices = Prices()
+    report: Report,
+    documents: int = SNAPSHOT_PAGES,
+    machines: Machines = Machines(),
+    prices: Prices = Prices(),
+    shard_pages: int = SHARD_PAGES,
 ) -> Capacity:
     """What a crawl of so many pages takes, by a finished run. Reads a small file for each stage.
 
-    Near-duplicates grow faster than in proportion if a larger crawl has a larger share of them. Raises ValueError for a
+    `shard_pages`: of a file of the crawl, which decides how many jobs a phase has and how many files they open; what the
+    jobs of the run held is what they hold there if its files were as large. Near-duplicates grow faster than in proportion if a larger crawl has a larger share of them. Raises ValueError for a
     run that read no documents.
     """
     measured = report.steps[0].documents_in if report.steps else 0
@@ -164,7 +170,8 @@ def capacity(
     factor = documents / measured
     stages = report.data.stages if report.data else report.corpus.stages
     tokens = None if report.tokens is None else round(report.tokens * factor)
-    rows = tuple(_row(stage, factor, machines) for stage in _distinct(stages))
+    crawl = _Crawl(factor, len(report.corpus.sources), max(1, -(-documents // shard_pages)), machines)
+    rows = tuple(_row(stage, crawl) for stage in _distinct(stages))
     return Capacity(documents, measured, tokens, rows, machines, prices)
 
 
@@ -172,28 +179,41 @@ def _distinct(stages: Iterable[StageResult]) -> Iterable[StageResult]:
     return {stage.folder: stage for stage in stages}.values()
 
 
-def _row(stage: StageResult, factor: float, machines: Machines) -> StageCapacity:
-    steps, costs = stage.step_counts, stage.costs
+@dataclass(frozen=True)
+class _Crawl:
+    """`factor`: how many times as large as the run; `had`, `shards`: files of the run, and of the crawl."""
+
+    factor: float
+    had: int
+    shards: int
+    machines: Machines
+
+
+def _row(stage: StageResult, crawl: _Crawl) -> StageCapacity:
+    steps, costs, factor = stage.step_counts, stage.costs, crawl.factor
     grows = costs is None or any(cost.grows == "documents" for cost in costs.values())
     return StageCapacity(
         stage.name,
         round(steps[0]["rows_in"] * factor) if steps else None,
         round(steps[-1]["rows_out"] * factor) if steps else None,
-        None if costs is None else tuple(_phase(stage.name, *each, factor, machines) for each in costs.items()),
+        None if costs is None else tuple(_phase(stage.name, *each, crawl) for each in costs.items()),
         round(stage.manifest["parts"]["bytes"] * (factor if grows else 1.0)),
     )
 
 
-def _phase(stage: str, phase: str, cost: PhaseCost, factor: float, machines: Machines) -> PhaseCapacity:
-    factor = factor if cost.grows == "documents" else 1.0
-    alone = cost.once
-    jobs = 1 if alone else max(1, round(cost.jobs * factor))
-    memory = None if cost.memory is None else WORKER + round(cost.memory * (factor if alone else 1.0))
-    fitting = machines.cores
+def _phase(stage: str, phase: str, cost: PhaseCost, crawl: _Crawl) -> PhaseCapacity:
+    factor = crawl.factor if cost.grows == "documents" else 1.0
+    jobs = cost.jobs
+    if cost.grows == "documents" and not cost.once:
+        # partitions grow with what they hold, of which those of a small run have little: never more than shards
+        jobs = crawl.shards if cost.jobs == crawl.had else min(round(cost.jobs * factor), max(cost.jobs, crawl.shards))
+    memory = None if cost.memory is None else WORKER + round(cost.memory * (factor if cost.once else 1.0))
+    machines, fitting = crawl.machines, crawl.machines.cores
     if machines.memory is not None and memory:
         fitting = min(machines.cores, machines.memory // memory)
     workers = max(1, min(jobs, fitting * machines.number))
     seconds = cost.cpu_seconds * factor
-    hours = (seconds if alone else max(seconds / workers, cost.longest)) / 3600
-    requests = round((cost.reads * _REQUESTS_A_READ + cost.writes) * factor)
-    return PhaseCapacity(stage, phase, jobs, seconds / 3600, hours, alone, memory, workers, requests)
+    hours = (seconds if cost.once else max(seconds / workers, cost.longest)) / 3600
+    files = (cost.reads * _REQUESTS_A_READ + cost.writes) / max(cost.jobs, 1)
+    requests = round(files * (factor if cost.once else jobs))
+    return PhaseCapacity(stage, phase, jobs, seconds / 3600, hours, cost.once, memory, workers, requests)

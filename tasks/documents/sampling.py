@@ -30,7 +30,12 @@ class Heldout(Settings):
 
     def mask(self, documents: pa.Table) -> np.ndarray:
         """True for the held-out rows of a table with the columns `id` and `source`. Raises KeyError for a source that
-        has no fraction."""
+        has no fraction, ValueError without the columns."""
+        if missing := {"id", "source"} - set(documents.column_names):
+            raise ValueError(
+                f"held-out documents are known by `id` and `source`, and {', '.join(missing)} is not there: read it, "
+                'too, as in select(documents, kept, ["source", "text"])'
+            )
         sources = pc.dictionary_encode(documents["source"]).combine_chunks()
         fractions = np.array([self.fractions[name] for name in sources.dictionary.to_pylist()], float)
         return uniform(documents["id"], 0, "heldout") < fractions[sources.indices.to_numpy()]

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from gristmill.storage import leftovers
 from gristmill.tasks.engine import clusters, job_progress, log_fields, shared_work
+from gristmill.tasks.engine.worker_code import cannot_import, check_workers
 
 # Parameters of glibc's mallopt(3), and of each the value: up to so many free bytes at the end of the heap stay, blocks
 # of up to so many are taken from there, and all threads take from the same.
@@ -166,7 +167,7 @@ class Dask:
                 except KilledWorker as error:
                     raise RuntimeError(_killed([job for _, job in begun[error.task]])) from error
                 except ImportError as error:
-                    raise ImportError(_cannot_import("a worker", error)) from error
+                    raise ImportError(cannot_import("a worker", error)) from error
                 seconds = sum(took for _, took in results) / sum(len(each) for each, _ in results)
                 together = max(1, min(_MOST_TOGETHER, int(shared_work.SECONDS / max(seconds, 1e-6))))
                 for future, (each, _) in zip(batch, results, strict=True):
@@ -291,7 +292,7 @@ def executor(
         ):
             # without `tls` Dask takes the key of a cluster that it has started itself
             with Client(target, security=tls.security() if kind in ("dask", "kubernetes") else None) as client:
-                _check_workers(client)
+                check_workers(client)
                 # workers of a cluster have an output of their own, which is kept where they run
                 client.register_plugin(_plugin(json_lines and kind != "local"))
                 client.subscribe_topic(LOG_TOPIC, _of_this_run(messages))
@@ -332,27 +333,6 @@ def _bare_main() -> Iterator[None]:
     finally:
         if sys.modules["__main__"] is bare:
             sys.modules["__main__"] = main
-
-
-def _check_workers(client: Any) -> None:
-    """Raise ImportError for a worker that has not the code which jobs need."""
-
-    def import_jobs() -> str:
-        """Sent as code, since a worker that lacks a module could not find it there."""
-        try:
-            import gristmill.tasks.engine.executors  # noqa: F401
-            import gristmill.tasks.engine.jobs  # noqa: F401
-        except Exception as error:
-            return f"{type(error).__name__}: {error}"
-        return ""
-
-    for worker, trouble in client.run(import_jobs).items():
-        if trouble:
-            raise ImportError(_cannot_import(f"the worker {worker}", trouble))
-
-
-def _cannot_import(worker: str, trouble: ImportError | str) -> str:
-    return f"{worker} cannot import what its jobs need ({trouble}): install the same code there as where the flow runs"
 
 
 def _of_this_run(messages: queue.SimpleQueue) -> Callable[[Any], None]:

@@ -6,13 +6,15 @@ of caches, as Python keeps compiled files.
 
 import ast
 import hashlib
-import json
 import os
 import platform
+import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter
 
 from gristmill.storage import files
 
@@ -37,17 +39,18 @@ class Source(NamedTuple):
 def source(path: str) -> Source:
     """What is known of a source file; it is read if it is not the file that it was. Raises FileNotFoundError."""
     at = os.stat(path)
-    stamp = [at.st_mtime_ns, at.st_ctime_ns, at.st_size, at.st_ino]
+    stamp = (at.st_mtime_ns, at.st_ctime_ns, at.st_size, at.st_dev, at.st_ino)
     known = _known()
     if path in known and known[path][0] == stamp:
-        _, digest, imports = known[path]
-        return Source(digest, tuple(Imported(base, level, tuple(names)) for base, level, names in imports))
+        return known[path][1]
     words: list[str] = []
     statements: list[ast.Import | ast.ImportFrom] = []
     _write(ast.parse(Path(path).read_text(encoding="utf-8")), words, statements)
     found = Source(hashlib.sha256(",".join(words).encode()).hexdigest(), tuple(map(_imported, statements)))
-    known[path] = [stamp, *found]
-    _fresh.add(path)
+    # a clock that ticks once a second would not tell a file from what it was written over with within that second
+    if time.time_ns() - max(stamp[:2]) > _TICK:
+        known[path] = stamp, found
+        _fresh.add(path)
     return found
 
 
@@ -55,13 +58,17 @@ def keep() -> None:
     """Keep for later processes what this one has read."""
     if not _fresh:
         return
-    with suppress(OSError):  # a home that cannot be written: the next process reads them again
+    there = {path: entry for path, entry in _known().items() if os.path.exists(path)}
+    with suppress(OSError, RuntimeError):  # no home, or one that cannot be written: the next process reads them again
         _file().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        files.write_bytes(str(_file()), json.dumps({"made_by": _made_by(), "files": _known()}).encode())
+        files.write_bytes(str(_file()), _KEPT.dump_json((_made_by(), there)))
     _fresh.clear()
 
 
 _fresh: set[str] = set()
+_TICK = 2_000_000_000  # nanoseconds: the longest of file systems, FAT's
+_Stamp = tuple[int, int, int, int, int]
+_KEPT = TypeAdapter(tuple[tuple[str, str], dict[str, tuple[_Stamp, Source]]])
 
 
 def _file() -> Path:
@@ -69,18 +76,18 @@ def _file() -> Path:
 
 
 @cache
-def _known() -> dict[str, list]:
+def _known() -> dict[str, tuple[_Stamp, Source]]:
     try:
-        kept = json.loads(_file().read_bytes())
-    except (OSError, ValueError):
+        made_by, known = _KEPT.validate_json(_file().read_bytes())
+    except (OSError, RuntimeError, ValueError):  # none is kept, or what is there is something else
         return {}
-    return kept["files"] if kept.get("made_by") == _made_by() else {}
+    return known if made_by == _made_by() else {}
 
 
 @cache
-def _made_by() -> list[str]:
+def _made_by() -> tuple[str, str]:
     """Of another Python, or another version of this module, the digests are others."""
-    return [platform.python_version(), hashlib.sha256(Path(__file__).read_bytes()).hexdigest()]
+    return platform.python_version(), hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> Imported:

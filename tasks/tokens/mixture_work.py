@@ -84,7 +84,10 @@ def write_mixture(
     if settings.phases:
         mixture["phases"] = _phases(plan, list(given))
     if not mixture["heldout"]:
-        raise ValueError(f"no document was held out: raise mixture.heldout_fraction ({settings.heldout_fraction})")
+        raise ValueError(
+            f"no document was held out: raise mixture.heldout_fraction ({settings.heldout_fraction}) "
+            f"or mixture.heldout_documents ({settings.heldout_documents})"
+        )
     checked_json.write(files.join(folder, "mixture.json"), mixture)
     return {"sources": {s["name"]: {k: s[k] for k in ("share", "tokens", "epochs")} for s in mixture["sources"]}}
 

@@ -41,7 +41,7 @@ class Clock:
     _phase: str = ""
     _since: float = 0.0
 
-    def phase(self, phase: str, total: int) -> None:
+    def phase(self, phase: str, total: int, size: object = None, total_size: int = 0) -> None:
         self.stop()
         self._phase, self._since = phase, time.perf_counter()
 
@@ -52,7 +52,7 @@ class Clock:
 
     def start(self) -> None: ...
 
-    def advance(self, result: JobResult) -> None: ...
+    def advance(self, result: JobResult, number: int) -> None: ...
 
     def drain(self) -> None: ...
 

@@ -54,7 +54,11 @@ ENDS = [
         HELD_OUT,
         r"vocab_size is 30000, but .* \d+ tokens at most: lower",
     ),
-    ({"heldout": 1e-9}, ["documents"], r"none of 40 documents is held out: raise mixture.heldout_fraction \(1e-09\)"),
+    (
+        {"heldout": 1e-9},
+        ["documents"],
+        r"none of 40 documents is held out, of a share of 1e-09 of a source: raise mixture.heldout_f",
+    ),
     ({"heldout": 0.999999}, HELD_OUT, "names web, .* lower mixture.heldout_fraction"),
     ({"steps": [SHORT, QUALITY]}, ["documents", "rules"], "`quality` learns from .* but 0 and 40 are left: name other"),
     ({"steps": [SHORT, PERPLEXITY]}, ["documents", "rules"], "`perplexity` learns from words, .* has none .* name"),

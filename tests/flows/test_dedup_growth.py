@@ -23,6 +23,7 @@ from gristmill.tasks.dedup.near.settings import Banding, MinHash, Shingling, Ver
 from gristmill.tasks.dedup.order import KeepOrder
 from gristmill.tasks.dedup.passages import LineDedup, SentenceDedup
 from gristmill.tasks.dedup.substrings import SpanCutting, SpanSearch
+from gristmill.tasks.documents.by_shard import Names, Parts, PartsOfSeveral, Shards
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.url.step import Url
 from tests.corpora import Texts, context, fresh
@@ -54,7 +55,12 @@ class Sizes:
     bytes: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
 
     def map(
-        self, phase: str, work: Callable[..., dict], jobs: Mapping[int, Mapping[str, Any]], temporary: bool = False
+        self,
+        phase: str,
+        work: Callable[..., dict],
+        jobs: Mapping[int, Mapping[str, Any]],
+        temporary: bool = False,
+        grows: str = "",
     ) -> dict[int, dict]:
         assert phase not in self.jobs
         self.jobs[phase] = len(jobs)
@@ -64,7 +70,7 @@ class Sizes:
         counts = COUNTS.get(phase, dict.fromkeys(DECIDED, 10))
         return dict.fromkeys(numbers, counts)
 
-    def once(self, phase: str, work: Callable[..., dict], arguments: Mapping[str, Any]) -> dict:
+    def once(self, phase: str, work: Callable[..., dict], arguments: Mapping[str, Any], grows: str = "") -> dict:
         return self.map(phase, work, {0: arguments})[0]
 
     def message(self, line: str) -> None: ...
@@ -84,11 +90,13 @@ def part(name: str, shard: int) -> str:
 
 
 def corpus_places() -> CorpusPlaces:
+    shards = Shards(((0, SHARDS),))
+    measured = tuple(stage(name) for name in ("documents", "quality", "language"))
     return CorpusPlaces(
-        ("web",) * SHARDS,
-        tuple(part("documents", i) for i in range(SHARDS)),
-        tuple(part("content_duplicates", i) for i in range(SHARDS)),
-        tuple((part("documents", i), part("quality", i), part("language", i)) for i in range(SHARDS)),
+        Names((("web", SHARDS),)),
+        Parts(stage("documents"), shards),
+        Parts(stage("content_duplicates"), shards),
+        PartsOfSeveral(measured, shards),
     )
 
 
@@ -208,14 +216,14 @@ def opens(monkeypatch) -> Opens:
             counted.most = max(counted.most, of_job[0])
         opening(file, path, data)
 
-    def run(runner, name, work, jobs, temporary=False):
+    def run(runner, name, work, jobs, *others, **given_):
         phase[0] = name
 
         def one(*given, **arguments):
             of_job.clear()
             return work(*given, **arguments)
 
-        return mapping(runner, name, one, jobs, temporary)
+        return mapping(runner, name, one, jobs, *others, **given_)
 
     monkeypatch.setattr(checked_parquet.CheckedFile, "__init__", count)
     monkeypatch.setattr(PhaseRunner, "map", run)

@@ -66,14 +66,14 @@ class Sizes:
         self.common: dict[str, int] = {}
         self.numbers: dict[str, int] = {}
 
-    def map(self, phase, work, jobs, temporary=False, common=None, size=None):
+    def map(self, phase, work, jobs, temporary=False, common=None, size=None, grows="documents"):
         some = [*list(jobs)[::97], *list(jobs)[-1:]]
         self.jobs[phase] = [len(dumps(Job(number, jobs[number]))) for number in some]
         self.common[phase] = len(dumps((work, common)))
         self.numbers[phase] = len(jobs)
         return Records(list(jobs), self.records.get(phase, {}))
 
-    def once(self, phase, work, arguments, temporary=False):
+    def once(self, phase, work, arguments, temporary=False, grows="constant"):
         return self.map(phase, work, {0: arguments}, temporary)[0]
 
 
@@ -106,7 +106,8 @@ GIVEN = {
 
 
 def stage(name: str) -> StageResult:
-    manifest = {"result": {}, "counts": {"steps": []}, "libraries": {}}
+    counts = {source: {"records": 10**9, "documents": 10**9} for source in ("web", "books")}
+    manifest = {"result": {"sources": counts}, "counts": {"steps": []}, "libraries": {}}
     return StageResult(name, "0123456789abcdef", f"{HOME}/stages/{name}-0123456789abcdef", manifest, reused=True)
 
 

@@ -33,7 +33,7 @@ def test_the_first_documents_are_those_of_the_whole_run_and_later_files_are_not_
     corpus, stage, parts = extracted(tmp_path, recipe, limit=6)
     web = [row for part in whole for row in part if row["source"] == "web"]
     assert parts[0] == web[:6] and [row["source"] for row in parts[1]] == ["books", "books"]
-    assert corpus.sources == ("web", "books")
+    assert tuple(corpus.sources) == ("web", "books")
     first, second = stage.part_records
     assert [file["name"] for file in first["files"]] == ["web-0.jsonl", "web-1.jsonl", "web-2.jsonl"]
     assert (first["rows_in"], first["rows_out"], second["rows_in"]) == (6, 6, 2)

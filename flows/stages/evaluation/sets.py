@@ -148,6 +148,6 @@ def _choose(phases: PhaseRunner, record: Record, places: Places) -> dict:
 def nothing_held_out(heldout: Heldout, what: str) -> str:
     """The sentence that ends a run in which nothing is held out."""
     return (
-        f"{what} is held out: raise mixture.heldout_fraction ({max(heldout.fractions.values())}), or give the sources "
-        "more documents"
+        f"{what} is held out, of a share of {max(heldout.fractions.values()):g} of a source: raise "
+        "mixture.heldout_fraction or mixture.heldout_documents, or give the sources more documents"
     )

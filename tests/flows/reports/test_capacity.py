@@ -14,7 +14,8 @@ def test_a_crawl_of_ten_times_the_documents_takes_ten_times_as_much(undisturbed,
     report = finished(str(path), MachineSettings(home=str(undisturbed.home("undisturbed"))))
     pages = report.steps[0].documents_in
     machines, prices = Machines(4, 8, 64 << 30), Prices(core_hour=36.0, terabyte_month=1e6, million_requests=2.0)
-    found = capacity(report, 10 * pages, machines, prices)
+    shards = len(report.corpus.sources)
+    found = capacity(report, 10 * pages, machines, prices, shard_pages=-(-pages // shards))
     hours = size = requests = jobs = 0.0
     constant = {"perplexity_model", "quality_model", "tokenizer", "evaluation_tokens"}
     for name, folder in undisturbed.stages("undisturbed").items():
@@ -26,8 +27,8 @@ def test_a_crawl_of_ten_times_the_documents_takes_ten_times_as_much(undisturbed,
             factor = 10 if phase["grows"] == "documents" else 1
             assert factor == 10 or phase["once"] or stage in (*constant, "documents")
             hours += factor * phase["cpu_seconds"] / 3600
-            requests += factor * (2 * phase["reads"] + phase["writes"])
             jobs += 1 if phase["once"] else factor * phase["jobs"]
+            requests += factor * (2 * phase["reads"] + phase["writes"])
             assert phase["reads"] + phase["writes"] > 0 and phase["longest"] <= phase["cpu_seconds"]
         size += (1 if stage in constant else 10) * json.loads((folder / "manifest.json").read_text())["parts"]["bytes"]
     assert found.measured == pages and found.unmeasured == ()

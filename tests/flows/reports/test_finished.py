@@ -90,7 +90,7 @@ def test_what_reads_it_asks_the_home(moved, tmp_path):
     verified = list(verify_stages(str(moved), settings))
     assert len(verified) >= 4 and not any(stage.damages for stage in verified)
     corpus = finished(str(moved), settings).corpus
-    assert corpus.sources == ("web", "web") and corpus.kept.step_counts[-1]["rows_out"] == 79
+    assert tuple(corpus.sources) == ("web", "web") and corpus.kept.step_counts[-1]["rows_out"] == 79
     assert list(show(settings.home, "takedowns", 1))
     assert list(trace(settings.home, first_id(corpus.kept.folder), RemoteIOConfig()))
     assert whatif(str(moved), {"gopher_quality.min_words": 60}, settings)

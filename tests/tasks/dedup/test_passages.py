@@ -15,6 +15,7 @@ from gristmill.flows.stages.exact_duplicates import PassagesRecord, _cut
 from gristmill.storage import layout, parquet
 from gristmill.storage.schema import DOCUMENTS, SELECTION
 from gristmill.tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
+from gristmill.tasks.documents.by_shard import Names
 from gristmill.tasks.kernels.folding import folded, foldings
 from gristmill.tasks.kernels.scan import scan
 from tests.corpora import Direct, check_balance
@@ -158,7 +159,7 @@ def run(folder: str, documents: list[tuple[str, str]], n_shards: int, step, else
         given.append(paths)
     documents, kept = (tuple(paths[name] for paths in given) for name in ("documents", "kept"))
     phases = Direct(folder)
-    _cut(phases, PassagesRecord(step=step), CorpusPlaces(("s",) * n_shards, documents, kept, ()))
+    _cut(phases, PassagesRecord(step=step), CorpusPlaces(Names((("s", n_shards),)), documents, kept, ()))
     records = list(phases.records["cut"].values())
     check_balance(folder, records)
     left = {}

@@ -16,6 +16,7 @@ from gristmill.tasks.dedup import exchange, substring_cuts
 from gristmill.tasks.dedup import substrings_work as substrings
 from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges
 from gristmill.tasks.dedup.substrings import SpanSearch, SubstringDedup
+from gristmill.tasks.documents.by_shard import Names
 from gristmill.tasks.kernels.minimizers import runs
 from tests.corpora import Direct, check_balance
 
@@ -63,7 +64,7 @@ class Corpus:
         with pytest.MonkeyPatch.context() as changed:
             changed.setattr(exchange, "partitions_of", lambda rows, row_bytes: self.n_shards + 1)
             result = _find(
-                phases, self.step.part(SpanSearch), CorpusPlaces(("s",) * self.n_shards, documents, kept, ())
+                phases, self.step.part(SpanSearch), CorpusPlaces(Names((("s", self.n_shards),)), documents, kept, ())
             )
         self.blocks, self.found = result["blocks"], list(phases.records["find"].values())
         ranges = KeyRanges(result["ranges"], self.n_shards, each=substrings.NODES)

@@ -3,6 +3,7 @@
 import itertools
 import os
 import sys
+import time
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -137,6 +138,7 @@ def test_releases_are_those_of_the_libraries_that_are_named():
 def test_a_file_that_is_not_changed_is_not_read_again(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
     (tmp_path / "kept.py").write_text("import json\n\ndef f():\n    return 1\n")
+    time.sleep(2.1)  # a file that was written just now is not kept
     program = (
         "import ast; parsed = []; inner = ast.parse; ast.parse = lambda *a: (parsed.append(a), inner(*a))[1]; "
         "from gristmill.tasks.engine.code_version import code_version; print(code_version(('kept',)), len(parsed))"
@@ -148,5 +150,6 @@ def test_a_file_that_is_not_changed_is_not_read_again(tmp_path, monkeypatch):
     os.utime(tmp_path / "kept.py", ns=(before.st_atime_ns, before.st_mtime_ns))
     changed = _in_a_process(program, tmp_path).split()
     assert changed[0] != first[0] and changed[1] == "1"
-    (tmp_path / "caches/gristmill/sources.json").write_text("{")
-    assert _in_a_process(program, tmp_path).split() == changed
+    for damage in ("{", "[]", "null", '[["3", "x"], {"a": []}]'):
+        (tmp_path / "caches/gristmill/sources.json").write_text(damage)
+        assert _in_a_process(program, tmp_path).split() == changed
