@@ -160,8 +160,9 @@ def capacity(
 ) -> Capacity:
     """What a crawl of so many pages takes, by a finished run. Reads a small file for each stage.
 
-    `shard_pages`: of a file of the crawl, which decides how many jobs a phase has and how many files they open; what the
-    jobs of the run held is what they hold there if its files were as large. Near-duplicates grow faster than in proportion if a larger crawl has a larger share of them. Raises ValueError for a
+    `shard_pages`: of a file of the crawl, which decides how many jobs a phase has and how many files they open; what
+    the jobs of the run held is what they hold there if its files were as large. Near-duplicates grow faster than in
+    proportion if a larger crawl has a larger share of them. Raises ValueError for a
     run that read no documents.
     """
     measured = report.steps[0].documents_in if report.steps else 0
@@ -205,8 +206,9 @@ def _phase(stage: str, phase: str, cost: PhaseCost, crawl: _Crawl) -> PhaseCapac
     factor = crawl.factor if cost.grows == "documents" else 1.0
     jobs = cost.jobs
     if cost.grows == "documents" and not cost.once:
-        # partitions grow with what they hold, of which those of a small run have little: never more than shards
-        jobs = crawl.shards if cost.jobs == crawl.had else min(round(cost.jobs * factor), max(cost.jobs, crawl.shards))
+        # partitions of a small run hold little: a crawl has never more of them than shards
+        divided = min(round(cost.jobs * factor), max(cost.jobs, crawl.shards))
+        jobs = crawl.shards if cost.jobs == crawl.had else divided
     memory = None if cost.memory is None else WORKER + round(cost.memory * (factor if cost.once else 1.0))
     machines, fitting = crawl.machines, crawl.machines.cores
     if machines.memory is not None and memory:

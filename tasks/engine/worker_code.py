@@ -9,8 +9,10 @@ def check_workers(client: Any) -> None:
     def import_jobs() -> str:
         """Sent as code, since a worker that lacks a module could not find it there."""
         try:
-            import gristmill.tasks.engine.executors  # noqa: F401
-            import gristmill.tasks.engine.jobs  # noqa: F401
+            from importlib import import_module
+
+            for module in ("executors", "jobs"):
+                import_module(f"gristmill.tasks.engine.{module}")
         except Exception as error:
             return f"{type(error).__name__}: {error}"
         return ""

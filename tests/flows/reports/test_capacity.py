@@ -48,7 +48,9 @@ def test_a_crawl_of_ten_times_the_documents_takes_ten_times_as_much(undisturbed,
 def test_memory_of_a_machine_limits_how_many_of_its_cores_work(undisturbed, recipe):
     path = undisturbed.write(recipe)
     report = finished(str(path), MachineSettings(home=str(undisturbed.home("undisturbed"))))
-    roomy, narrow = (capacity(report, 10**6, Machines(1, 64, memory)) for memory in (None, 2 * WORKER))
+    roomy, narrow = (
+        capacity(report, 10**6, Machines(1, 64, memory), shard_pages=1000) for memory in (None, 2 * WORKER)
+    )
     assert narrow.hours > roomy.hours
     assert all(phase.workers <= 2 for phase in narrow.phases if phase.memory)
     assert max(phase.workers for phase in roomy.phases) == 64
