@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import floor, log2
+from typing import Any
 
 import pyarrow as pa
 from pydantic import Field
@@ -25,7 +26,7 @@ from gristmill.storage import files, parquet
 from gristmill.tasks.dedup.near.settings import Shingling
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
-from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.evaluation.documents import (
     EVALUATION,
@@ -130,11 +131,13 @@ def sets_of(evaluation: StageResult) -> tuple[str, ...]:
 def _choose(phases: PhaseRunner, record: Record, places: EvaluationPlaces) -> dict:
     """Choose the documents that recipes are compared on."""
     given = {"most": SAMPLED * record.per_source, "characters": record.characters, "seed": record.seed}
-    jobs = {
-        i: given | {"documents": part, "apart": name in record.apart, "below": record.below[name]}
-        for i, (name, part) in enumerate(zip(places.sets, places.documents, strict=True))
-    }
-    sampled = phases.map("sample", sample_shard, jobs, temporary=True)
+
+    def job(i: int) -> dict[str, Any]:
+        name = places.sets[i]
+        return {"documents": places.documents[i], "apart": name in record.apart, "below": record.below[name]}
+
+    shards_there = range(len(places.sets))
+    sampled = phases.map("sample", sample_shard, Each(shards_there, job), temporary=True, common=given)
     sets: dict[str, tuple[int, tuple[int, int]]] = {}
     of_sets = shards_of_sets(places.sets)
     for name, share in record.shares.items():

@@ -17,10 +17,11 @@ from gristmill.flows.stages.evaluation.sets import named_texts, nothing_held_out
 from gristmill.flows.stages.removal import AllowedCorpus
 from gristmill.storage import files
 from gristmill.tasks.dedup.near.settings import Shingling
+from gristmill.tasks.documents.by_shard import Parts
 from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
-from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.evaluation.heldout import (
     collect_texts,
@@ -44,11 +45,12 @@ class Record(Settings):
 @dataclass(frozen=True)
 class HeldoutPlaces:
     """`extracted`: the parts with the documents as they were extracted, by shard; `drawn`: those with the held-out
-    documents among others, as the sources have them."""
+    documents among others, as the sources have them; `rows`: how many documents arrive."""
 
     corpus: CorpusPlaces
-    extracted: tuple[str, ...]
-    drawn: tuple[str, ...]
+    extracted: Parts
+    drawn: Parts
+    rows: int
 
     def forms(self, i: int) -> tuple[str, ...]:
         """The parts that have texts of a shard's documents."""
@@ -79,8 +81,9 @@ def heldout(context: RunContext, recipe: Recipe, corpus: Corpus) -> Split:
         drawn = documents(context, unfiltered(recipe), (), chosen).documents
     record = Record(heldout=chosen, characters=CHARACTERS, shingling=Shingling(), threshold=THRESHOLD)
     inputs = corpus.inputs() | {"extracted": extracted.key, "drawn": drawn.key}
-    parts = tuple(tuple(stage.part(i) for i in corpus.places.shards()) for stage in (extracted, drawn))
-    made = context.build(StageSpec("heldout", _split, record, inputs, HeldoutPlaces(corpus.places, *parts)))
+    shards = corpus.places.shards()
+    places = HeldoutPlaces(corpus.places, Parts(extracted.folder, shards), Parts(drawn.folder, shards), corpus.rows)
+    made = context.build(StageSpec("heldout", _split, record, inputs, places))
     train = corpus.then(made)
     if (named := named_texts(context, recipe)) is not None:
         train = without_evaluation(context, replace(corpus, documents=extracted), train, named)
@@ -98,16 +101,15 @@ def before_takedowns(context: RunContext, recipe: Recipe, split: Split) -> Corpu
 def _split(phases: PhaseRunner, record: Record, places: HeldoutPlaces) -> dict:
     """Hold documents out, and remove what is like them."""
     shards = places.corpus.shards()
-    forms = {i: tuple(dict.fromkeys((places.drawn[i], *places.forms(i)))) for i in shards}
-    drawing = {i: {"forms": forms[i], "heldout": record.heldout, "characters": record.characters} for i in shards}
-    phases.map("draw", draw_shard, drawing, temporary=True)
+    forms = Each(shards, lambda i: {"forms": tuple(dict.fromkeys((places.drawn[i], *places.forms(i))))})
+    drawing = {"heldout": record.heldout, "characters": record.characters}
+    phases.map("draw", draw_shard, forms, temporary=True, common=drawing)
     collected = phases.once("collect", collect_texts, {"shingling": record.shingling}, temporary=True)
-    given = {"shingling": record.shingling, "threshold": record.threshold}
-    jobs = {i: given | {"kept": places.corpus.kept[i], "forms": places.forms(i)} for i in shards}
-    split = phases.map("split", split_shard, jobs).values()
     if not collected["texts"]:
-        there = sum(counts["rows_in"] for counts in split)
-        raise ValueError(nothing_held_out(record.heldout, f"none of {there:,} documents"))
+        raise ValueError(nothing_held_out(record.heldout, f"none of {places.rows:,} documents"))
+    jobs = Each(shards, lambda i: {"kept": places.corpus.kept[i], "forms": places.forms(i)})
+    given = {"shingling": record.shingling, "threshold": record.threshold}
+    split = phases.map("split", split_shard, jobs, common=given).values()
     files.remove(drawn_folder(phases.folder))
     files.remove(given_folder(phases.folder))
     return {"heldout": sum(counts["heldout"] for counts in split)}

@@ -20,7 +20,7 @@ from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.dedup.near.settings import Shingling
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
-from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.evaluation.documents import encode_set, evaluation_file
 from gristmill.tasks.evaluation.removal import (
@@ -134,13 +134,14 @@ def _remove(phases: PhaseRunner, record: Record, places: RemovalPlaces) -> dict:
     """Remove evaluation documents, what is like them and what contains them."""
     shards = places.corpus.shards()
     own = {"evaluation": places.evaluation}
-    phases.map("find", find_shard, {i: own | {"extracted": places.extracted[i]} for i in shards}, temporary=True)
+    extracted = Each(shards, lambda i: {"extracted": places.extracted[i]})
+    phases.map("find", find_shard, extracted, temporary=True, common=own)
     given = {"tasks": places.tasks, "least": record.least, "least_task": record.least_task}
     collected = phases.once("collect", collect_texts, own | given)
     phases.once("index", index_texts, {"shingling": record.shingling}, temporary=True)
     against = {"shingling": record.shingling, "threshold": record.threshold}
-    jobs = {i: against | {"kept": places.corpus.kept[i], "forms": places.forms(i)} for i in shards}
-    phases.map("remove", remove_shard, jobs)
+    jobs = Each(shards, lambda i: {"kept": places.corpus.kept[i], "forms": places.forms(i)})
+    phases.map("remove", remove_shard, jobs, common=against)
     files.remove(found_folder(phases.folder))
     files.remove(given_folder(phases.folder))
     return collected

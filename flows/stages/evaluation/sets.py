@@ -20,7 +20,7 @@ from gristmill.tasks.dedup.near.settings import Shingling
 from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
-from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.evaluation.documents import choose_documents, sample_shard, sampled_folder
 from gristmill.tasks.evaluation.similar import THRESHOLD
@@ -113,11 +113,12 @@ def _choose(phases: PhaseRunner, record: Record, places: Places) -> dict:
         "takedowns": record.takedowns,
         "apart": record.heldout is None,
     }
-    jobs = {
-        i: given | {"documents": part, "kept": kept, "below": record.below[name]}
-        for i, (name, part, kept) in enumerate(zip(places.sets, places.documents, places.kept, strict=True))
-    }
-    sampled = phases.map("sample", sample_shard, jobs, temporary=True)
+
+    def job(i: int) -> dict[str, Any]:
+        return {"documents": places.documents[i], "kept": places.kept[i], "below": record.below[places.sets[i]]}
+
+    shards_there = range(len(places.sets))
+    sampled = phases.map("sample", sample_shard, Each(shards_there, job), temporary=True, common=given)
     sets = {}
     for name, shards in shards_of_sets(places.sets).items():
         if any(sampled[i]["sampled"] for i in shards):
