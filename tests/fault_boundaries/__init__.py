@@ -1,1 +1,1 @@
-"""Every write of a run is tried with a kill, an error, a full disk and a power loss: `python -m tests.fault_boundaries`."""
+"""Every write of a run is tried with a kill, an error, a full disk and a loss of power."""

@@ -10,7 +10,7 @@ import argparse
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,8 +19,10 @@ from rich.table import Table
 
 from tests.fault_boundaries.faults import KINDS
 from tests.fault_boundaries.flow import Run, write_recipe
+from tests.fault_boundaries.planted import DEFECTS
 from tests.fault_boundaries.trials import Outcome, Reference, Trial, drawn, reference, tried
 
+_PLANTED_SECONDS = 60.0  # that a run with a planted defect may take: one waits for ever
 OUTCOMES = ("same", "remedy", "left", "unsaid", "missed", "failed")
 _CONSOLE = Console(width=120)
 
@@ -61,12 +63,35 @@ def outcomes_table(outcomes: Sequence[tuple[Trial, Outcome]]) -> Table:
     return table
 
 
+def _find(against: Reference, numbers: Iterable[int], seed: int, trials: int, only: Sequence[str], folder: Path) -> int:
+    """Print which trial finds each of some planted defects; 1 if one is not found."""
+    table = Table("", "defect", "trials", "found by")
+    missed = 0
+    for number in numbers:
+        defect = DEFECTS[number]
+        run = replace(against.run, home=folder / f"planted-{number}", unnamed=defect.unnamed, plant=defect.put)
+        count, finding = 0, "[bold]not found"
+        for trial in drawn([reference(run)], seed, trials, only):
+            count += 1
+            outcome = tried(against, trial, folder / "trial", defect.put, _PLANTED_SECONDS)
+            if outcome.what == "failed":
+                finding = f"{trial}: {outcome.detail}"
+                break
+        else:
+            missed += 1
+        print(f"defect {number} ({defect.what}): {count} trials; {finding}", flush=True)
+        table.add_row(str(number), defect.what, str(count), finding)
+    _CONSOLE.print(table)
+    return 1 if missed else 0
+
+
 def main(given: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fault_boundaries", description="Faults at all boundaries.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--first", type=int, default=0, help="the number of the first trial, to do one again")
     parser.add_argument("--only", default="", help="stages, separated by commas")
+    parser.add_argument("--plant", default="", help="the number of a planted defect, or `all`")
     parser.add_argument("--trace", action="store_true", help="show the boundaries, and end")
     arguments = parser.parse_args(given)
     only = tuple(filter(None, arguments.only.split(",")))
@@ -75,6 +100,9 @@ def main(given: Sequence[str]) -> int:
         _CONSOLE.print(boundaries_table(found))
         if arguments.trace:
             return 0
+        if arguments.plant:
+            numbers = DEFECTS if arguments.plant == "all" else [int(arguments.plant)]
+            return _find(found[0], numbers, arguments.seed, arguments.trials, only, Path(folder))
         outcomes = []
         for trial in drawn(found, arguments.seed, arguments.trials, only):
             if trial.number < arguments.first:

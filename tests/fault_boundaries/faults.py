@@ -1,7 +1,7 @@
 """What can happen at a boundary: the process is killed, the operation fails, the disk is full, the power goes.
 
-Power that goes takes what was not made to last: of a file that was not fsynced a part is left, and a name in a folder that
-was not fsynced may be gone.
+Power that goes takes what was not made to last: of a file that was not fsynced a part is left, and a name in a folder
+that was not fsynced may be gone.
 """
 
 import errno
@@ -62,7 +62,8 @@ class Power:
 
 
 class Fault:
-    """Comes at one boundary, once; a disk that is full stays so. `reached`: a file that is written when it comes."""
+    """Comes at one boundary, once; of full disks every other one stays full. `reached`: a file that it writes when it
+    comes."""
 
     def __init__(self, kind: str, boundary: Boundary, seed: int, power: Power, reached: Path) -> None:
         self._kind, self._boundary = kind, boundary
@@ -88,8 +89,8 @@ class Fault:
             self._power.goes(self._draw)
             _kill()
         partly()
-        self._full = self._kind == "full"
-        code = errno.ENOSPC if self._full else errno.EIO
+        self._full = self._kind == "full" and self._draw.random() < 0.5
+        code = errno.ENOSPC if self._kind == "full" else errno.EIO
         raise OSError(code, os.strerror(code))
 
 

@@ -3,6 +3,7 @@
 An operation is numbered by its path, not by its place in the run: threads may be at work.
 """
 
+import errno
 import os
 import re
 import threading
@@ -173,7 +174,13 @@ def installed(disk: Disk, unnamed: bool = True) -> Iterator[None]:
 
         put(os, name, patched)
 
-    fsync, opened, create = os.fsync, open, files.create
+    fsync, opened, create, os_open = os.fsync, open, files.create, os.open
+
+    def named_only(path: Any, flags: int, *rest: Any, **named: Any) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        return os_open(path, flags, *rest, **named)
+
     names: dict[tuple[int, int], str] = {}  # of files without one, by their place on the disk
 
     def synced(descriptor: int) -> None:
@@ -211,7 +218,7 @@ def installed(disk: Disk, unnamed: bool = True) -> Iterator[None]:
     put(files, "create", created)
     put(exclusive, "open", exclusively)
     if not unnamed:
-        put(files, "_unnamed", lambda folder: None)
+        put(os, "open", named_only)
     try:
         yield
     finally:

@@ -129,8 +129,14 @@ class Outcome:
     detail: str = ""
 
 
-def tried(against: Reference, trial: Trial, folder: Path, plant: Callable[[], None] | None = None) -> Outcome:
-    """A trial, in a folder of its own that is removed afterwards."""
+def tried(
+    against: Reference,
+    trial: Trial,
+    folder: Path,
+    plant: Callable[[], None] | None = None,
+    seconds: float = SECONDS,
+) -> Outcome:
+    """A trial, in a folder of its own, whose runs may take so many seconds. `plant`: puts a defect into them."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     home, log, at = folder / "home", folder / "log", trial.boundary.at
@@ -144,7 +150,7 @@ def tried(against: Reference, trial: Trial, folder: Path, plant: Callable[[], No
         run.make(Fault(trial.kind, trial.boundary, trial.number, power, reached), power)
 
     first = run.start(log, with_fault)
-    code = first.wait(SECONDS)
+    code = first.wait(seconds)
     labels = (*against.upto(at), at) if last else against.made
     if not reached.exists():
         return Outcome("missed", first.said())
@@ -154,19 +160,19 @@ def tried(against: Reference, trial: Trial, folder: Path, plant: Callable[[], No
         return Outcome("failed", f"the run ended well in spite of the fault: {wrong}")
     unsaid = trial.kind == "full" and code != 0 and "make room and run" not in first.said()
     said = first.said()
-    outcome = _again(against, run, labels, folder / "log-again", trial.kind == "torn")
+    outcome = _again(against, run, labels, folder / "log-again", trial.kind == "torn", seconds)
     return Outcome("unsaid", said) if unsaid and outcome.what == "same" else outcome
 
 
-def _again(against: Reference, run: Run, labels: Sequence[str], log: Path, may_tell: bool) -> Outcome:
+def _again(against: Reference, run: Run, labels: Sequence[str], log: Path, may_tell: bool, seconds: float) -> Outcome:
     """What the same run without a fault gives. `may_tell`: whether it may fail, and name what is to be removed."""
     process = run.start(log, lambda run: run.make(Recorder()))
-    code, told = process.wait(SECONDS), ""
+    code, told = process.wait(seconds), ""
     if code is not None and code != 0 and (match := _REMEDY.search(process.said())) and may_tell:
         told = process.said()
         files.remove(match[1])
         process = run.start(log, lambda run: run.make(Recorder()))
-        code = process.wait(SECONDS)
+        code = process.wait(seconds)
     if code is None:
         return Outcome("failed", "the run after the fault did not end")
     if code != 0:
