@@ -91,6 +91,7 @@ def main(given: Sequence[str]) -> int:
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--first", type=int, default=0, help="the number of the first trial, to do one again")
     parser.add_argument("--only", default="", help="stages, separated by commas")
+    parser.add_argument("--faults", default=",".join(KINDS), help="kinds of faults, separated by commas")
     parser.add_argument("--plant", default="", help="the number of a planted defect, or `all`")
     parser.add_argument("--trace", action="store_true", help="show the boundaries, and end")
     arguments = parser.parse_args(given)
@@ -104,7 +105,7 @@ def main(given: Sequence[str]) -> int:
             numbers = DEFECTS if arguments.plant == "all" else [int(arguments.plant)]
             return _find(found[0], numbers, arguments.seed, arguments.trials, only, Path(folder))
         outcomes = []
-        for trial in drawn(found, arguments.seed, arguments.trials, only):
+        for trial in drawn(found, arguments.seed, arguments.trials, only, arguments.faults.split(",")):
             if trial.number < arguments.first:
                 continue
             outcome = tried(found[0], trial, Path(folder) / "trial")

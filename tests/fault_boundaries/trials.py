@@ -99,17 +99,19 @@ class Trial:
         return f"trial {self.number}: {self.kind} at {self.boundary}, in {self.boundary.stage}{disk}"
 
 
-def drawn(references: Sequence[Reference], seed: int, trials: int, only: Sequence[str] = ()) -> Iterator[Trial]:
-    """Trials at boundaries of all kinds in turn: of operations, of files and of faults. `only`: in these stages."""
+def drawn(
+    references: Sequence[Reference], seed: int, trials: int, only: Sequence[str] = (), faults: Sequence[str] = KINDS
+) -> Iterator[Trial]:
+    """Trials at boundaries of all kinds in turn: of operations, of files and of `faults`. `only`: in these stages."""
     draw = random.Random(seed)
     cells: dict[tuple, list[tuple[bool, Boundary]]] = defaultdict(list)
     for each in references:
         for boundary in each.boundaries:
             if not only or boundary.stage in only:
-                for kind in (kind for kind in KINDS if possible(kind, boundary)):
+                for kind in (kind for kind in faults if possible(kind, boundary)):
                     cells[kind, boundary.operation, boundary.kind].append((each.run.unnamed, boundary))
     if not cells:
-        raise ValueError(f"no stage is called {', '.join(only)}")
+        raise ValueError(f"there is no boundary for {', '.join((*only, *faults))}")
     order: list[tuple] = []
     for number in range(trials):
         if not order:
