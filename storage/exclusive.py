@@ -1,8 +1,8 @@
 """Small files by which processes agree: created only if there is none of the name, read and listed as they are now."""
 
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,6 +20,21 @@ def _retrying(call: Callable[[], T], what: str) -> T:
     return streams.retrying_call(call, what)
 
 
+def _next(inner: str) -> str:
+    """Where a local file is written that is to replace another."""
+    return f"{inner}.next"
+
+
+@contextmanager
+def _removed_on_error(inner: str) -> Iterator[None]:
+    """Remove a file if the block fails, or others would wait for who has not written it."""
+    try:
+        yield
+    except BaseException:
+        Path(inner).unlink(missing_ok=True)
+        raise
+
+
 def create(path: str, data: bytes) -> bool:
     """Create a file unless there is one of its name; whether it was created. Of several that try at once one succeeds.
 
@@ -31,8 +46,9 @@ def create(path: str, data: bytes) -> bool:
         while True:
             os.makedirs(os.path.dirname(inner), exist_ok=True)
             try:
-                with open(inner, "xb") as f:
+                with open(inner, "xb") as f, _removed_on_error(inner):
                     f.write(data)
+                    f.flush()
                 return True
             except FileExistsError:
                 return False
@@ -53,9 +69,10 @@ def replace(path: str, data: bytes) -> None:
     """Write a file over one that is there. Readers see the one or the other."""
     fs, inner = fsspec.core.url_to_fs(path)
     if isinstance(fs, LocalFileSystem):
-        with open(f"{inner}.next", "wb") as f:
-            f.write(data)
-        os.replace(f"{inner}.next", inner)
+        with _removed_on_error(_next(inner)):
+            with open(_next(inner), "wb") as f:
+                f.write(data)
+            os.replace(_next(inner), inner)
     else:
         _retrying(lambda: fs.pipe_file(inner, data), f"writing {redact_url(path)}")
 
@@ -88,6 +105,7 @@ def remove(path: str) -> None:
     fs, inner = fsspec.core.url_to_fs(path)
     if isinstance(fs, LocalFileSystem):
         Path(inner).unlink(missing_ok=True)
+        Path(_next(inner)).unlink(missing_ok=True)  # of a process that was killed when it replaced the file
         with suppress(OSError):
             os.rmdir(os.path.dirname(inner))
     else:

@@ -246,7 +246,7 @@ def create(path: str) -> Iterator[IO[bytes]]:
             _streams().retrying_call(lambda: fs.put_file(local.name, inner), f"writing {redact_url(path)}")
         return
     final = Path(inner)
-    final.parent.mkdir(parents=True, exist_ok=True)
+    _make_folder(final.parent)
     temporary = final.with_name(leftovers.temporary_name(final.name))
     try:
         with _unnamed(final.parent) or open(temporary, "wb") as target:
@@ -262,6 +262,16 @@ def create(path: str) -> Iterator[IO[bytes]]:
         temporary.unlink(missing_ok=True)
         raise
     sync(final.parent)
+
+
+def _make_folder(folder: Path) -> None:
+    """A folder and those above it, with their names on the disk: or a job's mark would outlast a crash of the machine,
+    and a folder with what the job wrote would not."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync(folder.parent)
 
 
 def _unnamed(folder: Path) -> IO[bytes] | None:

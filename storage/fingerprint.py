@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gristmill.storage import checked_json, files
+from gristmill.storage import checked_json, files, space
 from gristmill.storage.damage import DamagedFileError
 from gristmill.storage.remote import streams
 from gristmill.storage.remote.config import RemoteIOConfig
@@ -64,5 +64,6 @@ def of_files(given: Sequence[Stated], notes: str) -> str:
             # a note only spares the reading
             read = [f"{file.path.rsplit('/', 1)[-1]} {files.checksum(file.path)}" for file in local]
             found.append(read[0] if len(read) == 1 else files.digest("\n".join(read).encode()))
-            checked_json.write(note, {"fingerprint": found[-1]})
+            with space.said_of(notes):
+                checked_json.write(note, {"fingerprint": found[-1]})
     return found[0] if len(found) == 1 else files.digest("\n".join(found).encode())

@@ -3,6 +3,8 @@
 import errno
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from gristmill.storage import files
@@ -24,6 +26,19 @@ def is_full(error: BaseException) -> bool:
             return True
         seen = seen.__cause__ or seen.__context__
     return False
+
+
+@contextmanager
+def said_of(folder: str) -> Iterator[None]:
+    """Raise DiskFullError, which names the folder, in place of an error within the block that says a disk is full."""
+    try:
+        yield
+    except DiskFullError:
+        raise
+    except Exception as error:
+        if is_full(error):
+            raise disk_full(folder) from error
+        raise
 
 
 def disk_full(folder: str) -> DiskFullError:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from gristmill.storage import checked_json, files
+from gristmill.storage import checked_json, files, leftovers, space
 from gristmill.storage.damage import DamagedFileError
 from gristmill.tasks.engine.log_fields import JsonLines, bound, current
 
@@ -29,6 +29,8 @@ class LastRun:
 
     def __init__(self, home: str, recipe: str, seen: "Seen | None" = None) -> None:
         self._path = files.join(home, "runs", f"{recipe}.json")
+        for folder in ("runs", "fingerprints"):  # no stage's, for which the one who makes it does so
+            leftovers.remove_temporary(files.join(home, folder))
         self._instead = seen
         self._labels: list[str] = []
         self._seen: dict[str, Any] = {}
@@ -66,7 +68,8 @@ class LastRun:
     def _write(self, earlier: list[str], seen: dict[str, Any]) -> None:
         left = [label for label in earlier if label not in self._labels]
         noted = {"stages": self._labels, "outside": seen | self._seen}
-        checked_json.write(self._path, {**noted, **({"earlier": left} if left else {})})
+        with space.said_of(self._path.rpartition("/")[0]):
+            checked_json.write(self._path, {**noted, **({"earlier": left} if left else {})})
 
 
 class Seen:

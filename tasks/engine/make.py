@@ -92,12 +92,8 @@ def find_or_make(
     """
     if (found := find(home, spec)) is not None:
         return found
-    try:
+    with space.said_of(spec.folder(home)):
         return _make(home, spec, executor, progress, check)
-    except Exception as error:
-        if space.is_full(error):
-            raise space.disk_full(spec.folder(home)) from error
-        raise
 
 
 def _make(
