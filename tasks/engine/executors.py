@@ -144,13 +144,14 @@ class Dask:
         from distributed import as_completed as completed
 
         self._works += 1
+        number = self._works
         done, waiting = completed(()), _Waiting(jobs)
         begun: dict[Any, list[tuple[int, Any]]] = {}  # what Dask knows of, by key: jobs with their indices
         ahead, together = 0, 1
         started = now = time.monotonic()
         pause = 0.0
         try:
-            shared_work.give(self.client, self._name, self._works, work)
+            shared_work.give(self.client, self._name, number, work)
             while waiting or begun:
                 if waiting and len(begun) <= ahead // 2:
                     ahead = self._ahead()
@@ -179,7 +180,7 @@ class Dask:
             if unfinished := [future for future in self._held if future.key in begun and not future.done()]:
                 self.client.cancel(unfinished)
             if self.client.status == "running":
-                shared_work.take_back(self.client, self._name)
+                shared_work.take_back(self.client, self._name, number)
 
     def _begin(self, some: list[list[tuple[int, Any]]], begun: dict[Any, list[tuple[int, Any]]]) -> list[Any]:
         """The futures of more jobs, which are `begun` then, too."""

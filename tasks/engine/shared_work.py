@@ -24,9 +24,9 @@ def give(client: Any, run: str, number: int, work: Callable[[Any], Any]) -> None
     client.set_metadata([run, number], dumps(work))
 
 
-def take_back(client: Any, run: str) -> None:
-    """Forget the works of a run."""
-    client.set_metadata([run], None)
+def take_back(client: Any, run: str, number: int) -> None:
+    """Forget work number `number` of a run."""
+    client.set_metadata([run, number], None)
 
 
 def dumps(value: Any) -> bytes:
@@ -66,6 +66,6 @@ def _asked(run: str, number: int) -> Callable[[Any], Any]:
 
     worker = get_worker()
     given = sync(worker.loop, worker.scheduler.get_metadata, keys=[run], default=None)
-    if not given or number not in given:
+    if not given or not given.get(number):
         raise LookupError(f"{run} has ended: nobody waits for this job any more")
     return pickle.loads(given[number])
