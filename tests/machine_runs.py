@@ -1,8 +1,8 @@
 """A service on several machines of `tests.namespaces`, and runs on it.
 
-Machine `a` has the flow, Dask's scheduler, Prefect's server and MLflow; machine `s` the object store; `w1`, `w2` are Dask
-workers. What one knows of another is an address: each has its own home, local folder, caches and temporary folder, its
-own copy of the compiled kernels, of the certificate and of the recipe.
+Machine `a` has the flow, Dask's scheduler, Prefect's server and MLflow; machine `s` the object store; `w1` and `w2` are
+Dask workers. What one knows of another is an address: each has its own home, local folder, caches and temporary folder,
+and its own copy of compiled kernels, certificate and recipe.
 """
 
 import json
@@ -17,7 +17,7 @@ from pathlib import Path
 import yaml
 
 from gristmill.tasks.kernels import FOLDER as KERNELS
-from tests.namespaces import NETWORK, Machine, Machines, Process, until
+from tests.namespaces import INTERFACE, NETWORK, Machine, Machines, Process, until
 from tests.services import write_certificate
 
 NUMBERS = {"a": 1, "s": 2, "w1": 11, "w2": 12}
@@ -32,6 +32,23 @@ folder = sys.argv[1] + "/stages"
 stages = [name for name in files.names(folder) if name.startswith("tokens-")]
 print(json.dumps({f"{stage}/{name}": files.checksum(f"{folder}/{stage}/{name}")
                   for stage in stages for name in files.names(f"{folder}/{stage}") if name.endswith(".bin")}))
+"""
+# The digest of the weights of a run, and what it says of itself.
+_MODEL = """
+import json, sys
+from gristmill.storage import files
+folder = sys.argv[1] + "/stages"
+(stage,) = [name for name in files.names(folder) if name.startswith("model-")]
+at = f"{folder}/{stage}"
+print(json.dumps([files.checksum(f"{at}/model.safetensors"), files.read_json(f"{at}/result.json")]))
+"""
+# A home of the same stages, but for models.
+_COPY = """
+import sys, fsspec
+fs, (one, other) = fsspec.filesystem("s3"), sys.argv[1:]
+for path in fs.find(one + "/stages"):
+    if "/stages/model-" not in path:
+        fs.copy(path, path.replace(one.partition("://")[2], other.partition("://")[2], 1))
 """
 _UPLOAD = """
 import sys, fsspec
@@ -123,7 +140,7 @@ class Service:
         environment = {f"GRISTMILL_{setting.upper()}": value for setting, value in given.items()}
         environment["PREFECT_API_URL"] = f"http://{a}:4200/api"
         environment["PREFECT_HOME"] = f"{machine.home}/client"
-        return self.machines.start(machine, run, sys.executable, *COMMAND, *words, **environment)
+        return self.machines.start(machine, f"{run}-{words[0]}", sys.executable, *COMMAND, *words, **environment)
 
     def home(self, run: str) -> str:
         return f"s3://{_BUCKET}/{run}"
@@ -136,6 +153,33 @@ class Service:
     def token_shards(self, run: str) -> dict[str, str]:
         """The digests of the token shards of a run, by their stage and name."""
         return json.loads(self.machines.ask(self.machine("s"), sys.executable, "-c", _SHARDS, self.home(run)))
+
+    def copy(self, run: str, to: str) -> None:
+        """Give the home of a run all stages of another one but models."""
+        homes = self.home(run), self.home(to)
+        self.machines.ask(self.machine("s"), sys.executable, "-c", _COPY, *homes, seconds=300)
+
+    def weights(self, run: str) -> str:
+        """The digest of the weights of a run."""
+        return self._model(run)[0]
+
+    def result(self, run: str) -> dict:
+        """What the training of a run says of itself."""
+        return self._model(run)[1]
+
+    def _model(self, run: str) -> list:
+        return json.loads(self.machines.ask(self.machine("s"), sys.executable, "-c", _MODEL, self.home(run)))
+
+    def training(self, name: str) -> dict[str, str]:
+        """Settings of a machine for a training on `a` and `w1`."""
+        return {
+            "executor": "serial",
+            "training_nodes": "2",
+            "training_node": str(("a", "w1").index(name)),
+            "training_rendezvous": f"{NETWORK}.{NUMBERS['a']}:29500",
+            "training_interface": INTERFACE,
+            "training_processes": "1",
+        }
 
     def trouble(self, **what: float) -> None:
         """What the store does to requests from now on; nothing: it is well again."""
@@ -179,6 +223,16 @@ def service(machines: Machines, recipe: dict, crawl: Path, certificate: Path) ->
     return made
 
 
+def train(service: Service, run: str) -> tuple[Process, Process]:
+    """The training of a run whose tokens are finished, on `a` and on `w1`, with one local folder."""
+    found = []
+    for name, command in (("a", "pretrain"), ("w1", "join")):
+        recipe = f"{service.machine(name).home}/recipe.yaml"
+        settings = service.training(name) | {"local": f"/tmp/shared/local-{run}"}
+        found.append(service.gristmill(run, name, command, recipe, **settings))
+    return found[0], found[1]
+
+
 @dataclass(frozen=True)
 class Outcome:
     """A line of the table."""
@@ -196,7 +250,7 @@ class Outcome:
 
 def said(log: str) -> list[str]:
     """Lines of a run's log that are warnings or errors, and heads of tracebacks."""
-    return [line for line in log.splitlines() if re.search(r"\| (WARNING|ERROR|CRITICAL)|^Traceback", line)]
+    return [line for line in log.splitlines() if re.match(r"\S+ (\| )?(WARNING|ERROR|CRITICAL)\b|Traceback", line)]
 
 
 def finish(service: Service, run: str, trouble: str, began: float, process: Process, expected: dict) -> Outcome:

@@ -1,10 +1,10 @@
 """Machines that are Linux namespaces: each with a network, mounts, processes and a host name of its own.
 
-What a machine sees of this one's disk is read-only, as an installation is, but `/tmp`, which is its own disk: of that no
-other machine sees anything. All are on one bridge, which is in a namespace of its own, so that the network of this
-machine is left as it is. Namespaces have no names: they, their links and their processes end with the first process of
-each, which ends with the thread that has started it, however that ends. Nothing of a killed run is left to be removed but
-its folder, which `gristmill.storage.leftovers` does.
+What a machine sees of this one's disk is read-only, as an installation is, but `/tmp`, which is its own disk: of that
+no other machine sees anything. All are on one bridge, in a namespace of its own, so the network of this machine is left
+as it is. Namespaces have no names: they, their links and their processes end with the first process of each, and that
+with the thread that has started it, however it ends. Of a killed run only a folder is left, to be removed by
+`gristmill.storage.leftovers`.
 """
 
 import contextlib

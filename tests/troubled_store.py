@@ -2,7 +2,7 @@
 
     python -m tests.troubled_store HOST PORT FILE
 
-FILE, if it is there, holds JSON: `status` (503: all requests are refused with it) and `delay` (seconds of each request).
+FILE, if it is there, holds JSON: `status` (503: all requests are refused with it), `delay` (seconds of each request).
 """
 
 import json

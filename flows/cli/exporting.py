@@ -114,13 +114,23 @@ def join(
     end = time.monotonic() + wait
     while not written.exists():
         if time.monotonic() > end:
-            raise ValueError(f"{written} is not there; begin the run on node 0, with a home that all nodes see")
+            raise ValueError(f"{written} is not there; begin the run on node 0, with {_seen_by_all(machine)}")
         time.sleep(_LOOK_SECONDS)
     # the ranks end after a checkpoint, as those of node 0 do
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     log = written.with_name(f"training-{machine.training_node}.log")
     processes = machine.training_processes or default_processes()
     raise typer.Exit(launch(written, processes, log, nodes=machine.nodes, on_line=lambda line: typer.echo(line)))
+
+
+def _seen_by_all(machine: "MachineSettings") -> str:
+    """What nodes share: they train in the home, or in the local folder where the home is an object store."""
+    if "://" not in machine.home:
+        return "a home that all nodes see"
+    return (
+        "a folder GRISTMILL_LOCAL that all nodes see under one path, which training needs beside a home in an object "
+        f"store; here it is {machine.local_folder}"
+    )
 
 
 def _run_json(machine: "MachineSettings", name: str) -> Path:

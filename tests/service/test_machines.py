@@ -2,18 +2,20 @@
 
     python -m pytest -m service -s tests/service/test_machines.py
 
-Machines are namespaces of this one (`tests.namespaces`). Whatever happens, the token shards are those of the undisturbed
-run.
+Machines are namespaces of this one (`tests.namespaces`). Whatever happens, the token shards are those of the run to
+which nothing happens.
 """
 
+import contextlib
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 
 import pytest
 
 from tests import namespaces
-from tests.machine_runs import Outcome, Service, environment, finish, said, service
+from tests.machine_runs import Outcome, Service, environment, finish, said, service, train
 from tests.namespaces import until
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(1800)]
@@ -91,22 +93,29 @@ def test_a_worker_machine_disappears(here, undisturbed):
     checked(here, "gone", "a worker's machine disappears", began, process, undisturbed)
 
 
-def test_a_link_is_cut_for_a_minute(here, undisturbed):
-    began = time.monotonic()
-    process = begun(here, "cut")
-    w2 = here.machine("w2")
-    here.machines.link(w2, "down")
-    time.sleep(60)
-    here.machines.link(w2, "up")
-    checked(here, "cut", "a worker's link is cut for 60 s", began, process, undisturbed)
+@pytest.mark.parametrize("name", ["w2", "a", "s"])
+def test_a_link_is_cut_for_a_minute(here, undisturbed, name):
+    """A worker without its scheduler ends by itself after 30 s; a service manager starts it again, and it waits."""
+    run, began = f"cut-{name}", time.monotonic()
+    process = begun(here, run)
+    here.machines.link(here.machine(name), "down")
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        workers(here)
+        time.sleep(1)
+    here.machines.link(here.machine(name), "up")
+    while process.popen.poll() is None and time.monotonic() < end + 1200:
+        workers(here)
+        time.sleep(1)
+    checked(here, run, f"the link of {name} is cut for 60 s", began, process, undisturbed)
 
 
 def test_the_store_refuses_is_silent_and_is_slow(here, undisturbed):
-    """503 for 15 s, then no answer for 20 s, then 0.3 s a request for half a minute."""
+    """503 for a minute, then no answer for 20 s, then 0.3 s a request for half a minute."""
     began = time.monotonic()
     process = begun(here, "store")
     here.trouble(status=503)
-    time.sleep(15)
+    time.sleep(60)
     here.trouble()
     store = here.started["s3"]
     store.send(signal.SIGSTOP)
@@ -128,6 +137,74 @@ def test_spot_workers_come_and_go(here, undisturbed):
         here.workers[name].kill((signal.SIGTERM, signal.SIGKILL)[lost // 2 % 2])
         here.worker(name)
         lost += 1
-        until("time", lambda end=time.monotonic() + 30: process.popen.poll() is not None or time.monotonic() > end)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.popen.wait(30)
     assert lost > 2
     checked(here, "spot", f"spot workers, {lost} were ended", began, process, undisturbed)
+
+
+@pytest.fixture(scope="module")
+def trained(here, undisturbed) -> str:
+    """The digest of the weights that two machines train. Their local folder is one, as the documentation has it; their
+    home is the store."""
+    began = time.monotonic()
+    here.copy("undisturbed", "trained")
+    first, second = train(here, "trained")
+    assert (first.popen.wait(900), second.popen.wait(60)) == (0, 0), first.said() + second.said()
+    assert here.result("trained")["steps"] == here.recipe["training"]["steps"]
+    lines = said(first.said() + second.said())
+    _table.append(Outcome("training: none", 0, time.monotonic() - began, lines, True))
+    return here.weights("trained")
+
+
+def in_training(here: Service, run: str, process: namespaces.Process) -> None:
+    """Some steps behind a checkpoint."""
+    folder = here.machines.folder / "shared"
+
+    def steps() -> int:
+        return sum(path.read_bytes().count(b"\n") for path in folder.glob(f"local-{run}/**/metrics.jsonl"))
+
+    until("steps", lambda: steps() > 110, process)
+
+
+def test_a_link_is_cut_for_a_minute_in_training(here, undisturbed, trained):
+    began, run = time.monotonic(), "training-cut"
+    here.copy("undisturbed", run)
+    first, second = train(here, run)
+    in_training(here, run, first)
+    here.machines.link(here.machine("w1"), "down")
+    time.sleep(60)
+    here.machines.link(here.machine("w1"), "up")
+    codes = first.popen.wait(900), second.popen.wait(60)
+    lines = said(first.said() + second.said())
+    equal = codes == (0, 0) and here.weights(run) == trained
+    _table.append(Outcome("training: a link is cut for 60 s", max(codes), time.monotonic() - began, lines, equal))
+    assert codes == (0, 0), first.said()[-4000:] + second.said()[-4000:]
+    assert equal
+
+
+def test_a_machine_disappears_in_training(here, undisturbed, trained):
+    """The run ends; the same commands go on from a checkpoint, to the same weights."""
+    began, run = time.monotonic(), "training-gone"
+    here.copy("undisturbed", run)
+    first, _ = train(here, run)
+    in_training(here, run, first)
+    here.machines.power_off(here.machine("w1"))
+    assert first.popen.wait(900) != 0
+    print("\n", *first.said().splitlines()[-8:], sep="\n", flush=True)
+    ended = time.monotonic()
+    _table.append(Outcome("training: a machine disappears", first.popen.returncode, ended - began, [], True))
+    first, second = train(here, run)
+    codes = first.popen.wait(900), second.popen.wait(60)
+    equal = codes == (0, 0) and here.weights(run) == trained
+    _table.append(Outcome("training: the same commands again", max(codes), time.monotonic() - ended, [], equal))
+    assert codes == (0, 0), first.said()[-4000:] + second.said()[-4000:]
+    assert "resuming from" in first.said()
+    assert equal
+
+
+def test_without_a_shared_local_folder_join_says_what_it_lacks(here, undisturbed):
+    recipe = f"{here.machine('w1').home}/recipe.yaml"
+    joined = here.gristmill("undisturbed", "w1", "join", recipe, "--wait", "3", **here.training("w1"))
+    assert joined.popen.wait(120) == 1
+    assert "GRISTMILL_LOCAL" in joined.said()
