@@ -88,9 +88,12 @@ class Process:
                 _until_group_ended(self.popen.pid, end)
         self.popen.wait()
 
-    def send(self, number: int) -> None:
-        """A signal to it and all of its group."""
-        os.killpg(self.popen.pid, number)
+    def pause(self) -> None:
+        """It stands still until `go_on`; nsenter, its parent, does the same when it hears of that."""
+        os.kill(_child(self.popen.pid), signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        os.killpg(self.popen.pid, signal.SIGCONT)
 
     def said(self) -> str:
         return self.log.read_text(errors="replace")
@@ -204,7 +207,11 @@ def _begin(log: Path, namespaces: list[str], script: str, *given: str) -> tuple[
     if not ready or holder.stdout.readline() != "up\n":
         holder.kill()
         raise RuntimeError(f"no namespaces:\n{log.read_text()}")
-    return holder, int(Path(f"/proc/{holder.pid}/task/{holder.pid}/children").read_text().split()[0])
+    return holder, _child(holder.pid)
+
+
+def _child(process: int) -> int:
+    return int(Path(f"/proc/{process}/task/{process}/children").read_text().split()[0])
 
 
 @contextmanager
@@ -218,9 +225,9 @@ def machines(logs: Path, environment: dict[str, str]) -> Iterator[Machines]:
         try:
             yield made
         finally:
+            for process in made.processes:  # first: a machine has ended when its processes are waited for
+                process.kill()
             for machine in [*made.running.values()]:
                 made.power_off(machine)
-            for process in made.processes:
-                process.kill()
             os.kill(first, signal.SIGKILL)
             holder.wait()

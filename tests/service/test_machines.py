@@ -118,9 +118,9 @@ def test_the_store_refuses_is_silent_and_is_slow(here, undisturbed):
     time.sleep(60)
     here.trouble()
     store = here.started["s3"]
-    store.send(signal.SIGSTOP)
+    store.pause()
     time.sleep(20)
-    store.send(signal.SIGCONT)
+    store.go_on()
     here.trouble(delay=0.3)
     time.sleep(30)
     here.trouble()
