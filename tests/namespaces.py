@@ -47,6 +47,8 @@ def missing() -> str:
     """What this machine lacks, empty if namespaces can be made here."""
     if lacking := [name for name in ("ip", "nsenter", "setpriv", "unshare") if shutil.which(name) is None]:
         return ", ".join(lacking)
+    if Path(__file__).resolve().is_relative_to("/tmp"):
+        return "a checkout outside of /tmp, which is each machine's own"
     if os.getuid():
         return "the rights of root, to make namespaces"
     command = ["unshare", *_NAMESPACES, "--fork", "--mount-proc", "sh", "-c", _TRY]
