@@ -13,8 +13,8 @@ class PhaseRates:
     """What the jobs of a phase have done. Jobs that were found done count, but not for the rates.
 
     `clock` gives seconds; `size`: bytes that a job reads, by its number, if they are known, and `bytes` those of all
-    jobs. `documents`: those that arrived, where the records have them; `written`: bytes. Jobs that run have told what
-    they have read so far.
+    jobs. `documents`: those that arrived, where the records have them; `written`: bytes. Running jobs have reported
+    what they have read so far.
     """
 
     phase: str
@@ -32,7 +32,7 @@ class PhaseRates:
         self._read_done = self._read_found = 0
         self._running: dict[int, JobProgress] = {}
 
-    def tell(self, number: int, progress: JobProgress) -> None:
+    def take(self, number: int, progress: JobProgress) -> None:
         """A job that runs is so far."""
         self._running[number] = progress
 
@@ -53,20 +53,22 @@ class PhaseRates:
     @property
     def jobs(self) -> float:
         """How many are done; of one that runs, the part of its bytes that it has read."""
-        return self.done + sum(self._part(number, told) for number, told in [*self._running.items()])
+        return self.done + sum(self._part(number, reported) for number, reported in [*self._running.items()])
 
-    def _part(self, number: int, told: JobProgress) -> float:
+    def _part(self, number: int, reported: JobProgress) -> float:
         size = self.size(number) if self.size else 0
-        return min(told.read / size, 0.999) if size else 0.0
+        return min(reported.read / size, 0.999) if size else 0.0
 
     @property
     def documents_so_far(self) -> int:
-        return self.documents + sum(told.documents for told in [*self._running.values()])
+        return self.documents + sum(reported.documents for reported in [*self._running.values()])
 
     @property
     def read_so_far(self) -> int:
         """Bytes, of which those count that the jobs have by their size."""
-        running = sum(min(told.read, self.size(number)) for number, told in [*self._running.items()] if self.size)
+        running = sum(
+            min(reported.read, self.size(number)) for number, reported in [*self._running.items()] if self.size
+        )
         return self._read_done + running
 
     @property

@@ -114,7 +114,7 @@ class ProgressReporter:
 
     def advance(self, result: JobResult, number: int) -> None:
         assert self._rates is not None, "a phase has begun"
-        self.drain()  # what the job told before it ended
+        self.drain()  # what the job reported before it ended
         self._rates.add(result, number)
         self._show()
         if time.monotonic() - self._recorded > RECORD_SECONDS:
@@ -133,9 +133,9 @@ class ProgressReporter:
                 level, line, fields = messages.get_nowait()
             except queue.Empty:
                 return
-            if (told := job_progress.told(fields)) is not None:
+            if (reported := job_progress.reported(fields)) is not None:
                 if self._rates is not None and fields.get("phase") == self._rates.phase:
-                    self._rates.tell(fields["shard"], told)
+                    self._rates.take(fields["shard"], reported)
                 continue
             with log_fields.bound(**fields):
                 self._log.log(level, printable(line))

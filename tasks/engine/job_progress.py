@@ -1,4 +1,4 @@
-"""What a running job tells of how far it is, on the way that its log lines take to the flow."""
+"""What a running job reports of how far it is, on the way that its log lines take to the flow."""
 
 import logging
 import time
@@ -22,14 +22,14 @@ class JobProgress(NamedTuple):
     read: int
 
 
-class Teller:
-    """Tells of one job's progress, at most once a second however often it is called; a call costs a look at the
+class ProgressReport:
+    """Reports one job's progress, at most once a second however often it is called; a call costs a look at the
     clock."""
 
     def __init__(self) -> None:
         self._next = 0.0
 
-    def tell(self, documents: int, read: int) -> None:
+    def send(self, documents: int, read: int) -> None:
         """`documents`, `read`: as `JobProgress` has them."""
         now = time.monotonic()
         if now >= self._next:
@@ -38,6 +38,6 @@ class Teller:
                 log.debug("progress")
 
 
-def told(fields: dict) -> JobProgress | None:
-    """What the fields of a message tell of a job's progress; None for a line of the log."""
+def reported(fields: dict) -> JobProgress | None:
+    """What the fields of a message report of a job's progress; None for a line of the log."""
     return JobProgress(*fields[FIELD]) if FIELD in fields else None

@@ -27,7 +27,7 @@ from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.normalize_work import rewrite
 from gristmill.tasks.documents.sampling import Heldout
 from gristmill.tasks.documents.step import DocumentStep, work_of
-from gristmill.tasks.engine.job_progress import Teller
+from gristmill.tasks.engine.job_progress import ProgressReport
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.page import HTML, PLAIN, extract_page
 from gristmill.tasks.guard.parent import Guard
@@ -146,15 +146,15 @@ class _Passed:
 def _records(
     source_files: tuple[Shard, ...], limit: int | None, extract: Extract, passed: _Passed
 ) -> Iterator[tuple[str, Record]]:
-    """The records of files, one after the other. What they pass is noted, and told to the flow now and then."""
-    teller, before = Teller(), 0
+    """The records of files, one after the other. What they pass is noted, and reported to the flow now and then."""
+    report, before = ProgressReport(), 0
     for file in source_files:
         passed.opened.append(file)
         reading = Reading()
         for name, record in read(file, extract.max_bytes, extract.verify_digests, configured(), reading):
             yield name, record
             passed.pages += record.kind in PAGES
-            teller.tell(passed.pages, before + reading.bytes)
+            report.send(passed.pages, before + reading.bytes)
             if passed.pages == limit:
                 return
         before += reading.bytes

@@ -64,14 +64,14 @@ def test_time_left_is_that_of_the_bytes_where_they_are_known(data):
     read = sum(sizes[:found])
     for number in range(found, len(sizes)):
         now += sizes[number] / 2000
-        rates.tell(number, JobProgress(3, sizes[number] // 2))
+        rates.take(number, JobProgress(3, sizes[number] // 2))
         half = read + sizes[number] // 2
         assert rates.read_so_far == half and number <= rates.jobs < number + 1
         if half > sum(sizes[:found]):
             left = (sum(sizes) - half) / ((half - sum(sizes[:found])) / now)
             assert rates.seconds_left == pytest.approx(left)
         assert rates.documents_so_far == 7 * (number - found) + 3
-        rates.tell(number, JobProgress(6, sizes[number] + 999))
+        rates.take(number, JobProgress(6, sizes[number] + 999))
         assert rates.read_so_far == read + sizes[number] and rates.jobs < number + 1
         now += sizes[number] / 2000
         rates.add(job(7, 0), number)
@@ -182,9 +182,9 @@ def test_a_stage_says_when_it_starts_and_what_it_is_at_without_a_terminal(tmp_pa
 
 
 def slow(folder, number):
-    teller = job_progress.Teller()
+    report = job_progress.ProgressReport()
     for documents in range(1, 6):
-        teller.tell(documents, documents << 20)
+        report.send(documents, documents << 20)
         time.sleep(0.5)
     return {"rows_in": 6}
 

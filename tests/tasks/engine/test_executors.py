@@ -22,7 +22,7 @@ from gristmill.storage.remote.retry import RemoteIOConfig
 from gristmill.tasks.engine import log_fields, options, shared_work
 from gristmill.tasks.engine.code_version import code_version
 from gristmill.tasks.engine.executors import Dask, executor
-from gristmill.tasks.engine.job_progress import JobProgress, told
+from gristmill.tasks.engine.job_progress import JobProgress, reported
 from gristmill.tasks.engine.jobs import Code, Job, JobResult, Phase, run_job
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -41,7 +41,7 @@ import pyarrow as pa
 from distributed import get_worker
 
 from gristmill.storage import files
-from gristmill.tasks.engine.job_progress import Teller
+from gristmill.tasks.engine.job_progress import ProgressReport
 
 
 def square(n):
@@ -105,9 +105,9 @@ def die(job):
 
 
 def read(folder, shard):
-    teller = Teller()
+    report = ProgressReport()
     for documents in range(1, 100_001):
-        teller.tell(documents, 10 * documents)
+        report.send(documents, 10 * documents)
     return {}
 
 
@@ -344,7 +344,7 @@ def test_what_running_jobs_tell_arrives_and_is_no_line_of_the_log(running, crew,
     began = time.monotonic()
     list(running.map(phase_of(crew.read, str(tmp_path), "read"), jobs_of(range(3))))
     passed = time.monotonic() - began
-    found = [(fields, told(fields)) for _, _, fields in drain(running.messages, 3)]
+    found = [(fields, reported(fields)) for _, _, fields in drain(running.messages, 3)]
     assert 3 <= len(found) <= 3 * (passed + 1)
     first = {fields["shard"]: progress for fields, progress in reversed(found)}
     assert first == dict.fromkeys(range(3), JobProgress(1, 10))
