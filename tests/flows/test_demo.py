@@ -135,6 +135,7 @@ def read(folder: Path) -> dict[str, bytes]:
     return payloads
 
 
+@pytest.mark.slow
 def test_two_harvests_are_byte_identical(twice):
     root, _, first, second, _ = twice
     assert first == second

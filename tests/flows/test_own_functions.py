@@ -128,6 +128,7 @@ def rows(place: Path, key: str) -> tuple[list[dict], list[dict]]:
     return found, [row for ledger in ledgers for row in ledger]
 
 
+@pytest.mark.slow
 def test_they_run_on_workers_and_their_code_is_in_the_key(place):
     key, reused = run(place, recipe(place), "local")
     found, lost = rows(place, key)

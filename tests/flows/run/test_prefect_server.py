@@ -100,6 +100,7 @@ def script(tmp_path: Path, text: str, **more: str) -> subprocess.CompletedProces
     return subprocess.run(command, env=environment | more, timeout=300, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_is_started_again_and_its_clients_ask_again(tmp_path):
     done = script(tmp_path, KILLED)
     assert done.stdout.splitlines() == ["['before']", "True -9 None True", "0"], done.stderr
@@ -122,6 +123,7 @@ except RuntimeError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_damaged_database_is_a_sentence_whose_remedy_works(tmp_path):
     """It is of an older release as far as its mark says, so there is a backup to go back to."""
     assert script(tmp_path, BEGUN).stdout == "ready\n"

@@ -26,6 +26,7 @@ def test_nothing_runs_and_nothing_is_read(tmp_path):
     assert listening(ME) == before
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_the_same_attack_on_an_open_cluster_succeeds(tmp_path):
     from distributed import LocalCluster

@@ -179,6 +179,7 @@ def assert_same_end(ours: Path, expected: Path) -> None:
     assert decisions(ours) == decisions(expected)
 
 
+@pytest.mark.slow
 def test_a_rollback_is_replayed_and_outlasts_a_crash(make_run, tmp_path, monkeypatch):
     plant(monkeypatch, BAD)
     run = make_run(tmp_path / "run", training=SHORT)
