@@ -1,20 +1,31 @@
 """`tokenizer`: trained on a sample that follows the mixture, or the recipe's file, or that of the first weights."""
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.given_files import digest, initial_folder, tokenizer_file, tokenizer_path
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces
+from gristmill.storage import files
 from gristmill.storage.damage import RecordedFile
+from gristmill.tasks.documents.by_shard import Shards
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
-from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.strategies import sample_mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
+from gristmill.tasks.tokens.tokenizer_sample import (
+    group_sizes,
+    measure_texts,
+    sample_folder,
+    sample_rates,
+    sample_texts,
+)
 from gristmill.tasks.tokens.tokenizer_work import take_tokenizer, train_tokenizer
 
 
@@ -87,18 +98,28 @@ def trained(context: RunContext, corpus: Corpus, settings: Tokenizer, mixture: M
 
 def _train(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
     """Train the tokenizer on a sample."""
-    wanted = record.mixture.source_weights(dict.fromkeys(places.sources.distinct()))
-    inputs = {name: places.parts((name,), signals=not record.mixture.by_source) for name in wanted}
-    given = {
-        "inputs": inputs,
-        "mixture": record.mixture,
-        "settings": record.tokenizer,
-        "seed": record.seed,
-    }
-    return {"tokenizer": phases.once("train", train_tokenizer, given)}
+    mixture = record.mixture
+    wanted = sorted(mixture.source_weights(dict.fromkeys(places.sources.distinct())))
+    parts = places.parts(places.sources.distinct(), signals=not mixture.by_source)
+    shards = Shards.joined(run for name in wanted for run in places.sources.shards([name]).runs)
+
+    def job(shard: int) -> dict[str, Any]:
+        return {"source": places.sources[shard], "parts": parts[shard]}
+
+    measured = phases.map("measure", measure_texts, Each(shards, job), common={"mixture": mixture})
+    sizes = group_sizes((places.sources[i], measured[i]["bytes"]) for i in shards)
+    rates = sample_rates(sizes, mixture, record.tokenizer.sample_bytes)
+    common = {"mixture": mixture, "rates": rates, "seed": record.seed}
+    sampled = phases.map("sample", sample_texts, Each(shards, job), common=common, temporary=True)
+    taken = Counter[str]()
+    for i in shards:
+        taken.update(sampled[i]["bytes"])
+    made = phases.once("train", train_tokenizer, {"shards": shards, "settings": record.tokenizer})
+    files.remove(sample_folder(phases.folder))
+    return {"tokenizer": made | {"sample_bytes": dict(sorted(taken.items()))}}
 
 
 def _take(phases: PhaseRunner, record: TakenRecord, places: TakenPlaces) -> dict:
     """Take the tokenizer that is there."""
     given = {"tokenizer": places.tokenizer, "end_of_text": record.end_of_text}
-    return {"tokenizer": phases.once("train", take_tokenizer, given)}
+    return {"tokenizer": phases.once("train", take_tokenizer, given) | {"sample_bytes": {}}}

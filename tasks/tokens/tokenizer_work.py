@@ -1,15 +1,11 @@
-"""A tokenizer, trained on a sample that follows the mixture by bytes, or taken from a file."""
+"""A tokenizer, trained on a sample of the documents, or taken from a file."""
 
 import io
 import json
-import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import sentencepiece as spm
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
@@ -18,70 +14,8 @@ from gristmill.storage import files
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.tokens.text_tokens import TextTokenizer, read_tokenizer
 from gristmill.storage.tokens.tokenizer_json import prepared
-from gristmill.tasks.documents.sampling import uniform
-from gristmill.tasks.documents.selection import select
-from gristmill.tasks.tokens.grouping_work import group_names, with_columns
-from gristmill.tasks.tokens.mixture import Mixture
-from gristmill.tasks.tokens.strategies import sample_shares
 from gristmill.tasks.tokens.tokenizer import LARGEST_VOCABULARY, Tokenizer
-
-log = logging.getLogger(__name__)
-
-# By source the shards: documents, the selection, and the parts with the signals that the mixture's groups need.
-Inputs = Mapping[str, Sequence[tuple[str, ...]]]
-
-
-def sample(inputs: Inputs, mixture: Mixture, sample_bytes: int, seed: int, taken: dict[str, int]) -> Iterator[str]:
-    """Documents of each group worth its share of `sample_bytes`, drawn by a keyed hash; a group that has less gives
-    all.
-
-    `taken` gets the bytes of each group. Reads the texts twice, a shard at a time. Raises ValueError for a source
-    without text, or a weight whose group does not exist.
-    """
-    sizes = text_sizes(inputs, mixture)
-    rates = {}
-    for name, share in sample_shares(mixture, sizes).items():
-        wanted = sample_bytes * share
-        if sizes[name] < wanted:
-            log.info("%s has %d bytes, less than the %d of its share of the sample", name, sizes[name], wanted)
-        rates[name] = wanted / sizes[name]
-    taken |= dict.fromkeys(sorted(rates), 0)
-    for source in sorted(inputs):
-        for part in inputs[source]:
-            table, names = _grouped(source, part, mixture)
-            drawn = uniform(table["id"], seed, "tokenizer") < np.array([rates.get(name, 0.0) for name in names])
-            for text, name in zip(table.filter(pa.array(drawn))["text"].to_pylist(), names[drawn], strict=True):
-                taken[name] += len(text.encode())
-                yield text
-
-
-def text_sizes(inputs: Inputs, mixture: Mixture) -> dict[str, int]:
-    """Bytes of text of each group. Raises ValueError if a source has none."""
-    sizes: dict[str, int] = {}
-    for source, parts in inputs.items():
-        whole = 0
-        for part in parts:
-            table, names = _grouped(source, part, mixture)
-            lengths = pc.binary_length(table["text"]).to_numpy()
-            whole += int(lengths.sum())
-            found, at = np.unique(names.astype(str), return_inverse=True)
-            for name, size in zip(found.tolist(), np.bincount(at, lengths, len(found)).tolist(), strict=True):
-                sizes[name] = sizes.get(name, 0) + int(size)
-        if not whole:
-            raise ValueError(
-                f"mixture.weights names {source}, but no document of it is left to train on: loosen the steps that "
-                "drop its documents, lower mixture.heldout_fraction, or take it out of mixture.weights"
-            )
-    return sizes
-
-
-def _grouped(source: str, part: tuple[str, ...], mixture: Mixture) -> tuple[pa.Table, np.ndarray]:
-    """`id` and `text` of a shard's documents, and the name of each one's group."""
-    documents, kept, *signals = part
-    table = select(documents, kept, ["text"])
-    wanted = [column.column for column in mixture.by]
-    return table, group_names(with_columns(table, wanted, source, (documents, *signals), kept), mixture.by)
-
+from gristmill.tasks.tokens.tokenizer_sample import sampled_texts
 
 END = "<|endoftext|>"
 
@@ -125,27 +59,19 @@ _SENTENCE = 4000
 THREADS = 16  # SentencePiece's default: sums of a unigram model depend on how many there are
 
 
-def train_tokenizer(
-    folder: str,
-    shard: int,
-    inputs: Inputs,
-    mixture: Mixture,
-    settings: Tokenizer,
-    seed: int,
-) -> dict:
-    """Train on a sample of the documents; writes `tokenizer.model`, of SentencePiece, or `tokenizer.json`.
+def train_tokenizer(folder: str, shard: int, shards: Sequence[int], settings: Tokenizer) -> dict:
+    """Train on the sample of these shards, in their order; writes `tokenizer.model`, of SentencePiece, or
+    `tokenizer.json`.
 
-    Each group of the mixture gives documents worth its share of `sample_bytes`, see
-    `gristmill.tasks.tokens.tokenizer_work`. SentencePiece holds the sample in memory, `tokenizers` its distinct
-    words. Raises ValueError for a source without text, and if the vocabulary does not fit the text.
+    SentencePiece holds the sample in memory, `tokenizers` its distinct words. Raises ValueError if the vocabulary does
+    not fit the text.
     """
-    taken: dict[str, int] = {}
-    texts = sample(inputs, mixture, settings.sample_bytes, seed, taken)
+    texts = sampled_texts(folder, shards)
     if settings.kind == "byte_bpe":
-        name, data = JSON, _byte_bpe(texts, settings, taken)
+        name, data = JSON, _byte_bpe(texts, settings)
     else:
-        name, data = MODEL, _sentencepiece(texts, settings, taken)
-    return {"sample_bytes": taken, **_written(folder, name, data)}
+        name, data = MODEL, _sentencepiece(texts, settings)
+    return _written(folder, name, data)
 
 
 def take_tokenizer(folder: str, shard: int, tokenizer: RecordedFile, end_of_text: str | None = None) -> dict:
@@ -155,7 +81,7 @@ def take_tokenizer(folder: str, shard: int, tokenizer: RecordedFile, end_of_text
     Raises ValueError, which names the file, for one that is damaged, loses characters or ends no text.
     """
     data, name = given_tokenizer(tokenizer.read(), tokenizer.path, end_of_text)
-    return {"sample_bytes": {}, **_written(folder, name, data)}
+    return _written(folder, name, data)
 
 
 def given_tokenizer(data: bytes, path: str, end_of_text: str | None) -> tuple[bytes, str]:
@@ -183,20 +109,31 @@ def _written(folder: str, name: str, data: bytes) -> dict:
     return {"file": name, "vocab_size": tokenizer.vocab_size, "end_of_text": tokenizer.end_of_text}
 
 
-def _byte_bpe(texts: Iterator[str], settings: Tokenizer, taken: dict[str, int]) -> bytes:
-    pass  # here, since others do without its library
-
-    data, size = train_byte_bpe(texts, settings.vocab_size, settings.symbols)
+def _byte_bpe(texts: Iterator[str], settings: Tokenizer) -> bytes:
+    counted = _Counted(texts)
+    data, size = train_byte_bpe(counted, settings.vocab_size, settings.symbols)
     if size < settings.vocab_size:
-        raise _too_large(settings, sum(taken.values()), size)
+        raise _too_large(settings, counted.bytes, size)
     return data
 
 
-def _sentencepiece(texts: Iterator[str], settings: Tokenizer, taken: dict[str, int]) -> bytes:
-    model = io.BytesIO()
+class _Counted(Iterator[str]):
+    """Texts, and how many bytes of them have been read."""
+
+    def __init__(self, texts: Iterator[str]) -> None:
+        self._texts, self.bytes = texts, 0
+
+    def __next__(self) -> str:
+        text = next(self._texts)
+        self.bytes += len(text.encode())
+        return text
+
+
+def _sentencepiece(texts: Iterator[str], settings: Tokenizer) -> bytes:
+    model, counted = io.BytesIO(), _Counted(texts)
     try:
         spm.SentencePieceTrainer.train(
-            sentence_iterator=(line for text in texts for line in sentences(text)),
+            sentence_iterator=(line for text in counted for line in sentences(text)),
             model_writer=model,
             model_type=settings.kind,
             vocab_size=settings.vocab_size,
@@ -217,7 +154,7 @@ def _sentencepiece(texts: Iterator[str], settings: Tokenizer, taken: dict[str, i
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise _explained(error, settings, sum(taken.values())) from None
+        raise _explained(error, settings, counted.bytes) from None
     return model.getvalue()
 
 

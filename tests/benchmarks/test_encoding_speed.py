@@ -18,9 +18,10 @@ from gristmill.storage.tokens.sentencepiece_model import SentencePieceTokenizer
 from gristmill.tasks.tokens.encoding import encode_shard, encoder
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
-from gristmill.tasks.tokens.tokenizer_work import load, train_tokenizer
+from gristmill.tasks.tokens.tokenizer_work import load
 from gristmill.training.hub.tokenizer import tokenizer_json
 from tests.recorded import recorded
+from tests.trained_tokenizers import train
 
 MEGABYTES = 16
 # (kind, name of the own library, times that library, times datatrove's stage)
@@ -52,7 +53,7 @@ def test_a_shard_beside_its_peers(kind, library, times_library, times_datatrove,
     path = str(tmp_path / "documents.parquet")
     parquet.write_table(path, pa.table({"id": [f"{i}" for i in range(len(texts))], "text": texts}))
     settings = Tokenizer(kind=kind, vocab_size=8_000, sample_bytes=4_000_000)
-    record = train_tokenizer(str(tmp_path), 0, {"a": [(path, path)]}, Mixture(weights={"a": 1}), settings, 3)
+    record = train(str(tmp_path), {"a": [(path, path)]}, Mixture(weights={"a": 1}), settings, 3)
     model = recorded(tmp_path / record["file"])
     tokenizer = load(model)
     size = sum(len(text.encode()) for text in texts) / 1e6

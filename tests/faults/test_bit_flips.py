@@ -35,6 +35,7 @@ from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
 from gristmill.training.data.shards import Tokens, check_digests
 from gristmill.training.model.parallel import processes
 from gristmill.training.run.tracking import METRICS, Tracker
+from tests import trained_tokenizers
 from tests.recorded import recorded
 
 LABEL = "rules-0123456789abcdef"
@@ -178,7 +179,7 @@ SENTENCE = "word0 meadow1 river2 lantern6"
 
 def tokenizer(folder: Path) -> Kind:
     settings = Tokenizer(vocab_size=301, sample_bytes=10_000)
-    tokenizer_work.train_tokenizer(str(folder), 0, {"a": [reference(folder)]}, Mixture(weights={"a": 1}), settings, 1)
+    trained_tokenizers.train(str(folder), {"a": [reference(folder)]}, Mixture(weights={"a": 1}), settings, 1)
     return model(folder, "tokenizer.model", lambda file: tokenizer_work.load.__wrapped__(file).encode(SENTENCE))
 
 

@@ -102,6 +102,8 @@ GIVEN = {
     "group": {"groups": []},
     "write": {"written": []},
     "extract": {"rows_in": 1, "rows_out": 1, "steps": []},
+    "measure": {"bytes": {"web": 5, "books": 5}},
+    "sample": {"bytes": {"web": 5}, "documents": 5, "sampled": 5},
 }
 
 

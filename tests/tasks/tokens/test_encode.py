@@ -15,8 +15,9 @@ from gristmill.tasks.tokens import encoding
 from gristmill.tasks.tokens.encoding import encode_shard
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
-from gristmill.tasks.tokens.tokenizer_work import EOS, load, train_tokenizer
+from gristmill.tasks.tokens.tokenizer_work import EOS, load
 from tests.recorded import recorded
+from tests.trained_tokenizers import train
 
 TEXTS = {name: topics.topics[name] for name in sorted(topics.topics)} | {"odd": "▁ \0 <s> </s> \ud7ff🦀\r\n"}
 SEED = 3
@@ -28,7 +29,7 @@ def model(tmp_path_factory) -> RecordedFile:
     path = str(folder / "documents.parquet")
     parquet.write_table(path, pa.table({"id": list(TEXTS), "text": list(TEXTS.values())}))
     settings = Tokenizer(vocab_size=500, sample_bytes=100_000)
-    train_tokenizer(str(folder), 0, {"a": [(path, path)]}, Mixture(weights={"a": 1}), settings, SEED)
+    train(str(folder), {"a": [(path, path)]}, Mixture(weights={"a": 1}), settings, SEED)
     return recorded(folder / "tokenizer.model")
 
 

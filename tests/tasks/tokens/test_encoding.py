@@ -15,8 +15,9 @@ from gristmill.tasks.tokens import encoding
 from gristmill.tasks.tokens.encoding import encoder
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
-from gristmill.tasks.tokens.tokenizer_work import BOS, EOS, UNK, load, train_tokenizer
+from gristmill.tasks.tokens.tokenizer_work import BOS, EOS, UNK, load
 from tests.recorded import recorded
+from tests.trained_tokenizers import train
 
 TEXTS = list(topics.topics.values())
 PIECES = st.sampled_from(["<s>", "</s>", "<unk>", "<0x41>", "▁", "▁▁the", "the ", "  ", "\t", "\r\n", "\0", "０", "é"])
@@ -29,7 +30,7 @@ def model(tmp_path_factory):
     path = str(folder / "documents.parquet")
     parquet.write_table(path, pa.table({"id": [f"{i}" for i in range(len(TEXTS))], "text": TEXTS}))
     given = Tokenizer(vocab_size=600, sample_bytes=200_000)
-    train_tokenizer(str(folder), 0, {"a": [(path, path)]}, Mixture(weights={"a": 1}), given, 3)
+    train(str(folder), {"a": [(path, path)]}, Mixture(weights={"a": 1}), given, 3)
     return recorded(folder / "tokenizer.model")
 
 

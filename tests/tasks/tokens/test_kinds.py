@@ -16,8 +16,9 @@ from gristmill.storage.tokens.text_tokens import read_tokenizer
 from gristmill.tasks.tokens.encoding import encoder
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
-from gristmill.tasks.tokens.tokenizer_work import load, take_tokenizer, train_tokenizer
+from gristmill.tasks.tokens.tokenizer_work import load, take_tokenizer
 from gristmill.training.hub.tokenizer import check_same_ids, tokenizer_json
+from tests import trained_tokenizers
 from tests.recorded import recorded
 from tests.tasks.rules.web import web_texts
 
@@ -44,7 +45,7 @@ def train(folder, kind: str, **given) -> dict:
     path = str(folder / "documents.parquet")
     parquet.write_table(path, pa.table({"id": [f"{i}" for i in range(len(TEXTS))], "text": TEXTS}))
     settings = Tokenizer(kind=kind, vocab_size=600, sample_bytes=150_000, symbols=(SYMBOL,), **given)
-    return train_tokenizer(str(folder), 0, {"a": [(path, path)]}, Mixture(weights={"a": 1}), settings, 3)
+    return trained_tokenizers.train(str(folder), {"a": [(path, path)]}, Mixture(weights={"a": 1}), settings, 3)
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -151,7 +152,7 @@ def test_a_tokenizer_json_of_another_is_taken_with_its_ids(tmp_path):
     data = of_another()
     (tmp_path / "given.json").write_bytes(data)
     record = take_tokenizer(str(tmp_path / "taken"), 0, recorded(tmp_path / "given.json"))
-    assert record == {"sample_bytes": {}, "file": "tokenizer.json", "vocab_size": 402, "end_of_text": 401}
+    assert record == {"file": "tokenizer.json", "vocab_size": 402, "end_of_text": 401}
     file = recorded(tmp_path / "taken" / "tokenizer.json")
     peer = tokenizers.Tokenizer.from_buffer(data)
     peer.no_truncation()

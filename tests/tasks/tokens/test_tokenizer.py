@@ -15,18 +15,18 @@ from gristmill.storage.tokens.text_tokens import TextTokenizer
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.strategies import sample_mixture
 from gristmill.tasks.tokens.tokenizer import LARGEST_VOCABULARY, Tokenizer
+from gristmill.tasks.tokens.tokenizer_sample import sampled_texts
 from gristmill.tasks.tokens.tokenizer_work import (
     BOS,
     EOS,
     UNK,
     load,
-    sample,
     sentences,
     take_tokenizer,
-    text_sizes,
-    train_tokenizer,
 )
+from tests import trained_tokenizers
 from tests.recorded import recorded
+from tests.trained_tokenizers import sample, text_sizes
 
 SEED = 5
 SETTINGS = Tokenizer(vocab_size=600, sample_bytes=200_000)
@@ -52,13 +52,8 @@ def inputs(tmp_path_factory):
 
 
 def train(folder, inputs, weights=None, settings=SETTINGS, seed=SEED) -> dict:
-    return train_tokenizer(
-        str(folder),
-        0,
-        inputs,
-        Mixture(weights=weights or {"prose": 3, "numbers": 1}),
-        settings,
-        seed,
+    return trained_tokenizers.train(
+        folder, inputs, Mixture(weights=weights or {"prose": 3, "numbers": 1}), settings, seed
     )
 
 
@@ -98,17 +93,16 @@ def test_training_twice_gives_the_same_bytes(trained, tmp_path, inputs):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
 
 
-def drawn(inputs, weights, settings, seed=SEED) -> tuple[Counter, dict[str, int]]:
+def drawn(folder, inputs, weights, settings, seed=SEED) -> tuple[Counter, dict[str, int]]:
     """How often each line is in the sample, and the bytes taken of each source."""
-    taken: dict[str, int] = {}
-    texts = sample(inputs, Mixture(weights=weights), settings.sample_bytes, seed, taken)
-    return Counter(line for text in texts for line in sentences(text)), taken
+    shards, taken = sample(folder, inputs, Mixture(weights=weights), settings.sample_bytes, seed)
+    return Counter(line for text in sampled_texts(str(folder), shards) for line in sentences(text)), taken
 
 
 @pytest.mark.parametrize("weights", [{"prose": 1, "numbers": 1}, {"prose": 9, "numbers": 1}])
-def test_the_sample_follows_the_shares(inputs, weights):
+def test_the_sample_follows_the_shares(tmp_path, inputs, weights):
     settings = SETTINGS.model_copy(update={"sample_bytes": 100_000})
-    lines, taken = drawn(inputs, weights, settings)
+    lines, taken = drawn(tmp_path, inputs, weights, settings)
     for name, weight in weights.items():
         # documents are drawn whole: within five standard deviations of their number
         wanted = settings.sample_bytes * weight / sum(weights.values())
@@ -155,11 +149,11 @@ def by_language(tmp_path_factory):
         ),
     ],
 )
-def test_the_sample_follows_sources_and_languages_by_bytes(by_language, given, shares):
+def test_the_sample_follows_sources_and_languages_by_bytes(tmp_path, by_language, given, shares):
     by = ["source", "language", {"column": "score", "quantiles": 2}]
     mixture = sample_mixture(Mixture(by=by, **given))
-    taken: dict[str, int] = {}
-    size = sum(len(text) for text in sample(by_language, mixture, 20_000, SEED, taken))
+    shards, taken = sample(tmp_path, by_language, mixture, 20_000, SEED)
+    size = sum(len(text) for text in sampled_texts(str(tmp_path), shards))
     assert sum(taken.values()) == size and set(taken) == set(shares)
     for name, share in shares.items():
         wanted = 20_000 * share
@@ -168,13 +162,12 @@ def test_the_sample_follows_sources_and_languages_by_bytes(by_language, given, s
         assert abs(taken[name] - wanted) < 5 * deviation
 
 
-def test_by_quantiles_alone_the_sample_has_the_sources_as_they_are(by_language):
+def test_by_quantiles_alone_the_sample_has_the_sources_as_they_are(tmp_path, by_language):
     inputs = {name: [part[:2] for part in parts] for name, parts in by_language.items()}
     inputs["small"] = [write(Path(inputs["web"][0][0]).parent, "small", {f"s{i}": "y" * 40 for i in range(400)})]
     by = ({"column": "score", "quantiles": 2},)
     mixture = sample_mixture(Mixture(by=by, weights={"q01": 1, "q02": 2}))
-    taken: dict[str, int] = {}
-    list(sample(inputs, mixture, 60_000, SEED, taken))
+    _, taken = sample(tmp_path, inputs, mixture, 60_000, SEED)
     sizes = text_sizes(inputs, mixture)
     for name, size in sizes.items():
         wanted = 60_000 * size / sum(sizes.values())
@@ -189,7 +182,7 @@ def texts(part: tuple[str, str]) -> dict[str, str]:
 def test_a_small_source_gives_all_that_it_has(tmp_path):
     documents = {f"d{i}": f"line {i} of the document\nand its own ending {i}" for i in range(300)}
     inputs = {"small": [write(tmp_path, "small", documents)]}
-    lines, taken = drawn(inputs, {"small": 1}, SETTINGS)
+    lines, taken = drawn(tmp_path, inputs, {"small": 1}, SETTINGS)
     assert lines == Counter(line for text in documents.values() for line in text.splitlines(keepends=True))
     assert taken == {"small": sum(len(text.encode()) for text in documents.values())}
 
@@ -202,7 +195,7 @@ def test_a_source_without_a_document_is_an_error(tmp_path):
 def test_a_longer_line_than_sentencepiece_takes_is_cut_not_lost(tmp_path):
     long = "".join(random.Random(1).choices("abcdefghij ", k=20_001))
     inputs = {"a": [write(tmp_path, "a", {f"d{i}": f"{i}{long}" for i in range(9)})]}
-    lines, taken = drawn(inputs, {"a": 1}, SETTINGS)
+    lines, taken = drawn(tmp_path, inputs, {"a": 1}, SETTINGS)
     assert max(map(len, lines)) <= 4000
     assert sum(len(line) * n for line, n in lines.items()) == taken["a"] > 0
 
