@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from gristmill.flows.recipe.recipe import Recipe, load
     from gristmill.flows.reports.run import Report
     from gristmill.flows.reports.run.rows import Rows
-    from gristmill.flows.scaling.report import AgreementReport, ScalingReport
+    from gristmill.flows.scaling.ladder import AgreementReport
+    from gristmill.flows.scaling.report import ScalingReport
     from gristmill.flows.scaling.scale import agreement, scale
 
     __version__: str
@@ -52,7 +53,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "AgreementReport": "gristmill.flows.scaling.report",
+    "AgreementReport": "gristmill.flows.scaling.ladder",
     "DecisionReport": "gristmill.flows.decisions.report",
     "FoundMixture": "gristmill.flows.mixing.mixed_recipe",
     "Report": "gristmill.flows.reports.run",

@@ -36,6 +36,15 @@ def mix(
     runs: Annotated[
         int | None, typer.Option(min=1, help="seeds of doremi (default 3), mixtures of regmix (default 32)")
     ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="regmix: runs of each mixture")] = 2,
+    keep: Annotated[
+        str,
+        typer.Option(
+            metavar="RECIPE",
+            help="regmix: one that `mix` wrote before sources were added or changed: those that it has keep their "
+            "weights beside each other, and few runs find the share of the others",
+        ),
+    ] = "",
     tokens: Annotated[int | None, typer.Option(min=1, help="of a run; default: the proxy's")] = None,
     clean: Annotated[
         str, typer.Option(metavar="PATH", help="texts to judge by: JSON lines, Parquet, or a folder of .txt files")
@@ -64,13 +73,18 @@ def mix(
     def run() -> "FoundMixture":
         from gristmill.flows.mixing.mix import mix
 
-        return mix(recipe, str(method), proxy, runs, tokens, clean or None, judge, eta, smoothing)
+        return mix(
+            recipe, str(method), proxy, runs, seeds, keep or None, tokens, clean or None, judge, eta, smoothing
+        )
 
     found = in_flow("mix", recipe.name, run)
+    console().print(mixture_table(found))
+    if found.refusal:
+        print_texts([*found.found, f"no recipe is written: {found.refusal}"])
+        return
     to.parent.mkdir(parents=True, exist_ok=True)
     with open(to, "x", encoding="utf-8") as file:
         file.write(written(found))
-    console().print(mixture_table(found))
     options = ["--proxy", proxy, *(part for one in judge for part in ("--judge", one))]
     options += ["--clean", clean] if clean else []
     print_texts([*found.found, *found.remarks(), f"wrote {to}. Test it:", f"  {command(found, to, options)}"])

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from gristmill.flows.machine.settings import MachineSettings
     from gristmill.flows.reports.capacity import Capacity
     from gristmill.flows.scaling.law import Interval
-    from gristmill.flows.scaling.report import AgreementReport, ScalingReport
+    from gristmill.flows.scaling.ladder import AgreementReport
+    from gristmill.flows.scaling.report import ScalingReport
 
 _WIDER_THAN_ANY = 100_000  # columns: a console else measures what fits into it
 
@@ -113,7 +114,8 @@ def _arm(arm: "ArmFigures") -> tuple[str, str, str]:
 
 def print_scaling(report: "ScalingReport", out: "Console") -> None:
     """Print the law first, then its tables."""
-    _line(out, report.sentence)
+    for text in (report.sentence, *report.remarks):
+        _line(out, text)
     if report.forecasts:
         table = _table("parameters", "tokens", "compute", "forecast", "90% interval", "came", "")
         for row in report.forecast_rows():
@@ -152,13 +154,22 @@ def print_scaling(report: "ScalingReport", out: "Console") -> None:
 
 
 def print_agreement(report: "AgreementReport", out: "Console") -> None:
-    """Print what was found, then the recipes with their ranks."""
+    """Print what was found, the recipes with their ranks, and how often each measure of each size agrees."""
     _line(out, report.sentence)
-    small, large = (f"{count:,} parameters" for count in report.parameters)
-    table = _table("recipe", small, "rank", large, "rank")
+    table = _table("recipe", *(f"{count:,} parameters" for count in report.parameters))
+    for row in report.arm_rows():
+        both = zip(row["losses"], row["ranks"], strict=True)
+        table.add_row(row["arm"], *(f"{loss:.4f} ({rank})" for loss, rank in both))
+    out.print(table)
+    table = _table("measure", "parameters", "pairs as the largest", "90% interval", "told apart by both", "of these")
     for row in report.rows():
         table.add_row(
-            row["arm"], f"{row['small']:.4f}", str(row["rank_small"]), f"{row['large']:.4f}", str(row["rank_large"])
+            row["measure"],
+            f"{row['parameters']:,}",
+            f"{row['accuracy']:.0%}",
+            f"{row['low']:.0%} to {row['high']:.0%}",
+            f"{row['told_apart']}",
+            f"{row['same']}",
         )
     out.print(table)
 

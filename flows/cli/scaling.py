@@ -10,7 +10,8 @@ from gristmill.flows.cli.running import RecipeArgument
 from gristmill.flows.machine.extras import require
 
 if TYPE_CHECKING:
-    from gristmill.flows.scaling.report import AgreementReport, ScalingReport
+    from gristmill.flows.scaling.ladder import AgreementReport
+    from gristmill.flows.scaling.report import ScalingReport
 
 Proxy = Annotated[str, typer.Option(metavar="FILE", help="the small model: a YAML file, or a shipped one")]
 Clean = Annotated[str, typer.Option(metavar="PATH", help="texts to judge by: JSON lines, Parquet, or a folder of .txt")]
@@ -40,6 +41,9 @@ def scale(
     ] = [],  # noqa: B006
     proxy: Proxy = "small",
     seeds: Annotated[int, typer.Option(min=1, help="runs of each cell")] = 1,
+    rate_sweeps: Annotated[
+        int, typer.Option(min=0, help="sizes at which half and twice the learning rate are tried, too")
+    ] = 2,
     clean: Clean = "",
     judge: Judge = [],  # noqa: B006
     repeat: Repeat = False,
@@ -60,6 +64,7 @@ def scale(
         "budgets": budget,
         "proxy": proxy,
         "seeds": seeds,
+        "rate_sweeps": rate_sweeps,
         "clean": clean or None,
         "judge": judge,
         "repeat": repeat,
@@ -86,8 +91,8 @@ def scale(
 @app.command(rich_help_panel=DECIDE)
 def agreement(
     base: RecipeArgument,
-    sizes: Annotated[str, typer.Option(metavar="N,N", help="parameters of the small and the large models")],
-    tokens: Annotated[str, typer.Option(metavar="N,N", help="of a run of each")],
+    sizes: Annotated[str, typer.Option(metavar="N,N,...", help="parameters, the smallest first; the largest are what the others are held against")],
+    tokens: Annotated[str, typer.Option(metavar="N,N,...", help="of a run at each size")],
     against: Annotated[list[str], typer.Option(metavar="RECIPE", help="another recipe; may be given again")] = [],  # noqa: B006
     setting: Annotated[
         list[str], typer.Option("--set", metavar="KEY=VALUE", help="RECIPE with another value; likewise")
@@ -101,7 +106,7 @@ def agreement(
     repeat: Repeat = False,
     as_json: Json = False,
 ) -> None:
-    """Train models of two sizes on several recipes: does the recipe that is better at one stay better at the other?"""
+    """Train models of several sizes on several recipes: from which size on is the order that of the largest?"""
     require("train", "comparing recipes")
     from gristmill.flows.scaling.grid import numbers
 
@@ -137,9 +142,10 @@ def agreement(
 def _print_plan(given: dict[str, Any]) -> None:
     from gristmill.flows.recipe.proxy import load_proxy
     from gristmill.flows.scaling.grid import forecast_cell, grid, plan
+    from gristmill.flows.scaling.rates import swept_cells
 
     small = load_proxy(given["proxy"])
     cells = grid(small, given["sizes"], given["tokens"], given["most_flops"])
     targets = [forecast_cell(small, text) for text in given["forecasts"]]
-    for line in plan(small, cells, targets, given["seeds"]):
+    for line in plan(small, cells, targets, given["seeds"], swept_cells(cells, given["rate_sweeps"])):
         console().print(line, markup=False, highlight=False, soft_wrap=True)

@@ -77,6 +77,11 @@ class EvaluationSet:
         """Bits per byte of bits (..., documents)."""
         return bits @ self.weights
 
+    def by_set(self, bits: np.ndarray) -> dict[str, float]:
+        """Bits per byte of each set that has a document; bits (documents,)."""
+        places = {name: self.members(name) for name in self.names}
+        return {name: float(bits[at].sum() / self.size[at].sum()) for name, at in places.items() if len(at)}
+
     def split(self, stride: int) -> tuple[np.ndarray, np.ndarray]:
         """Masks (documents,) of every stride-th document of each set, and of the others."""
         chosen = np.zeros(len(self.size), dtype=bool)

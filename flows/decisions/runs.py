@@ -65,11 +65,7 @@ class ProxyRuns:
     def figures(self, request: RunRequest) -> TrainedRun:
         """What a finished run has measured."""
         result = self.found[request]
-        by_set = {
-            name: float(result.bits[places].sum() / result.sizes[places].sum())
-            for name in self._evaluation.names
-            if len(places := self._evaluation.members(name))
-        }
+        by_set = self._evaluation.by_set(result.bits)
         measured = float(self._evaluation.measure(result.bits))
         return TrainedRun(request, result.key, measured, by_set, self.task_figures(request, "accuracy"))
 

@@ -13,10 +13,10 @@ from gristmill.flows.decisions.arm_data import ComparisonData, proxy_data
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.extras import require
 from gristmill.flows.mixing.mixed_recipe import FoundMixture, found_mixture
-from gristmill.flows.mixing.regmix import LEVEL, drawn, optimum
+from gristmill.flows.mixing.regmix import LEAST_CORRELATION, LEVEL, Optimum, drawn, optimum
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
-from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
@@ -32,7 +32,8 @@ DOREMI_RUNS = 3
 # The paper's 1 is for 200,000 steps of 512 sequences each. A proxy here has hundreds of steps of a few sequences: at 1
 # a single batch would decide.
 ETA = 0.1
-REGMIX_RUNS = 32
+REGMIX_RUNS = 32  # mixtures
+REGMIX_SEEDS = 2
 SEED = 0  # of the drawn mixtures and of the resampled runs
 
 
@@ -42,6 +43,8 @@ def mix(
     method: Literal["doremi", "regmix"] = "regmix",
     proxy: str | dict[str, Any] = "small",
     runs: int | None = None,
+    seeds: int = REGMIX_SEEDS,
+    keep: RecipeLike | None = None,
     tokens: int | None = None,
     clean: str | None = None,
     judge: list[str] = [],  # noqa: B006  (Prefect shows defaults, and copies them)
@@ -51,18 +54,21 @@ def mix(
     """Weights of the recipe's sources: those of its mixture, or all if it has none.
 
     `proxy`: the small model that is trained; `runs`: how many, of DoReMi the seeds and of RegMix the mixtures;
-    `tokens`: of a run, instead of the proxy's; `clean`: texts to judge by, and `judge`: the evaluation sets that count,
-    of RegMix alone; `eta`, `smoothing`: of DoReMi alone.
+    `tokens`: of a run, instead of the proxy's; of RegMix alone `seeds`: runs of each mixture, `keep`: a recipe whose
+    sources keep their weights beside each other, so that what is looked for is their share together and that of each
+    other source, `clean`: texts to judge by, and `judge`: the evaluation sets that count; `eta`, `smoothing`: of DoReMi
+    alone.
     """
     require("train", "looking for a mixture")
     with run_context(recipe) as context:
         small = load_proxy(proxy)
+        kept = None if keep is None else kept_weights(recipe, load(keep))
         check_judges(context.settings, recipe, clean, judge)
         one = {recipe.name: recipe}
         data = proxy_data(context, small, recipe, one, tokens or small.tokens, clean=clean, repeat=True)
         if method == "doremi":
             return by_doremi(context, recipe, small, data, runs or DOREMI_RUNS, eta, smoothing)
-        return by_regmix(context, recipe, small, data, runs or REGMIX_RUNS, judge)
+        return by_regmix(context, recipe, small, data, runs or REGMIX_RUNS, judge, seeds, kept)
 
 
 def by_doremi(
@@ -96,34 +102,94 @@ def by_doremi(
     return found_mixture(recipe, "doremi", weights, tokens, found, "the least and the most of the seeds")
 
 
+def kept_weights(recipe: Recipe, before: Recipe) -> dict[str, float]:
+    """The weights of the sources that `recipe` has from an earlier one, which sum to one. Raises ValueError where
+    that has no weights, or shares no source."""
+    given = before.mixture.weights if before.mixture is not None and before.mixture.by_source else {}
+    names = {source.name for source in recipe.sources}
+    kept = {name: weight for name, weight in given.items() if name in names and weight > 0}
+    if not kept:
+        raise ValueError(
+            f"--keep {before.name}: it has no weights of sources that {recipe.name} has; name the recipe that `gristmill "
+            "mix` wrote before the sources changed"
+        )
+    return {name: weight / sum(kept.values()) for name, weight in kept.items()}
+
+
+def directions(names: Sequence[str], kept: dict[str, float] | None) -> np.ndarray:
+    """What mixtures are made of, float64 (groups, sources), rows sum to 1: each source alone; or the kept sources
+    together, in their proportions, and each other source."""
+    alone = np.eye(len(names))
+    if not kept:
+        return alone
+    together = np.array([kept.get(name, 0.0) for name in names])
+    return np.vstack([together, alone[[at for at, name in enumerate(names) if name not in kept]]])
+
+
 def by_regmix(
-    context: RunContext, recipe: Recipe, proxy: ProxyConfig, data: ComparisonData, runs: int, judge: Sequence[str]
+    context: RunContext,
+    recipe: Recipe,
+    proxy: ProxyConfig,
+    data: ComparisonData,
+    runs: int,
+    judge: Sequence[str],
+    seeds: int = REGMIX_SEEDS,
+    kept: dict[str, float] | None = None,
 ) -> FoundMixture:
-    """The optimum of a regression over so many runs, judged by these evaluation sets."""
+    """The optimum of a regression over so many mixtures, each trained with so many seeds, judged by these evaluation
+    sets. `kept`: weights of sources that keep their proportions."""
     arm, budget, rate = data.arms[recipe.name], data.budget_tokens, proxy.learning_rates[-1]
     tokens = {name: arm.source_tokens[name] for name in arm.shares}
     names, counts = list(tokens), np.array([*tokens.values()], float)
+    groups = directions(names, kept)
     # the two mixtures that everybody would try are among the runs
-    known = np.stack([counts / counts.sum(), np.full(len(names), 1 / len(names))])
+    by_tokens = counts @ (groups > 0).T
+    known = np.stack([by_tokens / by_tokens.sum(), np.full(len(groups), 1 / len(groups))])
     wanted = np.concatenate([known, drawn(known[0], max(0, runs - 2), SEED)])
-    plans = [_plan(context, recipe, data, dict(zip(names, row, strict=True))) for row in wanted]
-    results = train_proxies(context, [ProxyRun(proxy, plan, 1, rate, budget) for plan in plans])
+    plans = [_plan(context, recipe, data, dict(zip(names, row, strict=True))) for row in wanted @ groups]
+    pairs = range(1, seeds + 1)
+    results = train_proxies(context, [ProxyRun(proxy, plan, pair, rate, budget) for plan in plans for pair in pairs])
     evaluation = evaluation_set(results[0], judge)
-    losses = evaluation.measure(np.stack([result.bits for result in results]))
-    shares = np.array([[_share(plan, name) for name in names] for plan in plans])
-    best = optimum(shares, losses, SEED)
+    each = evaluation.measure(np.stack([result.bits for result in results])).reshape(len(plans), seeds)
+    losses = each.mean(axis=1)
+    taken = np.array([[_share(plan, name) for name in names] for plan in plans])
+    shares = taken @ (groups > 0).T
+    best = optimum(shares, losses, SEED, known=shares[:2])
+    in_groups = zip(names, (groups > 0).argmax(axis=0), groups.max(axis=0), strict=True)
     weights = {
-        name: (float(best.shares[at]), float(best.low[at]), float(best.high[at])) for at, name in enumerate(names)
+        name: (float(best.shares[at] * of), float(best.low[at] * of), float(best.high[at] * of))
+        for name, at, of in in_groups
     }
+    by_tokens, uniform = best.gains
     found = (
-        f"RegMix (arXiv 2407.01492): the least predicted loss of a Gaussian process over {len(plans)} runs of the",
-        f"proxy `{proxy.name}`, {budget:,} tokens each, judged by bits per byte of {', '.join(evaluation.judged)}.",
-        f"Rank correlation of losses with those predicted from the other runs: {best.rank_correlation:.2f}.",
-        f"Bits per byte: {best.loss:.4f} predicted for this mixture; by tokens {losses[0]:.4f}, uniform "
-        f"{losses[1]:.4f}, best run {losses.min():.4f}.",
+        f"RegMix (arXiv 2407.01492): the least predicted loss of a Gaussian process over {len(plans)} mixtures of {seeds}",
+        f"runs each of the proxy `{proxy.name}`, {budget:,} tokens a run, judged by bits per byte of "
+        f"{', '.join(evaluation.judged)}.",
+        f"Rank correlation of losses with those predicted from the other mixtures: {best.rank_correlation:.2f}.",
+        f"Predicted, bits per byte: {best.loss:.4f} for this mixture, {by_tokens.predicted:.4f} by tokens, "
+        f"{uniform.predicted:.4f} uniform.",
+        f"Measured: {losses[0]:.4f} by tokens, {losses[1]:.4f} uniform, {losses.min():.4f} for the best of the mixtures.",
     )
     interval = f"its {LEVEL:.0%} interval over resampled runs"
-    return found_mixture(recipe, "regmix", weights, tokens, found, interval)
+    return found_mixture(recipe, "regmix", weights, tokens, found, interval, refusal(best, runs))
+
+
+def refusal(best: Optimum, mixtures: int) -> str:
+    """Why a mixture is not worth taking; empty if it is."""
+    if best.rank_correlation < LEAST_CORRELATION:
+        return (
+            f"the losses of mixtures are not known from each other (rank correlation {best.rank_correlation:.2f}, "
+            f"{LEAST_CORRELATION:g} is the least), so this optimum is one of noise: train more mixtures (--runs "
+            f"{2 * mixtures}), more seeds, or on more tokens; until then keep the mixture that there is"
+        )
+    near = {name: gain for name, gain in zip(("by tokens", "uniform"), best.gains, strict=True) if not gain.beyond_error}
+    if near:
+        said = " and ".join(f"{name} ({gain.gain:+.4f}, its error {gain.deviation:.4f})" for name, gain in near.items())
+        return (
+            f"nothing was found beyond noise: by the fit this mixture is no better than {said} by more than the fit's own "
+            "error: keep the mixture that there is"
+        )
+    return ""
 
 
 def _plan(context: RunContext, recipe: Recipe, data: ComparisonData, weights: dict[str, float]) -> StageResult:

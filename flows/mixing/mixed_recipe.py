@@ -35,7 +35,7 @@ class SourceWeight:
 @dataclass(frozen=True)
 class FoundMixture:
     """`found`: how, in a few sentences; `interval`: what low and high are; `max_epochs`, `budget`: those of the recipe,
-    in epochs and tokens."""
+    in epochs and tokens; `refusal`: why the mixture is not worth taking, or empty."""
 
     recipe: Recipe
     method: str
@@ -44,6 +44,7 @@ class FoundMixture:
     interval: str
     max_epochs: float
     budget: int
+    refusal: str = ""
 
     @property
     def weights(self) -> dict[str, float]:
@@ -72,6 +73,7 @@ def found_mixture(
     tokens: dict[str, int],
     found: tuple[str, ...],
     interval: str,
+    refusal: str = "",
 ) -> FoundMixture:
     """`weights`: by source, with low and high; `tokens`: by source. Raises ValueError for weights that are negative or
     do not sum to one."""
@@ -105,6 +107,7 @@ def found_mixture(
         interval,
         settings.max_epochs,
         budget,
+        refusal,
     )
 
 

@@ -17,10 +17,11 @@ _SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 @dataclass(frozen=True)
 class ScaledModel:
     """A shape of the proxy's model at another size. `parameters`: all of them, embeddings included, tied ones once;
-    `flops_per_token`: of training on one token, see `gristmill.training.model.decoder.flops_per_token`."""
+    `non_embedding`: those outside of embedding and output projection; `flops_per_token`: of training on one token, see `gristmill.training.model.decoder.flops_per_token`."""
 
     model: ModelConfig
     parameters: int
+    non_embedding: int
     flops_per_token: int
 
 
@@ -109,8 +110,14 @@ def forecast_cell(proxy: ProxyConfig, text: str) -> Cell:
     return cell(proxy, scaled_model(proxy, number(size)), number(budget))
 
 
-def plan(proxy: ProxyConfig, cells: Sequence[Cell], targets: Sequence[Cell], seeds: int) -> list[str]:
-    """What will be trained, a line each. Raises ValueError for a grid without a cell."""
+def plan(
+    proxy: ProxyConfig,
+    cells: Sequence[Cell],
+    targets: Sequence[Cell],
+    seeds: int,
+    sweeps: Sequence[Sequence[Cell]] = (),
+) -> list[str]:
+    """What will be trained, a line each. `sweeps`: cells at other learning rates. Raises ValueError for a grid without a cell."""
     if not cells:
         raise ValueError("the grid has no run: ask for smaller sizes or fewer tokens, or raise --most-flops")
     lines = [f"proxy {proxy.name}: {len(cells)} cells, {len(cells) * seeds} runs"]
@@ -127,7 +134,14 @@ def plan(proxy: ProxyConfig, cells: Sequence[Cell], targets: Sequence[Cell], see
         "grid's largest compute"
         for one in targets
     ]
-    total = seeds * sum(one.flops for one in cells) + sum(one.flops for one in targets)
+    lines += [
+        f"  learning rates {', '.join(f'{one.learning_rate:.3g}' for one in some)} at {some[0].size.parameters:,} "
+        f"parameters and {some[0].tokens:,} tokens"
+        for some in sweeps
+    ]
+    # the rule's own rate is a run of the grid
+    tried = {one for some in sweeps for one in some} - {*cells}
+    total = seeds * sum(one.flops for one in cells) + sum(one.flops for one in [*targets, *tried])
     return [*lines, f"  {total:.2e} floating-point operations in all"]
 
 
@@ -159,4 +173,5 @@ def _shape(proxy: ProxyConfig, heads: int) -> ScaledModel:
 def _counted(model: ModelConfig, vocab_size: int) -> ScaledModel:
     from gristmill.training.model.decoder import flops_per_token, parameter_count  # torch takes seconds
 
-    return ScaledModel(model, parameter_count(model, vocab_size), flops_per_token(model, vocab_size))
+    whole, embeddings = parameter_count(model, vocab_size), vocab_size * model.dim * (1 if model.tie_embeddings else 2)
+    return ScaledModel(model, whole, whole - embeddings, flops_per_token(model, vocab_size))

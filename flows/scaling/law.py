@@ -118,6 +118,14 @@ class Fit:
         return Interval(value, value / factor, value * factor, level)
 
 
+    def mean_error(self, parameters: np.ndarray, tokens: np.ndarray) -> float:
+        """Standard deviation of the mean relative error of further runs under the law: that of their noise and that of
+        the law, which errs alike for all of them. Both arrays float64 (runs,)."""
+        slopes = _slopes(self.law, self.runs, parameters, tokens) / self.law.loss(parameters, tokens)[:, None]
+        slope = slopes.mean(axis=0)
+        return self.deviation * float(np.sqrt(1 / len(parameters) + slope @ self.covariance @ slope))
+
+
 def fit(runs: ScalingRuns) -> Fit:
     """The law of a grid of runs. Raises ValueError, with the remedy, for runs that do not determine one."""
     if problem := runs.problem:

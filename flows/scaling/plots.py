@@ -17,12 +17,15 @@ def by_compute(report: ScalingReport) -> Callable[[Axes], None]:
     intervals."""
 
     def draw(axes: Axes) -> None:
-        losses = [run.loss for run in report.runs]
+        losses = [run.loss for run in report.fitted]
         computes = [*report.compute, *(one.forecast.reach * report.compute.max() for one in report.forecasts)]
         line = np.geomspace(min(computes), max(computes) * 1.2, 100)
         best = [optimum(report.fit.law, report.cost, compute).loss for compute in line]
         axes.plot(line, best, color=GREY, linestyle=":", label="best of the law at each compute")
         axes.plot(report.compute, losses, "o", color=BLUE, markersize=5, label="runs of the fit")
+        if out := [run for run in report.runs if run not in report.fitted]:
+            axes.plot([run.flops for run in out], [run.loss for run in out], "o", color=LIGHT, markersize=5,
+                      label="left out")  # fmt: skip
         for number, one in enumerate(report.forecasts):
             at, claim = one.forecast.reach * report.compute.max(), one.forecast.loss
             axes.plot([at, at], [claim.low, claim.high], color=LIGHT, linewidth=5, solid_capstyle="butt",
@@ -48,7 +51,7 @@ def isoflop(report: ScalingReport) -> Callable[[Axes], None]:
         law, cost = report.fit.law, report.cost
         curves = np.geomspace(report.compute.min(), report.compute.max(), _CURVES)
         nearest = np.abs(np.log(report.compute[:, None] / curves)).argmin(axis=1)
-        sizes = np.array([run.parameters for run in report.runs], float)
+        sizes = np.array([run.parameters for run in report.fitted], float)
         line = np.geomspace(sizes.min() / 1.5, sizes.max() * 1.5, 100)
         shades = np.linspace(0.15, 0.85, _CURVES)
         import matplotlib  # here, as the colours alone need it

@@ -1,16 +1,17 @@
 """Scaling laws of a recipe's runs: the law, its errors, optima of compute budgets, and forecasts."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from gristmill.flows.scaling.agreement import RankAgreement
 from gristmill.flows.scaling.forecast import Forecast, ForecastCheck, FutureErrors, leave_future_out
 from gristmill.flows.scaling.law import Fit, Interval, ScalingRuns, bootstrap, fit
 from gristmill.flows.scaling.optimum import OptimumIntervals, TokenCost, optimum_intervals, token_cost
+from gristmill.flows.scaling.plateau import Plateau, plateau
+from gristmill.flows.scaling.rates import RateSweep
 
 DRAWS = 400  # of the bootstrap: a 5% point moves by a tenth of the interval's width
 _SEED = 0
@@ -20,16 +21,20 @@ LAW = ("E", "A", "alpha", "B", "beta")
 
 @dataclass(frozen=True)
 class GridRun:
-    """A finished run. `flops`: of its training; `loss`: bits per byte of the judged evaluation documents; `key`: of its
+    """A finished run. `parameters`: all of them, tied ones once; `non_embedding`: those outside of
+    embedding and output projection; `flops`: of its training; `loss`: bits per byte of the judged
+    evaluation documents, `by_set`: of each set alone; `key`: of its
     stage."""
 
     parameters: int
+    non_embedding: int
     tokens: int
     flops: float
     learning_rate: float
     pair: int
     loss: float
     key: str
+    by_set: dict[str, float] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
@@ -47,20 +52,38 @@ class CheckedForecast:
 @dataclass(frozen=True, repr=False)
 class ScalingReport:
     """A finished grid. `id`: 16 hexadecimal characters, of all that decides it; `budgets`: compute budgets whose
-    optimum is asked for, in floating-point operations; `mlflow_run`: its id, empty before it is logged."""
+    optimum is asked for, in floating-point operations; `sweeps`: of the learning rate, at some of the sizes; `mlflow_run`: its id, empty before it is logged."""
 
     recipe: str
     id: str
     runs: tuple[GridRun, ...]
     judged: tuple[str, ...]
     budgets: tuple[float, ...] = ()
+    sweeps: tuple[RateSweep, ...] = ()
     forecasts: tuple[CheckedForecast, ...] = ()
     mlflow_run: str = ""
 
     @cached_property
+    def plateau(self) -> Plateau:
+        """Which runs follow a law. Raises ValueError for runs that do not determine one."""
+        return plateau(scaling_runs(self.runs))
+
+    @cached_property
+    def fitted(self) -> tuple[GridRun, ...]:
+        """The runs that the law is fitted to."""
+        return tuple(run for run, kept in zip(self.runs, self.plateau.kept, strict=True) if kept)
+
+    @cached_property
     def fit(self) -> Fit:
-        """The law. Raises ValueError for runs that do not determine one."""
-        return fit(scaling_runs(self.runs))
+        """The law, with N all parameters. Raises ValueError for runs that do not determine one."""
+        return fit(scaling_runs(self.fitted))
+
+    @cached_property
+    def alpha_non_embedding(self) -> float:
+        """The exponent of size where N counts no embedding and no output projection, as Kaplan et al. (2020) do."""
+        whole = scaling_runs(self.fitted)
+        counts = np.array([run.non_embedding for run in self.fitted], float)
+        return fit(ScalingRuns(counts, whole.tokens, whole.loss)).law.alpha
 
     @cached_property
     def cost(self) -> TokenCost:
@@ -69,8 +92,8 @@ class ScalingReport:
 
     @cached_property
     def compute(self) -> np.ndarray:
-        """Floating-point operations of each run, float64 (runs,)."""
-        return np.array([run.flops for run in self.runs])
+        """Floating-point operations of each fitted run, float64 (runs,)."""
+        return np.array([run.flops for run in self.fitted])
 
     @cached_property
     def law_intervals(self) -> dict[str, Interval]:
@@ -83,7 +106,7 @@ class ScalingReport:
 
     @cached_property
     def future(self) -> list[FutureErrors]:
-        return leave_future_out(scaling_runs(self.runs), self.compute, LEVEL)
+        return leave_future_out(scaling_runs(self.fitted), self.compute, LEVEL)
 
     @cached_property
     def optima(self) -> list[OptimumIntervals]:
@@ -97,9 +120,28 @@ class ScalingReport:
         alpha, beta = intervals["alpha"], intervals["beta"]
         return (
             f"bits per byte = {law.E:.3f} + {law.A:.3g} N^-{law.alpha:.3f} + {law.B:.3g} D^-{law.beta:.3f}, from "
-            f"{len(self.runs)} runs (90% intervals: alpha {alpha.low:.2f} to {alpha.high:.2f}, beta {beta.low:.2f} to "
-            f"{beta.high:.2f}); one run lies {self.fit.deviation:.2%} from it"
+            f"{len(self.fitted)} runs (90% intervals: alpha {alpha.low:.2f} to {alpha.high:.2f}, beta {beta.low:.2f} to "
+            f"{beta.high:.2f}); one run lies {self.fit.deviation:.2%} from it. N counts all parameters; of those outside "
+            f"of embeddings alone alpha is {self.alpha_non_embedding:.3f}"
         )
+
+    @property
+    def remarks(self) -> list[str]:
+        """Which runs were left out and why, what was not tested, and what the learning rate is worth."""
+        said = []
+        if out := [run for run in self.runs if run not in self.fitted]:
+            budgets = sorted({run.tokens for run in out})
+            said.append(
+                f"{len(out)} runs of {', '.join(f'{budget:,}' for budget in budgets)} tokens are left out: those of "
+                f"{budgets[-1]:,} lie {self.plateau.error:+.1%} from the law of the longer runs, as runs do that end on "
+                "the plateau of the tokens' frequencies"
+            )
+        if not self.plateau.tested:
+            said.append(
+                "whether the shortest runs follow a law could not be tested: that takes four token budgets or more, "
+                "with seven runs in the three longest"
+            )
+        return said + [sweep.sentence for sweep in self.sweeps]
 
     @property
     def forecast_sentence(self) -> str:
@@ -138,6 +180,10 @@ class ScalingReport:
             "id": self.id,
             "judged": list(self.judged),
             "law": {name: asdict(interval) for name, interval in self.law_intervals.items()},
+            "parameters_counted": "total",
+            "alpha_non_embedding": self.alpha_non_embedding,
+            "left_out": [run.key for run in self.runs if run not in self.fitted],
+            "sweeps": [asdict(sweep) | {"sentence": sweep.sentence} for sweep in self.sweeps],
             "deviation": self.fit.deviation,
             "token_cost": asdict(self.cost),
             "runs": [asdict(run) for run in self.runs],
@@ -150,64 +196,6 @@ class ScalingReport:
     @cached_property
     def _laws(self) -> list:
         return bootstrap(self.fit, DRAWS, _SEED)
-
-
-@dataclass(frozen=True, repr=False)
-class AgreementReport:
-    """Whether recipes keep their order from one size to another. `parameters`, `tokens`: of the runs at both sizes;
-    `losses`: bits per byte by arm, of each seed at both."""
-
-    recipe: str
-    arms: tuple[str, ...]
-    parameters: tuple[int, int]
-    tokens: tuple[int, int]
-    losses: dict[str, tuple[tuple[float, ...], tuple[float, ...]]]
-    agreement: RankAgreement
-
-    @property
-    def sentence(self) -> str:
-        """What was found, as one sentence."""
-        same, pairs = self.agreement.counted(small=False, large=False)
-        held, told = self.agreement.counted(small=True, large=False)
-        both, sure = self.agreement.counted(small=True, large=True)
-        small, large = self.parameters
-        return (
-            f"from {small:,} to {large:,} parameters {same} of {pairs} pairs of recipes keep their order (Kendall's "
-            f"tau {self.agreement.tau:.2f}, p {self.agreement.p_value:.3f}); of the {told} that the small models tell "
-            f"apart {held} do, and of the {sure} that both sizes tell apart {both}"
-        )
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """A row for each arm, the best of the small models first."""
-        means = {name: tuple(float(np.mean(side)) for side in both) for name, both in self.losses.items()}
-        for name in sorted(means, key=lambda name: means[name][0]):
-            ranks = [1 + sum(other[side] < means[name][side] for other in means.values()) for side in (0, 1)]
-            yield {
-                "arm": name,
-                "small": means[name][0],
-                "large": means[name][1],
-                "rank_small": ranks[0],
-                "rank_large": ranks[1],
-            }
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "recipe": self.recipe,
-            "parameters": list(self.parameters),
-            "tokens": list(self.tokens),
-            "tau": self.agreement.tau,
-            "p_value": self.agreement.p_value,
-            "arms": [row | {"losses": self.losses[row["arm"]]} for row in self.rows()],
-            "pairs": [
-                asdict(pair)
-                | {
-                    "arms": [self.arms[number] for number in pair.arms],
-                    "same": pair.same,
-                    "told_apart": pair.told_apart,
-                }
-                for pair in self.agreement.pairs
-            ],
-        }
 
 
 def scaling_runs(runs: Sequence[GridRun]) -> ScalingRuns:

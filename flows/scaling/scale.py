@@ -24,10 +24,11 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
-from gristmill.flows.scaling.agreement import rank_agreement
 from gristmill.flows.scaling.forecast import forecast
 from gristmill.flows.scaling.grid import Cell, cell, forecast_cell, grid, plan, scaled_model, scaled_proxy
-from gristmill.flows.scaling.report import LEVEL, AgreementReport, CheckedForecast, GridRun, ScalingReport
+from gristmill.flows.scaling.ladder import JUDGED, AgreementReport
+from gristmill.flows.scaling.rates import FACTORS, RateSweep, rate_sweep, swept_cells
+from gristmill.flows.scaling.report import LEVEL, CheckedForecast, GridRun, ScalingReport
 from gristmill.flows.stages.proxy import ProxyRun, proxy_spec, train_proxies
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.spec import StageSpec, digest
@@ -59,7 +60,18 @@ class _Trained:
         for at, result in zip(order, results, strict=True):
             _, one, pair = wanted[at]
             loss = float(self.evaluation.measure(result.bits))
-            found[at] = GridRun(one.size.parameters, one.tokens, one.flops, one.learning_rate, pair, loss, result.key)
+            size, by_set = one.size, self.evaluation.by_set(result.bits)
+            found[at] = GridRun(
+                size.parameters,
+                size.non_embedding,
+                one.tokens,
+                one.flops,
+                one.learning_rate,
+                pair,
+                loss,
+                result.key,
+                by_set,
+            )
         return [found[at] for at in range(len(wanted))]
 
 
@@ -73,6 +85,7 @@ def scale(
     budgets: list[float] = [],  # noqa: B006
     proxy: str | dict[str, Any] = "small",
     seeds: int = 1,
+    rate_sweeps: int = 2,
     clean: str | None = None,
     judge: list[str] = [],  # noqa: B006
     repeat: bool = False,
@@ -81,14 +94,16 @@ def scale(
 
     `most_flops`: cells of the grid with more operations are left out; `forecasts`: runs as `2.5M:10M`, parameters and
     tokens, whose loss is forecast, registered, trained and checked; `budgets`: of operations, whose best split between
-    parameters and tokens is asked for; `seeds`: runs of each cell; `repeat`: documents may be read more than once.
+    parameters and tokens is asked for; `seeds`: runs of each cell; `rate_sweeps`: sizes at which half and twice the
+    learning rate are tried; `repeat`: documents may be read more than once.
     """
     require("train", "training a grid of models")
     with run_context(recipe) as context:
         log, small = get_run_logger(), load_proxy(proxy)
         cells = grid(small, sizes, tokens, most_flops)
         targets = [forecast_cell(small, text) for text in forecasts]
-        for line in plan(small, cells, targets, seeds):
+        sweeps = swept_cells(cells, rate_sweeps)
+        for line in plan(small, cells, targets, seeds, sweeps):
             log.info("%s", line)
         make = partial(_trained, context, {recipe.name: recipe}, recipe, small, clean=clean, judge=judge, repeat=repeat)
         # of two lengths: the grid's tokens, and so its runs, do not depend on what is forecast
@@ -109,9 +124,14 @@ def scale(
             dataset_input(trained.data.evaluation, "evaluation"),
         ]
         with scaling_run(context.settings, recipe.name, identity, params | {"seeds": seeds}, datasets) as tracked:
-            report = ScalingReport(recipe.name, identity, tuple(trained(wanted)), judged, tuple(budgets))
+            tried = [(recipe.name, one, 0) for sweep in sweeps for one in sweep]
+            made = trained(wanted + tried)
+            report = ScalingReport(recipe.name, identity, tuple(made[: len(wanted)]), judged, tuple(budgets))
             log_runs(tracked, report.runs)
             log.info("%s", report.sentence)
+            report = replace(report, sweeps=_swept(made[len(wanted) :], len(FACTORS), report.fit.deviation))
+            for remark in report.remarks:
+                log.info("%s", remark)
             report = replace(report, forecasts=_forecast(report, larger, recipe.name, targets))
             report = replace(report, mlflow_run=finish(tracked, report))
         path = files.join(context.settings.home, "scaling", f"{recipe.name}-{identity}.json")
@@ -134,15 +154,17 @@ def agreement(
     judge: list[str] = [],  # noqa: B006
     repeat: bool = False,
 ) -> AgreementReport:
-    """Whether recipes keep their order from the first of two `sizes` to the second; `tokens`: of a run at each.
+    """Whether recipes keep their order from the smaller of `sizes` to the largest; `tokens`: of a run at each.
 
     `against`, `settings`, `without`, `raw`: the recipes that are compared, as for the flow `ablate`.
     """
     require("train", "comparing recipes")
     with run_context(recipe) as context:
         log, small = get_run_logger(), load_proxy(proxy)
-        if len(sizes) != 2 or len(tokens) != 2:
-            raise ValueError(f"{len(sizes)} sizes and {len(tokens)} token budgets were given; give two of each")
+        if len(sizes) < 2 or len(tokens) != len(sizes) or sorted(set(sizes)) != sizes:
+            raise ValueError(
+                f"sizes are {sizes} and token budgets {tokens}; give two or more of each, the smallest size first"
+            )
         compared = arms(recipe, against, settings, without, raw=raw)
         for other in compared.recipes.values():
             before_run(other, context.settings)
@@ -150,23 +172,24 @@ def agreement(
         names = tuple(compared.recipes)
         for line in plan(small, cells, [], seeds * len(names)):
             log.info("%s", line)
-        losses = []
+        losses: dict[str, list[np.ndarray]] = {}
         for one in cells:
             # each size has a budget, and so tokens, of its own, which a decision at that size finds again
             train = _trained(
                 context, compared.recipes, compared.recipes[compared.base], small, one.tokens, clean, judge, repeat
             )
             runs = train([(name, one, pair) for name in names for pair in range(seeds)])
-            losses.append(np.reshape([run.loss for run in runs], (len(names), seeds)))
-        first, second = losses
-        both = {name: (tuple(first[at].tolist()), tuple(second[at].tolist())) for at, name in enumerate(names)}
+            measured = [{JUDGED: run.loss} | run.by_set for run in runs]
+            for measure in measured[0]:
+                values = [each[measure] for each in measured]
+                losses.setdefault(measure, []).append(np.reshape(values, (len(names), seeds)))
         report = AgreementReport(
             recipe=recipe.name,
             arms=names,
-            parameters=(cells[0].size.parameters, cells[1].size.parameters),
-            tokens=(cells[0].tokens, cells[1].tokens),
-            losses=both,
-            agreement=rank_agreement(first, second),
+            parameters=tuple(one.size.parameters for one in cells),
+            tokens=tuple(one.tokens for one in cells),
+            losses={measure: np.stack(each) for measure, each in losses.items() if len(each) == len(cells)},
+            judged=train.evaluation.judged,
         )
         log.info("%s", report.sentence)
         return report
@@ -192,6 +215,21 @@ def _trained(
     return _Trained(context, proxy, data, evaluation_set(data, judge), repeat)
 
 
+def _swept(runs: Sequence[GridRun], rates: int, noise: float) -> tuple[RateSweep, ...]:
+    """The sweeps of runs that follow each other, so many rates each."""
+    groups = [runs[at : at + rates] for at in range(0, len(runs), rates)]
+    return tuple(
+        rate_sweep(
+            group[0].parameters,
+            group[0].tokens,
+            [run.learning_rate for run in group],
+            [run.loss for run in group],
+            noise,
+        )
+        for group in groups
+    )
+
+
 def _forecast(
     report: ScalingReport, train: _Trained, recipe: str, targets: Sequence[Cell]
 ) -> tuple[CheckedForecast, ...]:
@@ -200,7 +238,7 @@ def _forecast(
         return ()
     from gristmill.flows.scaling.tracking import Forecasts, sentence
 
-    log, keys = get_run_logger(), tuple(run.key for run in report.runs)
+    log, keys = get_run_logger(), tuple(run.key for run in report.fitted)
     forecasts, largest = Forecasts(train.context.settings, recipe), float(report.compute.max())
     claims = []
     for one in targets:

@@ -57,7 +57,7 @@ def finish(run: ParentRun, report: ScalingReport) -> str:
     """Log the law, its tables and its plots to the parent; returns its id. What was asked for this time replaces what
     an earlier command logged."""
     values = {f"law/{name}": interval.value for name, interval in report.law_intervals.items()}
-    values |= {"law/deviation": report.fit.deviation}
+    values |= {"law/deviation": report.fit.deviation, "law/alpha_non_embedding": report.alpha_non_embedding}
     if report.forecasts:
         values["forecasts/inside"] = sum(one.check.inside for one in report.forecasts) / len(report.forecasts)
     run.log(run.id, {}, values)
@@ -66,7 +66,7 @@ def finish(run: ParentRun, report: ScalingReport) -> str:
 
 def description(report: ScalingReport) -> str:
     """The law, what leaving the future out says of it, optima and forecasts, as Markdown."""
-    lines = [f"**{report.sentence}.**", ""]
+    lines = [f"**{report.sentence}.**", "", *(f"- {remark}" for remark in report.remarks), ""]
     if report.forecasts:
         lines += [f"**{report.forecast_sentence}.**", ""]
         lines += _header("parameters", "tokens", "compute", "forecast", "90% interval", "came")

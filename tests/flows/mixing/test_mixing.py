@@ -21,16 +21,17 @@ PROXY = {
     "name": "tiny",
     "vocab_size": 512,
     "model": {"dim": 32, "layers": 1, "heads": 2, "seq_len": 64},
-    "training": {"batch": 8, "micro_batch": 8, "warmup_steps": 6},
+    # by AdamW a run of this length differs from another by .16 bits per byte, by Muon by .01
+    "training": {"optimizer": "muon", "batch": 8, "micro_batch": 8, "warmup_steps": 12},
     "tokens": 60_000,
-    "learning_rates": [0.004, 0.012],
+    "learning_rates": [0.005, 0.015],
     "evaluation_documents": 20,
 }
 
 
-def documents(kind: str):
+def documents(kind: str, seed: int):
     """Texts of a kind without end."""
-    draw = Random(kind)
+    draw = Random(f"{kind} {seed}")
     while True:
         if kind == "noise":
             yield " ".join("".join(draw.choices(ascii_lowercase, k=draw.randint(2, 9))) for _ in range(150))
@@ -40,12 +41,12 @@ def documents(kind: str):
             yield "\n\n".join(draw.sample(pydoc_paragraphs(), 6))
 
 
-@pytest.fixture(scope="module")
-def planted(tmp_path_factory):
+@pytest.fixture(scope="module", params=range(10))
+def planted(request, tmp_path_factory):
     """A recipe of the four sources, the context of a home, and the data of its proxies."""
     folder = tmp_path_factory.mktemp("planted")
     for name in ("english", "french", "noise"):
-        texts, every = [], documents(name)
+        texts, every = [], documents(name, request.param)
         while sum(map(len, texts)) < SIZE:
             texts.append(next(every))
         for path in (name, "copy") if name == "english" else (name,):
@@ -74,7 +75,8 @@ def weights(found) -> dict[str, float]:
 def test_doremi_finds_the_noise(planted, tmp_path):
     found = by_doremi(*planted, runs=2, eta=0.1, smoothing=1e-3)
     by_source = weights(found)
-    assert by_source["noise"] < 0.2 < min(by_source["french"], by_source["english"] + by_source["copy"])
+    print(by_source)
+    assert by_source["noise"] < 0.15 < by_source["french"]
     assert by_source["english"] == pytest.approx(by_source["copy"], abs=0.05)
     assert found == by_doremi(*planted, runs=2, eta=0.1, smoothing=1e-3)
     (tmp_path / "out.yaml").write_text(written(found))
@@ -84,6 +86,9 @@ def test_doremi_finds_the_noise(planted, tmp_path):
 def test_regmix_finds_the_noise(planted, tmp_path):
     found = by_regmix(*planted, runs=16, judge=["english", "french"])
     by_source = weights(found)
+    print(by_source, *found.found[2:], found.refusal)
     assert by_source["noise"] < 0.1
+    assert 0.2 < by_source["english"] + by_source["copy"] < 0.8
+    assert not found.refusal
     (tmp_path / "out.yaml").write_text(written(found))
     assert load(tmp_path / "out.yaml").mixture.weights == found.weights

@@ -14,12 +14,12 @@ from tests.flows.scaling.grids import LAWS, simulated
 def test_a_report_is_written_whole(tmp_path):
     runs = simulated(LAWS[0], 0.005, 0)
     grid = tuple(
-        GridRun(int(n), int(d), float(6 * n * d), 0.01, 0, float(loss), f"{at:016x}")
+        GridRun(int(n), int(n) // 2, int(d), float(6 * n * d), 0.01, 0, float(loss), f"{at:016x}")
         for at, (n, d, loss) in enumerate(zip(runs.parameters, runs.tokens, runs.loss, strict=True))
     )
     claim = forecast(fit(runs), tuple(run.key for run in grid), 800_000, 2_500_000, 10.0, 0.9)
     came = CheckedForecast("f" * 16, claim, "run", False, check(claim.loss, float(LAWS[0].loss(8e5, 2.5e6))))
-    report = ScalingReport("law", "0" * 16, grid, ("web",), (1e13,), (came,))
+    report = ScalingReport("law", "0" * 16, grid, ("web",), (1e13,), (), (came,))
     write_artifacts(tmp_path, report)
     written = orjson.loads((tmp_path / "scaling.json").read_bytes())
     assert written["law"]["alpha"]["low"] < LAWS[0].alpha < written["law"]["alpha"]["high"]
