@@ -204,7 +204,7 @@ def _decided(context: RunContext, plan: Plan, data: ComparisonData, tasks: str, 
             by_bank = plan.by_bank(bank)
             announced = f"{announced} {by_bank}"
             log.info("%s", by_bank)
-        decision = decide(protocol, evaluation, compared.base, compared.candidates, tokens, runs, bank)
+        decision = decide(protocol, evaluation, compared.base, compared.candidates, tokens, runs, bank, plan.conditions)
         report = DecisionReport(
             id=identity,
             decision=decision,
