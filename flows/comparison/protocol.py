@@ -114,6 +114,7 @@ class Decision:
     verdicts: tuple[Verdict, ...]
     runs: tuple[RunRequest, ...]
     screening: tuple[tuple[str, float], ...]
+    conditions: Conditions | None = None
 
     def sentences(self) -> list[str]:
         return [verdict.sentence() for verdict in self.verdicts]
@@ -208,7 +209,7 @@ def decide(
         replace(verdicts[arm], conditions=conditions, hosts=judged.effective_units, one_host=judged.alone)
         for arm in candidates
     )
-    return Decision(base, tokens, protocol, said, tuple(losses), tuple(screening))
+    return Decision(base, tokens, protocol, said, tuple(losses), tuple(screening), conditions)
 
 
 def _with_worth(verdict: Verdict, half: np.ndarray, full: np.ndarray) -> Verdict:

@@ -111,7 +111,7 @@ def test_equal_runs_are_said_to_be_equal():
 
 def test_more_pairs_are_advised_from_the_observed_variance():
     alike = COMPONENTS.model_copy(update={"document": 0.0})
-    runs = simulator(9, JUDGED, {"A": 0.008}, alike)
+    runs = simulator(11, JUDGED, {"A": 0.012}, alike)
     short = Protocol(learning_rates=RATES, looks=(3,))
     (verdict,) = decide(short, JUDGED, "base", ["A"], TOKENS, runs, bank(runs, JUDGED)).verdicts
     assert verdict.outcome == "cannot tell"
