@@ -126,11 +126,12 @@ def _from_documents(bits: np.ndarray, evaluation: EvaluationSet) -> tuple[float,
         among += float((by_arm**2).sum()) / (arms - 1)
         count += free
         _, host, counts = np.unique(evaluation.units[documents], return_inverse=True, return_counts=True)
-        # A host's deviation is per byte: a document of twice the bytes has twice the bits of it.
+        # A host's deviation is per byte: a document of twice the bytes has twice the bits of it. A document's own has
+        # twice the variance.
         length = size / size.mean()
-        weight = np.bincount(host, weights=length**2)
-        slope = np.array([np.bincount(host, weights=row * length) for row in by_arm]) / weight
-        of_documents += float(((by_arm - slope[:, host] * length) ** 2).sum()) / (arms - 1)
+        weight = np.bincount(host, weights=length)
+        slope = np.array([np.bincount(host, weights=row) for row in by_arm]) / weight
+        of_documents += float(((by_arm - slope[:, host] * length) ** 2 / length).sum()) / (arms - 1)
         in_hosts += len(documents) - len(counts)
         of_hosts += float((weight * slope**2).sum()) / (arms - 1)
         between += float(weight.sum() - (weight**2).sum() / weight.sum())

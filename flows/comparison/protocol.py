@@ -23,7 +23,7 @@
    of outcomes (`interval`); the effect is median-unbiased.
 6. *Many candidates.* They are screened by one run of each at each learning rate, with a pair number and with evaluation
    documents that the test does not use (hosts with about a fourth of each set's documents), so the test is not biased
-   by the selection. A set of so few hosts that this leaves one is split by documents. The best go on, and alpha is
+   by the selection. A set of too few hosts to spare one is split by documents. The best go on, and alpha is
    split evenly over them (Bonferroni).
 7. *Worth.* The base trains on half of the tokens too, and the effect is expressed by its learning curve (`worth`).
 8. *These files or the method* (`resample`). Without it all pairs read the same training documents, and a verdict is on

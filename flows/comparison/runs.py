@@ -113,7 +113,7 @@ class EvaluationSet:
         """Masks (documents,) of about every stride-th document of each set, and of the others, by whole units.
 
         Units go from the smallest on, so no large one is all that is chosen. A set of which this would choose under two
-        documents, or leave under two units, is split by its documents: then both parts know the same units.
+        documents, or leave under two units, is split by its documents: then both parts have the same units.
         """
         chosen, side = np.zeros(len(self.size), dtype=bool), dict[int, bool]()
         for name in self.names:
@@ -122,7 +122,7 @@ class EvaluationSet:
             sides, taken, seen = dict[int, bool](), 0, 0
             for at in np.lexsort((first, counts)):
                 unit, count = int(units[at]), int(counts[at])
-                sides[unit] = side.get(unit, taken * stride <= seen)
+                sides[unit] = side.get(unit, (taken + count) * stride < seen + count + stride)
                 taken, seen = taken + count * sides[unit], seen + count
             if taken >= 2 and sum(not each for each in sides.values()) >= 2:
                 side |= sides

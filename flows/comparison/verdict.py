@@ -220,7 +220,8 @@ class Verdict:
         if self.may_be_noise:
             return "what was seen may well be noise, so no number of new pairs is advised"
         if self.limited_by_documents:
-            return "no number of pairs would, the evaluation documents are too few"
+            of_training = " or the training hosts" if self.conditions and self.conditions.resampled else ""
+            return f"no number of pairs would, the evaluation documents{of_training} are too few"
         return "no reasonable number of pairs would see a difference as small as this one"
 
 
