@@ -1,7 +1,7 @@
 """Decisions between simulated recipes, for tests: known components, known effects."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,15 @@ def evaluation(documents: int = 200, sets: int = 2, seed: int = 0) -> Evaluation
     names = tuple(f"set{n}" for n in range(sets))
     size = np.exp(np.random.default_rng(seed).normal(7, 0.8, documents * sets)).astype(np.int64) + 20
     return EvaluationSet(names, np.repeat(np.arange(sets), documents), size, names)
+
+
+def of_hosts(documents: int, hosts: int, zipf: bool = False, sets: int = 1) -> EvaluationSet:
+    """So many documents of each set, of hosts of their own: of equal size, or the n-th of a share of 1/n."""
+    judged = evaluation(documents, sets)
+    share = 1 / np.arange(1, hosts + 1) if zipf else np.ones(hosts)
+    more = np.diff(np.round(np.cumsum(share) / share.sum() * (documents - hosts)).astype(int), prepend=0)
+    of_set = np.repeat(np.arange(hosts), 1 + more)
+    return replace(judged, cluster_of=np.concatenate([of_set + hosts * number for number in range(sets)]))
 
 
 def simulator(seed: int, judged: EvaluationSet, effects=None, components=COMPONENTS, draw=normal) -> Simulator:

@@ -42,13 +42,17 @@ class Simulator:
         return np.random.default_rng([self.seed, *words])
 
     def _arm(self, arm: str) -> tuple[np.ndarray, np.ndarray]:
-        """Its effect at each learning rate, and deviations by document."""
+        """Its effect at each learning rate, and deviations by document, in bits."""
         if arm not in self._arms:
             rng, known = self._rng(1, arm), self.components
             rates = known.learning_rate * rng.standard_normal(len(self.learning_rates))
             # A planted effect is the mean over these learning rates.
             effects = np.asarray(self.effects.get(arm, 0.0)) + rates - rates.mean()
-            self._arms[arm] = effects, known.document * self.draw(rng, len(self.evaluation.size))
+            deviations = known.document * self.draw(rng, len(self.evaluation.size)) * self._scale
+            if known.host:
+                hosts, host_of = np.unique(self.evaluation.cluster_of, return_inverse=True)
+                deviations += known.host * self.draw(rng, len(hosts))[host_of] * self.evaluation.size
+            self._arms[arm] = effects, deviations
         return self._arms[arm]
 
     def _bits(self, request: RunRequest) -> np.ndarray:
@@ -60,8 +64,7 @@ class Simulator:
         run = self._rng(3, request.arm, request.pair, column, request.salt, request.tokens)
         per_byte = known.level - known.slope * np.log(request.tokens / self.tokens) - effects[column]
         per_byte += known.pair * pair + known.sample * sample + known.run * run.standard_normal()
-        deviations = by_document + known.run_document * self.draw(run, len(size))
-        return per_byte * size + deviations * self._scale
+        return per_byte * size + by_document + known.run_document * self.draw(run, len(size)) * self._scale
 
     @cached_property
     def _scale(self) -> np.ndarray:

@@ -65,7 +65,7 @@ def print_fitting(table: Table, console: Console) -> None:
 
 def verdict_table(report: "DecisionReport") -> Table:
     """The base, and a row for each candidate."""
-    table = Table("recipe", "verdict", title=f"Decision on {report.base}", title_justify="left")
+    table = Table("recipe", "verdict", title=Text(report.title), title_justify="left")
     for head in ("effect, bits per byte", f"{report.decision.protocol.level:.0%} interval", "pairs"):
         table.add_column(head, justify="right")
     for head in ("documents", "epochs", "CPU hours"):
@@ -82,7 +82,7 @@ def verdict_table(report: "DecisionReport") -> Table:
 
 def task_table(report: "DecisionReport") -> Table:
     """A row for each candidate and task."""
-    table = Table("recipe", "task", title="Tasks", title_justify="left")
+    table = Table("recipe", "task", title=Text(f"Tasks: {report.title}"), title_justify="left")
     for head in ("accuracy", f"of {report.base}", "difference", "interval", "chance"):
         table.add_column(escape(head), justify="right")
     for name, tasks in report.tasks.items():
@@ -95,7 +95,7 @@ def task_table(report: "DecisionReport") -> Table:
 
 def attribution_table(report: "DecisionReport") -> Table:
     """A row for each step: what is lost without it, and what it costs."""
-    table = Table("step", title="What each step is worth", title_justify="left")
+    table = Table("step", title=Text(f"What each step is worth: {report.title}"), title_justify="left")
     for head in ("worth, bits per byte", "interval", "documents it costs", "CPU seconds it costs"):
         table.add_column(head, justify="right")
     for row in report.attribution:

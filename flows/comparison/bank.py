@@ -14,7 +14,8 @@ class Bank(BaseModel):
     """Differences of A/A pairs, for one proxy, number of tokens and list of learning rates.
 
     differences: bits per byte of salt 0 minus salt 1, a row a pair, a column a learning rate. interaction: what
-    evaluation documents that react to single pairs add to the variance of a pair's difference. documents: how many.
+    evaluation documents that react to single pairs add to the variance of a pair's difference. units: how many hosts
+    these documents are of, or documents where each counts alone.
     `model_dump(mode="json")` and `Bank.model_validate` are its JSON.
     """
 
@@ -26,7 +27,7 @@ class Bank(BaseModel):
     pairs: tuple[int, ...]
     differences: tuple[tuple[float, ...], ...]
     interaction: float
-    documents: int
+    units: int
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -42,10 +43,10 @@ class Bank(BaseModel):
     def degrees(self) -> int:
         return len(self.pairs) - 1
 
-    def variance(self, documents: int) -> float:
-        """Of a pair's difference, averaged over learning rates, on so many evaluation documents."""
+    def variance(self, units: int) -> float:
+        """Of a pair's difference, averaged over learning rates, on evaluation documents of so many units."""
         means = np.array(self.differences).mean(axis=1)
-        return float(max(means.var(ddof=1) + self.interaction * (self.documents / documents - 1), 0.0))
+        return float(max(means.var(ddof=1) + self.interaction * (self.units / units - 1), 0.0))
 
     def variance_at(self, learning_rate: float) -> float:
         """Of a pair's difference at one learning rate."""
@@ -75,9 +76,9 @@ def calibrate(
         pairs=tuple(pairs),
         differences=tuple(tuple(float(x) for x in row) for row in evaluation.measure(differences)),
         interaction=interaction(differences.mean(axis=1), evaluation)[0],
-        documents=judged_documents(evaluation),
+        units=judged_units(evaluation),
     )
 
 
-def judged_documents(evaluation: EvaluationSet) -> int:
-    return int(sum(len(evaluation.members(name)) for name in evaluation.judged))
+def judged_units(evaluation: EvaluationSet) -> int:
+    return len(np.unique(evaluation.units[evaluation.weights > 0]))

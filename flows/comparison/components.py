@@ -17,9 +17,9 @@ class Components(BaseModel):
 
     pair: what a pair adds to all arms alike; it cancels in differences. sample: of what one arm's text in the order of
     one pair adds, at all learning rates alike. run: of one training beyond that. learning_rate: of an arm's effect from
-    one learning rate to another. document: of an arm's effect from one document of mean length to another.
-    run_document: of one run on one such document beyond all that. level, slope: the base's bits per byte, and what a
-    factor e of tokens takes from it.
+    one learning rate to another. document: of an arm's effect from one document of mean length to another of the same
+    host; host: from one host to another, on all its documents. run_document: of one run on one such document beyond all
+    that. level, slope: the base's bits per byte, and what a factor e of tokens takes from it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -29,6 +29,7 @@ class Components(BaseModel):
     run: float = Field(ge=0)
     learning_rate: float = Field(ge=0)
     document: float = Field(ge=0)
+    host: float = Field(0.0, ge=0)
     run_document: float = Field(ge=0)
     level: float = Field(gt=0)
     slope: float = 0.0
@@ -45,8 +46,9 @@ class Components(BaseModel):
         return 2 * (self.sample**2 + of_run / learning_rates)
 
     def document_variance(self, evaluation: EvaluationSet) -> float:
-        """Of the effect, by the sample of documents."""
-        return 2 * self.document**2 * _share(evaluation)
+        """Of the effect, by the sample of documents and of their hosts."""
+        of_hosts = self.host**2 / evaluation.effective_units
+        return 2 * (self.document**2 * _share(evaluation) + of_hosts)
 
 
 def _share(evaluation: EvaluationSet) -> float:
@@ -66,7 +68,7 @@ def fitted(bits: np.ndarray, evaluation: EvaluationSet) -> Components:
         raise ValueError(f"components: {arms} arms and {pairs} pairs cannot be told apart; give 2 or more of each.")
     measure = evaluation.measure(bits)
     of_run, of_sample, of_pair, of_rate = _from_measures(measure)
-    of_document, of_run_document = _from_documents(bits, evaluation)
+    of_document, of_host, of_run_document = _from_documents(bits, evaluation)
     share = _share(evaluation)
     root = {
         "pair": of_pair,
@@ -75,6 +77,7 @@ def fitted(bits: np.ndarray, evaluation: EvaluationSet) -> Components:
         "run": of_run - of_run_document * share,
         "learning_rate": of_rate,
         "document": of_document,
+        "host": of_host,
         "run_document": of_run_document,
     }
     return Components(**{name: float(np.sqrt(max(v, 0.0))) for name, v in root.items()}, level=float(measure.mean()))
@@ -103,10 +106,12 @@ def _from_measures(measure: np.ndarray) -> tuple[float, float, float, float]:
     return of_run, of_both - of_run, of_pair, of_rate
 
 
-def _from_documents(bits: np.ndarray, evaluation: EvaluationSet) -> tuple[float, float]:
-    """Variances of arm x document and run x document, in bits per byte of a document of mean length."""
+def _from_documents(bits: np.ndarray, evaluation: EvaluationSet) -> tuple[float, float, float]:
+    """Variances of arm x document within hosts, arm x host and run x document, in bits per byte of a document of mean
+    length. Where no host has several documents, all that arms differ by counts as documents'."""
     arms, pairs, rates, _ = bits.shape
     among, within, count = 0.0, 0.0, 0
+    of_documents, in_hosts, of_hosts, between = 0.0, 0, 0.0, 0.0
     for name in evaluation.judged:
         documents = evaluation.members(name)
         size = evaluation.size[documents]
@@ -120,5 +125,20 @@ def _from_documents(bits: np.ndarray, evaluation: EvaluationSet) -> tuple[float,
         within += float((residual**2).sum()) / ((arms - 1) * (pairs * rates - 1))
         among += float((by_arm**2).sum()) / (arms - 1)
         count += free
+        _, host, counts = np.unique(evaluation.units[documents], return_inverse=True, return_counts=True)
+        # A host's deviation is per byte: a document of twice the bytes has twice the bits of it. A document's own has
+        # twice the variance.
+        length = size / size.mean()
+        weight = np.bincount(host, weights=length)
+        slope = np.array([np.bincount(host, weights=row) for row in by_arm]) / weight
+        of_documents += float(((by_arm - slope[:, host] * length) ** 2 / length).sum()) / (arms - 1)
+        in_hosts += len(documents) - len(counts)
+        of_hosts += float((weight * slope**2).sum()) / (arms - 1)
+        between += float(weight.sum() - (weight**2).sum() / weight.sum())
     of_run_document = within / count
-    return among / count - of_run_document / (pairs * rates), of_run_document
+    noise = of_run_document / (pairs * rates)
+    if not in_hosts:
+        return among / count - noise, 0.0, of_run_document
+    both = of_documents / in_hosts
+    hosts = count - in_hosts
+    return both - noise, (of_hosts - hosts * both) / between, of_run_document

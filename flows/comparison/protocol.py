@@ -13,7 +13,7 @@
    variance of a pair is pooled with that of the A/A bank of the same proxy, tokens and learning rates, with its
    degrees of freedom, unless the decision's own pairs vary more (an F test at 10%). Evaluation documents are a random
    sample too: pairs and documents are crossed random effects, their variances are added with Satterthwaite's degrees of
-   freedom (`crossed`).
+   freedom (`crossed`). Documents of one host are alike, so hosts are drawn, and documents only with them.
 4. *Looks.* After declared numbers of pairs the statistic is compared with a boundary that spends a two-sided error of
    alpha t^2 up to the share t of the pairs (Lan and DeMets 1983; Kim and DeMets 1987; Jennison and Turnbull, Group
    Sequential Methods, 2000, chapter 7). A t statistic is compared through its tail probability (section 3.8). A
@@ -22,9 +22,23 @@
 5. *After stopping* a plain interval covers too little. Interval, effect and p value follow from the stage-wise ordering
    of outcomes (`interval`); the effect is median-unbiased.
 6. *Many candidates.* They are screened by one run of each at each learning rate, with a pair number and with evaluation
-   documents that the test does not use (every fourth document of each set), so the test is not biased by the selection.
-   The best go on, and alpha is split evenly over them (Bonferroni).
+   documents that the test does not use (hosts with about a fourth of each set's documents), so the test is not biased
+   by the selection. A set of too few hosts to spare one is split by documents. The best go on, and alpha is
+   split evenly over them (Bonferroni).
 7. *Worth.* The base trains on half of the tokens too, and the effect is expressed by its learning curve (`worth`).
+8. *These files or the method* (`resample`). Without it all pairs read the same training documents, and a verdict is on
+   these. With it each pair reads its own half of the hosts of every source, the same half for all arms. Halves of N
+   hosts vary about the N as the N vary about all hosts there are (delete-half jackknife, Shao and Wu 1989; exact for
+   halves drawn without replacement: both variances are S^2/N for hosts of variance S^2). So the mean effect of n pairs
+   has, as an estimate for all hosts, the variance
+
+       (V_half + V_seed) / n + V_half
+
+   where V_half + V_seed is the variance of the own pairs, and V_seed that of the A/A bank, both runs of whose pairs
+   read one half. Averaging pairs leaves the last term. V_half is taken as the own variance less half of the bank's, at
+   least 0, and the variance of a pair as the larger of the two; both with the degrees of the own pairs. To subtract
+   all of the bank's is unbiased, but a difference of two variances that few pairs know is too often near 0
+   (`SEED_SHARE` has the figures). Without a bank V_half is the whole own variance. Bank and own pairs are not pooled.
 """
 
 from collections.abc import Sequence
@@ -36,16 +50,18 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from scipy.special import stdtrit
 
-from gristmill.flows.comparison.bank import Bank, judged_documents
+from gristmill.flows.comparison.bank import Bank, judged_units
 from gristmill.flows.comparison.crossed import Estimate, estimate
 from gristmill.flows.comparison.interval import Look, declared, p_value, stagewise
-from gristmill.flows.comparison.power import Noise, pairs_needed
+from gristmill.flows.comparison.power import Noise, chance_to_tell, pairs_needed
 from gristmill.flows.comparison.runs import EvaluationSet, Run, RunRequest, asked
-from gristmill.flows.comparison.verdict import AtLearningRate, Outcome, Verdict, worth
+from gristmill.flows.comparison.verdict import AtLearningRate, Conditions, Outcome, Verdict, worth
 
 # Raised when the same losses may give another verdict than before: by another estimate, boundary, interval or sentence.
-VERSION = 2
+VERSION = 3
 WANTED_POWER = 0.8
+# New pairs are advised if they would tell with this probability at least, by what was seen and how unsure that is.
+ADVISED = 0.5
 # One evaluation document in so many is for screening.
 SCREENING_STRIDE = 4
 
@@ -62,6 +78,7 @@ class Protocol(BaseModel):
     survivors: int | None = Field(2, ge=1, description="Candidates that screening leaves; null: all are tested.")
     first_pair: int = Field(1, ge=1, description="Number of the first pair of the test; screening uses the one before.")
     worth_pairs: int = Field(3, ge=0, description="Pairs of the base at half of the tokens; 0: no worth in tokens.")
+    resample: bool = Field(False, description="Each pair reads its own half of the hosts, the same for all arms.")
 
     @model_validator(mode="after")
     def _order(self) -> Self:
@@ -97,6 +114,7 @@ class Decision:
     verdicts: tuple[Verdict, ...]
     runs: tuple[RunRequest, ...]
     screening: tuple[tuple[str, float], ...]
+    conditions: Conditions | None = None
 
     def sentences(self) -> list[str]:
         return [verdict.sentence() for verdict in self.verdicts]
@@ -110,8 +128,10 @@ def decide(
     tokens: int,
     run: Run,
     bank: Bank | None = None,
+    conditions: Conditions | None = None,
 ) -> Decision:
-    """Compare candidates with a base. `run` is asked for whole batches: screening, then look by look.
+    """Compare candidates with a base. `run` is asked for whole batches: screening, then look by look. `conditions`:
+    what every verdict says it holds for; None for runs without a model.
 
     ValueError if arms have the same name, or if the bank is of other tokens or learning rates.
     """
@@ -161,7 +181,8 @@ def decide(
                     arm, base, "identical", protocol.level, end, protocol.learning_rates, 0.0, 0.0, 0.0
                 )
                 continue
-            found = estimate(differences.mean(axis=1), judged, _pooled(bank, base, pairs, judged))
+            known = _pooled(bank, base, pairs, judged)
+            found = estimate(differences.mean(axis=1), judged, known, protocol.resample)
             looks[arm].append(_look(found, limits[k]))
             if looks[arm][-1].crossed or end == protocol.looks[-1]:
                 alpha = protocol.alpha / len(tested)
@@ -184,7 +205,11 @@ def decide(
             rank=rank,
             candidates=len(candidates),
         )
-    return Decision(base, tokens, protocol, tuple(verdicts[arm] for arm in candidates), tuple(losses), tuple(screening))
+    said = tuple(
+        replace(verdicts[arm], conditions=conditions, hosts=judged.effective_units, one_host=judged.alone)
+        for arm in candidates
+    )
+    return Decision(base, tokens, protocol, said, tuple(losses), tuple(screening), conditions)
 
 
 def _with_worth(verdict: Verdict, half: np.ndarray, full: np.ndarray) -> Verdict:
@@ -208,7 +233,7 @@ def _pooled(bank: Bank | None, base: str, pairs: Sequence[int], judged: Evaluati
     if bank is None:
         return None
     shared = len(set(bank.pairs) & set(pairs)) if bank.arm == base else 0
-    return bank.variance(judged_documents(judged)), bank.degrees, shared
+    return bank.variance(judged_units(judged)), bank.degrees, shared
 
 
 def _look(found: Estimate, limit: float) -> Look:
@@ -233,18 +258,19 @@ def _verdict(
     looks = [replace(look, information=1 / found.variance_at(look.pairs)) for look in looks]
     low, effect, high = stagewise(looks, protocol.level)
     by_rate = tuple(
-        _at_learning_rate(protocol.level, rate, differences[:, column], judged, bank)
+        _at_learning_rate(protocol, rate, differences[:, column], judged, bank)
         for column, rate in enumerate(protocol.learning_rates)
     )
     last, outcome, needed = looks[-1], "cannot tell", None
-    limited = False
+    limited = unlikely = False
     if last.crossed:
         agree = all(np.sign(one.effect) == np.sign(last.effect) for one in by_rate)
         outcome = ("better" if last.effect > 0 else "worse") if agree else "withheld"
     else:
-        noise = Noise(found.pair_variance, bank.degrees if bank else 0, found.document_variance)
+        noise = _noise(protocol, found, bank)
         needed = pairs_needed(effect, alpha, noise, WANTED_POWER)
-        limited = needed is None and pairs_needed(effect, alpha, replace(noise, document_variance=0.0)) is not None
+        limited = needed is None and pairs_needed(effect, alpha, replace(noise, shared_variance=0.0)) is not None
+        unlikely = needed is not None and chance_to_tell(effect, found.variance, alpha, noise, needed) < ADVISED
     return Verdict(
         candidate=arm,
         base=base,
@@ -258,17 +284,27 @@ def _verdict(
         p_value=p_value(looks),
         look=len(looks) if last.crossed else None,
         by_learning_rate=by_rate,
-        pairs_needed=needed,
+        pairs_needed=None if unlikely else needed,
         first_pair=protocol.first_pair,
         limited_by_documents=limited,
+        may_be_noise=unlikely,
     )
 
 
+def _noise(protocol: Protocol, found: Estimate, bank: Bank | None) -> Noise:
+    """By which new pairs are advised."""
+    known, degrees = (0 if bank is None or protocol.resample else bank.degrees), found.document_degrees
+    if found.half_variance:
+        of_both = found.half_variance**2 / (found.pairs - 1) + found.document_variance**2 / found.document_degrees
+        degrees = found.shared_variance**2 / of_both
+    return Noise(found.pair_variance, known, found.shared_variance, degrees)
+
+
 def _at_learning_rate(
-    level: float, rate: float, differences: np.ndarray, judged: EvaluationSet, bank: Bank | None
+    protocol: Protocol, rate: float, differences: np.ndarray, judged: EvaluationSet, bank: Bank | None
 ) -> AtLearningRate:
     """differences: bits (pairs, documents)."""
     known = None if bank is None else (bank.variance_at(rate), bank.degrees, 0)
-    found = estimate(differences, judged, known)
-    reach = float(stdtrit(found.degrees, (1 + level) / 2) * np.sqrt(found.variance))
+    found = estimate(differences, judged, known, protocol.resample)
+    reach = float(stdtrit(found.degrees, (1 + protocol.level) / 2) * np.sqrt(found.variance))
     return AtLearningRate(rate, found.effect, found.effect - reach, found.effect + reach)

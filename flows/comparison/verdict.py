@@ -91,6 +91,33 @@ class AtLearningRate:
 
 
 @dataclass(frozen=True)
+class Conditions:
+    """What a verdict holds for. judge: evaluation documents, as "100 documents of 61 hosts of `clean`"; parameters and
+    trained tokens of the proxy; resampled: whether pairs read halves of the training hosts. If not, the verdict is on
+    these training documents, and says nothing of others that the same recipes would make."""
+
+    judge: str
+    parameters: int
+    tokens: int
+    resampled: bool
+
+    def __str__(self) -> str:
+        return f"by {self.judge}, {_amount(self.parameters)} parameters, {_amount(self.tokens)} tokens"
+
+
+def _amount(count: int) -> str:
+    """As 0.3M, 15M or 1.3B; below a tenth of a million in full."""
+    for unit, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
+        if count >= unit or (letter == "M" and count >= 1e5):
+            return f"{count / unit:.1f}{letter}" if count < 10 * unit else f"{count / unit:.0f}{letter}"
+    return f"{count:,}"
+
+
+# Under so many hosts of equal weight a sentence says that they are few.
+FEW_HOSTS = 20
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What a decision says of one candidate.
 
@@ -99,7 +126,10 @@ class Verdict:
     out, whose `rank` among `candidates` is all that one run each says. look: the look (from 1) at which the boundary
     was crossed, or None. pairs_needed: for "cannot tell", the pairs of a new decision that would see an effect as large
     as this one with probability .8; None if no reasonable number would do, and `limited_by_documents` if more
-    documents are needed. first_pair: the number of its first pair.
+    documents are needed, or if it would tell with a probability under a half, by what was seen and how unsure that is
+    (`may_be_noise`; `power.chance_to_tell`). first_pair: the number of its first pair. hosts: the effective number of
+    hosts of the evaluation documents; one_host: judged sets whose documents are all of one. conditions: None where
+    there is no model, as in a simulation.
     """
 
     candidate: str
@@ -117,29 +147,41 @@ class Verdict:
     pairs_needed: int | None = None
     first_pair: int = 1
     limited_by_documents: bool = False
+    may_be_noise: bool = False
+    hosts: float | None = None
+    one_host: tuple[str, ...] = ()
+    conditions: Conditions | None = None
     rank: int | None = None
     candidates: int = 1
     worth: Worth | None = None
 
     def sentence(self) -> str:
+        """What is said, by what judge and at what size, and what it holds for."""
+        said, more = self._said()
+        if self.conditions is not None:
+            said = f"{said}, {self.conditions}"
+        return "; ".join([said, *more, *self._caveats()])
+
+    def _said(self) -> tuple[str, list[str]]:
+        """The verdict, and what is added to it."""
         if self.effect is None or self.low is None or self.high is None:
             rates = _counted(len(self.learning_rates), "learning rate")
             return (
                 f"{self.candidate} was screened out: one run of each candidate at {rates} ranks it {self.rank} of"
-                f" {self.candidates}; there is no verdict"
-            )
+                f" {self.candidates}"
+            ), ["there is no verdict"]
         if self.outcome == "identical":
             return (
                 f"{self.candidate} does not differ from {self.base}: all losses are the same"
                 f" ({_counted(self.pairs, 'pair')}, {_counted(len(self.learning_rates), 'learning rate')})"
-            )
+            ), []
         if self.outcome in ("better", "worse"):
             sign = 1 if self.outcome == "better" else -1
             low, high = sorted((sign * self.low, sign * self.high))
             value, low_, high_ = _rounded(sign * self.effect, low, high)
             difference = f"{value} bits per byte ({self._interval(low_, high_)})"
             said = f"{self.candidate} is {self.outcome} than {self.base} by {difference}"
-            return said if self.worth is None else f"{said}, {self.worth.sentence(self.level)}"
+            return (said if self.worth is None else f"{said}, {self.worth.sentence(self.level)}"), []
         value, low_, high_ = _rounded(self.effect, self.low, self.high)
         if self.outcome == "withheld":
             each = ", ".join(
@@ -148,12 +190,24 @@ class Verdict:
             )
             return (
                 f"withheld: {self.candidate} and {self.base} differ by {value} bits per byte"
-                f" ({self._interval(low_, high_)}), but the learning rates disagree on which is better ({each})"
-            )
+                f" ({self._interval(low_, high_)})"
+            ), [f"the learning rates disagree on which is better ({each})"]
         return (
             f"cannot tell whether {self.candidate} is better than {self.base}: the difference is {value} bits per byte"
-            f" ({self._interval(low_, high_)}); {self._remedy()}"
-        )
+            f" ({self._interval(low_, high_)})"
+        ), [self._remedy()]
+
+    def _caveats(self) -> list[str]:
+        """Where the interval rests on few hosts, and where it says nothing of other training documents."""
+        said, tested = [], self.outcome not in ("identical", "screened out")
+        if tested and self.hosts is not None and self.hosts < FEW_HOSTS:
+            said.append(f"the hosts it is judged by are few: they count as {self.hosts:.0f} of equal weight")
+        if tested and self.one_host:
+            sets = " and ".join(f"`{name}`" for name in self.one_host)
+            said.append(f"all documents of {sets} are of one host, so it is judged on this host")
+        if self.conditions is not None and not self.conditions.resampled:
+            said.append("trained on these documents")
+        return said
 
     def _interval(self, low: str, high: str) -> str:
         counts = f"{_counted(self.pairs, 'pair')}, {_counted(len(self.learning_rates), 'learning rate')}"
@@ -162,9 +216,12 @@ class Verdict:
     def _remedy(self) -> str:
         if self.pairs_needed is not None:
             fresh = f"--pairs {self.pairs_needed} --first-pair {self.first_pair + self.pairs}"
-            return f"a new decision with {self.pairs_needed} pairs would ({fresh})"
+            return f"if the effect is what was seen, {self.pairs_needed} new pairs would tell ({fresh})"
+        if self.may_be_noise:
+            return "what was seen may well be noise, so no number of new pairs is advised"
         if self.limited_by_documents:
-            return "no number of pairs would, the evaluation documents are too few"
+            of_training = " or the training hosts" if self.conditions and self.conditions.resampled else ""
+            return f"no number of pairs would, the evaluation documents{of_training} are too few"
         return "no reasonable number of pairs would see a difference as small as this one"
 
 

@@ -188,6 +188,7 @@ def _decided(context: RunContext, plan: Plan, data: ComparisonData, tasks: str, 
     identity = decision_id(protocol, evaluation, runs, list(compared.recipes), tokens, plan.bank)
     params = {"proxy": proxy.model_dump(mode="json"), "protocol": protocol.model_dump(mode="json"), "tokens": tokens}
     params |= {"base": compared.base, "candidates": list(compared.candidates), "judged": list(evaluation.judged)}
+    params |= {"judge": plan.conditions.judge, "parameters": plan.conditions.parameters}
     datasets = Datasets(data.evaluation, {name: arm.mixture for name, arm in data.arms.items()})
     # one process at a time has a decision: of two, the second finds all of it made
     folder = files.join(context.settings.home, "decisions", identity)
@@ -204,7 +205,7 @@ def _decided(context: RunContext, plan: Plan, data: ComparisonData, tasks: str, 
             by_bank = plan.by_bank(bank)
             announced = f"{announced} {by_bank}"
             log.info("%s", by_bank)
-        decision = decide(protocol, evaluation, compared.base, compared.candidates, tokens, runs, bank)
+        decision = decide(protocol, evaluation, compared.base, compared.candidates, tokens, runs, bank, plan.conditions)
         report = DecisionReport(
             id=identity,
             decision=decision,

@@ -22,12 +22,12 @@ def publish_decision(report: DecisionReport) -> None:
     create_table_artifact(
         key=artifact_key(report.base, "verdicts"),
         table=rows,
-        description=f"Decision {report.id} on {report.base}: {what}",
+        description=f"{report.title} ({report.id}): {what}",
     )
     if report.attribution:
         steps = [asdict(each) for each in report.attribution]
         create_table_artifact(
             key=artifact_key(report.base, "attribution"),
             table=steps,
-            description=f"What the steps of {report.base} are worth",
+            description=f"What the steps of {report.base} are worth: {report.title}",
         )

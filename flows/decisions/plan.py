@@ -1,17 +1,19 @@
 """What a decision will do, said before anything is trained: recipes, what they share, runs, tokens, time, power."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
 
-from gristmill.flows.comparison.bank import Bank, judged_documents
+from gristmill.flows.comparison.bank import Bank, judged_units
 from gristmill.flows.comparison.components import Components
+from gristmill.flows.comparison.crossed import SEED_SHARE
 from gristmill.flows.comparison.power import Noise, smallest_effect
 from gristmill.flows.comparison.protocol import WANTED_POWER, Protocol, tested_documents
 from gristmill.flows.comparison.runs import EvaluationSet
+from gristmill.flows.comparison.verdict import Conditions
 from gristmill.flows.decisions.arm_data import ComparisonData
 from gristmill.flows.decisions.noise import ProxyNoise, read_noise
 from gristmill.flows.recipe import variants
@@ -115,14 +117,20 @@ def sees(
 
     known: how much runs differ, by components that were recorded before, or by the decision's own A/A bank; of the
     bank the size is its own. A bank of one recipe knows nothing of candidates that act differently on different
-    documents: by it the effect is a lower bound.
+    documents: by it the effect is a lower bound. With halves of the hosts (`Protocol.resample`) it is one in any case:
+    what these add is known from the decision's own pairs alone, and counts as nothing here.
     """
     judged = tested_documents(protocol, evaluation, candidates)[1]
     if isinstance(known, Bank):
-        noise = Noise(known.variance(judged_documents(judged)), known.degrees)
+        noise = Noise(known.variance(judged_units(judged)), known.degrees)
     else:
-        rates = len(protocol.learning_rates)
-        noise = Noise(known.pair_variance(rates, judged), max(bank_pairs - 1, 0), known.document_variance(judged))
+        of_pair = known.pair_variance(len(protocol.learning_rates), judged)
+        of_documents = max(judged.effective_units - 1, 1.0)
+        noise = Noise(of_pair, max(bank_pairs - 1, 0), known.document_variance(judged), of_documents)
+    if protocol.resample:
+        # what halves of the hosts are taken to add where they add nothing
+        of_halves = noise.pair_variance * (1 - SEED_SHARE * (noise.degrees > 0))
+        noise = replace(noise, degrees=0, shared_variance=noise.shared_variance + of_halves)
     return smallest_effect(protocol.looks, protocol.limits(candidates), noise, WANTED_POWER)
 
 
@@ -166,20 +174,33 @@ class Plan:
         provided = "if runs and recipes differ as those recorded"
         if self.noise.mixtures == 1:  # runs on one data set do not show how differently recipes act on documents
             provided = "where candidates act alike on all documents, if runs differ as those recorded"
-        documents = tested_documents(self.protocol, self.evaluation, len(self.arms.candidates))[1]
         return (
             f"This decision sees an effect of {effect:.4f} bits per byte with probability {WANTED_POWER:g} ("
             f"{looks[0]} to {looks[-1]} pairs, {len(self.protocol.learning_rates)} learning rates, {self.bank} A/A "
-            f"pairs, {judged_documents(documents)} evaluation documents{'' if self.data else ' at most'}), {provided}: "
+            f"pairs, {judged_by(self.judged)}{'' if self.data else ' at most'}), {provided}{self._of_halves}: "
             f"{self.noise.provenance}, {self.noise.tokens:,} tokens each. {trains}"
         )
+
+    @property
+    def judged(self) -> EvaluationSet:
+        """The documents that judge."""
+        return tested_documents(self.protocol, self.evaluation, len(self.arms.candidates))[1]
+
+    @property
+    def conditions(self) -> Conditions:
+        """What its verdicts hold for."""
+        return Conditions(judged_by(self.judged), parameters(self.proxy), self.tokens, self.protocol.resample)
+
+    @property
+    def _of_halves(self) -> str:
+        return " and half of the hosts is as good as another half (unknown before the runs)" * self.protocol.resample
 
     def by_bank(self, bank: Bank) -> str:
         """The smallest effect by the decision's own A/A bank."""
         effect = sees(self.protocol, self.evaluation, len(self.arms.candidates), bank)
         return (
             f"By its own {len(bank.pairs)} A/A pairs it sees an effect of {effect:.4f} bits per byte, where candidates "
-            "act alike on all documents."
+            f"act alike on all documents{self._of_halves}."
         )
 
     def lines(self) -> Iterator[str]:
@@ -187,10 +208,11 @@ class Plan:
         yield f"decision: {self.arms.base} against {names}"
         yield from (f"{step} cannot be left out: {reason}" for step, reason in self.arms.fixed.items())
         rates = ", ".join(f"{rate:g}" for rate in self.protocol.learning_rates)
+        looks = _listed(self.protocol.looks, "or")
         yield (
             f"proxy: {self.proxy.name}, {parameters(self.proxy):,} parameters; each run {self.tokens:,} tokens"
-            f"{'' if self.data else ' at most'}; learning rates {rates}; after {_listed(self.protocol.looks)} pairs a "
-            "verdict may fall"
+            f"{'' if self.data else ' at most'}; learning rates {rates}; after {looks} pairs a verdict may "
+            "fall"
         )
         count = len(self.arms.candidates)
         if (tested := self.protocol.tested(count)) < count:
@@ -293,6 +315,14 @@ def parameters(proxy: ProxyConfig) -> int:
     return embeddings + model.layers * (attention + 3 * model.dim * model.ffn_dim)
 
 
-def _listed(numbers: tuple[int, ...]) -> str:
-    *first, last = map(str, numbers)
-    return f"{', '.join(first)} or {last}" if first else last
+def judged_by(evaluation: EvaluationSet) -> str:
+    """As "100 documents of 61 hosts of `clean`". Hosts are left out where each document is of another."""
+    members = np.concatenate([evaluation.members(name) for name in evaluation.judged])
+    hosts = len(np.unique(evaluation.cluster_of[members]))
+    of_hosts = f" of {hosts} host{'s' * (hosts > 1)}" * (hosts < len(members))
+    return f"{len(members)} documents{of_hosts} of {_listed([f'`{name}`' for name in evaluation.judged], 'and')}"
+
+
+def _listed(parts: Iterable[Any], word: str) -> str:
+    *first, last = map(str, parts)
+    return f"{', '.join(first)} {word} {last}" if first else last

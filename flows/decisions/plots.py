@@ -23,7 +23,7 @@ _CHARACTER = 0.0105  # of the width, for one of a name
 def effects(report: "DecisionReport") -> Callable[[Axes], None]:
     """Draws the effect of each candidate with its interval, and a line at no effect."""
     rows: list[Row] = [(v.candidate, v.effect, v.low, v.high, COLOURS.get(v.outcome, GREY)) for v in report.verdicts]
-    return _forest(rows, f"bits per byte, {report.base} minus candidate: right of 0 the candidate is better")
+    return _forest(rows, f"bits per byte, {report.base} minus candidate: right of 0 the candidate is better", report)
 
 
 def by_learning_rate(report: "DecisionReport") -> Callable[[Axes], None]:
@@ -33,7 +33,7 @@ def by_learning_rate(report: "DecisionReport") -> Callable[[Axes], None]:
         for v in report.verdicts
         for each in v.by_learning_rate
     ]
-    return _forest(rows, "bits per byte at one learning rate, plain intervals")
+    return _forest(rows, "bits per byte at one learning rate, plain intervals", report)
 
 
 def by_set(report: "DecisionReport") -> Callable[[Axes], None]:
@@ -43,7 +43,7 @@ def by_set(report: "DecisionReport") -> Callable[[Axes], None]:
         for name, effects in report.sets.items()
         for each in effects
     ]
-    return _forest(rows, "bits per byte on one evaluation set, plain intervals")
+    return _forest(rows, "bits per byte on one evaluation set, plain intervals", report)
 
 
 def attribution(report: "DecisionReport") -> Callable[[Axes, Axes, Axes], None]:
@@ -55,6 +55,7 @@ def attribution(report: "DecisionReport") -> Callable[[Axes, Axes, Axes], None]:
         _forest(
             [(each.step, each.worth, each.low, each.high, colours.get(each.outcome, GREY)) for each in rows],
             "bits per byte lost without it",
+            report,
         )(worth)
         places = range(len(rows))
         bars = documents.barh(places, [each.documents for each in rows], color=LIGHT)
@@ -95,7 +96,7 @@ def attribution_svg(report: "DecisionReport") -> Markup:
     return svg("attribution", "what each step is worth and costs", attribution(report), height(rows), columns=3)
 
 
-def _forest(rows: Sequence[Row], label: str) -> Callable[[Axes], None]:
+def _forest(rows: Sequence[Row], label: str, report: "DecisionReport") -> Callable[[Axes], None]:
     def draw(axes: Axes) -> None:
         axes.axvline(0, color=GREY, linewidth=1)
         for place, (_, effect, low, high, colour) in enumerate(rows):
@@ -111,6 +112,8 @@ def _forest(rows: Sequence[Row], label: str) -> Callable[[Axes], None]:
         axes.set_yticks(range(len(rows)), [row[0] for row in rows], parse_math=False)
         axes.set_ylim(len(rows) - 0.4, -0.7)
         axes.set_xlabel(label, parse_math=False)
+        if report.decision.conditions is not None:
+            axes.figure.text(0.01, 0.005, f"{report.decision.conditions}", fontsize=7, color=GREY, parse_math=False)
         axes.grid(axis="x", color="#dddddd")
         axes.margins(x=0.08)
         longest = max((len(row[0]) for row in rows), default=0)

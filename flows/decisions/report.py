@@ -1,7 +1,7 @@
 """A decision between recipes: verdicts, scores on tasks, what each recipe keeps and costs, what each step is worth."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from scipy.special import stdtrit
 from gristmill.flows.comparison.crossed import estimate
 from gristmill.flows.comparison.protocol import Decision
 from gristmill.flows.comparison.runs import EvaluationSet, RunRequest
-from gristmill.flows.comparison.verdict import Verdict
+from gristmill.flows.comparison.verdict import Conditions, Verdict
 from gristmill.flows.reports import templates
 from gristmill.flows.reports.funnel import FunnelRow, frame
 
@@ -175,13 +175,19 @@ class DecisionReport:
         return self.decision.sentences()
 
     @property
+    def title(self) -> str:
+        """What was decided, by what judge and at what size of the proxy."""
+        return _joined(f"Decision on {self.base}", self.decision.conditions)
+
+    @property
     def headline(self) -> str:
-        """Which recipe won, by how much and how sure, in a line: the verdicts that fell first."""
+        """Which recipe won, by how much and how sure, by what judge and at what size, in a line: the verdicts that fell
+        first."""
         order = {"better": 0, "worse": 1}
         ranked = sorted(self.verdicts, key=lambda v: (order.get(v.outcome, 2), -abs(v.effect or 0.0)))
         said = [_short(verdict) for verdict in ranked[:MOST_SHORT]]
         more = len(ranked) - len(said)
-        return f"{self.base}: {'; '.join(said)}{f'; {more} more' if more else ''}"
+        return _joined(f"{self.base}: {'; '.join(said)}{f'; {more} more' if more else ''}", self.decision.conditions)
 
     @property
     def table(self) -> "DataFrame":
@@ -246,6 +252,7 @@ class DecisionReport:
             "id": self.id,
             "base": self.base,
             "tokens": self.decision.tokens,
+            "conditions": asdict(self.decision.conditions) if self.decision.conditions else None,
             "announced": self.announced,
             "protocol": self.decision.protocol.model_dump(mode="json"),
             "screening": [list(each) for each in self.decision.screening],
@@ -271,7 +278,8 @@ def set_effects(
         pairs = decision.protocol.pairs(0, verdict.pairs)
         base, candidate = (_bits(decision, bits, name, pairs) for name in (decision.base, verdict.candidate))
         found[verdict.candidate] = tuple(
-            _set_effect(name, evaluation, base - candidate, verdict.level) for name in evaluation.names
+            _set_effect(name, evaluation, base - candidate, verdict.level, decision.protocol.resample)
+            for name in evaluation.names
         )
     return found
 
@@ -284,9 +292,10 @@ def _bits(decision: Decision, bits: Mapping[RunRequest, np.ndarray], arm: str, p
     )
 
 
-def _set_effect(name: str, evaluation: EvaluationSet, differences: np.ndarray, level: float) -> SetEffect:
-    alone = EvaluationSet(evaluation.names, evaluation.set_of, evaluation.size, (name,))
-    given = estimate(differences, alone)
+def _set_effect(
+    name: str, evaluation: EvaluationSet, differences: np.ndarray, level: float, resample: bool
+) -> SetEffect:
+    given = estimate(differences, replace(evaluation, judged=(name,)), resample=resample)
     reach = float(stdtrit(given.degrees, (1 + level) / 2) * np.sqrt(given.variance))
     return SetEffect(name, name in evaluation.judged, given.effect, given.effect - reach, given.effect + reach)
 
@@ -298,6 +307,10 @@ def _short(verdict: Verdict) -> str:
     if verdict.effect is None:
         return said
     return f"{said}, {verdict.effect:+.4f} ({verdict.low:+.4f} to {verdict.high:+.4f})"
+
+
+def _joined(said: str, conditions: Conditions | None) -> str:
+    return said if conditions is None else f"{said}, {conditions}"
 
 
 def _negative(value: float | None) -> float | None:

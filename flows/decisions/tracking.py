@@ -91,6 +91,10 @@ def finish(run: ParentRun, report: DecisionReport, recipes: Mapping[str, Recipe]
             numbers = {"accuracy": task.accuracy, "accuracy_difference": task.difference}
             numbers |= {"accuracy_difference_low": task.low, "accuracy_difference_high": task.high}
             values |= {f"{what}/{task.name}/{name}": value for what, value in numbers.items()}
+    if (held := report.decision.conditions) is not None:
+        given = {"judge": held.judge, "parameters": held.parameters, "tokens": held.tokens}
+        for name, value in given.items():
+            run.client.set_tag(run.id, name, str(value))
     run.log(run.id, {}, values)
     # MLflow's page of a run shows its name at the top and the description at the end
     return run.complete(partial(write_artifacts, report=report, recipes=recipes), description(report), report.headline)
@@ -104,7 +108,7 @@ def request_name(given: RunRequest) -> str:
 
 def description(report: DecisionReport) -> str:
     """The verdicts, then the table, as Markdown."""
-    lines = [f"**{sentence}.**\n" for sentence in report.sentences]
+    lines = [f"{report.title}.\n", *(f"**{sentence}.**\n" for sentence in report.sentences)]
     lines += ["| candidate | effect | interval | documents | CPU hours |", "| --- | ---: | ---: | ---: | ---: |"]
     base = report.arms[report.base]
     lines.append(f"| {report.base} (base) | | | {base.documents:,} | {_hours(base.cpu_seconds)} |")

@@ -111,7 +111,7 @@ def test_equal_runs_are_said_to_be_equal():
 
 def test_more_pairs_are_advised_from_the_observed_variance():
     alike = COMPONENTS.model_copy(update={"document": 0.0})
-    runs = simulator(9, JUDGED, {"A": 0.008}, alike)
+    runs = simulator(11, JUDGED, {"A": 0.012}, alike)
     short = Protocol(learning_rates=RATES, looks=(3,))
     (verdict,) = decide(short, JUDGED, "base", ["A"], TOKENS, runs, bank(runs, JUDGED)).verdicts
     assert verdict.outcome == "cannot tell"
@@ -130,7 +130,7 @@ def test_pairs_needed_see_the_effect_in_simulated_t_tests():
         reach = {7: 2.4469, 8: 2.3646}[pairs]
         seen.append((t > reach).mean())
     assert seen[0] < 0.8 <= seen[1] + 0.01
-    assert pairs_needed(1.2, 0.05, Noise(1.0, 0, document_variance=1.0)) is None
+    assert pairs_needed(1.2, 0.05, Noise(1.0, 0, shared_variance=1.0)) is None
 
 
 @pytest.mark.parametrize("bank_pairs", [4, 12])
@@ -146,7 +146,7 @@ def test_announced_power_is_that_of_simulated_decisions(bank_pairs):
     for n, limit in zip(looks, limits, strict=True):
         variance = ((bank_pairs - 1) * of_bank + (n - 1) * x[:, :n].var(axis=1, ddof=1)) / (bank_pairs + n - 2)
         t = x[:, :n].mean(axis=1) / np.sqrt(variance / n)
-        crossed |= -ndtri(stdtr(noise.pooled(n), -t)) >= limit
+        crossed |= -ndtri(stdtr(noise.freedom(n), -t)) >= limit
     assert crossed.mean() == pytest.approx(0.8, abs=0.015)
 
 

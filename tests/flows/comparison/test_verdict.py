@@ -28,7 +28,8 @@ def test_a_worse_recipe_is_said_with_a_positive_difference():
 @pytest.mark.parametrize(
     ("change", "end"),
     [
-        ({"pairs_needed": 18}, "; a new decision with 18 pairs would (--pairs 18 --first-pair 5)"),
+        ({"pairs_needed": 18}, "; if the effect is what was seen, 18 new pairs would tell (--pairs 18 --first-pair 5)"),
+        ({"may_be_noise": True}, "; what was seen may well be noise, so no number of new pairs is advised"),
         ({"limited_by_documents": True}, "; no number of pairs would, the evaluation documents are too few"),
         ({}, "; no reasonable number of pairs would see a difference as small as this one"),
     ],

@@ -6,11 +6,13 @@ import numpy as np
 
 from gristmill.flows.comparison.protocol import Protocol, decide
 from gristmill.flows.comparison.runs import EvaluationSet, RunRequest
+from gristmill.flows.comparison.verdict import Conditions
 from gristmill.flows.decisions.report import ArmFigures, DecisionReport, TrainedRun, set_effects, task_accuracies
 from gristmill.flows.reports.funnel import FunnelRow
 from tests.decisions import RATES, TOKENS, bank, evaluation, simulator
 
 EVALUATION = evaluation()
+CONDITIONS = Conditions("100 documents of 61 hosts of `clean`", 251_904, TOKENS, resampled=False)
 Scored = Callable[[RunRequest], dict[str, float]]
 STEPS = {"without minhash": "minhash", "without c4": "c4"}
 
@@ -26,7 +28,7 @@ def report(
     """A decision on a base and candidates with planted effects; `scored`: accuracies of a run by task."""
     runs = simulator(seed, EVALUATION, effects)
     protocol = protocol or Protocol(learning_rates=RATES, survivors=None)
-    decision = decide(protocol, EVALUATION, "base", list(effects), TOKENS, runs, bank(runs, EVALUATION))
+    decision = decide(protocol, EVALUATION, "base", list(effects), TOKENS, runs, bank(runs, EVALUATION), CONDITIONS)
     bits = dict(zip(decision.runs, runs(decision.runs), strict=True))
     return DecisionReport(
         id="0123456789abcdef",
@@ -54,4 +56,4 @@ def by_set(bits: np.ndarray) -> dict[str, float]:
     return {name: float(bits[at].sum() / EVALUATION.size[at].sum()) for name, at in places.items()}
 
 
-__all__ = ["EVALUATION", "RATES", "TOKENS", "EvaluationSet", "RunRequest", "report"]
+__all__ = ["CONDITIONS", "EVALUATION", "RATES", "TOKENS", "EvaluationSet", "RunRequest", "report"]

@@ -59,9 +59,9 @@ def test_the_lines_name_recipes_runs_time_and_the_smallest_effect():
     # a quarter of the hundred documents is for screening
     components = read_noise("small", load_proxy("small")).components
     judged = evaluation(75, 1)
-    noise = Noise(components.pair_variance(2, judged), 7, components.document_variance(judged))
+    noise = Noise(components.pair_variance(2, judged), 7, components.document_variance(judged), 74)
     effect = smallest_effect(plan.protocol.looks, plan.protocol.limits(3), noise)
-    assert f"sees an effect of {effect:.4f} bits per byte" in shown and "75 evaluation documents at most" in shown
+    assert f"sees an effect of {effect:.4f} bits per byte" in shown and "75 documents of `web` at most" in shown
 
 
 def test_a_proxy_without_recorded_noise_says_so_and_an_unknown_set_is_refused(tmp_path):

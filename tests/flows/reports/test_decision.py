@@ -11,14 +11,16 @@ from lxml import html
 from rich.console import Console
 from scipy import stats
 
-from gristmill.flows.cli.render_results import attribution_table, print_fitting, tables, verdict_table
+from gristmill.flows.cli.render_results import attribution_table, print_decision, print_fitting, tables, verdict_table
 from gristmill.flows.comparison.protocol import Protocol
 from gristmill.flows.comparison.runs import RunRequest
-from gristmill.flows.decisions import plots
-from gristmill.flows.decisions.tracking import description
+from gristmill.flows.decisions import artifacts, plots
+from gristmill.flows.decisions.tracking import description, finish
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import figures
 from tests.decisions import simulator
-from tests.flows.decisions import EVALUATION, RATES, TOKENS, report
+from tests.flows.decisions import CONDITIONS, EVALUATION, RATES, TOKENS, report
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +74,72 @@ def test_pages_escape_names_and_have_every_sentence(left_out):
     png = figures.png(plots.attribution(left_out), plots.height(2), 3)
     assert png.startswith(b"\x89PNG")
     assert all(sentence in description(left_out) for sentence in left_out.sentences)
+
+
+class Remembered:
+    """An MLflow run that remembers what it is told."""
+
+    def __init__(self, folder):
+        self.id, self.client, self.told, self._folder = "run", self, {}, folder
+
+    def is_complete(self) -> bool:
+        return False
+
+    def log(self, *_) -> None:
+        pass
+
+    def set_tag(self, _, name, value) -> None:
+        self.told[f"tag {name}"] = value
+
+    def complete(self, write, described, name) -> str:
+        write(self._folder)
+        self.told |= {"description": described, "name": name}
+        return self.id
+
+
+def renderings(decided, folder, monkeypatch) -> dict[str, str]:
+    """All that is shown of a decision, as text without line breaks."""
+    tracked, shown, published = Remembered(folder), StringIO(), {}
+    finish(
+        tracked,
+        decided,
+        {"base": load({"name": "base", "sources": [{"name": "web", "jsonl": ["a"]}], "steps": [{"step": "extract"}]})},
+    )
+    monkeypatch.setattr(artifacts, "create_table_artifact", lambda **given: published.update({given["key"]: given}))
+    artifacts.publish_decision(decided)
+    print_decision(decided, MachineSettings(home=str(folder)), Console(file=shown, width=400))
+    files = {name: (folder / name).read_text() for name in ("decision.json", "decision.html", "verdicts.json")}
+    found = tracked.told | {"terminal": shown.getvalue(), "repr": repr(decided), "notebook": decided._repr_html_()}
+    found |= {f"table {n}": console_text(table) for n, table in enumerate(tables(decided))}
+    found |= {f"artifact {key}": json.dumps(given) for key, given in published.items()} | files
+    drawn = (plots.effects_svg, plots.by_learning_rate_svg, plots.by_set_svg, plots.attribution_svg)
+    found |= {draw.__name__: draw(decided) for draw in drawn}
+    found |= {f"row {n}": row["verdict"] for n, row in enumerate(decided.rows())}
+    return {name: " ".join(text.split()) for name, text in found.items()}
+
+
+def console_text(table) -> str:
+    shown = StringIO()
+    print_fitting(table, Console(file=shown, width=400))
+    return shown.getvalue()
+
+
+def test_judge_and_size_stand_everywhere_and_in_every_first_sentence(left_out, tmp_path, monkeypatch):
+    decided = replace(left_out, tasks=report({"without c4": 0.1}, scored=accuracy).tasks)
+    said = f"{CONDITIONS}"
+    assert said == "by 100 documents of 61 hosts of `clean`, 0.3M parameters, 0.2M tokens"
+    found = renderings(decided, tmp_path, monkeypatch)
+    # tags of one value each
+    values = {f"tag {name}": str(getattr(CONDITIONS, name)) for name in ("judge", "parameters", "tokens")}
+    assert {name: found.pop(name) for name in values} == values
+    for name, text in found.items():
+        assert said in text, f"{name}: {text[:300]}"
+    assert {name.split(" ")[0] for name in found} >= {"name", "description", "terminal", "artifact", "table", "tag"}
+    for sentence in decided.sentences:
+        assert said in sentence.split(";")[0] and sentence.endswith("; trained on these documents")
+    resampled = replace(CONDITIONS, resampled=True)
+    for verdict in decided.verdicts:
+        assert "these documents" not in replace(verdict, conditions=resampled).sentence()
 
 
 def test_a_page_shows_how_the_recipes_differ(left_out):
