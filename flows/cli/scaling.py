@@ -13,9 +13,12 @@ if TYPE_CHECKING:
     from gristmill.flows.scaling.report import AgreementReport, ScalingReport
 
 Proxy = Annotated[str, typer.Option(metavar="FILE", help="the small model: a YAML file, or a shipped one")]
-Clean = Annotated[str, typer.Option(metavar="PATH", help="texts to judge by: JSON lines, Parquet, or a folder of .txt")]
+Clean = Annotated[
+    str, typer.Option(metavar="PATH", help="texts to judge by: JSON lines, Parquet, a folder of .txt, or reference")
+]
 Judge = Annotated[
-    list[str], typer.Option(metavar="SET", help="an evaluation set that counts: a source, or clean; may be given again")
+    list[str],
+    typer.Option(metavar="SET", help="an evaluation set that counts: a source, clean, or extracted for all; likewise"),
 ]
 Repeat = Annotated[bool, typer.Option("--repeat", help="a run may read documents more than once")]
 

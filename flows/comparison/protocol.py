@@ -62,6 +62,7 @@ class Protocol(BaseModel):
     survivors: int | None = Field(2, ge=1, description="Candidates that screening leaves; null: all are tested.")
     first_pair: int = Field(1, ge=1, description="Number of the first pair of the test; screening uses the one before.")
     worth_pairs: int = Field(3, ge=0, description="Pairs of the base at half of the tokens; 0: no worth in tokens.")
+    resample: bool = Field(False, description="Each pair reads its own half of the hosts, the same for all arms.")
 
     @model_validator(mode="after")
     def _order(self) -> Self:

@@ -32,13 +32,15 @@ class EvaluationSet:
     """The evaluation documents, in the order of every run's losses.
 
     names: of the sets. set_of: the set of each document, int (documents,). size: bytes of each document, int64
-    (documents,). judged: the sets that count. ValueError if a judged set is unknown, or has under two documents.
+    (documents,). judged: the sets that count. cluster_of: the cluster of each document, int64 (documents,); documents of
+    one cluster are alike. Without it each document is its own. ValueError if a judged set is unknown, or has under two documents.
     """
 
     names: tuple[str, ...]
     set_of: np.ndarray
     size: np.ndarray
     judged: tuple[str, ...]
+    cluster_of: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if len(self.set_of) != len(self.size):
@@ -85,7 +87,8 @@ class EvaluationSet:
         return chosen, ~chosen
 
     def take(self, mask: np.ndarray) -> "EvaluationSet":
-        return replace(self, set_of=self.set_of[mask], size=self.size[mask])
+        clusters = None if self.cluster_of is None else self.cluster_of[mask]
+        return replace(self, set_of=self.set_of[mask], size=self.size[mask], cluster_of=clusters)
 
 
 def asked(run: Run, requests: Sequence[RunRequest], documents: int) -> dict[RunRequest, np.ndarray]:

@@ -12,7 +12,8 @@ from gristmill.flows.decisions.report import TrainedRun
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.given_files import tasks_at
 from gristmill.flows.recipe.proxy import ProxyConfig
-from gristmill.flows.stages.evaluation.documents import judged_sets, read, sets_of
+from gristmill.flows.stages.evaluation.documents import read, sets_of
+from gristmill.flows.stages.evaluation.judge import judged_sets
 from gristmill.flows.stages.proxy import ProxyResult, ProxyRun, proxy_spec, train_proxies
 from gristmill.storage.home import open_stage
 from gristmill.tasks.engine.spec import StageSpec, digest
@@ -85,7 +86,7 @@ class ProxyRuns:
     def _run(self, request: RunRequest) -> ProxyRun:
         return ProxyRun(
             self._proxy,
-            self._data.arms[request.arm].mixture,
+            self._data.mixture(request.arm, request.pair),
             request.pair,
             request.learning_rate,
             request.tokens,
@@ -110,14 +111,30 @@ def training_losses(result: ProxyResult) -> list[tuple[int, float]]:
 
 
 def evaluation_set(data: ComparisonData, judge: Sequence[str]) -> EvaluationSet:
-    """The evaluation documents in the order of every run's losses. `judge`: the sets that count; default: the clean
-    text set if there is one, else all. Raises ValueError for a set that there is not."""
-    table = read(data.evaluation, ["set", "bytes"])
+    """The evaluation documents in the order of every run's losses. `judge`: the sets that count, as for `judged_sets`,
+    whose errors it raises."""
+    table = read(data.evaluation, ["set", "bytes", "host"])
     names = sets_of(data.evaluation)
     judged = judged_sets(names, judge)
     numbers = {name: number for number, name in enumerate(names)}
     set_of = np.array([numbers[name] for name in table["set"].to_pylist()])
-    return EvaluationSet(names, set_of, table["bytes"].to_numpy().astype(np.int64), judged)
+    clusters = clusters_of(set_of, table["host"].to_pylist())
+    return EvaluationSet(names, set_of, table["bytes"].to_numpy().astype(np.int64), judged, clusters)
+
+
+def clusters_of(set_of: np.ndarray, hosts: Sequence[str]) -> np.ndarray:
+    """The cluster of each document, int64 (documents,): its host, which may have documents in several sets.
+
+    A set of one host is about that host, of which its documents are a sample: there each document is a cluster of its
+    own. `set_of`: the set of each document, (documents,).
+    """
+    names = np.array(hosts)
+    _, cluster = np.unique(names, return_inverse=True)
+    for number in np.unique(set_of):
+        [members] = np.nonzero(set_of == number)
+        if len(set(names[members])) == 1:
+            cluster[members] = len(names) + members
+    return cluster.astype(np.int64)
 
 
 def decision_id(

@@ -21,7 +21,8 @@ from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
 from gristmill.flows.stages.doremi import DoReMi, doremi
-from gristmill.flows.stages.evaluation.documents import check_judges, sets_of
+from gristmill.flows.stages.evaluation.documents import sets_of
+from gristmill.flows.stages.evaluation.judge import check_judges, judged_sets
 from gristmill.flows.stages.evaluation.removal import evaluation_tokens
 from gristmill.flows.stages.mixture import planned
 from gristmill.flows.stages.proxy import ProxyResult, ProxyRun, train_proxies
@@ -57,9 +58,10 @@ def mix(
     require("train", "looking for a mixture")
     with run_context(recipe) as context:
         small = load_proxy(proxy)
-        check_judges(context.settings, recipe, clean, judge)
+        if method == "regmix":
+            check_judges(context.settings, [recipe], clean, judge)
         one = {recipe.name: recipe}
-        data = proxy_data(context, small, recipe, one, tokens or small.tokens, clean=clean, repeat=True)
+        data = proxy_data(context, small, one, tokens or small.tokens, clean=clean, repeat=True)
         if method == "doremi":
             return by_doremi(context, recipe, small, data, runs or DOREMI_RUNS, eta, smoothing)
         return by_regmix(context, recipe, small, data, runs or REGMIX_RUNS, judge)
@@ -140,5 +142,5 @@ def _share(plan: StageResult, name: str) -> float:
 
 
 def evaluation_set(result: ProxyResult, judge: Sequence[str]) -> EvaluationSet:
-    """The evaluation documents of a run; all sets judge if none is named. Raises ValueError for an unknown one."""
-    return EvaluationSet(result.sets, result.set_of, result.sizes, tuple(judge) or result.sets)
+    """The evaluation documents of a run. `judge`: as for `judged_sets`, whose errors it raises."""
+    return EvaluationSet(result.sets, result.set_of, result.sizes, judged_sets(result.sets, judge))

@@ -28,6 +28,7 @@ from gristmill.flows.scaling.agreement import rank_agreement
 from gristmill.flows.scaling.forecast import forecast
 from gristmill.flows.scaling.grid import Cell, cell, forecast_cell, grid, plan, scaled_model, scaled_proxy
 from gristmill.flows.scaling.report import LEVEL, AgreementReport, CheckedForecast, GridRun, ScalingReport
+from gristmill.flows.stages.evaluation.judge import check_judges
 from gristmill.flows.stages.proxy import ProxyRun, proxy_spec, train_proxies
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.spec import StageSpec, digest
@@ -90,7 +91,8 @@ def scale(
         targets = [forecast_cell(small, text) for text in forecasts]
         for line in plan(small, cells, targets, seeds):
             log.info("%s", line)
-        make = partial(_trained, context, {recipe.name: recipe}, recipe, small, clean=clean, judge=judge, repeat=repeat)
+        check_judges(context.settings, [recipe], clean, judge)
+        make = partial(_trained, context, {recipe.name: recipe}, small, clean=clean, judge=judge, repeat=repeat)
         # of two lengths: the grid's tokens, and so its runs, do not depend on what is forecast
         trained = make(longest=max(one.tokens for one in cells))
         larger = make(longest=max(one.tokens for one in targets)) if targets else trained
@@ -146,6 +148,7 @@ def agreement(
         compared = arms(recipe, against, settings, without, raw=raw)
         for other in compared.recipes.values():
             before_run(other, context.settings)
+        check_judges(context.settings, [*compared.recipes.values()], clean, judge)
         cells = [cell(small, scaled_model(small, size), budget) for size, budget in zip(sizes, tokens, strict=True)]
         names = tuple(compared.recipes)
         for line in plan(small, cells, [], seeds * len(names)):
@@ -153,9 +156,7 @@ def agreement(
         losses = []
         for one in cells:
             # each size has a budget, and so tokens, of its own, which a decision at that size finds again
-            train = _trained(
-                context, compared.recipes, compared.recipes[compared.base], small, one.tokens, clean, judge, repeat
-            )
+            train = _trained(context, compared.recipes, small, one.tokens, clean, judge, repeat)
             runs = train([(name, one, pair) for name in names for pair in range(seeds)])
             losses.append(np.reshape([run.loss for run in runs], (len(names), seeds)))
         first, second = losses
@@ -175,7 +176,6 @@ def agreement(
 def _trained(
     context: RunContext,
     recipes: Mapping[str, Recipe],
-    base: Recipe,
     proxy: ProxyConfig,
     longest: int,
     clean: str | None,
@@ -183,7 +183,7 @@ def _trained(
     repeat: bool,
 ) -> _Trained:
     """Data for runs of up to `longest` tokens. Raises ValueError where an arm has fewer and none may be repeated."""
-    data = proxy_data(context, proxy, base, recipes, longest, clean=clean, repeat=repeat)
+    data = proxy_data(context, proxy, recipes, longest, clean=clean, repeat=repeat)
     if data.budget_tokens < longest:
         raise ValueError(
             f"a run of {longest:,} tokens would read documents more than once: one epoch has {data.budget_tokens:,}; "
