@@ -32,8 +32,9 @@ class EvaluationSet:
     """The evaluation documents, in the order of every run's losses.
 
     names: of the sets. set_of: the set of each document, int (documents,). size: bytes of each document, int64
-    (documents,). judged: the sets that count. cluster_of: the cluster of each document, int64 (documents,); documents of
-    one cluster are alike. Without it each document is its own. ValueError if a judged set is unknown, or has under two documents.
+    (documents,). judged: the sets that count. cluster_of: the cluster of each document, int64 (documents,); documents
+    of one cluster are alike. Without it each document is its own. ValueError if a judged set is unknown, or has under
+    two documents.
     """
 
     names: tuple[str, ...]

@@ -17,6 +17,7 @@ from gristmill.flows.comparison.protocol import decide
 from gristmill.flows.comparison.runs import RunRequest
 from gristmill.flows.decisions.arm_data import Arm, ComparisonData, proxy_data
 from gristmill.flows.decisions.artifacts import publish_decision
+from gristmill.flows.decisions.copies import seldom_met
 from gristmill.flows.decisions.plan import Plan, arms, planned
 from gristmill.flows.decisions.report import ArmFigures, DecisionReport, set_effects, task_accuracies
 from gristmill.flows.decisions.runs import ProxyRuns, decision_id, evaluation_set, training_losses
@@ -30,6 +31,7 @@ from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.phase_rates import duration
 from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
+from gristmill.flows.stages.copies import pairs_of_copies
 from gristmill.flows.stages.evaluation.judge import check_judges
 from gristmill.flows.stages.proxy import ProxyResult, at_once
 from gristmill.storage import checked_json, files
@@ -128,7 +130,8 @@ def ablate(
             log.info("%s", line)
         data = clock.others(lambda: _data(context, plan, tokens, clean, tasks or "", file))
         plan = replace(plan, tokens=data.budget_tokens, evaluation=evaluation_set(data, judge), data=data)
-        for line in plan.lines():
+        pairs = pairs_of_copies(context, data.arms[compared.base].corpus)
+        for line in (*plan.lines(), *seldom_met(compared, data, pairs)):
             log.info("%s", line)
         decided = _decided(context, plan, data, tasks or "", clock)
         publish_decision(decided)

@@ -2,9 +2,9 @@
 
 Neither the tokenizer nor the evaluation documents come from what a recipe keeps: both are made of the documents of the
 sources of all recipes as they are extracted. So no recipe is at home in them, and they are the same in every comparison
-of recipes with the same sources. From the curated documents of each recipe go the evaluation documents, what is like them and what contains
-them; all that is left becomes token shards, and nothing else is held out. The models of learned filters are not trained
-on such documents either.
+of recipes with the same sources. From the curated documents of each recipe go the evaluation documents, what is like
+them and what contains them; all that is left becomes token shards, and nothing else is held out. The models of learned
+filters are not trained on such documents either.
 """
 
 from collections import Counter
@@ -109,14 +109,13 @@ def arm_data(
 ) -> ComparisonData:
     """Corpora, token shards and mixtures of recipes that are compared; what they share is made once.
 
-    `arms`: by name, the base first. `tokens`: what a run takes; with `repeat` each arm repeats
-    its sources to that end as far as its `mixture.max_epochs` allows, else it is lowered to one epoch of the arm that
-    has least. The budget is a multiple of `step_tokens`, batch * seq_len. `vocab_size`, `sample_bytes`: of the
-    tokenizer, or `tokenizer`: its file; `per_source`, `clean`: see `evaluation_documents`. A recipe without a mixture reads its
-    sources in proportion to their tokens. `pairs`: the numbers of pairs of which each reads its own half of the hosts
-    of every source, the same half for all arms; None: all read all. A run is then lowered to one epoch of the smallest
-    half. `apart` is given the name of an arm and what makes its corpus and its tokens,
-    and returns what that returns.
+    `arms`: by name, the base first. `tokens`: what a run takes; with `repeat` each arm repeats its sources to that end
+    as far as its `mixture.max_epochs` allows, else it is lowered to one epoch of the arm that has least. The budget is
+    a multiple of `step_tokens`, batch * seq_len. `vocab_size`, `sample_bytes`: of the tokenizer, or `tokenizer`: its
+    file; `per_source`, `clean`: see `evaluation_documents`. A recipe without a mixture reads its sources
+    in proportion to their tokens. `pairs`: the numbers of pairs of which each reads its own half of the hosts of every
+    source, the same half for all arms; None: all read all. A run is then lowered to one epoch of the smallest half.
+    `apart` is given the name of an arm and what makes its corpus and its tokens, and returns what that returns.
 
     Raises what making a corpus raises, with the arm's name, and ValueError where an arm cannot fill its mixture.
     """
@@ -272,8 +271,8 @@ def _listed(arm: _Encoded) -> str:
 def proxy_data(
     context: RunContext, proxy: ProxyConfig, recipes: Mapping[str, Recipe], tokens: int, **given: Any
 ) -> ComparisonData:
-    """The data of runs of so many tokens on these recipes, by name, the base first. `given`: further arguments of `arm_data`, whose
-    errors it raises; a run is of whole steps of the proxy, if `step_tokens` is not among them."""
+    """The data of runs of so many tokens on these recipes, by name, the base first. `given`: further arguments of
+    `arm_data`, whose errors it raises; a run is of whole steps of the proxy, if `step_tokens` is not among them."""
     return arm_data(
         context,
         recipes,
