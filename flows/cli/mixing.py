@@ -74,6 +74,7 @@ def mix(
     console().print(mixture_table(found))
     options = ["--proxy", proxy, *(part for one in judge for part in ("--judge", one))]
     options += ["--clean", clean] if clean else []
+    options += [] if clean or judge else ["--judge", "extracted"]  # what DoReMi looks at, too
     print_texts([*found.found, *found.remarks(), f"wrote {to}. Test it:", f"  {command(found, to, options)}"])
 
 
