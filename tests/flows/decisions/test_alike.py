@@ -2,6 +2,8 @@
 
 import json
 from pathlib import Path
+from random import Random
+from string import ascii_lowercase, ascii_uppercase
 
 import numpy as np
 import pytest
@@ -16,16 +18,22 @@ from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.tasks.tokens.halves_work import in_half
 from tests.corpora import context
 
-PROXY = {"step_tokens": 64, "vocab_size": 300, "sample_bytes": 60_000, "per_source": 5}
+PROXY = {"step_tokens": 64, "vocab_size": 400, "sample_bytes": 60_000, "per_source": 5}
 HOSTS = 12
+SMALL, LARGE = ascii_lowercase, ascii_uppercase
 
 
-def lines(path: Path, word: str, count: int = 96) -> str:
-    """Documents of HOSTS hosts, each with words that no other has."""
+def words(letters: str, count: int, seed: int) -> str:
+    draw = Random(f"{letters} {seed}")
+    return " ".join("".join(draw.choices(letters, k=draw.randint(3, 7))) for _ in range(count))
+
+
+def lines(path: Path, letters: str, hosts: int = HOSTS, count: int = 96) -> str:
+    """Documents of so many hosts, one of three long enough for the recipe."""
     rows = []
     for i in range(count):
-        text = " ".join(f"{word}{i * 60 + n}" for n in range(8 if i % 3 else 40))
-        rows.append({"text": text, "url": f"https://{word}{i % HOSTS}.example/{i}"})
+        text = words(letters, 8 if i // hosts % 3 else 60, i)
+        rows.append({"text": text, "url": f"https://{letters[:2]}{i % hosts}.example/{i}"})
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(path)
 
@@ -39,8 +47,8 @@ def recipe(name: str, **files: str):
 @pytest.fixture(scope="module")
 def recipes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("texts")
-    base = recipe("base", web=lines(folder / "a.jsonl", "aa"))
-    return base, recipe("other", web=lines(folder / "b.jsonl", "бб"))
+    base = recipe("base", web=lines(folder / "a.jsonl", SMALL))
+    return base, recipe("other", web=lines(folder / "b.jsonl", LARGE))
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +62,9 @@ def test_evaluation_documents_and_tokenizer_are_those_of_both_recipes_in_either_
     two = arm_data(home, {"other": other, "base": base}, tokens=10**6, **PROXY)
     rows = chosen.read(one.evaluation, ["set", "text", "host"]).to_pylist()
     assert [row["set"] for row in rows] == ["web"] * 5 + ["web-2"] * 5
-    assert all(row["text"].startswith("aa" if row["set"] == "web" else "бб") for row in rows)
-    assert len({row["host"] for row in rows}) == 10, "of as many hosts as there are documents"
+    assert all(row["text"].islower() == (row["set"] == "web") for row in rows)
+    of_hosts = {(row["set"], row["host"]) for row in rows}
+    assert len(of_hosts) == 10, "of as many hosts as there are documents"
     texts = [sorted(chosen.read(data.evaluation, ["text"])["text"].to_pylist()) for data in (one, two)]
     assert texts[0] == texts[1]
     taken = one.tokenizer.result["tokenizer"]["sample_bytes"]
@@ -115,9 +124,7 @@ def test_each_pair_reads_its_own_half_of_the_hosts_the_same_for_all_recipes(home
 
 
 def test_a_source_of_one_host_cannot_be_resampled(home, tmp_path):
-    rows = [{"text": " ".join(f"w{i}x{n}" for n in range(40)), "url": f"https://one.example/{i}"} for i in range(60)]
-    (tmp_path / "one.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    one = recipe("one", web=str(tmp_path / "one.jsonl"))
+    one = recipe("one", web=lines(tmp_path / "one.jsonl", SMALL, hosts=1))
     with pytest.raises(
         ValueError, match=r"^one: the half of the hosts that pair \d reads has nothing of the source web"
     ):

@@ -8,7 +8,7 @@ from gristmill.flows.decisions.arm_data import ComparisonData
 from gristmill.flows.decisions.copies import met, seldom_met
 from gristmill.flows.decisions.plan import arms
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.stages.copies import pairs_of_copies
+from gristmill.flows.stages.near_duplicates import pairs_of_copies
 from tests.corpora import Texts, context, fresh
 from tests.flows.decisions.test_decision_runs import stage
 
