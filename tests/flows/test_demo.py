@@ -244,7 +244,7 @@ def test_a_bad_module_costs_only_itself(twice):
         "planted.f_raises": "ValueError: planted/f_raises.py",
         "planted.h_long": "longer than 200000 bytes",
     }
-    modules = {url.split("/")[-1].removesuffix(".html") for url in read(root / "one") if "//modules." in url}
+    modules = {url.split("/")[-1].removesuffix(".html") for url in read(root / "one") if ".modules." in url}
     rendered = {"planted", "planted.a_prints", "planted.g_tells", "json", "json.decoder", "os", "os.path"}
     assert modules == rendered
 
@@ -269,7 +269,7 @@ def test_content_types_name_the_charset(twice):
     for file in sorted((root / "one").glob("packages-*.warc.gz")):
         with file.open("rb") as stream:
             for record in ArchiveIterator(stream, record_types=WarcRecordType.response):
-                if "/boxed/" in (url := record.headers["WARC-Target-URI"]):
+                if "//boxed." in (url := record.headers["WARC-Target-URI"]):
                     types[url.rsplit("/", 1)[-1]] = record.http_headers["Content-Type"]
     assert types["LICENSE"] == "text/plain; charset=iso-8859-1"
     assert types["COPYING.BSD"] == "text/plain; charset=utf-8"
@@ -285,7 +285,8 @@ def test_a_finished_harvest_is_returned_and_another_environment_is_not(tmp_path)
     assert again == first and not calls
     assert {file: file.stat().st_mtime_ns for file in (tmp_path / "out").iterdir()} == written
 
-    (tmp_path / "out/modules-00000.warc.gz").write_bytes(b"cut short")
+    [archive] = (tmp_path / "out").glob("*-00000.warc.gz")
+    archive.write_bytes(b"cut short")
     assert harvest(tmp_path / "out", settings=settings) == first
     assert read(tmp_path / "out").keys() == {"https://json.modules.harvest.invalid/json.html"}
 
