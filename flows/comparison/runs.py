@@ -1,7 +1,7 @@
 """What a decision asks for, and what it is given: runs, and their losses on evaluation documents."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -32,21 +32,24 @@ class EvaluationSet:
     """The evaluation documents, in the order of every run's losses.
 
     names: of the sets. set_of: the set of each document, int (documents,). size: bytes of each document, int64
-    (documents,). judged: the sets that count. cluster_of: the cluster of each document, int64 (documents,); documents
-    of one cluster are alike. Without it each document is its own. ValueError if a judged set is unknown, or has under
-    two documents.
+    (documents,). judged: the sets that count. cluster_of: the cluster of each document, int64 (documents,), numbers
+    that are unique over all sets; documents of one cluster, as those of one host, are alike. By default every document
+    is a cluster of its own. ValueError if a judged set is unknown, or has under two documents.
     """
 
     names: tuple[str, ...]
     set_of: np.ndarray
     size: np.ndarray
     judged: tuple[str, ...]
-    cluster_of: np.ndarray | None = None
+    cluster_of: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __post_init__(self) -> None:
-        if len(self.set_of) != len(self.size):
+        if not len(self.cluster_of):
+            object.__setattr__(self, "cluster_of", np.arange(len(self.size)))
+        if not len(self.set_of) == len(self.cluster_of) == len(self.size):
             raise ValueError(
-                f"evaluation: {len(self.set_of)} set numbers for {len(self.size)} sizes; give one of each."
+                f"evaluation: {len(self.set_of)} set numbers and {len(self.cluster_of)} cluster numbers for"
+                f" {len(self.size)} sizes; give one of each."
             )
         if not self.judged or not set(self.judged) <= set(self.names):
             raise ValueError(
@@ -80,16 +83,56 @@ class EvaluationSet:
         """Bits per byte of bits (..., documents)."""
         return bits @ self.weights
 
+    @cached_property
+    def alone(self) -> tuple[str, ...]:
+        """Judged sets of one cluster. Other clusters may be otherwise: what such a set says holds for this one."""
+        return tuple(name for name in self.judged if len(np.unique(self.cluster_of[self.members(name)])) == 1)
+
+    @cached_property
+    def units(self) -> np.ndarray:
+        """int64 (documents,): what counts as drawn at random. Clusters; the documents of a set of one cluster."""
+        units = self.cluster_of.copy()
+        for name in self.alone:
+            units[self.members(name)] = self.cluster_of.max() + 1 + self.members(name)
+        return units
+
+    @cached_property
+    def effective_units(self) -> float:
+        """As many units of equal weight would make the measure as sure, if units differ and their documents do not
+        (Kish, Survey Sampling, 1965)."""
+        shares = np.bincount(np.unique(self.units, return_inverse=True)[1], weights=self.weights * self.size)
+        return float(1 / (shares**2).sum())
+
+    @property
+    def clustered(self) -> bool:
+        """Whether units of judged documents hold several of them."""
+        units = self.units[self.weights > 0]
+        return len(np.unique(units)) < len(units)
+
     def split(self, stride: int) -> tuple[np.ndarray, np.ndarray]:
-        """Masks (documents,) of every stride-th document of each set, and of the others."""
-        chosen = np.zeros(len(self.size), dtype=bool)
+        """Masks (documents,) of about every stride-th document of each set, and of the others, by whole units.
+
+        Units go from the smallest on, so no large one is all that is chosen. A set of which this would choose under two
+        documents, or leave under two units, is split by its documents: then both parts have the same units.
+        """
+        chosen, side = np.zeros(len(self.size), dtype=bool), dict[int, bool]()
         for name in self.names:
-            chosen[self.members(name)[::stride]] = True
+            documents = self.members(name)
+            units, first, counts = np.unique(self.units[documents], return_index=True, return_counts=True)
+            sides, taken, seen = dict[int, bool](), 0, 0
+            for at in np.lexsort((first, counts)):
+                unit, count = int(units[at]), int(counts[at])
+                sides[unit] = side.get(unit, (taken + count) * stride < seen + count + stride)
+                taken, seen = taken + count * sides[unit], seen + count
+            if taken >= 2 and sum(not each for each in sides.values()) >= 2:
+                side |= sides
+                chosen[documents] = [sides[int(unit)] for unit in self.units[documents]]
+            else:
+                chosen[documents[::stride]] = True
         return chosen, ~chosen
 
     def take(self, mask: np.ndarray) -> "EvaluationSet":
-        clusters = None if self.cluster_of is None else self.cluster_of[mask]
-        return replace(self, set_of=self.set_of[mask], size=self.size[mask], cluster_of=clusters)
+        return replace(self, set_of=self.set_of[mask], size=self.size[mask], cluster_of=self.cluster_of[mask])
 
 
 def asked(run: Run, requests: Sequence[RunRequest], documents: int) -> dict[RunRequest, np.ndarray]:

@@ -118,23 +118,8 @@ def evaluation_set(data: ComparisonData, judge: Sequence[str]) -> EvaluationSet:
     judged = judged_sets(names, judge)
     numbers = {name: number for number, name in enumerate(names)}
     set_of = np.array([numbers[name] for name in table["set"].to_pylist()])
-    clusters = clusters_of(set_of, table["host"].to_pylist())
-    return EvaluationSet(names, set_of, table["bytes"].to_numpy().astype(np.int64), judged, clusters)
-
-
-def clusters_of(set_of: np.ndarray, hosts: Sequence[str]) -> np.ndarray:
-    """The cluster of each document, int64 (documents,): its host, which may have documents in several sets.
-
-    A set of one host is about that host, of which its documents are a sample: there each document is a cluster of its
-    own. `set_of`: the set of each document, (documents,).
-    """
-    names = np.array(hosts)
-    _, cluster = np.unique(names, return_inverse=True)
-    for number in np.unique(set_of):
-        [members] = np.nonzero(set_of == number)
-        if len(set(names[members])) == 1:
-            cluster[members] = len(names) + members
-    return cluster.astype(np.int64)
+    _, hosts = np.unique(table["host"].to_numpy().astype(str), return_inverse=True)  # those of all sets together
+    return EvaluationSet(names, set_of, table["bytes"].to_numpy().astype(np.int64), judged, hosts.astype(np.int64))
 
 
 def decision_id(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gristmill.flows.decisions.arm_data import arm_data
+from gristmill.flows.decisions.runs import evaluation_set
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.variants import raw
 from gristmill.flows.stages.evaluation import documents as chosen
@@ -65,6 +66,11 @@ def test_evaluation_documents_and_tokenizer_are_those_of_both_recipes_in_either_
     assert all(row["text"].islower() == (row["set"] == "web") for row in rows)
     of_hosts = {(row["set"], row["host"]) for row in rows}
     assert len(of_hosts) == 10, "of as many hosts as there are documents"
+    judged = evaluation_set(one, ["extracted"])
+    hosts = [row["host"] for row in rows]
+    same = [[one == other for one in hosts] for other in hosts]
+    assert judged.judged == ("web", "web-2")
+    assert (judged.cluster_of[:, None] == judged.cluster_of).tolist() == same, "the hosts of all sets"
     texts = [sorted(chosen.read(data.evaluation, ["text"])["text"].to_pylist()) for data in (one, two)]
     assert texts[0] == texts[1]
     taken = one.tokenizer.result["tokenizer"]["sample_bytes"]

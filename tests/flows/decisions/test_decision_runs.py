@@ -8,7 +8,7 @@ from gristmill.flows.comparison.protocol import Protocol
 from gristmill.flows.comparison.runs import EvaluationSet
 from gristmill.flows.decisions import runs as decision_runs
 from gristmill.flows.decisions.arm_data import ComparisonData
-from gristmill.flows.decisions.runs import ProxyRuns, clusters_of, decision_id
+from gristmill.flows.decisions.runs import ProxyRuns, decision_id
 from gristmill.flows.recipe.proxy import load_proxy
 from gristmill.tasks.engine.make import StageResult
 from tests.corpora import context
@@ -38,12 +38,3 @@ def test_another_version_of_the_statistics_is_another_decision(tmp_path, monkeyp
     assert len({first, *(identity(home, **other) for other in others)}) == 5
     monkeypatch.setattr(decision_runs, "VERSION", decision_runs.VERSION + 1)
     assert identity(home) != first
-
-
-def test_the_clusters_are_the_hosts_but_of_a_set_of_one_host_the_documents():
-    set_of = np.array([0, 0, 0, 1, 1, 1, 2, 2])
-    hosts = ["a", "b", "a", "c", "c", "c", "b", "d"]
-    found = clusters_of(set_of, hosts)
-    assert found.dtype == np.int64
-    alike = {(i, j) for i in range(8) for j in range(i) if found[i] == found[j]}
-    assert alike == {(2, 0), (6, 1)}
