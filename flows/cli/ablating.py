@@ -32,11 +32,14 @@ def ablate(
         str, typer.Option(metavar="FILE", help="the small model: a YAML file, or a shipped one")
     ] = "small",
     clean: Annotated[
-        str, typer.Option(metavar="PATH", help="texts to judge by: JSON lines, Parquet, or a folder of .txt files")
+        str,
+        typer.Option(
+            metavar="PATH", help="texts to judge by: JSON lines, Parquet, a folder of .txt files, or reference"
+        ),
     ] = "",
     judge: Annotated[
         list[str],
-        typer.Option(metavar="SET", help="an evaluation set that counts: a source, or clean; default: clean, or all"),
+        typer.Option(metavar="SET", help="an evaluation set that counts: a source, clean, or extracted for all"),
     ] = [],  # noqa: B006
     tasks: Annotated[
         str, typer.Option(metavar="FOLDER", help="tasks that the models are scored on; no recipe trains on their texts")
@@ -57,6 +60,15 @@ def ablate(
         int,
         typer.Option(min=1, help="number of the first pair: a decision after one that could not tell takes new ones"),
     ] = 1,
+    tokenizer: Annotated[
+        str, typer.Option(metavar="FILE", help="that all recipes share; default: trained on the sources of all")
+    ] = "",
+    resample: Annotated[
+        bool,
+        typer.Option(
+            "--resample", help="each pair reads its own half of the hosts: the interval covers which pages were crawled"
+        ),
+    ] = False,
     plan: Annotated[
         bool, typer.Option("--plan", help="print what would be done and what it costs; do nothing")
     ] = False,
@@ -68,35 +80,44 @@ def ablate(
     candidates: dict[str, Any] = {"against": against, "settings": setting, "without": without}
     candidates |= {"leave_one_out": leave_one_out, "raw": raw}
     runs: dict[str, Any] = {"proxy": proxy, "tokens": tokens, "pairs": _numbers(pairs), "bank_pairs": bank_pairs}
-    runs |= {"first_pair": first_pair}
-    judged: dict[str, Any] = {"clean": clean or None, "judge": judge, "tasks": tasks or None}
+    runs |= {"first_pair": first_pair, "resample": resample}
+    judged: dict[str, Any] = {"clean": clean or None, "judge": judge}
     if plan:
-        _print_plan(base, candidates, **runs, clean=judged["clean"], judge=judge)
+        _print_plan(base, candidates, tokenizer, **runs, **judged)
     else:
-        compare(base, candidates, as_json, **runs, **judged)
+        others = {"tasks": tasks or None, "tokenizer": tokenizer or None}
+        compare(base, candidates, as_json, **runs, **judged, **others)
 
 
-def _print_plan(base: str, candidates: dict[str, Any], **given: Any) -> None:
-    """`given`: parameters of the flow `ablate`."""
+def _print_plan(base: str, candidates: dict[str, Any], tokenizer: str, **given: Any) -> None:
+    """`given`: parameters of the flow `ablate`. Without a judge all sources stand for it, and that is said."""
     from gristmill.flows.decisions.plan import planned
+    from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
+    from gristmill.flows.stages.evaluation.judge import EXTRACTED, set_names, without_judge
     from gristmill.flows.stages.proxy import at_once
 
+    named = bool(given["clean"] or given["judge"])
+    given["judge"] = given["judge"] if named else [EXTRACTED]
     _, compared = _checked(base, candidates, given["clean"], given["judge"])
     leave_one_out = candidates["leave_one_out"]
+    if tokenizer:
+        given["vocabulary"] = vocabulary(tokenizer_at(settings(), tokenizer, "tokenizer"))
     print_texts(planned(compared, at_once=at_once(settings()), leave_one_out=leave_one_out, **given).lines())
+    if not named:
+        print_texts([without_judge(set_names([*compared.recipes.values()], None))])
 
 
 def _checked(base: str, candidates: dict[str, Any], clean: str | None, judge: list[str]) -> tuple["Recipe", "Arms"]:
     """The base and the recipes that are compared. Raises before Prefect is imported."""
     from gristmill.flows.check.run import before_run
     from gristmill.flows.decisions.plan import arms
-    from gristmill.flows.stages.evaluation.documents import check_judges
+    from gristmill.flows.stages.evaluation.judge import check_judges
 
     recipe = recipe_to_run(base, None)
     compared = arms(recipe, **candidates)
     for candidate in compared.candidates:
         before_run(compared.recipes[candidate], settings())
-    check_judges(settings(), recipe, clean, judge)
+    check_judges(settings(), [*compared.recipes.values()], clean, judge)
     return recipe, compared
 
 

@@ -47,10 +47,10 @@ def mix(
     ] = "",
     tokens: Annotated[int | None, typer.Option(min=1, help="of a run; default: the proxy's")] = None,
     clean: Annotated[
-        str, typer.Option(metavar="PATH", help="texts to judge by: JSON lines, Parquet, or a folder of .txt files")
+        str, typer.Option(metavar="PATH", help="texts to judge by: JSON lines, Parquet, a folder of .txt, or reference")
     ] = "",
     judge: Annotated[
-        list[str], typer.Option(metavar="SET", help="regmix: an evaluation set that counts, a source or clean; or all")
+        list[str], typer.Option(metavar="SET", help="regmix: a set that counts: a source, clean, or extracted for all")
     ] = [],  # noqa: B006
     eta: Annotated[
         float, typer.Option(help="doremi: step size of the weights; the paper's, for 200,000 steps: 1")
@@ -64,18 +64,17 @@ def mix(
         raise FileExistsError(f"{to} is there already: name another file by --out, or remove it")
     require("train", "looking for a mixture")
 
-    from gristmill.flows.stages.evaluation.documents import check_judges
+    if method is Method.REGMIX:
+        from gristmill.flows.stages.evaluation.judge import check_judges
 
-    check_judges(settings(), recipe, clean or None, judge)
+        check_judges(settings(), [recipe], clean or None, judge)
     from gristmill.flows.cli.in_flow import in_flow
     from gristmill.flows.mixing.mixed_recipe import command, written
 
     def run() -> "FoundMixture":
         from gristmill.flows.mixing.mix import mix
 
-        return mix(
-            recipe, str(method), proxy, runs, seeds, keep or None, tokens, clean or None, judge, eta, smoothing
-        )
+        return mix(recipe, str(method), proxy, runs, seeds, keep or None, tokens, clean or None, judge, eta, smoothing)
 
     found = in_flow("mix", recipe.name, run)
     console().print(mixture_table(found))
@@ -87,6 +86,7 @@ def mix(
         file.write(written(found))
     options = ["--proxy", proxy, *(part for one in judge for part in ("--judge", one))]
     options += ["--clean", clean] if clean else []
+    options += [] if clean or judge else ["--judge", "extracted"]  # what DoReMi looks at, too
     print_texts([*found.found, *found.remarks(), f"wrote {to}. Test it:", f"  {command(found, to, options)}"])
 
 

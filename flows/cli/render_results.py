@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from gristmill.flows.decisions.report import ArmFigures, DecisionReport
     from gristmill.flows.machine.settings import MachineSettings
     from gristmill.flows.reports.capacity import Capacity
-    from gristmill.flows.scaling.law import Interval
     from gristmill.flows.scaling.ladder import AgreementReport
+    from gristmill.flows.scaling.law import Interval
     from gristmill.flows.scaling.report import ScalingReport
 
 _WIDER_THAN_ANY = 100_000  # columns: a console else measures what fits into it

@@ -32,7 +32,7 @@ def demo(
     if ablate:
         from gristmill.flows.cli.ablating import compare
 
-        compare("demo", {"raw": True})
+        compare("demo", {"raw": True}, judge=["reference"])
 
 
 @app.command(rich_help_panel=MAKE)

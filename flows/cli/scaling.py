@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from gristmill.flows.scaling.report import ScalingReport
 
 Proxy = Annotated[str, typer.Option(metavar="FILE", help="the small model: a YAML file, or a shipped one")]
-Clean = Annotated[str, typer.Option(metavar="PATH", help="texts to judge by: JSON lines, Parquet, or a folder of .txt")]
+Clean = Annotated[
+    str, typer.Option(metavar="PATH", help="texts to judge by: JSON lines, Parquet, a folder of .txt, or reference")
+]
 Judge = Annotated[
-    list[str], typer.Option(metavar="SET", help="an evaluation set that counts: a source, or clean; may be given again")
+    list[str],
+    typer.Option(metavar="SET", help="an evaluation set that counts: a source, clean, or extracted for all; likewise"),
 ]
 Repeat = Annotated[bool, typer.Option("--repeat", help="a run may read documents more than once")]
 
@@ -91,7 +94,12 @@ def scale(
 @app.command(rich_help_panel=DECIDE)
 def agreement(
     base: RecipeArgument,
-    sizes: Annotated[str, typer.Option(metavar="N,N,...", help="parameters, the smallest first; the largest are what the others are held against")],
+    sizes: Annotated[
+        str,
+        typer.Option(
+            metavar="N,N,...", help="parameters, the smallest first; the largest are what the others are held against"
+        ),
+    ],
     tokens: Annotated[str, typer.Option(metavar="N,N,...", help="of a run at each size")],
     against: Annotated[list[str], typer.Option(metavar="RECIPE", help="another recipe; may be given again")] = [],  # noqa: B006
     setting: Annotated[

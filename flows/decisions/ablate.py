@@ -6,6 +6,7 @@ import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imp
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from prefect.logging import get_run_logger
@@ -16,20 +17,22 @@ from gristmill.flows.comparison.protocol import decide
 from gristmill.flows.comparison.runs import RunRequest
 from gristmill.flows.decisions.arm_data import Arm, ComparisonData, proxy_data
 from gristmill.flows.decisions.artifacts import publish_decision
-from gristmill.flows.decisions.plan import Arms, Plan, arms, planned
+from gristmill.flows.decisions.copies import seldom_met
+from gristmill.flows.decisions.plan import Plan, arms, planned
 from gristmill.flows.decisions.report import ArmFigures, DecisionReport, set_effects, task_accuracies
 from gristmill.flows.decisions.runs import ProxyRuns, decision_id, evaluation_set, training_losses
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.extras import require
 from gristmill.flows.recipe.forms import RecipeLike
-from gristmill.flows.recipe.proxy import ProxyConfig
+from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
 from gristmill.flows.recipe.variants import difference
 from gristmill.flows.reports.funnel import funnel
 from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.phase_rates import duration
 from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
-from gristmill.flows.stages.evaluation.documents import check_judges
+from gristmill.flows.stages.evaluation.judge import check_judges
+from gristmill.flows.stages.near_duplicates import pairs_of_copies
 from gristmill.flows.stages.proxy import ProxyResult, at_once
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.lease import lease
@@ -73,6 +76,8 @@ def ablate(
     pairs: list[int] = [],  # noqa: B006
     bank_pairs: int = BANK_PAIRS,
     first_pair: int = 1,
+    tokenizer: str | None = None,
+    resample: bool = False,
 ) -> DecisionReport:
     """Verdicts on candidates beside a base, in bits per byte of documents that no recipe filtered.
 
@@ -86,14 +91,17 @@ def ablate(
         leave_one_out: the base without each of its steps in turn, which says what each is worth
         raw: raw extraction, without the steps behind it, is a candidate
         proxy: the small model that is trained: the name of one that ships, or the path of a YAML file
-        clean: texts to judge by: the path of JSON lines, of Parquet, or of a folder of .txt files
-        judge: the evaluation sets that count, each a source or `clean`; by default clean, or all sources
+        clean: texts to judge by: the path of JSON lines, of Parquet, or of a folder of .txt files, or `reference`
+        judge: the evaluation sets that count, each a source or `clean`, or `extracted` for all sources; clean needs not
+            be named, and without it some must be
         tasks: a folder of tasks that the models are scored on, whose texts leave every recipe's documents
         tokens: of each run; then a recipe may repeat its documents, and decisions share the runs of a recipe; by
             default one epoch of the recipe that has least, at most the proxy's
         pairs: of runs at each look, as 3 and 6, instead of the proxy's
         bank_pairs: A/A pairs, which say how much runs differ; 0 for none
         first_pair: number of the first pair; a decision after one that could not tell takes new ones
+        tokenizer: a file that all recipes are encoded with, instead of one that is trained on the sources of all
+        resample: each pair reads its own half of the hosts, so that the interval covers which pages were crawled
     """
     require("train", "comparing recipes")
     clock = _Clock(time.monotonic())
@@ -102,7 +110,8 @@ def ablate(
         compared = arms(recipe, against, settings, without, leave_one_out, raw)
         for other in compared.recipes.values():
             before_run(other, context.settings)
-        check_judges(context.settings, recipe, clean, judge)
+        check_judges(context.settings, [*compared.recipes.values()], clean, judge)
+        file = None if tokenizer is None else tokenizer_at(context.settings, tokenizer, "tokenizer")
         plan = planned(
             compared,
             proxy,
@@ -114,12 +123,15 @@ def ablate(
             first_pair=first_pair,
             clean=clean,
             judge=judge,
+            resample=resample,
+            vocabulary=None if file is None else vocabulary(file),
         )
         for line in plan.lines():
             log.info("%s", line)
-        data = clock.others(lambda: _data(context, compared, plan.proxy, tokens, clean, tasks or ""))
+        data = clock.others(lambda: _data(context, plan, tokens, clean, tasks or "", file))
         plan = replace(plan, tokens=data.budget_tokens, evaluation=evaluation_set(data, judge), data=data)
-        for line in plan.lines():
+        copies = pairs_of_copies(context, data.arms[compared.base].corpus)
+        for line in (*plan.lines(), *seldom_met(compared, data, copies)):
             log.info("%s", line)
         decided = _decided(context, plan, data, tasks or "", clock)
         publish_decision(decided)
@@ -128,9 +140,10 @@ def ablate(
 
 
 def _data(
-    context: RunContext, compared: Arms, proxy: ProxyConfig, tokens: int | None, clean: str | None, tasks: str
+    context: RunContext, plan: Plan, tokens: int | None, clean: str | None, tasks: str, tokenizer: Path | None
 ) -> ComparisonData:
     """Corpora and tokens, a subflow `corpus` for each recipe."""
+    compared, proxy = plan.arms, plan.proxy
 
     def apart(name: str, make: Callable[[], Any]) -> Any:
         made = []
@@ -145,13 +158,14 @@ def _data(
     return proxy_data(
         context,
         proxy,
-        compared.recipes[compared.base],
         compared.recipes,
         tokens or proxy.tokens,
         step_tokens=2 * proxy.step_tokens,  # so that half of a run is whole steps, too
         clean=clean,
         repeat=tokens is not None,
         tasks=tasks,
+        tokenizer=tokenizer,
+        pairs=plan.pairs if plan.protocol.resample else None,
         apart=apart,
     )
 

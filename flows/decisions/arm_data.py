@@ -1,16 +1,17 @@
 """What recipes are compared with: one tokenizer, one token budget, one set of evaluation documents for all of them.
 
 Neither the tokenizer nor the evaluation documents come from what a recipe keeps: both are made of the documents of the
-base's sources as they are extracted. So no recipe is at home in them, and they are the same in every comparison with
-this base. From the curated documents of each recipe go the evaluation documents, what is like them and what contains
-them; all that is left becomes token shards, and nothing else is held out. The models of learned filters are not trained
-on such documents either.
+sources of all recipes as they are extracted. So no recipe is at home in them, and they are the same in every comparison
+of recipes with the same sources. From the curated documents of each recipe go the evaluation documents, what is like
+them and what contains them; all that is left becomes token shards, and nothing else is held out. The models of learned
+filters are not trained on such documents either.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 from gristmill.flows.curation import curate
@@ -19,10 +20,13 @@ from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, NothingLeftError
 from gristmill.flows.stages.evaluation.documents import evaluation_documents, extracted, sets_of
+from gristmill.flows.stages.evaluation.judge import of_other_sources
 from gristmill.flows.stages.evaluation.removal import evaluation_tokens, task_examples, without_evaluation
+from gristmill.flows.stages.halves import half_counts, half_tokens
 from gristmill.flows.stages.mixture import planned
-from gristmill.flows.stages.tokenizer import trained
+from gristmill.flows.stages.tokenizer import taken, trained_on
 from gristmill.flows.stages.tokens import tokens as token_shards
+from gristmill.tasks.documents.by_shard import PartsOfSeveral
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.strategies import group_weights
@@ -55,12 +59,18 @@ class Arm:
 
 @dataclass(frozen=True)
 class ComparisonData:
-    """`evaluation`: the stage of the evaluation documents; `budget_tokens`: what a run of any arm takes."""
+    """`evaluation`: the stage of the evaluation documents; `budget_tokens`: what a run of any arm takes; `half`: makes
+    what the runs of an arm and a pair read, where each pair has its own half of the hosts."""
 
     evaluation: StageResult
     tokenizer: StageResult
     arms: dict[str, Arm]
     budget_tokens: int
+    half: Callable[[str, int], StageResult] | None = None
+
+    def mixture(self, arm: str, pair: int) -> StageResult:
+        """The stage with `mixture.json` that the runs of an arm and a pair read."""
+        return self.arms[arm].mixture if self.half is None else self.half(arm, pair)
 
 
 @dataclass(frozen=True)
@@ -83,7 +93,6 @@ class _Encoded:
 
 def arm_data(
     context: RunContext,
-    base: Recipe,
     arms: Mapping[str, Recipe],
     *,
     tokens: int,
@@ -94,28 +103,37 @@ def arm_data(
     clean: str | None = None,
     repeat: bool = False,
     tasks: str = "",
+    tokenizer: Path | None = None,
+    pairs: range | None = None,
     apart: Callable[[str, Callable[[], Any]], Any] = lambda name, make: make(),
 ) -> ComparisonData:
     """Corpora, token shards and mixtures of recipes that are compared; what they share is made once.
 
-    `arms`: by name, the base among them if it is compared. `tokens`: what a run takes; with `repeat` each arm repeats
-    its sources to that end as far as its `mixture.max_epochs` allows, else it is lowered to one epoch of the arm that
-    has least. The budget is a multiple of `step_tokens`, batch * seq_len. `vocab_size`, `sample_bytes`: of the
-    tokenizer; `per_source`, `clean`: see `evaluation_documents`. A recipe without a mixture reads its
-    sources in proportion to their tokens. `apart` is given the name of an arm and what makes its corpus and its tokens,
-    and returns what that returns.
+    `arms`: by name, the base first. `tokens`: what a run takes; with `repeat` each arm repeats its sources to that end
+    as far as its `mixture.max_epochs` allows, else it is lowered to one epoch of the arm that has least. The budget is
+    a multiple of `step_tokens`, batch * seq_len. `vocab_size`, `sample_bytes`: of the tokenizer, or `tokenizer`: its
+    file; `per_source`, `clean`: see `evaluation_documents`. A recipe without a mixture reads its sources
+    in proportion to their tokens. `pairs`: the numbers of pairs of which each reads its own half of the hosts of every
+    source, the same half for all arms; None: all read all. A run is then lowered to one epoch of the smallest half.
+    `apart` is given the name of an arm and what makes its corpus and its tokens, and returns what that returns.
 
     Raises what making a corpus raises, with the arm's name, and ValueError where an arm cannot fill its mixture.
     """
-    evaluation = evaluation_documents(context, base, per_source, clean)
-    tokenizer = _tokenizer(context, base, evaluation, Tokenizer(vocab_size=vocab_size, sample_bytes=sample_bytes))
-    shards = evaluation_tokens(context, (evaluation,), tokenizer)
+    evaluation = evaluation_documents(context, [*arms.values()], per_source, clean)
+    if tokenizer is None:
+        settings = Tokenizer(vocab_size=vocab_size, sample_bytes=sample_bytes)
+        model = _tokenizer(context, [*arms.values()], evaluation, settings)
+    else:
+        model = taken(context, tokenizer)
+    shards = evaluation_tokens(context, (evaluation,), model)
     examples = task_examples(context, tasks) if tasks else None
     made: dict[str, _Encoded] = {
-        name: apart(name, partial(_curated, context, name, recipe, evaluation, examples, tokenizer))
+        name: apart(name, partial(_curated, context, name, recipe, evaluation, examples, model))
         for name, recipe in arms.items()
     }
-    budget = _budget(made, tokens, step_tokens, repeat)
+    halves = {name: _halves(context, name, arm, pairs) for name, arm in made.items()} if pairs else {}
+    read = {f"{name}, pair {pair}": half for name, of in halves.items() for pair, half in of.items()} or made
+    budget = _budget(read, tokens, step_tokens, repeat)
     sets = dict.fromkeys(sets_of(evaluation), "")
     found = {
         name: Arm(
@@ -123,27 +141,62 @@ def arm_data(
             arm.corpus,
             arm.source_tokens,
             arm.tokens,
-            planned(context, arm.settings, budget, arm.corpus.sources, tokenizer, arm.tokens, sets, shards),
+            planned(context, arm.settings, budget, arm.corpus.sources, model, arm.tokens, sets, shards),
         )
         for name, arm in made.items()
     }
-    return ComparisonData(evaluation, tokenizer, found, budget)
+
+    @cache
+    def half(name: str, pair: int) -> StageResult:
+        arm = made[name]
+        cut = half_tokens(context, arm.corpus, arm.tokens, pair)
+        return planned(context, halves[name][pair].settings, budget, arm.corpus.sources, model, cut, sets, shards)
+
+    return ComparisonData(evaluation, model, found, budget, half if pairs else None)
 
 
-def _tokenizer(context: RunContext, base: Recipe, evaluation: StageResult, settings: Tokenizer) -> StageResult:
-    """Trained on all sources of the base as they are extracted, in proportion to their characters."""
-    whole = extracted(context, base)
-    left = without_evaluation(context, whole, whole, evaluation)
-    characters = Counter[str]()
-    for source, record in zip(left.sources, left.kept.records("remove"), strict=True):
-        characters[source] += record["steps"][-1]["characters_out"]
-    weights = {source: float(count) for source, count in characters.items() if count}
-    if not weights:
-        raise NothingLeftError(
-            f"nothing is left of the sources of {base.name} beside the evaluation documents and what is like them: "
-            "give more documents"
-        )
-    return trained(context, left, settings, Mixture(weights=weights), _SEED)
+def _halves(context: RunContext, name: str, arm: _Encoded, pairs: range) -> dict[int, _Encoded]:
+    """By pair the arm with the tokens of the pair's half. Raises ValueError for a half without a token of a source."""
+    halves = {}
+    for pair, counted in half_counts(context, arm.corpus, arm.tokens, pairs).items():
+        if empty := [source for source in arm.settings.weights if not counted[source]]:
+            raise ValueError(
+                f"{name}: the half of the hosts that pair {pair} reads has nothing of the source "
+                f"{' and '.join(empty)}: to resample, a source needs many hosts; give its documents URLs or a column "
+                "`host`, or leave out --resample"
+            )
+        settings = _mixture(name, arm.recipe, {source: counted[source] for source in arm.source_tokens})
+        halves[pair] = replace(arm, source_tokens=counted, settings=settings)
+    return halves
+
+
+def _tokenizer(
+    context: RunContext, recipes: Sequence[Recipe], evaluation: StageResult, settings: Tokenizer
+) -> StageResult:
+    """Trained on the sources of all recipes as they are extracted, in proportion to their characters. Recipes with
+    other sources have the same weight, whatever they have."""
+    distinct = of_other_sources(recipes)
+    parts: dict[str, PartsOfSeveral] = {}
+    weights: dict[str, float] = {}
+    inputs: dict[str, str] = {}
+    for number, recipe in enumerate(distinct, 1):
+        whole = extracted(context, recipe)
+        left = without_evaluation(context, whole, whole, evaluation)
+        characters = Counter[str]()
+        for source, record in zip(left.sources, left.kept.records("remove"), strict=True):
+            characters[source] += record["steps"][-1]["characters_out"]
+        if not any(characters.values()):
+            raise NothingLeftError(
+                f"nothing is left of the sources of {recipe.name} beside the evaluation documents and what is like "
+                "them: give more documents"
+            )
+        apart = "" if len(distinct) == 1 else f"{number}-"
+        for source, count in characters.items():
+            if count:
+                weights[f"{apart}{source}"] = count / characters.total()
+                parts[f"{apart}{source}"] = left.places.parts((source,))
+        inputs |= {f"{apart}{name}": key for name, key in left.inputs().items()}
+    return trained_on(context, parts, inputs, settings, Mixture(weights=weights), _SEED)
 
 
 def _curated(
@@ -216,13 +269,12 @@ def _listed(arm: _Encoded) -> str:
 
 
 def proxy_data(
-    context: RunContext, proxy: ProxyConfig, base: Recipe, recipes: Mapping[str, Recipe], tokens: int, **given: Any
+    context: RunContext, proxy: ProxyConfig, recipes: Mapping[str, Recipe], tokens: int, **given: Any
 ) -> ComparisonData:
-    """The data of runs of so many tokens on these recipes, by name. `given`: further arguments of `arm_data`, whose
-    errors it raises; a run is of whole steps of the proxy, if `step_tokens` is not among them."""
+    """The data of runs of so many tokens on these recipes, by name, the base first. `given`: further arguments of
+    `arm_data`, whose errors it raises; a run is of whole steps of the proxy, if `step_tokens` is not among them."""
     return arm_data(
         context,
-        base,
         recipes,
         tokens=tokens,
         vocab_size=proxy.vocab_size,

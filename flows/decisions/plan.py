@@ -21,7 +21,7 @@ from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.variants import Variant
-from gristmill.flows.stages.evaluation.documents import CLEAN, judged_sets
+from gristmill.flows.stages.evaluation.judge import judged_sets, set_names
 
 
 @dataclass(frozen=True)
@@ -160,6 +160,11 @@ class Plan:
     def cost(self) -> Cost:
         return cost(self.protocol, len(self.arms.candidates), self.tokens, self.bank)
 
+    @property
+    def pairs(self) -> range:
+        """The numbers of all pairs that may be trained: that of screening, then those of the test and the bank."""
+        return self.protocol.pairs(-1, max(self.protocol.looks[-1], self.bank))
+
     def announcement(self) -> str:
         """The smallest effect and the cost."""
         (fewest, most), (low, high) = self.cost.runs, self.cost.tokens
@@ -239,6 +244,11 @@ class Plan:
         return START_SECONDS + 6 * parameters(self.proxy) * self.tokens / CORE_RATE
 
     def _of_data(self, data: ComparisonData) -> Iterator[str]:
+        if self.protocol.resample:
+            yield (
+                "each pair reads its own half of the hosts of every source, so about half of the tokens below, twice "
+                "as often"
+            )
         base = {stage.key for stage in data.arms[self.arms.base].corpus.stages}
         for name, arm in data.arms.items():
             tokens = sum(arm.source_tokens.values())
@@ -262,35 +272,49 @@ def planned(
     first_pair: int,
     clean: str | None,
     judge: Sequence[str],
+    resample: bool = False,
+    vocabulary: int | None = None,
 ) -> Plan:
-    """The plan before any data is made. `proxy`: as `load_proxy` takes it; the others: parameters of the flow `ablate`.
+    """The plan before any data is made. `proxy`: as `load_proxy` takes it; `vocabulary`: the size of a tokenizer that
+    is given, with which no noise was recorded; the others: parameters of the flow `ablate`.
 
     Raises what `load_proxy`, `read_noise`, `protocol_of` and `expected_evaluation` raise.
     """
-    small = load_proxy(proxy)
+    small, noise = load_proxy(proxy), None
+    if vocabulary is None:
+        noise = read_noise(proxy, small)
+    else:
+        small = small.model_copy(update={"vocab_size": vocabulary})
     return Plan(
         arms=compared,
-        protocol=protocol_of(small, pairs, leave_one_out, first_pair, bank_pairs),
+        protocol=protocol_of(small, pairs, leave_one_out, first_pair, bank_pairs, resample),
         proxy=small,
         bank=bank_pairs,
         tokens=tokens or small.tokens,
         at_once=at_once,
-        noise=read_noise(proxy, small),
-        evaluation=expected_evaluation(compared.recipes[compared.base], small, clean, judge),
+        noise=noise,
+        evaluation=expected_evaluation([*compared.recipes.values()], small, clean, judge),
         fixed_tokens=tokens is not None,
     )
 
 
-def expected_evaluation(base: Recipe, proxy: ProxyConfig, clean: str | None, judge: Sequence[str]) -> EvaluationSet:
-    """As many evaluation documents of each set as the proxy asks for, all of one length. Raises ValueError for a set
-    that there is not."""
-    names = tuple(sorted([*(source.name for source in base.sources), *([CLEAN] if clean else [])]))
+def expected_evaluation(
+    recipes: Sequence[Recipe], proxy: ProxyConfig, clean: str | None, judge: Sequence[str]
+) -> EvaluationSet:
+    """As many evaluation documents of each set as the proxy asks for, all of one length. Raises what `judged_sets`
+    raises."""
+    names = set_names(recipes, clean)
     set_of = np.repeat(np.arange(len(names)), proxy.evaluation_documents)
     return EvaluationSet(names, set_of, np.ones(len(set_of), np.int64), judged_sets(names, judge))
 
 
 def protocol_of(
-    proxy: ProxyConfig, pairs: list[int], leave_one_out: bool, first_pair: int = 1, bank_pairs: int = 0
+    proxy: ProxyConfig,
+    pairs: list[int],
+    leave_one_out: bool,
+    first_pair: int = 1,
+    bank_pairs: int = 0,
+    resample: bool = False,
 ) -> Protocol:
     """What is declared before any run. Attribution tests every step; else many candidates are screened.
 
@@ -300,6 +324,7 @@ def protocol_of(
         raise ValueError("--bank-pairs 1: one A/A pair has no variance; give 0, for no bank, or 2 or more")
     looks = tuple(pairs) or proxy.looks
     given: dict[str, Any] = {"learning_rates": proxy.learning_rates, "looks": looks, "first_pair": first_pair}
+    given["resample"] = resample
     given["worth_pairs"] = min(Protocol.model_fields["worth_pairs"].default, looks[0])
     try:
         return Protocol(**given | ({"survivors": None} if leave_one_out else {}))

@@ -12,7 +12,8 @@ from gristmill.flows.decisions.report import TrainedRun
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.given_files import tasks_at
 from gristmill.flows.recipe.proxy import ProxyConfig
-from gristmill.flows.stages.evaluation.documents import judged_sets, read, sets_of
+from gristmill.flows.stages.evaluation.documents import read, sets_of
+from gristmill.flows.stages.evaluation.judge import judged_sets
 from gristmill.flows.stages.proxy import ProxyResult, ProxyRun, proxy_spec, train_proxies
 from gristmill.storage.home import open_stage
 from gristmill.tasks.engine.spec import StageSpec, digest
@@ -81,7 +82,7 @@ class ProxyRuns:
     def _run(self, request: RunRequest) -> ProxyRun:
         return ProxyRun(
             self._proxy,
-            self._data.arms[request.arm].mixture,
+            self._data.mixture(request.arm, request.pair),
             request.pair,
             request.learning_rate,
             request.tokens,
@@ -106,14 +107,15 @@ def training_losses(result: ProxyResult) -> list[tuple[int, float]]:
 
 
 def evaluation_set(data: ComparisonData, judge: Sequence[str]) -> EvaluationSet:
-    """The evaluation documents in the order of every run's losses. `judge`: the sets that count; default: the clean
-    text set if there is one, else all. Raises ValueError for a set that there is not."""
-    table = read(data.evaluation, ["set", "bytes"])
+    """The evaluation documents in the order of every run's losses. `judge`: the sets that count, as for `judged_sets`,
+    whose errors it raises."""
+    table = read(data.evaluation, ["set", "bytes", "host"])
     names = sets_of(data.evaluation)
     judged = judged_sets(names, judge)
     numbers = {name: number for number, name in enumerate(names)}
     set_of = np.array([numbers[name] for name in table["set"].to_pylist()])
-    return EvaluationSet(names, set_of, table["bytes"].to_numpy().astype(np.int64), judged)
+    _, hosts = np.unique(table["host"].to_numpy().astype(str), return_inverse=True)  # those of all sets together
+    return EvaluationSet(names, set_of, table["bytes"].to_numpy().astype(np.int64), judged, hosts.astype(np.int64))
 
 
 def decision_id(

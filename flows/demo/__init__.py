@@ -15,16 +15,17 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-from gristmill.flows.demo.archive import MODULES, Page, write_archive, write_list
+from gristmill.flows.demo.archive import Page, site, write_archive, write_list
 from gristmill.flows.demo.modules import LostModule, ModulePage, render, standard_library, submodules
 from gristmill.flows.demo.packages import canonical, installed, pages, standard_library_files
 from gristmill.flows.demo.reference import is_reference, main_text, manual_pages, service_pages
 
 __all__ = ["HarvestReport", "HarvestSettings", "KindReport", "Progress", "harvest"]
 
-VERSION = 1
+VERSION = 2
 """Raise it when the same environment shall give other files."""
 
 KINDS = ("modules", "packages", "reference")
@@ -89,12 +90,13 @@ def harvest(
     progress: Progress | None = None,
     settings: HarvestSettings | None = None,
 ) -> HarvestReport:
-    """Write `<kind>-NNNNN.warc.gz` for each kind, `warc.paths.gz` and `harvest.json` into the folder `out`.
+    """Write `<kind>-NNNNN.warc.gz` for each kind, `reference.jsonl`, `warc.paths.gz` and `harvest.json` into the folder
+    `out`.
 
     Kinds: `modules` (pydoc pages), `packages` (descriptions, readmes, licences, HTML, services), `reference`
-    (edited prose taken out of the other two). The same environment and settings give the same bytes, whatever
-    `processes`, the number of children that import modules. A finished harvest of the same environment is
-    returned at once. `progress(done, total)` counts modules, from several threads.
+    (edited prose taken out of the other two; `reference.jsonl` has its `url` and `text`). The same environment and
+    settings give the same bytes, whatever `processes`, the number of children that import modules. A finished harvest
+    of the same environment is returned at once. `progress(done, total)` counts modules, from several threads.
 
     The folder appears whole or not at all. Raises FileExistsError if `out` holds anything but a harvest.
     Held in memory: all pages.
@@ -166,7 +168,7 @@ def _gather(settings: HarvestSettings, processes: int, progress: Progress | None
     lost = {outcome.module: outcome.reason for outcome in outcomes if isinstance(outcome, LostModule)}
     found = [
         Page(
-            f"{MODULES}{outcome.module}.html",
+            f"{site('modules', outcome.module.partition('.')[0])}{outcome.module}.html",
             "modules",
             "text/html; charset=utf-8",
             outcome.html,
@@ -192,9 +194,13 @@ def _write(
 ) -> HarvestReport:
     filed: dict[str, list[Page]] = {kind: [] for kind in KINDS}
     text_bytes = dict.fromkeys(KINDS, 0)
+    prose: list[bytes] = []
     for page in found:
         text = main_text(page)
-        kind = "reference" if is_reference(page, text, settings.reference_share) else page.kind
+        kind = page.kind
+        if is_reference(page, text, settings.reference_share):
+            kind = "reference"
+            prose.append(orjson.dumps({"url": page.url, "text": text.encode("utf-8", "replace").decode()}))
         filed[kind].append(page)
         text_bytes[kind] += len(text.encode("utf-8", "replace"))
     kinds = {}
@@ -210,6 +216,7 @@ def _write(
             text_bytes=text_bytes[kind],
             files=names,
         )
+    (folder / "reference.jsonl").write_bytes(b"".join(line + b"\n" for line in prose))
     write_list(folder / "warc.paths.gz", [name for kind in kinds.values() for name in kind.files])
     report = HarvestReport(
         fingerprint=fingerprint,

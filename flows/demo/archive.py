@@ -14,10 +14,13 @@ from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
 # RFC 6761: no name under .invalid is ever delegated, so these addresses can be nobody's.
-MODULES = "https://modules.harvest.invalid/"
-PACKAGES = "https://packages.harvest.invalid/"
 MANUAL = "https://manual.harvest.invalid/"
 SERVICES = "https://services.harvest.invalid/"
+
+
+def site(kind: str, project: str) -> str:
+    """The address of a project, which has a host of its own, as projects on the web have: its pages are alike."""
+    return f"https://{project}.{kind}.harvest.invalid/"
 
 
 @dataclass(frozen=True)

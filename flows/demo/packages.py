@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from markdown_it import MarkdownIt
 
-from gristmill.flows.demo.archive import PACKAGES, Page, html_page, preformatted
+from gristmill.flows.demo.archive import Page, html_page, preformatted, site
 
 NOTICES = re.compile(r"licen[cs]e|^(copying|copyright|notice|authors|contributors|thanks|patents)", re.IGNORECASE)
 GUIDES = re.compile(r"^(readme|changelog|changes|history|news|todo|release|whatsnew)", re.IGNORECASE)
@@ -56,7 +56,7 @@ def _in_place(dist: Distribution) -> bool:
 def pages(dists: list[Distribution], max_bytes: int) -> Iterator[Page]:
     """Of each distribution its long description, then its text files by path. One page is held."""
     for dist in dists:
-        root = f"{PACKAGES}{canonical(dist.name)}/{quote(dist.version)}/"
+        root = f"{site('packages', canonical(dist.name))}{quote(dist.version)}/"
         if (described := _description(dist, root)) is not None:
             yield described
         record = (dist.read_text("RECORD") or "").splitlines()
@@ -68,7 +68,7 @@ def pages(dists: list[Distribution], max_bytes: int) -> Iterator[Page]:
 def standard_library_files(max_bytes: int) -> Iterator[Page]:
     """Texts that came with the interpreter itself: notes, HTML, samples in East Asian encodings."""
     stdlib = Path(sysconfig.get_paths()["stdlib"])
-    root = f"{PACKAGES}python/{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}/"
+    root = f"{site('packages', 'python')}{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}/"
     for folder, inner, names in os.walk(stdlib):
         inner[:] = sorted(set(inner) - {"site-packages", "dist-packages", "__pycache__"})
         for name in sorted(names):

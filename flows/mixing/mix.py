@@ -21,7 +21,8 @@ from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
 from gristmill.flows.stages.doremi import DoReMi, doremi
-from gristmill.flows.stages.evaluation.documents import check_judges, sets_of
+from gristmill.flows.stages.evaluation.documents import sets_of
+from gristmill.flows.stages.evaluation.judge import check_judges, judged_sets
 from gristmill.flows.stages.evaluation.removal import evaluation_tokens
 from gristmill.flows.stages.mixture import planned
 from gristmill.flows.stages.proxy import ProxyResult, ProxyRun, train_proxies
@@ -63,9 +64,10 @@ def mix(
     with run_context(recipe) as context:
         small = load_proxy(proxy)
         kept = None if keep is None else kept_weights(recipe, load(keep))
-        check_judges(context.settings, recipe, clean, judge)
+        if method == "regmix":
+            check_judges(context.settings, [recipe], clean, judge)
         one = {recipe.name: recipe}
-        data = proxy_data(context, small, recipe, one, tokens or small.tokens, clean=clean, repeat=True)
+        data = proxy_data(context, small, one, tokens or small.tokens, clean=clean, repeat=True)
         if method == "doremi":
             return by_doremi(context, recipe, small, data, runs or DOREMI_RUNS, eta, smoothing)
         return by_regmix(context, recipe, small, data, runs or REGMIX_RUNS, judge, seeds, kept)
@@ -110,8 +112,8 @@ def kept_weights(recipe: Recipe, before: Recipe) -> dict[str, float]:
     kept = {name: weight for name, weight in given.items() if name in names and weight > 0}
     if not kept:
         raise ValueError(
-            f"--keep {before.name}: it has no weights of sources that {recipe.name} has; name the recipe that `gristmill "
-            "mix` wrote before the sources changed"
+            f"--keep {before.name}: it has no weights of sources that {recipe.name} has; name the recipe that "
+            "`gristmill mix` wrote before the sources changed"
         )
     return {name: weight / sum(kept.values()) for name, weight in kept.items()}
 
@@ -162,13 +164,13 @@ def by_regmix(
     }
     by_tokens, uniform = best.gains
     found = (
-        f"RegMix (arXiv 2407.01492): the least predicted loss of a Gaussian process over {len(plans)} mixtures of {seeds}",
-        f"runs each of the proxy `{proxy.name}`, {budget:,} tokens a run, judged by bits per byte of "
+        f"RegMix (arXiv 2407.01492): the least predicted loss of a Gaussian process over {len(plans)} mixtures of",
+        f"{seeds} runs each of the proxy `{proxy.name}`, {budget:,} tokens a run, judged by bits per byte of "
         f"{', '.join(evaluation.judged)}.",
         f"Rank correlation of losses with those predicted from the other mixtures: {best.rank_correlation:.2f}.",
         f"Predicted, bits per byte: {best.loss:.4f} for this mixture, {by_tokens.predicted:.4f} by tokens, "
         f"{uniform.predicted:.4f} uniform.",
-        f"Measured: {losses[0]:.4f} by tokens, {losses[1]:.4f} uniform, {losses.min():.4f} for the best of the mixtures.",
+        f"Measured: {losses[0]:.4f} by tokens, {losses[1]:.4f} uniform, {losses.min():.4f} the best of the mixtures.",
     )
     interval = f"its {LEVEL:.0%} interval over resampled runs"
     return found_mixture(recipe, "regmix", weights, tokens, found, interval, refusal(best, runs))
@@ -182,12 +184,14 @@ def refusal(best: Optimum, mixtures: int) -> str:
             f"{LEAST_CORRELATION:g} is the least), so this optimum is one of noise: train more mixtures (--runs "
             f"{2 * mixtures}), more seeds, or on more tokens; until then keep the mixture that there is"
         )
-    near = {name: gain for name, gain in zip(("by tokens", "uniform"), best.gains, strict=True) if not gain.beyond_error}
+    near = {
+        name: gain for name, gain in zip(("by tokens", "uniform"), best.gains, strict=True) if not gain.beyond_error
+    }
     if near:
         said = " and ".join(f"{name} ({gain.gain:+.4f}, its error {gain.deviation:.4f})" for name, gain in near.items())
         return (
-            f"nothing was found beyond noise: by the fit this mixture is no better than {said} by more than the fit's own "
-            "error: keep the mixture that there is"
+            f"nothing was found beyond noise: by the fit this mixture is no better than {said} by more than the fit's "
+            "own error: keep the mixture that there is"
         )
     return ""
 
@@ -206,5 +210,5 @@ def _share(plan: StageResult, name: str) -> float:
 
 
 def evaluation_set(result: ProxyResult, judge: Sequence[str]) -> EvaluationSet:
-    """The evaluation documents of a run; all sets judge if none is named. Raises ValueError for an unknown one."""
-    return EvaluationSet(result.sets, result.set_of, result.sizes, tuple(judge) or result.sets)
+    """The evaluation documents of a run. `judge`: as for `judged_sets`, whose errors it raises."""
+    return EvaluationSet(result.sets, result.set_of, result.sizes, judged_sets(result.sets, judge))

@@ -60,27 +60,33 @@ def task_digests(settings: MachineSettings, folder: Path) -> dict[str, str]:
 
 
 def tokenizer_path(settings: MachineSettings, recipe: Recipe) -> Path | None:
-    """The file that `tokenizer.path` names, absolute; None for a recipe without it. Raises ValueError for an address,
-    FileNotFoundError where there is no such file."""
+    """The file that `tokenizer.path` names, absolute; None for a recipe without it. Raises as `tokenizer_at`."""
     given = recipe.tokenizer.path
-    if given is None:
-        return None
-    path = settings.placed_folder("tokenizer.path", given)
+    return None if given is None else tokenizer_at(settings, given, "tokenizer.path")
+
+
+def tokenizer_at(settings: MachineSettings, given: str, what: str) -> Path:
+    """The file of a tokenizer, absolute, given as `what`. Raises ValueError for an address, FileNotFoundError where
+    there is no such file."""
+    path = settings.placed_folder(what, given)
     if not path.is_file():
-        raise FileNotFoundError(f"tokenizer.path is {path}, where there is no file; correct it")
+        raise FileNotFoundError(f"{what} is {path}, where there is no file; correct it")
     return path
 
 
 def check_tokenizer_file(settings: MachineSettings, recipe: Recipe) -> int | None:
-    """The size of the vocabulary of the recipe's file; None for a recipe without one. Raises as `tokenizer_path`, and
-    ValueError for a file that is no tokenizer, loses characters or ends no text."""
+    """The size of the vocabulary of the recipe's file; None for a recipe without one. Raises as `tokenizer_path` and
+    `vocabulary`."""
     path = tokenizer_path(settings, recipe)
-    if path is None:
-        return None
+    return None if path is None else vocabulary(path, recipe.tokenizer.end_of_text)
 
+
+def vocabulary(path: Path, end_of_text: str | None = None) -> int:
+    """The size of the vocabulary of a tokenizer's file. Raises ValueError for a file that is no tokenizer, loses
+    characters or ends no text. `end_of_text`: the name of that token in a tokenizer.json, None for a usual one."""
     # here, since most recipes do without these libraries
     from gristmill.storage.tokens.text_tokens import read_tokenizer
     from gristmill.tasks.tokens.tokenizer_work import given_tokenizer
 
-    data, name = given_tokenizer(path.read_bytes(), f"{path}", recipe.tokenizer.end_of_text)
+    data, name = given_tokenizer(path.read_bytes(), f"{path}", end_of_text)
     return read_tokenizer(data, name).vocab_size

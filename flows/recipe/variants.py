@@ -140,20 +140,20 @@ def _flow(value: Any) -> str:
 def texts_alone(recipe: Recipe, texts: Mapping[str, str]) -> Recipe:
     """A recipe that reads texts that are given apart from the sources, normalised as the recipe normalises.
 
-    `texts`: by name JSON lines or Parquet with a column `text`, a .txt file, or a folder of them, each a path or an
-    address.
+    `texts`: by name JSON lines with `text` and, if they have it, `url`, Parquet with a column `text`, a .txt file, or a
+    folder of them, each a path or an address.
     """
     steps: list = [{"step": "extract", "engine": "plain"}, *([recipe.normalize] if recipe.normalize else [])]
     sources = [{"name": name, **_files(address)} for name, address in texts.items()]
     return Recipe.model_validate({"name": recipe.name, "sources": sources, "steps": steps})
 
 
-def _files(address: str) -> dict[str, list[str]]:
-    """The files of a text set as the key of a source. Raises FileNotFoundError for what has no end, as /dev/zero."""
+def _files(address: str) -> dict[str, Any]:
+    """The files of a text set as the keys of a source. Raises FileNotFoundError for what has no end, as /dev/zero."""
     if os.path.exists(address) and not (os.path.isfile(address) or os.path.isdir(address)):
         raise FileNotFoundError(f"the text set {address} is a pipe or a device: write its texts to a file, name that")
     if address.endswith(_JSONL):
-        return {"jsonl": [address]}
+        return {"jsonl": [address], "url_column": "url"}
     if address.endswith(".parquet"):
         return {"parquet": [address]}
     if address.endswith((".txt", ".txt.gz", ".txt.zst")):

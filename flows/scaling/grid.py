@@ -17,7 +17,8 @@ _SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 @dataclass(frozen=True)
 class ScaledModel:
     """A shape of the proxy's model at another size. `parameters`: all of them, embeddings included, tied ones once;
-    `non_embedding`: those outside of embedding and output projection; `flops_per_token`: of training on one token, see `gristmill.training.model.decoder.flops_per_token`."""
+    `non_embedding`: those outside of embedding and output projection; `flops_per_token`: of training on one token, see
+    `gristmill.training.model.decoder.flops_per_token`."""
 
     model: ModelConfig
     parameters: int
@@ -117,7 +118,8 @@ def plan(
     seeds: int,
     sweeps: Sequence[Sequence[Cell]] = (),
 ) -> list[str]:
-    """What will be trained, a line each. `sweeps`: cells at other learning rates. Raises ValueError for a grid without a cell."""
+    """What will be trained, a line each. `sweeps`: cells at other learning rates. Raises ValueError for a grid without
+    a cell."""
     if not cells:
         raise ValueError("the grid has no run: ask for smaller sizes or fewer tokens, or raise --most-flops")
     lines = [f"proxy {proxy.name}: {len(cells)} cells, {len(cells) * seeds} runs"]

@@ -38,7 +38,9 @@ class AgreementReport:
         """The parameters of the smallest size from which on no pair of recipes that both it and the largest tell apart
         changes its order, and some pair is told apart by both; None if there is none."""
         found = None
-        for parameters, agreement in zip(reversed(self.parameters[:-1]), reversed(self.agreements[measure]), strict=True):
+        for parameters, agreement in zip(
+            reversed(self.parameters[:-1]), reversed(self.agreements[measure]), strict=True
+        ):
             same, pairs = agreement.counted(small=True, large=True)
             if not pairs or same < pairs:
                 break
@@ -55,9 +57,9 @@ class AgreementReport:
         found = self.smallest()
         which = f"the smallest size that agrees is {found:,} parameters" if found else "no smaller size agrees"
         return (
-            f"by bits per byte of {', '.join(self.judged)}, models of {least:,} parameters order {share:.0%} of the pairs "
-            f"of {len(self.arms)} recipes as those of {most:,} do (90% interval {low:.0%} to {high:.0%}, Kendall's tau "
-            f"{first.tau:.2f}, p {first.p_value:.3f}); of the {sure} pairs that both tell apart {both}; {which}"
+            f"by bits per byte of {', '.join(self.judged)}, models of {least:,} parameters order {share:.0%} of the "
+            f"pairs of {len(self.arms)} recipes as those of {most:,} do (90% interval {low:.0%} to {high:.0%}, "
+            f"Kendall's tau {first.tau:.2f}, p {first.p_value:.3f}); of the {sure} pairs that both tell apart {both}; {which}"
         )
 
     def rows(self) -> Iterator[dict[str, Any]]:

@@ -117,7 +117,6 @@ class Fit:
         factor = float(np.exp(student.ppf((1 + level) / 2, self.freedom) * spread))
         return Interval(value, value / factor, value * factor, level)
 
-
     def mean_error(self, parameters: np.ndarray, tokens: np.ndarray) -> float:
         """Standard deviation of the mean relative error of further runs under the law: that of their noise and that of
         the law, which errs alike for all of them. Both arrays float64 (runs,)."""

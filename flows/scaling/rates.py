@@ -22,7 +22,8 @@ def swept_cells(cells: Sequence[Cell], sizes: int) -> list[tuple[Cell, ...]]:
     for one in cells:
         by_size.setdefault(one.size.parameters, []).append(one)
     ordered = [sorted(by_size[size], key=lambda one: one.tokens) for size in sorted(by_size)]
-    chosen = np.unique(np.linspace(0, len(ordered) - 1, min(sizes, len(ordered))).round().astype(int)) if sizes else []
+    places = np.linspace(0, len(ordered) - 1, min(sizes, len(ordered))).round()
+    chosen = sorted({int(at) for at in places})
     middle = [ordered[at][len(ordered[at]) // 2] for at in chosen]
     return [tuple(replace(one, learning_rate=factor * one.learning_rate) for factor in FACTORS) for one in middle]
 
@@ -49,7 +50,9 @@ class RateSweep:
     def sentence(self) -> str:
         size = f"at {self.parameters:,} parameters and {self.tokens:,} tokens"
         if self.worth <= 2 * self.noise:
-            return f"{size} no learning rate is better than the rule's {self.rates[len(self.rates) // 2]:g} beyond noise"
+            return (
+                f"{size} no learning rate is better than the rule's {self.rates[len(self.rates) // 2]:g} beyond noise"
+            )
         beyond = ", the last that was tried" if self.at_edge else ""
         return (
             f"{size} a learning rate of {self.best:.2g}{beyond} in place of {self.rates[len(self.rates) // 2]:g} would "
@@ -61,13 +64,11 @@ def rate_sweep(
     parameters: int, tokens: int, rates: Sequence[float], losses: Sequence[float], noise: float
 ) -> RateSweep:
     """The sweep of rates that rise, the rule's in the middle; `losses`: of a run at each."""
-    log, values = np.log(rates), np.asarray(losses, float)
-    middle = len(rates) // 2
-    curve = np.polynomial.Polynomial.fit(log, values, 2)
-    lowest = int(values.argmin())
-    best, least = log[lowest], values[lowest]
-    _, _, bend = curve.convert().coef
-    if bend > 0 and log[0] < (turn := float(curve.deriv().roots()[0].real)) < log[-1]:
-        best, least = turn, float(curve(turn))
-    worth = float(values[middle] - least) / float(values[middle])
+    log, values = [float(x) for x in np.log(rates)], np.asarray(losses, float)
+    lowest, rule = int(values.argmin()), float(values[len(rates) // 2])
+    best, least = log[lowest], float(values[lowest])
+    bend, slope, _ = (float(x) for x in np.polyfit(log, values, 2))
+    if bend > 0 and log[0] < (turn := -slope / (2 * bend)) < log[-1]:
+        best, least = turn, float(np.polyval(np.polyfit(log, values, 2), turn))
+    worth = (rule - least) / rule
     return RateSweep(parameters, tokens, tuple(rates), tuple(losses), float(np.exp(best)), worth, noise)

@@ -52,7 +52,8 @@ class CheckedForecast:
 @dataclass(frozen=True, repr=False)
 class ScalingReport:
     """A finished grid. `id`: 16 hexadecimal characters, of all that decides it; `budgets`: compute budgets whose
-    optimum is asked for, in floating-point operations; `sweeps`: of the learning rate, at some of the sizes; `mlflow_run`: its id, empty before it is logged."""
+    optimum is asked for, in floating-point operations; `sweeps`: of the learning rate, at some of the sizes;
+    `mlflow_run`: its id, empty before it is logged."""
 
     recipe: str
     id: str
@@ -120,9 +121,9 @@ class ScalingReport:
         alpha, beta = intervals["alpha"], intervals["beta"]
         return (
             f"bits per byte = {law.E:.3f} + {law.A:.3g} N^-{law.alpha:.3f} + {law.B:.3g} D^-{law.beta:.3f}, from "
-            f"{len(self.fitted)} runs (90% intervals: alpha {alpha.low:.2f} to {alpha.high:.2f}, beta {beta.low:.2f} to "
-            f"{beta.high:.2f}); one run lies {self.fit.deviation:.2%} from it. N counts all parameters; of those outside "
-            f"of embeddings alone alpha is {self.alpha_non_embedding:.3f}"
+            f"{len(self.fitted)} runs (90% intervals: alpha {alpha.low:.2f} to {alpha.high:.2f}, beta {beta.low:.2f} "
+            f"to {beta.high:.2f}); one run lies {self.fit.deviation:.2%} from it. N counts all parameters; by those "
+            f"outside of embeddings alone alpha is {self.alpha_non_embedding:.3f}"
         )
 
     @property
@@ -133,8 +134,8 @@ class ScalingReport:
             budgets = sorted({run.tokens for run in out})
             said.append(
                 f"{len(out)} runs of {', '.join(f'{budget:,}' for budget in budgets)} tokens are left out: those of "
-                f"{budgets[-1]:,} lie {self.plateau.error:+.1%} from the law of the longer runs, as runs do that end on "
-                "the plateau of the tokens' frequencies"
+                f"{budgets[-1]:,} lie {self.plateau.error:+.1%} from the law of the longer runs, as runs do that end "
+                "on the plateau of the tokens' frequencies"
             )
         if not self.plateau.tested:
             said.append(

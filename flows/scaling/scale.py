@@ -29,6 +29,7 @@ from gristmill.flows.scaling.grid import Cell, cell, forecast_cell, grid, plan, 
 from gristmill.flows.scaling.ladder import JUDGED, AgreementReport
 from gristmill.flows.scaling.rates import FACTORS, RateSweep, rate_sweep, swept_cells
 from gristmill.flows.scaling.report import LEVEL, CheckedForecast, GridRun, ScalingReport
+from gristmill.flows.stages.evaluation.judge import check_judges
 from gristmill.flows.stages.proxy import ProxyRun, proxy_spec, train_proxies
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.spec import StageSpec, digest
@@ -105,7 +106,8 @@ def scale(
         sweeps = swept_cells(cells, rate_sweeps)
         for line in plan(small, cells, targets, seeds, sweeps):
             log.info("%s", line)
-        make = partial(_trained, context, {recipe.name: recipe}, recipe, small, clean=clean, judge=judge, repeat=repeat)
+        check_judges(context.settings, [recipe], clean, judge)
+        make = partial(_trained, context, {recipe.name: recipe}, small, clean=clean, judge=judge, repeat=repeat)
         # of two lengths: the grid's tokens, and so its runs, do not depend on what is forecast
         trained = make(longest=max(one.tokens for one in cells))
         larger = make(longest=max(one.tokens for one in targets)) if targets else trained
@@ -168,6 +170,7 @@ def agreement(
         compared = arms(recipe, against, settings, without, raw=raw)
         for other in compared.recipes.values():
             before_run(other, context.settings)
+        check_judges(context.settings, [*compared.recipes.values()], clean, judge)
         cells = [cell(small, scaled_model(small, size), budget) for size, budget in zip(sizes, tokens, strict=True)]
         names = tuple(compared.recipes)
         for line in plan(small, cells, [], seeds * len(names)):
@@ -175,9 +178,7 @@ def agreement(
         losses: dict[str, list[np.ndarray]] = {}
         for one in cells:
             # each size has a budget, and so tokens, of its own, which a decision at that size finds again
-            train = _trained(
-                context, compared.recipes, compared.recipes[compared.base], small, one.tokens, clean, judge, repeat
-            )
+            train = _trained(context, compared.recipes, small, one.tokens, clean, judge, repeat)
             runs = train([(name, one, pair) for name in names for pair in range(seeds)])
             measured = [{JUDGED: run.loss} | run.by_set for run in runs]
             for measure in measured[0]:
@@ -198,7 +199,6 @@ def agreement(
 def _trained(
     context: RunContext,
     recipes: Mapping[str, Recipe],
-    base: Recipe,
     proxy: ProxyConfig,
     longest: int,
     clean: str | None,
@@ -206,7 +206,7 @@ def _trained(
     repeat: bool,
 ) -> _Trained:
     """Data for runs of up to `longest` tokens. Raises ValueError where an arm has fewer and none may be repeated."""
-    data = proxy_data(context, proxy, base, recipes, longest, clean=clean, repeat=repeat)
+    data = proxy_data(context, proxy, recipes, longest, clean=clean, repeat=repeat)
     if data.budget_tokens < longest:
         raise ValueError(
             f"a run of {longest:,} tokens would read documents more than once: one epoch has {data.budget_tokens:,}; "

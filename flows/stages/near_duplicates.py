@@ -7,6 +7,7 @@ near_duplicates   gather     every shard, of earlier crawls those that have cand
                   verify     every partition of the labels; with `threshold: null` choose
                   verdicts   every range of shards
                   split      every shard
+pairs_of_copies   count      every shard; where a decision asks
 
 Where there are many shards or partitions, files are merged between sign and match, gather and verify, verify and
 verdicts (`gristmill.flows.stages.exchange`).
@@ -30,11 +31,13 @@ from gristmill.tasks.dedup.near.settings import Banding, MinHash, Shingling, Ver
 from gristmill.tasks.dedup.near.sign import bands_files, sign_shard
 from gristmill.tasks.dedup.near.split import split_shard
 from gristmill.tasks.dedup.near.verify import DECIDED_BYTES, candidate_bytes, decided_files, verify_partition
+from gristmill.tasks.dedup.near_reports.copies import count_pairs
 from gristmill.tasks.dedup.order import KeepOrder
+from gristmill.tasks.documents.by_shard import Parts
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import StageResult
-from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.url.step import Url
 
@@ -258,3 +261,25 @@ def _own_shards(corpus: Corpus, signatures: StageResult, crawl: int, step: MinHa
         )
         for i in places.shards()
     )
+
+
+class PairsRecord(Settings):
+    """Nothing of the recipe: what was kept is an input."""
+
+
+def pairs_of_copies(context: RunContext, corpus: Corpus) -> int | None:
+    """How many pairs of near-duplicates a corpus had: the sum of c (c - 1) / 2 over the clusters of c documents. None
+    for a corpus of a recipe without `minhash`."""
+    found = [stage for stage in corpus.stages if stage.name == "near_duplicates"]
+    if not found:
+        return None
+    [kept] = found
+    parts = Parts(kept.folder, corpus.places.shards())
+    made = context.build(StageSpec("pairs_of_copies", _count, PairsRecord(), {"kept": kept.key}, parts))
+    return made.result["pairs"]
+
+
+def _count(phases: PhaseRunner, record: PairsRecord, places: Parts) -> dict:
+    """Count the pairs of near-duplicates."""
+    jobs = Each(places.shards, lambda i: {"kept": places[i]})
+    return {"pairs": sum(counts["pairs"] for counts in phases.map("count", count_pairs, jobs).values())}

@@ -1,6 +1,7 @@
 """`tokenizer`: trained on a sample that follows the mixture, or the recipe's file, or that of the first weights."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,10 @@ from typing import Any
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.given_files import digest, initial_folder, tokenizer_file, tokenizer_path
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.stages.corpus import Corpus, CorpusPlaces
+from gristmill.flows.stages.corpus import Corpus
 from gristmill.storage import files
 from gristmill.storage.damage import RecordedFile
-from gristmill.tasks.documents.by_shard import Shards
+from gristmill.tasks.documents.by_shard import Names, PartsOfSeveral
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
@@ -44,6 +45,13 @@ class TakenRecord(Settings):
 
 
 @dataclass(frozen=True)
+class SamplePlaces:
+    """By source the parts of its shards: documents, what is kept, and the signals that the mixture needs."""
+
+    sources: dict[str, PartsOfSeveral]
+
+
+@dataclass(frozen=True)
 class TakenPlaces:
     tokenizer: RecordedFile
 
@@ -52,14 +60,15 @@ def tokenizer(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResul
     """`corpus`: the documents that it is trained on. Weights that were trained go on with their own tokenizer: then the
     recipe's `tokenizer` is not used."""
     if (folder := initial_folder(context.settings, recipe)) is not None:
-        return _taken(context, tokenizer_file(folder), None)
+        return taken(context, tokenizer_file(folder))
     if (path := tokenizer_path(context.settings, recipe)) is not None:
-        return _taken(context, path, recipe.tokenizer.end_of_text)
+        return taken(context, path, recipe.tokenizer.end_of_text)
     mixture = sample_mixture(recipe.training_mixture())
     return trained(context, corpus, recipe.tokenizer, mixture, recipe.seed)
 
 
-def _taken(context: RunContext, path: Path, end_of_text: str | None) -> StageResult:
+def taken(context: RunContext, path: Path, end_of_text: str | None = None) -> StageResult:
+    """A tokenizer that a file has. `end_of_text`: the name of that token in a tokenizer.json, None for a usual one."""
     known = digest(context.settings, path)
     places = TakenPlaces(RecordedFile(str(path), known))
     record, library = TakenRecord(end_of_text=end_of_text), _library(path.name)
@@ -82,39 +91,49 @@ def _library(name: str) -> str:
 
 def trained(context: RunContext, corpus: Corpus, settings: Tokenizer, mixture: Mixture, seed: int) -> StageResult:
     """A tokenizer trained on a sample that follows a mixture."""
+    signals = not mixture.by_source
+    names = mixture.source_weights(dict.fromkeys(corpus.places.sources.distinct()))
+    parts = {name: corpus.places.parts((name,), signals) for name in names}
+    return trained_on(context, parts, corpus.inputs(signals=signals), settings, mixture, seed)
+
+
+def trained_on(
+    context: RunContext,
+    sources: Mapping[str, PartsOfSeveral],
+    inputs: Mapping[str, str],
+    settings: Tokenizer,
+    mixture: Mixture,
+    seed: int,
+) -> StageResult:
+    """A tokenizer trained on a sample of sources, which may be of several corpora. `sources`: by name the parts of
+    their shards, as `CorpusPlaces.parts` gives them; `inputs`: the keys of the stages that have these."""
     record = Record(tokenizer=settings, mixture=mixture, seed=seed)
     library = "tokenizers" if settings.kind == "byte_bpe" else "sentencepiece"
-    return context.build(
-        StageSpec(
-            "tokenizer",
-            _train,
-            record,
-            corpus.inputs(signals=not mixture.by_source),
-            corpus.places,
-            libraries=(library,),
-        )
-    )
+    places = SamplePlaces(dict(sources))
+    return context.build(StageSpec("tokenizer", _train, record, inputs, places, libraries=(library,)))
 
 
-def _train(phases: PhaseRunner, record: Record, places: CorpusPlaces) -> dict:
+def _train(phases: PhaseRunner, record: Record, places: SamplePlaces) -> dict:
     """Train the tokenizer on a sample."""
-    mixture = record.mixture
-    wanted = sorted(mixture.source_weights(dict.fromkeys(places.sources.distinct())))
-    parts = places.parts(places.sources.distinct(), signals=not mixture.by_source)
-    shards = Shards.joined(run for name in wanted for run in places.sources.shards([name]).runs)
+    mixture, wanted = record.mixture, sorted(places.sources)
+    sources = Names(tuple((name, len(places.sources[name])) for name in wanted))
+    first = {name: shards.runs[0][0] for name in wanted if (shards := sources.shards([name])).runs}
 
-    def job(shard: int) -> dict[str, Any]:
-        return {"source": places.sources[shard], "parts": parts[shard]}
+    def job(number: int) -> dict[str, Any]:
+        name = sources[number]
+        return {"source": name, "parts": places.sources[name][number - first[name]]}
 
-    measured = phases.map("measure", measure_texts, Each(shards, job), common={"mixture": mixture})
-    sizes = group_sizes((places.sources[i], measured[i]["bytes"]) for i in shards)
+    jobs = Each(range(len(sources)), job)
+    measured = phases.map("measure", measure_texts, jobs, common={"mixture": mixture})
+    sizes = group_sizes((sources[i], measured[i]["bytes"]) for i in range(len(sources)))
     rates = sample_rates(sizes, mixture, record.tokenizer.sample_bytes)
     common = {"mixture": mixture, "rates": rates, "seed": record.seed}
-    sampled = phases.map("sample", sample_texts, Each(shards, job), common=common, temporary=True)
+    sampled = phases.map("sample", sample_texts, jobs, common=common, temporary=True)
     taken = Counter[str]()
-    for i in shards:
+    for i in range(len(sources)):
         taken.update(sampled[i]["bytes"])
-    made = phases.once("train", train_tokenizer, {"shards": shards, "settings": record.tokenizer})
+    given = {"shards": range(len(sources)), "settings": record.tokenizer}
+    made = phases.once("train", train_tokenizer, given)
     files.remove(sample_folder(phases.folder))
     return {"tokenizer": made | {"sample_bytes": dict(sorted(taken.items()))}}
 

@@ -1,8 +1,14 @@
-"""Documents that models are evaluated on: of each source those with the smallest keyed hash of their id.
+"""Documents that models are evaluated on: of each source the first of as many hosts as there are, by keyed hashes.
 
     evaluation.parquet   EVALUATION, by set and then by id
 
 Neither the recipe's steps nor its tokenizer decide which these are, nor which part of a text is evaluated.
+
+Documents of one site are alike, so that a set of few sites says little of others. Each document has a number within its
+host, by the keyed hashes of ids. Taken are first the documents with the number 0, by their hashes, then those with the
+number 1, and so on: a set of n documents is of n hosts where there are so many. The order is that of all shards
+together. A shard needs to hold no more of its documents than a set takes: in it no document comes later than in all
+(where none has the text of another shard's).
 
 A document counts if the part of its text that is evaluated has a word. Of those whose such parts are alike, the first
 is taken: copies would count as so many independent documents, and make a difference look surer than it is.
@@ -23,6 +29,7 @@ from gristmill.tasks.documents.sampling import Heldout, uniform
 from gristmill.tasks.documents.selection import read_rows
 from gristmill.tasks.evaluation.similar import given, overlaps
 from gristmill.tasks.tokens.encoding import encoder
+from gristmill.tasks.url.hosts import host_columns, hosts
 from gristmill.tasks.url.step import Url
 
 
@@ -45,6 +52,7 @@ EVALUATION = pa.schema(
         pa.field("text", pa.large_string(), nullable=False, metadata={"what": "what is evaluated"}),
         pa.field("whole", pa.large_string(), nullable=False, metadata={"what": "the text before it was cut"}),
         pa.field("record", pa.string(), nullable=False, metadata={"what": "where it was read, see `records`"}),
+        pa.field("host", pa.string(), nullable=False, metadata={"what": "see `gristmill.tasks.url.hosts`"}),
     ]
 )
 # Columns that say where a document was read: its id holds them too, but with the name that a recipe gives its source.
@@ -52,9 +60,10 @@ PLACE = ["file", "offset", "record_id"]
 _SAMPLED = pa.schema(
     [
         DOCUMENTS.field("id"),
-        pa.field("rank", pa.float64()),
+        pa.field("rank", pa.float64(), metadata={"what": "keyed hash of the id, in [0, 1)"}),
         DOCUMENTS.field("text"),
         EVALUATION.field("record"),
+        EVALUATION.field("host"),
         pa.field("content", pa.string(), metadata={"what": "xxh3-128 of what would be evaluated"}),
         pa.field("kept", pa.bool_(), metadata={"what": "whether the recipe keeps it"}),
     ]
@@ -91,18 +100,20 @@ def sample_shard(
     apart: bool = False,
     below: float = 1.0,
 ) -> dict:
-    """Write the `most` documents of a shard, each with another text, that have the smallest keyed hash, in that order
-    and below a bound, and count all with a word; no file if none is written.
+    """Write the first `most` documents of a shard, each with another text, in the order of the module's docstring, and
+    count all with a word; no file if none is written.
 
-    `characters`: code points of a text that are evaluated; `heldout`: of these documents alone; `takedowns`: lists of
-    documents that are no candidates; `kept`: a part with the documents that the recipe keeps; `apart`: these are no
-    documents of a recipe's sources, whatever their files are called. Holds the texts of a row group and those that are
-    written, and the ids of that part.
+    `below`: documents are looked at whose keyed hash is below this, so of a large source a sample, and the hosts that
+    are in it; `characters`: code points of a text that are evaluated; `heldout`: of these documents alone;
+    `takedowns`: lists of documents that are no candidates; `kept`: a part with the documents that the recipe keeps;
+    `apart`: these are no documents of a recipe's sources, whatever their files are called. Holds the texts of a row
+    group and those that are written, and the ids of that part.
     """
     found = _SAMPLED.empty_table()
     counted = 0
     survivors = pa.array([], pa.string()) if not kept else parquet.read_table(kept, ["id"])["id"].combine_chunks()
-    for group in parquet.groups(documents, ["id", "source", "text", "url", *PLACE]):
+    columns = dict.fromkeys(["id", "source", "text", "url", *PLACE, *host_columns(documents)])
+    for group in parquet.groups(documents, [*columns]):
         if heldout is not None:
             group = heldout.chosen(group)
         if takedowns is not None:
@@ -112,12 +123,14 @@ def sample_shard(
         worded, cut = group.filter(has_word), cut.filter(has_word)
         counted += len(worded)
         rank = pa.array(uniform(worded["id"], seed, "evaluation"))
+        low = pc.less(rank, below)
+        worded, cut, rank = worded.filter(low), cut.filter(low), rank.filter(low)
         content = pa.array([xxhash.xxh3_128_hexdigest(text.encode()) for text in cut.to_pylist()], pa.string())
         survives = pc.is_in(worded["id"], survivors)
         place = pa.repeat("", len(worded)) if apart else records(worded)
-        ranked = pa.table([worded["id"], rank, worded["text"], place, content, survives], schema=_SAMPLED)
-        found = pa.concat_tables([found, ranked.filter(pc.less(ranked["rank"], below))])
-        found = found.take(_first_of_each(found)[:most])
+        sampled = [worded["id"], rank, worded["text"], place, hosts(worded), content, survives]
+        found = pa.concat_tables([found, pa.table(sampled, schema=_SAMPLED)])
+        found = found.take(_by_host(found)[:most])
     if len(found):
         parquet.write_table(_sampled_file(folder, shard), found)
     return {"documents": counted, "sampled": len(found)}
@@ -172,7 +185,7 @@ def _evaluated(sampled: pa.Table, name: str, characters: int) -> pa.Table:
     table = sampled.sort_by("id")
     text = evaluated_part(table["text"], characters)
     columns = {"id": table["id"], "set": pa.repeat(name, len(table)), "bytes": pc.binary_length(text).cast(pa.int64())}
-    columns |= {"text": text, "whole": table["text"], "record": table["record"]}
+    columns |= {"text": text, "whole": table["text"], "record": table["record"], "host": table["host"]}
     return pa.table(columns).cast(EVALUATION)
 
 
@@ -184,14 +197,14 @@ def _chosen(
     threshold: float,
     most_bytes: int | None,
 ) -> pa.Table:
-    """Up to `count` documents of the samples, unlike each other, by rank."""
+    """Up to `count` documents of the samples, unlike each other, in the order of `_by_host`."""
     table = _SAMPLED.empty_table()
     if not samples:
         return table
-    ranks = parquet.read_tables(samples, ["id", "rank", "content"])
+    ranks = parquet.read_tables(samples, ["id", "rank", "host", "content"])
     shard = np.repeat(np.arange(len(ranks)), [len(part) for part in ranks])
     row = np.concatenate([np.arange(len(part)) for part in ranks])
-    order = _first_of_each(pa.concat_tables(ranks))
+    order = _by_host(pa.concat_tables(ranks))
     for start in range(0, len(order), count):
         rows = order[start : start + count]
         arriving = _read(samples, shard[rows], row[rows])
@@ -236,11 +249,18 @@ def records(documents: pa.Table) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(*place, "\n")
 
 
-def _first_of_each(sampled: pa.Table) -> np.ndarray:
-    """The rows by rank and id, of each content the first alone."""
+def _by_host(sampled: pa.Table) -> np.ndarray:
+    """The rows, of each content the first alone: by their number within their host, then by rank and id."""
     order = pc.sort_indices(sampled, sort_keys=[("rank", "ascending"), ("id", "ascending")]).to_numpy()
     _, first = np.unique(sampled["content"].take(order).to_numpy().astype(str), return_index=True)
-    return order[np.sort(first)]
+    order = order[np.sort(first)]
+    of_hosts = pa.table({"host": sampled["host"].take(order), "place": np.arange(len(order))})
+    by_host = pc.sort_indices(of_hosts, sort_keys=[("host", "ascending"), ("place", "ascending")]).to_numpy()
+    names = of_hosts["host"].take(by_host).to_numpy().astype(str)
+    begins = np.flatnonzero(np.concatenate([[True], names[1:] != names[:-1]])) if len(names) else np.empty(0, int)
+    number = np.empty(len(order), np.int64)
+    number[by_host] = np.arange(len(order)) - np.repeat(begins, np.diff(begins, append=len(order)))
+    return order[np.argsort(number, kind="stable")]
 
 
 def evaluated_part(texts: pa.ChunkedArray, characters: int) -> pa.ChunkedArray:

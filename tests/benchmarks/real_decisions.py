@@ -39,14 +39,16 @@ AGAIN = "another sample"
 
 
 @recorded_flow(name="real_decisions", flow_run_name=flow_run_name, persist_result=False)
-def real_decisions(recipe: RecipeLike, what: str, against: list[str], decisions: int, pairs: int) -> None:
+def real_decisions(
+    recipe: RecipeLike, what: str, against: list[str], decisions: int, pairs: int, judge: list[str]
+) -> None:
     base = load(recipe)
     compared = arms(recipe, against) if against else Arms(base.name, {base.name: base}, {}, {})
     proxy = load_proxy()
     with run_context(recipe) as context:
         # whole steps in half of a run, as for a decision
-        data = proxy_data(context, proxy, base, compared.recipes, proxy.tokens, step_tokens=2 * proxy.step_tokens)
-        evaluation = evaluation_set(data, [])
+        data = proxy_data(context, proxy, compared.recipes, proxy.tokens, step_tokens=2 * proxy.step_tokens)
+        evaluation = evaluation_set(data, judge)
         runs = ProxyRuns(context, proxy, data, evaluation, "", lambda count, train: train(), lambda made: None)
         rates, tokens = proxy.learning_rates, data.budget_tokens
 
@@ -83,8 +85,9 @@ def main() -> None:
     parser.add_argument("--against", action="append", default=[], help="another recipe; may be given again")
     parser.add_argument("--decisions", type=int, default=12, help="A/A decisions; at least 3 (default: 12)")
     parser.add_argument("--pairs", type=int, default=4, help="pairs of runs of each (default: 4)")
+    parser.add_argument("--judge", action="append", required=True, help="a set that counts; may be given again")
     given = parser.parse_args()
-    real_decisions(given.recipe, given.what, given.against, given.decisions, given.pairs)
+    real_decisions(given.recipe, given.what, given.against, given.decisions, given.pairs, given.judge)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ PROXY = {
 SCRIPT = """
 import sys
 import gristmill
-report = gristmill.ablate(sys.argv[1], raw=True, proxy=sys.argv[2], bank_pairs=2)
+report = gristmill.ablate(sys.argv[1], raw=True, proxy=sys.argv[2], bank_pairs=2, judge=["extracted"])
 print(*report.sentences, sep="\\n")
 """
 

@@ -86,7 +86,7 @@ def arms(base):
 @pytest.fixture(scope="module")
 def made(base, arms, tmp_path_factory) -> ComparisonData:
     home = str(tmp_path_factory.mktemp("home"))
-    return arm_data(context(home), base, arms, tokens=10**9, **PROXY)
+    return arm_data(context(home), arms, tokens=10**9, **PROXY)
 
 
 @cache
@@ -173,9 +173,9 @@ def test_the_evaluation_documents_are_those_with_the_smallest_hashes_whatever_th
         assert ids == sorted(ids)
     assert rows["bytes"].to_pylist() == [len(text.encode()) for text in rows["text"].to_pylist()]
     home = context(str(tmp_path))
-    other = chosen.evaluation_documents(home, arms["shuffled"], 15)
+    other = chosen.evaluation_documents(home, [arms["shuffled"]], 15)
     assert other.key == made.evaluation.key and chosen.read(other).equals(rows)
-    larger = chosen.evaluation_documents(home, base, 30)
+    larger = chosen.evaluation_documents(home, [base], 30)
     more = chosen.read(larger)
     assert set(rows["id"].to_pylist()) < set(more["id"].to_pylist()), "a larger set has the smaller one"
     facts = made.evaluation.result["sets"]["web"]
@@ -208,12 +208,12 @@ def test_copies_of_a_text_are_one_evaluation_document(tmp_path):
     paths = [write_lines(tmp_path / f"{n}.jsonl", [*texts[n:], *texts[n:] * 4]) for n in range(2)]
     steps = [{"step": "extract", "engine": "plain"}]
     recipe = load({"name": "copied", "sources": [{"name": "web", "jsonl": paths}], "steps": steps})
-    evaluation = chosen.evaluation_documents(context(str(tmp_path / "home")), recipe, 15)
+    evaluation = chosen.evaluation_documents(context(str(tmp_path / "home")), [recipe], 15)
     found = chosen.read(evaluation)["text"].to_pylist()
     assert len(set(found)) == len(found) == evaluation.result["sets"]["web"]["documents"] == 15
     few = variant(recipe, f"sources.web.jsonl=[{write_lines(tmp_path / 'few.jsonl', texts[:4] * 15)}]").recipe
     with pytest.raises(ValueError, match=r"^the evaluation set web has fewer than 5 texts that differ \(near copies"):
-        chosen.evaluation_documents(context(str(tmp_path / "home")), few, 15)
+        chosen.evaluation_documents(context(str(tmp_path / "home")), [few], 15)
 
 
 def test_near_copies_of_a_text_are_one_evaluation_document(tmp_path):
@@ -225,13 +225,20 @@ def test_near_copies_of_a_text_are_one_evaluation_document(tmp_path):
     recipe = load({"name": "near", "sources": [{"name": "web", "jsonl": paths}], "steps": [{"step": "extract"}]})
     home = context(str(tmp_path / "home"))
     whole = chosen.extracted(home, recipe)
-    rows = [row for i in range(2) for row in parquet.read_table(whole.documents.part(i), ["id", "text"]).to_pylist()]
+    columns = ["id", "text", "file"]
+    rows = [row for i in range(2) for row in parquet.read_table(whole.documents.part(i), columns).to_pylist()]
     ranks = uniform(pa.chunked_array([[row["id"] for row in rows]]), 0, "evaluation")
+    in_file, seen, order = Counter[str](), set[str](), []
+    for rank, row in sorted(zip(ranks.tolist(), rows, strict=True), key=lambda pair: (pair[0], pair[1]["id"])):
+        if row["text"] not in seen:
+            seen.add(row["text"])
+            order.append((in_file[row["file"]], rank, row))
+            in_file[row["file"]] += 1
     truth: list[dict] = []
-    for _, row in sorted(zip(ranks.tolist(), rows, strict=True), key=lambda pair: (pair[0], pair[1]["id"])):
+    for *_, row in sorted(order, key=lambda one: one[:2]):
         if len(truth) < 18 and all(jaccard(row["text"], one["text"]) < THRESHOLD for one in truth):
-            truth.append(row)
-    found = chosen.read(chosen.evaluation_documents(home, recipe, 30), ["id", "text"]).to_pylist()
+            truth.append({"id": row["id"], "text": row["text"]})
+    found = chosen.read(chosen.evaluation_documents(home, [recipe], 30), ["id", "text"]).to_pylist()
     assert found == sorted(truth, key=lambda row: row["id"]) and len(found) == 18, "a tenth of 180"
 
 
@@ -258,7 +265,7 @@ def test_pages_that_quote_an_evaluation_document_or_a_task_leave_the_arms_and_wh
     steps = [{"step": "extract"}, small]
     recipe = load({"name": "quoted", "sources": sources, "steps": steps})
     home = context(str(tmp_path / "home"))
-    data = arm_data(home, recipe, {"base": recipe}, tokens=10**6, tasks=str(tasks), **PROXY)
+    data = arm_data(home, {"base": recipe}, tokens=10**6, tasks=str(tasks), **PROXY)
     table = chosen.read(data.evaluation)
     evaluation = table.filter(pa.compute.equal(table["set"], "web"))["text"].to_pylist()
     arm = data.arms["base"]
@@ -293,7 +300,7 @@ def test_an_evaluation_document_leaves_an_arm_that_gives_its_source_another_name
     given = base.model_dump(mode="json", exclude={"mixture"})
     given["sources"][0]["name"] = "crawl"
     home = context(str(Path(made.evaluation.folder).parents[1]))
-    data = arm_data(home, base, {"renamed": load(given)}, tokens=10**9, **PROXY)
+    data = arm_data(home, {"base": base, "renamed": load(given)}, tokens=10**9, **PROXY)
     assert data.evaluation.key == made.evaluation.key
     [stage] = [stage for stage in data.arms["renamed"].corpus.stages if stage.name == "evaluation_removal"]
     [count] = stage.step_counts
@@ -344,7 +351,7 @@ def contents(home: Path) -> dict[str, bytes]:
 
 def test_another_run_with_other_workers_gives_the_same_bytes(made, base, arms, tmp_path):
     some = {name: arms[name] for name in ("base", "shuffled")}
-    again = arm_data(context(str(tmp_path), Threads(3, None)), base, some, tokens=made.budget_tokens, **PROXY)
+    again = arm_data(context(str(tmp_path), Threads(3, None)), some, tokens=made.budget_tokens, **PROXY)
     assert again.budget_tokens == made.budget_tokens
     first, second = contents(Path(made.evaluation.folder).parents[1]), contents(tmp_path)
     assert second.keys() < first.keys() and len(second) > 50
@@ -354,22 +361,22 @@ def test_another_run_with_other_workers_gives_the_same_bytes(made, base, arms, t
 def test_tokens_that_are_asked_for_are_repeated_as_far_as_the_mixture_allows(made, base, tmp_path):
     home = context(str(Path(made.evaluation.folder).parents[1]))
     wanted = made.budget_tokens * 3 // 256 * 256
-    data = arm_data(home, base, {"base": base}, tokens=wanted + 100, repeat=True, **PROXY)
+    data = arm_data(home, {"base": base}, tokens=wanted + 100, repeat=True, **PROXY)
     assert data.budget_tokens == wanted
     arm = data.arms["base"]
     assert sum(arm.epochs[s] * arm.source_tokens[s] for s in arm.epochs) == pytest.approx(wanted)
     assert 1 < max(arm.epochs.values()) <= 4
     had = ", ".join(f"{s} {arm.source_tokens[s]:,}" for s in ("copies", "web"))
     with pytest.raises(ValueError, match=rf"^base: a run takes 100,000,000 tokens, but the sources have {had}, which"):
-        arm_data(home, base, {"base": base}, tokens=10**8, repeat=True, **PROXY)
+        arm_data(home, {"base": base}, tokens=10**8, repeat=True, **PROXY)
     with pytest.raises(ValueError, match="^base: one step of training takes 9,000,000 tokens, but a run may take"):
-        arm_data(home, base, {"base": base}, tokens=10**8, **PROXY | {"step_tokens": 9_000_000})
+        arm_data(home, {"base": base}, tokens=10**8, **PROXY | {"step_tokens": 9_000_000})
     strict = variant(base, "gopher_quality.min_words=120").recipe
     with pytest.raises(ValueError, match="^strict: no token is left of the source web once the evaluation documents"):
-        arm_data(home, base, {"base": base, "strict": strict}, tokens=10**8, **PROXY)
+        arm_data(home, {"base": base, "strict": strict}, tokens=10**8, **PROXY)
     none = variant(base, "gopher_quality.min_words=1000").recipe
     with pytest.raises(ValueError, match="^none: nothing is left of the corpus behind the step `gopher_quality`"):
-        arm_data(home, base, {"base": base, "none": none}, tokens=10**8, **PROXY)
+        arm_data(home, {"base": base, "none": none}, tokens=10**8, **PROXY)
 
 
 @pytest.mark.parametrize("kind", ["folder", *(pytest.param(k, marks=pytest.mark.slow) for k in ("jsonl", "parquet"))])
@@ -393,7 +400,7 @@ def test_a_clean_text_set_is_one_more_set_and_leaves_the_arms_too(base, tmp_path
     sources = [{"name": "web", "jsonl": [f"{tmp_path}/web.jsonl"]}, {"name": "few", "jsonl": [few]}]
     recipe = load({"name": "clean_set", "sources": sources, "steps": [{"step": "extract"}]})
     home = context(str(tmp_path / "home"))
-    data = arm_data(home, recipe, {"base": recipe}, tokens=10**6, clean=str(path), **PROXY)
+    data = arm_data(home, {"base": recipe}, tokens=10**6, clean=str(path), **PROXY)
     rows = chosen.read(data.evaluation)
     assert chosen.sets_of(data.evaluation) == ("clean", "web"), "a tenth of 49 documents is too few"
     assert sorted(rows["text"].to_pylist()[:6]) == sorted(texts) and len(rows) == 12
@@ -419,7 +426,7 @@ def test_a_page_goes_with_its_near_copy_whatever_engine_an_arm_extracts_by(tmp_p
     base = load({"name": "engines", "sources": sources, "steps": [{"step": "extract"}]})
     plain = variant(base, "extract.engine=plain").recipe
     recipes = {"base": base, "plain": plain, "renamed": variant(plain, "sources.web.name=crawl").recipe}
-    data = arm_data(context(str(tmp_path / "home")), base, recipes, tokens=10**6, **PROXY)
+    data = arm_data(context(str(tmp_path / "home")), recipes, tokens=10**6, **PROXY)
     evaluation = chosen.read(data.evaluation)["text"].to_pylist()
     held_out = {number for text in evaluation for number in re.findall(r"Number(\d+)", text)}
     assert len(evaluation) == 6 and len(held_out) >= 3
@@ -439,18 +446,18 @@ def test_what_cannot_be_evaluated_on(base, tmp_path):
     recipe = load({"name": "blank", "sources": sources, "steps": [{"step": "extract"}]})
     home = context(str(tmp_path / "home"))
     with pytest.raises(ValueError, match="^every source has too few documents to evaluate on, since 10% of a"):
-        chosen.evaluation_documents(home, recipe, 15)
+        chosen.evaluation_documents(home, [recipe], 15)
     with pytest.raises(
         ValueError, match="^no document of the source clean has a text with a word, so there is nothing"
     ):
-        chosen.evaluation_documents(home, recipe, 15, clean=blank)
+        chosen.evaluation_documents(home, [recipe], 15, clean=blank)
     four = write_lines(tmp_path / "four.jsonl", [f"Text {i}." for i in range(4)])
     with pytest.raises(ValueError, match="^the clean text set has 4 documents with a word; give 5 or more"):
-        chosen.evaluation_documents(home, recipe, 15, clean=four)
+        chosen.evaluation_documents(home, [recipe], 15, clean=four)
     with pytest.raises(FileNotFoundError, match=re.escape(f"{tmp_path}/none")):
-        chosen.evaluation_documents(home, recipe, 15, clean=f"{tmp_path}/none")
+        chosen.evaluation_documents(home, [recipe], 15, clean=f"{tmp_path}/none")
     named = variant(recipe, "sources.few.name=clean").recipe
     with pytest.raises(
         ValueError, match="^a source of the recipe blank is called clean, as the clean text set: rename"
     ):
-        chosen.evaluation_documents(home, named, 15, clean=blank)
+        chosen.evaluation_documents(home, [named], 15, clean=blank)

@@ -1,7 +1,8 @@
 """`evaluation_documents`: the documents that recipes are compared on, of each source and of a clean text set.
 
-They are drawn from all documents as the base recipe extracts them, ahead of every filter, by ids alone: so they do not
-depend on the steps of any recipe that is compared, nor on the tokenizer or the model.
+They are drawn from all documents as the recipes extract them, ahead of every filter, by ids and hosts alone: so they do
+not depend on the steps of any recipe that is compared, nor on the tokenizer or the model. `judge` says which sets there
+are, and which of them count.
 """
 
 from collections import Counter
@@ -14,14 +15,12 @@ from typing import Any
 import pyarrow as pa
 from pydantic import Field
 
-from gristmill.flows.check.run import before_run
 from gristmill.flows.machine.context import RunContext
-from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.errors import did_you_mean
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.recipe.variants import texts_alone, unfiltered
+from gristmill.flows.recipe.variants import unfiltered
 from gristmill.flows.stages.corpus import Corpus, check_sources
 from gristmill.flows.stages.documents import documents
+from gristmill.flows.stages.evaluation.judge import CLEAN, clean_recipe, source_sets
 from gristmill.storage import files, parquet
 from gristmill.tasks.dedup.near.settings import Shingling
 from gristmill.tasks.documents.step import Settings
@@ -37,7 +36,6 @@ from gristmill.tasks.evaluation.documents import (
 )
 from gristmill.tasks.evaluation.similar import THRESHOLD
 
-CLEAN = "clean"  # the set of texts that no recipe trains on
 # Of a set: screening looks at every fourth document, the test at the others, and a variance takes two of each.
 LEAST = 5
 MOST_SHARE = 0.1  # of a source's documents: the rest is there to be trained on
@@ -49,11 +47,12 @@ CHARACTERS = 8_000  # of a text: 2,000 tokens of English, eight contexts of a sm
 
 
 class Record(Settings):
-    """`shares`: of each set the largest share of its documents that may be taken; `below`: of each set, documents whose
-    keyed hash, in [0, 1), is below this are looked at; `characters`: code points of a text
-    that are evaluated; `seed`: of the keyed hash; `threshold`: Jaccard similarity of documents that count as one;
-    `apart`: the sets that are of no source of the recipes."""
+    """`read`: of each set the input that has its documents, and the source there; `shares`: of each set the largest
+    share of its documents that may be taken; `below`: of each set, documents whose keyed hash, in [0, 1), is below this
+    are looked at; `characters`: code points of a text that are evaluated; `seed`: of the keyed hash; `threshold`:
+    Jaccard similarity of documents that count as one; `apart`: the sets that are of no source of the recipes."""
 
+    read: dict[str, str]
     per_source: int = Field(ge=LEAST)
     shares: dict[str, float]
     below: dict[str, float]
@@ -81,26 +80,34 @@ def extracted(context: RunContext, recipe: Recipe) -> Corpus:
 
 def evaluation_documents(
     context: RunContext,
-    base: Recipe,
+    recipes: Sequence[Recipe],
     per_source: int,
     clean: str | None = None,
     characters: int = CHARACTERS,
     seed: int = 0,
 ) -> StageResult:
-    """`per_source` documents of each source of the base, at most a tenth of it, and of the clean text set. A source
-    of which a tenth, near copies counted once, is fewer than LEAST has no set.
+    """`per_source` documents of each source of the recipes, at most a tenth of it, and of the clean text set: one of
+    each host, then second ones. A source of which a tenth, near copies counted once, is fewer than LEAST has no set.
 
-    `clean`: a path or address of JSON lines or Parquet with a column `text`, or a folder of .txt files. The result's
-    `sets` have documents and bytes by set; `read` gives the documents. Raises NothingLeftError or ValueError for a
-    source without a text, or a set with too few documents, FileNotFoundError for a clean set that is not there.
+    `clean`: a path or address of JSON lines or Parquet with a column `text`, a folder of .txt files, or `reference`;
+    it is normalised as the first recipe normalises. The result's `sets` have documents and bytes by set; `read` gives
+    the documents. Raises NothingLeftError or ValueError for a source without a text, or a set with too few documents,
+    FileNotFoundError for a clean set that is not there.
     """
-    corpora = [extracted(context, base)]
-    shares = {source.name: MOST_SHARE for source in base.sources}
+    sets = source_sets(recipes)
+    shares = {each.name: MOST_SHARE for each in sets}
+    whole = {at: extracted(context, recipes[at]) for at in dict.fromkeys(each.recipe for each in sets)}
+    sources = [(each.name, whole[each.recipe], each.source) for each in sets]
     if clean is not None:
-        corpora.append(extracted(context, _clean_recipe(base, clean)))
+        sources.append((CLEAN, extracted(context, clean_recipe(context.settings, recipes[0], clean)), CLEAN))
         shares[CLEAN] = 1.0
-    counts = {name: of["documents"] for corpus in corpora for name, of in corpus.documents.result["sources"].items()}
+    counts = {name: corpus.documents.result["sources"][own]["documents"] for name, corpus, own in sources}
+    named: dict[str, str] = {}  # the inputs, by key
+    for name, corpus, _ in sources:
+        number = f" {len(named) + 1}" if named else ""
+        named.setdefault(corpus.documents.key, CLEAN if name == CLEAN else f"documents{number}")
     record = Record(
+        read={name: f"{named[corpus.documents.key]}/{own}" for name, corpus, own in sources},
         per_source=per_source,
         shares=shares,
         below={name: below(count, _LOOKED_AT * per_source) for name, count in counts.items()},
@@ -110,16 +117,14 @@ def evaluation_documents(
         shingling=Shingling(),
         threshold=THRESHOLD,
     )
-    places = EvaluationPlaces(
-        tuple(name for corpus in corpora for name in corpus.sources),
-        tuple(part for corpus in corpora for part in corpus.places.documents),
-    )
-    inputs = {name: corpus.documents.key for name, corpus in zip(("documents", CLEAN), corpora, strict=False)}
+    parts = [(name, part) for name, corpus, own in sources for part, _ in corpus.places.parts((own,))]
+    places = EvaluationPlaces(tuple(name for name, _ in parts), tuple(part for _, part in parts))
+    inputs = {name: key for key, name in named.items()}
     return context.build(StageSpec("evaluation_documents", _choose, record, inputs, places))
 
 
 def read(evaluation: StageResult, columns: list[str] | None = None) -> pa.Table:
-    """The evaluation documents, by set and then by id: `id`, `set`, `bytes`, `text`, `whole`."""
+    """The evaluation documents, by set and then by id: the columns of EVALUATION."""
     return parquet.read_table(evaluation_file(evaluation.folder), columns or EVALUATION.names)
 
 
@@ -195,27 +200,3 @@ def shards_of_sets(sets: Sequence[str]) -> dict[str, range]:
     counts = Counter(sets)
     begins = dict(zip(counts, accumulate(counts.values(), initial=0), strict=False))
     return {name: range(begins[name], begins[name] + count) for name, count in counts.items()}
-
-
-def judged_sets(names: Sequence[str], judge: Sequence[str]) -> tuple[str, ...]:
-    """The sets that count, of those with these names. Raises ValueError for a set that there is not."""
-    for name in judge:
-        if name not in names:
-            hint = did_you_mean(name, names) or f"there are {', '.join(names)}"
-            raise ValueError(f"there is no evaluation set {name} to judge by; {hint}")
-    return tuple(judge) or ((CLEAN,) if CLEAN in names else tuple(names))
-
-
-def check_judges(settings: MachineSettings, base: Recipe, clean: str | None, judge: Sequence[str]) -> None:
-    """Raise, ahead of all work, for a clean text set that cannot be read and for a set to judge by that there is not:
-    RecipeError, ValueError, FileNotFoundError."""
-    judged_sets([*(source.name for source in base.sources), *([CLEAN] if clean else [])], judge)
-    if clean:
-        before_run(_clean_recipe(base, clean), settings)
-
-
-def _clean_recipe(base: Recipe, clean: str) -> Recipe:
-    """A recipe that reads the clean text set."""
-    if CLEAN in [source.name for source in base.sources]:
-        raise ValueError(f"a source of the recipe {base.name} is called {CLEAN}, as the clean text set: rename it")
-    return texts_alone(base, {CLEAN: clean})

@@ -67,12 +67,14 @@ def test_the_lines_name_recipes_runs_time_and_the_smallest_effect():
 def test_a_proxy_without_recorded_noise_says_so_and_an_unknown_set_is_refused(tmp_path):
     own = tmp_path / "own.yaml"
     own.write_text((PROXIES / "small.yaml").read_text())
-    plan = planned(ARMS, str(own), 2, **NOTHING | {"tokens": 100_000}, judge=[])
+    plan = planned(ARMS, str(own), 2, **NOTHING | {"tokens": 100_000}, judge=["extracted"])
     shown = "\n".join(plan.lines())
     assert "no noise was recorded" in shown and f"It trains {plan.cost.runs[0]} to" in shown
     assert "--tokens N" not in shown
     with pytest.raises(ValueError, match="^there is no evaluation set webb to judge by; did you mean `web`?"):
         planned(ARMS, "small", 2, **NOTHING, judge=["webb"])
+    with pytest.raises(ValueError, match="^nothing says what to judge by. The documents of books, web as they were"):
+        planned(ARMS, "small", 2, **NOTHING, judge=[])
 
 
 def test_parameters_are_those_of_the_model_but_for_its_norms():

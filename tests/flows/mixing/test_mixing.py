@@ -61,7 +61,7 @@ def planted(request, tmp_path_factory):
         }
     )
     home, proxy = context(str(folder / "home")), load_proxy(PROXY)
-    return home, recipe, proxy, proxy_data(home, proxy, recipe, {recipe.name: recipe}, proxy.tokens, repeat=True)
+    return home, recipe, proxy, proxy_data(home, proxy, {recipe.name: recipe}, proxy.tokens, repeat=True)
 
 
 def weights(found) -> dict[str, float]:
