@@ -59,7 +59,8 @@ class AgreementReport:
         return (
             f"by bits per byte of {', '.join(self.judged)}, models of {least:,} parameters order {share:.0%} of the "
             f"pairs of {len(self.arms)} recipes as those of {most:,} do (90% interval {low:.0%} to {high:.0%}, "
-            f"Kendall's tau {first.tau:.2f}, p {first.p_value:.3f}); of the {sure} pairs that both tell apart {both}; {which}"
+            f"Kendall's tau {first.tau:.2f}, p {first.p_value:.3f}); of the {sure} pairs that both tell apart {both}; "
+            f"{which}"
         )
 
     def rows(self) -> Iterator[dict[str, Any]]:
