@@ -79,11 +79,10 @@ def ablate(
 def _print_plan(base: str, candidates: dict[str, Any], **given: Any) -> None:
     """`given`: parameters of the flow `ablate`."""
     from gristmill.flows.decisions.plan import planned
-    from gristmill.flows.stages.proxy import at_once
 
     _, compared = _checked(base, candidates, given["clean"], given["judge"])
     leave_one_out = candidates["leave_one_out"]
-    print_texts(planned(compared, at_once=at_once(settings()), leave_one_out=leave_one_out, **given).lines())
+    print_texts(planned(compared, settings(), leave_one_out=leave_one_out, **given).lines())
 
 
 def _checked(base: str, candidates: dict[str, Any], clean: str | None, judge: list[str]) -> tuple["Recipe", "Arms"]:
