@@ -60,6 +60,12 @@ def ablate(
     plan: Annotated[
         bool, typer.Option("--plan", help="print what would be done and what it costs; do nothing")
     ] = False,
+    device: Annotated[
+        str, typer.Option(metavar="NAME", help="--plan for a GPU that is not here, as h100; default: this machine")
+    ] = "",
+    devices: Annotated[int, typer.Option(min=1, help="how many of --device")] = 1,
+    mfu: Annotated[float, typer.Option(help="share of its data sheet's rate that --device trains with")] = 0.4,
+    price: Annotated[float, typer.Option(min=0, help="of a device and an hour: --plan says what the runs cost")] = 0,
     as_json: Json = False,
 ) -> None:
     """Compare a recipe with candidates by training small models on each: which is better, by how many bits per byte,
@@ -71,18 +77,25 @@ def ablate(
     runs |= {"first_pair": first_pair}
     judged: dict[str, Any] = {"clean": clean or None, "judge": judge, "tasks": tasks or None}
     if plan:
-        _print_plan(base, candidates, **runs, clean=judged["clean"], judge=judge)
+        known = {"name": device, "devices": devices, "mfu": mfu, "price": price}
+        _print_plan(base, candidates, known, **runs, clean=judged["clean"], judge=judge)
+    elif device:
+        raise ValueError(f"--device {device} is for --plan: runs are trained on this machine")
     else:
         compare(base, candidates, as_json, **runs, **judged)
 
 
-def _print_plan(base: str, candidates: dict[str, Any], **given: Any) -> None:
-    """`given`: parameters of the flow `ablate`."""
+def _print_plan(base: str, candidates: dict[str, Any], device: dict[str, Any], **given: Any) -> None:
+    """`device`: what --device and its like say; `given`: parameters of the flow `ablate`."""
+    from functools import partial
+
+    from gristmill.flows.decisions.device import measured, named
     from gristmill.flows.decisions.plan import planned
 
     _, compared = _checked(base, candidates, given["clean"], given["judge"])
-    leave_one_out = candidates["leave_one_out"]
-    print_texts(planned(compared, settings(), leave_one_out=leave_one_out, **given).lines())
+    leave_one_out, proxy = candidates["leave_one_out"], given.pop("proxy")
+    known = partial(named, **device) if device["name"] else partial(measured, settings(), price=device["price"])
+    print_texts(planned(compared, proxy, known, leave_one_out=leave_one_out, **given).lines())
 
 
 def _checked(base: str, candidates: dict[str, Any], clean: str | None, judge: list[str]) -> tuple["Recipe", "Arms"]:

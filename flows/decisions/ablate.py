@@ -6,6 +6,7 @@ import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imp
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from prefect.logging import get_run_logger
@@ -14,6 +15,7 @@ from gristmill.flows.check.run import before_run
 from gristmill.flows.comparison.bank import calibrate, requests
 from gristmill.flows.comparison.protocol import decide
 from gristmill.flows.comparison.runs import RunRequest
+from gristmill.flows.decisions import device
 from gristmill.flows.decisions.arm_data import Arm, ComparisonData, proxy_data
 from gristmill.flows.decisions.artifacts import publish_decision
 from gristmill.flows.decisions.plan import Arms, Plan, arms, planned
@@ -30,7 +32,7 @@ from gristmill.flows.run.phase_rates import duration
 from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
 from gristmill.flows.stages.evaluation.documents import check_judges
-from gristmill.flows.stages.proxy import ProxyResult, at_once
+from gristmill.flows.stages.proxy import ProxyResult
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.lease import lease
 
@@ -106,7 +108,7 @@ def ablate(
         plan = planned(
             compared,
             proxy,
-            at_once(context.settings),
+            partial(device.known, context.settings),
             leave_one_out=leave_one_out,
             tokens=tokens,
             pairs=pairs,

@@ -10,7 +10,7 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.stages.model import local_folder, local_mixture
-from gristmill.flows.stages.proxy import ProxyResult, at_once, gpus
+from gristmill.flows.stages.proxy import ProxyResult, at_once, devices_of, gpus
 from gristmill.storage import checked_json, files, layout
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult

@@ -103,7 +103,9 @@ def train_proxies(context: RunContext, runs: Sequence[ProxyRun]) -> list[ProxyRe
     specs = [partial(proxy_spec, settings, run, folders.get(run.tasks)) for run in runs]
     keys = [spec(0).key for spec in specs]
     distinct = dict(zip(keys, specs, strict=True))
-    forks = any(run.proxy.processes == 1 and context.find(distinct[key](0)) is None for key, run in zip(keys, runs, strict=True))
+    forks = any(
+        run.proxy.processes == 1 and context.find(distinct[key](0)) is None for key, run in zip(keys, runs, strict=True)
+    )
     with preloaded(ENVIRONMENT) if forks else nullcontext("") as address:
         wanted = [partial(spec, preloaded=address) for spec in distinct.values()]
         made = context.build_all(wanted, partial(at_once, settings, most))
@@ -193,7 +195,15 @@ def _train(phases: PhaseRunner, record: Record, places: ProxyPlaces) -> dict:
     checked_json.write(str(run_json), run.model_dump(mode="json"))
     environment = ENVIRONMENT | ({"CUDA_VISIBLE_DEVICES": places.devices} if places.devices else {})
     began = time.monotonic()
-    code = launch.launch(run_json, record.processes, log, env=environment, poll=phases.check, restarts=RESTARTS, preloaded=places.preloaded)
+    code = launch.launch(
+        run_json,
+        record.processes,
+        log,
+        env=environment,
+        poll=phases.check,
+        restarts=RESTARTS,
+        preloaded=places.preloaded,
+    )
     if code:
         report = out / "guard.json"
         if report.exists():

@@ -4,9 +4,9 @@
         launch(run_json, 1, log, preloaded=address)
 
 The process only imports: it computes nothing, so no thread of a library for sums is there and no GPU is touched, and
-what it forks is as a process that has just imported the same. It dies with the thread that began the block, and what it
-has forked dies with it. A run asks for its process by a socket, and gives it its environment and the file of its output;
-its exit code comes back by the same socket, which a run that a signal ends leaves empty. Linux alone.
+what it forks is as a process that has just imported the same. It dies with the thread that began the block, and what
+it has forked dies with it. A run asks for its process by a socket, and gives it its environment and the file of its
+output; its exit code comes back by the same socket, which a run that a signal ends leaves empty. Linux alone.
 """
 
 from __future__ import annotations
