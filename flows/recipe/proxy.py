@@ -30,7 +30,7 @@ _SET_BY_RUNS = {
 class ProxyConfig(Settings):
     """Model, training and evaluation of proxy runs. Unknown keys are an error."""
 
-    name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$", description="of the proxy, as reports show it")
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", description="of the proxy, as reports show it")
     vocab_size: int = Field(2048, ge=300, le=1 << 16, description="of the tokenizer that all arms share")
     sample_bytes: int = Field(6_000_000, gt=0, description="of text that the tokenizer is trained on, at most")
     model: ModelConfig

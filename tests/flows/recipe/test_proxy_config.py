@@ -24,6 +24,19 @@ def test_the_default_is_small_and_what_it_says():
     assert len(proxy.learning_rates) == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "millions"), [("small", 0.25), ("3m", 3.2), ("15m", 15.1), ("60m", 58.7)], ids=lambda given: str(given)
+)
+def test_proxies_that_ship_have_the_parameters_that_their_names_say(name, millions):
+    from gristmill.training.model.decoder import parameter_count
+
+    proxy = load_proxy(name)
+    assert parameter_count(proxy.model, proxy.vocab_size) == pytest.approx(millions * 1e6, rel=0.01)
+    if name != "small":  # the rule that the file states
+        assert proxy.learning_rates[1] == pytest.approx(0.015 * (48 / proxy.model.dim) ** 0.5, rel=0.01)
+        assert proxy.tokens == pytest.approx(20 * millions * 1e6, rel=0.03)
+
+
 @pytest.mark.parametrize("path", sorted(PROXIES.glob("*.yaml")))
 def test_proxies_that_ship_are_read_by_name_and_written_whole(path):
     proxy = load_proxy(path.stem)
