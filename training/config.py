@@ -235,3 +235,20 @@ class RunConfig(Settings):
                 "files; give both or neither"
             )
         return self
+
+
+class RateRequest(Settings):
+    """What `gristmill.training.run.rate` trains a few steps of."""
+
+    model: ModelConfig
+    training: TrainingConfig
+    vocab_size: int = Field(gt=0)
+    most_seconds: float = Field(default=30, gt=0, description="that measuring may take")
+
+
+class MeasuredRate(Settings):
+    """What it answers: floating-point operations a second of training in one process on `device`; `bound`: at most."""
+
+    flops: float = Field(gt=0)
+    bound: bool
+    device: str

@@ -72,6 +72,12 @@ def ablate(
     plan: Annotated[
         bool, typer.Option("--plan", help="print what would be done and what it costs; do nothing")
     ] = False,
+    device: Annotated[
+        str, typer.Option(metavar="NAME", help="--plan for a GPU that is not here, as h100; default: this machine")
+    ] = "",
+    devices: Annotated[int, typer.Option(min=1, help="how many of --device")] = 1,
+    mfu: Annotated[float, typer.Option(help="share of its data sheet's rate that --device trains with")] = 0.4,
+    price: Annotated[float, typer.Option(min=0, help="of a device and an hour: --plan says what the runs cost")] = 0,
     as_json: Json = False,
 ) -> None:
     """Compare a recipe with candidates by training small models on each: which is better, by how many bits per byte,
@@ -83,27 +89,34 @@ def ablate(
     runs |= {"first_pair": first_pair, "resample": resample}
     judged: dict[str, Any] = {"clean": clean or None, "judge": judge}
     if plan:
-        _print_plan(base, candidates, tokenizer, **runs, **judged)
+        known = {"name": device, "devices": devices, "mfu": mfu, "price": price}
+        _print_plan(base, candidates, known, tokenizer, **runs, **judged)
+    elif device:
+        raise ValueError(f"--device {device} is for --plan: runs are trained on this machine")
     else:
         others = {"tasks": tasks or None, "tokenizer": tokenizer or None}
         compare(base, candidates, as_json, **runs, **judged, **others)
 
 
-def _print_plan(base: str, candidates: dict[str, Any], tokenizer: str, **given: Any) -> None:
-    """`given`: parameters of the flow `ablate`. Without a judge all sources stand for it, and that is said."""
+def _print_plan(base: str, candidates: dict[str, Any], device: dict[str, Any], tokenizer: str, **given: Any) -> None:
+    """`device`: what --device and its like say; `given`: parameters of the flow `ablate`. Without a judge all sources
+    stand for it, and that is said."""
+    from functools import partial
+
+    from gristmill.flows.decisions.device import measured, named
     from gristmill.flows.decisions.plan import planned
     from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
     from gristmill.flows.stages.evaluation.judge import EXTRACTED, set_names, without_judge
-    from gristmill.flows.stages.proxy import at_once
 
-    named = bool(given["clean"] or given["judge"])
-    given["judge"] = given["judge"] if named else [EXTRACTED]
+    judge_given = bool(given["clean"] or given["judge"])
+    given["judge"] = given["judge"] if judge_given else [EXTRACTED]
     _, compared = _checked(base, candidates, given["clean"], given["judge"])
-    leave_one_out = candidates["leave_one_out"]
+    leave_one_out, proxy = candidates["leave_one_out"], given.pop("proxy")
     if tokenizer:
         given["vocabulary"] = vocabulary(tokenizer_at(settings(), tokenizer, "tokenizer"))
-    print_texts(planned(compared, at_once=at_once(settings()), leave_one_out=leave_one_out, **given).lines())
-    if not named:
+    known = partial(named, **device) if device["name"] else partial(measured, settings(), price=device["price"])
+    print_texts(planned(compared, proxy, known, leave_one_out=leave_one_out, **given).lines())
+    if not judge_given:
         print_texts([without_judge(set_names([*compared.recipes.values()], None))])
 
 

@@ -6,6 +6,7 @@ import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imp
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from gristmill.flows.check.run import before_run
 from gristmill.flows.comparison.bank import calibrate, requests
 from gristmill.flows.comparison.protocol import decide
 from gristmill.flows.comparison.runs import RunRequest
+from gristmill.flows.decisions import device
 from gristmill.flows.decisions.arm_data import Arm, ComparisonData, proxy_data
 from gristmill.flows.decisions.artifacts import publish_decision
 from gristmill.flows.decisions.copies import seldom_met
@@ -33,7 +35,7 @@ from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
 from gristmill.flows.stages.evaluation.judge import check_judges
 from gristmill.flows.stages.near_duplicates import pairs_of_copies
-from gristmill.flows.stages.proxy import ProxyResult, at_once
+from gristmill.flows.stages.proxy import ProxyResult
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.lease import lease
 
@@ -115,7 +117,7 @@ def ablate(
         plan = planned(
             compared,
             proxy,
-            at_once(context.settings),
+            partial(device.known, context.settings),
             leave_one_out=leave_one_out,
             tokens=tokens,
             pairs=pairs,

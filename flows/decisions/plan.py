@@ -1,6 +1,6 @@
 """What a decision will do, said before anything is trained: recipes, what they share, runs, tokens, time, power."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,12 +15,14 @@ from gristmill.flows.comparison.protocol import WANTED_POWER, Protocol, tested_d
 from gristmill.flows.comparison.runs import EvaluationSet
 from gristmill.flows.comparison.verdict import Conditions
 from gristmill.flows.decisions.arm_data import ComparisonData
+from gristmill.flows.decisions.device import Device, run_flops, time_of
 from gristmill.flows.decisions.noise import ProxyNoise, read_noise
 from gristmill.flows.recipe import variants
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.variants import Variant
+from gristmill.flows.run.phase_rates import duration
 from gristmill.flows.stages.evaluation.judge import judged_sets, set_names
 
 
@@ -134,15 +136,10 @@ def sees(
     return smallest_effect(protocol.looks, protocol.limits(candidates), noise, WANTED_POWER)
 
 
-# Floating point operations a second and core in the training of a proxy of .24 million parameters: measured.
-CORE_RATE = 17e9
-START_SECONDS = 6.0  # of a run: processes, libraries, evaluation
-
-
 @dataclass(frozen=True)
 class Plan:
-    """`tokens`: of a run; `parameters`: of the proxy; `at_once`: runs trained at the same time; `bank`: A/A pairs;
-    `noise`: what was recorded of the proxy; `evaluation`: the documents that judge, or as many as are expected
+    """`tokens`: of a run; `device`: what the runs are trained on, if its rate is known; `bank`: A/A pairs; `noise`:
+    what was recorded of the proxy; `evaluation`: the documents that judge, or as many as are expected
     (`expected_evaluation`) while there is no `data` yet; `fixed_tokens`: the budget was asked for."""
 
     arms: Arms
@@ -150,7 +147,7 @@ class Plan:
     proxy: ProxyConfig
     bank: int
     tokens: int
-    at_once: int
+    device: Device | None
     noise: ProxyNoise | None
     evaluation: EvaluationSet
     data: ComparisonData | None = None
@@ -225,11 +222,9 @@ class Plan:
         if self.data:
             yield from self._of_data(self.data)
         fewest, most = self.cost.runs
-        low, high = (seconds * self.run_seconds / self.at_once / 60 for seconds in (fewest, most))
         yield (
             f"runs: {fewest} to {most}, {self.cost.bank_runs} of them for the A/A bank that says how much runs differ; "
-            f"{self.at_once} at once, {self.run_seconds:.0f} s each (estimated), so {low:.0f} to {high:.0f} minutes; "
-            "those that the home has are not trained again"
+            f"{self._time()}; those that the home has are not trained again"
         )
         if not self.fixed_tokens:
             yield (
@@ -238,10 +233,18 @@ class Plan:
             )
         yield self.announcement()
 
-    @property
-    def run_seconds(self) -> float:
-        """Of one run, from its floating point operations (6 for each parameter and token)."""
-        return START_SECONDS + 6 * parameters(self.proxy) * self.tokens / CORE_RATE
+    def _time(self) -> str:
+        if self.device is None:
+            return "how long they take on this machine is not known before `--plan` has measured it"
+        time = time_of(self.device, self.proxy, self.tokens, self.cost.runs)
+        least = "at least " if self.device.bound else ""
+        money = "" if not self.device.price else f", for {least}{time.money[0]:,.2f} to {time.money[1]:,.2f}"
+        low, high = (duration(3600 * hours) for hours in time.hours)
+        return (
+            f"{self.device.at_once} at once, {least}{duration(time.run)} each "
+            f"({run_flops(self.proxy, self.tokens):.2e} floating-point operations; {self.device.said}), so "
+            f"{least}{low} to {high}{money}"
+        )
 
     def _of_data(self, data: ComparisonData) -> Iterator[str]:
         if self.protocol.resample:
@@ -263,7 +266,7 @@ class Plan:
 def planned(
     compared: Arms,
     proxy: Any,
-    at_once: int,
+    device: Callable[[ProxyConfig], Device | None],
     *,
     leave_one_out: bool,
     tokens: int | None,
@@ -275,8 +278,9 @@ def planned(
     resample: bool = False,
     vocabulary: int | None = None,
 ) -> Plan:
-    """The plan before any data is made. `proxy`: as `load_proxy` takes it; `vocabulary`: the size of a tokenizer that
-    is given, with which no noise was recorded; the others: parameters of the flow `ablate`.
+    """The plan before any data is made. `proxy`: as `load_proxy` takes it; `device`: gives what it is trained on, see
+    `gristmill.flows.decisions.device`; `vocabulary`: the size of a tokenizer that is given, with which no noise was
+    recorded; the others: parameters of the flow `ablate`.
 
     Raises what `load_proxy`, `read_noise`, `protocol_of` and `expected_evaluation` raise.
     """
@@ -291,7 +295,7 @@ def planned(
         proxy=small,
         bank=bank_pairs,
         tokens=tokens or small.tokens,
-        at_once=at_once,
+        device=device(small),
         noise=noise,
         evaluation=expected_evaluation([*compared.recipes.values()], small, clean, judge),
         fixed_tokens=tokens is not None,

@@ -155,6 +155,7 @@ def _wanted(kind: str, context: Mapping[str, Any], message: str) -> str:
 def _pattern(context: Mapping[str, Any]) -> str:
     known = {
         "^[a-z][a-z0-9_-]*$": "a name of small letters, digits, _ and -, which begins with a letter",
+        "^[a-z0-9][a-z0-9_-]*$": "a name of small letters, digits, _ and -, which begins with a letter or a digit",
         r"^CC-MAIN-\d{4}-\d{2}$": "the name of a crawl, as CC-MAIN-2024-22",
     }
     return known.get(context["pattern"], f"what matches {context['pattern']}")

@@ -1,6 +1,6 @@
 """The proxy: the small model that decisions about data are made with, and how it is trained."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,6 +13,7 @@ from gristmill.training.config import ModelConfig, TrainingConfig
 
 PROXIES = Path(__file__).with_name("proxies")
 DEFAULT = "small"
+TOKENS = 200_000  # of a run, where neither tokens nor steps are given
 _WHAT = "proxy"  # in sentences
 _KEYS = "name, model and learning_rates"
 
@@ -21,7 +22,6 @@ _SET_BY_RUNS = {
     "seed": "the pair of a run sets it",
     "order_seed": "the pair of a run sets it",
     "learning_rate": "give `learning_rates`",
-    "steps": "give `tokens`",
     "init_from": "a proxy begins with drawn weights",
     "eval_tasks": "name the folder where the runs are compared",
 }
@@ -30,12 +30,20 @@ _SET_BY_RUNS = {
 class ProxyConfig(Settings):
     """Model, training and evaluation of proxy runs. Unknown keys are an error."""
 
-    name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$", description="of the proxy, as reports show it")
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", description="of the proxy, as reports show it")
     vocab_size: int = Field(2048, ge=300, le=1 << 16, description="of the tokenizer that all arms share")
     sample_bytes: int = Field(6_000_000, gt=0, description="of text that the tokenizer is trained on, at most")
     model: ModelConfig
-    training: TrainingConfig = TrainingConfig()
-    tokens: int = Field(200_000, gt=0, description="target tokens that a run learns from")
+    training: TrainingConfig = Field(
+        description="as of any training, with `steps` or `tokens`, and `warmup_steps` or `warmup_ratio`"
+    )
+    tokens: int = Field(gt=0, description="target tokens that a run learns from; default: those of training.steps")
+    warmup_ratio: float | None = Field(
+        None, ge=0, lt=1, description="share of a run's steps in which the learning rate rises"
+    )
+    processes: int = Field(
+        1, ge=1, le=64, description="of one run, on one machine; with GPUs one each. Several round otherwise than one"
+    )
     learning_rates: tuple[float, ...] = Field(
         min_length=2, description="a small one and the tuned one: a verdict must hold at each of them"
     )
@@ -43,6 +51,41 @@ class ProxyConfig(Settings):
         (3, 6, 12), min_length=1, description="pairs of runs at each look, of which each may end the decision"
     )
     evaluation_documents: int = Field(100, ge=5, description="evaluation documents of each source")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_one_length(cls, given: Any) -> Any:
+        """Steps by tokens or tokens by steps; the warm-up by its ratio. What is of another type is left to the fields.
+
+        So a training is judged with the steps that it has.
+        """
+        if not isinstance(given, Mapping):
+            return given
+        training = given.get("training") or {}
+        if isinstance(training, TrainingConfig):
+            training = training.model_dump(exclude_unset=True)
+        unset = TrainingConfig.model_fields
+        try:
+            seq_len = ModelConfig.model_validate(given["model"]).seq_len
+            batch = int(training.get("batch", unset["batch"].default))
+            tokens, steps = given.get("tokens"), training.get("steps")
+            if tokens is None:
+                tokens = TOKENS if steps is None else int(steps) * batch * seq_len
+            if steps is None:
+                steps = max(1, int(tokens) // (batch * seq_len))
+            warmup = training.get("warmup_steps", unset["warmup_steps"].default)
+            if (ratio := given.get("warmup_ratio")) is not None:
+                warmup = training.get("warmup_steps", _warmup(float(ratio), int(steps)))
+            short = int(warmup) >= int(steps)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return given
+        if short:
+            sentence = (
+                f"is {tokens:,}, which are {steps:,} steps of {batch} x {seq_len} tokens, no more than the {warmup} of "
+                "training.warmup_steps; give more tokens, or lower training.batch or training.warmup_steps"
+            )
+            raise ContradictionError([(("tokens",), sentence)])
+        return {**given, "training": {**training, "steps": steps, "warmup_steps": warmup}, "tokens": tokens}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -55,12 +98,16 @@ class ProxyConfig(Settings):
         for name, remedy in _SET_BY_RUNS.items():
             if (given := getattr(self.training, name)) != getattr(unset, name):
                 yield ("training", name), f"is {given!r}, which a proxy has not; remove it: {remedy}"
-        if self.steps(self.tokens) <= self.training.warmup_steps:
+        if (steps := self.steps(self.tokens)) != self.training.steps:
             yield (
-                ("tokens",),
-                f"is {self.tokens:,}, which are {self.steps(self.tokens)} steps of {self.training.batch} x "
-                f"{self.model.seq_len} tokens, no more than the {self.training.warmup_steps} of training.warmup_steps; "
-                "give more tokens, or lower training.batch or training.warmup_steps",
+                ("training", "steps"),
+                f"is {self.training.steps:,}, but tokens {self.tokens:,} fill {steps:,} steps of {self.training.batch} "
+                f"x {self.model.seq_len} tokens; give one of the two",
+            )
+        if self.warmup_ratio is not None and self.training.warmup_steps != _warmup(self.warmup_ratio, steps):
+            yield (
+                ("training", "warmup_steps"),
+                f"is {self.training.warmup_steps}, and warmup_ratio is {self.warmup_ratio:g}; give one of the two",
             )
 
     def _of_lists(self) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -81,7 +128,8 @@ class ProxyConfig(Settings):
         return tokens // self.step_tokens
 
     def run_training(self, tokens: int, learning_rate: float, seed: int, order_seed: int) -> TrainingConfig:
-        """The training of one run. The warm-up is shorter in a run of fewer tokens than the proxy's, in proportion.
+        """The training of one run. The warm-up is `warmup_ratio` of its steps; without that, training.warmup_steps,
+        which are fewer in a run of fewer tokens than the proxy's, in proportion.
 
         Raises ValueError for tokens that do not fill two steps.
         """
@@ -91,17 +139,24 @@ class ProxyConfig(Settings):
                 f"a run of {tokens:,} tokens has {steps} steps of {self.training.batch} x {self.model.seq_len} tokens, "
                 "and needs two: give it more tokens, or the proxy a smaller training.batch"
             )
-        share = min(1.0, steps / self.steps(self.tokens))
+        if self.warmup_ratio is None:
+            warmup = min(self.training.warmup_steps, round(self.training.warmup_steps / self.training.steps * steps))
+        else:
+            warmup = _warmup(self.warmup_ratio, steps)
         return TrainingConfig.model_validate(
             self.training.model_dump()
             | {
                 "steps": steps,
-                "warmup_steps": min(round(self.training.warmup_steps * share), steps - 1),
+                "warmup_steps": min(warmup, steps - 1),
                 "learning_rate": learning_rate,
                 "seed": seed,
                 "order_seed": order_seed,
             }
         )
+
+
+def _warmup(ratio: float, steps: int) -> int:
+    return min(round(ratio * steps), max(steps - 1, 0))
 
 
 def load_proxy(proxy: Any = DEFAULT) -> ProxyConfig:

@@ -10,7 +10,7 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.stages.model import local_folder, local_mixture
-from gristmill.flows.stages.proxy import ProxyResult, at_once, gpus
+from gristmill.flows.stages.proxy import ProxyResult, at_once, devices_of, gpus
 from gristmill.storage import checked_json, files, layout
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
@@ -62,7 +62,7 @@ def doremi(context: RunContext, runs: Sequence[DoReMi]) -> list[dict[str, float]
     """The mean weights by source of each run, in their order; several are trained at once."""
     settings = context.settings
     specs = [partial(doremi_spec, settings, run) for run in runs]
-    stages = context.build_all(specs, partial(at_once, settings))
+    stages = context.build_all(specs, partial(at_once, settings, 1))
     return [stage.result["weights"] for stage in stages]
 
 
@@ -73,13 +73,13 @@ def doremi_spec(settings: MachineSettings, run: DoReMi, slot: int) -> StageSpec:
     inputs = {"mixture": run.mixture.key, "reference": run.reference.key}
 
     def places() -> DoReMiPlaces:
-        folder, devices = spec.folder(settings.home), gpus()
+        folder = spec.folder(settings.home)
         return DoReMiPlaces(
             mixture=str(local_mixture(settings, run.mixture)),
             reference=run.reference.folder,
             out=local_folder(settings, folder),
             folder=folder,
-            device=devices[slot % len(devices)] if devices else "",
+            device=devices_of(slot, 1, gpus()),
         )
 
     spec = StageSpec(

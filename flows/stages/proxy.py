@@ -5,6 +5,7 @@ import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -23,11 +24,14 @@ from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.training.config import CHECKPOINTS, DOCUMENT_LOSSES, ModelConfig, RunConfig, TrainingConfig
 from gristmill.training.run import launch
+from gristmill.training.run.preloaded import preloaded
 
 SECONDS = "seconds.json"
 RECORDED = (DOCUMENT_LOSSES, "metrics.jsonl", "model.safetensors", "config.json")
 RESULT = "result.json"
 RESTARTS = 1  # of a run whose process was killed
+# One thread on every machine: a second one is of little use to a model of this size, and changes rounding.
+ENVIRONMENT = {"OMP_NUM_THREADS": "1"}
 
 
 @dataclass(frozen=True)
@@ -70,18 +74,21 @@ class ProxyResult:
 class Record(Settings):
     model: ModelConfig
     training: TrainingConfig
+    processes: int  # they decide rounding
 
 
 @dataclass(frozen=True)
 class ProxyPlaces:
     """`mixture`: its file on a local path; `out`: a local folder for what grows; `folder`: the stage's; `tasks`: the
-    folder of tasks, or empty; `device`: the GPU, as CUDA_VISIBLE_DEVICES names it, or empty."""
+    folder of tasks, or empty; `devices`: the GPUs, as CUDA_VISIBLE_DEVICES names them, or empty; `preloaded`:
+    the address of what gives the run its process, or empty."""
 
     mixture: str
     out: str
     folder: str
     tasks: str
-    device: str
+    devices: str
+    preloaded: str
 
 
 def train_proxies(context: RunContext, runs: Sequence[ProxyRun]) -> list[ProxyResult]:
@@ -92,31 +99,42 @@ def train_proxies(context: RunContext, runs: Sequence[ProxyRun]) -> list[ProxyRe
     """
     settings = context.settings
     folders = {name: tasks_at(settings, name, "tasks") for name in {run.tasks for run in runs} if name}
+    most = max((run.proxy.processes for run in runs), default=1)
     specs = [partial(proxy_spec, settings, run, folders.get(run.tasks)) for run in runs]
     keys = [spec(0).key for spec in specs]
     distinct = dict(zip(keys, specs, strict=True))
-    stages = dict(zip(distinct, context.build_all(list(distinct.values()), partial(at_once, settings)), strict=True))
+    forks = any(
+        run.proxy.processes == 1 and context.find(distinct[key](0)) is None for key, run in zip(keys, runs, strict=True)
+    )
+    with preloaded(ENVIRONMENT) if forks else nullcontext("") as address:
+        wanted = [partial(spec, preloaded=address) for spec in distinct.values()]
+        made = context.build_all(wanted, partial(at_once, settings, most))
+    stages = dict(zip(distinct, made, strict=True))
     return [_result(stages[key], run) for key, run in zip(keys, runs, strict=True)]
 
 
-def proxy_spec(settings: MachineSettings, run: ProxyRun, tasks: Path | None, slot: int) -> StageSpec:
-    """The stage of a run. `tasks`: the folder of run.tasks; `slot`: its number among those that are trained at once."""
+def proxy_spec(
+    settings: MachineSettings, run: ProxyRun, tasks: Path | None, slot: int, preloaded: str = ""
+) -> StageSpec:
+    """The stage of a run. `tasks`: the folder of run.tasks; `slot`: its number among those that are trained at once;
+    `preloaded`: see ProxyPlaces."""
     record = run_record(run.proxy, run.tokens, run.learning_rate, run.pair, run.salt)
     inputs = {"mixture": run.mixture.key}  # which is made from the keys of the tokens and the tokenizer
     if tasks is not None:
         inputs |= {f"eval_tasks {name}": digest for name, digest in task_digests(settings, tasks).items()}
 
     def places() -> ProxyPlaces:
-        folder, devices = spec.folder(settings.home), gpus()
+        folder = spec.folder(settings.home)
         return ProxyPlaces(
             mixture=str(local_mixture(settings, run.mixture)),
             out=local_folder(settings, folder),
             folder=folder,
             tasks=str(tasks or ""),
-            device=devices[slot % len(devices)] if devices else "",
+            devices=devices_of(slot, run.proxy.processes, gpus()),
+            preloaded=preloaded,
         )
 
-    spec = StageSpec("proxy", _train, record, inputs, places, ("gristmill.training.run.launch",), ("torch",))
+    spec = StageSpec("proxy", _train, record, inputs, places, ("gristmill.training.run.preloaded",), ("torch",))
     return spec
 
 
@@ -129,12 +147,28 @@ def run_record(proxy: ProxyConfig, tokens: int, learning_rate: float, pair: int,
         "monitor_every": training.steps + 1,
         "sample_tokens": 0,
     }
-    return Record(model=proxy.model, training=training.model_copy(update=seldom))
+    return Record(model=proxy.model, training=training.model_copy(update=seldom), processes=proxy.processes)
 
 
-def at_once(settings: MachineSettings) -> int:
-    """How many proxies are trained at the same time."""
-    return settings.proxy_runs or len(gpus()) or os.cpu_count() or 1
+def at_once(settings: MachineSettings, processes: int) -> int:
+    """How many proxies of so many processes each are trained at the same time."""
+    return settings.proxy_runs or max(1, (len(gpus()) or os.cpu_count() or 1) // processes)
+
+
+def devices_of(slot: int, processes: int, known: Sequence[str]) -> str:
+    """The GPUs of a run of so many processes, as CUDA_VISIBLE_DEVICES names them; "" on a machine without one.
+
+    Runs in neighbouring slots have others as long as there are enough. Raises ValueError for a run that has more
+    processes than the machine has GPUs.
+    """
+    if not known:
+        return ""
+    if processes > len(known):
+        raise ValueError(
+            f"a run of the proxy has {processes} processes, with a GPU each, and this machine has {len(known)}: lower "
+            "the proxy's `processes`"
+        )
+    return ",".join(known[(slot * processes + i) % len(known)] for i in range(processes))
 
 
 @cache
@@ -159,10 +193,17 @@ def _train(phases: PhaseRunner, record: Record, places: ProxyPlaces) -> dict:
         document_losses=True,
     )
     checked_json.write(str(run_json), run.model_dump(mode="json"))
-    # one thread on every machine: a second one is of little use to a model of this size, and changes rounding
-    environment = {"OMP_NUM_THREADS": "1"} | ({"CUDA_VISIBLE_DEVICES": places.device} if places.device else {})
+    environment = ENVIRONMENT | ({"CUDA_VISIBLE_DEVICES": places.devices} if places.devices else {})
     began = time.monotonic()
-    code = launch.launch(run_json, 1, log, env=environment, poll=phases.check, restarts=RESTARTS)
+    code = launch.launch(
+        run_json,
+        record.processes,
+        log,
+        env=environment,
+        poll=phases.check,
+        restarts=RESTARTS,
+        preloaded=places.preloaded,
+    )
     if code:
         report = out / "guard.json"
         if report.exists():

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import gristmill
 from gristmill.storage import checked_json
@@ -53,6 +54,23 @@ class Nodes:
 ALONE = Nodes()
 
 
+class Process(Protocol):
+    """What is asked of the agent, or of the only rank: what subprocess.Popen has."""
+
+    returncode: int | None
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def terminate(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+OF_RANKS = ("RANK", "LOCAL_RANK")  # variables of torchrun, which a run of one process has not
+
+
 def default_processes() -> int:
     """One rank per GPU; 2 on a machine without, so that what runs is sharded training."""
     import torch
@@ -71,9 +89,12 @@ def launch(
     nodes: Nodes = ALONE,
     restarts: int = 0,
     module: str = "gristmill.training.run.launch",
+    preloaded: str = "",
 ) -> int:
     """Run the training that run_json describes and return its exit code (see above). `processes`: on each machine.
-    `module`: whose main each rank is; its run_json names the folder `out`, too.
+    `module`: whose main each rank is; its run_json names the folder `out`, too. `preloaded`: the address of a process
+    that forks one for a run of one rank, see `gristmill.training.run.preloaded`. Where it is gone, and for a restart,
+    the rank is started as without it.
 
     The output of all ranks is appended to log_path, and given line by line to on_line while it grows. `env`
     is added to the environment. An exception here or in on_line, such as KeyboardInterrupt, stops the ranks
@@ -90,7 +111,8 @@ def launch(
     for restart in range(1, restarts + 2):
         for left in (STOP_MARKER, FAILURE):
             (out / left).unlink(missing_ok=True)
-        code = _attempt(run_json, out, processes, log_path, env or {}, on_line, poll, nodes, module)
+        address = preloaded if processes == nodes.count == restart == 1 else ""
+        code = _attempt(run_json, out, processes, log_path, env or {}, on_line, poll, nodes, module, address)
         if code and (out / STOP_MARKER).exists():
             return STOPPED  # torchrun's own code would be 1, as for any failure
         if (code >= 0 and code != KILLED) or restart > restarts or nodes.count > 1:
@@ -112,14 +134,17 @@ def _attempt(
     poll: Callable[[], None],
     nodes: Nodes,
     module: str,
+    preloaded: str,
 ) -> int:
     """Run the agent, or the only rank, to its end and return its exit code."""
+    from gristmill.training.run.preloaded import fork  # which imports this module
+
     meeting = out / (f"rendezvous-{nodes.rank}" if nodes.count > 1 else "rendezvous")
     shutil.rmtree(meeting, ignore_errors=True)  # of a launch that was killed
-    environment = _environment(processes, nodes.interface)
+    environment = environment_of(processes, nodes.interface)
     if processes == 1 and nodes.count == 1:
         command = [sys.executable, "-u", "-m", module, str(run_json)]
-        environment = {name: value for name, value in environment.items() if name not in ("RANK", "LOCAL_RANK")}
+        environment = {name: value for name, value in environment.items() if name not in OF_RANKS}
         environment[PARENT] = str(os.getpid())
     else:
         meeting.mkdir()
@@ -127,14 +152,16 @@ def _attempt(
         environment |= more
     with open(log_path, "ab", opener=_private) as output, log_path.open("rb") as tail:
         tail.seek(0, os.SEEK_END)
-        agent = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env={**environment, **env},
-            start_new_session=True,  # a Ctrl-C at the terminal is for the caller, who then stops the agent
-        )
+        agent: Process | None = fork(preloaded, str(run_json), env, output.fileno()) if preloaded else None
+        if agent is None:
+            agent = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**environment, **env},
+                start_new_session=True,  # a Ctrl-C at the terminal is for the caller, who then stops the agent
+            )
         try:
             pending = b""
             while True:
@@ -152,6 +179,7 @@ def _attempt(
         finally:
             _end(agent)
             shutil.rmtree(meeting, ignore_errors=True)
+    assert agent.returncode is not None, "it has ended"
     return agent.returncode
 
 
@@ -192,7 +220,7 @@ def _grace() -> list[str]:
     return ["--shutdown-timeout", str(GRACE_SECONDS)] if known else []
 
 
-def _end(agent: subprocess.Popen) -> None:
+def _end(agent: Process) -> None:
     """Make sure that the agent has ended; its ranks follow it."""
     if agent.poll() is None:
         agent.terminate()
@@ -203,7 +231,7 @@ def _end(agent: subprocess.Popen) -> None:
             agent.wait()
 
 
-def _environment(processes: int, interface: str) -> dict[str, str]:
+def environment_of(processes: int, interface: str) -> dict[str, str]:
     here = str(Path(gristmill.__file__).resolve().parents[1])
     device = interface or ("lo0" if sys.platform == "darwin" else "lo")
     path = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), here]

@@ -13,31 +13,12 @@ import torch
 from torch.distributed.fsdp import FSDPModule
 
 from gristmill.training.config import ModelConfig
+from gristmill.training.data_sheets import data_sheet_flops
 from gristmill.training.model.decoder import Attention, Block, Decoder, document_mask, flops_per_token, rotary
 from gristmill.training.model.parallel import World
 from gristmill.training.step.optimizer import local
 
 QUERIES = 256  # rows of the attention logits that are in memory at once
-
-# Dense bf16 TFLOP/s with sums in float32, by the vendor's data sheets: a name of torch.cuda.get_device_name holds one
-# of these, of which the first counts. A100, H100 SXM, H200, B200, L40S and A10G; GeForce RTX 4090: that of the Ada
-# architecture's white paper.
-DATA_SHEETS = {
-    "H100 PCIe": 756.0,
-    "H100 NVL": 835.0,
-    "H100": 989.5,
-    "H200": 989.5,
-    "B200": 2250.0,
-    "A100": 312.0,
-    "L40S": 362.0,
-    "A10G": 125.0,
-    "RTX 4090": 165.2,
-}
-
-
-def data_sheet_flops(device_name: str) -> float | None:
-    """Floating-point operations a second that a device's data sheet promises in bf16; None for one not listed."""
-    return next((1e12 * peak for name, peak in DATA_SHEETS.items() if name in device_name), None)
 
 
 def measured_flops(device: torch.device, dtype: torch.dtype | None) -> float:

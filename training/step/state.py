@@ -112,7 +112,14 @@ class TrainState:
 
 def train_state(config: ModelConfig, training: TrainingConfig, manifest: TrainingManifest, world: World) -> TrainState:
     """That of a run which begins, with the weights that its seed draws."""
-    model = sharded_model(config, training, manifest.vocab_size, manifest.end_of_text, world)
+    return begun_state(config, training, manifest.vocab_size, manifest.end_of_text, world)
+
+
+def begun_state(
+    config: ModelConfig, training: TrainingConfig, vocab_size: int, end_of_text: int, world: World
+) -> TrainState:
+    """As `train_state`, of any vocabulary. `end_of_text`: the id of that token."""
+    model = sharded_model(config, training, vocab_size, end_of_text, world)
     scales = compute_dtype(training.precision, world.device) == torch.float16
     return TrainState(
         model,

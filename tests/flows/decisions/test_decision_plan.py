@@ -5,11 +5,15 @@ import pytest
 from gristmill.flows.comparison.bank import calibrate, requests
 from gristmill.flows.comparison.power import Noise, smallest_effect
 from gristmill.flows.comparison.protocol import Protocol, decide
+from gristmill.flows.decisions.device import Device, known, measured, named, run_flops, time_of
 from gristmill.flows.decisions.noise import read_noise
 from gristmill.flows.decisions.plan import Arms, cost, parameters, planned, protocol_of
+from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import PROXIES, load_proxy
 from gristmill.flows.recipe.recipe import load
+from gristmill.training.config import RateRequest, TrainingConfig
 from gristmill.training.model.decoder import Decoder
+from gristmill.training.run import rate
 from tests.decisions import RATES, TOKENS, evaluation, simulator
 
 JUDGED = evaluation()
@@ -48,8 +52,16 @@ ARMS = Arms("base", {"base": BASE} | dict.fromkeys(["raw", "a", "b"], BASE), {},
 NOTHING = {"leave_one_out": False, "tokens": None, "pairs": [], "bank_pairs": 8, "first_pair": 1, "clean": None}
 
 
+def here(proxy) -> Device:
+    return Device("a core", 17e9, at_once=2)
+
+
+def unknown(proxy) -> None:
+    return None
+
+
 def test_the_lines_name_recipes_runs_time_and_the_smallest_effect():
-    plan = planned(ARMS, "small", 2, **NOTHING, judge=["web"])
+    plan = planned(ARMS, "small", here, **NOTHING, judge=["web"])
     shown = "\n".join(plan.lines())
     assert "base against raw, a, b" in shown and "language cannot be left out: it is needed" in shown
     assert "200,000 tokens at most" in shown and "the best 2 are tested" in shown
@@ -67,14 +79,15 @@ def test_the_lines_name_recipes_runs_time_and_the_smallest_effect():
 def test_a_proxy_without_recorded_noise_says_so_and_an_unknown_set_is_refused(tmp_path):
     own = tmp_path / "own.yaml"
     own.write_text((PROXIES / "small.yaml").read_text())
-    plan = planned(ARMS, str(own), 2, **NOTHING | {"tokens": 100_000}, judge=["extracted"])
+    plan = planned(ARMS, str(own), unknown, **NOTHING | {"tokens": 100_000}, judge=["extracted"])
     shown = "\n".join(plan.lines())
+    assert "is not known before `--plan` has measured it" in shown
     assert "no noise was recorded" in shown and f"It trains {plan.cost.runs[0]} to" in shown
     assert "--tokens N" not in shown
     with pytest.raises(ValueError, match="^there is no evaluation set webb to judge by; did you mean `web`?"):
-        planned(ARMS, "small", 2, **NOTHING, judge=["webb"])
+        planned(ARMS, "small", here, **NOTHING, judge=["webb"])
     with pytest.raises(ValueError, match="^nothing says what to judge by. The documents of books, web as they were"):
-        planned(ARMS, "small", 2, **NOTHING, judge=[])
+        planned(ARMS, "small", here, **NOTHING, judge=[])
 
 
 def test_parameters_are_those_of_the_model_but_for_its_norms():
@@ -90,3 +103,71 @@ def test_attribution_tests_every_step_and_pairs_replace_looks():
     assert protocol_of(proxy, [2, 5], False).looks == (2, 5) and protocol_of(proxy, [2, 5], False).worth_pairs == 2
     with pytest.raises(ValueError, match="must rise"):
         protocol_of(proxy, [5, 2], False)
+
+
+LARGE = {
+    "name": "large",
+    "vocab_size": 32_768,
+    "model": {"dim": 2048, "layers": 24, "heads": 16, "seq_len": 2048},
+    "training": {"batch": 512, "micro_batch": 8, "precision": "bf16"},
+    "warmup_ratio": 0.01,
+    "tokens": 28_000_000_000,
+    "learning_rates": [1e-4, 3e-4],
+    "processes": 8,
+}
+
+
+@pytest.mark.parametrize("processes", [1, 8])
+def test_the_hours_of_a_large_proxy_are_those_of_6nd_at_its_mfu(processes):
+    """Kaplan et al. 2020: 6 operations a parameter and token; attention comes on top."""
+    proxy = load_proxy(LARGE | {"processes": processes})
+    plan = planned(ARMS, proxy, lambda one: named(one, "h100", 8, 0.4, 2.5), **NOTHING, judge=[])
+    time = time_of(plan.device, proxy, plan.tokens, plan.cost.runs)
+    for runs, hours, money in zip(plan.cost.runs, time.hours, time.money, strict=True):
+        truth = runs * 6 * 1.3e9 * 28e9 / (8 * 0.4 * 989.5e12) / 3600
+        assert truth / 2 < hours < 2 * truth
+        assert money == pytest.approx(hours * 8 * 2.5)
+    shown = "\n".join(plan.lines())
+    assert "8 h100 at 40% of the 989.5 TFLOP/s of its data sheet" in shown and f"for {time.money[0]:,.2f} to" in shown
+    assert f"{8 // processes} at once" in shown
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"name": "tpu"}, "--device tpu: no data sheet is known of it; give one of a100, "),
+        ({"name": "h100", "mfu": 1.2}, "--mfu 1.2 is no share"),
+        ({"name": "h100", "devices": 4}, "--devices 4: a run of the proxy large has 8 processes"),
+    ],
+)
+def test_a_device_that_cannot_be_is_refused_with_a_remedy(given, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        named(load_proxy(LARGE), **given)
+
+
+TINY = {
+    "name": "tiny",
+    "vocab_size": 300,
+    "model": {"dim": 16, "layers": 1, "heads": 2, "seq_len": 32},
+    "learning_rates": [0.003, 0.01],
+}
+
+
+def test_this_machine_is_measured_when_it_is_asked_for_and_then_known(tmp_path):
+    proxy, settings = load_proxy(TINY), MachineSettings(home=str(tmp_path), proxy_runs=3)
+    assert known(settings, proxy) is None
+    found = measured(settings, proxy)
+    assert 1e6 < found.flops < 1e15 and not found.bound and found.at_once == 3
+    [kept] = (tmp_path / "rates").iterdir()
+    before = kept.read_bytes()
+    assert known(settings, proxy) == found == measured(settings, proxy) and kept.read_bytes() == before
+    assert known(settings, load_proxy(TINY | {"vocab_size": 301})) is None
+    seconds = time_of(found, proxy, 64_000, (4, 4)).run - time_of(found, proxy, 32_000, (4, 4)).run
+    assert seconds == pytest.approx(run_flops(proxy, 32_000) / found.flops)
+
+
+def test_what_would_take_too_long_to_measure_is_bounded_by_products_of_matrices():
+    """No step of a model of a billion parameters is taken on a machine that needs minutes for it."""
+    request = RateRequest(model=LARGE["model"], training=TrainingConfig(), vocab_size=32_768, most_seconds=1e-3)
+    found = rate.measured(request)
+    assert found.bound and found.flops > 1e8

@@ -24,6 +24,19 @@ def test_the_default_is_small_and_what_it_says():
     assert len(proxy.learning_rates) == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "millions"), [("small", 0.25), ("3m", 3.2), ("15m", 15.1), ("60m", 58.7)], ids=lambda given: str(given)
+)
+def test_proxies_that_ship_have_the_parameters_that_their_names_say(name, millions):
+    from gristmill.training.model.decoder import parameter_count
+
+    proxy = load_proxy(name)
+    assert parameter_count(proxy.model, proxy.vocab_size) == pytest.approx(millions * 1e6, rel=0.01)
+    if name != "small":  # the rule that the file states
+        assert proxy.learning_rates[1] == pytest.approx(0.015 * (48 / proxy.model.dim) ** 0.5, rel=0.01)
+        assert proxy.tokens == pytest.approx(20 * millions * 1e6, rel=0.03)
+
+
 @pytest.mark.parametrize("path", sorted(PROXIES.glob("*.yaml")))
 def test_proxies_that_ship_are_read_by_name_and_written_whole(path):
     proxy = load_proxy(path.stem)
@@ -42,7 +55,13 @@ def test_proxies_that_ship_are_read_by_name_and_written_whole(path):
         ({"looks": [3, 3]}, "looks: is [3, 3]; give numbers of pairs that rise"),
         ({"looks": [1, 3]}, "looks: is [1, 3]; give numbers of pairs that rise from 2 or more"),
         ({"training": {"seed": 3}}, "training.seed: is 3, which a proxy has not; remove it: the pair of a run sets it"),
-        ({"training": {"steps": 10, "warmup_steps": 1}}, "training.steps: is 10, which a proxy has not"),
+        (
+            {"training": {"steps": 10, "warmup_steps": 1}},
+            "training.steps: is 10, but tokens 51,200 fill 100 steps of 8 x 64 tokens; give one of the two",
+        ),
+        ({"warmup_ratio": 0.2}, "training.warmup_steps: is 20, and warmup_ratio is 0.2; give one of the two"),
+        ({"warmup_ratio": 1.0}, "warmup_ratio: is 1.0; give a number below 1"),
+        ({"processes": 0}, "processes: is 0; give a number of at least 1"),
         ({"tokens": 5_000}, "tokens: is 5,000, which are 19 steps of 4 x 64 tokens, no more than the 20"),
         ({"learning_rate": [0.1, 0.2]}, "learning_rate: is an unknown key"),
         ({"model": {"dim": 30, "heads": 4}}, "model: dim 30 is no even multiple of heads 4"),
@@ -75,3 +94,22 @@ def test_a_shorter_run_warms_up_shorter(tokens, steps, warmup):
 def test_a_budget_below_two_steps_is_refused():
     with pytest.raises(ValueError, match="a run of 511 tokens has 1 steps of 4 x 64 tokens, and needs two"):
         ProxyConfig(**GIVEN).run_training(511, 0.01, seed=1, order_seed=1)
+
+
+def test_a_proxy_may_have_more_steps_than_other_trainings_begin_with():
+    """240 are the default of a training: warm-up and decay are judged by the steps that the runs have."""
+    longer = GIVEN | {"training": {"batch": 4, "warmup_steps": 500, "schedule": "wsd", "decay_ratio": 0.4}}
+    for given in ({"tokens": 1000 * 4 * 64}, {"tokens": None, "training": longer["training"] | {"steps": 1000}}):
+        proxy = ProxyConfig(**longer | given)
+        assert (proxy.training.steps, proxy.tokens) == (1000, 256_000)
+        assert ProxyConfig.model_validate(proxy.model_dump(mode="json")) == proxy
+        training = proxy.run_training(128_000, 0.01, seed=1, order_seed=1)
+        assert (training.steps, training.warmup_steps) == (500, 250)
+
+
+@pytest.mark.parametrize(("tokens", "steps", "warmup"), [(51_200, 200, 50), (25_600, 100, 25), (102_400, 400, 100)])
+def test_a_warm_up_that_is_a_share_is_one_of_every_run(tokens, steps, warmup):
+    proxy = ProxyConfig(**GIVEN | {"training": {"batch": 4}, "warmup_ratio": 0.25})
+    training = proxy.run_training(tokens, 0.01, seed=5, order_seed=6)
+    assert (training.steps, training.warmup_steps) == (steps, warmup)
+    assert load_proxy(proxy.model_dump(mode="json")) == proxy

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -15,9 +16,9 @@ import pytest
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.proxy import ProxyConfig
+from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
 from gristmill.flows.run.runner import build_at_once
-from gristmill.flows.stages.proxy import ProxyResult, ProxyRun, train_proxies
+from gristmill.flows.stages.proxy import ProxyResult, ProxyRun, at_once, devices_of, train_proxies
 from gristmill.storage import parquet
 from gristmill.tasks.engine.executors import Threads
 from gristmill.tasks.engine.make import StageResult, find_or_make
@@ -126,6 +127,88 @@ def test_how_many_at_once_and_which_tasks_change_no_loss(corpus, tmp_path):
     assert scored.metrics["tasks/letters/chance"] == 0.5
 
 
+def in_a_process_of_their_own(monkeypatch) -> None:
+    monkeypatch.setattr("gristmill.flows.stages.proxy.preloaded", lambda environment: nullcontext(""))
+
+
+@pytest.mark.slow
+def test_a_forked_run_has_the_bytes_of_one_that_was_started(corpus, tmp_path, monkeypatch):
+    given = [run(corpus, pair, rate) for pair in (0, 1) for rate in PROXY.learning_rates]
+    train_proxies(context(tmp_path / "forked", runs=2), given)
+    in_a_process_of_their_own(monkeypatch)
+    train_proxies(context(tmp_path / "started", runs=2), given)
+    assert written(tmp_path / "forked") == written(tmp_path / "started")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="runs are forked on Linux alone")
+def test_without_the_process_that_forks_them_runs_are_started(corpus, tmp_path):
+    """It is killed while two run, which die with it: they go on from checkpoints or anew, and the others begin."""
+    given = [run(corpus, pair) for pair in range(4)]
+    expected = tmp_path / "undisturbed"
+    train_proxies(context(expected, runs=2), given)
+    with ThreadPoolExecutor(1) as thread:
+        results = thread.submit(train_proxies, context(tmp_path / "home", runs=2), given)
+        until = time.monotonic() + 240
+        while not any(trainings(tmp_path / "home").values()):
+            assert time.monotonic() < until and not results.done()
+            time.sleep(0.02)
+        [parent] = parents()
+        parent.kill()
+        results.result()
+    assert written(tmp_path / "home") == written(expected)
+    assert parents() == [] and ranks(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_a_proxy_of_two_processes_in_bf16_with_a_long_warm_up_runs(corpus, tmp_path):
+    """500 warm-up steps, of 520: more than the steps that a training has by default."""
+    file = tmp_path / "own.yaml"
+    file.write_text(
+        "name: own\n"
+        "model: {dim: 16, layers: 1, heads: 2, seq_len: 16}\n"
+        "training: {steps: 520, warmup_steps: 500, batch: 2, micro_batch: 1, precision: bf16}\n"
+        "learning_rates: [0.003, 0.01]\n"
+        "processes: 2\n"
+    )
+    proxy = load_proxy(file)
+    mixture = StageResult("mixture", "planted", str(corpus.parent), {}, reused=True)
+    (found,) = train_proxies(context(tmp_path, runs=1), [ProxyRun(proxy, mixture, 1, 0.01, proxy.tokens)])
+    lines = [json.loads(line) for line in (Path(found.folder) / "metrics.jsonl").read_text().splitlines()]
+    rates = [line["train/learning_rate"] for line in lines]
+    assert len(rates) == 520 and rates.index(max(rates)) == 499
+    assert json.loads((Path(found.folder) / "run.json").read_text())["training"]["precision"] == "bf16"
+    assert found.tokens == 520 * 2 * 16 and np.isfinite(found.bits).all()
+    assert ranks(tmp_path) == [] and not (Path(found.folder) / "checkpoints").exists()
+
+
+@pytest.mark.parametrize(
+    ("slot", "processes", "known", "devices"),
+    [
+        (0, 1, (), ""),
+        (1, 1, ("4", "7"), "7"),
+        (2, 1, ("4", "7"), "4"),
+        (0, 2, ("0", "1", "2", "3"), "0,1"),
+        (1, 2, ("0", "1", "2", "3"), "2,3"),
+        (1, 2, ("0", "1", "2"), "2,0"),
+    ],
+)
+def test_runs_beside_each_other_have_gpus_of_their_own(slot, processes, known, devices):
+    assert devices_of(slot, processes, known) == devices
+
+
+def test_more_processes_than_gpus_are_refused():
+    with pytest.raises(ValueError, match="has 4 processes, with a GPU each, and this machine has 2: lower"):
+        devices_of(0, 4, ("0", "1"))
+
+
+def test_fewer_runs_of_several_processes_are_trained_at_once(monkeypatch):
+    settings = MachineSettings(home="nowhere")
+    monkeypatch.setattr("gristmill.flows.stages.proxy.gpus", lambda: ("0", "1", "2", "3", "4"))
+    assert [at_once(settings, processes) for processes in (1, 2, 4, 8)] == [5, 2, 1, 1]
+    assert at_once(MachineSettings(home="nowhere", proxy_runs=3), 2) == 3
+
+
 DRIVER = """
 import sys
 from pathlib import Path
@@ -142,12 +225,30 @@ def start(home: Path, corpus: Path) -> subprocess.Popen:
 
 
 def ranks(home: Path) -> list[psutil.Process]:
+    """The processes of runs, forked or not: those whose output a run's log is. The agent of several is one, too."""
     found = []
-    for process in psutil.process_iter(["cmdline"]):
-        command = process.info["cmdline"] or []
-        if "gristmill.training.run.launch" in command and command[-1].startswith(str(home.resolve())):
+    for process in psutil.process_iter():
+        try:
+            output = os.readlink(f"/proc/{process.pid}/fd/1")
+        except OSError:  # another user's, or it ended while we looked
+            continue
+        if output.startswith(str(home.resolve())) and output.endswith("training.log"):
             found.append(process)
     return found
+
+
+def log_of(rank: psutil.Process) -> str:
+    return os.readlink(f"/proc/{rank.pid}/fd/1")
+
+
+def parents() -> list[psutil.Process]:
+    """Processes that have loaded training, for runs of ours to be forked from."""
+    ours = psutil.Process().children(recursive=True)
+    return [process for process in ours if "gristmill.training.run.preloaded" in process.cmdline() and _serves(process)]
+
+
+def _serves(process: psutil.Process) -> bool:
+    return os.readlink(f"/proc/{process.pid}/fd/0").startswith("socket:")
 
 
 def wait_for(process: subprocess.Popen, condition) -> None:
@@ -169,7 +270,7 @@ def test_kill_9_of_a_run_then_of_all_and_the_same_command_again(corpus, tmp_path
     wait_for(process, lambda: any(trainings(home).values()))
     began = next(name for name, count in trainings(home).items() if count)
     for rank in ranks(home):
-        if began in rank.cmdline()[-1]:
+        if began in log_of(rank):
             rank.send_signal(signal.SIGKILL)  # it is trained again, within the same command
     wait_for(process, lambda: len(list(home.glob("stages/proxy-*/manifest.json"))) == 2 and len(ranks(home)) == 2)
     process.kill()

@@ -1,0 +1,133 @@
+"""How long runs of a proxy take and what they cost, on the device at hand or on one that is named.
+
+The rate of this machine is measured by a few steps when somebody asks for it, and kept for the proxy and the device.
+Of a device that one cannot see it is a share of what its data sheet promises (MFU).
+"""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.proxy import ProxyConfig
+from gristmill.flows.stages.proxy import ENVIRONMENT, at_once
+from gristmill.storage import checked_json, files
+from gristmill.tasks.engine.code_version import releases
+from gristmill.training.config import MeasuredRate, RateRequest
+from gristmill.training.data_sheets import DATA_SHEETS, data_sheet_flops
+from gristmill.training.run.launch import environment_of
+
+MFU = 0.4  # of dense models of 100 million parameters and more, as docs/training.md measured on an H100: .40 to .55
+# Of a run of the proxy `small`: its start, evaluation and end. A larger one has more to evaluate.
+START_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Device:
+    """`said`: what it is, and where the rate comes from; `flops`: floating-point operations a second that one process
+    trains with; `at_once`: runs of the proxy at the same time; `count`: devices that are paid for, at `price` an hour
+    each, 0 for not known; `bound`: the rate is one that training does not reach."""
+
+    said: str
+    flops: float
+    at_once: int
+    count: int = 1
+    price: float = 0.0
+    bound: bool = False
+
+
+@dataclass(frozen=True)
+class Time:
+    """`run`: seconds of one; `hours`: of the fewest and of the most runs, on all devices; `money`: likewise."""
+
+    run: float
+    hours: tuple[float, float]
+    money: tuple[float, float]
+
+
+def time_of(device: Device, proxy: ProxyConfig, tokens: int, runs: tuple[int, int]) -> Time:
+    """Of so many runs, of so many tokens each."""
+    seconds = START_SECONDS + run_flops(proxy, tokens) / (device.flops * proxy.processes)
+    low, high = (-(-count // device.at_once) * seconds / 3600 for count in runs)
+    rate = device.count * device.price
+    return Time(seconds, (low, high), (low * rate, high * rate))
+
+
+def run_flops(proxy: ProxyConfig, tokens: int) -> float:
+    """Floating-point operations of a run: the model's own count, attention in full."""
+    from gristmill.training.model.decoder import flops_per_token  # torch takes seconds
+
+    return float(flops_per_token(proxy.model, proxy.vocab_size)) * tokens
+
+
+def named(proxy: ProxyConfig, name: str, devices: int = 1, mfu: float = MFU, price: float = 0.0) -> Device:
+    """Devices that this machine does not have. Raises ValueError for a name that no data sheet is known of, for an MFU
+    that is no share, and for fewer devices than a run has processes."""
+    peak = data_sheet_flops(name)
+    if peak is None:
+        known = ", ".join(sorted(each.lower() for each in DATA_SHEETS))
+        raise ValueError(f"--device {name}: no data sheet is known of it; give one of {known}")
+    if not 0 < mfu <= 1:
+        raise ValueError(f"--mfu {mfu:g} is no share of the data sheet's rate; give one above 0 and at most 1, as 0.4")
+    if devices < proxy.processes:
+        raise ValueError(
+            f"--devices {devices}: a run of the proxy {proxy.name} has {proxy.processes} processes, with a device "
+            "each; give as many, or lower its `processes`"
+        )
+    said = f"{devices} {name} at {mfu:.0%} of the {peak / 1e12:,.1f} TFLOP/s of its data sheet"
+    return Device(said, mfu * peak, devices // proxy.processes, devices, price)
+
+
+def measured(settings: MachineSettings, proxy: ProxyConfig, price: float = 0.0) -> Device:
+    """This machine, measured now if it was not yet. Raises RuntimeError for a proxy that cannot be trained here."""
+    path = _kept(settings, proxy)
+    if not path.is_file():
+        checked_json.write(str(path), _measure(proxy).model_dump(mode="json"))
+    return _device(settings, proxy, path, price)
+
+
+def known(settings: MachineSettings, proxy: ProxyConfig) -> Device | None:
+    """This machine, if it was measured."""
+    path = _kept(settings, proxy)
+    return _device(settings, proxy, path, 0.0) if path.is_file() else None
+
+
+def _device(settings: MachineSettings, proxy: ProxyConfig, path: Path, price: float) -> Device:
+    rate = MeasuredRate.model_validate(checked_json.read(str(path)))
+    how = "at most, by products of matrices" if rate.bound else "measured"
+    said = f"{rate.device} of this machine, {rate.flops / 1e9:,.1f} GFLOP/s {how}"
+    return Device(said, rate.flops, at_once(settings, proxy.processes), 1, price, rate.bound)
+
+
+def _request(proxy: ProxyConfig) -> RateRequest:
+    return RateRequest(model=proxy.model, training=proxy.training, vocab_size=proxy.vocab_size)
+
+
+def _kept(settings: MachineSettings, proxy: ProxyConfig) -> Path:
+    """Where the rate of a proxy on this machine is, or will be: the file is named by all that decides it."""
+    machine = [platform.node(), platform.machine(), str(os.cpu_count()), os.environ.get("CUDA_VISIBLE_DEVICES", "")]
+    whole = [_request(proxy).model_dump_json(), *machine, *releases(("torch",)).values()]
+    return Path(settings.local_folder) / "rates" / f"{files.digest(json.dumps(whole).encode())}.json"
+
+
+def _measure(proxy: ProxyConfig) -> MeasuredRate:
+    with TemporaryDirectory(prefix="gristmill-") as folder:
+        request = f"{folder}/request.json"
+        checked_json.write(request, _request(proxy).model_dump(mode="json"))
+        done = subprocess.run(
+            [sys.executable, "-m", "gristmill.training.run.rate", request],
+            env=environment_of(1, "") | ENVIRONMENT,
+            capture_output=True,
+            text=True,
+        )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["nothing was said"])[-1]
+        raise RuntimeError(
+            f"the rate of the proxy {proxy.name} on this machine cannot be measured: {last}; name a device by --device"
+        )
+    return MeasuredRate.model_validate_json(done.stdout.splitlines()[-1])
