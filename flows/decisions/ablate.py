@@ -130,8 +130,8 @@ def ablate(
             log.info("%s", line)
         data = clock.others(lambda: _data(context, plan, tokens, clean, tasks or "", file))
         plan = replace(plan, tokens=data.budget_tokens, evaluation=evaluation_set(data, judge), data=data)
-        pairs = pairs_of_copies(context, data.arms[compared.base].corpus)
-        for line in (*plan.lines(), *seldom_met(compared, data, pairs)):
+        copies = pairs_of_copies(context, data.arms[compared.base].corpus)
+        for line in (*plan.lines(), *seldom_met(compared, data, copies)):
             log.info("%s", line)
         decided = _decided(context, plan, data, tasks or "", clock)
         publish_decision(decided)
