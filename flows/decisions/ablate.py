@@ -33,7 +33,7 @@ from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.phase_rates import duration
 from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
-from gristmill.flows.stages.evaluation.judge import check_judges
+from gristmill.flows.stages.evaluation.judge import check_judges, renamed_sets
 from gristmill.flows.stages.near_duplicates import pairs_of_copies
 from gristmill.flows.stages.proxy import ProxyResult
 from gristmill.storage import checked_json, files
@@ -128,7 +128,7 @@ def ablate(
             resample=resample,
             vocabulary=None if file is None else vocabulary(file),
         )
-        for line in plan.lines():
+        for line in (*plan.lines(), *renamed_sets(compared.recipes)):
             log.info("%s", line)
         data = clock.others(lambda: _data(context, plan, tokens, clean, tasks or "", file))
         plan = replace(plan, tokens=data.budget_tokens, evaluation=evaluation_set(data, judge), data=data)

@@ -4,7 +4,7 @@ No recipe is at home: a source that several recipes read alike gives one set, wh
 other source gives a set of its own.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +44,14 @@ def source_sets(recipes: Sequence[Recipe]) -> tuple[SourceSet, ...]:
             found.append(SourceSet(name, at, source.name))
         earlier += reading
     return tuple(found)
+
+
+def renamed_sets(recipes: Mapping[str, Recipe]) -> Iterator[str]:
+    """What is to be said of sets that are not called as their sources are. `recipes`: by what they are called."""
+    names = [*recipes]
+    for each in source_sets([*recipes.values()]):
+        if each.name != each.source:
+            yield f"the evaluation set {each.name} is of the source {each.source} as {names[each.recipe]} reads it"
 
 
 def of_other_sources(recipes: Iterable[Recipe]) -> list[Recipe]:

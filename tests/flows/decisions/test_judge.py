@@ -14,6 +14,7 @@ from gristmill.flows.stages.evaluation.judge import (
     clean_recipe,
     judged_sets,
     of_other_sources,
+    renamed_sets,
     set_names,
     source_sets,
 )
@@ -38,6 +39,8 @@ def test_sources_that_recipes_share_are_one_set_and_others_have_names_of_their_o
     found = [(each.name, each.recipe, each.source) for each in source_sets([BASE, shorter, other])]
     assert found == [("web", 0, "web"), ("books", 0, "books"), ("web-2", 2, "web"), ("news", 2, "news")]
     assert source_sets([BASE, shorter]) == source_sets([BASE])
+    said = list(renamed_sets({"base": BASE, "shorter": shorter, "mine": other}))
+    assert said == ["the evaluation set web-2 is of the source web as mine reads it"]
     plain = variant(BASE, "extract.engine=plain").recipe
     assert set_names([BASE, plain], "texts.jsonl") == ("books", "books-2", "clean", "web", "web-2")
 
