@@ -121,7 +121,7 @@ LARGE = {
 def test_the_hours_of_a_large_proxy_are_those_of_6nd_at_its_mfu(processes):
     """Kaplan et al. 2020: 6 operations a parameter and token; attention comes on top."""
     proxy = load_proxy(LARGE | {"processes": processes})
-    plan = planned(ARMS, proxy, lambda one: named(one, "h100", 8, 0.4, 2.5), **NOTHING, judge=[])
+    plan = planned(ARMS, proxy, lambda one: named(one, "h100", 8, 0.4, 2.5), **NOTHING, judge=["web"])
     time = time_of(plan.device, proxy, plan.tokens, plan.cost.runs)
     for runs, hours, money in zip(plan.cost.runs, time.hours, time.money, strict=True):
         truth = runs * 6 * 1.3e9 * 28e9 / (8 * 0.4 * 989.5e12) / 3600
