@@ -34,6 +34,7 @@ def print_decision(report: "DecisionReport", settings: "MachineSettings", consol
         print_fitting(table, console)
     console.print("\n[bold]Look at it[/bold]")
     looked_at = [prefect_line(*user_interface()), mlflow_line(settings)]
+    looked_at.append(report.page)
     looked_at.append(f"in MLflow: experiment {report.base}, run `{report.headline}`")
     console.print("\n".join(looked_at), markup=False, highlight=False, soft_wrap=True)
 

@@ -4,7 +4,7 @@ import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imp
 
 # isort: split
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,8 +20,9 @@ from gristmill.flows.decisions import device
 from gristmill.flows.decisions.arm_data import Arm, ComparisonData, proxy_data
 from gristmill.flows.decisions.artifacts import publish_decision
 from gristmill.flows.decisions.copies import seldom_met
+from gristmill.flows.decisions.differing import only_in
 from gristmill.flows.decisions.plan import Plan, arms, planned
-from gristmill.flows.decisions.report import ArmFigures, DecisionReport, set_effects, task_accuracies
+from gristmill.flows.decisions.report import ArmFigures, DecisionReport, OnlyIn, set_effects, task_accuracies
 from gristmill.flows.decisions.runs import ProxyRuns, decision_id, evaluation_set, training_losses
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.extras import require
@@ -33,6 +34,7 @@ from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.phase_rates import duration
 from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
+from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.evaluation.judge import check_judges, renamed_sets
 from gristmill.flows.stages.near_duplicates import pairs_of_copies
 from gristmill.flows.stages.proxy import ProxyResult
@@ -173,7 +175,8 @@ def _data(
 
 
 def _decided(context: RunContext, plan: Plan, data: ComparisonData, tasks: str, clock: _Clock) -> DecisionReport:
-    # here, since MLflow takes seconds
+    # here, since MLflow and matplotlib take seconds
+    from gristmill.flows.decisions import plots
     from gristmill.flows.decisions.tracking import Datasets, decision_run, finish, log_runs
 
     compared, proxy, protocol, evaluation = plan.arms, plan.proxy, plan.protocol, plan.evaluation
@@ -238,9 +241,21 @@ def _decided(context: RunContext, plan: Plan, data: ComparisonData, tasks: str, 
                 runs.task_figures(decision.runs[0], "chance"),
             ),
         )
-        path = files.join(context.settings.home, "decisions", f"{base.name}-{identity}.json")
-        checked_json.write(path, report.as_json())
+        name = files.join(context.settings.home, "decisions", f"{base.name}-{identity}")
+        checked_json.write(f"{name}.json", report.as_json())
+        corpora = {arm: data.arms[arm].corpus for arm in compared.recipes}
+        report = replace(report, only=_differing(corpora, compared.base), page=f"{name}.html")
+        files.write_bytes(report.page, plots.page(report).encode())
         return replace(report, mlflow_run=finish(tracked, report, compared.recipes))
+
+
+def _differing(corpora: Mapping[str, Corpus], base: str) -> dict[str, OnlyIn]:
+    """By candidate, documents that it has and the base has not, and the other way round."""
+    return {
+        name: OnlyIn(only_in(corpora[base], corpus), only_in(corpus, corpora[base]))
+        for name, corpus in corpora.items()
+        if name != base
+    }
 
 
 def _figures(arm: Arm) -> ArmFigures:

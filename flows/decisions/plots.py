@@ -3,9 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
+from gristmill.flows.comparison.runs import RunRequest
 from gristmill.flows.reports.figures import BLUE, GREY, LIGHT, RED, svg
 from gristmill.flows.reports.templates import template
 
@@ -44,6 +46,65 @@ def by_set(report: "DecisionReport") -> Callable[[Axes], None]:
         for each in effects
     ]
     return _forest(rows, "bits per byte on one evaluation set, plain intervals", report)
+
+
+def by_pair(report: "DecisionReport", candidate: str) -> Callable[[Axes], None]:
+    """Draws the difference of each pair, a point a learning rate and a line through their means, and the interval."""
+    [verdict] = [each for each in report.verdicts if each.candidate == candidate]
+    found = {one.request: one.bits_per_byte for one in report.runs}
+    pairs, rates = report.decision.protocol.pairs(0, verdict.pairs), verdict.learning_rates
+
+    def measured(arm: str, pair: int, rate: float) -> float:
+        return found[RunRequest(arm, pair, rate, report.decision.tokens)]
+
+    def draw(axes: Axes) -> None:
+        differences = np.array(
+            [[measured(report.base, p, rate) - measured(candidate, p, rate) for rate in rates] for p in pairs]
+        )
+        if verdict.low is not None and verdict.high is not None:
+            axes.axhspan(verdict.low, verdict.high, color=LIGHT, alpha=0.4, label=f"{verdict.level:.0%} interval")
+        for number, (column, rate) in enumerate(zip(differences.T, rates, strict=True)):
+            axes.plot(pairs, column, "ov^s"[number % 4], color=GREY, markersize=4, label=f"at {rate:g}")
+        axes.plot(pairs, differences.mean(axis=1), "-", color=BLUE, label="mean of the rates")
+        axes.axhline(0, color=GREY, linewidth=1)
+        axes.set_xticks(list(pairs))
+        axes.set_xlabel("pair")
+        axes.set_ylabel("bits per byte")
+        axes.grid(axis="y", color="#dddddd")
+        axes.legend(frameon=False, fontsize=8, ncols=2)
+
+    return draw
+
+
+def curves(report: "DecisionReport") -> Callable[[Axes], None]:
+    """Draws the training loss of every run at the largest learning rate, the base's in one colour, each candidate's in
+    another, and the mean of each."""
+    rate, tokens = report.decision.protocol.learning_rates[-1], report.decision.tokens
+    arms = [report.base, *(verdict.candidate for verdict in report.verdicts)]
+
+    def draw(axes: Axes) -> None:
+        import matplotlib  # here, as the colours alone need it
+
+        colours = matplotlib.colormaps["tab10"](np.arange(len(arms)) % 10)
+        for arm, colour in zip(arms, colours, strict=True):
+            wanted = [
+                run.curve
+                for run in report.runs
+                if (run.request.arm, run.request.learning_rate, run.request.tokens) == (arm, rate, tokens) and run.curve
+            ]
+            for curve in wanted:
+                axes.plot(*zip(*curve, strict=True), color=colour, linewidth=0.6, alpha=0.4)
+            if wanted and len({len(curve) for curve in wanted}) == 1:
+                steps = [step for step, _ in wanted[0]]
+                means = np.mean([[loss for _, loss in curve] for curve in wanted], axis=0)
+                axes.plot(steps, means, color=colour, linewidth=1.8, label=arm)
+        axes.set_xlabel("step")
+        axes.set_ylabel("training loss, nats a token")
+        axes.grid(color="#dddddd")
+        for text in axes.legend(frameon=False, fontsize=8).get_texts():
+            text.set_parse_math(False)
+
+    return draw
 
 
 def attribution(report: "DecisionReport") -> Callable[[Axes, Axes, Axes], None]:
@@ -89,6 +150,14 @@ def by_learning_rate_svg(report: "DecisionReport") -> Markup:
 def by_set_svg(report: "DecisionReport") -> Markup:
     rows = sum(map(len, report.sets.values()))
     return svg("sets", "effect of each candidate on each evaluation set", by_set(report), height(rows))
+
+
+def by_pair_svg(report: "DecisionReport", candidate: str) -> Markup:
+    return svg(f"pairs {candidate}", f"difference of each pair, {candidate}", by_pair(report, candidate), (2.2,))
+
+
+def curves_svg(report: "DecisionReport") -> Markup:
+    return svg("curves", "training loss of the runs by step", curves(report), (3,))
 
 
 def attribution_svg(report: "DecisionReport") -> Markup:
@@ -137,5 +206,7 @@ def page(report: "DecisionReport") -> str:
         effects=effects_svg(report),
         rates=by_learning_rate_svg(report),
         sets=by_set_svg(report),
+        pairs={one.candidate: by_pair_svg(report, one.candidate) for one in report.verdicts if one.effect is not None},
+        curves=curves_svg(report) if any(run.curve for run in report.runs) else None,
         attribution=attribution_svg(report) if report.attribution else None,
     )

@@ -12,6 +12,7 @@ from gristmill.flows.comparison.crossed import estimate
 from gristmill.flows.comparison.protocol import Decision
 from gristmill.flows.comparison.runs import EvaluationSet, RunRequest
 from gristmill.flows.comparison.verdict import Conditions, Verdict
+from gristmill.flows.decisions.differing import Shown
 from gristmill.flows.reports import templates
 from gristmill.flows.reports.funnel import FunnelRow, frame
 
@@ -92,17 +93,32 @@ class ArmFigures:
     def most_epochs(self) -> float:
         return max(self.epochs.values())
 
+    def row(self, step: str) -> FunnelRow | None:
+        """What a step did, None if the recipe has it not."""
+        return next((row for row in self.funnel if row.name == step), None)
+
 
 @dataclass(frozen=True)
 class TrainedRun:
     """A run of the proxy: what it was asked for, the key of its stage, its bits per byte on the judged sets together
-    and on each set, the accuracy at each task."""
+    and on each set, the accuracy at each task; `curve`: (step, training loss in nats a token) at some steps; `seconds`:
+    what the training took when it was made, its start included."""
 
     request: RunRequest
     key: str
     bits_per_byte: float
     by_set: dict[str, float]
     tasks: dict[str, float] = field(default_factory=dict)
+    curve: tuple[tuple[int, float], ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class OnlyIn:
+    """Documents that the base has and a candidate has not, and the other way round."""
+
+    base: tuple[Shown, ...]
+    candidate: tuple[Shown, ...]
 
 
 @dataclass(frozen=True)
@@ -136,7 +152,8 @@ class DecisionReport:
     `steps`: the step that a candidate of leave-one-out is without; `fixed`: steps that cannot be left out, with the
     reason; `announced`: what was said of the budget before the runs; `differences`: by candidate the lines of a diff of
     its recipe against the base's (`gristmill.flows.recipe.variants.difference`); `tasks`: accuracies by candidate, if
-    the models were scored on tasks; `mlflow_run`: the parent run."""
+    the models were scored on tasks; `only`: by candidate, documents of one of the two alone; `mlflow_run`: the parent
+    run; `page`: the path of its page."""
 
     id: str
     decision: Decision
@@ -148,7 +165,9 @@ class DecisionReport:
     announced: str
     differences: dict[str, tuple[str, ...]]
     tasks: dict[str, tuple[TaskAccuracy, ...]] = field(default_factory=dict)
+    only: dict[str, OnlyIn] = field(default_factory=dict)
     mlflow_run: str = ""
+    page: str = ""
 
     def __repr__(self) -> str:
         return f"<DecisionReport of {self.base}: {'; '.join(self.sentences)}>"
@@ -178,6 +197,16 @@ class DecisionReport:
     def title(self) -> str:
         """What was decided, by what judge and at what size of the proxy."""
         return _joined(f"Decision on {self.base}", self.decision.conditions)
+
+    @property
+    def steps_of_all(self) -> list[str]:
+        """The names of all steps that a recipe has, in the base's order, those of candidates behind them."""
+        return list(dict.fromkeys(row.name for arm in self.arms.values() for row in arm.funnel))
+
+    @property
+    def training_seconds(self) -> float:
+        """Of all runs together."""
+        return sum(run.seconds for run in self.runs)
 
     @property
     def headline(self) -> str:
@@ -263,7 +292,7 @@ class DecisionReport:
             "fixed": self.fixed,
             "differences": self.differences,
             "arms": {name: asdict(arm) for name, arm in self.arms.items()},
-            "runs": [asdict(run) for run in self.runs],
+            "runs": [{name: value for name, value in asdict(run).items() if name != "seconds"} for run in self.runs],
         }
 
 

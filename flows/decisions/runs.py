@@ -68,7 +68,8 @@ class ProxyRuns:
         result = self.found[request]
         by_set = self._evaluation.by_set(result.bits)
         measured = float(self._evaluation.measure(result.bits))
-        return TrainedRun(request, result.key, measured, by_set, self.task_figures(request, "accuracy"))
+        tasks, curve = self.task_figures(request, "accuracy"), tuple(training_losses(result))
+        return TrainedRun(request, result.key, measured, by_set, tasks, curve, result.seconds)
 
     def task_figures(self, request: RunRequest, figure: str) -> dict[str, float]:
         """A figure of each task that a finished run was scored on, as `accuracy` or `chance`, by the task's name."""

@@ -1,0 +1,59 @@
+"""Documents that one recipe keeps and another drops: what a decision between them is about, to be read."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.storage import parquet
+from gristmill.tasks.documents.sampling import uniform
+from gristmill.tasks.documents.selection import select
+
+MOST = 10  # of each recipe
+_SHARDS = 64  # that are looked at: recipes that hardly differ are not read whole
+_CHARACTERS = 600
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A document, with the beginning of its text."""
+
+    id: str
+    url: str
+    text: str
+
+
+def only_in(corpus: Corpus, other: Corpus, most: int = MOST, seed: int = 0) -> tuple[Shown, ...]:
+    """Documents of `corpus` that `other` does not have, by id, drawn by a keyed hash from some of its shards, which are
+    drawn likewise; at most so many. Holds the ids of a shard of each, and the texts of one.
+
+    Corpora of other sources have no documents in common: then these are documents of `corpus`.
+    """
+    alike = list(corpus.sources) == list(other.sources)
+    found: list[Shown] = []
+    for shard in _drawn(len(corpus.sources), seed):
+        if len(found) >= most:
+            break
+        kept = corpus.places.kept[shard]
+        ids = parquet.read_table(kept, ["id"])["id"].combine_chunks()
+        if alike:
+            others = parquet.read_table(other.places.kept[shard], ["id"])["id"].combine_chunks()
+            ids = ids.filter(pc.invert(pc.is_in(ids, others)))
+        order = np.argsort(uniform(ids, seed, "differing"))[: most - len(found)]
+        found += _texts(corpus, shard, ids.take(order).to_pylist())
+    return tuple(found)
+
+
+def _drawn(shards: int, seed: int) -> Sequence[int]:
+    return np.random.default_rng(seed).permutation(shards)[:_SHARDS].tolist()
+
+
+def _texts(corpus: Corpus, shard: int, ids: list[str]) -> Iterator[Shown]:
+    places = corpus.places
+    table = select(places.documents[shard], places.kept[shard], ["text", "url"])
+    rows = {row["id"]: row for row in table.filter(pc.is_in(table["id"], pa.array(ids, pa.string()))).to_pylist()}
+    for one in ids:
+        yield Shown(one, rows[one]["url"] or "", rows[one]["text"][:_CHARACTERS])
