@@ -107,17 +107,15 @@ def train_proxies(context: RunContext, runs: Sequence[ProxyRun]) -> list[ProxyRe
         run.proxy.processes == 1 and context.find(distinct[key](0)) is None for key, run in zip(keys, runs, strict=True)
     )
     with preloaded(ENVIRONMENT) if forks else nullcontext("") as address:
-        wanted = [partial(spec, preloaded=address) for spec in distinct.values()]
+        wanted = [partial(spec, address=address) for spec in distinct.values()]
         made = context.build_all(wanted, partial(at_once, settings, most))
     stages = dict(zip(distinct, made, strict=True))
     return [_result(stages[key], run) for key, run in zip(keys, runs, strict=True)]
 
 
-def proxy_spec(
-    settings: MachineSettings, run: ProxyRun, tasks: Path | None, slot: int, preloaded: str = ""
-) -> StageSpec:
+def proxy_spec(settings: MachineSettings, run: ProxyRun, tasks: Path | None, slot: int, address: str = "") -> StageSpec:
     """The stage of a run. `tasks`: the folder of run.tasks; `slot`: its number among those that are trained at once;
-    `preloaded`: see ProxyPlaces."""
+    `address`: ProxyPlaces.preloaded."""
     record = run_record(run.proxy, run.tokens, run.learning_rate, run.pair, run.salt)
     inputs = {"mixture": run.mixture.key}  # which is made from the keys of the tokens and the tokenizer
     if tasks is not None:
@@ -131,7 +129,7 @@ def proxy_spec(
             folder=folder,
             tasks=str(tasks or ""),
             devices=devices_of(slot, run.proxy.processes, gpus()),
-            preloaded=preloaded,
+            preloaded=address,
         )
 
     spec = StageSpec("proxy", _train, record, inputs, places, ("gristmill.training.run.preloaded",), ("torch",))

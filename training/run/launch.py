@@ -28,6 +28,7 @@ import gristmill
 from gristmill.storage import checked_json
 from gristmill.training.config import RENDEZVOUS, RunConfig
 from gristmill.training.run.deathsig import PARENT, die_with_parent
+from gristmill.training.run.forked import fork
 
 STOPPED = 75
 KILLED = 137
@@ -137,8 +138,6 @@ def _attempt(
     preloaded: str,
 ) -> int:
     """Run the agent, or the only rank, to its end and return its exit code."""
-    from gristmill.training.run.preloaded import fork  # which imports this module
-
     meeting = out / (f"rendezvous-{nodes.rank}" if nodes.count > 1 else "rendezvous")
     shutil.rmtree(meeting, ignore_errors=True)  # of a launch that was killed
     environment = environment_of(processes, nodes.interface)
