@@ -15,7 +15,7 @@ from gristmill.flows.recipe.recipe import load
 from gristmill.flows.tracking.experiment import tag_name
 from gristmill.flows.tracking.parent_run import PARENT_TAG, ParentRun
 from gristmill.tasks.engine.make import StageResult
-from tests.flows.decisions import report
+from tests.flows.decisions import CONDITIONS, report
 
 RECIPE = load({"name": "base", "sources": [{"name": "web", "jsonl": ["a"]}], "steps": [{"step": "extract"}]})
 NAMES = ("base", "minhash.threshold=0.9")
@@ -118,7 +118,7 @@ def test_the_runs_show_arms_pairs_rates_and_verdicts(settings, decided):
     [sentence], [verdict] = decided.sentences, decided.verdicts
     name = tag_name("minhash.threshold=0.9")
     shown = f"{verdict.effect:+.4f} ({verdict.low:+.4f} to {verdict.high:+.4f})"
-    assert parent.info.run_name == f"base: minhash.threshold=0.9 is better, {shown}"
+    assert parent.info.run_name == f"base: minhash.threshold=0.9 is better, {shown}, {CONDITIONS}"
     assert parent.data.tags[f"verdict.{name}"] == sentence and sentence in parent.data.tags["mlflow.note.content"]
     assert parent.data.metrics[f"effect/{name}"] == verdict.effect
     assert parent.data.metrics[f"accuracy_difference/quiz/{name}"] == -0.5

@@ -74,11 +74,16 @@ def test_a_file_of_another_proxy_or_with_another_content_is_refused(home, tmp_pa
         fit_noise(str(tmp_path), PROXY, "nothing")
 
 
-@pytest.mark.parametrize("path", sorted(PROXIES.glob("*.yaml")))
+@pytest.mark.parametrize("path", sorted(PROXIES.glob("*.json")))
 def test_what_ships_is_of_the_proxy_that_ships(path):
     proxy = load_proxy(path.stem)
     found = read_noise(path.stem, proxy)
     assert found is not None and found.tokens <= proxy.tokens and found.provenance
+
+
+def test_the_proxies_without_noise_are_those_that_no_machine_has_trained():
+    unknown = {path.stem for path in PROXIES.glob("*.yaml") if read_noise(path.stem, load_proxy(path.stem)) is None}
+    assert unknown == {"3m", "15m", "60m"}
 
 
 def test_the_command_writes_what_is_read_beside_the_proxy(home, tmp_path):
