@@ -19,7 +19,7 @@ from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, NothingLeftError
 from gristmill.flows.stages.evaluation.documents import evaluation_documents, extracted, sets_of
-from gristmill.flows.stages.evaluation.removal import evaluation_tokens, task_examples, without_evaluation
+from gristmill.flows.stages.evaluation.removal import evaluation_tokens, without_evaluation
 from gristmill.flows.stages.mixture import planned
 from gristmill.flows.stages.tokenizer import trained
 from gristmill.flows.stages.tokens import tokens as token_shards
@@ -93,7 +93,6 @@ def arm_data(
     per_source: int,
     clean: str | None = None,
     repeat: bool = False,
-    tasks: str = "",
     apart: Callable[[str, Callable[[], Any]], Any] = lambda name, make: make(),
 ) -> ComparisonData:
     """Corpora, token shards and mixtures of recipes that are compared; what they share is made once.
@@ -110,9 +109,8 @@ def arm_data(
     evaluation = evaluation_documents(context, base, per_source, clean)
     tokenizer = _tokenizer(context, base, evaluation, Tokenizer(vocab_size=vocab_size, sample_bytes=sample_bytes))
     shards = evaluation_tokens(context, (evaluation,), tokenizer)
-    examples = task_examples(context, tasks) if tasks else None
     made: dict[str, _Encoded] = {
-        name: apart(name, partial(_curated, context, name, recipe, evaluation, examples, tokenizer))
+        name: apart(name, partial(_curated, context, name, recipe, evaluation, tokenizer))
         for name, recipe in arms.items()
     }
     budget = _budget(made, tokens, step_tokens, repeat)
@@ -147,15 +145,10 @@ def _tokenizer(context: RunContext, base: Recipe, evaluation: StageResult, setti
 
 
 def _curated(
-    context: RunContext,
-    name: str,
-    recipe: Recipe,
-    evaluation: StageResult,
-    examples: StageResult | None,
-    tokenizer: StageResult,
+    context: RunContext, name: str, recipe: Recipe, evaluation: StageResult, tokenizer: StageResult
 ) -> _Encoded:
     def without(extracted: Corpus, corpus: Corpus) -> Corpus:
-        return without_evaluation(context, extracted, corpus, evaluation, examples)
+        return without_evaluation(context, extracted, corpus, evaluation)
 
     try:
         first, *others = curate(context, recipe, extract_apart=True, withheld=without)
