@@ -36,10 +36,14 @@ def ablate(
     ] = "",
     judge: Annotated[
         list[str],
-        typer.Option(metavar="SET", help="an evaluation set that counts: a source, or clean; default: clean, or all"),
+        typer.Option(
+            metavar="SET",
+            help="an evaluation set that counts: a source, clean, or task:NAME; default: clean, or all sources",
+        ),
     ] = [],  # noqa: B006
     tasks: Annotated[
-        str, typer.Option(metavar="FOLDER", help="tasks that the models are scored on; no recipe trains on their texts")
+        str,
+        typer.Option(metavar="FOLDER", help="tasks that the trained models are scored on, or lm-eval:NAME,NAME"),
     ] = "",
     tokens: Annotated[
         int | None,
@@ -71,38 +75,42 @@ def ablate(
     runs |= {"first_pair": first_pair}
     judged: dict[str, Any] = {"clean": clean or None, "judge": judge, "tasks": tasks or None}
     if plan:
-        _print_plan(base, candidates, **runs, clean=judged["clean"], judge=judge)
+        _print_plan(base, candidates, tasks, **runs, clean=judged["clean"], judge=judge)
     else:
         compare(base, candidates, as_json, **runs, **judged)
 
 
-def _print_plan(base: str, candidates: dict[str, Any], **given: Any) -> None:
-    """`given`: parameters of the flow `ablate`."""
+def _print_plan(base: str, candidates: dict[str, Any], tasks: str, **given: Any) -> None:
+    """`tasks`, `given`: parameters of the flow `ablate`."""
     from gristmill.flows.decisions.plan import planned
     from gristmill.flows.stages.proxy import at_once
 
-    _, compared = _checked(base, candidates, given["clean"], given["judge"])
-    leave_one_out = candidates["leave_one_out"]
-    print_texts(planned(compared, at_once=at_once(settings()), leave_one_out=leave_one_out, **given).lines())
+    _, compared, sets = _checked(base, candidates, given["clean"], given["judge"], tasks)
+    given |= {"leave_one_out": candidates["leave_one_out"], "tasks": sets}
+    print_texts(planned(compared, at_once=at_once(settings()), **given).lines())
 
 
-def _checked(base: str, candidates: dict[str, Any], clean: str | None, judge: list[str]) -> tuple["Recipe", "Arms"]:
-    """The base and the recipes that are compared. Raises before Prefect is imported."""
+def _checked(
+    base: str, candidates: dict[str, Any], clean: str | None, judge: list[str], tasks: str | None
+) -> tuple["Recipe", "Arms", dict[str, int]]:
+    """The base, the recipes that are compared, and the sets that tasks give. Raises before Prefect is imported."""
     from gristmill.flows.check.run import before_run
     from gristmill.flows.decisions.plan import arms
+    from gristmill.flows.decisions.tasks import task_sets, tasks_folder
     from gristmill.flows.stages.evaluation.documents import check_judges
 
     recipe = recipe_to_run(base, None)
     compared = arms(recipe, **candidates)
     for candidate in compared.candidates:
         before_run(compared.recipes[candidate], settings())
-    check_judges(settings(), recipe, clean, judge)
-    return recipe, compared
+    sets = task_sets(tasks_folder(settings(), tasks)) if tasks else {}
+    check_judges(settings(), recipe, clean, judge, tuple(sets))
+    return recipe, compared, sets
 
 
 def compare(base: str, candidates: dict[str, Any], as_json: bool = False, **given: Any) -> None:
     """Run the flow `ablate` and print what it found. `candidates`, `given`: its parameters."""
-    recipe, _ = _checked(base, candidates, given.get("clean"), given.get("judge", []))
+    recipe, *_ = _checked(base, candidates, given.get("clean"), given.get("judge", []), given.get("tasks"))
 
     def decide() -> "DecisionReport":
         from gristmill.flows.decisions.ablate import ablate

@@ -17,8 +17,10 @@ from gristmill.flows.comparison.runs import RunRequest
 from gristmill.flows.decisions.arm_data import Arm, ComparisonData, proxy_data
 from gristmill.flows.decisions.artifacts import publish_decision
 from gristmill.flows.decisions.plan import Arms, Plan, arms, planned
-from gristmill.flows.decisions.report import ArmFigures, DecisionReport, set_effects, task_accuracies
+from gristmill.flows.decisions.report import ArmFigures, DecisionReport, set_effects
 from gristmill.flows.decisions.runs import ProxyRuns, decision_id, evaluation_set, training_losses
+from gristmill.flows.decisions.task_figures import task_results
+from gristmill.flows.decisions.tasks import DecisionTasks, task_sets, tasks_folder
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.extras import require
 from gristmill.flows.recipe.forms import RecipeLike
@@ -87,8 +89,8 @@ def ablate(
         raw: raw extraction, without the steps behind it, is a candidate
         proxy: the small model that is trained: the name of one that ships, or the path of a YAML file
         clean: texts to judge by: the path of JSON lines, of Parquet, or of a folder of .txt files
-        judge: the evaluation sets that count, each a source or `clean`; by default clean, or all sources
-        tasks: a folder of tasks that the models are scored on, whose texts leave every recipe's documents
+        judge: the evaluation sets that count, each a source, `clean` or `task:NAME`; by default clean, or all sources
+        tasks: a folder of tasks that the models are scored on when they are trained, or lm-eval:NAME,NAME
         tokens: of each run; then a recipe may repeat its documents, and decisions share the runs of a recipe; by
             default one epoch of the recipe that has least, at most the proxy's
         pairs: of runs at each look, as 3 and 6, instead of the proxy's
@@ -102,7 +104,8 @@ def ablate(
         compared = arms(recipe, against, settings, without, leave_one_out, raw)
         for other in compared.recipes.values():
             before_run(other, context.settings)
-        check_judges(context.settings, recipe, clean, judge)
+        folder = tasks_folder(context.settings, tasks) if tasks else None
+        check_judges(context.settings, recipe, clean, judge, tuple(task_sets(folder)))
         plan = planned(
             compared,
             proxy,
@@ -114,21 +117,23 @@ def ablate(
             first_pair=first_pair,
             clean=clean,
             judge=judge,
+            tasks=task_sets(folder),
         )
         for line in plan.lines():
             log.info("%s", line)
-        data = clock.others(lambda: _data(context, compared, plan.proxy, tokens, clean, tasks or ""))
-        plan = replace(plan, tokens=data.budget_tokens, evaluation=evaluation_set(data, judge), data=data)
+        data = clock.others(lambda: _data(context, compared, plan.proxy, tokens, clean))
+        scored = DecisionTasks(context, folder, data) if folder else None
+        plan = replace(plan, tokens=data.budget_tokens, evaluation=evaluation_set(data, judge, scored), data=data)
         for line in plan.lines():
             log.info("%s", line)
-        decided = _decided(context, plan, data, tasks or "", clock)
+        decided = _decided(context, plan, data, scored, clock)
         publish_decision(decided)
         log.info("decided in %s", clock)
         return decided
 
 
 def _data(
-    context: RunContext, compared: Arms, proxy: ProxyConfig, tokens: int | None, clean: str | None, tasks: str
+    context: RunContext, compared: Arms, proxy: ProxyConfig, tokens: int | None, clean: str | None
 ) -> ComparisonData:
     """Corpora and tokens, a subflow `corpus` for each recipe."""
 
@@ -151,12 +156,13 @@ def _data(
         step_tokens=2 * proxy.step_tokens,  # so that half of a run is whole steps, too
         clean=clean,
         repeat=tokens is not None,
-        tasks=tasks,
         apart=apart,
     )
 
 
-def _decided(context: RunContext, plan: Plan, data: ComparisonData, tasks: str, clock: _Clock) -> DecisionReport:
+def _decided(
+    context: RunContext, plan: Plan, data: ComparisonData, tasks: DecisionTasks | None, clock: _Clock
+) -> DecisionReport:
     # here, since MLflow takes seconds
     from gristmill.flows.decisions.tracking import Datasets, decision_run, finish, log_runs
 
@@ -209,17 +215,13 @@ def _decided(context: RunContext, plan: Plan, data: ComparisonData, tasks: str, 
             id=identity,
             decision=decision,
             arms={name: _figures(arm) for name, arm in data.arms.items()},
-            sets=set_effects(decision, evaluation, {request: result.bits for request, result in runs.found.items()}),
+            sets=set_effects(decision, evaluation, {request: runs.bits(request) for request in runs.found}),
             runs=tuple(map(runs.figures, runs.found)),
             steps=compared.steps,
             fixed=compared.fixed,
             announced=announced,
             differences={name: tuple(difference(base, compared.recipes[name])) for name in compared.candidates},
-            tasks=task_accuracies(
-                decision,
-                {request: runs.task_figures(request, "accuracy") for request in decision.runs},
-                runs.task_figures(decision.runs[0], "chance"),
-            ),
+            **(task_results(decision, runs.scores, tasks.left_out) if tasks else {}),
         )
         path = files.join(context.settings.home, "decisions", f"{base.name}-{identity}.json")
         checked_json.write(path, report.as_json())

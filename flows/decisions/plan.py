@@ -1,6 +1,6 @@
 """What a decision will do, said before anything is trained: recipes, what they share, runs, tokens, time, power."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -240,8 +240,10 @@ def planned(
     first_pair: int,
     clean: str | None,
     judge: Sequence[str],
+    tasks: Mapping[str, int],
 ) -> Plan:
-    """The plan before any data is made. `proxy`: as `load_proxy` takes it; the others: parameters of the flow `ablate`.
+    """The plan before any data is made. `proxy`: as `load_proxy` takes it; `tasks`: examples by set, as `task_sets`
+    gives them; the others: parameters of the flow `ablate`.
 
     Raises what `load_proxy`, `read_noise`, `protocol_of` and `expected_evaluation` raise.
     """
@@ -254,17 +256,21 @@ def planned(
         tokens=tokens or small.tokens,
         at_once=at_once,
         noise=read_noise(proxy, small),
-        evaluation=expected_evaluation(compared.recipes[compared.base], small, clean, judge),
+        evaluation=expected_evaluation(compared.recipes[compared.base], small, clean, judge, tasks),
         fixed_tokens=tokens is not None,
     )
 
 
-def expected_evaluation(base: Recipe, proxy: ProxyConfig, clean: str | None, judge: Sequence[str]) -> EvaluationSet:
-    """As many evaluation documents of each set as the proxy asks for, all of one length. Raises ValueError for a set
-    that there is not."""
+def expected_evaluation(
+    base: Recipe, proxy: ProxyConfig, clean: str | None, judge: Sequence[str], tasks: Mapping[str, int]
+) -> EvaluationSet:
+    """As many evaluation documents of each set as the proxy asks for, and the examples of tasks, all of one length.
+    Raises ValueError for a set that there is not."""
     names = tuple(sorted([*(source.name for source in base.sources), *([CLEAN] if clean else [])]))
-    set_of = np.repeat(np.arange(len(names)), proxy.evaluation_documents)
-    return EvaluationSet(names, set_of, np.ones(len(set_of), np.int64), judged_sets(names, judge))
+    counts = [proxy.evaluation_documents] * len(names) + list(tasks.values())
+    set_of = np.repeat(np.arange(len(counts)), counts)
+    judged = judged_sets(names, judge, tuple(tasks))
+    return EvaluationSet((*names, *tasks), set_of, np.ones(len(set_of), np.int64), judged)
 
 
 def protocol_of(

@@ -4,7 +4,7 @@ A set `task:<name>` has the right answers of a task's examples as documents. Exa
 recipes trains on do not count, in any run: so all runs are scored on the same, and none on what it may have read.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
@@ -16,13 +16,12 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import task_digests, tasks_at
 from gristmill.flows.stages.evaluation.contained import contained_examples, task_examples
+from gristmill.flows.stages.evaluation.documents import TASK
 from gristmill.flows.stages.evaluation.task_losses import both_ways, task_losses
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.spec import digest
 from gristmill.training.evaluate.lm_eval_tasks import PREFIX, write_lm_eval_tasks
 from gristmill.training.evaluate.tasks import LETTERS
-
-TASK = "task:"  # begins the name of a set of right answers
 
 
 def tasks_folder(settings: MachineSettings, given: str) -> Path:
@@ -107,14 +106,3 @@ class DecisionTasks:
         return digest(
             task_digests(self._context.settings, self._folder) | {"contained": digest(sorted(self.contained))}
         )
-
-
-def mean_by_task(table: pa.Table, column: str) -> dict[str, float]:
-    """The mean of a column of `task_losses`, by task."""
-    names = np.array(table["task"].to_pylist())
-    values = table[column].to_numpy().astype(float)
-    return {name: float(values[names == name].mean()) for name in dict.fromkeys(names.tolist())}
-
-
-def not_tasks(judge: Sequence[str]) -> list[str]:
-    return [name for name in judge if not name.startswith(TASK)]

@@ -61,17 +61,15 @@ def _rows(name: str, task: Any) -> list[dict[str, Any]]:
     for document in documents:
         asked = task.fewshot_context(document, num_fewshot=0)
         requests = task.construct_requests(document, asked)
-        pairs = [request.args[:2] for request in requests]
+        # a space between the two is put there by scoring, and is no part of the answer
+        pairs = [(context, text.removeprefix(" ")) for context, text in (request.args[:2] for request in requests)]
         answer = _answer(name, task, document)
         if task.multiple_input:
             rows.append(
                 {"context_options": [context for context, _ in pairs], "continuation": pairs[0][1], "gold": answer}
             )
         else:
-            choices = task.doc_to_choice(document)
-            delimiter = task.config.target_delimiter
-            if delimiter != " ":  # a space is put there by scoring, and is no part of the answer
-                choices = [f"{delimiter}{choice}" for choice in choices]
+            choices = [text for _, text in pairs[: len(task.doc_to_choice(document))]]
             rows.append({"context": pairs[0][0], "choices": choices, "answer": answer})
     return rows
 

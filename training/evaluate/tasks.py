@@ -18,7 +18,6 @@ from typing import Any, Literal
 
 import orjson
 
-
 LETTERS = ":letters"  # the end of the name of a task whose answers are letters
 
 

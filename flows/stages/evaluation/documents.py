@@ -38,6 +38,7 @@ from gristmill.tasks.evaluation.documents import (
 from gristmill.tasks.evaluation.similar import THRESHOLD
 
 CLEAN = "clean"  # the set of texts that no recipe trains on
+TASK = "task:"  # begins the name of a set of right answers of a task
 # Of a set: screening looks at every fourth document, the test at the others, and a variance takes two of each.
 LEAST = 5
 MOST_SHARE = 0.1  # of a source's documents: the rest is there to be trained on
@@ -197,19 +198,23 @@ def shards_of_sets(sets: Sequence[str]) -> dict[str, range]:
     return {name: range(begins[name], begins[name] + count) for name, count in counts.items()}
 
 
-def judged_sets(names: Sequence[str], judge: Sequence[str]) -> tuple[str, ...]:
-    """The sets that count, of those with these names. Raises ValueError for a set that there is not."""
+def judged_sets(names: Sequence[str], judge: Sequence[str], tasks: Sequence[str] = ()) -> tuple[str, ...]:
+    """The sets that count, of those with these names. `tasks`: sets of right answers, which count if they are named.
+    Raises ValueError for a set that there is not."""
+    there = [*names, *tasks]
     for name in judge:
-        if name not in names:
-            hint = did_you_mean(name, names) or f"there are {', '.join(names)}"
+        if name not in there:
+            hint = did_you_mean(name, there) or f"there are {', '.join(there)}"
             raise ValueError(f"there is no evaluation set {name} to judge by; {hint}")
     return tuple(judge) or ((CLEAN,) if CLEAN in names else tuple(names))
 
 
-def check_judges(settings: MachineSettings, base: Recipe, clean: str | None, judge: Sequence[str]) -> None:
+def check_judges(
+    settings: MachineSettings, base: Recipe, clean: str | None, judge: Sequence[str], tasks: Sequence[str] = ()
+) -> None:
     """Raise, ahead of all work, for a clean text set that cannot be read and for a set to judge by that there is not:
-    RecipeError, ValueError, FileNotFoundError."""
-    judged_sets([*(source.name for source in base.sources), *([CLEAN] if clean else [])], judge)
+    RecipeError, ValueError, FileNotFoundError. `tasks`: see `judged_sets`."""
+    judged_sets([*(source.name for source in base.sources), *([CLEAN] if clean else [])], judge, tasks)
     if clean:
         before_run(_clean_recipe(base, clean), settings)
 

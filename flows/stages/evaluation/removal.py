@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces
 from gristmill.flows.stages.tokenizer import library_of, tokenizer_of
-from gristmill.storage import files, layout, parquet
+from gristmill.storage import files
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.dedup.near.settings import Shingling
 from gristmill.tasks.documents.step import Settings

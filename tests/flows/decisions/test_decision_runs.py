@@ -25,7 +25,7 @@ def identity(
     arms = {"base": SimpleNamespace(mixture=stage("mixture", mixture))}
     evaluation = EvaluationSet(("books", "web"), np.repeat([0, 1], 5), np.ones(10, np.int64), (judged,))
     data = ComparisonData(stage("evaluation_documents", "e"), stage("tokenizer", "t"), arms, 99_328)
-    runs = ProxyRuns(context(home), proxy, data, evaluation, "", lambda count, train: train(), lambda made: None)
+    runs = ProxyRuns(context(home), proxy, data, evaluation, None, lambda count, train: train(), lambda made: None)
     protocol = Protocol(learning_rates=proxy.learning_rates, looks=looks)
     return decision_id(protocol, evaluation, runs, ["base"], data.budget_tokens, bank)
 
