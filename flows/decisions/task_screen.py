@@ -25,9 +25,9 @@ SIGNAL = 1.0
 class TaskScreen:
     """One task by one measure, on which higher is better (bits per byte are negated). above_chance: of the base's mean
     accuracy, in standard errors of guessing on so many examples. rises: mean sign of whole minus half of the tokens,
-    over the base's runs that have both, in [-1, 1]. order: mean Kendall's tau of the recipes between two pairs. signal: of
-    the recipes' means, the highest minus the lowest; noise: standard deviation of the base's pairs. None: not measured.
-    fails: what speaks against the task; empty if nothing does."""
+    over the base's runs that have both, in [-1, 1]. order: mean Kendall's tau of the recipes between two pairs. signal:
+    of the recipes' means, the highest minus the lowest; noise: standard deviation of the base's pairs. None: not
+    measured. fails: what speaks against the task; empty if nothing does."""
 
     name: str
     measure: str

@@ -45,7 +45,15 @@ BASE = load(
     }
 )
 ARMS = Arms("base", {"base": BASE} | dict.fromkeys(["raw", "a", "b"], BASE), {}, {"language": "it is needed"})
-NOTHING = {"leave_one_out": False, "tokens": None, "pairs": [], "bank_pairs": 8, "first_pair": 1, "clean": None, "tasks": {}}
+NOTHING = {
+    "leave_one_out": False,
+    "tokens": None,
+    "pairs": [],
+    "bank_pairs": 8,
+    "first_pair": 1,
+    "clean": None,
+    "tasks": {},
+}
 
 
 def test_the_lines_name_recipes_runs_time_and_the_smallest_effect():
