@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 
+from gristmill.storage import checked_json
 from gristmill.storage.tokens.text_tokens import load_tokenizer
 from gristmill.training.evaluate.lm_eval_tasks import write_lm_eval_tasks
 from gristmill.training.evaluate.task_scores import example_scores
@@ -55,6 +56,7 @@ def test_bits_of_each_right_answer_are_those_of_lm_eval_on_the_exported_model(co
 
     run = make_run(tmp_path / "out", training={"steps": 6})
     train(run)
+    checked_json.write(str(tmp_path / "out" / "run.json"), run.model_dump(mode="json"))  # as the launcher writes it
     exported = tmp_path / "exported"
     write_model_folder(open_model(tmp_path / "out"), exported, "planted")
     pieces = load_tokenizer(corpus.parent / "tokenizer.model")
