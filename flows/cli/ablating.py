@@ -42,10 +42,14 @@ def ablate(
     ] = "",
     judge: Annotated[
         list[str],
-        typer.Option(metavar="SET", help="an evaluation set that counts: a source, clean, or extracted for all"),
+        typer.Option(
+            metavar="SET",
+            help="an evaluation set that counts: a source, clean, task:NAME, or extracted for all sources",
+        ),
     ] = [],  # noqa: B006
     tasks: Annotated[
-        str, typer.Option(metavar="FOLDER", help="tasks that the models are scored on; no recipe trains on their texts")
+        str,
+        typer.Option(metavar="FOLDER", help="tasks that the trained models are scored on, or lm-eval:NAME,NAME"),
     ] = "",
     tokens: Annotated[
         int | None,
@@ -93,7 +97,7 @@ def ablate(
     judged: dict[str, Any] = {"clean": clean or None, "judge": judge}
     if plan:
         known = {"name": device, "devices": devices, "mfu": mfu, "price": price}
-        _print_plan(base, candidates, known, tokenizer, **runs, **judged)
+        _print_plan(base, candidates, known, tokenizer, tasks, **runs, **judged)
     elif device:
         raise ValueError(f"--device {device} is for --plan: runs are trained on this machine")
     else:
@@ -101,9 +105,11 @@ def ablate(
         compare(base, candidates, as_json, **runs, **judged, **others)
 
 
-def _print_plan(base: str, candidates: dict[str, Any], device: dict[str, Any], tokenizer: str, **given: Any) -> None:
-    """`device`: what --device and its like say; `given`: parameters of the flow `ablate`. Without a judge all sources
-    stand for it, and that is said."""
+def _print_plan(
+    base: str, candidates: dict[str, Any], device: dict[str, Any], tokenizer: str, tasks: str, **given: Any
+) -> None:
+    """`device`: what --device and its like say; `tasks`, `given`: parameters of the flow `ablate`. Without a judge all
+    sources stand for it, and that is said."""
     from functools import partial
 
     from gristmill.flows.decisions.device import measured, named
@@ -113,33 +119,38 @@ def _print_plan(base: str, candidates: dict[str, Any], device: dict[str, Any], t
 
     judge_given = bool(given["clean"] or given["judge"])
     given["judge"] = given["judge"] if judge_given else [EXTRACTED]
-    _, compared = _checked(base, candidates, given["clean"], given["judge"])
-    leave_one_out, proxy = candidates["leave_one_out"], given.pop("proxy")
+    _, compared, sets = _checked(base, candidates, given["clean"], given["judge"], tasks)
+    given |= {"leave_one_out": candidates["leave_one_out"], "tasks": sets}
+    proxy = given.pop("proxy")
     if tokenizer:
         given["vocabulary"] = vocabulary(tokenizer_at(settings(), tokenizer, "tokenizer"))
     known = partial(named, **device) if device["name"] else partial(measured, settings(), price=device["price"])
-    print_texts(planned(compared, proxy, known, leave_one_out=leave_one_out, **given).lines())
+    print_texts(planned(compared, proxy, known, **given).lines())
     if not judge_given:
         print_texts([without_judge(set_names([*compared.recipes.values()], None))])
 
 
-def _checked(base: str, candidates: dict[str, Any], clean: str | None, judge: list[str]) -> tuple["Recipe", "Arms"]:
-    """The base and the recipes that are compared. Raises before Prefect is imported."""
+def _checked(
+    base: str, candidates: dict[str, Any], clean: str | None, judge: list[str], tasks: str | None
+) -> tuple["Recipe", "Arms", dict[str, int]]:
+    """The base, the recipes that are compared, and the sets that tasks give. Raises before Prefect is imported."""
     from gristmill.flows.check.run import before_run
     from gristmill.flows.decisions.plan import arms
+    from gristmill.flows.decisions.tasks import task_sets, tasks_folder
     from gristmill.flows.stages.evaluation.judge import check_judges
 
     recipe = recipe_to_run(base, None)
     compared = arms(recipe, **candidates)
     for candidate in compared.candidates:
         before_run(compared.recipes[candidate], settings())
-    check_judges(settings(), [*compared.recipes.values()], clean, judge)
-    return recipe, compared
+    sets = task_sets(tasks_folder(settings(), tasks)) if tasks else {}
+    check_judges(settings(), [*compared.recipes.values()], clean, judge, tuple(sets))
+    return recipe, compared, sets
 
 
 def compare(base: str, candidates: dict[str, Any], as_json: bool = False, **given: Any) -> None:
     """Run the flow `ablate` and print what it found. `candidates`, `given`: its parameters."""
-    recipe, _ = _checked(base, candidates, given.get("clean"), given.get("judge", []))
+    recipe, *_ = _checked(base, candidates, given.get("clean"), given.get("judge", []), given.get("tasks"))
 
     def decide() -> "DecisionReport":
         from gristmill.flows.decisions.ablate import ablate

@@ -28,7 +28,7 @@ def print_decision(report: "DecisionReport", settings: "MachineSettings", consol
     """Print the verdicts, the table beside them, what each step is worth, and how to look at the runs."""
     from gristmill.flows.run.prefect_env import user_interface
 
-    for sentence in report.sentences:
+    for sentence in [*report.sentences, *([report.tasks_note] if report.tasks_note else [])]:
         console.print(sentence, markup=False, highlight=False, soft_wrap=True)
     for table in tables(report):
         print_fitting(table, console)
@@ -44,6 +44,7 @@ def tables(report: "DecisionReport") -> Iterator[Table]:
     yield verdict_table(report)
     if report.tasks:
         yield task_table(report)
+        yield screen_table(report)
     if report.attribution:
         yield attribution_table(report)
 
@@ -84,13 +85,29 @@ def verdict_table(report: "DecisionReport") -> Table:
 def task_table(report: "DecisionReport") -> Table:
     """A row for each candidate and task."""
     table = Table("recipe", "task", title=Text(f"Tasks: {report.title}"), title_justify="left")
-    for head in ("accuracy", f"of {report.base}", "difference", "interval", "chance"):
+    heads = ("bits per byte", "interval", "accuracy", f"of {report.base}", "difference", "interval", "chance")
+    for head in heads:
         table.add_column(escape(head), justify="right")
     for name, tasks in report.tasks.items():
         for task in tasks:
-            figures = [f"{task.accuracy:.1%}", f"{task.base:.1%}", f"{task.difference:+.1%}"]
+            bits = report.task_effect(name, task.name)
+            figures = [f"{bits.effect:+.4f}", f"{bits.low:+.4f} to {bits.high:+.4f}"] if bits else ["", ""]
+            figures += [f"{task.accuracy:.1%}", f"{task.base:.1%}", f"{task.difference:+.1%}"]
             figures += [f"{task.low:+.1%} to {task.high:+.1%}", "" if task.chance is None else f"{task.chance:.1%}"]
             table.add_row(escape(name), escape(task.name), *figures)
+    return table
+
+
+def screen_table(report: "DecisionReport") -> Table:
+    """A row for each task and measure: what FineTasks asks of a task."""
+    table = Table("task", "by", title=Text(f"Which tasks say something: {report.title}"), title_justify="left")
+    for head in ("examples", "above chance, standard errors", "rises", "order", "signal / noise"):
+        table.add_column(head, justify="right")
+    table.add_column("against it")
+    for row in report.task_screen:
+        figures = ["" if value is None else f"{value:+.1f}" for value in (row.above_chance, row.rises, row.order)]
+        ratio = f"{row.signal / row.noise:.1f}" if row.noise else ""
+        table.add_row(escape(row.name), row.measure, f"{row.examples:,}", *figures, ratio, "; ".join(row.fails))
     return table
 
 

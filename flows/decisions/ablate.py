@@ -22,8 +22,10 @@ from gristmill.flows.decisions.artifacts import publish_decision
 from gristmill.flows.decisions.copies import seldom_met
 from gristmill.flows.decisions.differing import only_in
 from gristmill.flows.decisions.plan import Plan, arms, planned
-from gristmill.flows.decisions.report import ArmFigures, DecisionReport, OnlyIn, set_effects, task_accuracies
+from gristmill.flows.decisions.report import ArmFigures, DecisionReport, OnlyIn, set_effects
 from gristmill.flows.decisions.runs import ProxyRuns, decision_id, evaluation_set, training_losses
+from gristmill.flows.decisions.task_figures import task_results
+from gristmill.flows.decisions.tasks import DecisionTasks, task_sets, tasks_folder
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.extras import require
 from gristmill.flows.recipe.forms import RecipeLike
@@ -96,9 +98,9 @@ def ablate(
         raw: raw extraction, without the steps behind it, is a candidate
         proxy: the small model that is trained: the name of one that ships, or the path of a YAML file
         clean: texts to judge by: the path of JSON lines, of Parquet, or of a folder of .txt files, or `reference`
-        judge: the evaluation sets that count, each a source or `clean`, or `extracted` for all sources; clean needs not
-            be named, and without it some must be
-        tasks: a folder of tasks that the models are scored on, whose texts leave every recipe's documents
+        judge: the evaluation sets that count, each a source, `clean` or `task:NAME`, or `extracted` for all
+            sources; clean needs not be named, and without it some must be
+        tasks: a folder of tasks that the models are scored on when they are trained, or lm-eval:NAME,NAME
         tokens: of each run; then a recipe may repeat its documents, and decisions share the runs of a recipe; by
             default one epoch of the recipe that has least, at most the proxy's
         pairs: of runs at each look, as 3 and 6, instead of the proxy's
@@ -114,7 +116,8 @@ def ablate(
         compared = arms(recipe, against, settings, without, leave_one_out, raw)
         for other in compared.recipes.values():
             before_run(other, context.settings)
-        check_judges(context.settings, [*compared.recipes.values()], clean, judge)
+        folder = tasks_folder(context.settings, tasks) if tasks else None
+        check_judges(context.settings, [*compared.recipes.values()], clean, judge, tuple(task_sets(folder)))
         file = None if tokenizer is None else tokenizer_at(context.settings, tokenizer, "tokenizer")
         plan = planned(
             compared,
@@ -129,22 +132,24 @@ def ablate(
             judge=judge,
             resample=resample,
             vocabulary=None if file is None else vocabulary(file),
+            tasks=task_sets(folder),
         )
         for line in (*plan.lines(), *renamed_sets(compared.recipes)):
             log.info("%s", line)
-        data = clock.others(lambda: _data(context, plan, tokens, clean, tasks or "", file))
-        plan = replace(plan, tokens=data.budget_tokens, evaluation=evaluation_set(data, judge), data=data)
+        data = clock.others(lambda: _data(context, plan, tokens, clean, file))
+        scored = DecisionTasks(context, folder, data) if folder else None
+        plan = replace(plan, tokens=data.budget_tokens, evaluation=evaluation_set(data, judge, scored), data=data)
         copies = pairs_of_copies(context, data.arms[compared.base].corpus)
         for line in (*plan.lines(), *seldom_met(compared, data, copies)):
             log.info("%s", line)
-        decided = _decided(context, plan, data, tasks or "", clock)
+        decided = _decided(context, plan, data, scored, clock)
         publish_decision(decided)
         log.info("decided in %s", clock)
         return decided
 
 
 def _data(
-    context: RunContext, plan: Plan, tokens: int | None, clean: str | None, tasks: str, tokenizer: Path | None
+    context: RunContext, plan: Plan, tokens: int | None, clean: str | None, tokenizer: Path | None
 ) -> ComparisonData:
     """Corpora and tokens, a subflow `corpus` for each recipe."""
     compared, proxy = plan.arms, plan.proxy
@@ -167,14 +172,15 @@ def _data(
         step_tokens=2 * proxy.step_tokens,  # so that half of a run is whole steps, too
         clean=clean,
         repeat=tokens is not None,
-        tasks=tasks,
         tokenizer=tokenizer,
         pairs=plan.pairs if plan.protocol.resample else None,
         apart=apart,
     )
 
 
-def _decided(context: RunContext, plan: Plan, data: ComparisonData, tasks: str, clock: _Clock) -> DecisionReport:
+def _decided(
+    context: RunContext, plan: Plan, data: ComparisonData, tasks: DecisionTasks | None, clock: _Clock
+) -> DecisionReport:
     # here, since MLflow and matplotlib take seconds
     from gristmill.flows.decisions import plots
     from gristmill.flows.decisions.tracking import Datasets, decision_run, finish, log_runs
@@ -229,17 +235,13 @@ def _decided(context: RunContext, plan: Plan, data: ComparisonData, tasks: str, 
             id=identity,
             decision=decision,
             arms={name: _figures(arm) for name, arm in data.arms.items()},
-            sets=set_effects(decision, evaluation, {request: result.bits for request, result in runs.found.items()}),
+            sets=set_effects(decision, evaluation, {request: runs.bits(request) for request in runs.found}),
             runs=tuple(map(runs.figures, runs.found)),
             steps=compared.steps,
             fixed=compared.fixed,
             announced=announced,
             differences={name: tuple(difference(base, compared.recipes[name])) for name in compared.candidates},
-            tasks=task_accuracies(
-                decision,
-                {request: runs.task_figures(request, "accuracy") for request in decision.runs},
-                runs.task_figures(decision.runs[0], "chance"),
-            ),
+            **(task_results(decision, runs.scores, tasks.left_out) if tasks else {}),
         )
         name = files.join(context.settings.home, "decisions", f"{base.name}-{identity}")
         checked_json.write(f"{name}.json", report.as_json())

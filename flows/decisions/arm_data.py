@@ -21,7 +21,7 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, NothingLeftError
 from gristmill.flows.stages.evaluation.documents import evaluation_documents, extracted, sets_of
 from gristmill.flows.stages.evaluation.judge import of_other_sources
-from gristmill.flows.stages.evaluation.removal import evaluation_tokens, task_examples, without_evaluation
+from gristmill.flows.stages.evaluation.removal import evaluation_tokens, without_evaluation
 from gristmill.flows.stages.halves import half_counts, half_tokens
 from gristmill.flows.stages.mixture import planned
 from gristmill.flows.stages.tokenizer import taken, trained_on
@@ -102,7 +102,6 @@ def arm_data(
     per_source: int,
     clean: str | None = None,
     repeat: bool = False,
-    tasks: str = "",
     tokenizer: Path | None = None,
     pairs: range | None = None,
     apart: Callable[[str, Callable[[], Any]], Any] = lambda name, make: make(),
@@ -126,10 +125,8 @@ def arm_data(
     else:
         model = taken(context, tokenizer)
     shards = evaluation_tokens(context, (evaluation,), model)
-    examples = task_examples(context, tasks) if tasks else None
     made: dict[str, _Encoded] = {
-        name: apart(name, partial(_curated, context, name, recipe, evaluation, examples, model))
-        for name, recipe in arms.items()
+        name: apart(name, partial(_curated, context, name, recipe, evaluation, model)) for name, recipe in arms.items()
     }
     halves = {name: _halves(context, name, arm, pairs) for name, arm in made.items()} if pairs else {}
     read = {f"{name}, pair {pair}": half for name, of in halves.items() for pair, half in of.items()} or made
@@ -200,15 +197,10 @@ def _tokenizer(
 
 
 def _curated(
-    context: RunContext,
-    name: str,
-    recipe: Recipe,
-    evaluation: StageResult,
-    examples: StageResult | None,
-    tokenizer: StageResult,
+    context: RunContext, name: str, recipe: Recipe, evaluation: StageResult, tokenizer: StageResult
 ) -> _Encoded:
     def without(extracted: Corpus, corpus: Corpus) -> Corpus:
-        return without_evaluation(context, extracted, corpus, evaluation, examples)
+        return without_evaluation(context, extracted, corpus, evaluation)
 
     try:
         first, *others = curate(context, recipe, extract_apart=True, withheld=without)

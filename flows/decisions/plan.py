@@ -1,6 +1,6 @@
 """What a decision will do, said before anything is trained: recipes, what they share, runs, tokens, time, power."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.variants import Variant
 from gristmill.flows.run.phase_rates import duration
+from gristmill.flows.stages.evaluation.documents import TASK
 from gristmill.flows.stages.evaluation.judge import judged_sets, set_names
 
 
@@ -275,12 +276,13 @@ def planned(
     first_pair: int,
     clean: str | None,
     judge: Sequence[str],
+    tasks: Mapping[str, int],
     resample: bool = False,
     vocabulary: int | None = None,
 ) -> Plan:
     """The plan before any data is made. `proxy`: as `load_proxy` takes it; `device`: gives what it is trained on, see
-    `gristmill.flows.decisions.device`; `vocabulary`: the size of a tokenizer that is given, with which no noise was
-    recorded; the others: parameters of the flow `ablate`.
+    `gristmill.flows.decisions.device`; `tasks`: examples by set, as `task_sets` gives them; `vocabulary`: the size of a
+    tokenizer that is given, with which no noise was recorded; the others: parameters of the flow `ablate`.
 
     Raises what `load_proxy`, `read_noise`, `protocol_of` and `expected_evaluation` raise.
     """
@@ -297,19 +299,25 @@ def planned(
         tokens=tokens or small.tokens,
         device=device(small),
         noise=noise,
-        evaluation=expected_evaluation([*compared.recipes.values()], small, clean, judge),
+        evaluation=expected_evaluation([*compared.recipes.values()], small, clean, judge, tasks),
         fixed_tokens=tokens is not None,
     )
 
 
 def expected_evaluation(
-    recipes: Sequence[Recipe], proxy: ProxyConfig, clean: str | None, judge: Sequence[str]
+    recipes: Sequence[Recipe],
+    proxy: ProxyConfig,
+    clean: str | None,
+    judge: Sequence[str],
+    tasks: Mapping[str, int],
 ) -> EvaluationSet:
-    """As many evaluation documents of each set as the proxy asks for, all of one length. Raises what `judged_sets`
-    raises."""
+    """As many evaluation documents of each set as the proxy asks for, and the examples of tasks, all of one length.
+    Raises what `judged_sets` raises."""
     names = set_names(recipes, clean)
-    set_of = np.repeat(np.arange(len(names)), proxy.evaluation_documents)
-    return EvaluationSet(names, set_of, np.ones(len(set_of), np.int64), judged_sets(names, judge))
+    counts = [proxy.evaluation_documents] * len(names) + list(tasks.values())
+    set_of = np.repeat(np.arange(len(counts)), counts)
+    judged = judged_sets(names, judge, tuple(tasks))
+    return EvaluationSet((*names, *tasks), set_of, np.ones(len(set_of), np.int64), judged)
 
 
 def protocol_of(
@@ -345,11 +353,13 @@ def parameters(proxy: ProxyConfig) -> int:
 
 
 def judged_by(evaluation: EvaluationSet) -> str:
-    """As "100 documents of 61 hosts of `clean`". Hosts are left out where each document is of another."""
+    """As "100 documents of 61 hosts of `clean`", or "300 right answers of `task:quiz`". Hosts are left out where each
+    document is of another."""
     members = np.concatenate([evaluation.members(name) for name in evaluation.judged])
     hosts = len(np.unique(evaluation.cluster_of[members]))
     of_hosts = f" of {hosts} host{'s' * (hosts > 1)}" * (hosts < len(members))
-    return f"{len(members)} documents{of_hosts} of {_listed([f'`{name}`' for name in evaluation.judged], 'and')}"
+    what = "right answers" if all(name.startswith(TASK) for name in evaluation.judged) else "documents"
+    return f"{len(members)} {what}{of_hosts} of {_listed([f'`{name}`' for name in evaluation.judged], 'and')}"
 
 
 def _listed(parts: Iterable[Any], word: str) -> str:

@@ -1,6 +1,6 @@
 """A decision between recipes: verdicts, scores on tasks, what each recipe keeps and costs, what each step is worth."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,65 +13,14 @@ from gristmill.flows.comparison.protocol import Decision
 from gristmill.flows.comparison.runs import EvaluationSet, RunRequest
 from gristmill.flows.comparison.verdict import Conditions, Verdict
 from gristmill.flows.decisions.differing import Shown
+from gristmill.flows.decisions.task_figures import TaskAccuracy
+from gristmill.flows.decisions.task_screen import TaskScreen
 from gristmill.flows.reports import templates
 from gristmill.flows.reports.funnel import FunnelRow, frame
+from gristmill.flows.stages.evaluation.documents import TASK
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-
-@dataclass(frozen=True)
-class TaskAccuracy:
-    """A candidate on one task, beside the base: shares of examples, means over pairs and learning rates. `chance`: of
-    guessing, None for a task without choices. `difference`: of the candidate over the base, above 0 it is better, with
-    a plain t interval over pairs from `low` to `high`: it holds for these examples, and is not adjusted for stopping.
-    """
-
-    name: str
-    chance: float | None
-    base: float
-    accuracy: float
-    difference: float
-    low: float
-    high: float
-
-
-def task_accuracies(
-    decision: Decision, accuracies: Mapping[RunRequest, Mapping[str, float]], chances: Mapping[str, float]
-) -> dict[str, tuple[TaskAccuracy, ...]]:
-    """By candidate that was tested, a figure for each task. `accuracies`: of all runs, by task."""
-    found = {}
-    for verdict in decision.verdicts:
-        if verdict.effect is None:
-            continue
-        pairs = decision.protocol.pairs(0, verdict.pairs)
-        names = accuracies[RunRequest(decision.base, pairs[0], verdict.learning_rates[0], decision.tokens)]
-        found[verdict.candidate] = tuple(
-            _task(
-                name,
-                chances.get(name),
-                _by_pair(decision, accuracies, decision.base, pairs, name),
-                _by_pair(decision, accuracies, verdict.candidate, pairs, name),
-                verdict.level,
-            )
-            for name in sorted(names)
-        )
-    return {name: tasks for name, tasks in found.items() if tasks}
-
-
-def _by_pair(
-    decision: Decision, accuracies: Mapping[RunRequest, Mapping[str, float]], arm: str, pairs: Iterable[int], task: str
-) -> np.ndarray:
-    """Means over learning rates, (pairs,)."""
-    rates = decision.protocol.learning_rates
-    return np.array([np.mean([accuracies[RunRequest(arm, p, r, decision.tokens)][task] for r in rates]) for p in pairs])
-
-
-def _task(name: str, chance: float | None, base: np.ndarray, candidate: np.ndarray, level: float) -> TaskAccuracy:
-    differences = candidate - base
-    mean, count = float(differences.mean()), len(differences)
-    reach = float(stdtrit(count - 1, (1 + level) / 2) * differences.std(ddof=1) / np.sqrt(count))
-    return TaskAccuracy(name, chance, float(base.mean()), float(candidate.mean()), mean, mean - reach, mean + reach)
 
 
 MOST_SHORT = 2  # verdicts in a headline
@@ -152,8 +101,9 @@ class DecisionReport:
     `steps`: the step that a candidate of leave-one-out is without; `fixed`: steps that cannot be left out, with the
     reason; `announced`: what was said of the budget before the runs; `differences`: by candidate the lines of a diff of
     its recipe against the base's (`gristmill.flows.recipe.variants.difference`); `tasks`: accuracies by candidate, if
-    the models were scored on tasks; `only`: by candidate, documents of one of the two alone; `mlflow_run`: the parent
-    run; `page`: the path of its page."""
+    the models were scored on tasks; `task_screen`: which of them say something; `left_out`: of each task the examples
+    that a recipe trains on, which do not count; `only`: by candidate, documents of one of the two alone; `mlflow_run`:
+    the parent run; `page`: the path of its page."""
 
     id: str
     decision: Decision
@@ -165,6 +115,8 @@ class DecisionReport:
     announced: str
     differences: dict[str, tuple[str, ...]]
     tasks: dict[str, tuple[TaskAccuracy, ...]] = field(default_factory=dict)
+    task_screen: tuple[TaskScreen, ...] = ()
+    left_out: dict[str, int] = field(default_factory=dict)
     only: dict[str, OnlyIn] = field(default_factory=dict)
     mlflow_run: str = ""
     page: str = ""
@@ -275,6 +227,16 @@ class DecisionReport:
             )
         return found
 
+    def task_effect(self, candidate: str, task: str) -> SetEffect | None:
+        """The effect on the right answers of a task, in bits per byte."""
+        return next((each for each in self.sets[candidate] if each.name == TASK + task), None)
+
+    @property
+    def tasks_note(self) -> str:
+        """One sentence on the examples that do not count; empty if all do."""
+        some = [f"{count:,} of {task}" for task, count in self.left_out.items() if count]
+        return f"Examples that a recipe trains on do not count: {', '.join(some)}." if some else ""
+
     def as_json(self) -> dict[str, Any]:
         """All of it as plain data; equal decisions give equal data, but for CPU times."""
         return {
@@ -288,6 +250,8 @@ class DecisionReport:
             "verdicts": [asdict(verdict) | {"sentence": verdict.sentence()} for verdict in self.verdicts],
             "sets": {name: [asdict(each) for each in effects] for name, effects in self.sets.items()},
             "tasks": {name: [asdict(each) for each in tasks] for name, tasks in self.tasks.items()},
+            "task_screen": [asdict(each) for each in self.task_screen],
+            "task_examples_left_out": self.left_out,
             "attribution": [asdict(each) for each in self.attribution],
             "fixed": self.fixed,
             "differences": self.differences,

@@ -121,14 +121,19 @@ def description(report: DecisionReport) -> str:
             f"| {row['candidate'].replace('|', '/')} | {effect} | {interval} | {row['documents']:,} | {hours} |"
         )
     if report.tasks:
-        lines += ["", "| candidate | task | accuracy | of the base | difference | interval |"]
-        lines.append("| --- | --- | ---: | ---: | ---: | ---: |")
+        lines += ["", "| candidate | task | bits per byte | accuracy | of the base | difference | interval |"]
+        lines.append("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
         for name, tasks in report.tasks.items():
             for task in tasks:
+                bits = report.task_effect(name, task.name)
+                effect = f"{bits.effect:+.4f} ({bits.low:+.4f} to {bits.high:+.4f})" if bits else ""
                 shares = f"{task.accuracy:.1%} | {task.base:.1%} | {task.difference:+.1%}"
-                lines.append(
-                    f"| {name.replace('|', '/')} | {task.name} | {shares} | {task.low:+.1%} to {task.high:+.1%} |"
-                )
+                interval = f"{task.low:+.1%} to {task.high:+.1%}"
+                lines.append(f"| {name.replace('|', '/')} | {task.name} | {effect} | {shares} | {interval} |")
+        lines += ["", "| task | by | against it at this size |", "| --- | --- | --- |"]
+        lines += [f"| {row.name} | {row.measure} | {'; '.join(row.fails)} |" for row in report.task_screen]
+        if report.tasks_note:
+            lines += ["", report.tasks_note]
     if report.attribution:
         lines += ["", "| step | worth | interval | documents it costs |", "| --- | ---: | ---: | ---: |"]
         for step in report.attribution:

@@ -13,11 +13,11 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.run import Report
-from gristmill.flows.stages.model import local_folder, local_mixture
+from gristmill.flows.stages.model import local_files, local_mixture
 from gristmill.flows.tracking.train import noted
 from gristmill.storage import files
 from gristmill.storage.tokens.text_tokens import read_tokenizer
-from gristmill.tasks.engine.make import NotFinishedError, StageResult
+from gristmill.tasks.engine.make import NotFinishedError
 from gristmill.training.evaluate.heldout import heldout_loss, heldout_windows
 from gristmill.training.evaluate.task_scores import scored, task_scores
 from gristmill.training.evaluate.tasks import read_tasks
@@ -56,19 +56,9 @@ def trained_model(target: str, settings: MachineSettings | None = None) -> Train
     report = finished(recipe, settings)
     if report.data is None or report.trained is None:
         raise NotFinishedError(f"the training of {recipe.name} is not finished: `gristmill run {target}` first")
-    folder = _local(settings, report.trained.model)
+    folder = local_files(settings, report.trained.model, (RUN, RESULT, CONFIG, WEIGHTS))
     saved = open_model(folder, local_mixture(settings, report.data.mixture))
     return TrainedModel(recipe.name, report.trained.model.folder, saved, report)
-
-
-def _local(settings: MachineSettings, model: StageResult) -> Path:
-    """The model's folder on a local path, its files compared with their digests."""
-    folder = Path(local_folder(settings, model.folder))
-    for name in (RUN, RESULT, CONFIG, WEIGHTS):
-        copy = model.file(name).local()
-        if not files.is_local(model.folder):
-            files.copy(copy, str(folder / name))
-    return folder
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class _Trained:
         return ProxyRun(proxy, self.data.arms[arm].mixture, pair, one.learning_rate, one.tokens)
 
     def spec(self, arm: str, one: Cell, pair: int) -> StageSpec:
-        return proxy_spec(self.context.settings, self.run(arm, one, pair), None, 0)
+        return proxy_spec(self.context.settings, self.run(arm, one, pair), 0)
 
     def __call__(self, wanted: Sequence[tuple[str, Cell, int]]) -> list[GridRun]:
         """Runs of an arm, a cell and a pair each; those that are finished in the home are found."""

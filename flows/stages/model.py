@@ -3,7 +3,7 @@
 Token shards and what grows need a real file system: where the home is none, training works in a local folder.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,16 @@ def local_mixture(settings: MachineSettings, mixture: StageResult) -> Path:
         inner = name.removeprefix("../")
         files.copy(files.join(remote, inner), f"{local}/{inner}")
     return Path(local) / folder.rsplit("/", 1)[1] / "mixture.json"
+
+
+def local_files(settings: MachineSettings, stage: StageResult, names: Sequence[str]) -> Path:
+    """A local folder with these files of a stage, compared with their digests. Raises DamagedFileError."""
+    folder = Path(local_folder(settings, stage.folder))
+    for name in names:
+        copy = stage.file(name).local()
+        if not files.is_local(stage.folder):
+            files.copy(copy, str(folder / name))
+    return folder
 
 
 RESULT = "result.json"

@@ -14,7 +14,6 @@ import numpy as np
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.given_files import task_digests, tasks_at
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.stages.model import local_folder, local_mixture
 from gristmill.storage import checked_json, files, layout, parquet
@@ -38,7 +37,7 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1"}
 class ProxyRun:
     """A run that is asked for. `mixture`: the stage whose `mixture.json` names what it trains on, and the evaluation
     documents as what is held out; `pair`: seeds the weights and, with `salt`, the order of the data; `tokens`: its
-    budget; `tasks`: a folder of tasks that the trained model is scored on, or empty."""
+    budget."""
 
     proxy: ProxyConfig
     mixture: StageResult
@@ -46,7 +45,6 @@ class ProxyRun:
     learning_rate: float
     tokens: int
     salt: int = 0
-    tasks: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class ProxyResult:
     """A run that is done. Of each evaluation document, in the order of the mixture's held-out sets: `set_of`, the
     index of its name in `sets`; `bits`, float64; `sizes`, UTF-8 bytes of its text, int64; all (documents,).
 
-    `metrics`: those of the last step, and figures of tasks; `tokens`: targets learned from; `epochs`: how often each
+    `metrics`: those of the last step; `tokens`: targets learned from; `epochs`: how often each
     source was read; `seconds`: what the training took when it was made, its start included.
     """
 
@@ -79,14 +77,13 @@ class Record(Settings):
 
 @dataclass(frozen=True)
 class ProxyPlaces:
-    """`mixture`: its file on a local path; `out`: a local folder for what grows; `folder`: the stage's; `tasks`: the
-    folder of tasks, or empty; `devices`: the GPUs, as CUDA_VISIBLE_DEVICES names them, or empty; `preloaded`:
-    the address of what gives the run its process, or empty."""
+    """`mixture`: its file on a local path; `out`: a local folder for what grows; `folder`: the stage's; `devices`: the
+    GPUs, as CUDA_VISIBLE_DEVICES names them, or empty; `preloaded`: the address of what gives the run its process, or
+    empty."""
 
     mixture: str
     out: str
     folder: str
-    tasks: str
     devices: str
     preloaded: str
 
@@ -98,9 +95,8 @@ def train_proxies(context: RunContext, runs: Sequence[ProxyRun]) -> list[ProxyRe
     A result does not depend on how many are trained at once. An error in one, or a signal, ends the others.
     """
     settings = context.settings
-    folders = {name: tasks_at(settings, name, "tasks") for name in {run.tasks for run in runs} if name}
     most = max((run.proxy.processes for run in runs), default=1)
-    specs = [partial(proxy_spec, settings, run, folders.get(run.tasks)) for run in runs]
+    specs = [partial(proxy_spec, settings, run) for run in runs]
     keys = [spec(0).key for spec in specs]
     distinct = dict(zip(keys, specs, strict=True))
     forks = any(
@@ -113,13 +109,11 @@ def train_proxies(context: RunContext, runs: Sequence[ProxyRun]) -> list[ProxyRe
     return [_result(stages[key], run) for key, run in zip(keys, runs, strict=True)]
 
 
-def proxy_spec(settings: MachineSettings, run: ProxyRun, tasks: Path | None, slot: int, address: str = "") -> StageSpec:
-    """The stage of a run. `tasks`: the folder of run.tasks; `slot`: its number among those that are trained at once;
-    `address`: ProxyPlaces.preloaded."""
+def proxy_spec(settings: MachineSettings, run: ProxyRun, slot: int, address: str = "") -> StageSpec:
+    """The stage of a run. `slot`: its number among those that are trained at once; `address`:
+    ProxyPlaces.preloaded."""
     record = run_record(run.proxy, run.tokens, run.learning_rate, run.pair, run.salt)
     inputs = {"mixture": run.mixture.key}  # which is made from the keys of the tokens and the tokenizer
-    if tasks is not None:
-        inputs |= {f"eval_tasks {name}": digest for name, digest in task_digests(settings, tasks).items()}
 
     def places() -> ProxyPlaces:
         folder = spec.folder(settings.home)
@@ -127,7 +121,6 @@ def proxy_spec(settings: MachineSettings, run: ProxyRun, tasks: Path | None, slo
             mixture=str(local_mixture(settings, run.mixture)),
             out=local_folder(settings, folder),
             folder=folder,
-            tasks=str(tasks or ""),
             devices=devices_of(slot, run.proxy.processes, gpus()),
             preloaded=address,
         )
@@ -185,7 +178,7 @@ def _train(phases: PhaseRunner, record: Record, places: ProxyPlaces) -> dict:
     run_json, log = out / "run.json", out / "training.log"
     run = RunConfig(
         model=record.model,
-        training=record.training.model_copy(update={"eval_tasks": places.tasks or None}),
+        training=record.training,
         data=Path(places.mixture),
         out=out,
         document_losses=True,

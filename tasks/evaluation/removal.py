@@ -6,8 +6,7 @@
 An evaluation document is known by the record that it was read from, whatever the arm calls its source. Any other
 document is compared as it was extracted, and as it is trained on where a step has edited it. It is compared with the
 evaluation documents in three forms: as they are evaluated, before they were cut, and as this corpus's own extraction
-has them. It is compared with the examples of tasks as well, if models are scored on any. Evaluation documents without a
-record are of no source: they are known by their texts alone.
+has them. Evaluation documents without a record are of no source: they are known by their texts alone.
 """
 
 import numpy as np
@@ -25,12 +24,8 @@ STEP = "evaluation_removal"
 _FOUND = pa.schema([DOCUMENTS.field("id"), DOCUMENTS.field("text")])
 TEXTS = pa.schema(
     [
-        pa.field(
-            "id", pa.string(), nullable=False, metadata={"what": "of the document, or `<set>:<id>`, `<task>:<example>`"}
-        ),
+        pa.field("id", pa.string(), nullable=False, metadata={"what": "of the document, or `<set>:<id>`"}),
         pa.field("text", pa.large_string(), nullable=False),
-        pa.field("rule", pa.string(), nullable=False, metadata={"what": "by which a document goes that contains it"}),
-        pa.field("least", pa.int64(), nullable=False, metadata={"what": "fewest shingles with which it counts so"}),
     ]
 )
 
@@ -58,23 +53,18 @@ def find_shard(folder: str, shard: int, extracted: str, evaluation: str) -> dict
     return {"found": len(rows)}
 
 
-def collect_texts(folder: str, number: int, evaluation: str, tasks: str, least: int, least_task: int) -> dict:
+def collect_texts(folder: str, number: int, evaluation: str) -> dict:
     """Write what documents are compared with, each text once, by id: all forms of the evaluation documents, those that
-    were found in the shards among them, and the examples in the file `tasks` (columns `id`, `text`), if there is one.
-    Holds them.
-
-    `least`, `least_task`: the fewest shingles with which a document, or an example, counts as contained.
-    """
+    were found in the shards among them. Holds them."""
     chosen = parquet.read_table(evaluation, ["id", "set", "text", "whole", "record"])
     # an id of the sources' own is made of names, which files apart may have as well
     alone = pc.binary_join_element_wise(chosen["set"], chosen["id"], ":")
     chosen = chosen.set_column(0, "id", pc.if_else(pc.equal(chosen["record"], ""), alone, chosen["id"]))
     forms = [chosen.select(["id", "text"]), chosen.select(["id", "whole"]).rename_columns(["id", "text"])]
     forms += parquet.read_tables(parquet.paths_in(found_folder(folder)))
-    texts = [_ruled(pa.concat_tables([form.cast(_FOUND) for form in forms]), "contains_evaluation_document", least)]
-    if tasks:
-        texts.append(_ruled(parquet.read_table(tasks, _FOUND.names).cast(_FOUND), "contains_task", least_task))
-    table = pa.concat_tables(texts)
+    texts = pa.concat_tables([form.cast(_FOUND) for form in forms])
+    distinct = texts.group_by(["id", "text"]).aggregate([]).select(["id", "text"])
+    table = distinct.sort_by([("id", "ascending"), ("text", "ascending")]).cast(TEXTS)
     parquet.write_table(texts_file(folder), table)
     return {"texts": len(table)}
 
@@ -85,13 +75,6 @@ def index_texts(folder: str, number: int, shingling: Shingling) -> dict:
     return {}
 
 
-def _ruled(texts: pa.Table, rule: str, least: int) -> pa.Table:
-    distinct = texts.group_by(["id", "text"]).aggregate([]).select(["id", "text"])
-    distinct = distinct.sort_by([("id", "ascending"), ("text", "ascending")])
-    columns = {"rule": pa.repeat(rule, len(distinct)), "least": pa.repeat(least, len(distinct))}
-    return pa.table({"id": distinct["id"], "text": distinct["text"], **columns}).cast(TEXTS)
-
-
 def remove_shard(
     folder: str,
     shard: int,
@@ -99,23 +82,24 @@ def remove_shard(
     forms: tuple[str, ...],
     shingling: Shingling,
     threshold: float,
+    least: int,
 ) -> dict:
     """Write which documents of a shard stay: those that are no evaluation document, like none and contain none.
 
-    `forms`: the parts with the texts of the shard's documents. A document that is like one text and contains another
+    `forms`: the parts with the texts of the shard's documents; `least`: the fewest shingles with which an evaluation
+    document counts as contained. A document that is like one text and contains another
     goes by the rule `near_duplicate`, of the highest value. Holds the ids of the shard and of what it is compared with,
     what `read_given` holds, and the texts and shingles of a row group.
     """
     arriving = parquet.read_table(kept, SELECTION.names)
-    against = parquet.read_table(texts_file(folder), ["id", "rule", "least"])
-    own = against["id"].filter(pc.not_equal(against["rule"], "contains_task")).combine_chunks()
+    own = parquet.read_table(texts_file(folder), ["id"])["id"].combine_chunks()
     by_id = arriving["id"].filter(pc.is_in(arriving["id"], own))
-    known, least = read_given(given_folder(folder), shingling), against["least"].to_numpy()
-    names, rules = against["id"].to_pylist(), against["rule"].to_pylist()
+    known, names = read_given(given_folder(folder), shingling), own.to_pylist()
+    enough = np.full(len(names), least)
     worst: dict[str, tuple[bool, float, int]] = {}
     for form in forms:
         for group in select_groups(form, kept, ["text"]):
-            found = likest(known, group["text"], threshold, least)
+            found = likest(known, group["text"], threshold, enough)
             [rows] = np.nonzero(found.given >= 0)
             ids = group["id"].take(pa.array(rows)).to_pylist()
             columns = (found.like[rows], found.value[rows], found.given[rows])
@@ -127,7 +111,7 @@ def remove_shard(
         {
             "id": document,
             "step": STEP,
-            "rule": "near_duplicate" if like else rules[at],
+            "rule": "near_duplicate" if like else "contains_evaluation_document",
             "value": value,
             "threshold": threshold,
             "representative": names[at],

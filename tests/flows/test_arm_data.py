@@ -242,34 +242,28 @@ def test_near_copies_of_a_text_are_one_evaluation_document(tmp_path):
     assert found == sorted(truth, key=lambda row: row["id"]) and len(found) == 18, "a tenth of 180"
 
 
-def test_pages_that_quote_an_evaluation_document_or_a_task_leave_the_arms_and_what_filters_learn_from(tmp_path):
+def test_pages_that_quote_an_evaluation_document_leave_the_arms_and_what_filters_learn_from(tmp_path):
     rng = np.random.default_rng(6)
 
     def page_of(*parts: str) -> str:
         return " ".join([*fresh(rng, 60), *parts, *fresh(rng, 60)])
 
-    questions = [" ".join(fresh(rng, 16)) for _ in range(3)]
-    short = " ".join(fresh(rng, 10))
-    tasks = tmp_path / "tasks"
-    examples = [{"context": text, "choices": ["yes", "no"], "answer": 0} for text in (*questions, short)]
-    tasks.mkdir()
-    (tasks / "quiz.jsonl").write_text("".join(json.dumps(one) + "\n" for one in examples))
     web = [" ".join(fresh(rng, 100)) for _ in range(60)]
     quotes = [page_of(text) for text in web]
-    asked, asks_little = page_of(questions[1]), page_of(short)
+    other = page_of()
     sources = [
         {"name": "web", "jsonl": [write_lines(tmp_path / "web.jsonl", web)]},
-        {"name": "pages", "jsonl": [write_lines(tmp_path / "pages.jsonl", [*quotes, asked, asks_little])]},
+        {"name": "pages", "jsonl": [write_lines(tmp_path / "pages.jsonl", [*quotes, other])]},
     ]
     small = {"step": "quality", "reference": ["pages"], "min_score": 0.0, "dimensions": 4, "buckets": 1000, "epochs": 1}
     steps = [{"step": "extract"}, small]
     recipe = load({"name": "quoted", "sources": sources, "steps": steps})
     home = context(str(tmp_path / "home"))
-    data = arm_data(home, {"base": recipe}, tokens=10**6, tasks=str(tasks), **PROXY)
+    data = arm_data(home, {"base": recipe}, tokens=10**6, **PROXY)
     table = chosen.read(data.evaluation)
     evaluation = table.filter(pa.compute.equal(table["set"], "web"))["text"].to_pylist()
     arm = data.arms["base"]
-    gone = {text for text in quotes if any(one in text for one in evaluation)} | {asked}
+    gone = {text for text in quotes if any(one in text for one in evaluation)}
     texts = dict(
         pair
         for i in range(2)
@@ -281,14 +275,12 @@ def test_pages_that_quote_an_evaluation_document_or_a_task_leave_the_arms_and_wh
         texts[one] for i in range(2) for one in parquet.read_table(arm.corpus.kept.part(i), ["id"])["id"].to_pylist()
     }
     held_out = set(table["text"].to_pylist())
-    assert left == set(texts.values()) - held_out - gone and asks_little in left | held_out
+    assert left == set(texts.values()) - held_out - gone and other in left | held_out
     rules = Counter()
     for i in range(2):
         for row in parquet.read_table(layout.ledger_part(arm.corpus.kept.folder, i)).to_pylist():
             rules[row["rule"]] += 1
-            if row["rule"] == "contains_task":
-                assert (texts[row["id"]], row["representative"]) == (asked, "quiz:1")
-    assert rules["contains_task"] == 1 and rules["contains_evaluation_document"] == len(gone - held_out) - 1 > 3
+    assert rules["contains_evaluation_document"] == len(gone - held_out) > 3
     [model] = Home(home.settings.home).stages("quality_model")
     learned = {
         texts[one] for part in model.selection.parts for one in parquet.read_table(part, ["id"])["id"].to_pylist()

@@ -18,7 +18,7 @@ import torch
 from gristmill.storage.tokens.text_tokens import TextTokenizer
 from gristmill.training.evaluate.tasks import Task
 from gristmill.training.model.decoder import Decoder
-from gristmill.training.model.loss import IGNORE, bits_per_byte, token_losses
+from gristmill.training.model.loss import IGNORE, token_losses
 from gristmill.training.model.parallel import World
 
 # Logits of a batch: 256 MB in float32 on a CPU, a gigabyte on a GPU.
@@ -34,23 +34,31 @@ class _Row:
     scored: int
 
 
+@dataclass(frozen=True, eq=False)
+class ExampleScores:
+    """The examples of a task one by one, all (examples,). `bits`, `sizes`: of the right answer behind its context,
+    float64, and its UTF-8 bytes, int64. `hits`, `hits_normalised`: whether the model's answer is right, and that by the
+    log-likelihood a byte; of a cloze both are whether all tokens are the likeliest. `chances`: of guessing, 0 for a
+    cloze. `cut`: pairs whose context was cut."""
+
+    bits: np.ndarray
+    sizes: np.ndarray
+    hits: np.ndarray
+    hits_normalised: np.ndarray
+    chances: np.ndarray
+    cut: int
+
+
 @torch.no_grad()
-def task_scores(
+def example_scores(
     model: Decoder,
     tasks: Sequence[Task],
     tokenizer: TextTokenizer,
     world: World,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> dict[str, dict[str, float | int | None]]:
-    """The figures of each task by its name; a collective, of a sharded model or a whole one on the world's device.
-
-    Of multiple choice: `examples`; `accuracy` and `accuracy_normalised` (by bytes), each with its standard error
-    `..._stderr`; `chance`, the accuracy of guessing; `bits_per_byte` of the right answers. Of cloze: `examples`;
-    `accuracy` of the likeliest tokens, all of them right; `accuracy_stderr`; `perplexity` of the continuation as a
-    whole; `bits_per_byte`. `cut` counts the pairs whose context was cut. Ties go to the first choice.
-
-    The same figures on each rank. `progress` is called with the batches done, and all of them.
-    """
+) -> list[ExampleScores]:
+    """Of each task, in their order; a collective, of a sharded model or a whole one on the world's device. Ties go to
+    the first choice. The same on each rank. `progress` is called with the batches done, and all of them."""
     pairs = [pair for task in tasks for example in task.examples for pair in example.pairs]
     rows, cut = [], np.zeros(len(pairs), dtype=bool)
     for index, (context, continuation) in enumerate(pairs):
@@ -60,14 +68,31 @@ def task_scores(
         cut[index] = len(start) + len(ids) > model.config.seq_len + 1
         rows += _rows(index, start, ids, model.config.seq_len)
     nats, wrong = _losses(model, rows, len(pairs), world, progress)
-    figures, first = {}, 0
+    found, first = [], 0
     for task in tasks:
         count = sum(len(example.pairs) for example in task.examples)
         part = slice(first, first + count)
-        found = (_choice if task.kind == "choice" else _cloze)(task, nats[part], wrong[part])
-        figures[task.name] = {**found, "cut": int(cut[part].sum())}
+        found.append(_of_task(task, nats[part], wrong[part], int(cut[part].sum())))
         first += count
-    return figures
+    return found
+
+
+def task_scores(
+    model: Decoder,
+    tasks: Sequence[Task],
+    tokenizer: TextTokenizer,
+    world: World,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, dict[str, float | int | None]]:
+    """The figures of each task by its name; see `example_scores`.
+
+    Of multiple choice: `examples`; `accuracy` and `accuracy_normalised` (by bytes), each with its standard error
+    `..._stderr`; `chance`, the accuracy of guessing; `bits_per_byte` of the right answers. Of cloze: `examples`;
+    `accuracy` of the likeliest tokens, all of them right; `accuracy_stderr`; `perplexity` of the continuation as a
+    whole; `bits_per_byte`. `cut` counts the pairs whose context was cut.
+    """
+    found = example_scores(model, tasks, tokenizer, world, progress)
+    return {task.name: _figures(task, scores) for task, scores in zip(tasks, found, strict=True)}
 
 
 def scored(figures: dict[str, dict[str, float | int | None]]) -> dict[str, float]:
@@ -151,38 +176,35 @@ def _batch_losses(model: Decoder, batch: list[_Row], device: torch.device) -> np
     return torch.stack([nats, wrong], 1).cpu().numpy()
 
 
-def _choice(task: Task, nats: np.ndarray, wrong: np.ndarray) -> dict[str, float | int | None]:
-    hits, normalised, chances, right, size = [], [], [], 0.0, 0
-    first = 0
-    for example in task.examples:
-        scores = -nats[first : first + len(example.pairs)]
-        sizes = np.array([len(continuation.encode()) for _, continuation in example.pairs])
-        hits.append(int(scores.argmax()) == example.answer)
-        normalised.append(int((scores / sizes).argmax()) == example.answer)
-        chances.append(1 / len(example.pairs))
-        right, size = right - float(scores[example.answer]), size + int(sizes[example.answer])
-        first += len(example.pairs)
-    return {
-        "examples": len(task.examples),
-        **_accuracy("accuracy", hits),
-        **_accuracy("accuracy_normalised", normalised),
-        "chance": float(np.mean(chances)),
-        "bits_per_byte": bits_per_byte(right, size),
-    }
+def _of_task(task: Task, nats: np.ndarray, wrong: np.ndarray, cut: int) -> ExampleScores:
+    """`nats`, `wrong`: of the task's pairs."""
+    sizes = np.array([len(continuation.encode()) for example in task.examples for _, continuation in example.pairs])
+    counts = np.array([len(example.pairs) for example in task.examples])
+    begins = np.cumsum(counts) - counts
+    answers = np.array([example.answer for example in task.examples])
+    if task.kind == "cloze":
+        hits = normalised = wrong == 0
+        chances = np.zeros(len(counts))
+    else:
+        each = [slice(begin, begin + count) for begin, count in zip(begins, counts, strict=True)]
+        hits = np.array([nats[part].argmin() for part in each]) == answers
+        normalised = np.array([(nats[part] / sizes[part]).argmin() for part in each]) == answers
+        chances = 1 / counts
+    right = begins + answers
+    return ExampleScores(nats[right] / math.log(2), sizes[right], hits, normalised, chances, cut)
 
 
-def _cloze(task: Task, nats: np.ndarray, wrong: np.ndarray) -> dict[str, float | int | None]:
-    size = sum(len(example.pairs[0][1].encode()) for example in task.examples)
-    mean = float(nats.mean())
-    return {
-        "examples": len(task.examples),
-        **_accuracy("accuracy", (wrong == 0).tolist()),
-        "perplexity": math.exp(mean) if mean < 700 else None,
-        "bits_per_byte": bits_per_byte(float(nats.sum()), size),
-    }
+def _figures(task: Task, scores: ExampleScores) -> dict[str, float | int | None]:
+    found: dict[str, float | int | None] = {"examples": len(task.examples), **_accuracy("accuracy", scores.hits)}
+    if task.kind == "choice":
+        found |= _accuracy("accuracy_normalised", scores.hits_normalised) | {"chance": float(scores.chances.mean())}
+    else:
+        mean = float(scores.bits.mean())
+        found["perplexity"] = 2**mean if mean < 1000 else None
+    return {**found, "bits_per_byte": float(scores.bits.sum() / scores.sizes.sum()), "cut": scores.cut}
 
 
-def _accuracy(name: str, hits: list[bool]) -> dict[str, float | int | None]:
+def _accuracy(name: str, hits: np.ndarray) -> dict[str, float | int | None]:
     """The share of hits, and its standard error by the sample's variance; None for one example."""
     share = float(np.mean(hits))
     error = math.sqrt(share * (1 - share) / (len(hits) - 1)) if len(hits) > 1 else None

@@ -13,9 +13,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any, Literal
 
 import orjson
+
+LETTERS = ":letters"  # the end of the name of a task whose answers are letters
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,25 @@ class Task:
     name: str
     kind: Literal["choice", "cloze"]
     examples: tuple[Example, ...]
+
+
+def lettered(task: Task) -> Task | None:
+    """The task with its choices in the context, whose answers are letters, as OLMES words it (Gu et al. 2024, appendix
+    A); its name ends in LETTERS. None for a task without choices, one whose choices are contexts, and one of more
+    choices than there are letters."""
+    if task.kind != "choice":
+        return None
+    examples = []
+    for example in task.examples:
+        contexts = {context for context, _ in example.pairs}
+        if len(contexts) > 1 or len(example.pairs) > len(ascii_uppercase):
+            return None
+        asked = contexts.pop().removesuffix("Answer:").rstrip()
+        letters = ascii_uppercase[: len(example.pairs)]
+        listed = [f" {letter}. {choice.strip()}" for letter, (_, choice) in zip(letters, example.pairs, strict=True)]
+        context = "\n".join([*([asked] if asked else []), *listed, "Answer:"])
+        examples.append(Example(tuple((context, letter) for letter in letters), example.answer))
+    return Task(f"{task.name}{LETTERS}", "choice", tuple(examples))
 
 
 class UnknownLayoutError(ValueError):

@@ -75,15 +75,16 @@ def set_names(recipes: Sequence[Recipe], clean: str | None) -> tuple[str, ...]:
     return tuple(sorted([*(each.name for each in source_sets(recipes)), *([CLEAN] if clean else [])]))
 
 
-def judged_sets(names: Sequence[str], judge: Sequence[str]) -> tuple[str, ...]:
+def judged_sets(names: Sequence[str], judge: Sequence[str], tasks: Sequence[str] = ()) -> tuple[str, ...]:
     """The sets that count, of those with these names: those of `judge`, in which EXTRACTED stands for all sources; else
-    the clean text set. Raises ValueError for a set that there is not, and where nothing says what counts."""
+    the clean text set. `tasks`: sets of right answers, which count if they are named. Raises ValueError for a set that
+    there is not, and where nothing says what counts."""
     sources = [name for name in names if name != CLEAN]
     if not judge and CLEAN not in names:
         raise ValueError(without_judge(sources))
     for name in judge:
-        if name not in (*names, EXTRACTED):
-            hint = did_you_mean(name, [*names, EXTRACTED]) or f"there are {', '.join(names)}"
+        if name not in (*names, *tasks, EXTRACTED):
+            hint = did_you_mean(name, [*names, *tasks, EXTRACTED]) or f"there are {', '.join([*names, *tasks])}"
             raise ValueError(f"there is no evaluation set {name} to judge by; {hint}")
     named = [each for name in judge or (CLEAN,) for each in (sources if name == EXTRACTED else [name])]
     return tuple(dict.fromkeys(named))
@@ -101,10 +102,15 @@ def without_judge(sources: Sequence[str]) -> str:
 
 
 def check_judges(
-    settings: MachineSettings, recipes: Sequence[Recipe], clean: str | None, judge: Sequence[str]
+    settings: MachineSettings,
+    recipes: Sequence[Recipe],
+    clean: str | None,
+    judge: Sequence[str],
+    tasks: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """The sets that count. Raises, ahead of all work, for a clean text set that cannot be read, for a set to judge by
-    that there is not, and where nothing says what counts: RecipeError, ValueError, FileNotFoundError."""
+    that there is not, and where nothing says what counts: RecipeError, ValueError, FileNotFoundError. `tasks`:
+    see `judged_sets`."""
     names = set_names(recipes, clean)
     if EXTRACTED in names:
         raise ValueError(
@@ -112,7 +118,7 @@ def check_judges(
         )
     if clean:
         before_run(clean_recipe(settings, recipes[0], clean), settings)
-    return judged_sets(names, judge)
+    return judged_sets(names, judge, tasks)
 
 
 def clean_recipe(settings: MachineSettings, base: Recipe, clean: str) -> Recipe:

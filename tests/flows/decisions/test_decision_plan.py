@@ -49,7 +49,15 @@ BASE = load(
     }
 )
 ARMS = Arms("base", {"base": BASE} | dict.fromkeys(["raw", "a", "b"], BASE), {}, {"language": "it is needed"})
-NOTHING = {"leave_one_out": False, "tokens": None, "pairs": [], "bank_pairs": 8, "first_pair": 1, "clean": None}
+NOTHING = {
+    "leave_one_out": False,
+    "tokens": None,
+    "pairs": [],
+    "bank_pairs": 8,
+    "first_pair": 1,
+    "clean": None,
+    "tasks": {},
+}
 
 
 def here(proxy) -> Device:

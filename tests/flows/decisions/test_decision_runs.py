@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from gristmill.flows.comparison.protocol import Protocol
-from gristmill.flows.comparison.runs import EvaluationSet
+from gristmill.flows.comparison.runs import EvaluationSet, RunRequest
 from gristmill.flows.decisions import runs as decision_runs
 from gristmill.flows.decisions.arm_data import ComparisonData
 from gristmill.flows.decisions.runs import ProxyRuns, decision_id
@@ -18,16 +18,29 @@ def stage(name: str, key: str) -> StageResult:
     return StageResult(name, key, f"/home/stages/{name}-{key}", {"counts": {"steps": []}, "result": {}}, reused=True)
 
 
-def identity(
-    home: str, *, mixture: str = "m0", looks: tuple[int, ...] = (3, 6), judged: str = "web", bank: int = 8
-) -> str:
-    proxy = load_proxy("small")
+def evaluation_by(judged: str) -> EvaluationSet:
+    return EvaluationSet(("books", "web"), np.repeat([0, 1], 5), np.ones(10, np.int64), (judged,))
+
+
+def proxy_runs(home: str, mixture: str, judged: str, tasks: object | None) -> ProxyRuns:
     arms = {"base": SimpleNamespace(mixture=stage("mixture", mixture))}
-    evaluation = EvaluationSet(("books", "web"), np.repeat([0, 1], 5), np.ones(10, np.int64), (judged,))
     data = ComparisonData(stage("evaluation_documents", "e"), stage("tokenizer", "t"), arms, 99_328)
-    runs = ProxyRuns(context(home), proxy, data, evaluation, "", lambda count, train: train(), lambda made: None)
+    given = context(home), load_proxy("small"), data, evaluation_by(judged)
+    return ProxyRuns(*given, tasks, lambda count, train: train(), lambda made: None)
+
+
+def identity(
+    home: str,
+    *,
+    mixture: str = "m0",
+    looks: tuple[int, ...] = (3, 6),
+    judged: str = "web",
+    bank: int = 8,
+    tasks: object | None = None,
+) -> str:
+    proxy, runs = load_proxy("small"), proxy_runs(home, mixture, judged, tasks)
     protocol = Protocol(learning_rates=proxy.learning_rates, looks=looks)
-    return decision_id(protocol, evaluation, runs, ["base"], data.budget_tokens, bank)
+    return decision_id(protocol, evaluation_by(judged), runs, ["base"], 99_328, bank)
 
 
 def test_another_version_of_the_statistics_is_another_decision(tmp_path, monkeypatch):
@@ -38,3 +51,10 @@ def test_another_version_of_the_statistics_is_another_decision(tmp_path, monkeyp
     assert len({first, *(identity(home, **other) for other in others)}) == 5
     monkeypatch.setattr(decision_runs, "VERSION", decision_runs.VERSION + 1)
     assert identity(home) != first
+
+
+def test_tasks_make_another_decision_of_the_same_runs(tmp_path):
+    home, tasks = str(tmp_path), SimpleNamespace(digest="quiz")
+    assert identity(home, tasks=tasks) != identity(home)
+    request = RunRequest("base", 1, 0.005, 99_328)
+    assert proxy_runs(home, "m0", "web", tasks).key(request) == proxy_runs(home, "m0", "web", None).key(request)

@@ -11,8 +11,8 @@ import torch
 from gristmill.storage.tokens.text_tokens import load_tokenizer
 from gristmill.storage.tokens.training_manifest import load_training_manifest
 from gristmill.training.config import ModelConfig
-from gristmill.training.evaluate.task_scores import scored, task_scores
-from gristmill.training.evaluate.tasks import Example, Task, UnknownLayoutError, read_task, read_tasks
+from gristmill.training.evaluate.task_scores import example_scores, scored, task_scores
+from gristmill.training.evaluate.tasks import Example, Task, UnknownLayoutError, lettered, read_task, read_tasks
 from gristmill.training.hub.weights import load_model
 from gristmill.training.model.decoder import Decoder
 from gristmill.training.model.parallel import processes
@@ -102,11 +102,24 @@ def test_scores_against_one_choice_at_a_time(model, pieces, world, monkeypatch):
     alone = [one_at_a_time(model, pieces, *example.pairs[0]) for example in tasks[1].examples]
     assert found["cloze"]["accuracy"] == np.mean([greedy for _, greedy in alone])
     assert found["cloze"]["perplexity"] == pytest.approx(math.exp(np.mean([n for n, _ in alone])), rel=1e-4)
+    [one, *_] = example_scores(model, tasks, pieces, world)
+    right = [one_at_a_time(model, pieces, *example.pairs[example.answer])[0] for example in tasks[0].examples]
+    assert one.bits == pytest.approx(np.array(right) / math.log(2), rel=1e-4)
+    assert one.hits.tolist() == hits and one.hits_normalised.tolist() == normalised
     # the order and the size of batches decide nothing
     monkeypatch.setattr("gristmill.training.evaluate.task_scores._LOGITS", {"cpu": 1, "cuda": 1})
     alone = task_scores(model, tasks[::-1], pieces, world)
     for name, figures in found.items():
         assert alone[name] == pytest.approx(figures, rel=1e-5)
+
+
+def test_letters_answer_for_choices_that_are_listed():
+    example = Example((("Question: Why?\nAnswer:", " so"), ("Question: Why?\nAnswer:", "if")), 1)
+    made = lettered(Task("quiz", "choice", (example,)))
+    asked = "Question: Why?\n A. so\n B. if\nAnswer:"
+    assert made == Task("quiz:letters", "choice", (Example(((asked, "A"), (asked, "B")), 1),))
+    assert lettered(Task("cloze", "cloze", (Example((("a", "b"),)),))) is None
+    assert lettered(Task("schema", "choice", (Example((("a", "c"), ("b", "c"))),))) is None
 
 
 class Knows(torch.nn.Module):
