@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from gristmill.flows.decisions.arm_data import ComparisonData, arm_data
+from gristmill.flows.decisions.differing import only_in
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.variants import raw, variant, without
 from gristmill.flows.stages.evaluation import documents as chosen
@@ -453,3 +454,16 @@ def test_what_cannot_be_evaluated_on(base, tmp_path):
         ValueError, match="^a source of the recipe blank is called clean, as the clean text set: rename"
     ):
         chosen.evaluation_documents(home, [named], 15, clean=blank)
+
+
+def test_documents_that_only_one_recipe_has_are_drawn_from_what_it_keeps_alone(made):
+    base, other = (made.arms[name].corpus for name in list(made.arms)[:2])
+    kept = [
+        {one for path in corpus.places.kept for one in parquet.read_table(path, ["id"])["id"].to_pylist()}
+        for corpus in (base, other)
+    ]
+    for (corpus, against), (own, others) in zip([(base, other), (other, base)], [kept, kept[::-1]], strict=True):
+        shown = only_in(corpus, against, most=3)
+        assert len(shown) == min(3, len(own - others)) and {one.id for one in shown} <= own - others
+        assert shown == only_in(corpus, against, most=3) and all(one.text for one in shown)
+    assert kept[0] != kept[1], "the recipes differ"

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from gristmill.flows.mixing import regmix
-from gristmill.flows.mixing.regmix import LEAST_SHARE, drawn, optimum
+from gristmill.flows.mixing.mix import directions, kept_weights, refusal
+from gristmill.flows.mixing.regmix import LEAST_SHARE, Gain, Optimum, drawn, optimum
+from gristmill.flows.recipe.recipe import load
 
 PRIOR = np.array([0.4, 0.3, 0.2, 0.1])
 NOISE = 0.003  # of a run's loss, in bits per byte
@@ -80,3 +82,48 @@ def test_a_search_that_steps_to_no_mixture_at_all_stays_where_it_began(monkeypat
     shares = drawn(np.full(4, 0.25), 12, 3)
     process = regmix.fitted(shares, 3 - 0.4 * shares[:, 2])
     assert regmix.lowest(process, np.eye(4)) == pytest.approx([0, 0, 1, 0])
+
+
+KNOWN = np.stack([PRIOR, np.full(4, 0.25)])
+
+
+def found(law, noise: float, seed: int = 0):
+    shares = np.concatenate([KNOWN, drawn(PRIOR, 22, seed)])
+    losses = law(shares) + np.random.default_rng(seed).normal(0, noise, len(shares))
+    return optimum(shares, losses, 0, resamples=0, known=KNOWN)
+
+
+def test_a_gain_is_that_of_the_law_and_beyond_the_fits_error():
+    best = found(saturating, NOISE)
+    for known, gain in zip(KNOWN, best.gains, strict=True):
+        truth = float(saturating(known[None])[0] - saturating(best.shares[None])[0])
+        assert gain.beyond_error and gain.gain == pytest.approx(truth, abs=2 * gain.deviation)
+        assert gain.predicted - gain.gain == pytest.approx(best.loss)
+    assert refusal(best, 24) == ""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_mixtures_make_no_difference_none_is_found(seed):
+    assert "keep the mixture that there is" in refusal(found(lambda shares: np.full(len(shares), 2.0), NOISE, seed), 24)
+
+
+def test_a_gain_within_the_fits_error_is_none():
+    best = Optimum(PRIOR, PRIOR, PRIOR, 2.0, 0.9, (Gain(2.01, 0.01, 0.001), Gain(2.001, 0.001, 0.002)))
+    said = refusal(best, 24)
+    assert "no better than uniform (+0.0010, its error 0.0020)" in said and "by tokens" not in said
+
+
+def test_kept_sources_go_together_and_new_ones_alone():
+    recipe, before = recipe_of({"web": 1, "books": 1, "code": 1}), recipe_of({"web": 3, "books": 1, "old": 4})
+    kept = kept_weights(recipe, before)
+    assert kept == {"web": 0.75, "books": 0.25}
+    groups = directions(["web", "books", "code"], kept)
+    assert groups.tolist() == [[0.75, 0.25, 0], [0, 0, 1]]
+    assert directions(["web", "books"], None).tolist() == np.eye(2).tolist()
+    with pytest.raises(ValueError, match="^--keep given: it has no weights of sources that given has"):
+        kept_weights(recipe, recipe_of({"old": 1}))
+
+
+def recipe_of(weights: dict[str, float]):
+    sources = [{"name": name, "jsonl": [f"{name}.jsonl"]} for name in weights]
+    return load({"name": "given", "sources": sources, "steps": [{"step": "extract"}], "mixture": {"weights": weights}})
