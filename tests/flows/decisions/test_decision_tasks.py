@@ -122,7 +122,8 @@ print(*report.sentences, report.tasks_note, sep="\\n")
 def test_tasks_added_to_a_finished_decision_train_nothing_and_decide(runs, tmp_path):
     draw = Random(5)
     texts = [" ".join(prose(draw, "en", 120)) for _ in range(150)]
-    source = write(tmp_path / "web.jsonl", [{"text": text} for text in texts])
+    short = [" ".join(prose(draw, "en", 50)) for _ in range(60)]  # which the base drops
+    source = write(tmp_path / "web.jsonl", [{"text": text} for text in [*texts, *short]])
     rows = [
         {"context": phrase(draw, "en", 14), "choices": [phrase(draw, "en", 4) for _ in range(4)], "answer": n % 4}
         for n in range(40)
