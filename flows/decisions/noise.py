@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import orjson
+import pyarrow as pa
 from pydantic import Field, ValidationError
 
 from gristmill.flows.comparison.components import Components, fitted
@@ -20,6 +21,7 @@ from gristmill.flows.stages.proxy import Record, run_record
 from gristmill.storage import files, parquet
 from gristmill.storage.home import Home
 from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.evaluation.documents import evaluation_file
 from gristmill.training.config import DOCUMENT_LOSSES
 
 MOST_SALTS = 64  # samples of one arm's text that are looked for
@@ -143,8 +145,18 @@ def _runs(home: str, proxy: ProxyConfig) -> tuple[int, EvaluationSet, Losses]:
     tokens, documents = max(groups, key=lambda group: (len(groups[group]), group))
     table = tables[documents]
     names, set_of = np.unique(table["set"].to_numpy(zero_copy_only=False).astype(str), return_inverse=True)
-    sets = tuple(names.tolist())
-    return tokens, EvaluationSet(sets, set_of, table["bytes"].to_numpy(), sets), groups[tokens, documents]
+    sets, hosts = tuple(names.tolist()), _hosts(home, table)
+    return tokens, EvaluationSet(sets, set_of, table["bytes"].to_numpy(), sets, hosts), groups[tokens, documents]
+
+
+def _hosts(home: str, losses: pa.Table) -> np.ndarray:
+    """The number of each evaluation document's host, int64 (documents,), by the stage of evaluation documents that has
+    these, in this order; without it each document is its own."""
+    for stage in Home(home).stages("evaluation_documents"):
+        table = parquet.read_table(evaluation_file(stage.folder), ["set", "bytes", "host"])
+        if all(table[name].to_pylist() == losses[name].to_pylist() for name in ("set", "bytes")):
+            return np.unique(table["host"].to_numpy().astype(str), return_inverse=True)[1].astype(np.int64)
+    return np.arange(len(losses))
 
 
 def _salt(record: Record, proxy: ProxyConfig, tokens: int) -> int | None:

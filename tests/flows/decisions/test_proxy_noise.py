@@ -15,7 +15,8 @@ from gristmill.flows.decisions.noise import fit_noise, read_noise, write_noise
 from gristmill.flows.recipe.proxy import PROXIES, load_proxy
 from gristmill.flows.stages.proxy import run_record
 from gristmill.storage import layout, parquet
-from tests.decisions import evaluation
+from gristmill.tasks.evaluation.documents import evaluation_file
+from tests.decisions import evaluation, of_hosts
 from tests.simulated_runs import Simulator
 
 PROXY = load_proxy("small")
@@ -47,6 +48,30 @@ def home(tmp_path_factory) -> str:
         manifest = {"record": record.model_dump(mode="json"), "inputs": {"mixture": request.arm}}
         layout.write_manifest(stage, manifest | {"result": {"tokens": request.tokens}}, [])
     return str(folder)
+
+
+def test_hosts_are_those_of_the_evaluation_documents_in_the_home(home, tmp_path):
+    judged = of_hosts(80, 10, sets=2)
+    planted = PLANTED.model_copy(update={"host": 0.2, "document": 0.05})
+    runs = Simulator(planted, judged, PROXY.learning_rates, TOKENS, seed=4)
+    names = np.array(judged.names)[judged.set_of]
+    wanted = [RunRequest(f"m{m}", p, r, TOKENS) for m in range(6) for p in range(4) for r in PROXY.learning_rates]
+    for number, request in enumerate(wanted):
+        record = run_record(PROXY, TOKENS, request.learning_rate, request.pair, 0)
+        stage = layout.stage_folder(str(tmp_path), "proxy", f"{number:016x}")
+        table = {"set": names, "document": np.arange(len(names)), "bits": runs([request])[0], "bytes": judged.size}
+        parquet.write_table(f"{stage}/document_losses.parquet", pa.table(table))
+        manifest = {"record": record.model_dump(mode="json"), "inputs": {"mixture": request.arm}}
+        layout.write_manifest(stage, manifest | {"result": {"tokens": TOKENS}}, [])
+    alone = fit_noise(str(tmp_path), PROXY, "simulated runs")
+    assert alone.components.host == 0 and alone.components.document > 0.1
+    stage = layout.stage_folder(str(tmp_path), "evaluation_documents", "e" * 16)
+    hosts = [f"{one}.invalid" for one in judged.cluster_of]
+    parquet.write_table(evaluation_file(stage), pa.table({"set": names, "bytes": judged.size, "host": hosts}))
+    layout.write_manifest(stage, {"record": {}, "inputs": {}, "result": {}}, [])
+    found = fit_noise(str(tmp_path), PROXY, "simulated runs")
+    assert found.components.host == pytest.approx(0.2, rel=0.3)
+    assert found.components.document == pytest.approx(0.05, rel=0.3)
 
 
 def test_planted_components_are_found_in_a_home_and_survive_the_file(home, tmp_path):
