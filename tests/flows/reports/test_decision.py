@@ -15,6 +15,7 @@ from gristmill.flows.cli.render_results import attribution_table, print_decision
 from gristmill.flows.comparison.protocol import Protocol
 from gristmill.flows.comparison.runs import RunRequest
 from gristmill.flows.decisions import artifacts, plots
+from gristmill.flows.decisions.task_screen import TaskScreen
 from gristmill.flows.decisions.tracking import description, finish
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
@@ -189,6 +190,16 @@ def test_accuracies_are_compared_pair_by_pair():
     rows = list(scored.rows())
     assert rows[0]["accuracy_difference/quiz"] == scored.tasks["A"][1].difference
     assert json.loads(orjson.dumps(scored.as_json()))["tasks"]["A"][1]["name"] == "quiz"
+
+
+def test_the_page_says_which_tasks_say_something():
+    row = TaskScreen("qu<i>z", "accuracy", 300, 4.2, None, 0.5, 0.08, 0.02, ("noise <b>",))
+    page = plots.page(replace(report({"A": 0.1}, scored=accuracy), task_screen=(row,)))
+    shown = " ".join(html.fromstring(page).text_content().split())
+    assert "Which tasks say something" in shown and "qu<i>z accuracy 300 +4.2 +0.5 4.0 noise <b>" in shown.replace(
+        "qu<i>zaccuracy300+4.2+0.54.0noise <b>", "qu<i>z accuracy 300 +4.2 +0.5 4.0 noise <b>"
+    )
+    assert "<i>" not in page
 
 
 @pytest.mark.parametrize("width", [200, 60, 30])
