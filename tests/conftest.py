@@ -45,7 +45,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Search properties N times as long, or at random: a decorator fixes settings before a profile is chosen."""
+    """Keep what shares a home together, and search properties N times as long, or at random.
+
+    Of processes of pytest-xdist one has all tests of a file, and one all that read the home of `undisturbed`, which
+    takes long to make. A decorator fixes hypothesis's settings before a profile is chosen.
+    """
+    for item in items:
+        shares = "undisturbed" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("undisturbed" if shares else item.nodeid.partition("::")[0]))
     times = config.getoption("--examples-times")
     profile = config.getoption("--hypothesis-profile", None)
     if times == 1 and profile != "random":

@@ -192,13 +192,15 @@ class _Crawl:
 
 def _row(stage: StageResult, crawl: _Crawl) -> StageCapacity:
     steps, costs, factor = stage.step_counts, stage.costs, crawl.factor
-    grows = costs is None or any(cost.grows == "documents" for cost in costs.values())
+    left = sum(cost.bytes for cost in (costs or {}).values())
+    growing = sum(cost.bytes for cost in (costs or {}).values() if cost.grows == "documents")
+    grown = factor if not left else 1 + (factor - 1) * growing / left
     return StageCapacity(
         stage.name,
         round(steps[0]["rows_in"] * factor) if steps else None,
         round(steps[-1]["rows_out"] * factor) if steps else None,
         None if costs is None else tuple(_phase(stage.name, *each, crawl) for each in costs.items()),
-        round(stage.manifest["parts"]["bytes"] * (factor if grows else 1.0)),
+        round(stage.manifest["parts"]["bytes"] * grown),
     )
 
 

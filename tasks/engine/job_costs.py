@@ -32,7 +32,7 @@ class JobCost:
 @dataclass
 class PhaseCost:
     """All jobs of a phase: sums, and of `longest` (CPU seconds of a job) and `memory` the largest. `once`: the phase is
-    one job, however large the corpus."""
+    one job, however large the corpus; `bytes`: of the files that it leaves."""
 
     grows: Grows
     once: bool = False
@@ -42,8 +42,10 @@ class PhaseCost:
     memory: int | None = None
     reads: int = 0
     writes: int = 0
+    bytes: int = 0
 
-    def add(self, cost: JobCost) -> None:
+    def add(self, cost: JobCost, left: int) -> None:
+        """`left`: bytes of the files that the job leaves."""
         self.jobs += 1
         self.cpu_seconds = round(self.cpu_seconds + cost.cpu_seconds, 3)
         self.longest = max(self.longest, cost.cpu_seconds)
@@ -51,6 +53,7 @@ class PhaseCost:
             self.memory = max(self.memory or 0, cost.memory)
         self.reads += cost.reads
         self.writes += cost.writes
+        self.bytes += left
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -132,7 +132,7 @@ class PhaseRunner:
 
         def take(number: int, result: JobResult) -> None:
             lines[number] = Part(phase, number, result.record, result.files).line()
-            cost.add(result.cost)
+            cost.add(result.cost, 0 if temporary else sum(facts["bytes"] for facts in result.files.values()))
             self._progress.advance(result, number)
 
         self._progress.phase(phase, len(numbers), size, sum(map(size, numbers)) if size else 0)
