@@ -1,13 +1,16 @@
-"""Decisions whose answer is known, by real training: a recipe against itself, and against recipes that damage it.
+"""Decisions whose answer is known, by real training: a recipe against itself, against recipes that damage it, and
+samples of one pool of documents against each other.
 
-    .venv/bin/python -m tests.benchmarks.real_decisions aa demo
-    GRISTMILL_STEPS=tests.planted.damage .venv/bin/python -m tests.benchmarks.real_decisions effects demo \
-        --against shuffled-20.yaml --against shuffled-40.yaml --pairs 1
+    B="-m tests.benchmarks.real_decisions"
+    .venv/bin/python $B aa demo --judge reference
+    GRISTMILL_STEPS=tests.planted.damage .venv/bin/python $B damage demo --against shuffled-20.yaml --judge reference
+    .venv/bin/python $B samples 0.yaml --against 1.yaml --against 2.yaml --clean others.jsonl --resample
 
-`aa` decides on another sample of the same text, again and again, each time on pairs of its own, with the runs of eight
-other pairs as its A/A bank; it prints each verdict, the variance components of all runs, and what a proxy's noise file
-takes from them. `effects` prints what each recipe loses against the first, in bits per byte. Runs are stages of the
-home, and found again. With two at once, 200 runs of the default proxy take half an hour of two idle cores.
+`aa` decides on another sample of the same text, again and again, and prints the variance components of all runs, which
+a proxy's noise file takes. `damage` decides on the first recipe that --against names, as often. Each such decision has
+pairs of its own, and the runs of other pairs as its A/A bank. `samples` decides between recipes that should not differ:
+each with the next, then each with the one behind it, and so on, all on the same pairs. Runs are stages of the home, and
+found again.
 """
 
 import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
@@ -16,6 +19,7 @@ import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imp
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -23,8 +27,9 @@ from gristmill.flows.comparison.bank import calibrate
 from gristmill.flows.comparison.components import fitted
 from gristmill.flows.comparison.protocol import Protocol, decide
 from gristmill.flows.comparison.runs import RunRequest
+from gristmill.flows.comparison.verdict import Conditions
 from gristmill.flows.decisions.arm_data import proxy_data
-from gristmill.flows.decisions.plan import Arms, arms
+from gristmill.flows.decisions.plan import Arms, arms, judged_by, parameters
 from gristmill.flows.decisions.runs import ProxyRuns, evaluation_set
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.proxy import load_proxy
@@ -34,60 +39,78 @@ from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
 
 FIRST = 201  # pair numbers that no decision of the demo takes
-BANK_PAIRS = 8
 AGAIN = "another sample"
 
 
 @recorded_flow(name="real_decisions", flow_run_name=flow_run_name, persist_result=False)
-def real_decisions(
-    recipe: RecipeLike, what: str, against: list[str], decisions: int, pairs: int, judge: list[str]
-) -> None:
-    base = load(recipe)
-    compared = arms(recipe, against) if against else Arms(base.name, {base.name: base}, {}, {})
+def real_decisions(recipe: RecipeLike, given: Any) -> None:
+    """`given`: the arguments of the command."""
+    base, samples = load(recipe), given.what == "samples"
+    compared = arms(recipe, given.against) if given.against else Arms(base.name, {base.name: base}, {}, {})
     proxy = load_proxy()
+    count = max(given.pairs, given.bank_pairs) if samples else given.decisions * given.pairs
+    numbers = np.arange(FIRST, FIRST + count)
     with run_context(recipe) as context:
-        # whole steps in half of a run, as for a decision
-        data = proxy_data(context, proxy, compared.recipes, proxy.tokens, step_tokens=2 * proxy.step_tokens)
-        evaluation = evaluation_set(data, judge)
-        runs = ProxyRuns(context, proxy, data, evaluation, "", lambda count, train: train(), lambda made: None)
+        data = proxy_data(
+            context,
+            proxy,
+            compared.recipes,
+            proxy.tokens,
+            step_tokens=2 * proxy.step_tokens,  # whole steps in half of a run, as for a decision
+            clean=given.clean,
+            pairs=range(FIRST, FIRST + count) if given.resample else None,
+        )
+        evaluation = evaluation_set(data, given.judge)
+        runs = ProxyRuns(context, proxy, data, evaluation, None, lambda count, train: train(), lambda made: None)
         rates, tokens = proxy.learning_rates, data.budget_tokens
+        conditions = Conditions(judged_by(evaluation), parameters(proxy), tokens, given.resample)
 
-        def bits(arm: str, numbers: Sequence[int], salt: int = 0) -> np.ndarray:
-            wanted = [RunRequest(arm, pair, rate, tokens, salt) for pair in numbers for rate in rates]
-            return np.array(runs(wanted)).reshape(len(numbers), len(rates), -1)
+        def named(requests: Sequence[RunRequest]) -> list[np.ndarray]:
+            """Runs of the arm AGAIN are those of the base with salt 1."""
+            return runs([replace(r, arm=base.name, salt=1) if r.arm == AGAIN else r for r in requests])
 
-        def same(requests: Sequence[RunRequest]) -> list[np.ndarray]:
-            """Runs of the base; those of the arm AGAIN are its runs of salt 1."""
-            return runs([replace(r, arm=base.name, salt=1 if r.arm == AGAIN else r.salt) for r in requests])
+        def decided(number: int, arm: str, candidate: str, own: np.ndarray, others: np.ndarray) -> None:
+            bank = calibrate(runs, evaluation, arm, others.tolist(), rates, tokens) if len(others) else None
+            protocol = Protocol(
+                learning_rates=rates,
+                looks=(given.pairs,),
+                first_pair=int(own[0]),
+                worth_pairs=0,
+                resample=given.resample,
+            )
+            [verdict] = decide(protocol, evaluation, arm, [candidate], tokens, named, bank, conditions).verdicts
+            print(f"{number + 1}: {verdict.effect:+.4f}, p {verdict.p_value:.3f}: {verdict.sentence()}", flush=True)
 
-        if what == "effects":
-            numbers = range(FIRST, FIRST + pairs)
-            for name in compared.candidates:
-                effects = evaluation.measure(bits(base.name, numbers) - bits(name, numbers))
-                print(f"{name}: {effects.mean():+.4f}; by learning rate {effects.mean(axis=0).round(4).tolist()}")
+        if samples:
+            names = list(compared.recipes)
+            for number in range(given.decisions):
+                at, apart = number % len(names), 1 + number // len(names)
+                other = names[(at + apart) % len(names)]
+                decided(number, names[at], other, numbers[: given.pairs], numbers[: given.bank_pairs])
             return
-        numbers = np.arange(FIRST, FIRST + decisions * pairs)
-        both = np.array([bits(base.name, numbers.tolist(), salt) for salt in (0, 1)])
-        for number in range(decisions):
-            own, *_ = np.split(np.roll(numbers, -number * pairs), [pairs])
-            others = np.roll(numbers, -(number + 1) * pairs)[:BANK_PAIRS].tolist()
-            bank = calibrate(same, evaluation, "bank", others, rates, tokens)
-            protocol = Protocol(learning_rates=rates, looks=(pairs,), first_pair=int(own[0]), worth_pairs=0)
-            [verdict] = decide(protocol, evaluation, base.name, [AGAIN], tokens, same, bank).verdicts
-            print(f"{number + 1}: p {verdict.p_value:.3f}: {verdict.sentence()}")
-        print(fitted(both, evaluation).model_dump_json(indent=2))
+        candidate = AGAIN if given.what == "aa" else compared.candidates[0]
+        for number in range(given.decisions):
+            own, others = np.split(np.roll(numbers, -number * given.pairs), [given.pairs])
+            decided(number, base.name, candidate, own, others[: given.bank_pairs])
+        if given.what == "aa":
+            wanted = [RunRequest(base.name, int(p), rate, tokens, s) for s in (0, 1) for p in numbers for rate in rates]
+            bits = np.array(runs(wanted)).reshape(2, len(numbers), len(rates), -1)
+            print(fitted(bits, evaluation).model_dump_json(indent=2))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["aa", "effects"])
+    parser.add_argument("what", choices=["aa", "damage", "samples"])
     parser.add_argument("recipe", help="a YAML file, or the name of a shipped recipe")
     parser.add_argument("--against", action="append", default=[], help="another recipe; may be given again")
-    parser.add_argument("--decisions", type=int, default=12, help="A/A decisions; at least 3 (default: 12)")
+    parser.add_argument("--decisions", type=int, default=12, help="how many (default: 12)")
     parser.add_argument("--pairs", type=int, default=4, help="pairs of runs of each (default: 4)")
-    parser.add_argument("--judge", action="append", required=True, help="a set that counts; may be given again")
+    parser.add_argument("--bank-pairs", type=int, default=8, help="A/A pairs of each; 0 for none (default: 8)")
+    parser.add_argument("--judge", action="append", default=[], help="a set that counts; may be given again")
+    parser.add_argument("--clean", help="texts that alone count, if --judge names no others")
+    parser.add_argument("--resample", action="store_true", help="each pair reads its own half of the hosts")
     given = parser.parse_args()
-    real_decisions(given.recipe, given.what, given.against, given.decisions, given.pairs, given.judge)
+    real_decisions(given.recipe, given)
 
 
 if __name__ == "__main__":
