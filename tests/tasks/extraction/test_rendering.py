@@ -1,5 +1,6 @@
 """The text of kept blocks beside the sources that they are made of: cells, lines of code, numbers, formulas."""
 
+import gc
 import html
 import re
 import sys
@@ -539,6 +540,7 @@ def _calls(source: str, markdown: bool) -> int:
 
     data = source.encode()
     found = Source(data, scan(np.frombuffer(data, np.uint8)))
+    gc.disable()  # or what other tests have left is finalised meanwhile, and counts
     sys.setprofile(note)
     try:
         together = units(found)
@@ -546,6 +548,7 @@ def _calls(source: str, markdown: bool) -> int:
         render(found, together, completed(found, together, kept), markdown)
     finally:
         sys.setprofile(None)
+        gc.enable()
     return count
 
 
