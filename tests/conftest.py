@@ -44,6 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--documentation", metavar="FOLDER", help="unpacked documentation packages of a distribution")
 
 
+@pytest.hookimpl(tryfirst=True)  # ahead of pytest-xdist, which reads the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep what shares a home together, and search properties N times as long, or at random.
 
