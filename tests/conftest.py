@@ -44,16 +44,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--documentation", metavar="FOLDER", help="unpacked documentation packages of a distribution")
 
 
-@pytest.hookimpl(tryfirst=True)  # ahead of pytest-xdist, which reads the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep what shares a home together, and search properties N times as long, or at random.
-
-    Of processes of pytest-xdist one has all tests of a file, and one all that read the home of `undisturbed`, which
-    takes long to make. A decorator fixes hypothesis's settings before a profile is chosen.
-    """
-    for item in items:
-        shares = "undisturbed" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("undisturbed" if shares else item.nodeid.partition("::")[0]))
+    """Search properties N times as long, or at random: a decorator fixes settings before a profile is chosen."""
     times = config.getoption("--examples-times")
     profile = config.getoption("--hypothesis-profile", None)
     if times == 1 and profile != "random":
