@@ -98,8 +98,8 @@ def ablate(
     if plan:
         known = {"name": device, "devices": devices, "mfu": mfu, "price": price}
         _print_plan(base, candidates, known, tokenizer, tasks, **runs, **judged)
-    elif device:
-        raise ValueError(f"--device {device} is for --plan: runs are trained on this machine")
+    elif named := [name for name, given in (("--device", device), ("--price", price)) if given]:
+        raise ValueError(f"{' and '.join(named)}: for --plan alone; runs are trained on this machine")
     else:
         others = {"tasks": tasks or None, "tokenizer": tokenizer or None}
         compare(base, candidates, as_json, **runs, **judged, **others)
@@ -117,6 +117,8 @@ def _print_plan(
     from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
     from gristmill.flows.stages.evaluation.judge import EXTRACTED, set_names, without_judge
 
+    if device["devices"] > 1 and not device["name"]:
+        raise ValueError(f"--devices {device['devices']}: of what? name it by --device, as h100")
     judge_given = bool(given["clean"] or given["judge"])
     given["judge"] = given["judge"] if judge_given else [EXTRACTED]
     _, compared, sets = _checked(base, candidates, given["clean"], given["judge"], tasks)
@@ -212,7 +214,8 @@ def decisions(
         return
     if not found:
         against = f" against {base}" if base else ""
-        console().print(f"{home} has no decision{against}; `gristmill ablate` makes one", markup=False, soft_wrap=True)
+        said = f"{home} has no decision{against} that says what judged; `gristmill ablate` makes one"
+        console().print(said, markup=False, soft_wrap=True)
         return
     print_fitting(standings_table(found), console())
 

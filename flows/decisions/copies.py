@@ -24,11 +24,12 @@ def seldom_met(compared: Arms, data: ComparisonData, pairs: int | None) -> Itera
         if STEP in [step.step for step in compared.recipes[name].steps]:
             continue
         tokens = sum(data.arms[name].source_tokens.values())
+        alone = "" if data.half is None else ", without --resample,"
         expected = met(pairs, data.budget_tokens / tokens)
         if expected < FEW * pairs:
             yield (
                 f"warning: {name} keeps the {pairs:,} pairs of copies that `{STEP}` finds, but a run reads "
                 f"{data.budget_tokens / tokens:.1%} of its tokens, where {expected:.1f} of these pairs are expected to "
-                f"meet: its verdict says little of duplicates. `--tokens {tokens}`, or a `--proxy` of so many tokens, "
-                "reads them all"
+                f"meet: its verdict says little of duplicates. `--tokens {tokens}`, or a `--proxy` of so many tokens"
+                f"{alone} reads them all"
             )

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import ProxyConfig
-from gristmill.flows.stages.proxy import ENVIRONMENT, at_once
+from gristmill.flows.stages.proxy import ENVIRONMENT, at_once, gpus
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.code_version import releases
 from gristmill.training.config import MeasuredRate, RateRequest
@@ -101,7 +101,7 @@ def _device(settings: MachineSettings, proxy: ProxyConfig, path: Path, price: fl
     rate = MeasuredRate.model_validate(checked_json.read(str(path)))
     how = "at most, by products of matrices" if rate.bound else "measured"
     said = f"{rate.device} of this machine, {rate.flops / 1e9:,.1f} GFLOP/s {how}"
-    return Device(said, rate.flops, at_once(settings, proxy.processes), 1, price, rate.bound)
+    return Device(said, rate.flops, at_once(settings, proxy.processes), len(gpus()) or 1, price, rate.bound)
 
 
 def _request(proxy: ProxyConfig) -> RateRequest:

@@ -30,21 +30,32 @@ def only_in(corpus: Corpus, other: Corpus, most: int = MOST, seed: int = 0) -> t
     """Documents of `corpus` that `other` does not have, by id, drawn by a keyed hash from some of its shards, which are
     drawn likewise; at most so many. Holds the ids of a shard of each, and the texts of one.
 
-    Corpora of other sources have no documents in common: then these are documents of `corpus`.
+    A source has equal shards in both corpora if it has equally many. Else they read it otherwise, and have none of its
+    documents in common.
     """
-    alike = list(corpus.sources) == list(other.sources)
+    others = _others(corpus, other)
     found: list[Shown] = []
     for shard in _drawn(len(corpus.sources), seed):
         if len(found) >= most:
             break
         kept = corpus.places.kept[shard]
         ids = parquet.read_table(kept, ["id"])["id"].combine_chunks()
-        if alike:
-            others = parquet.read_table(other.places.kept[shard], ["id"])["id"].combine_chunks()
-            ids = ids.filter(pc.invert(pc.is_in(ids, others)))
+        if shard in others:
+            there = parquet.read_table(other.places.kept[others[shard]], ["id"])["id"].combine_chunks()
+            ids = ids.filter(pc.invert(pc.is_in(ids, there)))
         order = np.argsort(uniform(ids, seed, "differing"))[: most - len(found)]
         found += _texts(corpus, shard, ids.take(order).to_pylist())
     return tuple(found)
+
+
+def _others(corpus: Corpus, other: Corpus) -> dict[int, int]:
+    """The shard of `other` for each shard of `corpus`, of sources that both have in equally many."""
+    found: dict[int, int] = {}
+    for source in corpus.places.sources.distinct():
+        own, others = ([*each.places.sources.shards([source])] for each in (corpus, other))
+        if len(own) == len(others):
+            found |= dict(zip(own, others, strict=True))
+    return found
 
 
 def _drawn(shards: int, seed: int) -> Sequence[int]:

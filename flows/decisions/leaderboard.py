@@ -50,7 +50,11 @@ def standings(home: str, base: str | None = None, by_cost: bool = False) -> list
 
 
 def _all(home: str) -> Iterator[Standing]:
-    for path in files.glob(files.join(home, "decisions", "*.json")):
+    folder = files.join(home, "decisions")
+    for name in files.names(folder):
+        if not name.endswith(".json"):
+            continue
+        path = files.join(folder, name)
         decision = checked_json.read(path)
         if given := decision.get("conditions"):
             yield from _standings(decision, Conditions(**given), path)

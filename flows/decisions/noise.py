@@ -153,7 +153,10 @@ def _hosts(home: str, losses: pa.Table) -> np.ndarray:
     """The number of each evaluation document's host, int64 (documents,), by the stage of evaluation documents that has
     these, in this order; without it each document is its own."""
     for stage in Home(home).stages("evaluation_documents"):
-        table = parquet.read_table(evaluation_file(stage.folder), ["set", "bytes", "host"])
+        path = evaluation_file(stage.folder)
+        if "host" not in parquet.columns(path):  # of a version that knew no hosts
+            continue
+        table = parquet.read_table(path, ["set", "bytes", "host"])
         if all(table[name].to_pylist() == losses[name].to_pylist() for name in ("set", "bytes")):
             return np.unique(table["host"].to_numpy().astype(str), return_inverse=True)[1].astype(np.int64)
     return np.arange(len(losses))

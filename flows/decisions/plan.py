@@ -23,8 +23,7 @@ from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.variants import Variant
 from gristmill.flows.run.phase_rates import duration
-from gristmill.flows.stages.evaluation.documents import TASK
-from gristmill.flows.stages.evaluation.judge import judged_sets, set_names
+from gristmill.flows.stages.evaluation.judge import TASK, judged_sets, set_names
 
 
 @dataclass(frozen=True)
@@ -167,10 +166,10 @@ class Plan:
         """The smallest effect and the cost."""
         (fewest, most), (low, high) = self.cost.runs, self.cost.tokens
         trains = f"It trains {fewest} to {most} runs: {low:,} to {high:,} tokens."
-        if self.noise is None:
+        if self.noise is None or self.on_tasks:
             return (
                 f"What effect this decision sees is known after its A/A bank: of the proxy {self.proxy.name} no noise "
-                f"was recorded. {trains}"
+                f"was recorded{' on tasks' * self.on_tasks}. {trains}"
             )
         known, looks = self.noise.components, self.protocol.looks
         effect = sees(self.protocol, self.evaluation, len(self.arms.candidates), known, self.bank)
@@ -183,6 +182,11 @@ class Plan:
             f"pairs, {judged_by(self.judged)}{'' if self.data else ' at most'}), {provided}{self._of_halves}: "
             f"{self.noise.provenance}, {self.noise.tokens:,} tokens each. {trains}"
         )
+
+    @property
+    def on_tasks(self) -> bool:
+        """Whether right answers are among what judges. Noise is recorded on documents, which are many times as long."""
+        return any(name.startswith(TASK) for name in self.evaluation.judged)
 
     @property
     def judged(self) -> EvaluationSet:

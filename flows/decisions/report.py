@@ -17,7 +17,7 @@ from gristmill.flows.decisions.task_figures import TaskAccuracy
 from gristmill.flows.decisions.task_screen import TaskScreen
 from gristmill.flows.reports import templates
 from gristmill.flows.reports.funnel import FunnelRow, frame
-from gristmill.flows.stages.evaluation.documents import TASK
+from gristmill.flows.stages.evaluation.judge import TASK
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -16,7 +16,7 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import task_digests, tasks_at
 from gristmill.flows.stages.evaluation.contained import contained_examples, task_examples
-from gristmill.flows.stages.evaluation.documents import TASK
+from gristmill.flows.stages.evaluation.judge import TASK
 from gristmill.flows.stages.evaluation.task_losses import both_ways, task_losses
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.spec import digest

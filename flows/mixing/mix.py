@@ -106,14 +106,20 @@ def by_doremi(
 
 def kept_weights(recipe: Recipe, before: Recipe) -> dict[str, float]:
     """The weights of the sources that `recipe` has from an earlier one, which sum to one. Raises ValueError where
-    that has no weights, or shares no source."""
-    given = before.mixture.weights if before.mixture is not None and before.mixture.by_source else {}
-    names = {source.name for source in recipe.sources}
+    that has no weights, shares no source, or has all of them."""
+    given, own = (one.mixture.weights if one.mixture and one.mixture.by_source else {} for one in (before, recipe))
+    # sources without a weight in a mixture are read by no run
+    names = {*own} or {source.name for source in recipe.sources}
     kept = {name: weight for name, weight in given.items() if name in names and weight > 0}
     if not kept:
         raise ValueError(
             f"--keep {before.name}: it has no weights of sources that {recipe.name} has; name the recipe that "
             "`gristmill mix` wrote before the sources changed"
+        )
+    if not names - {*kept}:
+        raise ValueError(
+            f"--keep {before.name}: it has weights of all sources of {recipe.name}, so no share is left to look for; "
+            "leave --keep out, or add a source to the recipe"
         )
     return {name: weight / sum(kept.values()) for name, weight in kept.items()}
 
@@ -178,7 +184,7 @@ def by_regmix(
 
 def refusal(best: Optimum, mixtures: int) -> str:
     """Why a mixture is not worth taking; empty if it is."""
-    if best.rank_correlation < LEAST_CORRELATION:
+    if not best.rank_correlation >= LEAST_CORRELATION:  # also where it is no number, as of losses that are all equal
         return (
             f"the losses of mixtures are not known from each other (rank correlation {best.rank_correlation:.2f}, "
             f"{LEAST_CORRELATION:g} is the least), so this optimum is one of noise: train more mixtures (--runs "

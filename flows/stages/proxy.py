@@ -72,7 +72,7 @@ class ProxyResult:
 class Record(Settings):
     model: ModelConfig
     training: TrainingConfig
-    processes: int  # they decide rounding
+    processes: int = 1  # they decide rounding
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 
 _KILLED = -signal.SIGKILL
 
@@ -49,13 +50,14 @@ class Forked:
 
     def _signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(self.pid, number)
 
 
 def fork(address: str, run_json: str, environment: Mapping[str, str], output: int) -> Forked | None:
     """A process for a run, whose output goes to the file descriptor `output`, from the one at an address; None where
     that is gone."""
-    channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         channel.connect(address)
         request = json.dumps({"run": run_json, "environment": dict(environment)}).encode()

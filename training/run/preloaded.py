@@ -6,7 +6,8 @@
 The process only imports: it computes nothing, so no thread of a library for sums is there and no GPU is touched, and
 what it forks is as a process that has just imported the same. It dies with the thread that began the block, and what
 it has forked dies with it. A run asks for its process by a socket, and gives it its environment and the file of its
-output; its exit code comes back by the same socket, which a run that a signal ends leaves empty. Linux alone.
+output; its number and then its exit code come back by the same socket, a message each; a run that a signal ends
+sends no code. Linux alone.
 """
 
 from __future__ import annotations
@@ -41,7 +42,11 @@ def preloaded(environment: Mapping[str, str]) -> Iterator[str]:
         yield ""
         return
     own = {name: value for name, value in launch.environment_of(1, "").items() if name not in launch.OF_RANKS}
-    with tempfile.TemporaryDirectory(prefix="gristmill-") as folder, socket.socket(socket.AF_UNIX) as door:
+    # in /tmp, not TMPDIR: an address has 107 bytes at most. The folder is its owner's alone, as a request is obeyed.
+    with (
+        tempfile.TemporaryDirectory(prefix="gristmill-", dir="/tmp") as folder,
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door,
+    ):
         address = f"{folder}/runs"
         door.bind(address)
         door.listen(WAITING)  # here, so that a run may ask at once
@@ -72,10 +77,9 @@ def serve(door: socket.socket) -> None:
         if not request:
             channel.close()
             continue
-        if (pid := os.fork()) == 0:
+        if os.fork() == 0:
             door.close()
             _run(json.loads(request), own, descriptors[0], channel)
-        channel.send(str(pid).encode())
         os.close(descriptors[0])
         channel.close()
 
@@ -83,6 +87,7 @@ def serve(door: socket.socket) -> None:
 def _run(request: dict, parent: int, output: int, channel: socket.socket) -> None:
     """The forked process: one rank, and never back."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    channel.send(str(os.getpid()).encode())  # by itself, so that it is ahead of the code
     nothing = os.open(os.devnull, os.O_RDONLY)
     for descriptor, standard in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(descriptor, standard)

@@ -36,7 +36,6 @@ from gristmill.tasks.evaluation.documents import (
 )
 from gristmill.tasks.evaluation.similar import THRESHOLD
 
-TASK = "task:"  # begins the name of a set of right answers of a task
 # Of a set: screening looks at every fourth document, the test at the others, and a variance takes two of each.
 LEAST = 5
 MOST_SHARE = 0.1  # of a source's documents: the rest is there to be trained on

@@ -14,6 +14,7 @@ from gristmill.flows.recipe.errors import did_you_mean
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.variants import texts_alone
 
+TASK = "task:"  # begins the name of a set of right answers of a task
 CLEAN = "clean"  # the set of texts that no recipe trains on
 EXTRACTED = "extracted"  # to judge by: the sets of all sources
 REFERENCE = "reference"  # a clean text set that a machine can make without a network: `gristmill harvest` writes it
@@ -83,6 +84,8 @@ def judged_sets(names: Sequence[str], judge: Sequence[str], tasks: Sequence[str]
     if not judge and CLEAN not in names:
         raise ValueError(without_judge(sources))
     for name in judge:
+        if name.startswith(TASK) and not tasks:
+            raise ValueError(f"--judge {name}: no tasks are given; name their folder by --tasks")
         if name not in (*names, *tasks, EXTRACTED):
             hint = did_you_mean(name, [*names, *tasks, EXTRACTED]) or f"there are {', '.join([*names, *tasks])}"
             raise ValueError(f"there is no evaluation set {name} to judge by; {hint}")

@@ -62,6 +62,8 @@ def test_nothing_judges_without_being_named():
     assert judged_sets(("books", "clean", "web"), ["clean", "extracted"]) == ("clean", "books", "web")
     with pytest.raises(ValueError, match="no evaluation set wep to judge by; did you mean `web`"):
         judged_sets(names, ["wep"])
+    with pytest.raises(ValueError, match="^--judge task:quiz: no tasks are given; name their folder by --tasks"):
+        judged_sets(names, ["task:quiz"])
 
 
 def test_a_source_may_not_be_called_what_stands_for_all(tmp_path):
@@ -101,3 +103,7 @@ def test_the_command_ends_before_any_work_and_its_plan_says_why(tmp_path, monkey
     assert "decision: r against raw" in shown.output and "nothing says what to judge by" in shown.output
     shown = CliRunner().invoke(app, ["ablate", str(recipe), "--raw", "--plan", "--judge", "web", "--resample"])
     assert shown.exit_code == 0 and "nothing says" not in shown.output
+    refused = CliRunner().invoke(app, ["ablate", str(recipe), "--raw", "--judge", "web", "--price", "2"])
+    assert "--price: for --plan alone" in str(refused.exception)
+    refused = CliRunner().invoke(app, ["ablate", str(recipe), "--raw", "--plan", "--devices", "8"])
+    assert "--devices 8: of what? name it by --device" in str(refused.exception)

@@ -1,9 +1,14 @@
 """Decisions of a home side by side, and documents that only one recipe has."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
+from gristmill.flows.decisions.differing import only_in
 from gristmill.flows.decisions.leaderboard import standings
-from gristmill.storage import checked_json
+from gristmill.storage import checked_json, files
+from tests.corpora import Texts
 from tests.flows.decisions import CONDITIONS, report
 
 
@@ -28,7 +33,22 @@ def test_verdicts_come_first_by_what_they_gain(home):
     assert best.low < 0.1 < best.high and best.documents == 101 and best.cpu_hours == pytest.approx(-11 / 3600)
 
 
+def test_a_home_may_be_in_an_object_store(home):
+    url = "memory://leaderboard"
+    for path in sorted(Path(home, "decisions").iterdir()):
+        files.write_bytes(f"{url}/decisions/{path.name}", path.read_bytes())
+    assert standings(url) == [replace(one, file=one.file.replace(home, url)) for one in standings(home)]
+
+
 def test_by_cost_what_saves_most_comes_first(home):
     hours = [one.cpu_hours for one in standings(home, by_cost=True)]
     assert hours == sorted(hours)
     assert standings(home, base="nothing") == []
+
+
+def test_a_source_that_is_added_leaves_the_others_documents_what_both_have(tmp_path):
+    web, books = ([{"id": f"{name}{i}", "text": f"text {i}"} for i in range(3)] for name in ("web", "books"))
+    base = Texts([web], ["web"]).corpus(str(tmp_path), "base")
+    more = Texts([books, web[1:]], ["books", "web"]).corpus(str(tmp_path), "more")
+    assert [one.id for one in only_in(base, more)] == ["web0"]
+    assert sorted(one.id for one in only_in(more, base)) == ["books0", "books1", "books2"]

@@ -61,10 +61,16 @@ def test_hosts_are_those_of_the_evaluation_documents_in_the_home(home, tmp_path)
         stage = layout.stage_folder(str(tmp_path), "proxy", f"{number:016x}")
         table = {"set": names, "document": np.arange(len(names)), "bits": runs([request])[0], "bytes": judged.size}
         parquet.write_table(f"{stage}/document_losses.parquet", pa.table(table))
-        manifest = {"record": record.model_dump(mode="json"), "inputs": {"mixture": request.arm}}
+        given = record.model_dump(mode="json")
+        if number % 2:
+            del given["processes"]  # as a version wrote it whose runs were of one process
+        manifest = {"record": given, "inputs": {"mixture": request.arm}}
         layout.write_manifest(stage, manifest | {"result": {"tokens": TOKENS}}, [])
     alone = fit_noise(str(tmp_path), PROXY, "simulated runs")
     assert alone.components.host == 0 and alone.components.document > 0.1
+    old = evaluation_file(layout.stage_folder(str(tmp_path), "evaluation_documents", "d" * 16))
+    parquet.write_table(old, pa.table({"set": names, "bytes": judged.size}))  # of a version that knew no hosts
+    layout.write_manifest(old.rsplit("/", 1)[0], {"record": {}, "inputs": {}, "result": {}}, [])
     stage = layout.stage_folder(str(tmp_path), "evaluation_documents", "e" * 16)
     hosts = [f"{one}.invalid" for one in judged.cluster_of]
     parquet.write_table(evaluation_file(stage), pa.table({"set": names, "bytes": judged.size, "host": hosts}))

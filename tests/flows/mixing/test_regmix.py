@@ -1,5 +1,6 @@
 """The regression over mixtures on laws whose best mixture is known."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -111,6 +112,7 @@ def test_a_gain_within_the_fits_error_is_none():
     best = Optimum(PRIOR, PRIOR, PRIOR, 2.0, 0.9, (Gain(2.01, 0.01, 0.001), Gain(2.001, 0.001, 0.002)))
     said = refusal(best, 24)
     assert "no better than uniform (+0.0010, its error 0.0020)" in said and "by tokens" not in said
+    assert "is one of noise" in refusal(replace(best, rank_correlation=float("nan")), 24), "losses that are all equal"
 
 
 def test_kept_sources_go_together_and_new_ones_alone():
@@ -122,6 +124,10 @@ def test_kept_sources_go_together_and_new_ones_alone():
     assert directions(["web", "books"], None).tolist() == np.eye(2).tolist()
     with pytest.raises(ValueError, match="^--keep given: it has no weights of sources that given has"):
         kept_weights(recipe, recipe_of({"old": 1}))
+    with pytest.raises(ValueError, match="has weights of all sources of given, so no share is left to look for"):
+        kept_weights(recipe, recipe_of({"web": 1, "books": 1, "code": 1, "old": 1}))
+    part = recipe.model_copy(update={"mixture": recipe_of({"web": 1, "code": 1}).mixture})
+    assert kept_weights(part, before) == {"web": 1}, "no run reads books"
 
 
 def recipe_of(weights: dict[str, float]):
