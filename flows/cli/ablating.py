@@ -12,7 +12,7 @@ from gristmill.flows.machine.extras import require
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from gristmill.flows.decisions.leaderboard import Standing
+    from gristmill.flows.decisions.leaderboard import LeaderboardRow
     from gristmill.flows.decisions.plan import Arms
     from gristmill.flows.decisions.report import DecisionReport
     from gristmill.flows.recipe.recipe import Recipe
@@ -205,10 +205,10 @@ def decisions(
     from dataclasses import asdict
 
     from gristmill.flows.cli.render_results import print_fitting
-    from gristmill.flows.decisions.leaderboard import standings
+    from gristmill.flows.decisions.leaderboard import leaderboard
 
     home = settings().home
-    found = standings(home, base or None, by_cost)
+    found = leaderboard(home, base or None, by_cost)
     if as_json:
         print_json([asdict(one) for one in found])
         return
@@ -217,10 +217,10 @@ def decisions(
         said = f"{home} has no decision{against} that says what judged; `gristmill ablate` makes one"
         console().print(said, markup=False, soft_wrap=True)
         return
-    print_fitting(standings_table(found), console())
+    print_fitting(leaderboard_table(found), console())
 
 
-def standings_table(found: list["Standing"]) -> "Table":
+def leaderboard_table(found: list["LeaderboardRow"]) -> "Table":
     """A row for each candidate."""
     from rich.markup import escape
     from rich.table import Table

@@ -179,7 +179,9 @@ def print_agreement(report: "AgreementReport", out: "Console") -> None:
         both = zip(row["losses"], row["ranks"], strict=True)
         table.add_row(row["arm"], *(f"{loss:.4f} ({rank})" for loss, rank in both))
     out.print(table)
-    table = _table("measure", "parameters", "pairs as the largest", "90% interval", "told apart by both", "of these")
+    table = _table(
+        "measure", "parameters", "pairs in the largest's order", "90% interval", "clear at both", "of these in order"
+    )
     for row in report.rows():
         table.add_row(
             row["measure"],

@@ -7,11 +7,11 @@ from typing import Any
 from gristmill.flows.comparison.verdict import Conditions
 from gristmill.storage import checked_json, files
 
-TOLD = ("better", "worse")  # outcomes that are verdicts
+VERDICTS = ("better", "worse")  # outcomes that are verdicts
 
 
 @dataclass(frozen=True)
-class Standing:
+class LeaderboardRow:
     """A candidate of a decision. `effect`, `low`, `high`: bits per byte of the base minus the candidate's, None without
     runs; `worth`: share of the training tokens; `documents`, `cpu_hours`: what the candidate has, or its stages take,
     more than the base's; `judge`, `parameters`, `tokens`: what the verdict is by, `file`: where all of it is."""
@@ -33,10 +33,10 @@ class Standing:
     @property
     def order(self) -> tuple[bool, float]:
         """Verdicts first, the largest gain first."""
-        return self.outcome not in TOLD, -(self.effect or 0.0)
+        return self.outcome not in VERDICTS, -(self.effect or 0.0)
 
 
-def standings(home: str, base: str | None = None, by_cost: bool = False) -> list[Standing]:
+def leaderboard(home: str, base: str | None = None, by_cost: bool = False) -> list[LeaderboardRow]:
     """The candidates of all decisions, or of those with one base. Verdicts come first, by effect; or with `by_cost` by
     the CPU time that the candidate's stages take more than the base's, the least first, unknown times last.
 
@@ -49,7 +49,7 @@ def standings(home: str, base: str | None = None, by_cost: bool = False) -> list
     return sorted(found, key=lambda one: (one.order, one.base, one.candidate))
 
 
-def _all(home: str) -> Iterator[Standing]:
+def _all(home: str) -> Iterator[LeaderboardRow]:
     folder = files.join(home, "decisions")
     for name in files.names(folder):
         if not name.endswith(".json"):
@@ -57,16 +57,16 @@ def _all(home: str) -> Iterator[Standing]:
         path = files.join(folder, name)
         decision = checked_json.read(path)
         if given := decision.get("conditions"):
-            yield from _standings(decision, Conditions(**given), path)
+            yield from _rows(decision, Conditions(**given), path)
 
 
-def _standings(decision: dict[str, Any], conditions: Conditions, path: str) -> Iterator[Standing]:
+def _rows(decision: dict[str, Any], conditions: Conditions, path: str) -> Iterator[LeaderboardRow]:
     base = decision["arms"][decision["base"]]
     for verdict in decision["verdicts"]:
         arm = decision["arms"][verdict["candidate"]]
         times = arm["cpu_seconds"], base["cpu_seconds"]
         known = None not in times
-        yield Standing(
+        yield LeaderboardRow(
             base=decision["base"],
             candidate=verdict["candidate"],
             outcome=verdict["outcome"],

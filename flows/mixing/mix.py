@@ -3,7 +3,7 @@
 import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imports prefect)
 
 # isort: split
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +13,7 @@ from gristmill.flows.decisions.arm_data import ComparisonData, proxy_data
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.extras import require
 from gristmill.flows.mixing.mixed_recipe import FoundMixture, found_mixture
-from gristmill.flows.mixing.regmix import LEAST_CORRELATION, LEVEL, Optimum, drawn, optimum
+from gristmill.flows.mixing.regmix import LEAST_CORRELATION, LEVEL, Gain, Optimum, drawn, optimum
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
 from gristmill.flows.recipe.recipe import Recipe, load
@@ -63,6 +63,7 @@ def mix(
     require("train", "looking for a mixture")
     with run_context(recipe) as context:
         small = load_proxy(proxy)
+        check_options(method, keep is not None, bool(clean or judge))
         kept = None if keep is None else kept_weights(recipe, load(keep))
         if method == "regmix":
             check_judges(context.settings, [recipe], clean, judge)
@@ -71,6 +72,13 @@ def mix(
         if method == "doremi":
             return by_doremi(context, recipe, small, data, runs or DOREMI_RUNS, eta, smoothing)
         return by_regmix(context, recipe, small, data, runs or REGMIX_RUNS, judge, seeds, kept)
+
+
+def check_options(method: str, keep: bool, judged: bool) -> None:
+    """Raises ValueError for what DoReMi would not heed. `judged`: something is named to judge by."""
+    given = [name for name, there in (("--keep", keep), ("--judge or --clean", judged)) if there]
+    if method == "doremi" and given:
+        raise ValueError(f"{' and '.join(given)}: of regmix alone, doremi is judged by nothing; leave it out")
 
 
 def by_doremi(
@@ -124,9 +132,9 @@ def kept_weights(recipe: Recipe, before: Recipe) -> dict[str, float]:
     return {name: weight / sum(kept.values()) for name, weight in kept.items()}
 
 
-def directions(names: Sequence[str], kept: dict[str, float] | None) -> np.ndarray:
-    """What mixtures are made of, float64 (groups, sources), rows sum to 1: each source alone; or the kept sources
-    together, in their proportions, and each other source."""
+def source_groups(names: Sequence[str], kept: dict[str, float] | None) -> np.ndarray:
+    """The groups of sources whose shares are looked for, float64 (groups, sources), rows sum to 1: each source alone;
+    or the kept sources together, in their proportions, and each other source."""
     alone = np.eye(len(names))
     if not kept:
         return alone
@@ -149,11 +157,16 @@ def by_regmix(
     arm, budget, rate = data.arms[recipe.name], data.budget_tokens, proxy.learning_rates[-1]
     tokens = {name: arm.source_tokens[name] for name in arm.shares}
     names, counts = list(tokens), np.array([*tokens.values()], float)
-    groups = directions(names, kept)
-    # the two mixtures that everybody would try are among the runs
-    by_tokens = counts @ (groups > 0).T
-    known = np.stack([by_tokens / by_tokens.sum(), np.full(len(groups), 1 / len(groups))])
-    wanted = np.concatenate([known, drawn(known[0], max(0, runs - 2), SEED)])
+    groups = source_groups(names, kept)
+    members = (groups > 0).T  # (sources, groups)
+    # the mixtures that everybody would try, and the one that there is, are among the runs
+    known = {
+        "by tokens": counts / counts.sum() @ members,
+        "uniform": np.full(len(groups), 1 / len(groups)),
+    }
+    if recipe.mixture is not None:
+        known["as in the recipe"] = np.array([arm.shares[name] for name in names]) @ members
+    wanted = np.concatenate([[*known.values()], drawn(known["by tokens"], max(0, runs - len(known)), SEED)])
     plans = [_plan(context, recipe, data, dict(zip(names, row, strict=True))) for row in wanted @ groups]
     pairs = range(1, seeds + 1)
     results = train_proxies(context, [ProxyRun(proxy, plan, pair, rate, budget) for plan in plans for pair in pairs])
@@ -161,42 +174,41 @@ def by_regmix(
     each = evaluation.measure(np.stack([result.bits for result in results])).reshape(len(plans), seeds)
     losses = each.mean(axis=1)
     taken = np.array([[_share(plan, name) for name in names] for plan in plans])
-    shares = taken @ (groups > 0).T
-    best = optimum(shares, losses, SEED, known=shares[:2])
+    shares = taken @ members
+    best = optimum(shares, losses, SEED, known=shares[: len(known)])
     in_groups = zip(names, (groups > 0).argmax(axis=0), groups.max(axis=0), strict=True)
     weights = {
         name: (float(best.shares[at] * of), float(best.low[at] * of), float(best.high[at] * of))
         for name, at, of in in_groups
     }
-    by_tokens, uniform = best.gains
+    gains = dict(zip(known, best.gains, strict=True))
+    predicted = [f"{gain.predicted:.4f} {name}" for name, gain in gains.items()]
+    measured = [f"{loss:.4f} {name}" for name, loss in zip(known, losses, strict=False)]
     found = (
         f"RegMix (arXiv 2407.01492): the least predicted loss of a Gaussian process over {len(plans)} mixtures of",
         f"{seeds} runs each of the proxy `{proxy.name}`, {budget:,} tokens a run, judged by bits per byte of "
         f"{', '.join(evaluation.judged)}.",
         f"Rank correlation of losses with those predicted from the other mixtures: {best.rank_correlation:.2f}.",
-        f"Predicted, bits per byte: {best.loss:.4f} for this mixture, {by_tokens.predicted:.4f} by tokens, "
-        f"{uniform.predicted:.4f} uniform.",
-        f"Measured: {losses[0]:.4f} by tokens, {losses[1]:.4f} uniform, {losses.min():.4f} the best of the mixtures.",
+        f"Predicted, bits per byte: {best.loss:.4f} for this mixture, {', '.join(predicted)}.",
+        f"Measured: {', '.join(measured)}, {losses.min():.4f} the best of the mixtures.",
     )
     interval = f"its {LEVEL:.0%} interval over resampled runs"
-    return found_mixture(recipe, "regmix", weights, tokens, found, interval, refusal(best, runs))
+    return found_mixture(recipe, "regmix", weights, tokens, found, interval, refusal(best, gains, runs))
 
 
-def refusal(best: Optimum, mixtures: int) -> str:
-    """Why a mixture is not worth taking; empty if it is."""
+def refusal(best: Optimum, gains: Mapping[str, Gain], mixtures: int) -> str:
+    """Why a mixture is not worth taking; empty if it is. `gains`: over other mixtures, by what these are called."""
     if not best.rank_correlation >= LEAST_CORRELATION:  # also where it is no number, as of losses that are all equal
         return (
             f"the losses of mixtures are not known from each other (rank correlation {best.rank_correlation:.2f}, "
             f"{LEAST_CORRELATION:g} is the least), so this optimum is one of noise: train more mixtures (--runs "
             f"{2 * mixtures}), more seeds, or on more tokens; until then keep the mixture that there is"
         )
-    near = {
-        name: gain for name, gain in zip(("by tokens", "uniform"), best.gains, strict=True) if not gain.beyond_error
-    }
+    near = {name: gain for name, gain in gains.items() if not gain.beyond_error}
     if near:
         said = " and ".join(f"{name} ({gain.gain:+.4f}, its error {gain.deviation:.4f})" for name, gain in near.items())
         return (
-            f"nothing was found beyond noise: by the fit this mixture is no better than {said} by more than the fit's "
+            f"nothing was found beyond noise: by the fit this mixture is no better than {said}, by more than the fit's "
             "own error: keep the mixture that there is"
         )
     return ""

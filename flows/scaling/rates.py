@@ -43,6 +43,11 @@ class RateSweep:
     noise: float
 
     @property
+    def rule(self) -> float:
+        """The rule's rate."""
+        return self.rates[len(self.rates) // 2]
+
+    @property
     def at_edge(self) -> bool:
         return self.best in (self.rates[0], self.rates[-1])
 
@@ -50,12 +55,10 @@ class RateSweep:
     def sentence(self) -> str:
         size = f"at {self.parameters:,} parameters and {self.tokens:,} tokens"
         if self.worth <= 2 * self.noise:
-            return (
-                f"{size} no learning rate is better than the rule's {self.rates[len(self.rates) // 2]:g} beyond noise"
-            )
+            return f"{size} no learning rate is better than the rule's {self.rule:g} beyond noise"
         beyond = ", the last that was tried" if self.at_edge else ""
         return (
-            f"{size} a learning rate of {self.best:.2g}{beyond} in place of {self.rates[len(self.rates) // 2]:g} would "
+            f"{size} a learning rate of {self.best:.2g}{beyond} in place of {self.rule:g} would "
             f"lower the loss by {self.worth:.2%}"
         )
 

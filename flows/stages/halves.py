@@ -17,10 +17,10 @@ from gristmill.tasks.tokens.recorded import PHASE, SPLIT
 
 
 class CountsRecord(Settings):
-    """The numbers of the halves: the first, and the one behind the last."""
+    """The numbers of the halves: the first, and one past the last."""
 
     first: int
-    behind: int
+    end: int
 
 
 class Record(Settings):
@@ -42,7 +42,7 @@ class Places:
 
 def half_counts(context: RunContext, corpus: Corpus, tokens: StageResult, numbers: range) -> dict[int, dict[str, int]]:
     """By number the tokens of each source in that half."""
-    record = CountsRecord(first=numbers.start, behind=numbers.stop)
+    record = CountsRecord(first=numbers.start, end=numbers.stop)
     places = Places(corpus.places, tokens.folder)
     made = context.build(StageSpec("half_counts", _count, record, corpus.inputs(tokens), places))
     return {number: made.result["tokens"][f"{number}"] for number in numbers}
@@ -56,8 +56,8 @@ def half_tokens(context: RunContext, corpus: Corpus, tokens: StageResult, number
 
 def _count(phases: PhaseRunner, record: CountsRecord, places: Places) -> dict:
     """Count the tokens of halves of the hosts."""
-    given = {"tokens": places.tokens, "first": record.first, "behind": record.behind}
-    numbers = range(record.first, record.behind)
+    given = {"tokens": places.tokens, "first": record.first, "end": record.end}
+    numbers = range(record.first, record.end)
     sources = places.corpus.sources.distinct()
     totals = {f"{number}": dict.fromkeys(sources, 0) for number in numbers}
     counted = phases.map("count", count_shard, Each(places.corpus.shards(), places.job), common=given)

@@ -14,8 +14,8 @@ from gristmill.tasks.tokens.recorded import SPLIT, index_path, tokens_of
 from gristmill.tasks.url.hosts import host_columns, hosts
 
 
-def count_shard(folder: str, shard: int, documents: str, tokens: str, first: int, behind: int) -> dict:
-    """The tokens of a shard in the halves of the numbers from `first` to before `behind`, in their order.
+def count_shard(folder: str, shard: int, documents: str, tokens: str, first: int, end: int) -> dict:
+    """The tokens of a shard in the halves of the numbers from `first` to before `end`, in their order.
 
     `documents`: the part with the shard's documents; `tokens`: the stage with their tokens. Holds the ids and URLs of
     the shard.
@@ -24,7 +24,7 @@ def count_shard(folder: str, shard: int, documents: str, tokens: str, first: int
     names = pc.dictionary_encode(_hosts(index, documents))
     lengths = np.bincount(names.indices.to_numpy(), index["length"].to_numpy(), len(names.dictionary))
     there = pa.chunked_array([names.dictionary])
-    return {"tokens": [int(lengths[in_half(there, number)].sum()) for number in range(first, behind)]}
+    return {"tokens": [int(lengths[in_half(there, number)].sum()) for number in range(first, end)]}
 
 
 def cut_shard(folder: str, shard: int, documents: str, tokens: str, number: int) -> dict:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gristmill.flows.decisions.differing import only_in
-from gristmill.flows.decisions.leaderboard import standings
+from gristmill.flows.decisions.leaderboard import leaderboard
 from gristmill.storage import checked_json, files
 from tests.corpora import Texts
 from tests.flows.decisions import CONDITIONS, report
@@ -25,7 +25,7 @@ def home(tmp_path_factory):
 
 
 def test_verdicts_come_first_by_what_they_gain(home):
-    found = standings(home)
+    found = leaderboard(home)
     assert [one.candidate for one in found[:3]] == ["without c4", "other", "without minhash"]
     assert found[-1].candidate == "same" and len(found) == 4, "a decision that names no judge is left out"
     best = found[0]
@@ -37,13 +37,13 @@ def test_a_home_may_be_in_an_object_store(home):
     url = "memory://leaderboard"
     for path in sorted(Path(home, "decisions").iterdir()):
         files.write_bytes(f"{url}/decisions/{path.name}", path.read_bytes())
-    assert standings(url) == [replace(one, file=one.file.replace(home, url)) for one in standings(home)]
+    assert leaderboard(url) == [replace(one, file=one.file.replace(home, url)) for one in leaderboard(home)]
 
 
 def test_by_cost_what_saves_most_comes_first(home):
-    hours = [one.cpu_hours for one in standings(home, by_cost=True)]
+    hours = [one.cpu_hours for one in leaderboard(home, by_cost=True)]
     assert hours == sorted(hours)
-    assert standings(home, base="nothing") == []
+    assert leaderboard(home, base="nothing") == []
 
 
 def test_a_source_that_is_added_leaves_the_others_documents_what_both_have(tmp_path):

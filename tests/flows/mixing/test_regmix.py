@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gristmill.flows.mixing import regmix
-from gristmill.flows.mixing.mix import directions, kept_weights, refusal
+from gristmill.flows.mixing.mix import check_options, kept_weights, refusal, source_groups
 from gristmill.flows.mixing.regmix import LEAST_SHARE, Gain, Optimum, drawn, optimum
 from gristmill.flows.recipe.recipe import load
 
@@ -94,40 +94,53 @@ def found(law, noise: float, seed: int = 0):
     return optimum(shares, losses, 0, resamples=0, known=KNOWN)
 
 
+def named(best: Optimum) -> dict[str, Gain]:
+    return dict(zip(("by tokens", "uniform"), best.gains, strict=True))
+
+
 def test_a_gain_is_that_of_the_law_and_beyond_the_fits_error():
     best = found(saturating, NOISE)
     for known, gain in zip(KNOWN, best.gains, strict=True):
         truth = float(saturating(known[None])[0] - saturating(best.shares[None])[0])
         assert gain.beyond_error and gain.gain == pytest.approx(truth, abs=2 * gain.deviation)
         assert gain.predicted - gain.gain == pytest.approx(best.loss)
-    assert refusal(best, 24) == ""
+    assert refusal(best, named(best), 24) == ""
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_where_mixtures_make_no_difference_none_is_found(seed):
-    assert "keep the mixture that there is" in refusal(found(lambda shares: np.full(len(shares), 2.0), NOISE, seed), 24)
+    best = found(lambda shares: np.full(len(shares), 2.0), NOISE, seed)
+    assert "keep the mixture that there is" in refusal(best, named(best), 24)
 
 
 def test_a_gain_within_the_fits_error_is_none():
     best = Optimum(PRIOR, PRIOR, PRIOR, 2.0, 0.9, (Gain(2.01, 0.01, 0.001), Gain(2.001, 0.001, 0.002)))
-    said = refusal(best, 24)
+    said = refusal(best, named(best), 24)
     assert "no better than uniform (+0.0010, its error 0.0020)" in said and "by tokens" not in said
-    assert "is one of noise" in refusal(replace(best, rank_correlation=float("nan")), 24), "losses that are all equal"
+    all_equal = replace(best, rank_correlation=float("nan"))
+    assert "is one of noise" in refusal(all_equal, named(best), 24)
 
 
 def test_kept_sources_go_together_and_new_ones_alone():
     recipe, before = recipe_of({"web": 1, "books": 1, "code": 1}), recipe_of({"web": 3, "books": 1, "old": 4})
     kept = kept_weights(recipe, before)
     assert kept == {"web": 0.75, "books": 0.25}
-    groups = directions(["web", "books", "code"], kept)
+    groups = source_groups(["web", "books", "code"], kept)
     assert groups.tolist() == [[0.75, 0.25, 0], [0, 0, 1]]
-    assert directions(["web", "books"], None).tolist() == np.eye(2).tolist()
+    assert source_groups(["web", "books"], None).tolist() == np.eye(2).tolist()
     with pytest.raises(ValueError, match="^--keep given: it has no weights of sources that given has"):
         kept_weights(recipe, recipe_of({"old": 1}))
     with pytest.raises(ValueError, match="has weights of all sources of given, so no share is left to look for"):
         kept_weights(recipe, recipe_of({"web": 1, "books": 1, "code": 1, "old": 1}))
     part = recipe.model_copy(update={"mixture": recipe_of({"web": 1, "code": 1}).mixture})
     assert kept_weights(part, before) == {"web": 1}, "no run reads books"
+
+
+def test_doremi_refuses_what_it_would_not_heed():
+    with pytest.raises(ValueError, match="^--keep and --judge or --clean: of regmix alone"):
+        check_options("doremi", keep=True, judged=True)
+    check_options("doremi", keep=False, judged=False)
+    check_options("regmix", keep=True, judged=True)
 
 
 def recipe_of(weights: dict[str, float]):
