@@ -10,11 +10,10 @@ INSTALLED := .venv/.installed
 demo: $(INSTALLED)
 	.venv/bin/gristmill demo
 
-# Two files at a time: several tests start servers and workers of their own. In their order: tests of the pipeline add
-# stages to the home that those before them read.
+# Two files at a time: several tests start servers and workers of their own.
 JOBS ?= 2
 test: $(INSTALLED)
-	.venv/bin/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+	.venv/bin/python -m pytest -n $(JOBS) --dist loadfile
 
 # All long tests, a file at a time, and a table; hours on two cores. make slow ONLY="engine training" takes a part.
 ONLY ?=

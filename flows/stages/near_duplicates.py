@@ -31,7 +31,7 @@ from gristmill.tasks.dedup.near.settings import Banding, MinHash, Shingling, Ver
 from gristmill.tasks.dedup.near.sign import bands_files, sign_shard
 from gristmill.tasks.dedup.near.split import split_shard
 from gristmill.tasks.dedup.near.verify import DECIDED_BYTES, candidate_bytes, decided_files, verify_partition
-from gristmill.tasks.dedup.near_reports.copies import count_pairs
+from gristmill.tasks.dedup.near_reports.summary import count_pairs
 from gristmill.tasks.dedup.order import KeepOrder
 from gristmill.tasks.documents.by_shard import Parts
 from gristmill.tasks.documents.step import Settings

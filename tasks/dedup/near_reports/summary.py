@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from gristmill.storage import sorted_files
+from gristmill.storage import parquet, sorted_files
 from gristmill.tasks.dedup.near.documents import crawl_of
 from gristmill.tasks.dedup.near_reports.recall import Crawl, Pairs
 
@@ -57,6 +57,12 @@ class Example:
     dropped: bool
     first: Document
     second: Document
+
+
+def count_pairs(folder: str, shard: int, kept: str) -> dict:
+    """The pairs within the clusters whose kept document is in a shard. `kept`: its part with `cluster_size`."""
+    sizes = parquet.read_table(kept, ["cluster_size"])["cluster_size"].to_numpy()
+    return {"pairs": int((sizes * (sizes - 1) // 2).sum())}
 
 
 def clusters(decided: list[str], crawl: int, largest: int, each: int) -> Clusters:
