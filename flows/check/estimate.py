@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from gristmill.flows.check.inputs import SourceSize
+from gristmill.flows.check.memory import LargestJob
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import check_tokenizer_file
 from gristmill.flows.recipe.recipe import Recipe
@@ -27,6 +28,8 @@ CRAWL_FILE_BYTES = 1_000_000_000
 ARCHIVE_RATE = 5_200_000
 # Bytes of text for each byte of a packed WARC file, and of other packed files.
 ARCHIVE_TEXT, PACKED_TEXT = 2.05, 3.0
+# Bytes of a document that is text already.
+DOCUMENT_BYTES = 4_000
 # Bytes of text a second and core: all rules (26 to 34 MB/s) and near-duplicates (600 MB in 9 s on two cores).
 TEXT_RATE = 30_000_000
 # Seconds to start the workers, and for each stage.
@@ -40,26 +43,33 @@ UNCERTAINTY = 2.0
 
 @dataclass(frozen=True)
 class Estimate:
-    """`seconds`, `bytes`: from, to. `unknown`: what is not in it: sources whose size is not known, steps whose speed is
-    not, since it is that of a model."""
+    """`seconds`, `bytes`: from, to. `documents`, `text_bytes`: of all sources, about. `unknown`: what is not in it:
+    sources whose size is not known, steps whose speed is not, since it is that of a model. `largest_job`: None where it
+    was not asked for."""
 
     input_bytes: int
+    documents: int
+    text_bytes: int
     seconds: tuple[float, float]
     bytes: tuple[int, int]
     unknown: tuple[str, ...]
+    largest_job: LargestJob | None = None
 
     @property
     def sentence(self) -> str:
         low, high = self.seconds
         least, most = self.bytes
         without = f", without {', '.join(self.unknown)}, whose size or speed is not known" if self.unknown else ""
-        return f"estimate: {_duration(low)} to {_duration(high)}, {_size(least)} to {_size(most)} in the home{without}"
+        job = self.largest_job
+        holds = f"; the largest job holds {_size(job.bytes)} ({job.work})" if job else ""
+        space = f"{_size(least)} to {_size(most)} in the home{holds}"
+        return f"estimate: {_duration(low)} to {_duration(high)}, {space}{without}"
 
 
 def estimate(recipe: Recipe, sizes: Sequence[SourceSize], settings: MachineSettings) -> Estimate:
     """What all of the recipe takes if nothing is reused."""
     cores = settings.workers or os.cpu_count() or 1
-    packed = text = 0.0
+    packed = text = documents = 0.0
     unknown = []
     for size in sizes:
         known = _known_bytes(size, recipe.limit)
@@ -68,8 +78,11 @@ def estimate(recipe: Recipe, sizes: Sequence[SourceSize], settings: MachineSetti
         elif isinstance(size.source, Archives | Snapshot | Selection):
             packed += known
             text += known * ARCHIVE_TEXT
+            documents += known / PAGE_BYTES
         else:
-            text += known * (PACKED_TEXT if size.packed else 1)
+            written = known * (PACKED_TEXT if size.packed else 1)
+            text += written
+            documents += written / DOCUMENT_BYTES
     passes = 1 + sum(isinstance(step, CorpusStep) for step in recipe.steps)
     seconds = START + STAGE * (len(recipe.steps) + 4) + (packed / ARCHIVE_RATE + passes * text / TEXT_RATE) / cores
     space = HOME_TEXT * text
@@ -86,6 +99,8 @@ def estimate(recipe: Recipe, sizes: Sequence[SourceSize], settings: MachineSetti
         space += parameters * 4 * (1 + 3 * (training.keep_checkpoints + 1))
     return Estimate(
         round(packed + text),
+        round(documents),
+        round(text),
         (seconds / UNCERTAINTY, seconds * UNCERTAINTY),
         (round(space / UNCERTAINTY), round(space * UNCERTAINTY)),
         tuple(unknown),

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from gristmill.flows.check import inputs
 from gristmill.flows.check.estimate import Estimate, estimate
+from gristmill.flows.check.memory import largest_job
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.errors import Finding, Origin, RecipeError
@@ -55,7 +56,10 @@ def check(given: Any, settings: MachineSettings, deep: bool = False) -> Checked:
         found = [f for f in error.findings if not (own and f.key.endswith(".best"))]
         found += _of_files(origin, data, _sources_alone(data, origin), {}, settings, deep)[1]
         return Checked((*found, *_of_home(origin, settings)), unseen=tuple(unseen))
-    return _checked(recipe, data, origin, settings, deep, unseen)
+    known = _checked(recipe, data, origin, settings, deep, unseen)
+    assert known.estimate is not None, "the recipe can be read"
+    job = largest_job(recipe, known.estimate.documents, known.estimate.text_bytes)
+    return replace(known, estimate=replace(known.estimate, largest_job=job))
 
 
 def before_run(recipe: Recipe, settings: MachineSettings) -> None:

@@ -14,7 +14,7 @@ from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, libraries
 from gristmill.flows.stages.exchange import collected, merged, merged_away, remove_merged
 from gristmill.storage import files
 from gristmill.tasks.dedup import exact_work, passages, passages_work, substring_cuts, substrings_work
-from gristmill.tasks.dedup.exact import Exact, UrlDedup
+from gristmill.tasks.dedup.exact import DOCUMENT_BYTES, Exact, UrlDedup
 from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, partitions_of, unless_merged
 from gristmill.tasks.dedup.substrings import SpanCutting, SpanSearch, SubstringDedup
 from gristmill.tasks.documents.shards import count_characters
@@ -46,7 +46,7 @@ def by_content(context: RunContext, recipe: Recipe, corpus: Corpus, step: Exact)
     spec = StageSpec(
         f"{step.rule}_duplicates",
         _deduplicate,
-        Record(settings=step, partitions=step.partitions or partitions_of(corpus.rows, exact_work.DOCUMENT_BYTES)),
+        Record(settings=step, partitions=step.partitions or partitions_of(corpus.rows, DOCUMENT_BYTES)),
         inputs,
         corpus.places,
         libraries=libraries((Url(),)) if isinstance(step, UrlDedup) else (),

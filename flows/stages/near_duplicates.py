@@ -26,8 +26,8 @@ from gristmill.tasks.dedup.near.components import MEMBER_BYTES, choose_partition
 from gristmill.tasks.dedup.near.documents import ROWS, EarlierShard, OwnShard, shard_range
 from gristmill.tasks.dedup.near.gather import gather_shard, gathered_files
 from gristmill.tasks.dedup.near.label import label_documents, labels_file
-from gristmill.tasks.dedup.near.match import HASH_BYTES, edges_files, match_partition
-from gristmill.tasks.dedup.near.settings import Banding, MinHash, Shingling, Verifying, curve_message
+from gristmill.tasks.dedup.near.match import edges_files, match_partition
+from gristmill.tasks.dedup.near.settings import HASH_BYTES, Banding, MinHash, Shingling, Verifying, curve_message
 from gristmill.tasks.dedup.near.sign import bands_files, sign_shard
 from gristmill.tasks.dedup.near.split import split_shard
 from gristmill.tasks.dedup.near.verify import DECIDED_BYTES, candidate_bytes, decided_files, verify_partition

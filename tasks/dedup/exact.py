@@ -8,6 +8,9 @@ from gristmill.tasks.dedup.order import Criterion, KeepOrder
 from gristmill.tasks.documents.step import CorpusStep
 from gristmill.tasks.url.canonical import Canonical
 
+# What a job that chooses holds for a document of its partition.
+DOCUMENT_BYTES = 200
+
 
 class Exact(KeepOrder, CorpusStep):
     """What `content_dedup` and `url_dedup` have in common.

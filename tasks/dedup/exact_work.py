@@ -31,8 +31,8 @@ from gristmill.tasks.kernels.words import words_only
 from gristmill.tasks.url.canonical import Canonical
 from gristmill.tasks.url.canonical_work import canonicalizer
 
-# What `choose` holds for a document of its partition, and a shard's range for one that is dropped.
-DOCUMENT_BYTES, DROPPED_BYTES = 200, 300
+# What a shard's range holds for a document that is dropped.
+DROPPED_BYTES = 300
 _BATCH_BYTES = 1 << 20
 
 

@@ -6,6 +6,11 @@ from pydantic import Field
 
 from gristmill.tasks.documents.step import CorpusStep
 
+# What a job that finds repeats holds for a passage.
+PASSAGE_BYTES = 100
+# Of a passage: fewer than the lines of the web have, so that there are not more than expected.
+PASSAGE_CHARACTERS = 64
+
 
 class _Passages(CorpusStep):
     """What the steps that cut repeated passages have in common."""

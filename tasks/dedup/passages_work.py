@@ -26,7 +26,14 @@ from gristmill.storage.schema import EDITS, LEDGER, carried
 from gristmill.tasks.dedup import exchange
 from gristmill.tasks.dedup.cutting import write_cut
 from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, SortedFiles
-from gristmill.tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup, Step
+from gristmill.tasks.dedup.passages import (
+    PASSAGE_BYTES,
+    PASSAGE_CHARACTERS,
+    LineDedup,
+    ParagraphDedup,
+    SentenceDedup,
+    Step,
+)
 from gristmill.tasks.documents.edits import Edits, applied, line_removals, merged, rows
 from gristmill.tasks.documents.measure import slices
 from gristmill.tasks.documents.selection import select
@@ -34,16 +41,14 @@ from gristmill.tasks.kernels.folding import folded
 from gristmill.tasks.kernels.scan import REAL, Scan, scan
 from gristmill.tasks.kernels.shingles import BASE
 
-# What `find_partition` holds for a passage, and a shard's range for one that is cut.
-PASSAGE_BYTES, REPEATED_BYTES = 100, 40
-# Of a passage: fewer than the lines of the web have, so that there are not more than expected.
-_CHARACTERS = 64
+# What a shard's range holds for a passage that is cut.
+REPEATED_BYTES = 40
 _NUMBER = np.int64((1 << 32) - 1)
 
 
 def partitions(characters: int) -> int:
     """Into how many partitions the passages of so many characters are divided."""
-    return exchange.partitions_of(characters // _CHARACTERS, PASSAGE_BYTES)
+    return exchange.partitions_of(characters // PASSAGE_CHARACTERS, PASSAGE_BYTES)
 
 
 def hash_shard(folder: str, shard: int, documents: str, kept: str, step: Step, ranges: KeyRanges | None) -> dict:

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from gristmill.flows.check.memory import PARTITION, largest_job
 from gristmill.flows.check.run import before_run, check
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
+from gristmill.tasks.dedup import exchange
 from gristmill.tasks.models.language.language import CODES
 from tests.flows.broken_recipes import BASE, BROKEN, Broken
 
@@ -163,3 +165,27 @@ def test_a_check_is_written_as_json(folder, machine):
 
     found = json.loads(to_json(check(written(folder, BASE.replace("seed: 3", "sed: 3")), machine)))
     assert found["findings"][0]["key"] == "sed" and found["estimate"] is None
+
+
+def test_the_largest_job_is_named_and_grows_with_partitions_that_are_set():
+    """Of 2.5 billion documents: what a partition holds by hand, 90 bytes a band hash of 16 bands."""
+    documents, text = 2_500_000_000, 10**13
+    recipe = load("dclm")
+    [at] = [n for n, step in enumerate(recipe.steps) if step.step == "minhash"]
+    by_size = largest_job(recipe, documents, text)
+    assert "labels" in by_size.work and 4e9 < by_size.bytes < 6e9
+    sixteen = recipe.steps[at].model_copy(update={"partitions": 16})
+    few = recipe.model_copy(update={"steps": (*recipe.steps[:at], sixteen, *recipe.steps[at + 1 :])})
+    found = largest_job(few, documents, text)
+    assert "band hashes" in found.work
+    assert found.bytes == pytest.approx(documents * recipe.steps[at].bands * 90 / 16, rel=0.01)
+
+
+def test_the_largest_job_of_a_small_recipe_is_that_of_its_shards(folder, machine):
+    found = check(written(folder, BASE), machine).estimate
+    assert found is not None and found.largest_job is not None
+    assert "documents of a shard" in found.sentence and found.largest_job.bytes < 1e9
+
+
+def test_a_partition_whose_number_is_chosen_holds_what_the_exchange_allows():
+    assert PARTITION == exchange.JOB_BYTES

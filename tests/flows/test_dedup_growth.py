@@ -178,7 +178,7 @@ def test_jobs_of_exact_deduplication_are_told_little():
     places = corpus_places()
     for settings in (ContentDedup(keep=("best", "longest"), best="score"), UrlDedup()):
         sizes = Sizes(stage("content_duplicates"))
-        partitions = exchange.partitions_of(DOCUMENTS * SHARDS, exact_duplicates.exact_work.DOCUMENT_BYTES)
+        partitions = exchange.partitions_of(DOCUMENTS * SHARDS, exact_duplicates.DOCUMENT_BYTES)
         exact_duplicates._deduplicate(sizes, exact_duplicates.Record(settings=settings, partitions=partitions), places)
         sizes.check()
         assert sizes.jobs["choose"] > 500 and sizes.jobs["hashes-0"] == 512

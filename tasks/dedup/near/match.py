@@ -17,9 +17,6 @@ from gristmill.tasks.dedup.near.settings import Banding, Shingling
 from gristmill.tasks.dedup.near.sign import band_hashes, by_this_code
 from gristmill.tasks.documents.selection import read_rows
 
-# What `match_partition` holds for a band hash of its partition, at most: 75 were measured.
-HASH_BYTES = 90
-
 
 @dataclass(frozen=True)
 class Index:

@@ -13,6 +13,9 @@ from gristmill.storage.address import Address
 from gristmill.tasks.dedup.order import Criterion, KeepOrder
 from gristmill.tasks.documents.step import CorpusStep, Settings, Signal
 
+# What a job that matches holds for a band hash of its partition, at most: 75 were measured.
+HASH_BYTES = 90
+
 
 class Powers(Protocol):
     """A number, or an array of them."""
