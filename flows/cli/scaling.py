@@ -4,12 +4,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gristmill.flows.cli.app import DECIDE, Json, app, console, print_json, recipe_to_run
+from gristmill.flows.cli.app import DECIDE, Json, app, console, print_json, recipe_to_run, settings
 from gristmill.flows.cli.in_flow import in_flow
 from gristmill.flows.cli.running import RecipeArgument
 from gristmill.flows.machine.extras import require
 
 if TYPE_CHECKING:
+    from gristmill.flows.recipe.recipe import Recipe
     from gristmill.flows.scaling.ladder import AgreementReport
     from gristmill.flows.scaling.report import ScalingReport
 
@@ -74,7 +75,7 @@ def scale(
     }
     recipe = recipe_to_run(name, None)
     if plan:
-        _print_plan(given)
+        _print_plan(recipe, given)
         return
 
     def run() -> "ScalingReport":
@@ -111,6 +112,9 @@ def agreement(
     seeds: Annotated[int, typer.Option(min=2, help="runs of each recipe at each size")] = 2,
     clean: Clean = "",
     judge: Judge = [],  # noqa: B006
+    tasks: Annotated[
+        str, typer.Option(metavar="PATH", help="a folder of tasks, or lm-eval:NAME,NAME, that are measures, too")
+    ] = "",
     repeat: Repeat = False,
     as_json: Json = False,
 ) -> None:
@@ -129,6 +133,7 @@ def agreement(
         "seeds": seeds,
         "clean": clean or None,
         "judge": judge,
+        "tasks": tasks or None,
         "repeat": repeat,
     }
     recipe = recipe_to_run(base, None)
@@ -147,13 +152,21 @@ def agreement(
     print_agreement(report, console())
 
 
-def _print_plan(given: dict[str, Any]) -> None:
+def _print_plan(recipe: "Recipe", given: dict[str, Any]) -> None:
     from gristmill.flows.recipe.proxy import load_proxy
     from gristmill.flows.scaling.grid import forecast_cell, grid, plan
     from gristmill.flows.scaling.rates import swept_cells
+    from gristmill.flows.stages.evaluation.judge import check_judges
 
     small = load_proxy(given["proxy"])
     cells = grid(small, given["sizes"], given["tokens"], given["most_flops"])
     targets = [forecast_cell(small, text) for text in given["forecasts"]]
     for line in plan(small, cells, targets, given["seeds"], swept_cells(cells, given["rate_sweeps"])):
         console().print(line, markup=False, highlight=False, soft_wrap=True)
+    try:
+        judged = check_judges(settings(), [recipe], given["clean"], given["judge"])
+    except ValueError as error:
+        last = f"none of this can be trained yet: {error}"
+    else:
+        last = f"judged by {', '.join(judged)}"
+    console().print(last, markup=False, highlight=False, soft_wrap=True)

@@ -10,14 +10,15 @@ import numpy as np
 from gristmill.flows.scaling.agreement import RankAgreement, rank_agreement
 
 JUDGED = "judged"  # the measure of a decision: the mean over the sets that judge
+ERROR = "error:"  # begins the name of a measure: the share of a task's examples that are answered wrong
 
 
 @dataclass(frozen=True, repr=False)
 class AgreementReport:
     """Whether recipes keep their order from smaller sizes to the largest.
 
-    `parameters`, `tokens`: of the runs at each size, parameters rising. `losses`: by measure, bits per byte, float64
-    (sizes, arms, seeds): JUDGED, and each evaluation set alone. The order that counts is that of the largest models by
+    `parameters`, `tokens`: of the runs at each size, parameters rising. `losses`: by measure, float64 (sizes, arms,
+    seeds): bits per byte of JUDGED and of each evaluation set alone, wrong answers of each task (ERROR). The order that counts is that of the largest models by
     JUDGED. `judged`: the sets that judge.
     """
 

@@ -6,6 +6,7 @@ import gristmill.flows.run.prefect_env  # noqa: F401, I001  (before anything imp
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from gristmill.flows.comparison.runs import EvaluationSet
 from gristmill.flows.decisions.arm_data import ComparisonData, proxy_data
 from gristmill.flows.decisions.plan import arms
 from gristmill.flows.decisions.runs import evaluation_set
+from gristmill.flows.decisions.task_figures import mean_by_task
+from gristmill.flows.decisions.tasks import DecisionTasks, task_sets, tasks_folder
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.extras import require
 from gristmill.flows.recipe.forms import RecipeLike
@@ -26,7 +29,7 @@ from gristmill.flows.run.prefect_names import flow_run_name
 from gristmill.flows.run.runner import run_context
 from gristmill.flows.scaling.forecast import forecast
 from gristmill.flows.scaling.grid import Cell, cell, forecast_cell, grid, plan, scaled_model, scaled_proxy
-from gristmill.flows.scaling.ladder import JUDGED, AgreementReport
+from gristmill.flows.scaling.ladder import ERROR, JUDGED, AgreementReport
 from gristmill.flows.scaling.rates import FACTORS, RateSweep, rate_sweep, swept_cells
 from gristmill.flows.scaling.report import LEVEL, CheckedForecast, GridRun, ScalingReport
 from gristmill.flows.stages.evaluation.judge import check_judges
@@ -37,13 +40,15 @@ from gristmill.tasks.engine.spec import StageSpec, digest
 
 @dataclass(frozen=True)
 class _Trained:
-    """What trains cells on an arm's tokens: `data` has the budget of the longest of them."""
+    """What trains cells on an arm's tokens: `data` has the budget of the longest of them. With `tasks` each run is
+    scored on these, too."""
 
     context: RunContext
     proxy: ProxyConfig
     data: ComparisonData
     evaluation: EvaluationSet
     repeat: bool
+    tasks: DecisionTasks | None = None
 
     def run(self, arm: str, one: Cell, pair: int) -> ProxyRun:
         proxy = scaled_proxy(self.proxy, one.size)
@@ -59,9 +64,10 @@ class _Trained:
         results = train_proxies(self.context, [self.run(*wanted[at]) for at in order])
         found = {}
         for at, result in zip(order, results, strict=True):
-            _, one, pair = wanted[at]
-            loss = float(self.evaluation.measure(result.bits))
-            size, by_set = one.size, self.evaluation.by_set(result.bits)
+            arm, one, pair = wanted[at]
+            bits, errors = self._scored(self.spec(arm, one, pair), result.bits)
+            loss = float(self.evaluation.measure(bits))
+            size, by_set = one.size, self.evaluation.by_set(bits) | errors
             found[at] = GridRun(
                 size.parameters,
                 size.non_embedding,
@@ -74,6 +80,16 @@ class _Trained:
                 by_set,
             )
         return [found[at] for at in range(len(wanted))]
+
+    def _scored(self, spec: StageSpec, bits: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
+        """Bits of a finished run, then of right answers, and its share of wrong answers by task."""
+        if self.tasks is None:
+            return bits, {}
+        stage = self.context.find(spec)
+        assert stage is not None, "it was trained or found"
+        scores = self.tasks.scored(stage)
+        errors = {f"{ERROR}{name}": 1 - hits for name, hits in mean_by_task(scores, "hit").items()}
+        return np.concatenate([bits, scores["bits"].to_numpy()]), errors
 
 
 @recorded_flow(name="scale", flow_run_name=flow_run_name, persist_result=False)
@@ -119,7 +135,8 @@ def scale(
         wanted = [(recipe.name, one, pair) for one in cells for pair in range(seeds)]
         keys = [trained.spec(*one).key for one in wanted]
         judged = trained.evaluation.judged
-        identity = digest({"runs": "\n".join(sorted(keys)), "judged": "\n".join(judged)})[:16]
+        asked = {"budgets": str(budgets), "rate_sweeps": str(rate_sweeps)}
+        identity = digest({"runs": "\n".join(sorted(keys)), "judged": "\n".join(judged)} | asked)[:16]
         params = {"proxy": small.model_dump(mode="json"), "judged": list(judged), "sizes": sizes, "tokens": tokens}
         datasets = [
             dataset_input(trained.data.arms[recipe.name].mixture, "training"),
@@ -154,11 +171,13 @@ def agreement(
     seeds: int = 2,
     clean: str | None = None,
     judge: list[str] = [],  # noqa: B006
+    tasks: str | None = None,
     repeat: bool = False,
 ) -> AgreementReport:
     """Whether recipes keep their order from the smaller of `sizes` to the largest; `tokens`: of a run at each.
 
-    `against`, `settings`, `without`, `raw`: the recipes that are compared, as for the flow `ablate`.
+    `against`, `settings`, `without`, `raw`: the recipes that are compared, as for the flow `ablate`; `tasks`: a folder,
+    or lm-eval:NAME,NAME, whose right answers and wrong choices are measures beside the evaluation sets.
     """
     require("train", "comparing recipes")
     with run_context(recipe) as context:
@@ -170,7 +189,8 @@ def agreement(
         compared = arms(recipe, against, settings, without, raw=raw)
         for other in compared.recipes.values():
             before_run(other, context.settings)
-        check_judges(context.settings, [*compared.recipes.values()], clean, judge)
+        folder = tasks_folder(context.settings, tasks) if tasks else None
+        check_judges(context.settings, [*compared.recipes.values()], clean, judge, tuple(task_sets(folder)))
         cells = [cell(small, scaled_model(small, size), budget) for size, budget in zip(sizes, tokens, strict=True)]
         names = tuple(compared.recipes)
         for line in plan(small, cells, [], seeds * len(names)):
@@ -178,7 +198,7 @@ def agreement(
         losses: dict[str, list[np.ndarray]] = {}
         for one in cells:
             # each size has a budget, and so tokens, of its own, which a decision at that size finds again
-            train = _trained(context, compared.recipes, small, one.tokens, clean, judge, repeat)
+            train = _trained(context, compared.recipes, small, one.tokens, clean, judge, repeat, folder)
             runs = train([(name, one, pair) for name in names for pair in range(seeds)])
             measured = [{JUDGED: run.loss} | run.by_set for run in runs]
             for measure in measured[0]:
@@ -204,6 +224,7 @@ def _trained(
     clean: str | None,
     judge: Sequence[str],
     repeat: bool,
+    tasks: Path | None = None,
 ) -> _Trained:
     """Data for runs of up to `longest` tokens. Raises ValueError where an arm has fewer and none may be repeated."""
     data = proxy_data(context, proxy, recipes, longest, clean=clean, repeat=repeat)
@@ -212,7 +233,8 @@ def _trained(
             f"a run of {longest:,} tokens would read documents more than once: one epoch has {data.budget_tokens:,}; "
             "ask for fewer tokens, give more documents, or allow it by --repeat"
         )
-    return _Trained(context, proxy, data, evaluation_set(data, judge), repeat)
+    scored = None if tasks is None else DecisionTasks(context, tasks, data)
+    return _Trained(context, proxy, data, evaluation_set(data, judge, scored), repeat, scored)
 
 
 def _swept(runs: Sequence[GridRun], rates: int, noise: float) -> tuple[RateSweep, ...]:
