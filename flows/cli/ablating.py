@@ -62,7 +62,9 @@ def ablate(
     pairs: Annotated[
         str, typer.Option(metavar="N,N,...", help="pairs of runs at each look, instead of the proxy's")
     ] = "",
-    bank_pairs: Annotated[int, typer.Option(min=0, help="A/A pairs, which say how much runs differ")] = 8,
+    bank_pairs: Annotated[
+        int, typer.Option(min=0, help="A/A pairs, which say how much runs differ ahead of a verdict")
+    ] = 0,
     first_pair: Annotated[
         int,
         typer.Option(min=1, help="number of the first pair: a decision after one that could not tell takes new ones"),

@@ -43,8 +43,6 @@ from gristmill.flows.stages.proxy import ProxyResult
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.lease import lease
 
-BANK_PAIRS = 8
-
 
 @dataclass
 class _Clock:
@@ -80,7 +78,7 @@ def ablate(
     tasks: str | None = None,
     tokens: int | None = None,
     pairs: list[int] = [],  # noqa: B006
-    bank_pairs: int = BANK_PAIRS,
+    bank_pairs: int = 0,
     first_pair: int = 1,
     tokenizer: str | None = None,
     resample: bool = False,
@@ -104,7 +102,7 @@ def ablate(
         tokens: of each run; then a recipe may repeat its documents, and decisions share the runs of a recipe; by
             default one epoch of the recipe that has least, at most the proxy's
         pairs: of runs at each look, as 3 and 6, instead of the proxy's
-        bank_pairs: A/A pairs, which say how much runs differ; 0 for none
+        bank_pairs: A/A pairs, which say how much runs differ ahead of a verdict; else the own pairs say it alone
         first_pair: number of the first pair; a decision after one that could not tell takes new ones
         tokenizer: a file that all recipes are encoded with, instead of one that is trained on the sources of all
         resample: each pair reads its own half of the hosts, so that the interval covers which pages were crawled

@@ -167,19 +167,21 @@ class Plan:
         (fewest, most), (low, high) = self.cost.runs, self.cost.tokens
         trains = f"It trains {fewest} to {most} runs: {low:,} to {high:,} tokens."
         if self.noise is None or self.on_tasks:
+            when = "after its A/A bank" if self.bank else "with its own pairs"
             return (
-                f"What effect this decision sees is known after its A/A bank: of the proxy {self.proxy.name} no noise "
-                f"was recorded{' on tasks' * self.on_tasks}. {trains}"
+                f"What effect this decision sees is known {when}: "
+                f"of the proxy {self.proxy.name} no noise was recorded{' on tasks' * self.on_tasks}. {trains}"
             )
         known, looks = self.noise.components, self.protocol.looks
         effect = sees(self.protocol, self.evaluation, len(self.arms.candidates), known, self.bank)
+        of_bank = f", {self.bank} A/A pairs" if self.bank else ""
         provided = "if runs and recipes differ as those recorded"
         if self.noise.mixtures == 1:  # runs on one data set do not show how differently recipes act on documents
             provided = "where candidates act alike on all documents, if runs differ as those recorded"
         return (
             f"This decision sees an effect of {effect:.4f} bits per byte with probability {WANTED_POWER:g} ("
-            f"{looks[0]} to {looks[-1]} pairs, {len(self.protocol.learning_rates)} learning rates, {self.bank} A/A "
-            f"pairs, {judged_by(self.judged)}{'' if self.data else ' at most'}), {provided}{self._of_halves}: "
+            f"{looks[0]} to {looks[-1]} pairs, {len(self.protocol.learning_rates)} learning rates{of_bank}, "
+            f"{judged_by(self.judged)}{'' if self.data else ' at most'}), {provided}{self._of_halves}: "
             f"{self.noise.provenance}, {self.noise.tokens:,} tokens each. {trains}"
         )
 
@@ -227,10 +229,10 @@ class Plan:
         if self.data:
             yield from self._of_data(self.data)
         fewest, most = self.cost.runs
-        yield (
-            f"runs: {fewest} to {most}, {self.cost.bank_runs} of them for the A/A bank that says how much runs differ; "
-            f"{self._time()}; those that the home has are not trained again"
+        of_bank = (
+            f", {self.cost.bank_runs} of them for the A/A bank that says how much runs differ" if self.bank else ""
         )
+        yield (f"runs: {fewest} to {most}{of_bank}; {self._time()}; those that the home has are not trained again")
         if not self.fixed_tokens:
             yield (
                 "the tokens of a run follow from the recipe that has least text: another set of candidates may give "

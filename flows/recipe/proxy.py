@@ -48,7 +48,7 @@ class ProxyConfig(Settings):
         min_length=2, description="a small one and the tuned one: a verdict must hold at each of them"
     )
     looks: tuple[int, ...] = Field(
-        (3, 6, 12), min_length=1, description="pairs of runs at each look, of which each may end the decision"
+        (4, 8, 16), min_length=1, description="pairs of runs at each look, of which each may end the decision"
     )
     evaluation_documents: int = Field(100, ge=5, description="evaluation documents of each source")
 
@@ -116,7 +116,7 @@ class ProxyConfig(Settings):
         if list(self.learning_rates) != sorted(set(self.learning_rates)):
             yield ("learning_rates",), f"is {list(self.learning_rates)}; give each rate once, the smallest first"
         if list(self.looks) != sorted(set(self.looks)) or self.looks[0] < 2:
-            yield ("looks",), f"is {list(self.looks)}; give numbers of pairs that rise from 2 or more, as [3, 6, 12]"
+            yield ("looks",), f"is {list(self.looks)}; give numbers of pairs that rise from 2 or more, as [4, 8, 16]"
 
     @property
     def step_tokens(self) -> int:

@@ -32,6 +32,17 @@ def test_false_verdicts_and_coverage_without_an_effect(components: Components, b
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("components", [COMPONENTS, ALIKE], ids=["documents differ", "documents alike"])
+def test_false_verdicts_and_coverage_without_a_bank(components: Components):
+    """As a decision is made by default: its own pairs alone know how much they vary."""
+    alone = PROTOCOL.model_copy(update={"looks": (4, 8, 16)})
+    found = rates(DECISIONS, {"A": 0.0}, alone, JUDGED, 0, components)
+    print(found)
+    assert found.false <= 0.05 + 2 * 0.005
+    assert 0.88 <= found.coverage <= 0.92
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("effects", [(0.0, 0.0, 0.0, 0.0), (0.0, 0.004, 0.008, 0.016)], ids=["none", "some"])
 def test_false_verdicts_and_coverage_with_four_candidates_screened(effects):
     found = rates(DECISIONS, dict(zip("ABCD", effects, strict=True)), PROTOCOL, JUDGED)
