@@ -24,7 +24,7 @@ def learning_rate(tokens: int, total: int, training: TrainingConfig) -> float:
     - wsd: the peak until decay_ratio of the run is left, then 1 - sqrt, the best of the shapes that Hägele et al. 2024
       (arXiv 2405.18392, section 4) compare.
     """
-    peak, warmup = training.learning_rate, training.warmup_steps / training.steps * total
+    peak, warmup = training.peak_rate, training.warmup_steps / training.steps * total
     if tokens < warmup:
         return peak * tokens / warmup
     if training.schedule == "wsd":
@@ -100,7 +100,7 @@ def optimizers(model: nn.Module, training: TrainingConfig) -> Optimizers:
             for group in groups
             if group.treatment.optimizer == "adamw"
         ],
-        lr=training.learning_rate,
+        lr=training.peak_rate,
         betas=training.betas,
         eps=training.eps,
         fused=True,
@@ -122,7 +122,7 @@ def optimizers(model: nn.Module, training: TrainingConfig) -> Optimizers:
         if group.treatment.optimizer == "muon"
     ]
     if matrices:
-        muon = torch.optim.Muon(matrices, lr=training.learning_rate, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
+        muon = torch.optim.Muon(matrices, lr=training.peak_rate, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
         for parameter in (p for group in muon.param_groups for p in group["params"]):
             muon.state[parameter] = {"momentum_buffer": torch.zeros_like(parameter)}
     return Optimizers(adamw, muon)

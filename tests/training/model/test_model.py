@@ -15,8 +15,10 @@ from gristmill.training.step.optimizer import learning_rate, optimizers
 
 VOCABULARY = 50
 SHAPES = {
-    "tied": ModelConfig(dim=32, layers=2, heads=4, seq_len=16),
-    "untied, grouped": ModelConfig(dim=32, layers=2, heads=4, kv_heads=2, seq_len=16, tie_embeddings=False),
+    "tied": ModelConfig(dim=32, layers=2, heads=4, seq_len=16, qk_norm=False),
+    "untied, grouped": ModelConfig(
+        dim=32, layers=2, heads=4, kv_heads=2, seq_len=16, tie_embeddings=False, qk_norm=False
+    ),
     "normed, capped": ModelConfig(dim=32, layers=2, heads=4, seq_len=16, qk_norm=True, logit_softcap=2.0),
 }
 
@@ -178,7 +180,7 @@ def test_schedule(steps, warmup, schedule):
 
 
 def test_adamw_moves_as_its_formula_says():
-    training = TrainingConfig(learning_rate=0.01)
+    training = TrainingConfig(optimizer="adamw", learning_rate=0.01)
     model = Decoder(SHAPES["tied"], VOCABULARY)
     with torch.no_grad():
         for parameter in model.parameters():
