@@ -14,7 +14,7 @@ DOCUMENT_LOSSES = "document_losses.parquet"
 RENDEZVOUS = "TRAINING_RENDEZVOUS"  # environment variable: where ranks find each other, as a URL of torch.distributed
 
 
-# Peak learning rates by optimizer: those of the table in docs/training.md, "The defaults". The one of adamw is not swept.
+# Peak learning rates by optimizer: see "The defaults" in docs/training.md. Neither is swept.
 OWN_RATES = {"adamw": 3e-3, "muon": 6e-3}
 
 
