@@ -14,6 +14,10 @@ DOCUMENT_LOSSES = "document_losses.parquet"
 RENDEZVOUS = "TRAINING_RENDEZVOUS"  # environment variable: where ranks find each other, as a URL of torch.distributed
 
 
+# Peak learning rates by optimizer: see "The defaults" in docs/training.md. Neither is swept.
+OWN_RATES = {"adamw": 3e-3, "muon": 6e-3}
+
+
 class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
@@ -30,7 +34,7 @@ class ModelConfig(Settings):
     rope_theta: float = Field(default=10_000.0, gt=0, description="base of the rotary position embedding")
     norm_eps: float = Field(default=1e-5, gt=0, description="added to the mean square in RMSNorm")
     tie_embeddings: bool = Field(default=True, description="one matrix for the input and the output")
-    qk_norm: bool = Field(default=False, description="RMSNorm of each head's queries and keys, as in Qwen3")
+    qk_norm: bool = Field(default=True, description="RMSNorm of each head's queries and keys, as in Qwen3")
     logit_softcap: float | None = Field(
         default=None, gt=0, description="logits are c tanh(logits / c), as in Gemma 2; None: as they are"
     )
@@ -96,7 +100,14 @@ class TrainingConfig(Settings):
     batch: int = Field(default=8, gt=0, description="sequences in one step, over all processes")
     micro_batch: int = Field(default=4, gt=0, description="sequences in one forward pass of one process")
 
-    learning_rate: float = Field(default=3e-3, gt=0, description="the peak, reached after the warm-up")
+    learning_rate: float | None = Field(
+        default=None, gt=0, description="the peak, reached after the warm-up; None: 0.006 for muon, 0.003 for adamw"
+    )
+    embedding_rate: float = Field(
+        default=1.0, gt=0, description="learning rate of the embedding over that of the blocks' matrices"
+    )
+    head_rate: float = Field(default=1.0, gt=0, description="the same of an output matrix that is not tied")
+    vector_rate: float = Field(default=1.0, gt=0, description="the same of the gains of norms")
     warmup_steps: int = Field(default=20, ge=0, description="steps in which the learning rate rises from 0")
     schedule: Literal["cosine", "wsd", "linear"] = Field(
         default="cosine", description="how the learning rate falls; wsd: it stays at the peak, and falls at the end"
@@ -104,7 +115,7 @@ class TrainingConfig(Settings):
     decay_ratio: float = Field(default=0.2, gt=0, le=1, description="wsd: share of the run in which the rate falls")
     final_ratio: float = Field(default=0.1, ge=0, le=1, description="last learning rate over the peak")
     optimizer: Literal["adamw", "muon"] = Field(
-        default="adamw", description="muon: Muon for the matrices of the blocks, AdamW for the rest"
+        default="muon", description="muon: Muon for the matrices of the blocks, AdamW for the rest"
     )
     betas: tuple[float, float] = Field(default=(0.9, 0.95), description="of AdamW: decay of its two running means")
     eps: float = Field(default=1e-8, gt=0, description="of AdamW: added to the divisor")
@@ -173,6 +184,11 @@ class TrainingConfig(Settings):
                 f"betas {list(self.betas)} are not from 0 to below 1; give two such numbers, as [0.9, 0.95]"
             )
         return self
+
+    @property
+    def peak_rate(self) -> float:
+        """The learning rate of the blocks' matrices after the warm-up."""
+        return OWN_RATES[self.optimizer] if self.learning_rate is None else self.learning_rate
 
     @property
     def data_seed(self) -> int:

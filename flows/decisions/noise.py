@@ -27,7 +27,7 @@ from gristmill.training.config import DOCUMENT_LOSSES
 MOST_SALTS = 64  # samples of one arm's text that are looked for
 # Of the proxy's settings those that decide no run.
 _UNDECIDING: dict[str, Any] = dict.fromkeys(("name", "tokens", "sample_bytes", "looks", "evaluation_documents"), True)
-_UNDECIDING |= {"training": {"steps"}}  # which are those of `tokens`
+_UNDECIDING |= {"training": {"steps", "learning_rate"}}  # which are those of `tokens` and of `learning_rates`
 
 Arm = tuple[str, int]  # the key of a mixture, and a salt
 Losses = dict[tuple[Arm, int, float], np.ndarray]  # bits of each document, by arm, pair and learning rate

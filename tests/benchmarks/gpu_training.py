@@ -49,9 +49,14 @@ RATES = {"adamw": (1e-3, 2e-3, 4e-3), "muon": (1e-3, 2e-3, 4e-3)}
 
 def shape(size: str) -> tuple[ModelConfig, TrainingConfig]:
     dim, layers, heads, seq_len, micro = SIZES[size]
-    model = ModelConfig(dim=dim, layers=layers, heads=heads, seq_len=seq_len)
+    model = ModelConfig(dim=dim, layers=layers, heads=heads, seq_len=seq_len, qk_norm=False)
     training = TrainingConfig(
-        steps=SETTLING + STEPS, batch=4 * micro, micro_batch=micro, warmup_steps=5, learning_rate=3e-4
+        steps=SETTLING + STEPS,
+        batch=4 * micro,
+        micro_batch=micro,
+        warmup_steps=5,
+        optimizer="adamw",
+        learning_rate=3e-4,
     )
     return model, training
 

@@ -22,7 +22,7 @@ from gristmill.training.run.launch import launch
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).resolve().parents[2]
-SHAPE = {"dim": 128, "layers": 4, "heads": 4, "seq_len": 256}
+SHAPE = {"dim": 128, "layers": 4, "heads": 4, "seq_len": 256, "qk_norm": False}
 VOCABULARY, BATCH, MICRO = 4096, 8, 4
 STEPS, SETTLING, BLOCKS = 30, 5, 5
 LEAST = 1.0
@@ -105,6 +105,7 @@ def ours(tokens: Path, out: Path) -> list[float]:
     """Seconds of each step."""
     training = TrainingConfig(
         steps=STEPS, batch=BATCH, micro_batch=MICRO, warmup_steps=0, learning_rate=1e-3, sample_tokens=0,
+        optimizer="adamw",
         eval_every=STEPS, eval_tokens=256, checkpoint_every=STEPS,
     )  # fmt: skip
     run = RunConfig(model=ModelConfig(**SHAPE), training=training, data=tokens / "mixture.json", out=out)

@@ -36,6 +36,8 @@ from gristmill.training.model.parallel import all_gather, precision, rank_slice
 from gristmill.training.step.events import Event
 
 METADATA = ".metadata"
+# Settings that older checkpoints do not name, with what those runs had.
+ADDED = {f"training.{name}": "1.0" for name in ("embedding_rate", "head_rate", "vector_rate")}
 
 
 class Progress(BaseModel):
@@ -62,9 +64,10 @@ class Commit(BaseModel):
 
 def run_fingerprint(run: RunConfig, manifest: TrainingManifest, device: torch.device) -> dict[str, str]:
     """What must be the same in a checkpoint and in the run that resumes it, setting by setting: the precision as it is
-    on this device."""
+    on this device, the learning rate as the optimizer has it."""
     settings = {f"model.{k}": v for k, v in run.model.model_dump(mode="json").items()}
     learned = run.training.model_dump(mode="json", exclude={**dict.fromkeys(NEUTRAL, True), "guard": {"max_rollbacks"}})
+    learned["learning_rate"] = run.training.peak_rate
     learned["precision"] = precision(run.training.precision, device)
     settings |= {f"training.{k}": v for k, v in learned.items()}
     settings["init_digests"] = dict(sorted(run.init_digests.items()))
@@ -92,11 +95,12 @@ def commit_of(path: Path, names: dict[str, str] | None = None) -> Commit:
         commit = Commit.model_validate(checked_json.read(str(path / COMMIT)))
     except DamagedFileError:
         raise _damaged(path / COMMIT) from None
-    names = commit.fingerprint if names is None else names
+    then = ADDED | commit.fingerprint
+    names = then if names is None else names
     different = [
-        f"{name}: checkpoint {commit.fingerprint.get(name)}, this run {names.get(name)}"
-        for name in sorted(commit.fingerprint.keys() | names.keys())
-        if commit.fingerprint.get(name) != names.get(name)
+        f"{name}: checkpoint {then.get(name)}, this run {names.get(name)}"
+        for name in sorted(then.keys() | names.keys())
+        if then.get(name) != names.get(name)
     ]
     if different:
         raise ValueError(

@@ -68,9 +68,10 @@ def curves(data: Path, out: Path, seeds: range) -> np.ndarray:
     found = []
     for seed in seeds:
         run = RunConfig(
-            model=ModelConfig(dim=32, layers=1, heads=2, seq_len=64),
+            model=ModelConfig(dim=32, layers=1, heads=2, seq_len=64, qk_norm=False),
             training=TrainingConfig(
-                seed=seed, steps=STEPS, batch=16, micro_batch=16, learning_rate=0.005, warmup_steps=10,
+                seed=seed, steps=STEPS, batch=16, micro_batch=16, optimizer="adamw", learning_rate=0.005,
+                warmup_steps=10,
                 eval_every=STEPS, checkpoint_every=STEPS, sample_tokens=0, guard=GuardConfig(enabled=False),
             ),
             data=data,

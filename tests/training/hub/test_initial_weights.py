@@ -111,7 +111,9 @@ def test_files_that_have_changed_are_refused(copied, make_run, tmp_path):
             begun(copied, make_run, tmp_path / "out", world)
 
 
-@pytest.mark.parametrize("config", [ModelConfig(dim=48, heads=6, kv_heads=2, ffn=96), ModelConfig(**MODEL)])
+@pytest.mark.parametrize(
+    "config", [ModelConfig(dim=48, heads=6, kv_heads=2, ffn=96, qk_norm=False), ModelConfig(**MODEL)]
+)
 def test_shapes_are_those_of_the_decoder(config):
     with torch.device("meta"):
         model = Decoder(config, 321)

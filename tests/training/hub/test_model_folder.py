@@ -24,8 +24,10 @@ from gristmill.training.model.decoder import Decoder
 from gristmill.training.run.loop import train
 
 SHAPES = {
-    "tied": ModelConfig(dim=32, layers=2, heads=4, seq_len=32),
-    "untied, grouped": ModelConfig(dim=48, layers=2, heads=6, kv_heads=2, seq_len=32, tie_embeddings=False),
+    "tied": ModelConfig(dim=32, layers=2, heads=4, seq_len=32, qk_norm=False),
+    "untied, grouped": ModelConfig(
+        dim=48, layers=2, heads=6, kv_heads=2, seq_len=32, tie_embeddings=False, qk_norm=False
+    ),
     "qk-norm": ModelConfig(dim=32, layers=2, heads=4, kv_heads=2, seq_len=32, qk_norm=True),
     "softcap": ModelConfig(dim=32, layers=2, heads=4, seq_len=32, qk_norm=True, logit_softcap=5.0),
 }
