@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gristmill.storage.address import Address
+from gristmill.training.data.batch_plan import BatchPlan
 
 CHECKPOINTS = "checkpoints"  # the folder of them in that of a run
 DOCUMENT_LOSSES = "document_losses.parquet"
@@ -82,6 +85,13 @@ class GuardConfig(Settings):
     )
 
 
+class BatchStage(Settings):
+    """A part of the run with larger batches, to the next stage or the end."""
+
+    tokens: int = Field(gt=0, description="target tokens that were read when it begins")
+    times: int = Field(gt=1, description="its batches have so many times the sequences of `batch`")
+
+
 class TrainingConfig(Settings):
     """How long, how fast and from which seed. Everything here but the fields in NEUTRAL decides the weights."""
 
@@ -94,6 +104,14 @@ class TrainingConfig(Settings):
     )
     steps: int = Field(default=240, gt=0, description="updates of the weights")
     batch: int = Field(default=8, gt=0, description="sequences in one step, over all processes")
+    batch_ramp: tuple[BatchStage, ...] = Field(
+        default=(), description="stages in which the batch is larger, as [{tokens: 200000, times: 2}]; none: it stays"
+    )
+    batch_rate: Literal["square_root", "linear", "none"] = Field(
+        default="square_root",
+        description="how the learning rate, that of `batch`, grows in a stage: by the root of `times` (AdamW: arXiv "
+        "2205.10287), by `times` (SGD: arXiv 1706.02677), or not",
+    )
     micro_batch: int = Field(default=4, gt=0, description="sequences in one forward pass of one process")
 
     learning_rate: float = Field(default=3e-3, gt=0, description="the peak, reached after the warm-up")
@@ -172,6 +190,12 @@ class TrainingConfig(Settings):
             raise ValueError(
                 f"betas {list(self.betas)} are not from 0 to below 1; give two such numbers, as [0.9, 0.95]"
             )
+        for one, following in pairwise(self.batch_ramp):
+            if following.tokens <= one.tokens or following.times <= one.times:
+                raise ValueError(
+                    f"batch_ramp has tokens {one.tokens}, times {one.times} ahead of tokens {following.tokens}, times "
+                    f"{following.times}; give stages whose tokens and times both rise"
+                )
         return self
 
     @property
@@ -179,9 +203,17 @@ class TrainingConfig(Settings):
         """What keys the data order."""
         return self.seed if self.order_seed is None else self.order_seed
 
+    def batches(self, seq_len: int) -> BatchPlan:
+        """The sizes of the run's batches."""
+        return BatchPlan(self.batch, seq_len, [(stage.tokens, stage.times) for stage in self.batch_ramp])
+
+    def batch_rate_factor(self, times: int) -> float:
+        """What the learning rate is multiplied with where batches are `times` as large as the first."""
+        return {"square_root": math.sqrt(times), "linear": float(times), "none": 1.0}[self.batch_rate]
+
     def token_budget(self, seq_len: int) -> int:
         """Target tokens that a whole run learns from: the budget that a mixture is made for."""
-        return self.steps * self.batch * seq_len
+        return self.batches(seq_len).first(self.steps) * seq_len
 
 
 # May differ between a checkpoint and the run that resumes it: they change rounding at most, or only what is

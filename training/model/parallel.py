@@ -102,14 +102,11 @@ def rank_slice(values: Sequence[T]) -> Sequence[T]:
 
 
 def rows_per_rank(batch: int, world: int, micro_batch: int) -> int:
-    """Rows that every rank computes on: its part of the batch, rounded up to whole micro-batches."""
+    """Rows that every rank computes on: its part of the batch, rounded up to whole micro-batches. A micro-batch that is
+    larger than a rank's part is cut to that."""
     rows = -(-batch // world)
+    micro_batch = min(micro_batch, rows)
     return -(-rows // micro_batch) * micro_batch
-
-
-def micro_batch(training: TrainingConfig, world: int) -> int:
-    """Rows of a micro-batch: one larger than a rank's part of the batch is cut to size."""
-    return min(training.micro_batch, -(-training.batch // world))
 
 
 @contextmanager

@@ -12,8 +12,10 @@ from torch.distributed.tensor import DTensor
 from gristmill.training.config import TrainingConfig
 
 
-def learning_rate(tokens: int, total: int, training: TrainingConfig) -> float:
+def learning_rate(tokens: int, total: int, training: TrainingConfig, warmup: float | None = None) -> float:
     """Learning rate of a step behind which `tokens` of the run's `total` are learned, 0 < tokens <= total.
+
+    `warmup`: the tokens of the warm-up; None: the share of the run that its steps are, as where batches do not grow.
 
     A linear warm-up to the peak, then down to final_ratio of it, which the last step has:
 
@@ -22,7 +24,9 @@ def learning_rate(tokens: int, total: int, training: TrainingConfig) -> float:
     - wsd: the peak until decay_ratio of the run is left, then 1 - sqrt, the best of the shapes that Hägele et al. 2024
       (arXiv 2405.18392, section 4) compare.
     """
-    peak, warmup = training.learning_rate, training.warmup_steps / training.steps * total
+    peak = training.learning_rate
+    if warmup is None:
+        warmup = training.warmup_steps / training.steps * total
     if tokens < warmup:
         return peak * tokens / warmup
     if training.schedule == "wsd":
