@@ -207,6 +207,15 @@ class TrainingConfig(Settings):
         """The sizes of the run's batches."""
         return BatchPlan(self.batch, seq_len, [(stage.tokens, stage.times) for stage in self.batch_ramp])
 
+    def late_stage(self, seq_len: int) -> str | None:
+        """What is wrong with a stage of `batch_ramp` that begins behind the end of the run."""
+        if self.batch_ramp and self.batches(seq_len).numbers[-1] >= self.steps:
+            return (
+                f"batch_ramp has a stage that begins after {self.batch_ramp[-1].tokens:,} tokens, but {self.steps:,} "
+                f"steps read {self.token_budget(seq_len):,}; lower its tokens or raise steps"
+            )
+        return None
+
     def batch_rate_factor(self, times: int) -> float:
         """What the learning rate is multiplied with where batches are `times` as large as the first."""
         return {"square_root": math.sqrt(times), "linear": float(times), "none": 1.0}[self.batch_rate]
@@ -266,6 +275,8 @@ class RunConfig(Settings):
                 f"training.init_from is {self.training.init_from}, and init_digests has {len(self.init_digests)} "
                 "files; give both or neither"
             )
+        if late := self.training.late_stage(self.model.seq_len):
+            raise ValueError(late)
         return self
 
 
