@@ -115,6 +115,11 @@ class TrainingConfig(Settings):
     micro_batch: int = Field(default=4, gt=0, description="sequences in one forward pass of one process")
 
     learning_rate: float = Field(default=3e-3, gt=0, description="the peak, reached after the warm-up")
+    embedding_rate: float = Field(
+        default=1.0, gt=0, description="learning rate of the embedding over that of the blocks' matrices"
+    )
+    head_rate: float = Field(default=1.0, gt=0, description="the same of an output matrix that is not tied")
+    vector_rate: float = Field(default=1.0, gt=0, description="the same of the gains of norms")
     warmup_steps: int = Field(default=20, ge=0, description="steps in which the learning rate rises from 0")
     schedule: Literal["cosine", "wsd", "linear"] = Field(
         default="cosine", description="how the learning rate falls; wsd: it stays at the peak, and falls at the end"

@@ -15,7 +15,7 @@ from gristmill.training.doremi import excess_losses, updated
 from gristmill.training.hub.weights import load_model
 from gristmill.training.model.decoder import Decoder, initial
 from gristmill.training.run import launch
-from gristmill.training.step.optimizer import decays, learning_rate
+from gristmill.training.step.optimizer import learning_rate
 
 STEPS = 12
 
@@ -50,8 +50,8 @@ def plainly(run: doremi.DoReMiRun) -> np.ndarray:
     model, reference = model.double(), load_model(run.reference).double()
     named = list(model.named_parameters())
     groups = [
-        {"params": [p for n, p in named if decays(n, p)], "weight_decay": 0.1},
-        {"params": [p for n, p in named if not decays(n, p)], "weight_decay": 0.0},
+        {"params": [p for n, p in named if p.ndim == 2 and "embed" not in n], "weight_decay": 0.1},
+        {"params": [p for n, p in named if p.ndim < 2 or "embed" in n], "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95), eps=1e-8)
     order = Order(doremi.uniform(manifest), seq_len=32, batch=7, seed=run.training.seed)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 
 from gristmill.training.config import TrainingConfig
+from gristmill.training.step.groups import parameter_groups
 
 
 def learning_rate(tokens: int, total: int, training: TrainingConfig, warmup: float | None = None) -> float:
@@ -36,22 +38,12 @@ def learning_rate(tokens: int, total: int, training: TrainingConfig, warmup: flo
     return peak * (training.final_ratio + (1 - training.final_ratio) * left[training.schedule])
 
 
-def decays(name: str, parameter: torch.Tensor) -> bool:
-    """Weight decay is for the matrices of linear layers: not for norms, and not for the embedding.
-
-    Decay shrinks the rows of rare tokens, and small embeddings make large gradients behind a norm, which is
-    why OLMo 2 leaves them out (arXiv 2501.00656). A tied matrix counts as the embedding; lm_head decays.
-    """
-    return parameter.ndim >= 2 and not name.startswith("embed_tokens")
-
-
 @dataclass(frozen=True)
 class Optimizers:
     """AdamW, and Muon for the matrices of the blocks if the run has it."""
 
     adamw: torch.optim.AdamW
     muon: torch.optim.Muon | None
-    weight_decay: float
 
     def state(self, parameter: torch.Tensor) -> dict[str, torch.Tensor]:
         """The tensors that are kept for a parameter, by name."""
@@ -62,6 +54,7 @@ class Optimizers:
     def step(self, learning_rate: float, divisor: torch.Tensor, skip: torch.Tensor) -> None:
         """Update with the gradients divided by `divisor`, and drop them; where `skip` is true nothing changes.
 
+        `learning_rate` is that of the schedule: each group's is `lr_multiplier` of it.
         Both are tensors without dimensions on the device: the host does not wait for them. A skipped update leaves
         weights and AdamW's state as they are, to the bit; Muon's momentum begins anew.
         """
@@ -69,7 +62,7 @@ class Optimizers:
         self.adamw.grad_scale = divisor  # type: ignore[attr-defined]
         self.adamw.found_inf = skip.float()  # type: ignore[attr-defined]
         for group in self.adamw.param_groups:
-            group["lr"] = learning_rate
+            group["lr"] = learning_rate * group["lr_multiplier"]
         self.adamw.step()
         self.adamw.zero_grad(set_to_none=True)
         if self.muon:
@@ -79,10 +72,10 @@ class Optimizers:
         self, muon: torch.optim.Muon, learning_rate: float, divisor: torch.Tensor, skip: torch.Tensor
     ) -> None:
         # Without momentum and gradient Muon's update is zero, and its decay is ours: so a skipped one does nothing.
-        kept = torch.where(skip, 1.0, 1 - learning_rate * self.weight_decay)
         with torch.no_grad():
             for group in muon.param_groups:
-                group["lr"] = learning_rate
+                group["lr"] = learning_rate * group["lr_multiplier"]
+                kept = torch.where(skip, 1.0, 1 - group["lr"] * group["decay"])
                 for parameter in group["params"]:
                     local(parameter.grad).div_(divisor).masked_fill_(skip, 0)
                     local(muon.state[parameter]["momentum_buffer"]).masked_fill_(skip, 0)
@@ -100,33 +93,43 @@ def optimizers(model: nn.Module, training: TrainingConfig) -> Optimizers:
     The state (AdamW: two float32 tensors of each parameter's size, and a count; Muon: one) is made here rather than at
     the first step: a checkpoint is loaded into tensors that exist, and memory does not jump after the first step.
     """
-    named = list(model.named_parameters())
-    matrices = [p for n, p in named if training.optimizer == "muon" and n.startswith("layers.") and p.ndim == 2]
-    ours = set(map(id, matrices))
-    rest = [(n, p) for n, p in named if id(p) not in ours]
-    groups = [
-        {"params": [p for n, p in rest if decays(n, p)], "weight_decay": training.weight_decay},
-        {"params": [p for n, p in rest if not decays(n, p)], "weight_decay": 0.0},
-    ]
+    groups = parameter_groups(model, training)
     adamw = torch.optim.AdamW(
-        [group for group in groups if group["params"]],
+        [
+            {
+                "params": list(group.parameters.values()),
+                "lr_multiplier": group.treatment.lr_multiplier,
+                "weight_decay": group.treatment.weight_decay,
+            }
+            for group in groups
+            if group.treatment.optimizer == "adamw"
+        ],
         lr=training.learning_rate,
         betas=training.betas,
         eps=training.eps,
         fused=True,
     )
-    for _, parameter in rest:
+    for parameter in (p for group in adamw.param_groups for p in group["params"]):
         adamw.state[parameter] = {
             "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
             "exp_avg": torch.zeros_like(parameter),
             "exp_avg_sq": torch.zeros_like(parameter),
         }
     muon = None
+    matrices: list[dict[str, Any]] = [
+        {
+            "params": list(group.parameters.values()),
+            "lr_multiplier": group.treatment.lr_multiplier,
+            "decay": group.treatment.weight_decay,  # by `step`, which spares what is skipped
+        }
+        for group in groups
+        if group.treatment.optimizer == "muon"
+    ]
     if matrices:
         muon = torch.optim.Muon(matrices, lr=training.learning_rate, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
-        for parameter in matrices:
+        for parameter in (p for group in muon.param_groups for p in group["params"]):
             muon.state[parameter] = {"momentum_buffer": torch.zeros_like(parameter)}
-    return Optimizers(adamw, muon, training.weight_decay)
+    return Optimizers(adamw, muon)
 
 
 def local(tensor: torch.Tensor | None) -> torch.Tensor:

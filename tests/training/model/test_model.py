@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from gristmill.training.config import ModelConfig, TrainingConfig
 from gristmill.training.evaluate.sample import generate
 from gristmill.training.model.decoder import Decoder, flops_per_token, initial, parameter_count, rotary, rotate
-from gristmill.training.step.optimizer import decays, learning_rate, optimizers
+from gristmill.training.step.optimizer import learning_rate, optimizers
 
 VOCABULARY = 50
 SHAPES = {
@@ -175,13 +175,6 @@ def test_schedule(steps, warmup, schedule):
     # of tokens alone: half the batch sees the same rates, and those between
     again = [learning_rate(done * 32, steps * 64, training) for done in range(1, 2 * steps + 1)]
     assert again[1::2] == rates
-
-
-def test_only_matrices_of_linear_layers_decay():
-    model = Decoder(SHAPES["untied, grouped"], VOCABULARY)
-    owners = {f"{name}.weight": module for name, module in model.named_modules()}
-    for name, parameter in model.named_parameters():
-        assert decays(name, parameter) == isinstance(owners[name], torch.nn.Linear)
 
 
 def test_adamw_moves_as_its_formula_says():
