@@ -85,6 +85,34 @@ class GuardConfig(Settings):
     )
 
 
+class Parametrization(Settings):
+    """The learning rate of a small model for a large one. The small model, the base, is trained as without this."""
+
+    rule: Literal["mup", "completep"] = Field(
+        description="mup: over widths (arXiv 2203.03466); completep: over widths and depths (arXiv 2505.01618)"
+    )
+    base_dim: int = Field(gt=0, description="model.dim of the base")
+    base_layers: int | None = Field(default=None, gt=0, description="model.layers of the base, for completep")
+    base_head_dim: int | None = Field(
+        default=None, gt=0, description="dim / heads of the base; None: as the model's, whose heads grow in number"
+    )
+
+    @model_validator(mode="after")
+    def _base(self) -> Parametrization:
+        if (self.rule == "completep") != (self.base_layers is not None):
+            raise ValueError(
+                f"rule is {self.rule} and base_layers is {self.base_layers}; give base_layers with completep, which "
+                "needs it, and not with mup, which knows widths alone"
+            )
+        return self
+
+    @property
+    def layers(self) -> int:
+        """Those of the base of completep."""
+        assert self.base_layers is not None, "validated"
+        return self.base_layers
+
+
 class BatchStage(Settings):
     """A part of the run with larger batches, to the next stage or the end."""
 
@@ -120,6 +148,11 @@ class TrainingConfig(Settings):
     )
     head_rate: float = Field(default=1.0, gt=0, description="the same of an output matrix that is not tied")
     vector_rate: float = Field(default=1.0, gt=0, description="the same of the gains of norms")
+    parametrization: Parametrization | None = Field(
+        default=None,
+        description="first weights and learning rates that follow the model's size, as {rule: mup, base_dim: 256}; "
+        "None: standard, the same at every size",
+    )
     warmup_steps: int = Field(default=20, ge=0, description="steps in which the learning rate rises from 0")
     schedule: Literal["cosine", "wsd", "linear"] = Field(
         default="cosine", description="how the learning rate falls; wsd: it stays at the peak, and falls at the end"

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
 from torch.distributed.tensor import DTensor
 
 from gristmill.training.config import TrainingConfig
+from gristmill.training.model.decoder import Decoder
 from gristmill.training.step.groups import parameter_groups
 
 
@@ -84,7 +84,7 @@ class Optimizers:
         muon.zero_grad(set_to_none=True)
 
 
-def optimizers(model: nn.Module, training: TrainingConfig) -> Optimizers:
+def optimizers(model: Decoder, training: TrainingConfig) -> Optimizers:
     """Optimizers over the parameters of a model, sharded or not.
 
     Muon (Jordan et al. 2024) orthogonalizes each matrix's momentum. Its updates are scaled to the size of AdamW's
@@ -100,13 +100,13 @@ def optimizers(model: nn.Module, training: TrainingConfig) -> Optimizers:
                 "params": list(group.parameters.values()),
                 "lr_multiplier": group.treatment.lr_multiplier,
                 "weight_decay": group.treatment.weight_decay,
+                "eps": group.treatment.eps,
             }
             for group in groups
             if group.treatment.optimizer == "adamw"
         ],
         lr=training.learning_rate,
         betas=training.betas,
-        eps=training.eps,
         fused=True,
     )
     for parameter in (p for group in adamw.param_groups for p in group["params"]):
