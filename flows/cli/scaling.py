@@ -155,7 +155,9 @@ def transfer(
         list[str],
         typer.Option(metavar="RULE", help="standard, mup (for widths) or completep (for layers, too); may be repeated"),
     ] = ["standard", "mup"],  # noqa: B006
-    rate: Annotated[float, typer.Option(min=1e-9, help="the middle of the learning rates, each twice the last")] = 0.016,
+    rate: Annotated[
+        float, typer.Option(min=1e-9, help="the middle of the learning rates, each twice the last")
+    ] = 0.016,
     rates: Annotated[int, typer.Option(min=1, help="how many of them")] = 5,
     seeds: Annotated[int, typer.Option(min=1, help="runs of each size at each rate")] = 3,
     steps: Annotated[int, typer.Option(min=10, help="of each run")] = 60,

@@ -113,9 +113,7 @@ def _reader(check: Check) -> tuple[Callable[[int, int], np.ndarray], int]:
     if check.mixture is None:
         return lambda step, seed: synthetic(check.batch, check.seq_len + 1, 1000 * seed + step), VOCABULARY
     manifest = load_training_manifest(check.mixture)
-    orders = {
-        seed: Order(manifest, seq_len=check.seq_len, batch=check.batch, seed=seed) for seed in range(check.seeds)
-    }
+    orders = {seed: Order(manifest, seq_len=check.seq_len, batch=check.batch, seed=seed) for seed in range(check.seeds)}
     return lambda step, seed: orders[seed].batch(step), manifest.vocab_size
 
 
@@ -175,9 +173,7 @@ def coordinates(check: Check, rule: str, rate: float, updates: int = 4) -> Coord
     return Coordinates(check, rule, changes)
 
 
-def _changes(
-    check: Check, rule: str, size: Size, rate: float, seed: int, updates: int, world: World
-) -> np.ndarray:
+def _changes(check: Check, rule: str, size: Size, rate: float, seed: int, updates: int, world: World) -> np.ndarray:
     training, (read, vocabulary) = check.training(rule, rate, seed), _reader(check)
     state = begun_state(check.model(size), training, vocabulary, 0, world)
     seen: list[torch.Tensor] = []
@@ -225,5 +221,3 @@ def lines_of_coordinates(found: Coordinates) -> Iterator[str]:
         yield f"{size.dim:>6} {size.layers:>6}" + "".join(f"{value:>13.4g}" for value in row)
     yield "slope over size" + "".join(f"{slope:>13.2f}" for slope in found.slopes)[2:]
     yield "0: flat, as the rate needs it to stay; 1: in proportion to the size"
-
-

@@ -89,7 +89,9 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     manifest = load_training_manifest(run.data)
     check_digests(manifest)
     names = run_fingerprint(run, manifest, world.device)
-    order = Order(manifest, seq_len=run.model.seq_len, batch=training.batches(run.model.seq_len), seed=training.data_seed)
+    order = Order(
+        manifest, seq_len=run.model.seq_len, batch=training.batches(run.model.seq_len), seed=training.data_seed
+    )
     order.check_epochs(training.steps)
     evaluator = Evaluator(run, manifest, world)
 

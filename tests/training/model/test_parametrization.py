@@ -85,7 +85,9 @@ def test_folded_weights_learn_as_with_the_papers_multipliers(shape):
     reference, folded = torch.optim.AdamW(groups, betas=(0.9, 0.95)), optimizers(ours, training)
     for _ in range(5):
         rows = torch.randint(VOCABULARY, (4, 17))
-        losses = [F.cross_entropy(model(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten()) for model in (ours, explicit)]
+        losses = [
+            F.cross_entropy(model(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten()) for model in (ours, explicit)
+        ]
         for loss in losses:
             loss.backward()
         assert losses[0].item() == pytest.approx(losses[1].item(), abs=2e-5)
@@ -145,7 +147,9 @@ def test_what_is_exported_is_a_plain_model(make_run, tmp_path):
     assert found["heldout/loss"] == pytest.approx(result["heldout/loss"], abs=1e-6)
 
 
-@pytest.mark.parametrize("given", [{"rule": "completep", "base_dim": 8}, {"rule": "mup", "base_dim": 8, "base_layers": 2}])
+@pytest.mark.parametrize(
+    "given", [{"rule": "completep", "base_dim": 8}, {"rule": "mup", "base_dim": 8, "base_layers": 2}]
+)
 def test_what_a_rule_needs_and_does_not_know_is_said(given):
     with pytest.raises(ValidationError, match="give base_layers with completep"):
         Parametrization(**given)
