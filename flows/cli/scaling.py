@@ -172,10 +172,10 @@ def transfer(
     """Is the best learning rate of a small model that of larger ones? Trains them all for a short while.
 
     First the coordinate check: how far four updates move the residual stream and the logits at each size. Where that
-    grows with the size (a slope above 0), so large steps break larger models, and the best rate falls. Then each size is
-    trained at each rate. With `standard` the best rate moves; with `training.parametrization` as in {rule: mup,
-    base_dim: 64} it should stay within a step. The sizes are all pairs of --widths and --layers; the first is the base,
-    which all rules train alike. Sweep the rate there, and set it for the large model, with the base's shape.
+    grows with the size (a slope above 0), a rate is too large for larger models, and the best one falls. Then each size
+    is trained at each rate: with `standard` the best rate moves, with `mup` or `completep` it should stay within a step.
+    The sizes are all pairs of --widths and --layers; the first is the base, which all rules train alike. To use it, sweep
+    the rate at the base, and give it to the large model with `training.parametrization: {rule: mup, base_dim: 64}`.
 
     gristmill transfer --look                                                     widths 64 and 256, half a minute
 

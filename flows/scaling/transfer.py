@@ -1,7 +1,7 @@
-"""Whether the best learning rate of a small model is that of larger ones: short runs of several sizes in this process.
+"""Whether the best learning rate of a small model is that of larger ones: short runs of several sizes.
 
-`sweep` trains each size at each rate. `coordinates` asks less: how far a few updates move what is computed inside, which
-must not depend on the size where the rate shall not.
+`sweep` trains each size at each rate. `coordinates` asks less: how far a few updates move what is computed inside,
+which must not depend on the size where the rate shall not.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ def _final_loss(check: Check, rule: str, size: Size, rate: float, seed: int, wor
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Root mean squares of how far `updates` steps move the residual stream behind the first and the last block, and the
-    logits, on one batch: float (sizes, 3), the mean over the seeds. `slopes`: of their logarithms over that of the size,
+    """How far a few updates move the residual stream behind the first and the last block, and the logits, on one batch:
+    root mean squares, float (sizes, 3), the mean over the seeds. `slopes`: of their logarithms over that of the size,
     the width where widths differ, else the layers; 0 is flat, 1 in proportion."""
 
     check: Check

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 class BatchPlan:
     """Batches, counted from 0, that grow by stages; their samples follow each other without a gap.
 
-    `batch`: samples of the first ones; `stages`: (tokens, times), both rising: batches have `times * batch` samples from
-    the first one on ahead of which so many target tokens were read, `seq_len` a sample. So a batch's samples follow from
-    its number alone, for any number of ranks.
+    `batch`: samples of the first ones; `stages`: (tokens, times), both rising: batches have `times * batch` samples
+    from the first one on ahead of which so many target tokens were read, `seq_len` a sample. So a batch's samples
+    follow from its number alone, for any number of ranks.
     """
 
     def __init__(self, batch: int, seq_len: int, stages: Sequence[tuple[int, int]] = ()) -> None:

@@ -1,7 +1,7 @@
 """How first weights, learning rates, decay and eps follow the width and the depth of a model.
 
-With `m = dim / base_dim` and `l = layers / base_layers`, a model of the base's shape is the standard one. muP (Yang et al.
-2022, arXiv 2203.03466, table 8) and CompleteP (Dey et al. 2025, arXiv 2505.01618, table 1, alpha = 1) multiply in the
+With `m = dim / base_dim` and `l = layers / base_layers`, a model of the base's shape is the standard one. muP (Yang et
+al. 2022, arXiv 2203.03466, table 8) and CompleteP (Dey et al. 2025, arXiv 2505.01618, alpha = 1) multiply in the
 forward pass: logits by 1/m, attention logits by 1/head_dim in place of its root, what a block adds by 1/l. Here nothing
 is multiplied there, so weights are those of a plain Llama. A weight W that is followed by a factor f does what fW does
 without it, if fW has f times the first deviation, f times the learning rate (updates of AdamW and Muon do not know the

@@ -149,8 +149,8 @@ def due(step: int, training: TrainingConfig, log_every: int) -> Due:
 class Learner:
     """Takes the steps of a run, one at a time; nothing of them is read here.
 
-    `plan`: the sizes of its batches. `forced`: the verdict on the update of a step that was taken before, see Recovery. `stop`: that this rank was asked
-    to stop.
+    `plan`: the sizes of its batches. `forced`: the verdict on the update of a step that was taken before, see Recovery.
+    `stop`: that this rank was asked to stop.
     """
 
     def __init__(
@@ -167,8 +167,8 @@ class Learner:
         self.plan, self.seq_len = plan, run.model.seq_len
 
     def rate(self, step: int, batch: int) -> float:
-        """The learning rate of a step, counted from 1, on a batch, counted from 0: that of the schedule by the tokens of
-        so many batches, times what the size of this one makes of it."""
+        """The learning rate of a step, counted from 1, on a batch, counted from 0: that of the schedule by the tokens
+        of so many batches, times what the size of this one makes of it."""
         training = self.training
         done, warmup, total = (
             self.plan.first(steps) * self.seq_len for steps in (step, training.warmup_steps, training.steps)

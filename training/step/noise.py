@@ -24,8 +24,8 @@ class MicroBatchNorms:
     """The norms of micro-batches' gradients on this rank, taken in the backward pass, on the device.
 
     A hook on each whole parameter sees the gradient of one micro-batch before it is added to that of earlier ones, and
-    before ranks add theirs. So neither needs a copy, and all micro-batches count. `model`: that of sharded_model; making
-    one of these is a collective.
+    before ranks add theirs. So neither needs a copy, and all micro-batches count. `model`: that of sharded_model;
+    making one of these is a collective.
     """
 
     def __init__(self, model: Decoder, device: torch.device) -> None:
@@ -61,8 +61,8 @@ def noise_and_signal(
 
     `sums`: those of MicroBatchNorms over all ranks, of gradients of (loss sums / `tokens`); `square`: the squared norm
     of the whole gradient; `tokens`, `sequences`: those of the batch. Gradient j, of the mean over its own n_j targets,
-    has the expected squared norm |G|^2 + S / n_j. Weighted by n_j and summed, less that of the whole batch, J - 1 times S
-    remains: with micro-batches of one size these are the estimates of the paper's appendix A.1, and with one sequence
+    has the expected squared norm |G|^2 + S / n_j. Weighted by n_j and summed, less that of the whole batch, J - 1 times
+    S remains: with micro-batches of one size these are the estimates of the paper's appendix A.1, and with one sequence
     each they are the sample variance.
     """
     weighted, count = sums.unbind()

@@ -1,4 +1,4 @@
-"""muP and CompleteP against networks with explicit multipliers, and by what they are made for: sizes that learn alike."""
+"""muP and CompleteP against networks with explicit multipliers, and by what they are made for."""
 
 import json
 import math
@@ -58,7 +58,7 @@ class Explicit(torch.nn.Module):
 def test_folded_weights_learn_as_with_the_papers_multipliers(shape):
     """Width 2 times, depth 3 times, heads twice as wide as the base's: the table of CompleteP, alpha = 1."""
     torch.manual_seed(0)
-    m, l, lr, decay, eps = 2.0, 3.0, 0.01, 0.1, 1e-8
+    m, depth, lr, decay, eps = 2.0, 3.0, 0.01, 0.1, 1e-8
     config = ModelConfig(dim=32, layers=3, heads=4, seq_len=16, **SHAPES[shape])
     rule = {"rule": "completep", "base_dim": 16, "base_layers": 1, "base_head_dim": 4}
     training = TrainingConfig(parametrization=rule, eps=eps, weight_decay=decay)
@@ -74,14 +74,19 @@ def test_folded_weights_learn_as_with_the_papers_multipliers(shape):
             if matrix and block:
                 drawn *= m**-0.5  # variance 1/m
                 if name.endswith(("o_proj.weight", "down_proj.weight")):
-                    drawn *= math.sqrt(l)  # the base has one layer
+                    drawn *= math.sqrt(depth)  # the base has one layer
             parameter.copy_(drawn)
             rate = lr / m if matrix and block else lr
             decays = decay * m if matrix and block else decay if name.startswith("lm_head") else 0.0
             groups.append(
-                {"params": [parameter], "lr": rate, "weight_decay": decays, "eps": eps / (m * l) if block else eps / m}
+                {
+                    "params": [parameter],
+                    "lr": rate,
+                    "weight_decay": decays,
+                    "eps": eps / (m * depth) if block else eps / m,
+                }
             )
-    explicit = Explicit(theirs, output=1 / m, attention=math.sqrt(4) / 8, residual=1 / l)
+    explicit = Explicit(theirs, output=1 / m, attention=math.sqrt(4) / 8, residual=1 / depth)
     reference, folded = torch.optim.AdamW(groups, betas=(0.9, 0.95)), optimizers(ours, training)
     for _ in range(5):
         rows = torch.randint(VOCABULARY, (4, 17))
