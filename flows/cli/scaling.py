@@ -173,11 +173,12 @@ def transfer(
 
     First the coordinate check: how far four updates move the residual stream and the logits at each size. Where that
     grows with the size (a slope above 0), a rate is too large for larger models, and the best one falls. Then each size
-    is trained at each rate: with `standard` the best rate moves, with `mup` or `completep` it should stay within a step.
-    The sizes are all pairs of --widths and --layers; the first is the base, which all rules train alike. To use it, sweep
-    the rate at the base, and give it to the large model with `training.parametrization: {rule: mup, base_dim: 64}`.
+    is trained at each rate: with `standard` the best one moves, with `mup` or `completep` it should stay within a step.
+    The sizes are all pairs of --widths and --layers; the first is the base, which all rules train alike. To use it,
+    sweep the rate at the base, and give it to the large model with `training.parametrization: {rule: mup, base_dim:
+    64}`.
 
-    gristmill transfer --look                                                     widths 64 and 256, half a minute
+    gristmill transfer --look                                                   widths 64 and 256, a minute
 
     gristmill transfer --widths 64,512 --rule mup                                 does mup hold over widths?
 
