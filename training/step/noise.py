@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 
 import torch
+from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
@@ -32,7 +33,7 @@ class MicroBatchNorms:
         self.norms: list[torch.Tensor] = []
         self.sums = torch.zeros(2, dtype=torch.float64, device=device)
         for module in (model, *model.layers):
-            assert isinstance(module, FSDPModule), "the model is that of sharded_model"
+            assert isinstance(module, FSDPModule) and isinstance(module, nn.Module), "that of sharded_model"
             module.unshard()
             for parameter in module.parameters():
                 if not isinstance(parameter, DTensor):  # those of the layers are, while the rest is whole

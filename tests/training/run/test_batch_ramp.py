@@ -99,22 +99,3 @@ def test_stages_that_do_not_rise_or_come_too_late_are_refused(make_run, tmp_path
 @pytest.mark.parametrize("rule, factor", [("square_root", 2.0), ("linear", 4.0), ("none", 1.0)])
 def test_rules_of_the_rate(rule, factor):
     assert TrainingConfig(batch_rate=rule).batch_rate_factor(4) == factor
-
-
-@pytest.mark.slow
-def test_a_ramp_learns_in_fewer_steps_what_a_fixed_batch_does(make_run, tmp_path):
-    """Equal tokens: 320 steps of 4, or batches of 4, 8 and 16 by thirds of them. Held-out loss, three seeds."""
-    shared = {"batch": 4, "warmup_steps": 16, "learning_rate": 0.005, "sample_tokens": 0, "eval_every": 1000}
-    tokens = 320 * 4 * 32
-    ramp = [{"tokens": tokens // 3, "times": 2}, {"tokens": 2 * tokens // 3, "times": 4}]
-    plan, steps = BatchPlan(4, 32, [(stage["tokens"], stage["times"]) for stage in ramp]), 0
-    while plan.first(steps) * 32 < tokens:
-        steps += 1
-    assert steps <= 0.7 * 320
-    losses = {"fixed": [], "ramp": []}
-    for seed in range(3):
-        for name, given in {"fixed": {"steps": 320}, "ramp": {"steps": steps, "batch_ramp": ramp}}.items():
-            run = make_run(tmp_path / f"{name}-{seed}", training={**shared, **given, "seed": seed})
-            losses[name].append(train(run)["heldout/loss"])
-    print(f"{steps} steps in place of 320: {losses}")
-    assert sum(losses["ramp"]) / 3 < sum(losses["fixed"]) / 3 + 0.01
