@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gristmill.storage.address import Address
+from gristmill.training.data.batch_plan import BatchPlan
 
 CHECKPOINTS = "checkpoints"  # the folder of them in that of a run
 DOCUMENT_LOSSES = "document_losses.parquet"
@@ -86,6 +89,41 @@ class GuardConfig(Settings):
     )
 
 
+class Parametrization(Settings):
+    """The learning rate of a small model for a large one. The small model, the base, is trained as without this."""
+
+    rule: Literal["mup", "completep"] = Field(
+        description="mup: over widths (arXiv 2203.03466); completep: over widths and depths (arXiv 2505.01618)"
+    )
+    base_dim: int = Field(gt=0, description="model.dim of the base")
+    base_layers: int | None = Field(default=None, gt=0, description="model.layers of the base, for completep")
+    base_head_dim: int | None = Field(
+        default=None, gt=0, description="dim / heads of the base; None: as the model's, whose heads grow in number"
+    )
+
+    @model_validator(mode="after")
+    def _base(self) -> Parametrization:
+        if (self.rule == "completep") != (self.base_layers is not None):
+            raise ValueError(
+                f"rule is {self.rule} and base_layers is {self.base_layers}; give base_layers with completep, which "
+                "needs it, and not with mup, which knows widths alone"
+            )
+        return self
+
+    @property
+    def layers(self) -> int:
+        """Those of the base of completep."""
+        assert self.base_layers is not None, "validated"
+        return self.base_layers
+
+
+class BatchStage(Settings):
+    """A part of the run with larger batches, to the next stage or the end."""
+
+    tokens: int = Field(gt=0, description="target tokens that were read when it begins")
+    times: int = Field(gt=1, description="its batches have so many times the sequences of `batch`")
+
+
 class TrainingConfig(Settings):
     """How long, how fast and from which seed. Everything here but the fields in NEUTRAL decides the weights."""
 
@@ -98,6 +136,14 @@ class TrainingConfig(Settings):
     )
     steps: int = Field(default=240, gt=0, description="updates of the weights")
     batch: int = Field(default=8, gt=0, description="sequences in one step, over all processes")
+    batch_ramp: tuple[BatchStage, ...] = Field(
+        default=(), description="stages in which the batch is larger, as [{tokens: 200000, times: 2}]; none: it stays"
+    )
+    batch_rate: Literal["square_root", "linear", "none"] = Field(
+        default="square_root",
+        description="how the learning rate, that of `batch`, grows in a stage: by the root of `times` (AdamW: arXiv "
+        "2205.10287), by `times` (SGD: arXiv 1706.02677), or not",
+    )
     micro_batch: int = Field(default=4, gt=0, description="sequences in one forward pass of one process")
 
     learning_rate: float | None = Field(
@@ -108,6 +154,11 @@ class TrainingConfig(Settings):
     )
     head_rate: float = Field(default=1.0, gt=0, description="the same of an output matrix that is not tied")
     vector_rate: float = Field(default=1.0, gt=0, description="the same of the gains of norms")
+    parametrization: Parametrization | None = Field(
+        default=None,
+        description="first weights and learning rates that follow the model's size, as {rule: mup, base_dim: 256}; "
+        "None: standard, the same at every size",
+    )
     warmup_steps: int = Field(default=20, ge=0, description="steps in which the learning rate rises from 0")
     schedule: Literal["cosine", "wsd", "linear"] = Field(
         default="cosine", description="how the learning rate falls; wsd: it stays at the peak, and falls at the end"
@@ -183,6 +234,12 @@ class TrainingConfig(Settings):
             raise ValueError(
                 f"betas {list(self.betas)} are not from 0 to below 1; give two such numbers, as [0.9, 0.95]"
             )
+        for one, following in pairwise(self.batch_ramp):
+            if following.tokens <= one.tokens or following.times <= one.times:
+                raise ValueError(
+                    f"batch_ramp has tokens {one.tokens}, times {one.times} ahead of tokens {following.tokens}, times "
+                    f"{following.times}; give stages whose tokens and times both rise"
+                )
         return self
 
     @property
@@ -195,9 +252,26 @@ class TrainingConfig(Settings):
         """What keys the data order."""
         return self.seed if self.order_seed is None else self.order_seed
 
+    def batches(self, seq_len: int) -> BatchPlan:
+        """The sizes of the run's batches."""
+        return BatchPlan(self.batch, seq_len, [(stage.tokens, stage.times) for stage in self.batch_ramp])
+
+    def late_stage(self, seq_len: int) -> str | None:
+        """What is wrong with a stage of `batch_ramp` that begins behind the end of the run."""
+        if self.batch_ramp and self.batches(seq_len).numbers[-1] >= self.steps:
+            return (
+                f"batch_ramp has a stage that begins after {self.batch_ramp[-1].tokens:,} tokens, but {self.steps:,} "
+                f"steps read {self.token_budget(seq_len):,}; lower its tokens or raise steps"
+            )
+        return None
+
+    def batch_rate_factor(self, times: int) -> float:
+        """What the learning rate is multiplied with where batches are `times` as large as the first."""
+        return {"square_root": math.sqrt(times), "linear": float(times), "none": 1.0}[self.batch_rate]
+
     def token_budget(self, seq_len: int) -> int:
         """Target tokens that a whole run learns from: the budget that a mixture is made for."""
-        return self.steps * self.batch * seq_len
+        return self.batches(seq_len).first(self.steps) * seq_len
 
 
 # May differ between a checkpoint and the run that resumes it: they change rounding at most, or only what is
@@ -250,6 +324,8 @@ class RunConfig(Settings):
                 f"training.init_from is {self.training.init_from}, and init_digests has {len(self.init_digests)} "
                 "files; give both or neither"
             )
+        if late := self.training.late_stage(self.model.seq_len):
+            raise ValueError(late)
         return self
 
 

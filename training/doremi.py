@@ -39,7 +39,7 @@ from gristmill.training.data.shards import check_digests
 from gristmill.training.hub.weights import load_model
 from gristmill.training.model.decoder import Decoder
 from gristmill.training.model.loss import IGNORE, token_losses
-from gristmill.training.model.parallel import World, micro_batch, processes, sharded_model
+from gristmill.training.model.parallel import World, processes, sharded_model
 from gristmill.training.run.deathsig import PARENT, die_with_parent
 from gristmill.training.step.optimizer import Optimizers, learning_rate, local, optimizers
 
@@ -168,10 +168,9 @@ def cut(
     order: Order, step: int, training: TrainingConfig, world: World, inputs: torch.Tensor, targets: torch.Tensor
 ) -> Iterator[Piece]:
     """This rank's micro-batches. Rows that pad a batch are of the first domain, and have no targets."""
-    samples = range(step * order.size, (step + 1) * order.size)[world.rank :: world.size]
-    drawn = [order.schedule.draw(sample)[0] for sample in samples]
+    drawn = [order.schedule.draw(sample)[0] for sample in order.samples(step)[world.rank :: world.size]]
     domains = torch.tensor(drawn + [0] * (len(inputs) - len(drawn)), device=world.device)
-    micro = micro_batch(training, world.size)
+    micro = min(training.micro_batch, len(inputs))
     return zip(inputs.split(micro), targets.split(micro), domains.split(micro), strict=True)
 
 

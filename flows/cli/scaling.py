@@ -1,10 +1,10 @@
-"""Commands about other sizes: scale, agreement."""
+"""Commands about other sizes: scale, agreement, transfer."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gristmill.flows.cli.app import DECIDE, Json, app, console, print_json, recipe_to_run, settings
+from gristmill.flows.cli.app import DECIDE, Json, app, console, print_json, print_texts, recipe_to_run, settings
 from gristmill.flows.cli.in_flow import in_flow
 from gristmill.flows.cli.running import RecipeArgument
 from gristmill.flows.machine.extras import require
@@ -150,6 +150,59 @@ def agreement(
     from gristmill.flows.cli.render_results import print_agreement
 
     print_agreement(report, console())
+
+
+@app.command(rich_help_panel=DECIDE)
+def transfer(
+    widths: Annotated[str, typer.Option(metavar="N,N,...", help="model.dim of each size, the base's first")] = "64,256",
+    layers: Annotated[str, typer.Option(metavar="N,N,...", help="model.layers of each size; likewise")] = "4",
+    rule: Annotated[
+        list[str],
+        typer.Option(metavar="RULE", help="standard, mup (for widths) or completep (for layers, too); may be repeated"),
+    ] = ["standard", "mup"],  # noqa: B006
+    rate: Annotated[
+        float, typer.Option(min=1e-9, help="the middle of the learning rates, each twice the last")
+    ] = 0.016,
+    rates: Annotated[int, typer.Option(min=1, help="how many of them")] = 5,
+    seeds: Annotated[int, typer.Option(min=1, help="runs of each size at each rate")] = 3,
+    steps: Annotated[int, typer.Option(min=10, help="of each run")] = 60,
+    batch: Annotated[int, typer.Option(min=1, help="sequences of a step")] = 8,
+    seq_len: Annotated[int, typer.Option("--seq-len", min=4, help="tokens of a sequence")] = 32,
+    optimizer: Annotated[str, typer.Option(help="adamw or muon")] = "adamw",
+    mixture: Annotated[
+        str, typer.Option(metavar="FILE", help="mixture.json of a finished run's tokens; without it synthetic ones")
+    ] = "",
+    look: Annotated[bool, typer.Option("--look", help="the coordinate check alone, at --rate: seconds")] = False,
+) -> None:
+    """Is the best learning rate of a small model that of larger ones? Trains them all for a short while.
+
+    First the coordinate check: how far four updates move the residual stream and the logits at each size. Where that
+    grows with the size (a slope above 0), a rate is too large for larger models, and the best one falls. Then each size
+    is trained at each rate: with `standard` the best one moves, with `mup` or `completep` it should stay within a step.
+    The sizes are all pairs of --widths and --layers; the first is the base, which all rules train alike. To use it,
+    sweep the rate at the base, and give it to the large model with `training.parametrization: {rule: mup, base_dim:
+    64}`.
+
+    gristmill transfer --look                                                   widths 64 and 256, a minute
+
+    gristmill transfer --widths 64,512 --rule mup                                 does mup hold over widths?
+
+    gristmill transfer --widths 64 --layers 4,16 --rule standard --rule completep    over depths?"""
+    require("train", "training models of several sizes")
+    from pathlib import Path
+
+    from gristmill.flows.scaling import transfer as check
+    from gristmill.flows.scaling.grid import numbers
+
+    sizes = [check.Size(dim, depth) for dim in numbers(widths) for depth in numbers(layers)]
+    given = check.Check(
+        sizes, check.rates_around(rate, rates), seeds, steps, batch, seq_len,
+        optimizer=optimizer, mixture=Path(mixture) if mixture else None,
+    )  # fmt: skip
+    for each in rule:
+        print_texts(check.lines_of_coordinates(check.coordinates(given, each, rate)))
+    for each in rule if not look else []:
+        print_texts(check.lines_of_sweep(check.sweep(given, each)))
 
 
 def _print_plan(recipe: "Recipe", given: dict[str, Any]) -> None:

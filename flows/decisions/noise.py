@@ -133,13 +133,13 @@ def _runs(home: str, proxy: ProxyConfig) -> tuple[int, EvaluationSet, Losses]:
         record, tokens = Record.model_validate(stage.settings), stage.result["tokens"]
         given = record.training
         salt = _salt(record, proxy, tokens)
-        if salt is None or given.learning_rate not in proxy.learning_rates:
+        if salt is None or given.peak_rate not in proxy.learning_rates:
             continue
         table = parquet.read_table(files.join(stage.folder, DOCUMENT_LOSSES))
         documents = files.digest(orjson.dumps(table.select(["set", "document", "bytes"]).to_pylist()))
         tables[documents] = table
         arm = (stage.inputs["mixture"], salt)
-        groups[tokens, documents][arm, given.seed, given.learning_rate] = table["bits"].to_numpy()
+        groups[tokens, documents][arm, given.seed, given.peak_rate] = table["bits"].to_numpy()
     if not groups:
         raise ValueError(f"{home} has no finished run of the proxy {proxy.name}: train an A/A bank first")
     tokens, documents = max(groups, key=lambda group: (len(groups[group]), group))
@@ -166,4 +166,4 @@ def _salt(record: Record, proxy: ProxyConfig, tokens: int) -> int | None:
     """The salt of a run; None for a run of another proxy."""
     given = record.training
     salts = range(MOST_SALTS)
-    return next((n for n in salts if run_record(proxy, tokens, given.learning_rate, given.seed, n) == record), None)
+    return next((n for n in salts if run_record(proxy, tokens, given.peak_rate, given.seed, n) == record), None)

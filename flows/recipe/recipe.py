@@ -102,7 +102,7 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if found := [*self._of_order(), *self._of_signals(), *self._of_sources()]:
+        if found := [*self._of_order(), *self._of_signals(), *self._of_sources(), *self._of_training()]:
             raise ContradictionError(found)
         return self
 
@@ -186,6 +186,10 @@ class Recipe(Settings):
             if name not in names:
                 hint = did_you_mean(name, names) or f"the sources are {', '.join(names)}"
                 yield path, f"no source is called {name}; {hint}"
+
+    def _of_training(self) -> Iterator[tuple[KeyPath, str]]:
+        if late := self.training.late_stage(self.model.seq_len):
+            yield ("training", "batch_ramp"), late.removeprefix("batch_ramp ")
 
     def training_mixture(self) -> Mixture:
         """The mixture. Raises ValueError for a recipe without one, from which nothing can be trained."""

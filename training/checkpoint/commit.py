@@ -49,6 +49,7 @@ class Progress(BaseModel):
     skipped: int = 0  # steps without an update, by the verdict of `gristmill.training.step.state`
     losses: list[float] = []  # the newest, which the guard measures the next ones against
     attention_logits: list[float] = []  # the largest of each of the newest probes
+    noise: list[float] = []  # means of `gristmill.training.step.noise.NoiseScale`
     events: list[Event] = []  # decisions so far
     last: dict[str, float] = {}  # newest value of each metric
     logs: dict[str, str] = {}  # digests of the files of metrics so far

@@ -13,7 +13,7 @@ import torch
 from gristmill.training.config import TrainingConfig
 from gristmill.training.data.order import Order, batch_number
 from gristmill.training.model.loss import inputs_and_targets
-from gristmill.training.model.parallel import World, micro_batch, rows_per_rank
+from gristmill.training.model.parallel import World, rows_per_rank
 
 AHEAD = 2  # batches that wait in memory
 
@@ -47,7 +47,6 @@ class Batches:
         self, first: int, windows: tuple[tuple[int, int], ...], ready: queue.Queue, ending: threading.Event
     ) -> None:
         world, training = self.world, self.training
-        rows = rows_per_rank(training.batch, world.size, micro_batch(training, world.size))
         pins = world.device.type == "cuda"
 
         def put(item: object) -> None:
@@ -61,7 +60,9 @@ class Batches:
             for step in range(first, training.steps):
                 if ending.is_set():
                     return
-                read = self.order.batch(batch_number(step, windows), world.rank, world.size)
+                number = batch_number(step, windows)
+                read = self.order.batch(number, world.rank, world.size)
+                rows = rows_per_rank(self.order.plan.size(number), world.size, training.micro_batch)
                 cut = inputs_and_targets(torch.from_numpy(read), rows)
                 put(tuple(tensor.pin_memory() if pins else tensor for tensor in cut))
             put(None)

@@ -17,6 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from gristmill.storage.tokens.training_manifest import TrainingManifest
+from gristmill.training.data.batch_plan import BatchPlan
 from gristmill.training.data.shards import PackedRows, Tokens
 
 ROUNDS = 8  # of the Feistel network; one 64-byte BLAKE2b digest gives exactly this many 64-bit round keys
@@ -190,10 +191,13 @@ class Order:
     so that every token but the first is a target once an epoch; a window may span two shards. The tail that
     fills no window is left out. Of a manifest with packed rows, the rows are the windows: see `shards`. Each epoch
     visits all windows once, in an order keyed by seed, source name and epoch.
+
+    `batch`: the samples of a batch, or the plan of batches that grow.
     """
 
-    def __init__(self, manifest: TrainingManifest, *, seq_len: int, batch: int, seed: int) -> None:
-        self.seq_len, self.size, self.seed = seq_len, batch, seed
+    def __init__(self, manifest: TrainingManifest, *, seq_len: int, batch: int | BatchPlan, seed: int) -> None:
+        self.seq_len, self.seed = seq_len, seed
+        self.plan = batch if isinstance(batch, BatchPlan) else BatchPlan(batch, seq_len)
         self.sources = manifest.sources
         if manifest.row_length not in (None, seq_len):
             raise ValueError(
@@ -219,7 +223,7 @@ class Order:
 
     def check_epochs(self, steps: int) -> None:
         """Raise ValueError if a run of `steps` steps would read a source more often than its cap says."""
-        counts = self.schedule.counts(steps * self.size)
+        counts = self.schedule.counts(self.plan.first(steps))
         for source, windows, count in zip(self.sources, self.windows, counts, strict=True):
             # The schedule's rounding (2 draws a phase) and the tail that fills no window are not the recipe's fault.
             if count > source.epochs * (windows + 1) + 2 * len(self.schedule.firsts):
@@ -241,13 +245,17 @@ class Order:
                 result[row] = (source, epoch, int(window))
         return result
 
-    def batch(self, step: int, rank: int = 0, world: int = 1) -> np.ndarray:
-        """Token ids of a step, int64 of shape (rows, seq_len + 1); rows = batch when world is 1. A token that is no
+    def samples(self, number: int, end: int | None = None) -> range:
+        """Those of a batch, or of the batches from `number` to before `end`."""
+        return range(self.plan.first(number), self.plan.first(number + 1 if end is None else end))
+
+    def batch(self, number: int, rank: int = 0, world: int = 1) -> np.ndarray:
+        """Token ids of a batch, int64 of shape (rows, seq_len + 1); rows = its size when world is 1. A token that is no
         target is given as ~id, see `gristmill.training.model.loss.inputs_and_targets`.
 
         Row j of rank r is row j * world + r of the whole batch, so the ranks' rows together are the same
         batch for every world size.
         """
-        samples = np.arange(step * self.size, (step + 1) * self.size)[rank::world]
+        samples = self.samples(number)[rank::world]
         rows = [self.read[source](window) for source, _, window in self.windows_of(samples)]
         return np.array(rows, dtype=np.int64).reshape(len(rows), self.seq_len + 1)

@@ -127,7 +127,7 @@ def set_initial_weights(model: Decoder, run: RunConfig, manifest: TrainingManife
     if run.training.init_from:
         load_initial_weights(model, run, manifest, world)
     else:
-        set_first_weights(model, run.training.seed, world)
+        set_first_weights(model, run.training, world)
 
 
 def load_initial_weights(model: Decoder, run: RunConfig, manifest: TrainingManifest, world: World) -> None:

@@ -26,6 +26,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from gristmill.training.config import RENDEZVOUS, ModelConfig, TrainingConfig
 from gristmill.training.model.decoder import Block, Decoder, initial
 from gristmill.training.model.loss import chunked, loss_sums
+from gristmill.training.model.parametrization import multipliers
 
 FIRST_CAPABILITY = (8, 9)  # NVIDIA's compute capability: Ada, Hopper and later
 MULTIPLE = 16  # of both sides of a matrix, as the products ask
@@ -102,14 +103,11 @@ def rank_slice(values: Sequence[T]) -> Sequence[T]:
 
 
 def rows_per_rank(batch: int, world: int, micro_batch: int) -> int:
-    """Rows that every rank computes on: its part of the batch, rounded up to whole micro-batches."""
+    """Rows that every rank computes on: its part of the batch, rounded up to whole micro-batches. A micro-batch that is
+    larger than a rank's part is cut to that."""
     rows = -(-batch // world)
+    micro_batch = min(micro_batch, rows)
     return -(-rows // micro_batch) * micro_batch
-
-
-def micro_batch(training: TrainingConfig, world: int) -> int:
-    """Rows of a micro-batch: one larger than a rank's part of the batch is cut to size."""
-    return min(training.micro_batch, -(-training.batch // world))
 
 
 @contextmanager
@@ -207,16 +205,17 @@ def sharded_model(
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)  # gloo has no PREMUL_SUM
     model.to_empty(device=world.device)
-    set_first_weights(model, training.seed, world)
+    set_first_weights(model, training, world)
     return model
 
 
 @torch.no_grad()
-def set_first_weights(model: Decoder, seed: int, world: World) -> None:
+def set_first_weights(model: Decoder, training: TrainingConfig, world: World) -> None:
     """The weights that training begins with, in place."""
     for name, parameter in model.named_parameters():
         assert isinstance(parameter, DTensor), "fully_shard has cut every parameter"
-        whole = initial(name, parameter.shape, model.config, seed).to(world.device)
+        whole = initial(name, parameter.shape, model.config, training.seed)
+        whole = whole.mul_(multipliers(name, model.config, training).initial).to(world.device)
         # src_data_rank=None: every rank has computed the same tensor, nothing needs to be sent.
         parameter.copy_(distribute_tensor(whole, world.mesh, parameter.placements, src_data_rank=None))
 

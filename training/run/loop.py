@@ -23,8 +23,9 @@ from gristmill.training.checkpoint.commit import Progress, run_fingerprint
 from gristmill.training.checkpoint.keeping import Keeper
 from gristmill.training.checkpoint.saving import Saver
 from gristmill.training.config import CHECKPOINTS, DOCUMENT_LOSSES, RunConfig, TrainingConfig
+from gristmill.training.data.batch_plan import BatchPlan
 from gristmill.training.data.batches import Batches, batches
-from gristmill.training.data.order import Order
+from gristmill.training.data.order import Order, batch_number
 from gristmill.training.data.shards import check_digests
 from gristmill.training.evaluate.document_losses import write_document_losses
 from gristmill.training.evaluate.heldout import Evaluator
@@ -88,7 +89,9 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     manifest = load_training_manifest(run.data)
     check_digests(manifest)
     names = run_fingerprint(run, manifest, world.device)
-    order = Order(manifest, seq_len=run.model.seq_len, batch=training.batch, seed=training.data_seed)
+    order = Order(
+        manifest, seq_len=run.model.seq_len, batch=training.batches(run.model.seq_len), seed=training.data_seed
+    )
     order.check_epochs(training.steps)
     evaluator = Evaluator(run, manifest, world)
 
@@ -99,13 +102,15 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     progress, saved = recovery.resume()
     if saved and world.leads:
         log.info("resuming from %s", saved)
+    if world.leads and training.batch <= (training.micro_batch if world.size == 1 else 1):
+        log.info("no train/noise_scale for steps of one micro-batch in all; a smaller training.micro_batch shows noise")
 
     tracker = None
     if world.leads:
         step, shown = progress.step if saved else -1, TrackedNames.of(manifest)
         tracker = Tracker(run.out, step, run.tracking, progress.logs, shown)
     machine = Machine(run.model, manifest.vocab_size, world, compute_dtype(training.precision, world.device))
-    learner = Learner(run, world, state, recovery.forced, stop)
+    learner = Learner(run, order.plan, world, state, recovery.forced, stop)
     record = Record(progress, training, tracker, learner.monitor.names, machine)
     try:
         with saver, batches(order, training, world, progress.step, windows_left_out(progress.events)) as coming:
@@ -144,13 +149,14 @@ def due(step: int, training: TrainingConfig, log_every: int) -> Due:
 class Learner:
     """Takes the steps of a run, one at a time; nothing of them is read here.
 
-    `forced`: the verdict on the update of a step that was taken before, see Recovery. `stop`: that this rank was asked
-    to stop.
+    `plan`: the sizes of its batches. `forced`: the verdict on the update of a step that was taken before, see Recovery.
+    `stop`: that this rank was asked to stop.
     """
 
     def __init__(
         self,
         run: RunConfig,
+        plan: BatchPlan,
         world: World,
         state: TrainState,
         forced: Callable[[int], int | None],
@@ -158,19 +164,26 @@ class Learner:
     ) -> None:
         self.training, self.world, self.state, self.forced, self.stop = run.training, world, state, forced, stop
         self.monitor = Monitor(state.model, world)
-        self.tokens, self.total = run.training.batch * run.model.seq_len, run.training.token_budget(run.model.seq_len)
+        self.plan, self.seq_len = plan, run.model.seq_len
 
-    def rate(self, step: int) -> float:
-        """The learning rate of a step, counted from 1."""
-        return learning_rate(step * self.tokens, self.total, self.training)
+    def rate(self, step: int, batch: int) -> float:
+        """The learning rate of a step, counted from 1, on a batch, counted from 0: that of the schedule by the tokens
+        of so many batches, times what the size of this one makes of it."""
+        training = self.training
+        done, warmup, total = (
+            self.plan.first(steps) * self.seq_len for steps in (step, training.warmup_steps, training.steps)
+        )
+        factor = training.batch_rate_factor(self.plan.multiple(batch))
+        return learning_rate(done, total, training, warmup) * factor
 
-    def take(self, step: int, inputs: torch.Tensor, targets: torch.Tensor) -> TakenStep:
-        """Learn from a batch in a step, counted from 1; a collective."""
+    def take(self, step: int, batch: int, inputs: torch.Tensor, targets: torch.Tensor) -> TakenStep:
+        """Learn from a batch, counted from 0, in a step, counted from 1; a collective."""
         probes = step % self.training.monitor_every == 0
         updates = self.monitor.updates if probes else None
-        plan = StepPlan(self.rate(step), self.forced(step), self.stop.is_set(), updates)
+        plan = StepPlan(self.rate(step, batch), self.forced(step), self.stop.is_set(), updates)
         values = train_step(self.state, inputs, targets, plan, self.training, self.world)
-        return TakenStep(plan.learning_rate, values, self.monitor.probe(inputs[:1]) if probes else None)
+        probe = self.monitor.probe(inputs[:1]) if probes else None
+        return TakenStep(plan.learning_rate, self.plan.size(batch), values, probe)
 
 
 def _learn(
@@ -188,21 +201,21 @@ def _learn(
     """
     training, state = learner.training, learner.state
     log_every = training.log_every or (10 if learner.world.device.type == "cuda" else 1)
-    step = record.progress.step
+    step, left_out = record.progress.step, windows_left_out(record.progress.events)
     for inputs, targets in coming:
-        step += 1
-        record.add(learner.take(step, inputs, targets))
+        batch, step = batch_number(step, left_out), step + 1
+        record.add(learner.take(step, batch, inputs, targets))
         after = due(step, training, log_every)
         if not after.reading:
             continue
         record.read(coming.waited)
         progress = record.progress
         if spike := recovery.judge(progress, record.steps):
-            norm = record.steps[spike.seen - progress.step - 1].grad_norm
-            progress = recovery.go_back(progress, spike, learner.rate(spike.seen), norm)
-            step = progress.step
+            at = spike.seen - progress.step - 1
+            progress = recovery.go_back(progress, spike, record.pending[at].rate, record.steps[at].grad_norm)
+            step, left_out = progress.step, windows_left_out(progress.events)
             record.go_back(progress)
-            coming.go_to(step, windows_left_out(progress.events))
+            coming.go_to(step, left_out)
             continue
         stops = record.write(evaluator(state.model, after.last) if after.evaluation else {})
         if stops or after.last or (after.checkpoint and not recovery.suspicious(progress)):

@@ -31,7 +31,7 @@ def measured(request: RateRequest) -> MeasuredRate:
     Where that would take more than `most_seconds` by the rate of products of matrices alone, nothing is trained and
     that rate, which training does not reach, is the answer, as `bound`.
     """
-    training = request.training.model_copy(update={"batch": request.training.micro_batch})
+    training = request.training.model_copy(update={"batch": request.training.micro_batch, "batch_ramp": ()})
     tokens = training.batch * request.model.seq_len
     flops = float(flops_per_token(request.model, request.vocab_size)) * tokens
     with processes(60) as world:

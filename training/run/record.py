@@ -14,6 +14,7 @@ from gristmill.training.checkpoint.commit import Progress
 from gristmill.training.config import TrainingConfig
 from gristmill.training.run.tracking import Tracker
 from gristmill.training.step.monitor import Machine
+from gristmill.training.step.noise import NoiseScale
 from gristmill.training.step.state import APPLIED, NOT_FINITE
 from gristmill.training.step.update import StepFigures, figures
 
@@ -24,9 +25,11 @@ PROBES = 6  # of the monitor, of which the guard knows the largest attention log
 
 
 class TakenStep(NamedTuple):
-    """A step that was taken. `values`: those of train_step; `probe`: that of the monitor, if it had one."""
+    """A step that was taken. `batch`: its sequences; `values`: those of train_step; `probe`: that of the monitor, if it
+    had one."""
 
     rate: float
+    batch: int
     values: torch.Tensor
     probe: torch.Tensor | None
 
@@ -83,7 +86,7 @@ class Record:
             progress.tokens += step.tokens
             progress.clipped += step.grad_norm > training.clip_norm
             progress.skipped += step.verdict != APPLIED
-            metrics = self._metrics(taken.rate, step)
+            metrics = self._metrics(taken, step)
             if taken.probe is not None:
                 metrics |= self._probed(taken.probe)
             if number == len(self.steps):
@@ -96,16 +99,22 @@ class Record:
         self.pending.clear()
         return any(step.stop_requested for step in self.steps)
 
-    def _metrics(self, rate: float, step: StepFigures) -> dict[str, float]:
+    def _metrics(self, taken: TakenStep, step: StepFigures) -> dict[str, float]:
         """Those of the newest step of the progress."""
         progress = self.progress
         metrics = {
             "train/loss": step.loss,
             "train/grad_norm": step.grad_norm,
-            "train/learning_rate": rate,
+            "train/learning_rate": taken.rate,
             "train/tokens": float(progress.tokens),
             "train/clip_fraction": progress.clipped / progress.step,
         }
+        scale = NoiseScale(progress.noise)
+        if step.verdict == APPLIED:
+            scale.see(step.noise, step.signal)
+            metrics["train/noise_scale"] = scale.value
+        if self.training.batch_ramp:
+            metrics["train/batch"] = float(taken.batch)
         if self.training.z_loss:
             metrics["train/z_loss"] = step.z_loss
         if step.scale != 1 or progress.skipped:

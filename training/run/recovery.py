@@ -20,7 +20,7 @@ from gristmill.training.checkpoint.saving import Saver
 from gristmill.training.config import RunConfig
 from gristmill.training.data.order import Order, batch_number
 from gristmill.training.model.loss import IGNORE, inputs_and_targets
-from gristmill.training.model.parallel import World, micro_batch, rows_per_rank
+from gristmill.training.model.parallel import World, rows_per_rank
 from gristmill.training.step import guard
 from gristmill.training.step.events import (
     EVENTS,
@@ -160,7 +160,7 @@ class Recovery:
         earlier = [batch_number(step - 1, left_out) for step in range(max(1, spike.began - CHECKED), spike.began)]
         excess = self._loss(batches[:CHECKED]) - self._loss(earlier) if earlier else 0.0
         spent = sum(event.what == "rollback" for event in progress.events) >= training.guard.max_rollbacks
-        samples = (batches[0] * training.batch, (batches[-1] + 1) * training.batch)
+        samples = self.order.samples(batches[0], batches[-1] + 1)
         first = batch_number(restored.step, left_out)
         event = Event(
             step=spike.seen,
@@ -169,7 +169,7 @@ class Recovery:
             began=spike.began,
             to=None if spent else restored.step,
             window=None if spent else guard.window(batches[0], batches[-1], first, skip),
-            samples=samples,
+            samples=(samples.start, samples.stop),
             sources=self._sources(samples),
             figures=_finite(
                 loss_before=spike.level, loss=spike.loss, data_excess=excess, learning_rate=rate, grad_norm=norm
@@ -242,11 +242,11 @@ class Recovery:
     def _loss(self, numbers: Sequence[int]) -> float:
         """Nats per token of the weights as they are on batches; a collective."""
         training, world, model = self.run.training, self.world, self.state.model
-        micro = micro_batch(training, world.size)
-        rows = rows_per_rank(training.batch, world.size, micro)
         total = torch.zeros(2, dtype=torch.float64, device=world.device)
         for number in numbers:
             read = torch.from_numpy(self.order.batch(number, world.rank, world.size))
+            rows = rows_per_rank(self.order.plan.size(number), world.size, training.micro_batch)
+            micro = min(training.micro_batch, rows)
             inputs, targets = (part.to(world.device) for part in inputs_and_targets(read, rows))
             for x, y in zip(inputs.split(micro), targets.split(micro), strict=True):
                 total += torch.stack([model(x, y)[0].double(), (y != IGNORE).sum().double()])
@@ -255,8 +255,8 @@ class Recovery:
         nats, count = world.sum(total).tolist()
         return min(nats / count, guard.NOT_FINITE) if math.isfinite(nats) else guard.NOT_FINITE
 
-    def _sources(self, samples: tuple[int, int]) -> dict[str, int]:
-        places = self.order.windows_of(range(*samples))
+    def _sources(self, samples: range) -> dict[str, int]:
+        places = self.order.windows_of(samples)
         return dict(Counter(self.order.sources[source].name for source, _, _ in places).most_common())
 
     def _write(self, decisions: Sequence[Event]) -> None:

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
 from torch.distributed.tensor import DTensor
 
 from gristmill.training.config import TrainingConfig
+from gristmill.training.model.decoder import Decoder
 from gristmill.training.step.groups import parameter_groups
 
 
-def learning_rate(tokens: int, total: int, training: TrainingConfig) -> float:
+def learning_rate(tokens: int, total: int, training: TrainingConfig, warmup: float | None = None) -> float:
     """Learning rate of a step behind which `tokens` of the run's `total` are learned, 0 < tokens <= total.
+
+    `warmup`: the tokens of the warm-up; None: the share of the run that its steps are, as where batches do not grow.
 
     A linear warm-up to the peak, then down to final_ratio of it, which the last step has:
 
@@ -24,7 +26,9 @@ def learning_rate(tokens: int, total: int, training: TrainingConfig) -> float:
     - wsd: the peak until decay_ratio of the run is left, then 1 - sqrt, the best of the shapes that Hägele et al. 2024
       (arXiv 2405.18392, section 4) compare.
     """
-    peak, warmup = training.peak_rate, training.warmup_steps / training.steps * total
+    peak = training.peak_rate
+    if warmup is None:
+        warmup = training.warmup_steps / training.steps * total
     if tokens < warmup:
         return peak * tokens / warmup
     if training.schedule == "wsd":
@@ -80,7 +84,7 @@ class Optimizers:
         muon.zero_grad(set_to_none=True)
 
 
-def optimizers(model: nn.Module, training: TrainingConfig) -> Optimizers:
+def optimizers(model: Decoder, training: TrainingConfig) -> Optimizers:
     """Optimizers over the parameters of a model, sharded or not.
 
     Muon (Jordan et al. 2024) orthogonalizes each matrix's momentum. Its updates are scaled to the size of AdamW's
@@ -96,13 +100,13 @@ def optimizers(model: nn.Module, training: TrainingConfig) -> Optimizers:
                 "params": list(group.parameters.values()),
                 "lr_multiplier": group.treatment.lr_multiplier,
                 "weight_decay": group.treatment.weight_decay,
+                "eps": group.treatment.eps,
             }
             for group in groups
             if group.treatment.optimizer == "adamw"
         ],
         lr=training.peak_rate,
         betas=training.betas,
-        eps=training.eps,
         fused=True,
     )
     for parameter in (p for group in adamw.param_groups for p in group["params"]):

@@ -8,6 +8,7 @@ from gristmill.storage.tokens.training_manifest import TrainingManifest
 from gristmill.training.config import GuardConfig, ModelConfig, TrainingConfig
 from gristmill.training.model.decoder import Decoder
 from gristmill.training.model.parallel import World, compute_dtype, sharded_model
+from gristmill.training.step.noise import MicroBatchNorms
 from gristmill.training.step.optimizer import Optimizers, optimizers
 
 APPLIED, NOT_FINITE, OUTLIER = 0, 1, 2
@@ -88,13 +89,15 @@ class LossScale:
 
 
 class TrainState:
-    """Changed in place by each step, saved in a checkpoint, loaded from one. `model`: that of sharded_model.
+    """Changed in place by each step, saved in a checkpoint, loaded from one. `model`: that of sharded_model. Making it
+    is a collective.
 
     `tensors`: the live tensors under the names that they have in a checkpoint.
     """
 
     def __init__(self, model: Decoder, optimizers: Optimizers, scale: LossScale, outliers: Outliers) -> None:
         self.model, self.optimizers, self.scale, self.outliers = model, optimizers, scale, outliers
+        self.norms = MicroBatchNorms(model, scale.value.device)
         # Taken at once: after a forward pass the model may hand out gathered parameters in place of its sharded ones.
         self.tensors = scale.tensors() | outliers.tensors()
         for name, parameter in model.named_parameters():

@@ -13,8 +13,9 @@ from torch.distributed.fsdp import FSDPModule
 
 from gristmill.training.config import TrainingConfig
 from gristmill.training.model.loss import IGNORE
-from gristmill.training.model.parallel import World, micro_batch
+from gristmill.training.model.parallel import World
 from gristmill.training.step.monitor import Updates
+from gristmill.training.step.noise import noise_and_signal
 from gristmill.training.step.optimizer import local
 from gristmill.training.step.state import APPLIED, NOT_FINITE, OUTLIER, TrainState
 
@@ -29,6 +30,8 @@ class StepFigures(NamedTuple):
     stop_requested: bool  # some rank was asked to stop
     scale: float  # of the loss
     verdict: int  # of `gristmill.training.step.state`: whether the update was applied
+    noise: float = math.nan  # tr(C) and |G|^2 of `gristmill.training.step.noise`; NaN for a single micro-batch
+    signal: float = math.nan
 
     @property
     def judged_loss(self) -> float | None:
@@ -66,37 +69,42 @@ def train_step(
     """
     model, scale = state.model, state.scale
     assert isinstance(model, FSDPModule), "the model is that of sharded_model"
-    count = world.sum((targets != IGNORE).sum())
+    counted = targets != IGNORE
+    count, sequences = world.sum(torch.stack([counted.sum(), counted.any(1).sum()]))
     total = torch.zeros(2, dtype=torch.float64, device=world.device)
-    micro = micro_batch(training, world.size)
+    micro = min(training.micro_batch, len(inputs))  # as `rows_per_rank` cuts them
+    state.norms.begin()
     pieces = list(zip(inputs.split(micro), targets.split(micro), strict=True))
     for index, (x, y) in enumerate(pieces):
         model.set_requires_gradient_sync(index == len(pieces) - 1)
         sums = model(x, y, training.z_loss)
         (sums.sum() * (scale.value / count)).backward()
         total += sums.detach()
+        state.norms.add((y != IGNORE).sum())
 
     # Each rank holds its own part of every gradient; squares add up in float64 for any way of cutting them.
     norms = torch._foreach_norm([local(parameter.grad) for parameter in model.parameters()])
     square = torch.stack(norms).double().square().sum()
     stop_requested = square.new_full((), float(plan.stop_requested))
-    total, square, stop_requested = world.sum(torch.cat([total, square[None], stop_requested[None]])).split([2, 1, 1])
+    shared = world.sum(torch.cat([total, square[None], stop_requested[None], state.norms.sums]))
+    total, square, stop_requested, pieced = shared.split([2, 1, 1, 2])
     norm = square.sqrt().squeeze() / scale.value
     verdict = state.outliers.judge(total.sum() / count, norm, plan.forced)
     clip = torch.where(norm > training.clip_norm, training.clip_norm / norm, 1.0)
     used = scale.value.double().clone()
+    estimates = noise_and_signal(pieced, square.squeeze(), count, sequences) / used.square()
     if plan.updates:
         plan.updates.begin()
     state.optimizers.step(plan.learning_rate, (scale.value / clip).float(), verdict != APPLIED)
     scale.update(verdict == NOT_FINITE)
     return torch.cat(
-        [total / count, norm[None], count[None].double(), stop_requested, used[None], verdict[None].double()]
+        [total / count, norm[None], count[None].double(), stop_requested, used[None], verdict[None].double(), estimates]
     )
 
 
 def figures(values: torch.Tensor) -> list[StepFigures]:
-    """The figures of steps, one row each of (steps, 7): here the host waits for the device."""
+    """The figures of steps, one row each of (steps, 9): here the host waits for the device."""
     return [
-        StepFigures(loss, z_loss, norm, int(tokens), stop > 0, scale, int(verdict))
-        for loss, z_loss, norm, tokens, stop, scale, verdict in values.tolist()
+        StepFigures(loss, z_loss, norm, int(tokens), stop > 0, scale, int(verdict), *estimates)
+        for loss, z_loss, norm, tokens, stop, scale, verdict, *estimates in values.tolist()
     ]

@@ -1,0 +1,223 @@
+"""Whether the best learning rate of a small model is that of larger ones: short runs of several sizes.
+
+`sweep` trains each size at each rate. `coordinates` asks less: how far a few updates move what is computed inside,
+which must not depend on the size where the rate shall not.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from gristmill.storage.tokens.training_manifest import load_training_manifest
+from gristmill.training.config import GuardConfig, ModelConfig, Parametrization, TrainingConfig
+from gristmill.training.data.order import Order
+from gristmill.training.model.loss import inputs_and_targets
+from gristmill.training.model.parallel import World, processes
+from gristmill.training.step.optimizer import learning_rate
+from gristmill.training.step.state import begun_state
+from gristmill.training.step.update import StepPlan, figures, train_step
+
+log = logging.getLogger(__name__)
+
+STANDARD = "standard"
+VOCABULARY = 64  # of the synthetic tokens
+FOLLOWERS = 4  # of each of them
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of a model; heads stay as wide as `Check.head_dim`."""
+
+    dim: int
+    layers: int
+
+
+@dataclass(frozen=True)
+class Check:
+    """What is trained. `sizes`: the first is the base; `rates`: rising; `mixture`: a training manifest whose tokens are
+    read, None: synthetic ones."""
+
+    sizes: Sequence[Size]
+    rates: Sequence[float]
+    seeds: int = 3
+    steps: int = 60
+    batch: int = 8
+    seq_len: int = 32
+    head_dim: int = 16
+    optimizer: str = "adamw"
+    mixture: Path | None = None
+
+    def model(self, size: Size) -> ModelConfig:
+        return ModelConfig(dim=size.dim, layers=size.layers, heads=size.dim // self.head_dim, seq_len=self.seq_len)
+
+    def training(self, rule: str, rate: float, seed: int) -> TrainingConfig:
+        base = self.sizes[0]
+        layers = {"base_layers": base.layers} if rule == "completep" else {}
+        given = None if rule == STANDARD else {"rule": rule, "base_dim": base.dim, **layers}
+        return TrainingConfig(
+            seed=seed,
+            steps=self.steps,
+            batch=self.batch,
+            micro_batch=self.batch,
+            learning_rate=rate,
+            warmup_steps=self.steps // 10,
+            parametrization=given and Parametrization.model_validate(given),
+            optimizer=self.optimizer,
+            guard=GuardConfig(enabled=False),
+        )
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Losses of a rule, float (sizes, rates): the mean over the seeds of the mean over the last tenth of the steps."""
+
+    check: Check
+    rule: str
+    losses: np.ndarray
+
+    @property
+    def best(self) -> list[int]:
+        """Which rate is best at each size."""
+        return [int(row.argmin()) for row in self.losses]
+
+    @property
+    def moved(self) -> int:
+        """By how many rates the best one differs from the base's, at most."""
+        return max(abs(each - self.best[0]) for each in self.best)
+
+
+def synthetic(count: int, length: int, seed: int) -> np.ndarray:
+    """Sequences of a Markov chain whose tokens have FOLLOWERS followers, the first the likeliest; the second half of
+    every other one repeats the first half. int64 (count, length)."""
+    followers = np.random.default_rng(0).integers(VOCABULARY, size=(VOCABULARY, FOLLOWERS))
+    drawn = np.random.default_rng([1, seed])
+    rows = np.empty((count, length), np.int64)
+    rows[:, 0] = drawn.integers(VOCABULARY, size=count)
+    for at in range(1, length):
+        which = drawn.choice(FOLLOWERS, size=count, p=[0.55, 0.25, 0.15, 0.05])
+        rows[:, at] = followers[rows[:, at - 1], which]
+    half = length // 2
+    rows[::2, half : 2 * half] = rows[::2, :half]
+    return rows
+
+
+def _reader(check: Check) -> tuple[Callable[[int, int], np.ndarray], int]:
+    """(what gives the sequences of a step of a seed, the size of the vocabulary)."""
+    if check.mixture is None:
+        return lambda step, seed: synthetic(check.batch, check.seq_len + 1, 1000 * seed + step), VOCABULARY
+    manifest = load_training_manifest(check.mixture)
+    orders = {seed: Order(manifest, seq_len=check.seq_len, batch=check.batch, seed=seed) for seed in range(check.seeds)}
+    return lambda step, seed: orders[seed].batch(step), manifest.vocab_size
+
+
+def sweep(check: Check, rule: str) -> Sweep:
+    """Train all sizes at all rates with a rule: standard, mup or completep. A run that diverges has the loss inf."""
+    losses = np.zeros((len(check.sizes), len(check.rates)))
+    with processes(60) as world:
+        for i, size in enumerate(check.sizes):
+            for j, rate in enumerate(check.rates):
+                found = [_final_loss(check, rule, size, rate, seed, world) for seed in range(check.seeds)]
+                losses[i, j] = np.mean(found)
+                shown = " ".join(f"{loss:.3f}" for loss in found)
+                log.info("%s, width %d, %d layers, rate %.3g: %s", rule, size.dim, size.layers, rate, shown)
+    return Sweep(check, rule, losses)
+
+
+def _final_loss(check: Check, rule: str, size: Size, rate: float, seed: int, world: World) -> float:
+    training, (read, vocabulary) = check.training(rule, rate, seed), _reader(check)
+    state = begun_state(check.model(size), training, vocabulary, 0, world)
+    losses = []
+    for step in range(check.steps):
+        inputs, targets = inputs_and_targets(torch.from_numpy(read(step, seed)), check.batch)
+        plan = StepPlan(learning_rate(step + 1, check.steps, training))
+        values = train_step(state, inputs.to(world.device), targets.to(world.device), plan, training, world)
+        losses.append(figures(values[None])[0].loss)
+    last = float(np.mean(losses[-max(1, check.steps // 10) :]))
+    return last if math.isfinite(last) else math.inf
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """How far a few updates move the residual stream behind the first and the last block, and the logits, on one batch:
+    root mean squares, float (sizes, 3), the mean over the seeds. `slopes`: of their logarithms over that of the size,
+    the width where widths differ, else the layers; 0 is flat, 1 in proportion."""
+
+    check: Check
+    rule: str
+    changes: np.ndarray
+
+    @property
+    def slopes(self) -> list[float]:
+        by_width = len({size.dim for size in self.check.sizes}) > 1
+        at = np.log([size.dim if by_width else size.layers for size in self.check.sizes])
+        return [float(np.polyfit(at, np.log(column), 1)[0]) for column in self.changes.T]
+
+
+NAMES = ("first block", "last block", "logits")
+
+
+def coordinates(check: Check, rule: str, rate: float, updates: int = 4) -> Coordinates:
+    """Look at the inside of all sizes before and after a few updates at one rate, without a warm-up."""
+    changes = np.zeros((len(check.sizes), len(NAMES)))
+    with processes(60) as world:
+        for i, size in enumerate(check.sizes):
+            for seed in range(check.seeds):
+                changes[i] += _changes(check, rule, size, rate, seed, updates, world) / check.seeds
+    return Coordinates(check, rule, changes)
+
+
+def _changes(check: Check, rule: str, size: Size, rate: float, seed: int, updates: int, world: World) -> np.ndarray:
+    training, (read, vocabulary) = check.training(rule, rate, seed), _reader(check)
+    state = begun_state(check.model(size), training, vocabulary, 0, world)
+    seen: list[torch.Tensor] = []
+    for block in (state.model.layers[0], state.model.layers[-1]):
+        block.register_forward_hook(lambda _module, _given, found: seen.append(found.detach().float()))
+    rows = torch.from_numpy(read(0, seed))
+    probe = inputs_and_targets(rows, check.batch)[0].to(world.device)
+
+    def look() -> list[torch.Tensor]:
+        seen.clear()
+        with torch.no_grad():
+            logits = state.model(probe)
+        return [*seen, logits.float()]
+
+    before = look()
+    for step in range(updates):
+        inputs, targets = inputs_and_targets(torch.from_numpy(read(step, seed)), check.batch)
+        train_step(state, inputs.to(world.device), targets.to(world.device), StepPlan(rate), training, world)
+    after = look()
+    return np.array([(b - a).square().mean().sqrt().item() for a, b in zip(before, after, strict=True)])
+
+
+def rates_around(middle: float, count: int) -> list[float]:
+    """So many rates, each twice the one before, with `middle` in the middle."""
+    return [middle * 2.0 ** (i - count // 2) for i in range(count)]
+
+
+def lines_of_sweep(found: Sweep) -> Iterator[str]:
+    """A table for a person: the loss of each size at each rate, the best marked by *."""
+    yield f"{found.rule}: loss by size and learning rate, mean of {found.check.seeds} seeds"
+    yield f"{'width':>6} {'layers':>6}" + "".join(f"{rate:>10.3g}" for rate in found.check.rates)
+    for size, row, best in zip(found.check.sizes, found.losses, found.best, strict=True):
+        cells = "".join(f"{loss:>9.4f}{'*' if j == best else ' '}" for j, loss in enumerate(row))
+        yield f"{size.dim:>6} {size.layers:>6}{cells}"
+    edge = any(best in (0, len(found.check.rates) - 1) for best in found.best)
+    hint = "; a best rate is at the edge: widen the rates" if edge else ""
+    yield f"best rates differ from the base's by at most {found.moved} steps of the sweep{hint}"
+
+
+def lines_of_coordinates(found: Coordinates) -> Iterator[str]:
+    """A table for a person: how far things move at each size, and the slopes."""
+    yield f"{found.rule}: change by a few updates (root mean square), mean of {found.check.seeds} seeds"
+    yield f"{'width':>6} {'layers':>6}" + "".join(f"{name:>13}" for name in NAMES)
+    for size, row in zip(found.check.sizes, found.changes, strict=True):
+        yield f"{size.dim:>6} {size.layers:>6}" + "".join(f"{value:>13.4g}" for value in row)
+    yield "slope over size" + "".join(f"{slope:>13.2f}" for slope in found.slopes)[2:]
+    yield "0: flat, as the rate needs it to stay; 1: in proportion to the size"
