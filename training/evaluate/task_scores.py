@@ -18,11 +18,10 @@ import torch
 from gristmill.storage.tokens.text_tokens import TextTokenizer
 from gristmill.training.evaluate.tasks import Task
 from gristmill.training.model.decoder import Decoder
-from gristmill.training.model.loss import IGNORE, token_losses
+from gristmill.training.model.loss import IGNORE
 from gristmill.training.model.parallel import World
 
-# Logits of a batch: 256 MB in float32 on a CPU, a gigabyte on a GPU.
-_LOGITS = {"cpu": 1 << 26, "cuda": 1 << 28}
+TOKENS = 1 << 14  # of one forward pass, padding included
 
 
 @dataclass(frozen=True)
@@ -56,9 +55,11 @@ def example_scores(
     tokenizer: TextTokenizer,
     world: World,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    tokens: int = TOKENS,
 ) -> list[ExampleScores]:
     """Of each task, in their order; a collective, of a sharded model or a whole one on the world's device. Ties go to
-    the first choice. The same on each rank. `progress` is called with the batches done, and all of them."""
+    the first choice. The same on each rank. `progress` is called with the batches done, and all of them. `tokens`: of
+    one forward pass at most, unless one row has more."""
     pairs = [pair for task in tasks for example in task.examples for pair in example.pairs]
     rows, cut = [], np.zeros(len(pairs), dtype=bool)
     for index, (context, continuation) in enumerate(pairs):
@@ -67,7 +68,7 @@ def example_scores(
         ids = tokenizer.encode(behind)
         cut[index] = len(start) + len(ids) > model.config.seq_len + 1
         rows += _rows(index, start, ids, model.config.seq_len)
-    nats, wrong = _losses(model, rows, len(pairs), world, progress)
+    nats, wrong = _losses(model, _batches(rows, tokens), len(pairs), world, progress)
     found, first = [], 0
     for task in tasks:
         count = sum(len(example.pairs) for example in task.examples)
@@ -83,6 +84,7 @@ def task_scores(
     tokenizer: TextTokenizer,
     world: World,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    tokens: int = TOKENS,
 ) -> dict[str, dict[str, float | int | None]]:
     """The figures of each task by its name; see `example_scores`.
 
@@ -91,7 +93,7 @@ def task_scores(
     `accuracy` of the likeliest tokens, all of them right; `accuracy_stderr`; `perplexity` of the continuation as a
     whole; `bits_per_byte`. `cut` counts the pairs whose context was cut.
     """
-    found = example_scores(model, tasks, tokenizer, world, progress)
+    found = example_scores(model, tasks, tokenizer, world, progress, tokens)
     return {task.name: _figures(task, scores) for task, scores in zip(tasks, found, strict=True)}
 
 
@@ -126,14 +128,12 @@ def _rows(pair: int, context: list[int], continuation: list[int], seq_len: int) 
 
 
 def _losses(
-    model: Decoder, rows: list[_Row], pairs: int, world: World, progress: Callable[[int, int], None]
+    model: Decoder, batches: list[list[_Row]], pairs: int, world: World, progress: Callable[[int, int], None]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Nats of each pair's continuation, and how many of its tokens are not the likeliest, float64 (pairs,).
 
-    Ranks take turns at batches of rows of like length, all with the same number of forward passes.
+    Ranks take turns at the batches, all with the same number of forward passes.
     """
-    vocab_size = model.embed_tokens.num_embeddings
-    batches = _batches(rows, max(1, _LOGITS[world.device.type] // vocab_size))
     sums, was_training = np.zeros((pairs, 2)), model.training
     model.eval()
     passes = -(-len(batches) // world.size)
@@ -169,11 +169,8 @@ def _batch_losses(model: Decoder, batch: list[_Row], device: torch.device) -> np
         length = len(row.tokens) - 1
         inputs[at, :length] = torch.tensor(row.tokens[:-1])
         targets[at, length - row.scored : length] = torch.tensor(row.tokens[length + 1 - row.scored :])
-    targets = targets.to(device)
-    logits = model(inputs.to(device))
-    nats = token_losses(logits, targets).double().sum(1)
-    wrong = ((logits.argmax(-1) != targets) & (targets != IGNORE)).double().sum(1)
-    return torch.stack([nats, wrong], 1).cpu().numpy()
+    found = model.scores(inputs.to(device), targets.to(device))
+    return found.double().sum(2).T.cpu().numpy()
 
 
 def _of_task(task: Task, nats: np.ndarray, wrong: np.ndarray, cut: int) -> ExampleScores:

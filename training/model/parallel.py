@@ -20,12 +20,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from gristmill.training.config import RENDEZVOUS, ModelConfig, TrainingConfig
 from gristmill.training.model.decoder import Block, Decoder, initial
-from gristmill.training.model.loss import chunked, loss_sums
+from gristmill.training.model.loss import LOGITS, chunked, in_pieces, loss_sums, token_losses, token_scores
 
 FIRST_CAPABILITY = (8, 9)  # NVIDIA's compute capability: Ada, Hopper and later
 MULTIPLE = 16  # of both sides of a matrix, as the products ask
@@ -186,8 +186,11 @@ def sharded_model(
     if training.fp8_min_dim:
         multiply_in_fp8(model.layers, training.fp8_min_dim, world.device)
     compiles = world.device.type == "cuda" if training.compile is None else training.compile
-    sums = torch.compile(loss_sums) if compiles else loss_sums
+    sums, losses, scores = (torch.compile(f) if compiles else f for f in (loss_sums, token_losses, token_scores))
     model.sums = chunked(sums, training.loss_chunks)
+    # nothing that only looks at the model shall need more memory than a step
+    tokens = -(-micro_batch(training, world.size) * config.seq_len // training.loss_chunks)
+    model.each_loss, model.each_score = (in_pieces(each, min(LOGITS, tokens * vocab_size)) for each in (losses, scores))
     policy = MixedPrecisionPolicy(
         param_dtype=compute_dtype(training.precision, world.device),
         reduce_dtype=torch.float32,
@@ -201,6 +204,8 @@ def sharded_model(
         fully_shard(layer, mesh=world.mesh, mp_policy=policy)
     # Embedding, last norm and output stay together in the root's group, which a tied matrix needs.
     fully_shard(model, mesh=world.mesh, mp_policy=policy)
+    for method in ("losses", "scores"):
+        register_fsdp_forward_method(model, method)
     for module in model.modules():
         if isinstance(module, FSDPModule):
             # The loss is divided by the global token count, so gradients add up and must not be averaged.
