@@ -39,9 +39,9 @@ from gristmill.training.data.shards import check_digests
 from gristmill.training.hub.weights import load_model
 from gristmill.training.model.decoder import Decoder
 from gristmill.training.model.loss import IGNORE
-from gristmill.training.model.parallel import World, micro_batch, processes, sharded_model
+from gristmill.training.model.parallel import World, begin_micro_batch, local, micro_batch, processes, sharded_model
 from gristmill.training.run.deathsig import PARENT, die_with_parent
-from gristmill.training.step.optimizer import Optimizers, learning_rate, local, optimizers
+from gristmill.training.step.optimizer import Optimizers, learning_rate, optimizers
 
 WEIGHTS = "domain_weights.parquet"
 RESULT = "result.json"
@@ -85,7 +85,7 @@ def train(run: DoReMiRun) -> np.ndarray:
     FloatingPointError when training diverged.
     """
     run.out.mkdir(parents=True, exist_ok=True)
-    with processes(run.timeout_seconds) as world:
+    with processes(run.timeout_seconds, run.training.replicas) as world:
         manifest = load_training_manifest(run.data)
         check_digests(manifest)
         weights, excess = trained(run, manifest, world)
@@ -200,10 +200,10 @@ def learn(
     """One update. `tokens`: of each domain in the whole batch, over all ranks."""
     of_token = weights / (weights * tokens).sum()
     for index, (x, y, of) in enumerate(pieces):
-        model.set_requires_gradient_sync(index == len(pieces) - 1)  # type: ignore[operator]
+        begin_micro_batch(model, training, world, last=index == len(pieces) - 1)
         (model.losses(x, y).sum(1) * of_token[of].float()).sum().backward()
     norms = torch._foreach_norm([local(parameter.grad) for parameter in model.parameters()])
-    norm = world.sum(torch.stack(norms).double().square().sum()).sqrt()
+    norm = world.sum(torch.stack(norms).double().square().sum() / world.replicas).sqrt()
     divisor = (norm / training.clip_norm).clamp(min=1).float()
     optimizer.step(rate, divisor, torch.zeros((), dtype=torch.bool, device=world.device))
 

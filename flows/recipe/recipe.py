@@ -21,7 +21,7 @@ from gristmill.tasks.reading.sources import Columns, Source
 from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.tasks.url.step import Url
-from gristmill.training.config import ModelConfig, TrainingConfig
+from gristmill.training.config import FP8_MULTIPLE, ModelConfig, TrainingConfig
 
 MIXTURES = Path(__file__).with_name("mixtures")
 
@@ -102,9 +102,18 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if found := [*self._of_order(), *self._of_signals(), *self._of_sources()]:
+        if found := [*self._of_order(), *self._of_signals(), *self._of_sources(), *self._of_training()]:
             raise ContradictionError(found)
         return self
+
+    def _of_training(self) -> Iterator[tuple[KeyPath, str]]:
+        least = self.training.fp8_min_dim
+        if least and not self.model.fp8_matrices(least):
+            yield (
+                ("training", "fp8_min_dim"),
+                f"fp8_min_dim is {least}, but no matrix of the blocks has sides of at least that which are multiples "
+                f"of {FP8_MULTIPLE}: lower it, make model.dim and model.ffn such multiples, or set it to null",
+            )
 
     def _of_order(self) -> Iterator[tuple[KeyPath, str]]:
         for key, names in (("sources", [s.name for s in self.sources]), ("steps", [s.step for s in self.steps])):

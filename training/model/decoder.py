@@ -125,6 +125,8 @@ class MLP(nn.Module):
 # What `selective` keeps: the results of products and of attention, which cost the most to compute again.
 _KEPT = (
     torch.ops.aten.mm.default,
+    torch.ops.aten._scaled_mm.default,  # in fp8
+    torch.ops.higher_order.flex_attention,
     torch.ops.aten._scaled_dot_product_flash_attention.default,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
     torch.ops.aten._scaled_dot_product_efficient_attention.default,
