@@ -19,6 +19,7 @@ RENDEZVOUS = "TRAINING_RENDEZVOUS"  # environment variable: where ranks find eac
 
 # Peak learning rates by optimizer: see "The defaults" in docs/training.md. Neither is swept.
 OWN_RATES = {"adamw": 3e-3, "muon": 6e-3}
+FP8_MULTIPLE = 16  # of both sides of a matrix, as products in fp8 ask
 
 
 class Settings(BaseModel):
@@ -67,6 +68,14 @@ class ModelConfig(Settings):
     def ffn_dim(self) -> int:
         """8/3 dim keeps the parameter count of a 4x MLP with three matrices in place of two (Shazeer 2020)."""
         return self.ffn or -(-8 * self.dim // (3 * 32)) * 32
+
+    def fp8_matrices(self, min_dim: int) -> bool:
+        """Whether any matrix of a block can multiply in fp8 with training.fp8_min_dim = `min_dim`."""
+        others = (self.dim, self.kv_head_count * self.head_dim, self.ffn_dim)
+        return any(
+            min(self.dim, other) >= min_dim and not self.dim % FP8_MULTIPLE and not other % FP8_MULTIPLE
+            for other in others
+        )
 
 
 class GuardConfig(Settings):
@@ -194,6 +203,26 @@ class TrainingConfig(Settings):
         "products and attention",
     )
     loss_chunks: int = Field(default=1, gt=0, description="pieces of the logits in memory one after the other")
+    accumulate: Literal["sharded", "whole"] | None = Field(
+        default=None,
+        description="how gradients of micro-batches are summed; sharded: each process sums its shard, with a "
+        "reduce-scatter a micro-batch; whole: it sums all of them, 4 bytes a parameter, with one a step; None: sharded "
+        "on GPUs, where it goes on beside the backward pass, else whole",
+    )
+    replicas: int = Field(
+        default=1,
+        gt=0,
+        description="copies of the model, each sharded over its share of the processes: less to gather between "
+        "machines, more memory; as many as machines keep gathering within one",
+    )
+    reshard_after_forward: bool = Field(
+        default=True,
+        description="drop a block's gathered weights after its forward pass; false: keep them until its backward pass, "
+        "which gathers half as often and needs the memory of the whole model in the precision of products",
+    )
+    reduce_dtype: Literal["fp32", "bf16"] = Field(
+        default="fp32", description="in which gradients are summed over processes; bf16 sends half, and rounds each sum"
+    )
     log_every: int | None = Field(
         default=None, gt=0, description="steps between two looks at losses and stop requests; None: 10 on a GPU, else 1"
     )
@@ -278,9 +307,9 @@ class TrainingConfig(Settings):
 # kept and shown. So may guard.max_rollbacks: a run that ends had enough of them, whatever it was allowed.
 NEUTRAL = frozenset(
     {
-        "init_from", "micro_batch", "compile", "recompute", "loss_chunks", "log_every", "monitor_every", "eval_every",
-        "eval_tasks", "eval_tokens", "checkpoint_every", "keep_checkpoints", "keep_every", "sample_tokens",
-        "sample_temperature", "sample_top_k",
+        "init_from", "micro_batch", "compile", "recompute", "loss_chunks", "accumulate", "replicas",
+        "reshard_after_forward", "log_every", "monitor_every", "eval_every", "eval_tasks", "eval_tokens",
+        "checkpoint_every", "keep_checkpoints", "keep_every", "sample_tokens", "sample_temperature", "sample_top_k",
     }
 )  # fmt: skip
 

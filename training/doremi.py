@@ -38,10 +38,10 @@ from gristmill.training.data.order import Order
 from gristmill.training.data.shards import check_digests
 from gristmill.training.hub.weights import load_model
 from gristmill.training.model.decoder import Decoder
-from gristmill.training.model.loss import IGNORE, token_losses
-from gristmill.training.model.parallel import World, processes, sharded_model
+from gristmill.training.model.loss import IGNORE
+from gristmill.training.model.parallel import World, begin_micro_batch, local, processes, sharded_model
 from gristmill.training.run.deathsig import PARENT, die_with_parent
-from gristmill.training.step.optimizer import Optimizers, learning_rate, local, optimizers
+from gristmill.training.step.optimizer import Optimizers, learning_rate, optimizers
 
 WEIGHTS = "domain_weights.parquet"
 RESULT = "result.json"
@@ -85,7 +85,7 @@ def train(run: DoReMiRun) -> np.ndarray:
     FloatingPointError when training diverged.
     """
     run.out.mkdir(parents=True, exist_ok=True)
-    with processes(run.timeout_seconds) as world:
+    with processes(run.timeout_seconds, run.training.replicas) as world:
         manifest = load_training_manifest(run.data)
         check_digests(manifest)
         weights, excess = trained(run, manifest, world)
@@ -180,7 +180,7 @@ def excess_sums(model: Decoder, reference: Decoder, pieces: list[Piece], domains
     (domains, 2)."""
     sums = torch.zeros((domains, 2), dtype=torch.float64, device=world.device)
     for x, y, of in pieces:
-        above = (token_losses(model(x), y) - token_losses(reference(x), y)).clamp(min=0)
+        above = (model.losses(x, y) - reference.losses(x, y)).clamp(min=0)
         rows = torch.stack([above.double().sum(1), (y != IGNORE).double().sum(1)], 1)
         sums.index_add_(0, of, rows)
     return world.sum(sums)
@@ -199,10 +199,10 @@ def learn(
     """One update. `tokens`: of each domain in the whole batch, over all ranks."""
     of_token = weights / (weights * tokens).sum()
     for index, (x, y, of) in enumerate(pieces):
-        model.set_requires_gradient_sync(index == len(pieces) - 1)  # type: ignore[operator]
-        (token_losses(model(x), y).sum(1) * of_token[of].float()).sum().backward()
+        begin_micro_batch(model, training, world, last=index == len(pieces) - 1)
+        (model.losses(x, y).sum(1) * of_token[of].float()).sum().backward()
     norms = torch._foreach_norm([local(parameter.grad) for parameter in model.parameters()])
-    norm = world.sum(torch.stack(norms).double().square().sum()).sqrt()
+    norm = world.sum(torch.stack(norms).double().square().sum() / world.replicas).sqrt()
     divisor = (norm / training.clip_norm).clamp(min=1).float()
     optimizer.step(rate, divisor, torch.zeros((), dtype=torch.bool, device=world.device))
 

@@ -320,14 +320,15 @@ def heldout_table(found: "Evaluation") -> Table:
 def tasks_table(found: "Evaluation") -> Table:
     """Accuracies in percent, with their standard errors."""
     table = Table("task", title=found.model)
-    for head in ("examples", "accuracy %", "normalised %", "chance %", "perplexity", "bits per byte"):
+    for head in ("examples", "acc %", "acc_norm %", "acc_bytes %", "chance %", "perplexity", "bits per byte"):
         table.add_column(head, justify="right")
     for name, figures in found.tasks.items():
         table.add_row(
             name,
             f"{figures['examples']:,}",
-            _share(figures, "accuracy"),
-            _share(figures, "accuracy_normalised"),
+            _share(figures, "acc"),
+            _share(figures, "acc_norm"),
+            _share(figures, "acc_bytes"),
             _share(figures, "chance"),
             _number(figures.get("perplexity"), ",.2f"),
             _number(figures["bits_per_byte"], ".3f"),

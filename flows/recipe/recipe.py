@@ -21,7 +21,7 @@ from gristmill.tasks.reading.sources import Columns, Source
 from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.tasks.url.step import Url
-from gristmill.training.config import ModelConfig, TrainingConfig
+from gristmill.training.config import FP8_MULTIPLE, ModelConfig, TrainingConfig
 
 MIXTURES = Path(__file__).with_name("mixtures")
 
@@ -106,6 +106,17 @@ class Recipe(Settings):
             raise ContradictionError(found)
         return self
 
+    def _of_training(self) -> Iterator[tuple[KeyPath, str]]:
+        least = self.training.fp8_min_dim
+        if least and not self.model.fp8_matrices(least):
+            yield (
+                ("training", "fp8_min_dim"),
+                f"fp8_min_dim is {least}, but no matrix of the blocks has sides of at least that which are multiples "
+                f"of {FP8_MULTIPLE}: lower it, make model.dim and model.ffn such multiples, or set it to null",
+            )
+        if late := self.training.late_stage(self.model.seq_len):
+            yield ("training", "batch_ramp"), late.removeprefix("batch_ramp ")
+
     def _of_order(self) -> Iterator[tuple[KeyPath, str]]:
         for key, names in (("sources", [s.name for s in self.sources]), ("steps", [s.step for s in self.steps])):
             for at, name in enumerate(names):
@@ -186,10 +197,6 @@ class Recipe(Settings):
             if name not in names:
                 hint = did_you_mean(name, names) or f"the sources are {', '.join(names)}"
                 yield path, f"no source is called {name}; {hint}"
-
-    def _of_training(self) -> Iterator[tuple[KeyPath, str]]:
-        if late := self.training.late_stage(self.model.seq_len):
-            yield ("training", "batch_ramp"), late.removeprefix("batch_ramp ")
 
     def training_mixture(self) -> Mixture:
         """The mixture. Raises ValueError for a recipe without one, from which nothing can be trained."""

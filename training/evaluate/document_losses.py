@@ -15,10 +15,8 @@ from gristmill.storage import parquet
 from gristmill.storage.tokens.training_manifest import SourceShards, TrainingManifest
 from gristmill.training.data.shards import Tokens
 from gristmill.training.model.decoder import Decoder
-from gristmill.training.model.loss import IGNORE, token_losses
 from gristmill.training.model.parallel import World
 
-LOGITS = 1 << 26  # of one forward pass: 256 MB in float32
 CHUNK = 1 << 22  # tokens searched at once
 
 SCHEMA = pa.schema(
@@ -56,25 +54,24 @@ def document_losses(model: Decoder, manifest: TrainingManifest, world: World) ->
     """The loss of each document, all of its tokens and the end-of-text token behind them counted once; a collective.
 
     A document is read behind an end-of-text token, as in training, in windows of the model's seq_len, of which each
-    later one sees only the last token of the one before it. A forward pass has windows of one document, always the
-    same ones: so a loss does not depend on the micro-batch, on the other documents or on which rank computes it.
+    later one sees only the last token of the one before it. A forward pass has one window: so a loss does not depend
+    on the micro-batch, on the other documents or on which rank computes it, and needs less memory than a step.
 
     Raises ValueError for a held-out set whose last document has no end.
     """
     seq_len = model.config.seq_len
-    longest = seq_len * max(1, LOGITS // (seq_len * manifest.vocab_size))
     tokens = [Tokens(held.shards, manifest.vocab_size, manifest.dtype) for held in manifest.heldout]
     bounds = [
         document_ends(each, held, manifest.end_of_text) for each, held in zip(tokens, manifest.heldout, strict=True)
     ]
     pieces = [
-        _Piece(document, held, at, min(at + longest, stop), at == start)
+        _Piece(document, held, at, min(at + seq_len, stop), at == start)
         for document, (held, start, stop) in enumerate(
             (held, start, stop)
             for held, ends in enumerate(bounds)
             for start, stop in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True)
         )
-        for at in range(start, stop, longest)
+        for at in range(start, stop, seq_len)
     ]
     # one column a piece, each of one rank: their sum over ranks adds zeros alone, so it is exact
     found = np.zeros((2, len(pieces)))
@@ -87,7 +84,7 @@ def document_losses(model: Decoder, manifest: TrainingManifest, world: World) ->
         ids = tokens[piece.held].read(max(piece.start - 1, 0), piece.stop)
         if piece.first:  # what stands before it is the end of another document, or nothing
             ids = np.concatenate([[manifest.end_of_text], ids[-(piece.stop - piece.start) :]])
-        nats = _nats(model, ids, seq_len, world)
+        nats = _nats(model, ids, world)
         if mine < len(pieces):
             found[:, mine] = nats, token_bytes[ids[1:]].sum()
     model.train(was_training)
@@ -128,13 +125,7 @@ def document_ends(tokens: Tokens, held: SourceShards, end_of_text: int) -> np.nd
 
 
 @torch.no_grad()
-def _nats(model: Decoder, ids: np.ndarray, seq_len: int, world: World) -> float:
-    """Summed loss of all tokens but the first, in windows of seq_len; one that is not full stands alone, as it is."""
-    if (count := len(ids) - 1) > seq_len:
-        padding = -count % seq_len
-        inputs = np.pad(ids[:-1], (0, padding)).reshape(-1, seq_len)
-        targets = np.pad(ids[1:], (0, padding), constant_values=IGNORE).reshape(-1, seq_len)
-    else:
-        inputs, targets = ids[None, :-1], ids[None, 1:]
-    logits = model(torch.from_numpy(inputs).to(world.device))
-    return float(token_losses(logits, torch.from_numpy(targets).to(world.device)).double().sum())
+def _nats(model: Decoder, ids: np.ndarray, world: World) -> float:
+    """Summed loss of all tokens but the first, at most seq_len."""
+    row = torch.from_numpy(ids[None]).to(world.device)
+    return float(model.losses(row[:, :-1], row[:, 1:]).double().sum())

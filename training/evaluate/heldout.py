@@ -17,7 +17,7 @@ from gristmill.training.data.shards import Tokens
 from gristmill.training.evaluate.task_scores import scored, task_scores
 from gristmill.training.evaluate.tasks import read_tasks
 from gristmill.training.model.decoder import Decoder
-from gristmill.training.model.loss import IGNORE, bits_per_byte, token_losses
+from gristmill.training.model.loss import IGNORE, bits_per_byte
 from gristmill.training.model.parallel import World
 
 CHUNK = 1 << 22  # tokens counted at once
@@ -99,8 +99,8 @@ def heldout_loss(model: Decoder, windows: HeldoutWindows, micro_batch: int, worl
         real = mine < len(windows.source)
         rows = np.where(real, mine, 0)
         targets = np.where(real[:, None], windows.targets[rows], IGNORE)
-        logits = model(torch.from_numpy(windows.inputs[rows]).to(world.device))
-        nats = token_losses(logits, torch.from_numpy(targets).to(world.device)).double().sum(1)
+        inputs = torch.from_numpy(windows.inputs[rows]).to(world.device)
+        nats = model.losses(inputs, torch.from_numpy(targets).to(world.device)).double().sum(1)
         found = np.stack([nats.cpu().numpy(), (targets != IGNORE).sum(1), sizes[rows] * real], axis=1)
         np.add.at(sums, windows.source[rows], found)
     model.train()
@@ -178,7 +178,8 @@ class Evaluator:
 
     def __init__(self, run: RunConfig, manifest: TrainingManifest, world: World) -> None:
         training = run.training
-        self.world, self.micro_batch = world, training.micro_batch
+        self.world, self.micro_batch = world, min(training.micro_batch, -(-training.batch // world.size))
+        self.tokens = self.micro_batch * run.model.seq_len
         self.windows = heldout_windows(manifest, run.model.seq_len, training.eval_tokens)
         self.counts = token_counts(manifest, world)
         self.unigram_entropy = unigram_entropy(manifest, self.counts)
@@ -190,7 +191,7 @@ class Evaluator:
         """Metrics of the model, beside those of the unigram model after the `last` step; a collective."""
         metrics = heldout_loss(model, self.windows, self.micro_batch, self.world)
         if self.tokenizer:
-            metrics |= scored(task_scores(model, self.tasks, self.tokenizer, self.world))
+            metrics |= scored(task_scores(model, self.tasks, self.tokenizer, self.world, tokens=self.tokens))
         if last:
             metrics |= unigram_loss(self.counts, self.windows)
         return metrics

@@ -1,7 +1,8 @@
 """What a model makes of tasks: each continuation's log-likelihood behind its context, and what follows from them.
 
 Scored as EleutherAI's lm-evaluation-harness does (docs/task_guide.md, lm_eval/api/task.py): the choice of the highest
-log-likelihood is the model's answer; normalised, the one of the highest log-likelihood a byte. A context begins with
+log-likelihood is the model's answer (its `acc`), or the one of the highest log-likelihood a character (`acc_norm`) or a
+UTF-8 byte of the choice (`acc_bytes`). A context begins with
 the end-of-text token, as a document does, and is cut at its left to fit the model.
 """
 
@@ -18,11 +19,10 @@ import torch
 from gristmill.storage.tokens.text_tokens import TextTokenizer
 from gristmill.training.evaluate.tasks import Task
 from gristmill.training.model.decoder import Decoder
-from gristmill.training.model.loss import IGNORE, token_losses
+from gristmill.training.model.loss import IGNORE
 from gristmill.training.model.parallel import World
 
-# Logits of a batch: 256 MB in float32 on a CPU, a gigabyte on a GPU.
-_LOGITS = {"cpu": 1 << 26, "cuda": 1 << 28}
+TOKENS = 1 << 14  # of one forward pass, padding included
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,15 @@ class _Row:
 @dataclass(frozen=True, eq=False)
 class ExampleScores:
     """The examples of a task one by one, all (examples,). `bits`, `sizes`: of the right answer behind its context,
-    float64, and its UTF-8 bytes, int64. `hits`, `hits_normalised`: whether the model's answer is right, and that by the
-    log-likelihood a byte; of a cloze both are whether all tokens are the likeliest. `chances`: of guessing, 0 for a
-    cloze. `cut`: pairs whose context was cut."""
+    float64, and its UTF-8 bytes, int64. `hits`, `hits_norm`, `hits_bytes`: whether the model's answer is right, and
+    that by the log-likelihood a character and a byte; of a cloze, whether all tokens are the likeliest. `chances`: of
+    guessing, 0 for a cloze. `cut`: pairs whose context was cut."""
 
     bits: np.ndarray
     sizes: np.ndarray
     hits: np.ndarray
-    hits_normalised: np.ndarray
+    hits_norm: np.ndarray
+    hits_bytes: np.ndarray
     chances: np.ndarray
     cut: int
 
@@ -56,9 +57,11 @@ def example_scores(
     tokenizer: TextTokenizer,
     world: World,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    tokens: int = TOKENS,
 ) -> list[ExampleScores]:
     """Of each task, in their order; a collective, of a sharded model or a whole one on the world's device. Ties go to
-    the first choice. The same on each rank. `progress` is called with the batches done, and all of them."""
+    the first choice. The same on each rank. `progress` is called with the batches done, and all of them. `tokens`: of
+    one forward pass at most, unless one row has more."""
     pairs = [pair for task in tasks for example in task.examples for pair in example.pairs]
     rows, cut = [], np.zeros(len(pairs), dtype=bool)
     for index, (context, continuation) in enumerate(pairs):
@@ -67,7 +70,7 @@ def example_scores(
         ids = tokenizer.encode(behind)
         cut[index] = len(start) + len(ids) > model.config.seq_len + 1
         rows += _rows(index, start, ids, model.config.seq_len)
-    nats, wrong = _losses(model, rows, len(pairs), world, progress)
+    nats, wrong = _losses(model, _batches(rows, tokens), len(pairs), world, progress)
     found, first = [], 0
     for task in tasks:
         count = sum(len(example.pairs) for example in task.examples)
@@ -83,15 +86,16 @@ def task_scores(
     tokenizer: TextTokenizer,
     world: World,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    tokens: int = TOKENS,
 ) -> dict[str, dict[str, float | int | None]]:
     """The figures of each task by its name; see `example_scores`.
 
-    Of multiple choice: `examples`; `accuracy` and `accuracy_normalised` (by bytes), each with its standard error
-    `..._stderr`; `chance`, the accuracy of guessing; `bits_per_byte` of the right answers. Of cloze: `examples`;
-    `accuracy` of the likeliest tokens, all of them right; `accuracy_stderr`; `perplexity` of the continuation as a
+    Of multiple choice: `examples`; `acc`, `acc_norm` and `acc_bytes`, each with its standard error `..._stderr`;
+    `chance`, the accuracy of guessing; `bits_per_byte` of the right answers. Of cloze: `examples`;
+    `acc` of the likeliest tokens, all of them right; `acc_stderr`; `perplexity` of the continuation as a
     whole; `bits_per_byte`. `cut` counts the pairs whose context was cut.
     """
-    found = example_scores(model, tasks, tokenizer, world, progress)
+    found = example_scores(model, tasks, tokenizer, world, progress, tokens)
     return {task.name: _figures(task, scores) for task, scores in zip(tasks, found, strict=True)}
 
 
@@ -126,14 +130,12 @@ def _rows(pair: int, context: list[int], continuation: list[int], seq_len: int) 
 
 
 def _losses(
-    model: Decoder, rows: list[_Row], pairs: int, world: World, progress: Callable[[int, int], None]
+    model: Decoder, batches: list[list[_Row]], pairs: int, world: World, progress: Callable[[int, int], None]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Nats of each pair's continuation, and how many of its tokens are not the likeliest, float64 (pairs,).
 
-    Ranks take turns at batches of rows of like length, all with the same number of forward passes.
+    Ranks take turns at the batches, all with the same number of forward passes.
     """
-    vocab_size = model.embed_tokens.num_embeddings
-    batches = _batches(rows, max(1, _LOGITS[world.device.type] // vocab_size))
     sums, was_training = np.zeros((pairs, 2)), model.training
     model.eval()
     passes = -(-len(batches) // world.size)
@@ -169,35 +171,37 @@ def _batch_losses(model: Decoder, batch: list[_Row], device: torch.device) -> np
         length = len(row.tokens) - 1
         inputs[at, :length] = torch.tensor(row.tokens[:-1])
         targets[at, length - row.scored : length] = torch.tensor(row.tokens[length + 1 - row.scored :])
-    targets = targets.to(device)
-    logits = model(inputs.to(device))
-    nats = token_losses(logits, targets).double().sum(1)
-    wrong = ((logits.argmax(-1) != targets) & (targets != IGNORE)).double().sum(1)
-    return torch.stack([nats, wrong], 1).cpu().numpy()
+    found = model.scores(inputs.to(device), targets.to(device))
+    return found.double().sum(2).T.cpu().numpy()
 
 
 def _of_task(task: Task, nats: np.ndarray, wrong: np.ndarray, cut: int) -> ExampleScores:
     """`nats`, `wrong`: of the task's pairs."""
-    sizes = np.array([len(continuation.encode()) for example in task.examples for _, continuation in example.pairs])
+    texts = [continuation for example in task.examples for _, continuation in example.pairs]
+    sizes = np.array([len(text.encode()) for text in texts])
+    characters = np.array([len(text) for text in texts])
     counts = np.array([len(example.pairs) for example in task.examples])
     begins = np.cumsum(counts) - counts
     answers = np.array([example.answer for example in task.examples])
     if task.kind == "cloze":
-        hits = normalised = wrong == 0
+        hits = by_character = by_byte = wrong == 0
         chances = np.zeros(len(counts))
     else:
         each = [slice(begin, begin + count) for begin, count in zip(begins, counts, strict=True)]
-        hits = np.array([nats[part].argmin() for part in each]) == answers
-        normalised = np.array([(nats[part] / sizes[part]).argmin() for part in each]) == answers
+        hits, by_character, by_byte = (
+            np.array([(nats[part] / lengths[part]).argmin() for part in each]) == answers
+            for lengths in (np.ones(len(texts)), characters, sizes)
+        )
         chances = 1 / counts
     right = begins + answers
-    return ExampleScores(nats[right] / math.log(2), sizes[right], hits, normalised, chances, cut)
+    return ExampleScores(nats[right] / math.log(2), sizes[right], hits, by_character, by_byte, chances, cut)
 
 
 def _figures(task: Task, scores: ExampleScores) -> dict[str, float | int | None]:
-    found: dict[str, float | int | None] = {"examples": len(task.examples), **_accuracy("accuracy", scores.hits)}
+    found: dict[str, float | int | None] = {"examples": len(task.examples), **_accuracy("acc", scores.hits)}
     if task.kind == "choice":
-        found |= _accuracy("accuracy_normalised", scores.hits_normalised) | {"chance": float(scores.chances.mean())}
+        found |= _accuracy("acc_norm", scores.hits_norm) | _accuracy("acc_bytes", scores.hits_bytes)
+        found["chance"] = float(scores.chances.mean())
     else:
         mean = float(scores.bits.mean())
         found["perplexity"] = 2**mean if mean < 1000 else None

@@ -20,7 +20,7 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from gristmill.training.config import ModelConfig
-from gristmill.training.model.loss import logits_of, loss_sums
+from gristmill.training.model.loss import in_pieces, logits_of, loss_sums, token_losses, token_scores
 
 INIT_STD = 0.02
 
@@ -125,6 +125,8 @@ class MLP(nn.Module):
 # What `selective` keeps: the results of products and of attention, which cost the most to compute again.
 _KEPT = (
     torch.ops.aten.mm.default,
+    torch.ops.aten._scaled_mm.default,  # in fp8
+    torch.ops.higher_order.flex_attention,
     torch.ops.aten._scaled_dot_product_flash_attention.default,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
     torch.ops.aten._scaled_dot_product_efficient_attention.default,
@@ -179,19 +181,41 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = nn.RMSNorm(config.dim, eps=config.norm_eps)
         self.lm_head = None if config.tie_embeddings else nn.Linear(config.dim, vocab_size, bias=False)
-        self.sums = loss_sums  # as one function with the output projection, so that it can be compiled with it
+        # each as one function with the output projection, so that it can be compiled with it
+        self.sums, self.each_loss, self.each_score = loss_sums, in_pieces(token_losses), in_pieces(token_scores)
 
     def forward(self, tokens: torch.Tensor, targets: torch.Tensor | None = None, z_loss: float = 0.0) -> torch.Tensor:
+        x = self._hidden(tokens)
+        if targets is None:
+            return logits_of(x, self._output, self.config.logit_softcap)
+        return self.sums(x.flatten(0, 1), self._output, targets.flatten(), self.config.logit_softcap, z_loss)
+
+    def losses(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """The loss of each target in nats, float32 of targets' shape; 0 where it is IGNORE. No logits of the whole
+        batch are in memory. Both int64 (batch, length)."""
+        return self._each(self.each_loss, tokens, targets)[0]
+
+    def scores(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """As `losses`, and 1 for each target that is not the likeliest token, else 0: (2, batch, length)."""
+        return self._each(self.each_score, tokens, targets)
+
+    def _each(self, each: Callable[..., torch.Tensor], tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        x = self._hidden(tokens).flatten(0, 1)
+        return each(x, self._output, targets.flatten(), self.config.logit_softcap).unflatten(-1, targets.shape)
+
+    @property
+    def _output(self) -> torch.Tensor:
+        """The matrix (vocab_size, dim) that makes logits."""
+        return self.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
+
+    def _hidden(self, tokens: torch.Tensor) -> torch.Tensor:
+        """The last norm's output, (batch, length, dim)."""
         cos, sin = rotary(tokens.shape[1], self.config.head_dim, self.config.rope_theta, tokens.device)
         mask = None if self.end_of_text is None else document_mask(tokens, self.end_of_text)
         x = self.embed_tokens(tokens)
         for layer in self.layers:
             x = layer(x, cos, sin, mask)
-        x = self.norm(x)
-        weight = self.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
-        if targets is None:
-            return logits_of(x, weight, self.config.logit_softcap)
-        return self.sums(x.flatten(0, 1), weight, targets.flatten(), self.config.logit_softcap, z_loss)
+        return self.norm(x)
 
 
 def initial(name: str, shape: torch.Size, config: ModelConfig, seed: int) -> torch.Tensor:

@@ -32,10 +32,19 @@ def logits_of(x: torch.Tensor, weight: torch.Tensor, softcap: float | None) -> t
     return logits if softcap is None else (softcap * torch.tanh(logits.float() / softcap)).type_as(logits)
 
 
-def token_losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Cross-entropy of each target in nats, float32 of targets' shape; 0 where the target is IGNORE."""
-    flat = F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), reduction="none", ignore_index=IGNORE)
-    return flat.view_as(targets)
+def token_losses(x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, softcap: float | None) -> torch.Tensor:
+    """Cross-entropy of each target in nats, float32 (1, tokens); 0 where the target is IGNORE. Arguments: those of
+    `loss_sums`."""
+    logits = logits_of(x, weight, softcap).float()
+    return F.cross_entropy(logits, targets, reduction="none", ignore_index=IGNORE)[None]
+
+
+def token_scores(x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, softcap: float | None) -> torch.Tensor:
+    """`token_losses`, and 1 for each target that is not the likeliest token, else 0: float32 (2, tokens)."""
+    logits = logits_of(x, weight, softcap).float()
+    nats = F.cross_entropy(logits, targets, reduction="none", ignore_index=IGNORE)
+    missed = (logits.argmax(-1) != targets) & (targets != IGNORE)
+    return torch.stack([nats, missed.float()])
 
 
 def loss_sums(
@@ -65,6 +74,26 @@ def chunked(sums: Callable[..., torch.Tensor], chunks: int) -> Callable[..., tor
         pieces = zip(x.chunk(chunks), targets.chunk(chunks), strict=True)
         found = [checkpoint(sums, a, weight, b, *settings, use_reentrant=False) for a, b in pieces]
         return torch.stack(found).sum(0)
+
+    return whole
+
+
+# Logits in memory at once where losses of single tokens are wanted: 64 MB in float32, enough to fill a GPU.
+LOGITS = 1 << 24
+
+
+def in_pieces(each: Callable[..., torch.Tensor], logits: int = LOGITS) -> Callable[..., torch.Tensor]:
+    """`token_losses` or `token_scores` over pieces of the tokens, of which one at a time has its logits in memory, at
+    most so many or those of one token. Where gradients are wanted they are computed again in the backward pass."""
+
+    def whole(x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, softcap: float | None) -> torch.Tensor:
+        size = max(1, logits // len(weight))
+        pieces = list(zip(x.split(size), targets.split(size), strict=True))
+        if torch.is_grad_enabled() and len(pieces) > 1:
+            found = [checkpoint(each, a, weight, b, softcap, use_reentrant=False) for a, b in pieces]
+        else:
+            found = [each(a, weight, b, softcap) for a, b in pieces]
+        return torch.cat(found, -1)
 
     return whole
 

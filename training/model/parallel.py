@@ -20,16 +20,15 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from gristmill.training.config import RENDEZVOUS, ModelConfig, TrainingConfig
+from gristmill.training.config import FP8_MULTIPLE, RENDEZVOUS, ModelConfig, TrainingConfig
 from gristmill.training.model.decoder import Block, Decoder, initial
-from gristmill.training.model.loss import chunked, loss_sums
+from gristmill.training.model.loss import LOGITS, chunked, in_pieces, loss_sums, token_losses, token_scores
 from gristmill.training.model.parametrization import multipliers
 
 FIRST_CAPABILITY = (8, 9)  # NVIDIA's compute capability: Ada, Hopper and later
-MULTIPLE = 16  # of both sides of a matrix, as the products ask
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +57,7 @@ def multiply_in_fp8(layers: nn.ModuleList, min_dim: int, device: torch.device) -
         if not isinstance(module, nn.Linear):
             return False
         sides = (module.in_features, module.out_features)
-        if fits := min(sides) >= min_dim and not any(side % MULTIPLE for side in sides):
+        if fits := min(sides) >= min_dim and not any(side % FP8_MULTIPLE for side in sides):
             chosen.append(name)
         return fits
 
@@ -66,7 +65,7 @@ def multiply_in_fp8(layers: nn.ModuleList, min_dim: int, device: torch.device) -
     if not chosen:
         raise ValueError(
             f"training.fp8_min_dim is {min_dim}, but no matrix of the blocks is that large with sides that are "
-            f"multiples of {MULTIPLE}: lower it, or set it to null"
+            f"multiples of {FP8_MULTIPLE}: lower it, or set it to null"
         )
 
 
@@ -75,6 +74,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class World:
+    """`mesh`: (shards,), or (replicas, shards) where a model is kept more than once."""
+
     rank: int
     size: int
     device: torch.device
@@ -84,10 +85,21 @@ class World:
     def leads(self) -> bool:
         return self.rank == 0
 
+    @property
+    def replicas(self) -> int:
+        """Ranks that hold the same shard of a parameter."""
+        return self.size // self.mesh.size(self.mesh.ndim - 1)
+
     def sum(self, values: torch.Tensor) -> torch.Tensor:
         """Sum of a tensor over all ranks, in place."""
         dist.all_reduce(values)
         return values
+
+
+def local(tensor: torch.Tensor | None) -> torch.Tensor:
+    """This rank's part of a sharded tensor, which shares its memory."""
+    assert tensor is not None, "every parameter takes part in the loss"
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def all_gather(value: T) -> list[T]:
@@ -111,8 +123,9 @@ def rows_per_rank(batch: int, world: int, micro_batch: int) -> int:
 
 
 @contextmanager
-def processes(timeout_seconds: float) -> Iterator[World]:
-    """Join the processes that torchrun started or, without it, be the only one; leave them at the end.
+def processes(timeout_seconds: float, replicas: int = 1) -> Iterator[World]:
+    """Join the processes that torchrun started or, without it, be the only one; leave them at the end. `replicas`: see
+    TrainingConfig.
 
     A single process takes the same path through a group of one, with a store in its own memory. A rank that
     hangs makes the others fail after timeout_seconds.
@@ -131,11 +144,27 @@ def processes(timeout_seconds: float) -> Iterator[World]:
     else:
         dist.init_process_group(backend, timeout=timeout, store=dist.HashStore(), rank=0, world_size=1)
     try:
-        size = dist.get_world_size()
-        mesh = init_device_mesh(device.type, (size,), mesh_dim_names=("shard",))
-        yield World(dist.get_rank(), size, device, mesh)
+        yield world_of(device, replicas)
     finally:
         dist.destroy_process_group()
+
+
+def world_of(device: torch.device, replicas: int = 1) -> World:
+    """The processes of the group that has been joined. Ranks that follow each other share a replica, so that those of
+    one machine do.
+
+    Raises ValueError where the processes cannot be dealt out among so many replicas.
+    """
+    size = dist.get_world_size()
+    if size % replicas:
+        raise ValueError(
+            f"training.replicas is {replicas}, which does not divide {size} processes; give one that does, or 1"
+        )
+    if replicas == 1:
+        mesh = init_device_mesh(device.type, (size,), mesh_dim_names=("shard",))
+    else:
+        mesh = init_device_mesh(device.type, (replicas, size // replicas), mesh_dim_names=("replica", "shard"))
+    return World(dist.get_rank(), size, device, mesh)
 
 
 def _use_flash_attention_3(device: torch.device) -> None:
@@ -171,7 +200,16 @@ def compute_dtype(wanted: str, device: torch.device) -> torch.dtype | None:
 def sharded_model(
     config: ModelConfig, training: TrainingConfig, vocab_size: int, end_of_text: int, world: World
 ) -> Decoder:
-    """A Decoder with FSDP2 applied and its first weights set, the same ones for every world size.
+    """A Decoder with FSDP2 applied and its first weights set, the same ones for every world size."""
+    model = empty_sharded_model(config, training, vocab_size, end_of_text, world)
+    set_first_weights(model, training, world)
+    return model
+
+
+def empty_sharded_model(
+    config: ModelConfig, training: TrainingConfig, vocab_size: int, end_of_text: int, world: World
+) -> Decoder:
+    """A Decoder with FSDP2 applied, whose weights are still to be set or loaded.
 
     Weights and sums of gradients are float32 in every precision. Inputs of blocks are not cast, so the rotary angles
     stay float32. Blocks are compiled before they are sharded, the loss with the output projection.
@@ -184,11 +222,15 @@ def sharded_model(
     if training.fp8_min_dim:
         multiply_in_fp8(model.layers, training.fp8_min_dim, world.device)
     compiles = world.device.type == "cuda" if training.compile is None else training.compile
-    sums = torch.compile(loss_sums) if compiles else loss_sums
+    sums, losses, scores = (torch.compile(f) if compiles else f for f in (loss_sums, token_losses, token_scores))
     model.sums = chunked(sums, training.loss_chunks)
+    # nothing that only looks at the model shall need more memory than a step
+    rows = min(training.micro_batch, -(-training.batch // world.size))
+    tokens = -(-rows * config.seq_len // training.loss_chunks)
+    model.each_loss, model.each_score = (in_pieces(each, min(LOGITS, tokens * vocab_size)) for each in (losses, scores))
     policy = MixedPrecisionPolicy(
         param_dtype=compute_dtype(training.precision, world.device),
-        reduce_dtype=torch.float32,
+        reduce_dtype=torch.bfloat16 if training.reduce_dtype == "bf16" else torch.float32,
         cast_forward_inputs=False,
     )
     for layer in model.layers:
@@ -196,17 +238,27 @@ def sharded_model(
         layer.recompute = training.recompute
         if compiles:
             layer.compile()
-        fully_shard(layer, mesh=world.mesh, mp_policy=policy)
+        fully_shard(layer, mesh=world.mesh, mp_policy=policy, reshard_after_forward=training.reshard_after_forward)
     # Embedding, last norm and output stay together in the root's group, which a tied matrix needs.
     fully_shard(model, mesh=world.mesh, mp_policy=policy)
+    for method in ("losses", "scores"):
+        register_fsdp_forward_method(model, method)
     for module in model.modules():
         if isinstance(module, FSDPModule):
             # The loss is divided by the global token count, so gradients add up and must not be averaged.
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)  # gloo has no PREMUL_SUM
     model.to_empty(device=world.device)
-    set_first_weights(model, training, world)
     return model
+
+
+def begin_micro_batch(model: nn.Module, training: TrainingConfig, world: World, last: bool) -> None:
+    """Before a forward pass of a step, of which it may be the `last`: see training.accumulate. Replicas add theirs at
+    the end only."""
+    assert isinstance(model, FSDPModule), "the model is that of sharded_model"
+    kept = training.accumulate or ("sharded" if world.device.type == "cuda" else "whole")
+    model.set_requires_gradient_sync(last or kept == "sharded")
+    model.set_requires_all_reduce(last)
 
 
 @torch.no_grad()
@@ -220,13 +272,16 @@ def set_first_weights(model: Decoder, training: TrainingConfig, world: World) ->
         parameter.copy_(distribute_tensor(whole, world.mesh, parameter.placements, src_data_rank=None))
 
 
-def whole_weights(model: Decoder) -> dict[str, torch.Tensor]:
-    """All parameters by name, whole, float32, on the CPU; a collective: every rank calls it and gets all of them."""
+def whole_weights(model: Decoder, world: World) -> dict[str, torch.Tensor]:
+    """All parameters by name, whole, float32, on the CPU of rank 0; a collective, in which other ranks hold one whole
+    parameter at a time, and get none."""
     assert isinstance(model, FSDPModule), "the model is that of sharded_model"
     # a forward pass without a backward leaves the root's group gathered, in the precision of the products
     model.reshard()
     weights = {}
     for name, parameter in model.named_parameters():
         assert isinstance(parameter, DTensor), "fully_shard has cut every parameter"
-        weights[name] = parameter.full_tensor().detach().cpu()
+        whole = parameter.full_tensor().detach()
+        if world.leads:
+            weights[name] = whole.cpu()
     return weights

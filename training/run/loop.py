@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -39,12 +40,13 @@ from gristmill.training.run.tracking import TrackedNames, Tracker
 from gristmill.training.step.events import windows_left_out
 from gristmill.training.step.monitor import Machine, Monitor
 from gristmill.training.step.optimizer import learning_rate
-from gristmill.training.step.state import TrainState, train_state
+from gristmill.training.step.state import TrainState, empty_state
 from gristmill.training.step.update import StepPlan, train_step
 
 log = logging.getLogger(__name__)
 
 RESULT = "result.json"
+LEADER_ALONE = timedelta(days=1)  # longest work of rank 0 alone; where it dies, the others' wait ends at once
 
 
 class Stopped(Exception):
@@ -77,7 +79,7 @@ def train(run: RunConfig) -> dict:
     budget is spent: guard.json has the likely cause.
     """
     (run.out / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
-    with stop_requests() as stop, Keeper(run) as keeper, processes(run.timeout_seconds) as world:
+    with stop_requests() as stop, Keeper(run) as keeper, processes(run.timeout_seconds, run.training.replicas) as world:
         if world.leads:
             for name in (RESULT, REPORT):
                 (run.out / name).unlink(missing_ok=True)
@@ -95,7 +97,8 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     order.check_epochs(training.steps)
     evaluator = Evaluator(run, manifest, world)
 
-    state = train_state(run.model, training, manifest, world)
+    # `recovery.resume` sets the weights, or loads them
+    state = empty_state(run.model, training, manifest.vocab_size, manifest.end_of_text, world)
     first_weights = partial(set_initial_weights, state.model, run, manifest, world)
     saver = Saver(run.out / CHECKPOINTS, names, world, run.timeout_seconds, keeper.committed)
     recovery = Recovery(run, order, state, first_weights, world, saver, keeper, evaluator.unigram_entropy)
@@ -121,12 +124,13 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
 
     if run.document_losses:
         write_document_losses(run.out / DOCUMENT_LOSSES, state.model, manifest, world)
-    weights = whole_weights(state.model)
+    weights = whole_weights(state.model, world)
+    patient = dist.new_group(backend="gloo", timeout=LEADER_ALONE)  # joined while no rank is late
     result: dict = {}
     if world.leads:
         assert saved is not None, "the last step has saved a checkpoint"
         result = _result(run, weights, progress, saved)
-    return _from_leader(result)
+    return _from_leader(result, patient)
 
 
 class Due(NamedTuple):
@@ -257,9 +261,12 @@ def _result(run: RunConfig, weights: dict, progress: Progress, saved: Path) -> d
     return result
 
 
-def _from_leader(value: dict) -> dict:
-    """Rank 0's value on every rank. Returns when all have it, so that no rank leaves while another still reads."""
+def _from_leader(value: dict, patient: dist.ProcessGroup) -> dict:
+    """Rank 0's value on every rank. Returns when all have it, so that no rank leaves while another still reads.
+
+    The others wait while rank 0 exports, reads that again and samples from it, as long as the group `patient` does.
+    """
     box = [value]
-    dist.broadcast_object_list(box, src=0)
-    dist.barrier()
+    dist.broadcast_object_list(box, src=0, group=patient)
+    dist.barrier(group=patient)
     return box[0]

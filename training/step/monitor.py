@@ -15,8 +15,7 @@ from torch.distributed.fsdp import FSDPModule
 from gristmill.training.config import ModelConfig
 from gristmill.training.data_sheets import data_sheet_flops
 from gristmill.training.model.decoder import Attention, Block, Decoder, document_mask, flops_per_token, rotary
-from gristmill.training.model.parallel import World
-from gristmill.training.step.optimizer import local
+from gristmill.training.model.parallel import World, local
 
 QUERIES = 256  # rows of the attention logits that are in memory at once
 

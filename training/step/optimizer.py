@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.distributed.tensor import DTensor
 
 from gristmill.training.config import TrainingConfig
 from gristmill.training.model.decoder import Decoder
 from gristmill.training.step.groups import parameter_groups
+from gristmill.training.step.muon import Muon
 
 
 def learning_rate(tokens: int, total: int, training: TrainingConfig, warmup: float | None = None) -> float:
@@ -43,7 +43,7 @@ class Optimizers:
     """AdamW, and Muon for the matrices of the blocks if the run has it."""
 
     adamw: torch.optim.AdamW
-    muon: torch.optim.Muon | None
+    muon: Muon | None
 
     def state(self, parameter: torch.Tensor) -> dict[str, torch.Tensor]:
         """The tensors that are kept for a parameter, by name."""
@@ -66,29 +66,13 @@ class Optimizers:
         self.adamw.step()
         self.adamw.zero_grad(set_to_none=True)
         if self.muon:
-            self._step_muon(self.muon, learning_rate, divisor, skip)
-
-    def _step_muon(
-        self, muon: torch.optim.Muon, learning_rate: float, divisor: torch.Tensor, skip: torch.Tensor
-    ) -> None:
-        # Without momentum and gradient Muon's update is zero, and its decay is ours: so a skipped one does nothing.
-        with torch.no_grad():
-            for group in muon.param_groups:
-                group["lr"] = learning_rate * group["lr_multiplier"]
-                kept = torch.where(skip, 1.0, 1 - group["lr"] * group["decay"])
-                for parameter in group["params"]:
-                    local(parameter.grad).div_(divisor).masked_fill_(skip, 0)
-                    local(muon.state[parameter]["momentum_buffer"]).masked_fill_(skip, 0)
-                    local(parameter).mul_(kept)
-        muon.step()
-        muon.zero_grad(set_to_none=True)
+            self.muon.step(learning_rate, divisor, skip)
 
 
 def optimizers(model: Decoder, training: TrainingConfig) -> Optimizers:
     """Optimizers over the parameters of a model, sharded or not.
 
-    Muon (Jordan et al. 2024) orthogonalizes each matrix's momentum. Its updates are scaled to the size of AdamW's
-    (0.2 sqrt of the longer side: Moonshot, arXiv 2502.16982), so that one learning rate and decay serve both.
+    Muon's updates are scaled to the size of AdamW's, so that one learning rate and decay serve both.
 
     The state (AdamW: two float32 tensors of each parameter's size, and a count; Muon: one) is made here rather than at
     the first step: a checkpoint is loaded into tensors that exist, and memory does not jump after the first step.
@@ -115,24 +99,13 @@ def optimizers(model: Decoder, training: TrainingConfig) -> Optimizers:
             "exp_avg": torch.zeros_like(parameter),
             "exp_avg_sq": torch.zeros_like(parameter),
         }
-    muon = None
     matrices: list[dict[str, Any]] = [
         {
             "params": list(group.parameters.values()),
             "lr_multiplier": group.treatment.lr_multiplier,
-            "decay": group.treatment.weight_decay,  # by `step`, which spares what is skipped
+            "decay": group.treatment.weight_decay,
         }
         for group in groups
         if group.treatment.optimizer == "muon"
     ]
-    if matrices:
-        muon = torch.optim.Muon(matrices, lr=training.peak_rate, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
-        for parameter in (p for group in muon.param_groups for p in group["params"]):
-            muon.state[parameter] = {"momentum_buffer": torch.zeros_like(parameter)}
-    return Optimizers(adamw, muon)
-
-
-def local(tensor: torch.Tensor | None) -> torch.Tensor:
-    """This rank's part of a sharded tensor, which shares its memory."""
-    assert tensor is not None, "every parameter takes part in the loss"
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    return Optimizers(adamw, Muon(matrices) if matrices else None)

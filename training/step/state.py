@@ -7,7 +7,7 @@ import torch
 from gristmill.storage.tokens.training_manifest import TrainingManifest
 from gristmill.training.config import GuardConfig, ModelConfig, TrainingConfig
 from gristmill.training.model.decoder import Decoder
-from gristmill.training.model.parallel import World, compute_dtype, sharded_model
+from gristmill.training.model.parallel import World, compute_dtype, empty_sharded_model, set_first_weights
 from gristmill.training.step.noise import MicroBatchNorms
 from gristmill.training.step.optimizer import Optimizers, optimizers
 
@@ -122,7 +122,16 @@ def begun_state(
     config: ModelConfig, training: TrainingConfig, vocab_size: int, end_of_text: int, world: World
 ) -> TrainState:
     """As `train_state`, of any vocabulary. `end_of_text`: the id of that token."""
-    model = sharded_model(config, training, vocab_size, end_of_text, world)
+    state = empty_state(config, training, vocab_size, end_of_text, world)
+    set_first_weights(state.model, training, world)
+    return state
+
+
+def empty_state(
+    config: ModelConfig, training: TrainingConfig, vocab_size: int, end_of_text: int, world: World
+) -> TrainState:
+    """As `begun_state`, without weights: they are still to be set or loaded."""
+    model = empty_sharded_model(config, training, vocab_size, end_of_text, world)
     scales = compute_dtype(training.precision, world.device) == torch.float16
     return TrainState(
         model,

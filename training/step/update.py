@@ -9,14 +9,12 @@ import math
 from typing import NamedTuple
 
 import torch
-from torch.distributed.fsdp import FSDPModule
 
 from gristmill.training.config import TrainingConfig
 from gristmill.training.model.loss import IGNORE
-from gristmill.training.model.parallel import World
+from gristmill.training.model.parallel import World, begin_micro_batch, local
 from gristmill.training.step.monitor import Updates
 from gristmill.training.step.noise import noise_and_signal
-from gristmill.training.step.optimizer import local
 from gristmill.training.step.state import APPLIED, NOT_FINITE, OUTLIER, TrainState
 
 
@@ -68,7 +66,6 @@ def train_step(
     Returns a tensor on the device for `figures`.
     """
     model, scale = state.model, state.scale
-    assert isinstance(model, FSDPModule), "the model is that of sharded_model"
     counted = targets != IGNORE
     count, sequences = world.sum(torch.stack([counted.sum(), counted.any(1).sum()]))
     total = torch.zeros(2, dtype=torch.float64, device=world.device)
@@ -76,7 +73,7 @@ def train_step(
     state.norms.begin()
     pieces = list(zip(inputs.split(micro), targets.split(micro), strict=True))
     for index, (x, y) in enumerate(pieces):
-        model.set_requires_gradient_sync(index == len(pieces) - 1)
+        begin_micro_batch(model, training, world, last=index == len(pieces) - 1)
         sums = model(x, y, training.z_loss)
         (sums.sum() * (scale.value / count)).backward()
         total += sums.detach()
@@ -84,7 +81,7 @@ def train_step(
 
     # Each rank holds its own part of every gradient; squares add up in float64 for any way of cutting them.
     norms = torch._foreach_norm([local(parameter.grad) for parameter in model.parameters()])
-    square = torch.stack(norms).double().square().sum()
+    square = torch.stack(norms).double().square().sum() / world.replicas
     stop_requested = square.new_full((), float(plan.stop_requested))
     shared = world.sum(torch.cat([total, square[None], stop_requested[None], state.norms.sums]))
     total, square, stop_requested, pieced = shared.split([2, 1, 1, 2])

@@ -97,7 +97,7 @@ def _score(phases: PhaseRunner, record: Record, places: TaskPlaces) -> dict:
                 scores.bits,
                 scores.sizes,
                 scores.hits,
-                scores.hits_normalised,
+                scores.hits_bytes,
                 scores.chances,
             ],
             schema=SCHEMA,

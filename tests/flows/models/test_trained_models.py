@@ -77,7 +77,7 @@ def test_figures_are_written_and_logged(home, given, tmp_path, invoke):
     for name, value in found.heldout.items():
         assert value == pytest.approx(result[name], rel=1e-5)
     run = mlflow.MlflowClient(f"sqlite:///{home}/mlflow.db").get_run(found.mlflow_run)
-    assert run.data.metrics["tasks/pairs/accuracy"] == found.tasks["pairs"]["accuracy"]
+    assert run.data.metrics["tasks/pairs/acc"] == found.tasks["pairs"]["acc"]
     assert run.data.metrics["tasks/last/perplexity"] == pytest.approx(found.tasks["last"]["perplexity"])
     # a checkpoint has its own report, and both are shown as they are
     shown = invoke("evaluate", folder / "checkpoints" / "step-00000006", "--tasks", tmp_path)

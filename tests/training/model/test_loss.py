@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gristmill.training.model.loss import IGNORE, chunked, loss_sums
+from gristmill.training.model.loss import IGNORE, chunked, in_pieces, loss_sums, token_losses, token_scores
 
 TOKENS, DIM, VOCABULARY = 37, 24, 61
 
@@ -44,3 +44,21 @@ def test_loss_and_gradients(softcap, z_loss, chunks, compiled):
     (found.sum() / 29).backward()
     for ours, expected in zip((found.detach(), x.grad, weight.grad), truth(softcap, z_loss), strict=True):
         torch.testing.assert_close(ours.double(), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("softcap", [None, 2.0])
+@pytest.mark.parametrize("logits", [1, 5 * VOCABULARY, 10**6])
+def test_losses_of_tokens_add_up_to_the_sum_with_its_gradients(softcap, logits):
+    x, weight, targets = given()
+    each = in_pieces(token_losses, logits)(x, weight, targets, softcap)
+    assert each.shape == (1, TOKENS) and (each[0, targets == IGNORE] == 0).all()
+    (each.sum() / 29).backward()
+    sums, *gradients = truth(softcap, 0.0)
+    for ours, expected in zip((each.sum(), x.grad, weight.grad), (sums[0], *gradients), strict=True):
+        torch.testing.assert_close(ours.double(), expected, rtol=1e-5, atol=1e-6)
+    losses, missed = in_pieces(token_scores, logits)(x, weight, targets, softcap)
+    assert torch.equal(losses, each[0])
+    likeliest = (x.detach() @ weight.detach().T).argmax(1)
+    assert missed.tolist() == [
+        t not in (IGNORE, best) for t, best in zip(targets.tolist(), likeliest.tolist(), strict=True)
+    ]

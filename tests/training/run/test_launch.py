@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 from gristmill.storage import checked_json
 from gristmill.training.checkpoint import keeping
-from gristmill.training.run.launch import KILLED, STOPPED, Nodes, launch
+from gristmill.training.run.launch import KILLED, STOPPED, Nodes, available_cpus, environment_of, launch
 from gristmill.training.run.loop import train
 from gristmill.training.run.tracking import METRICS
 
@@ -227,3 +227,21 @@ def test_a_failing_rank_is_a_failing_launch(make_run, tmp_path):
     assert started(run, 2, restarts=1) not in (0, STOPPED, KILLED)
     text = (tmp_path / "log.txt").read_text()
     assert "missing.json" in text and "restart 1" not in text
+
+
+@pytest.mark.parametrize(
+    "quota, expected", [("max 100000", None), ("150000 100000", 2), ("1000 100000", 1), ("", None)]
+)
+def test_threads_are_those_that_a_container_may_use(quota, expected, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(6)), raising=False)
+    (tmp_path / "cpu.max").write_text(quota)
+    assert available_cpus(tmp_path) == (expected or 6)
+    assert available_cpus(tmp_path / "none") == 6
+
+
+def test_the_allocator_is_the_users_if_that_is_set(monkeypatch):
+    for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+        monkeypatch.delenv(name, raising=False)
+    assert environment_of(1, "")["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True"
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "backend:native")
+    assert "PYTORCH_CUDA_ALLOC_CONF" not in environment_of(1, "")

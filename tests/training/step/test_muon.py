@@ -1,0 +1,101 @@
+"""Distributed Muon against torch.optim.Muon on whole matrices."""
+
+import copy
+import os
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gristmill.training.step.muon import Muon, orthogonal
+
+SHAPES = [(3, 8), (12, 8), (12, 8), (8, 20), (12, 8), (3, 8), (8, 8)]  # 3 rows are fewer than 4 ranks
+STEPS, SKIPPED = 4, 2
+
+
+def matrices(step: int) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(step)
+    return [torch.randn(shape, generator=generator) for shape in SHAPES]
+
+
+def expected() -> list[torch.Tensor]:
+    """By torch's own optimizer on whole matrices; the skipped update is left out, and momentum begins anew."""
+    whole = [torch.nn.Parameter(matrix) for matrix in matrices(0)]
+    groups = [{"params": whole[:4], "weight_decay": 0.1}, {"params": whole[4:], "weight_decay": 0.0}]
+    muon = torch.optim.Muon(groups, adjust_lr_fn="match_rms_adamw")
+    for step in range(1, STEPS + 1):
+        if step == SKIPPED:
+            muon.state.clear()
+            continue
+        for parameter, gradient in zip(whole, matrices(step), strict=True):
+            parameter.grad = gradient / 2
+        for group, share in zip(muon.param_groups, (1.0, 0.5), strict=True):
+            group["lr"] = 0.01 * share
+        muon.step()
+    return [parameter.detach() for parameter in whole]
+
+
+class Collectives(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function.namespace in ("c10d", "_c10d_functional"):
+            self.names.append(str(function))
+        return function(*args, **(kwargs or {}))
+
+
+def trained(shard) -> tuple[list[torch.Tensor], list[str]]:
+    parameters = [torch.nn.Parameter(shard(matrix)) for matrix in matrices(0)]
+    groups = [
+        {"params": parameters[:4], "lr_multiplier": 1.0, "decay": 0.1},
+        {"params": parameters[4:], "lr_multiplier": 0.5, "decay": 0.0},
+    ]
+    muon = Muon(groups)
+    for step in range(1, STEPS + 1):
+        for parameter, gradient in zip(parameters, matrices(step), strict=True):
+            parameter.grad = shard(gradient * (float("nan") if step == SKIPPED else 1))
+        with Collectives() as collectives:
+            muon.step(0.01, torch.tensor(2.0), torch.tensor(step == SKIPPED))
+        assert all(parameter.grad is None for parameter in parameters)
+    assert all(muon.state[p]["momentum_buffer"].shape == p.shape for p in parameters)
+    return [parameter.detach() for parameter in parameters], collectives.names
+
+
+def rank_main(rank: int, size: int, replicas: int, path: str) -> None:
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    dist.init_process_group("gloo", init_method=f"file://{path}/store", rank=rank, world_size=size)
+    if replicas == 1:
+        mesh, placements = init_device_mesh("cpu", (size,)), [Shard(0)]
+    else:
+        mesh, placements = init_device_mesh("cpu", (replicas, size // replicas)), [Replicate(), Shard(0)]
+    found, names = trained(lambda whole: distribute_tensor(whole, mesh, placements, src_data_rank=None))
+    for ours, truth in zip(found, expected(), strict=True):
+        assert torch.equal(ours.full_tensor(), truth), (ours.full_tensor() - truth).abs().max()
+    shapes = len(set(SHAPES[:4])) + len(set(SHAPES[4:]))
+    assert len(names) == 2 * shapes, names
+    dist.destroy_process_group()
+
+
+def test_one_process_gives_the_bits_of_torch():
+    found, names = trained(copy.copy)
+    assert not names
+    for ours, truth in zip(found, expected(), strict=True):
+        assert torch.equal(ours, truth)
+
+
+@pytest.mark.parametrize("size, replicas", [(3, 1), (4, 1), (4, 2)])
+def test_ranks_give_the_bits_of_one_with_two_collectives_a_shape(size, replicas, tmp_path):
+    mp.start_processes(rank_main, (size, replicas, str(tmp_path)), nprocs=size, start_method="fork")
+
+
+def test_singular_values_come_near_one():
+    values = torch.linalg.svdvals(orthogonal(torch.randn(40, 24).bfloat16()).float())
+    assert values.min() > 0.4 and values.max() < 1.4
+    assert not orthogonal(torch.zeros(4, 6).bfloat16()).any()
