@@ -23,6 +23,7 @@ _SET_BY_RUNS = {
     "order_seed": "the pair of a run sets it",
     "learning_rate": "give `learning_rates`",
     "init_from": "a proxy begins with drawn weights",
+    "objective": "texts are compared by the causal loss",
     "eval_tasks": "name the folder where the runs are compared",
 }
 
