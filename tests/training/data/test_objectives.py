@@ -1,9 +1,11 @@
-"""Samples of the objectives against the rules of the papers, restated token by token; nothing of a text is lost."""
+"""Samples of the objectives against the rules of the papers, restated token by token; nothing of a text is lost.
+
+`python -m pytest -m slow tests/training/data/test_objectives.py` looks at ten times as many windows.
+"""
 
 import collections
 import json
 import math
-import os
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +19,8 @@ from gristmill.training.data.order import Order
 from gristmill.training.run.loop import train
 
 SEQ_LEN, END, FIRST_OWN = 120, 2, 1000
-WINDOWS = int(os.environ.get("W", 10_000))
+MANY = 10_000  # windows
+SOME = [1000, pytest.param(MANY, marks=pytest.mark.slow)]
 
 
 @dataclass
@@ -44,7 +47,7 @@ def made(monkeypatch):
     return make
 
 
-def texts(tokens: int, count: int = WINDOWS):
+def texts(tokens: int, count: int = MANY):
     rng = np.random.default_rng(0)
     for sample in range(count):
         text = rng.integers(3, FIRST_OWN, tokens)
@@ -92,7 +95,7 @@ def split(ids: list[int], names: list[str]) -> tuple[list[list[int]], list[str]]
 
 
 def check_spans(text, row, names, mode: list[str]) -> tuple[int, int, int]:
-    """(corrupted tokens, spans, first corrupted place). The text is there again, and its corrupted runs give the row."""
+    """(corrupted tokens, spans, first corrupted place). The text is there again, and its corrupted runs give this."""
     inputs, targets = read_and_targets(row)
     for name in mode:
         assert names[inputs.pop(0)] == name
@@ -116,11 +119,12 @@ def by_the_rule(tokens: int, rate: float, mean: float) -> tuple[int, int]:
     return noise, max(int(np.round(noise / mean)), 1)
 
 
+@pytest.mark.parametrize("windows", SOME)
 @pytest.mark.parametrize("rate, mean", [(0.15, 3.0), (0.5, 8.0), (0.3, 1.0)])
-def test_span_corruption_is_that_of_t5(rate, mean, made):
+def test_span_corruption_is_that_of_t5(rate, mean, windows, made):
     objective, names = made(objective="span_corruption", corruption_rate=rate, mean_span=mean)
     firsts = []
-    for sample, text in texts(objective.tokens, WINDOWS if rate == 0.15 else 500):
+    for sample, text in texts(objective.tokens, windows if rate == 0.15 else 300):
         row = objective(text, sample)
         assert len(row) == SEQ_LEN + 1
         corrupted, spans, first = check_spans(text, row, names, [])
@@ -130,15 +134,16 @@ def test_span_corruption_is_that_of_t5(rate, mean, made):
     kept = objective.tokens - corrupted
     assert abs(np.mean(firsts) - kept / spans) < 6 * np.std(firsts) / math.sqrt(len(firsts))
     # and no longer text would fit
-    noise, spans = by_the_rule(objective.tokens + 1, rate, mean)
-    assert objective.tokens + 2 * spans + 1 <= SEQ_LEN + 1 < objective.tokens + 1 + 2 * spans + 1
+    lengths = {n: n + 2 * by_the_rule(n, rate, mean)[1] + 1 for n in range(8, SEQ_LEN + 2)}
+    assert objective.tokens == max(n for n, length in lengths.items() if length <= SEQ_LEN + 1)
 
 
-def test_ul2_draws_its_seven_denoisers(made):
+@pytest.mark.parametrize("windows", SOME)
+def test_ul2_draws_its_seven_denoisers(windows, made):
     objective, names = made(objective="ul2")
     table = [("r", 3, 0.15), ("r", 8, 0.15), ("x", 3, 0.5), ("x", 8, 0.5), ("x", 64, 0.15), ("x", 64, 0.5)]
     known = collections.Counter()
-    for sample, text in texts(objective.tokens):
+    for sample, text in texts(objective.tokens, windows):
         row = objective(text, sample)
         assert len(row) == SEQ_LEN + 1
         mode = names[~row[0]]
@@ -156,7 +161,7 @@ def test_ul2_draws_its_seven_denoisers(made):
     assert known.keys() == expected.keys()
     for key, count in expected.items():
         share = count / 7
-        assert abs(known[key] / WINDOWS - share) < 5 * math.sqrt(share * (1 - share) / WINDOWS)
+        assert abs(known[key] / windows - share) < 5 * math.sqrt(share * (1 - share) / windows)
 
 
 def test_a_prefix_ends_anywhere(made):
@@ -172,12 +177,13 @@ def test_a_prefix_ends_anywhere(made):
     assert max(ends.values()) < 2 * min(ends.values()) + 40
 
 
+@pytest.mark.parametrize("windows", SOME)
 @pytest.mark.parametrize("rate, spm", [(0.5, 0.5), (1.0, 0.0), (0.9, 1.0), (0.0, 0.5)])
-def test_fill_in_the_middle_rearranges_documents(rate, spm, made):
+def test_fill_in_the_middle_rearranges_documents(rate, spm, windows, made):
     """Each document is prefix, suffix, middle, in the order of PSM or of SPM, or as it was; all are targets."""
     objective, names = made(400, objective="fill_in_the_middle", fim_rate=rate, fim_spm_rate=spm)
     could, moved, prefixes, suffixes = 0, 0, [], []
-    for sample, text in texts(objective.tokens, WINDOWS if rate == 0.5 else 500):
+    for sample, text in texts(objective.tokens, windows if rate == 0.5 else 300):
         ids = objective(text, sample).tolist()
         assert len(ids) == 401
         while ids[-1] == ~END:
