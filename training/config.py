@@ -181,6 +181,16 @@ class TrainingConfig(Settings):
     eps: float = Field(default=1e-8, gt=0, description="of AdamW: added to the divisor")
     weight_decay: float = Field(default=0.1, ge=0, description="on the matrices of linear layers only")
     clip_norm: float = Field(default=1.0, gt=0, description="largest norm of the whole gradient")
+    objective: Literal["causal", "prefix_lm", "span_corruption", "ul2", "fill_in_the_middle"] = Field(
+        default="causal",
+        description="what is predicted: each next token, or a part of a window, as docs/training.md says",
+    )
+    corruption_rate: float = Field(default=0.15, gt=0, lt=1, description="span_corruption: share of the tokens")
+    mean_span: float = Field(default=3.0, ge=1, description="span_corruption: tokens of a span, on average")
+    fim_rate: float = Field(default=0.5, ge=0, le=1, description="fill_in_the_middle: share of the documents")
+    fim_spm_rate: float = Field(
+        default=0.5, ge=0, le=1, description="fill_in_the_middle: share of those whose suffix comes ahead of the prefix"
+    )
     document_mask: bool = Field(
         default=False, description="tokens see those of their own document only; else all before them in the window"
     )
@@ -258,6 +268,11 @@ class TrainingConfig(Settings):
             raise ValueError(
                 f"warmup_steps {self.warmup_steps} and decay_ratio {self.decay_ratio:g} overlap in {self.steps} steps; "
                 "lower one of them"
+            )
+        if self.document_mask and self.objective in ("span_corruption", "ul2"):
+            raise ValueError(
+                f"objective {self.objective} has the targets of all documents behind all of their texts, which "
+                "document_mask true would hide from them; set document_mask: false"
             )
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(

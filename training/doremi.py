@@ -75,6 +75,10 @@ class DoReMiRun(Settings):
                 f"training.precision is {self.training.precision} and z_loss {self.training.z_loss:g}; DoReMi has "
                 "neither a loss scale nor a z-loss: give precision auto, bf16 or fp32, and z_loss 0"
             )
+        if self.training.objective != "causal":
+            raise ValueError(
+                f"training.objective is {self.training.objective}; DoReMi compares causal losses: give causal"
+            )
         return self
 
 

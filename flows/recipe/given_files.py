@@ -4,6 +4,7 @@ from pathlib import Path
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
+from gristmill.training.data.denoisers import missing_tokens
 from gristmill.training.hub.weight_files import TOKENIZERS, tokenizer_file, weight_files
 
 __all__ = ["digest", "init_digests", "initial_folder", "tokenizer_file"]
@@ -78,15 +79,24 @@ def check_tokenizer_file(settings: MachineSettings, recipe: Recipe) -> int | Non
     """The size of the vocabulary of the recipe's file; None for a recipe without one. Raises as `tokenizer_path` and
     `vocabulary`."""
     path = tokenizer_path(settings, recipe)
-    return None if path is None else vocabulary(path, recipe.tokenizer.end_of_text)
+    if path is None:
+        return None
+    found = _token_names(path, recipe.tokenizer.end_of_text)
+    if wrong := missing_tokens(recipe.training, recipe.model.seq_len, found):
+        raise ValueError(wrong)
+    return len(found)
 
 
 def vocabulary(path: Path, end_of_text: str | None = None) -> int:
     """The size of the vocabulary of a tokenizer's file. Raises ValueError for a file that is no tokenizer, loses
     characters or ends no text. `end_of_text`: the name of that token in a tokenizer.json, None for a usual one."""
+    return len(_token_names(path, end_of_text))
+
+
+def _token_names(path: Path, end_of_text: str | None) -> tuple[str, ...]:
     # here, since most recipes do without these libraries
     from gristmill.storage.tokens.text_tokens import read_tokenizer
     from gristmill.tasks.tokens.tokenizer_work import given_tokenizer
 
     data, name = given_tokenizer(path.read_bytes(), f"{path}", end_of_text)
-    return read_tokenizer(data, name).vocab_size
+    return tuple(read_tokenizer(data, name).names)

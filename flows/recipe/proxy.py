@@ -24,6 +24,7 @@ _SET_BY_RUNS = {
     "learning_rate": "give `learning_rates`",
     "init_from": "a proxy begins with drawn weights",
     "batch_ramp": "a run of other tokens would have another ramp",
+    "objective": "texts are compared by the causal loss",
     "eval_tasks": "name the folder where the runs are compared",
 }
 

@@ -22,6 +22,7 @@ from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.tasks.url.step import Url
 from gristmill.training.config import FP8_MULTIPLE, ModelConfig, TrainingConfig
+from gristmill.training.data.denoisers import own_tokens
 
 MIXTURES = Path(__file__).with_name("mixtures")
 
@@ -102,7 +103,14 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if found := [*self._of_order(), *self._of_signals(), *self._of_sources(), *self._of_training()]:
+        found = [
+            *self._of_order(),
+            *self._of_signals(),
+            *self._of_sources(),
+            *self._of_training(),
+            *self._of_objective(),
+        ]
+        if found:
             raise ContradictionError(found)
         return self
 
@@ -197,6 +205,25 @@ class Recipe(Settings):
             if name not in names:
                 hint = did_you_mean(name, names) or f"the sources are {', '.join(names)}"
                 yield path, f"no source is called {name}; {hint}"
+
+    def _of_objective(self) -> Iterator[tuple[KeyPath, str]]:
+        if self.training.objective == "causal":
+            return
+        try:
+            own_tokens(self.training, self.model.seq_len)
+        except ValueError as error:
+            yield ("model", "seq_len"), f"{error}".removeprefix("model.seq_len ")
+        if self.mixture and self.mixture.packing != "concatenate":
+            yield (
+                ("mixture", "packing"),
+                f"is {self.mixture.packing}, and training.objective {self.training.objective} reads no packed rows; "
+                "take it out",
+            )
+
+    def trained_tokenizer(self) -> Tokenizer:
+        """The recipe's, with the tokens that the objective of training needs as symbols."""
+        own = own_tokens(self.training, self.model.seq_len)
+        return self.tokenizer.model_copy(update={"symbols": tuple(dict.fromkeys((*self.tokenizer.symbols, *own)))})
 
     def training_mixture(self) -> Mixture:
         """The mixture. Raises ValueError for a recipe without one, from which nothing can be trained."""

@@ -64,7 +64,7 @@ def tokenizer(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResul
     if (path := tokenizer_path(context.settings, recipe)) is not None:
         return taken(context, path, recipe.tokenizer.end_of_text)
     mixture = sample_mixture(recipe.training_mixture())
-    return trained(context, corpus, recipe.tokenizer, mixture, recipe.seed)
+    return trained(context, corpus, recipe.trained_tokenizer(), mixture, recipe.seed)
 
 
 def taken(context: RunContext, path: Path, end_of_text: str | None = None) -> StageResult:

@@ -12,7 +12,7 @@ import hashlib
 import heapq
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -184,6 +184,14 @@ class Windows:
         return self.tokens.read(window * self.seq_len, (window + 1) * self.seq_len + 1)
 
 
+class Made(Protocol):
+    """What makes samples of texts: see `gristmill.training.data.objectives`. `tokens`: of a text."""
+
+    tokens: int
+
+    def __call__(self, text: np.ndarray, sample: int) -> np.ndarray: ...
+
+
 class Order:
     """The training samples of a manifest, by step.
 
@@ -192,12 +200,22 @@ class Order:
     fills no window is left out. Of a manifest with packed rows, the rows are the windows: see `shards`. Each epoch
     visits all windows once, in an order keyed by seed, source name and epoch.
 
-    `batch`: the samples of a batch, or the plan of batches that grow.
+    `batch`: the samples of a batch, or the plan of batches that grow. `made` makes samples of windows of its number of
+    tokens; without it they are the samples.
     """
 
-    def __init__(self, manifest: TrainingManifest, *, seq_len: int, batch: int | BatchPlan, seed: int) -> None:
-        self.seq_len, self.seed = seq_len, seed
+    def __init__(
+        self,
+        manifest: TrainingManifest,
+        *,
+        seq_len: int,
+        batch: int | BatchPlan,
+        seed: int,
+        made: Made | None = None,
+    ) -> None:
+        self.seq_len, self.seed, self.made = seq_len, seed, made
         self.plan = batch if isinstance(batch, BatchPlan) else BatchPlan(batch, seq_len)
+        window = seq_len if made is None else made.tokens - 1
         self.sources = manifest.sources
         if manifest.row_length not in (None, seq_len):
             raise ValueError(
@@ -207,7 +225,7 @@ class Order:
         self.tokens = [Tokens(source.shards, manifest.vocab_size, manifest.dtype) for source in manifest.sources]
         self.read: list[Windows | PackedRows]
         if manifest.row_length is None:
-            self.read = [Windows(tokens, seq_len) for tokens in self.tokens]
+            self.read = [Windows(tokens, window) for tokens in self.tokens]
         else:
             packed = zip(self.tokens, manifest.sources, strict=True)
             self.read = [PackedRows(tokens, source.rows, seq_len, manifest.end_of_text) for tokens, source in packed]
@@ -217,7 +235,7 @@ class Order:
         for source, tokens, windows in zip(self.sources, self.tokens, self.windows, strict=True):
             if source.share and not windows:
                 raise ValueError(
-                    f"source {source.name!r}: {len(tokens)} tokens do not fill one window of {seq_len} + 1; "
+                    f"source {source.name!r}: {len(tokens)} tokens do not fill one window of {window} + 1; "
                     "give it more data, a share of 0 or the model a shorter seq_len"
                 )
 
@@ -258,4 +276,6 @@ class Order:
         """
         samples = self.samples(number)[rank::world]
         rows = [self.read[source](window) for source, _, window in self.windows_of(samples)]
+        if self.made:
+            rows = [self.made(row, sample) for row, sample in zip(rows, samples, strict=True)]
         return np.array(rows, dtype=np.int64).reshape(len(rows), self.seq_len + 1)

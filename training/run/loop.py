@@ -26,6 +26,7 @@ from gristmill.training.checkpoint.saving import Saver
 from gristmill.training.config import CHECKPOINTS, DOCUMENT_LOSSES, RunConfig, TrainingConfig
 from gristmill.training.data.batch_plan import BatchPlan
 from gristmill.training.data.batches import Batches, batches
+from gristmill.training.data.objectives import objective
 from gristmill.training.data.order import Order, batch_number
 from gristmill.training.data.shards import check_digests
 from gristmill.training.evaluate.document_losses import write_document_losses
@@ -91,9 +92,8 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     manifest = load_training_manifest(run.data)
     check_digests(manifest)
     names = run_fingerprint(run, manifest, world.device)
-    order = Order(
-        manifest, seq_len=run.model.seq_len, batch=training.batches(run.model.seq_len), seed=training.data_seed
-    )
+    plan, made = training.batches(run.model.seq_len), objective(training, run.model.seq_len, manifest)
+    order = Order(manifest, seq_len=run.model.seq_len, batch=plan, seed=training.data_seed, made=made)
     order.check_epochs(training.steps)
     evaluator = Evaluator(run, manifest, world)
 

@@ -1,0 +1,163 @@
+"""Training restated from the papers: one process, float64, every formula written out, nothing of the product.
+
+RMSNorm (Zhang, Sennrich 2019), rotary positions as complex factors (Su et al. 2021) on the pairs that Llama's layout on
+the Hub has (i, i + d/2), grouped queries (Ainslie et al. 2023), QK-norm ahead of the rotation (Qwen3), SwiGLU (Shazeer
+2020), logit softcap (Gemma 2), z-loss (PaLM), clipping by the global norm (Pascanu et al. 2013), AdamW (Loshchilov,
+Hutter 2019), Muon (Jordan et al. 2024) with the factor 0.2 sqrt(longer side) (Liu et al. 2025, arXiv 2502.16982).
+Weights carry the names of `LlamaForCausalLM`. `m` and `t` are settings of the model and of training, as dicts.
+"""
+
+import math
+
+import torch
+
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
+EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+
+
+def rms_norm(x, weight, eps):
+    return weight * x / torch.sqrt((x * x).mean(-1, keepdim=True) + eps)
+
+
+def rotated(x, theta):
+    """x: (positions, d). The pair (i, i + d/2) is a complex number, turned by position * theta^(-2i/d)."""
+    positions, d = x.shape
+    angle = torch.arange(positions, dtype=torch.float64)[:, None] * theta ** (
+        -2 * torch.arange(d // 2, dtype=torch.float64) / d
+    )
+    turned = torch.complex(x[:, : d // 2], x[:, d // 2 :]) * torch.polar(torch.ones_like(angle), angle)
+    return torch.cat([turned.real, turned.imag], -1)
+
+
+def visible(tokens, end_of_text, document_mask):
+    """(query, key): whether it is seen. A document begins with the end-of-text token ahead of it."""
+    n = len(tokens)
+    document, number = [], 0
+    for token in tokens:
+        number += token == end_of_text
+        document.append(number)
+    return torch.tensor(
+        [[k <= q and (not document_mask or document[k] == document[q]) for k in range(n)] for q in range(n)]
+    )
+
+
+def hidden(weights, tokens, seen, m):
+    """(positions, dim) of one sequence."""
+    x = weights[EMBEDDING][tokens]
+    heads, groups = m["heads"], m["kv_heads"] or m["heads"]
+    d = m["dim"] // heads
+    for layer in range(m["layers"]):
+
+        def w(name, layer=layer):
+            return weights[f"model.layers.{layer}.{name}.weight"]
+
+        h = rms_norm(x, w("input_layernorm"), m["norm_eps"])
+        mixed = []
+        for head in range(heads):
+            group = head // (heads // groups)
+            q = h @ w("self_attn.q_proj")[head * d : (head + 1) * d].T
+            k = h @ w("self_attn.k_proj")[group * d : (group + 1) * d].T
+            v = h @ w("self_attn.v_proj")[group * d : (group + 1) * d].T
+            if m["qk_norm"]:
+                q = rms_norm(q, w("self_attn.q_norm"), m["norm_eps"])
+                k = rms_norm(k, w("self_attn.k_norm"), m["norm_eps"])
+            scores = rotated(q, m["rope_theta"]) @ rotated(k, m["rope_theta"]).T / math.sqrt(d)
+            mixed.append(torch.softmax(scores.masked_fill(~seen, -math.inf), -1) @ v)
+        x = x + torch.cat(mixed, -1) @ w("self_attn.o_proj").T
+        h = rms_norm(x, w("post_attention_layernorm"), m["norm_eps"])
+        gate = h @ w("mlp.gate_proj").T
+        x = x + (gate * torch.sigmoid(gate) * (h @ w("mlp.up_proj").T)) @ w("mlp.down_proj").T
+    return rms_norm(x, weights["model.norm.weight"], m["norm_eps"])
+
+
+def losses(weights, batch, end_of_text, m, t):
+    """The mean of the cross-entropies of all targets, and what is minimised: with the z-loss. batch: (rows,
+    seq_len + 1), ~id for a token that is no target."""
+    entropies, squares = [], []
+    for row in batch.tolist():
+        tokens = [token if token >= 0 else ~token for token in row]
+        seen = visible(tokens[:-1], end_of_text, t["document_mask"])
+        logits = hidden(weights, tokens[:-1], seen, m) @ weights[EMBEDDING if m["tie_embeddings"] else HEAD].T
+        if m["logit_softcap"]:
+            logits = m["logit_softcap"] * torch.tanh(logits / m["logit_softcap"])
+        log_z = torch.log(torch.exp(logits).sum(-1))
+        for place, target in enumerate(row[1:]):
+            if target >= 0:
+                entropies.append(log_z[place] - logits[place, target])
+                squares.append(log_z[place] ** 2)
+    entropy = torch.stack(entropies).mean()
+    return entropy, entropy + t["z_loss"] * torch.stack(squares).mean()
+
+
+def rate(step, t):
+    """The learning rate of a step, counted from 1."""
+    peak, last, end, warm = t["learning_rate"], t["final_ratio"], t["steps"], t["warmup_steps"]
+    if step < warm:
+        return peak * step / warm
+    begin = warm if t["schedule"] != "wsd" else (1 - t["decay_ratio"]) * end
+    done = max(0.0, (step - begin) / (end - begin))
+    falls = {"cosine": (1 + math.cos(math.pi * done)) / 2, "linear": 1 - done, "wsd": 1 - math.sqrt(done)}
+    return peak * (last + (1 - last) * falls[t["schedule"]])
+
+
+def orthogonal(matrix, rounds=True):
+    """Five steps of Newton-Schulz. Jordan's runs in bfloat16, which is part of what Muon is: 3 digits, of entries that
+    the iteration only brings near to those of an orthogonal matrix. `rounds`: in the same places as in
+    `torch.optim.Muon`, whose products are rounded once."""
+
+    def low(x):
+        return x.float().bfloat16().double() if rounds else x
+
+    a, b, c = NEWTON_SCHULZ
+    x = low(matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T)
+    x = low(x / low(x.norm().clamp(min=1e-7)))
+    for _ in range(5):
+        gram = low(x @ x.T)
+        x = low(a * x + low(b * gram + c * gram @ gram) @ x)
+    return x if matrix.shape[0] <= matrix.shape[1] else x.T
+
+
+class Optimizer:
+    """One update after the other, by hand. Matrices of linear layers decay; embedding and norms do not. The learning
+    rate of a group is a multiple of that of the blocks' matrices, in its decay too."""
+
+    def __init__(self, weights, t):
+        self.t, self.step = t, 0
+        self.first = {name: torch.zeros_like(w) for name, w in weights.items()}
+        self.second = {name: torch.zeros_like(w) for name, w in weights.items()}
+
+    def update(self, weights, gradients, peak):
+        self.step += 1
+        t, (b1, b2) = self.t, self.t["betas"]
+        for name, g in gradients.items():
+            w = weights[name]
+            of_group = {EMBEDDING: t["embedding_rate"], HEAD: t["head_rate"]}
+            lr = peak * (of_group.get(name, 1) if w.ndim == 2 else t["vector_rate"])
+            if w.ndim == 2 and name != EMBEDDING:
+                w = w * (1 - lr * t["weight_decay"])
+            m = self.first[name]
+            if t["optimizer"] == "muon" and name.endswith("proj.weight"):
+                # Jordan sums 0.95 m + g; the mean is that times 0.05, which matters to the rounding alone
+                m = self.first[name] = 0.95 * m + 0.05 * g
+                weights[name] = w - lr * 0.2 * math.sqrt(max(g.shape)) * orthogonal(0.05 * g + 0.95 * m)
+                continue
+            m = self.first[name] = b1 * m + (1 - b1) * g
+            v = self.second[name] = b2 * self.second[name] + (1 - b2) * g * g
+            unbiased = torch.sqrt(v / (1 - b2**self.step)) + t["eps"]
+            weights[name] = w - lr * m / (1 - b1**self.step) / unbiased
+
+
+def train(weights, batches, end_of_text, m, t):
+    """[(loss, gradient norm, learning rate)] of the steps, and the weights after them. `batches`: one of each step."""
+    weights = {name: w.double() for name, w in weights.items()}
+    optimizer, history = Optimizer(weights, t), []
+    for step, batch in enumerate(batches, start=1):
+        leaves = {name: w.requires_grad_() for name, w in weights.items()}
+        loss, minimised = losses(leaves, batch, end_of_text, m, t)
+        gradients = dict(zip(leaves, torch.autograd.grad(minimised, list(leaves.values())), strict=True))
+        norm = math.sqrt(sum(float((g * g).sum()) for g in gradients.values()))
+        factor = min(1.0, t["clip_norm"] / norm)
+        history.append((loss.item(), norm, rate(step, t)))
+        weights = {name: w.detach() for name, w in leaves.items()}
+        optimizer.update(weights, {name: g * factor for name, g in gradients.items()}, rate(step, t))
+    return history, weights
