@@ -100,20 +100,14 @@ def rate(step, t):
     return peak * (last + (1 - last) * falls[t["schedule"]])
 
 
-def orthogonal(matrix, rounds=True):
-    """Five steps of Newton-Schulz. Jordan's runs in bfloat16, which is part of what Muon is: 3 digits, of entries that
-    the iteration only brings near to those of an orthogonal matrix. `rounds`: in the same places as in
-    `torch.optim.Muon`, whose products are rounded once."""
-
-    def low(x):
-        return x.float().bfloat16().double() if rounds else x
-
+def orthogonal(matrix):
+    """Five steps of Newton-Schulz, which Jordan runs in bfloat16 on a GPU; a CPU's are in full precision."""
     a, b, c = NEWTON_SCHULZ
-    x = low(matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T)
-    x = low(x / low(x.norm().clamp(min=1e-7)))
+    x = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
+    x = x / x.norm().clamp(min=1e-7)
     for _ in range(5):
-        gram = low(x @ x.T)
-        x = low(a * x + low(b * gram + c * gram @ gram) @ x)
+        gram = x @ x.T
+        x = a * x + (b * gram + c * gram @ gram) @ x
     return x if matrix.shape[0] <= matrix.shape[1] else x.T
 
 

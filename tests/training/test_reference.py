@@ -7,9 +7,6 @@ attention looks at few places, and gains that are not 1.
 
 A run computes in float32, the reference in float64. An entry whose gradient is near 0 has an AdamW update of either
 sign, whatever the gradient's size, which only eps dampens: three steps agree to 1e-6, six in the worst sets to 1.6e-6.
-Muon's iteration rounds to bfloat16, and the reference in the same places; where float32 and float64 are on two sides of
-a rounding boundary, the update of the whole matrix moves by half a percent. Six steps of it were within 6e-5 in the
-loss and 2e-3 in the gradient norm.
 """
 
 import json
@@ -135,12 +132,12 @@ def test_adamw_equals_the_reference(options, make_run, corpus, tmp_path):
 @pytest.mark.parametrize("options", some(MUON, default=2), ids=named)
 def test_muon_equals_the_reference(options, make_run, corpus, tmp_path):
     real, _, expected, _ = both(make_run, corpus, tmp_path, {**options, "optimizer": "muon"})
-    check_equal(real, expected, 2e-4, 3e-3)
+    check_equal(real[:3], expected[:3], 1e-6, 1e-4)
+    check_equal(real, expected, 5e-6, 1e-4)
 
 
 def test_an_update_of_muon_equals_the_reference(make_run, corpus, tmp_path):
-    """One update is that of the reference to float32's precision, but for matrices in which one entry was rounded to
-    the other neighbour: that moves the whole update by half a percent."""
+    """One update is that of the reference to float32's precision."""
     options = {"optimizer": "muon", "steps": 1, "warmup_steps": 0, "weight_decay": 0.0, "seq_len": 60}
     _, weights, _, after = both(make_run, corpus, tmp_path, options)
     first = load_file(tmp_path / "first" / "model.safetensors")
@@ -148,5 +145,4 @@ def test_an_update_of_muon_equals_the_reference(make_run, corpus, tmp_path):
     for name in (name for name in after if "proj" in name):
         expected = after[name] - first[name].double()
         errors.append(float((weights[name] - first[name] - expected).norm() / expected.norm()))
-    assert sorted(errors)[len(errors) // 2] < 1e-4
-    assert max(errors) < 2e-2
+    assert max(errors) < 1e-4
