@@ -23,7 +23,7 @@ def matrices(step: int) -> list[torch.Tensor]:
 
 
 def expected() -> list[torch.Tensor]:
-    """By torch's own optimizer on whole matrices, in float32; an update that is skipped is left out, and momentum begins
+    """By torch's own optimizer on whole matrices, in float32; a skipped update is left out, and momentum begins
     anew."""
     whole = [torch.nn.Parameter(matrix) for matrix in matrices(0)]
     groups = [{"params": whole[:4], "weight_decay": 0.1}, {"params": whole[4:], "weight_decay": 0.0}]
