@@ -1,5 +1,6 @@
 """Every layout of a model over processes: the figures of one process, and steps of groups of up to 512 ranks."""
 
+import multiprocessing
 import os
 
 import pytest
@@ -14,6 +15,9 @@ from gristmill.training.model.loss import inputs_and_targets
 from gristmill.training.model.parallel import begin_micro_batch, local, processes, rows_per_rank, world_of
 from gristmill.training.step.state import begun_state
 from gristmill.training.step.update import StepPlan, figures, train_step
+
+# ranks are forked from a process without threads, which has imported this
+multiprocessing.set_forkserver_preload(["gristmill.training.step.update"])
 
 SHAPE = ModelConfig(dim=32, layers=2, heads=4, kv_heads=2, seq_len=16)
 VOCABULARY = 101
@@ -67,7 +71,7 @@ def test_figures_of_any_layout_are_those_of_one_process(size, tmp_path):
     for training in LAYOUTS[size]:
         with processes(60) as world:
             truth.append(steps(world, training.model_copy(update={"replicas": 1})))
-    mp.start_processes(rank_main, (size, str(tmp_path), LAYOUTS[size], truth), nprocs=size, start_method="fork")
+    mp.start_processes(rank_main, (size, str(tmp_path), LAYOUTS[size], truth), nprocs=size, start_method="forkserver")
 
 
 @pytest.fixture

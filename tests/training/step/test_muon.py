@@ -1,6 +1,7 @@
 """Distributed Muon against torch.optim.Muon on whole matrices."""
 
 import copy
+import multiprocessing
 import os
 
 import pytest
@@ -12,6 +13,9 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gristmill.training.step.muon import Muon, orthogonal
+
+# ranks are forked from a process without threads, which has imported this
+multiprocessing.set_forkserver_preload(["gristmill.training.step.update"])
 
 SHAPES = [(3, 8), (12, 8), (12, 8), (8, 20), (12, 8), (3, 8), (8, 8)]  # 3 rows are fewer than 4 ranks
 STEPS, SKIPPED = 4, 2
@@ -95,7 +99,7 @@ def test_one_process_gives_the_bits_of_torch():
 
 @pytest.mark.parametrize("size, replicas", [(3, 1), (4, 1), (4, 2)])
 def test_ranks_give_the_bits_of_one_with_two_collectives_a_shape(size, replicas, tmp_path):
-    mp.start_processes(rank_main, (size, replicas, str(tmp_path)), nprocs=size, start_method="fork")
+    mp.start_processes(rank_main, (size, replicas, str(tmp_path)), nprocs=size, start_method="forkserver")
 
 
 def test_singular_values_come_near_one():
