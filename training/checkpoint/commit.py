@@ -30,14 +30,14 @@ from gristmill.storage import checked_json, files
 from gristmill.storage.damage import DamagedFileError
 from gristmill.storage.tokens.training_manifest import TrainingManifest
 from gristmill.training.checkpoint.keeping import COMMIT
-from gristmill.training.config import NEUTRAL, RunConfig
+from gristmill.training.config import NEUTRAL, RunConfig, TrainingConfig
 from gristmill.training.data.shards import fingerprint
 from gristmill.training.model.parallel import all_gather, precision, rank_slice
 from gristmill.training.step.events import Event
 
 METADATA = ".metadata"
-# Settings that older checkpoints do not name, with what those runs had.
-ADDED = {f"training.{name}": "1.0" for name in ("embedding_rate", "head_rate", "vector_rate")}
+# A setting that an older checkpoint does not name is newer than it: its default is what that run did.
+UNNAMED = {f"training.{name}": json.dumps(value) for name, value in TrainingConfig().model_dump(mode="json").items()}
 
 
 class Progress(BaseModel):
@@ -96,8 +96,8 @@ def commit_of(path: Path, names: dict[str, str] | None = None) -> Commit:
         commit = Commit.model_validate(checked_json.read(str(path / COMMIT)))
     except DamagedFileError:
         raise _damaged(path / COMMIT) from None
-    then = ADDED | commit.fingerprint
-    names = then if names is None else names
+    names = commit.fingerprint if names is None else names
+    then = {name: UNNAMED[name] for name in names if name in UNNAMED} | commit.fingerprint
     different = [
         f"{name}: checkpoint {then.get(name)}, this run {names.get(name)}"
         for name in sorted(then.keys() | names.keys())

@@ -61,7 +61,7 @@ def test_folded_weights_learn_as_with_the_papers_multipliers(shape):
     m, depth, lr, decay, eps = 2.0, 3.0, 0.01, 0.1, 1e-8
     config = ModelConfig(dim=32, layers=3, heads=4, seq_len=16, **SHAPES[shape])
     rule = {"rule": "completep", "base_dim": 16, "base_layers": 1, "base_head_dim": 4}
-    training = TrainingConfig(parametrization=rule, eps=eps, weight_decay=decay)
+    training = TrainingConfig(optimizer="adamw", parametrization=rule, eps=eps, weight_decay=decay)
     ours, theirs = (Decoder(config, VOCABULARY) for _ in range(2))
     groups = []
     with torch.no_grad():

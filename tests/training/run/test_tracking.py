@@ -55,7 +55,7 @@ def test_mlflow_has_the_points_of_the_files(server, tracking, make_run, tmp_path
     assert "did not reach MLflow" not in caplog.text
     names = {key for key, _, _ in points}
     assert names == {
-        *(f"train/{k}" for k in ("loss", "grad_norm", "learning_rate", "tokens", "clip_fraction")),
+        *(f"train/{k}" for k in ("loss", "grad_norm", "learning_rate", "tokens", "clip_fraction", "noise_scale")),
         *("train/tokens_per_second", "train/data_wait_fraction", "train/mfu_measured", "train/mfu_measured_causal"),
         *("system/cpu_percent", "system/memory_gib", "system/memory_peak_gib"),
         *("heldout/loss", "heldout/bits_per_byte", "unigram/loss", "unigram/bits_per_byte"),
