@@ -17,7 +17,7 @@ DOCUMENT_LOSSES = "document_losses.parquet"
 RENDEZVOUS = "TRAINING_RENDEZVOUS"  # environment variable: where ranks find each other, as a URL of torch.distributed
 
 
-# Peak learning rates by optimizer: see "The defaults" in docs/training.md. Neither is swept.
+# Peak learning rates by optimizer: see "The defaults" in docs/training.md. That of AdamW is not swept.
 OWN_RATES = {"adamw": 3e-3, "muon": 6e-3}
 FP8_MULTIPLE = 16  # of both sides of a matrix, as products in fp8 ask
 
