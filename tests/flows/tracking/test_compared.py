@@ -35,7 +35,7 @@ from tests.planted.text import pydoc_paragraphs
         (("minhash.threshold=0.75",), "demo · minhash.threshold .75"),
         (("training.seed=2", "minhash.threshold=0.75"), "demo · minhash.threshold .75 · training.seed 2"),
         (("mixture.weights.modules=2.5",), "demo · mixture.weights.modules 2.5"),
-        (("model.qk_norm=true", "limit=7"), "demo · limit 7 · model.qk_norm true"),
+        (("model.qk_norm=false", "limit=7"), "demo · limit 7 · model.qk_norm false"),
         (
             tuple(
                 f"training.{name}={30 + i}"
