@@ -377,7 +377,12 @@ def test_the_record_after_a_damaged_one_is_found_again(tmp_path, write_warc, pag
 
 @pytest.mark.parametrize(
     "garbage",
-    [b"this is no record\r\n" * 9, bytes(512), gzip.compress(b"nor is this\r\n\r\n" * 9), b"\x1f\x8b\x08\x00" * 9],
+    [
+        b"this is no record\r\n" * 9,
+        bytes(512),
+        gzip.compress(b"nor is this\r\n\r\n" * 9, mtime=0),
+        b"\x1f\x8b\x08\x00" * 9,
+    ],
 )
 def test_garbage_between_records_is_one_damaged_record(tmp_path, write_warc, page, compress, garbage):
     members = [compress(r) for r in cut(tmp_path / "plain", write_warc, [page(), page(BODY), page()])]
@@ -432,7 +437,14 @@ def test_overlong_http_headers_cost_one_record(tmp_path, write_warc, page):
 
 @pytest.mark.parametrize(
     "data",
-    [b"<html>not an archive</html>", gzip.compress(b"hello\n"), bz2.compress(BODY), noise(3 * MEGABYTE), b"W", b"\x1f"],
+    [
+        b"<html>not an archive</html>",
+        gzip.compress(b"hello\n", mtime=0),
+        bz2.compress(BODY),
+        noise(3 * MEGABYTE),
+        b"W",
+        b"\x1f",
+    ],
 )
 def test_what_is_no_archive_is_one_damaged_record(tmp_path, data):
     (tmp_path / "a.warc.gz").write_bytes(data)
