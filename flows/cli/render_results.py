@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gristmill.flows.scaling.ladder import AgreementReport
     from gristmill.flows.scaling.law import Interval
     from gristmill.flows.scaling.report import ScalingReport
+    from gristmill.flows.scaling.transfer import Coordinates, Sweep
 
 _WIDER_THAN_ANY = 100_000  # columns: a console else measures what fits into it
 
@@ -192,6 +193,30 @@ def print_agreement(report: "AgreementReport", out: "Console") -> None:
             f"{row['same']}",
         )
     out.print(table)
+
+
+def sweep_lines(found: "Sweep") -> Iterator[str]:
+    """The loss of each size at each rate, the best marked by *."""
+    yield f"{found.rule}: loss by size and learning rate, mean over seeds: {found.check.seeds}"
+    yield f"{'width':>6} {'layers':>6}" + "".join(f"{rate:>10.3g}" for rate in found.check.rates)
+    for size, row, best in zip(found.check.sizes, found.losses, found.best, strict=True):
+        cells = "".join(f"{loss:>9.4f}{'*' if j == best else ' '}" for j, loss in enumerate(row))
+        yield f"{size.dim:>6} {size.layers:>6}{cells}"
+    edge = any(best in (0, len(found.check.rates) - 1) for best in found.best)
+    hint = "; a best rate is at the edge: widen the rates" if edge else ""
+    yield f"best rates differ from the base's by at most {found.moved} steps of the sweep{hint}"
+
+
+def coordinate_lines(found: "Coordinates") -> Iterator[str]:
+    """How far things move at each size, and the slopes."""
+    from gristmill.flows.scaling.transfer import PLACES
+
+    yield f"{found.rule}: change by a few updates (root mean square), mean over seeds: {found.check.seeds}"
+    yield f"{'width':>6} {'layers':>6}" + "".join(f"{name:>13}" for name in PLACES)
+    for size, row in zip(found.check.sizes, found.changes, strict=True):
+        yield f"{size.dim:>6} {size.layers:>6}" + "".join(f"{value:>13.4g}" for value in row)
+    yield "slope over size" + "".join(f"{slope:>13.2f}" for slope in found.slopes)[2:]
+    yield "0: flat, as the rate needs it to stay; 1: in proportion to the size"
 
 
 def _table(*columns: str) -> Table:

@@ -191,6 +191,7 @@ def transfer(
     require("train", "training models of several sizes")
     from pathlib import Path
 
+    from gristmill.flows.cli.render_results import coordinate_lines, sweep_lines
     from gristmill.flows.scaling import transfer as check
     from gristmill.flows.scaling.grid import numbers
 
@@ -200,9 +201,9 @@ def transfer(
         optimizer=optimizer, mixture=Path(mixture) if mixture else None,
     )  # fmt: skip
     for each in rule:
-        print_texts(check.lines_of_coordinates(check.coordinates(given, each, rate)))
+        print_texts(coordinate_lines(check.coordinates(given, each, rate)))
     for each in rule if not look else []:
-        print_texts(check.lines_of_sweep(check.sweep(given, each)))
+        print_texts(sweep_lines(check.sweep(given, each)))
 
 
 def _print_plan(recipe: "Recipe", given: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -160,12 +160,12 @@ class Coordinates:
         return [float(np.polyfit(at, np.log(column), 1)[0]) for column in self.changes.T]
 
 
-NAMES = ("first block", "last block", "logits")
+PLACES = ("first block", "last block", "logits")
 
 
 def coordinates(check: Check, rule: str, rate: float, updates: int = 4) -> Coordinates:
     """Look at the inside of all sizes before and after a few updates at one rate, without a warm-up."""
-    changes = np.zeros((len(check.sizes), len(NAMES)))
+    changes = np.zeros((len(check.sizes), len(PLACES)))
     with processes(60) as world:
         for i, size in enumerate(check.sizes):
             for seed in range(check.seeds):
@@ -199,25 +199,3 @@ def _changes(check: Check, rule: str, size: Size, rate: float, seed: int, update
 def rates_around(middle: float, count: int) -> list[float]:
     """So many rates, each twice the one before, with `middle` in the middle."""
     return [middle * 2.0 ** (i - count // 2) for i in range(count)]
-
-
-def lines_of_sweep(found: Sweep) -> Iterator[str]:
-    """A table for a person: the loss of each size at each rate, the best marked by *."""
-    yield f"{found.rule}: loss by size and learning rate, mean of {found.check.seeds} seeds"
-    yield f"{'width':>6} {'layers':>6}" + "".join(f"{rate:>10.3g}" for rate in found.check.rates)
-    for size, row, best in zip(found.check.sizes, found.losses, found.best, strict=True):
-        cells = "".join(f"{loss:>9.4f}{'*' if j == best else ' '}" for j, loss in enumerate(row))
-        yield f"{size.dim:>6} {size.layers:>6}{cells}"
-    edge = any(best in (0, len(found.check.rates) - 1) for best in found.best)
-    hint = "; a best rate is at the edge: widen the rates" if edge else ""
-    yield f"best rates differ from the base's by at most {found.moved} steps of the sweep{hint}"
-
-
-def lines_of_coordinates(found: Coordinates) -> Iterator[str]:
-    """A table for a person: how far things move at each size, and the slopes."""
-    yield f"{found.rule}: change by a few updates (root mean square), mean of {found.check.seeds} seeds"
-    yield f"{'width':>6} {'layers':>6}" + "".join(f"{name:>13}" for name in NAMES)
-    for size, row in zip(found.check.sizes, found.changes, strict=True):
-        yield f"{size.dim:>6} {size.layers:>6}" + "".join(f"{value:>13.4g}" for value in row)
-    yield "slope over size" + "".join(f"{slope:>13.2f}" for slope in found.slopes)[2:]
-    yield "0: flat, as the rate needs it to stay; 1: in proportion to the size"

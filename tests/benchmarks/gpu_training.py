@@ -32,7 +32,7 @@ from gristmill.training.data.order import Order
 from gristmill.training.model.decoder import flops_per_token
 from gristmill.training.model.parallel import processes
 from gristmill.training.step.monitor import data_sheet_flops
-from gristmill.training.step.state import train_state
+from gristmill.training.step.state import begun_state
 from gristmill.training.step.update import StepPlan, figures, train_step
 
 VOCABULARY = 32_768
@@ -68,7 +68,7 @@ def ours(size: str, data: Path, fp8: bool) -> dict[str, Any]:
     manifest = load_training_manifest(data)
     order = Order(manifest, seq_len=model_config.seq_len, batch=training.batch, seed=0)
     with processes(600) as world:
-        state = train_state(model_config, training, manifest, world)
+        state = begun_state(model_config, training, manifest.vocab_size, manifest.end_of_text, world)
         kept, began = [], 0.0
         with batches(order, training, world, 0) as coming:
             for number, (inputs, targets) in enumerate(coming, 1):

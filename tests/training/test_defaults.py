@@ -1,7 +1,5 @@
 """What a run does when its recipe says nothing of the model and the training."""
 
-import torch
-
 from gristmill.training.config import OWN_RATES, ModelConfig, TrainingConfig
 from gristmill.training.model.decoder import Decoder
 from gristmill.training.run.loop import train
@@ -11,7 +9,6 @@ from gristmill.training.step.optimizer import learning_rate, optimizers
 def test_each_optimizer_has_a_rate_of_its_own():
     muon, adamw, given = TrainingConfig(), TrainingConfig(optimizer="adamw"), TrainingConfig(learning_rate=0.02)
     assert (muon.peak_rate, adamw.peak_rate, given.peak_rate) == (OWN_RATES["muon"], OWN_RATES["adamw"], 0.02)
-    assert OWN_RATES["muon"] > OWN_RATES["adamw"]
     for training in (muon, adamw, given):
         peak = max(learning_rate(step, training.steps, training) for step in range(1, training.steps + 1))
         assert peak == training.peak_rate
@@ -24,4 +21,3 @@ def test_the_defaults_learn_from_what_the_first_steps_see(make_run, tmp_path):
     slow = {**unset, "optimizer": "adamw"}
     assert by_default["heldout/loss"] < train(make_run(tmp_path / "adamw", {"qk_norm": False}, slow))["heldout/loss"]
     assert ModelConfig().qk_norm and TrainingConfig().optimizer == "muon" and TrainingConfig().learning_rate is None
-    assert torch.isfinite(torch.tensor(by_default["heldout/loss"]))

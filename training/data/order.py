@@ -184,8 +184,8 @@ class Windows:
         return self.tokens.read(window * self.seq_len, (window + 1) * self.seq_len + 1)
 
 
-class Made(Protocol):
-    """What makes samples of texts: see `gristmill.training.data.objectives`. `tokens`: of a text."""
+class Transform(Protocol):
+    """What an objective makes of the text of a sample: see `gristmill.training.data.objectives`. `tokens`: of text."""
 
     tokens: int
 
@@ -200,8 +200,8 @@ class Order:
     fills no window is left out. Of a manifest with packed rows, the rows are the windows: see `shards`. Each epoch
     visits all windows once, in an order keyed by seed, source name and epoch.
 
-    `batch`: the samples of a batch, or the plan of batches that grow. `made` makes samples of windows of its number of
-    tokens; without it they are the samples.
+    `batch`: the samples of a batch, or the plan of batches that grow. `transform` makes samples of windows of its
+    number of tokens; without it they are the samples.
     """
 
     def __init__(
@@ -211,11 +211,11 @@ class Order:
         seq_len: int,
         batch: int | BatchPlan,
         seed: int,
-        made: Made | None = None,
+        transform: Transform | None = None,
     ) -> None:
-        self.seq_len, self.seed, self.made = seq_len, seed, made
+        self.seq_len, self.seed, self.transform = seq_len, seed, transform
         self.plan = batch if isinstance(batch, BatchPlan) else BatchPlan(batch, seq_len)
-        window = seq_len if made is None else made.tokens - 1
+        window = seq_len if transform is None else transform.tokens - 1
         self.sources = manifest.sources
         if manifest.row_length not in (None, seq_len):
             raise ValueError(
@@ -276,6 +276,6 @@ class Order:
         """
         samples = self.samples(number)[rank::world]
         rows = [self.read[source](window) for source, _, window in self.windows_of(samples)]
-        if self.made:
-            rows = [self.made(row, sample) for row, sample in zip(rows, samples, strict=True)]
+        if self.transform:
+            rows = [self.transform(row, sample) for row, sample in zip(rows, samples, strict=True)]
         return np.array(rows, dtype=np.int64).reshape(len(rows), self.seq_len + 1)

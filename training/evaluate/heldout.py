@@ -18,7 +18,7 @@ from gristmill.training.evaluate.task_scores import scored, task_scores
 from gristmill.training.evaluate.tasks import read_tasks
 from gristmill.training.model.decoder import Decoder
 from gristmill.training.model.loss import IGNORE, bits_per_byte
-from gristmill.training.model.parallel import World
+from gristmill.training.model.parallel import World, micro_batch
 
 CHUNK = 1 << 22  # tokens counted at once
 COUNTED = 1 << 26  # tokens of each source that are counted, at most
@@ -178,7 +178,7 @@ class Evaluator:
 
     def __init__(self, run: RunConfig, manifest: TrainingManifest, world: World) -> None:
         training = run.training
-        self.world, self.micro_batch = world, min(training.micro_batch, -(-training.batch // world.size))
+        self.world, self.micro_batch = world, micro_batch(training, world.size)
         self.tokens = self.micro_batch * run.model.seq_len
         self.windows = heldout_windows(manifest, run.model.seq_len, training.eval_tokens)
         self.counts = token_counts(manifest, world)

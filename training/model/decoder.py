@@ -193,11 +193,11 @@ class Decoder(nn.Module):
     def losses(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """The loss of each target in nats, float32 of targets' shape; 0 where it is IGNORE. No logits of the whole
         batch are in memory. Both int64 (batch, length)."""
-        return self._each(self.each_loss, tokens, targets)[0]
+        return self._each(self.each_loss, tokens, targets)[0].clone()  # FSDP warns of views
 
     def scores(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """As `losses`, and 1 for each target that is not the likeliest token, else 0: (2, batch, length)."""
-        return self._each(self.each_score, tokens, targets)
+        return self._each(self.each_score, tokens, targets).clone()
 
     def _each(self, each: Callable[..., torch.Tensor], tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         x = self._hidden(tokens).flatten(0, 1)

@@ -114,6 +114,11 @@ def rank_slice(values: Sequence[T]) -> Sequence[T]:
     return values[dist.get_rank() :: dist.get_world_size()]
 
 
+def micro_batch(training: TrainingConfig, world: int) -> int:
+    """Rows of a micro-batch of the run's first batches: one larger than a rank's part of the batch is cut to size."""
+    return min(training.micro_batch, -(-training.batch // world))
+
+
 def rows_per_rank(batch: int, world: int, micro_batch: int) -> int:
     """Rows that every rank computes on: its part of the batch, rounded up to whole micro-batches. A micro-batch that is
     larger than a rank's part is cut to that."""
@@ -153,7 +158,7 @@ def world_of(device: torch.device, replicas: int = 1) -> World:
     """The processes of the group that has been joined. Ranks that follow each other share a replica, so that those of
     one machine do.
 
-    Raises ValueError where the processes cannot be dealt out among so many replicas.
+    Raises ValueError where the processes cannot be divided into so many replicas.
     """
     size = dist.get_world_size()
     if size % replicas:
@@ -225,8 +230,7 @@ def empty_sharded_model(
     sums, losses, scores = (torch.compile(f) if compiles else f for f in (loss_sums, token_losses, token_scores))
     model.sums = chunked(sums, training.loss_chunks)
     # nothing that only looks at the model shall need more memory than a step
-    rows = min(training.micro_batch, -(-training.batch // world.size))
-    tokens = -(-rows * config.seq_len // training.loss_chunks)
+    tokens = -(-micro_batch(training, world.size) * config.seq_len // training.loss_chunks)
     model.each_loss, model.each_score = (in_pieces(each, min(LOGITS, tokens * vocab_size)) for each in (losses, scores))
     policy = MixedPrecisionPolicy(
         param_dtype=compute_dtype(training.precision, world.device),

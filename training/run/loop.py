@@ -92,8 +92,8 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     manifest = load_training_manifest(run.data)
     check_digests(manifest)
     names = run_fingerprint(run, manifest, world.device)
-    plan, made = training.batches(run.model.seq_len), objective(training, run.model.seq_len, manifest)
-    order = Order(manifest, seq_len=run.model.seq_len, batch=plan, seed=training.data_seed, made=made)
+    plan, transform = training.batches(run.model.seq_len), objective(training, run.model.seq_len, manifest)
+    order = Order(manifest, seq_len=run.model.seq_len, batch=plan, seed=training.data_seed, transform=transform)
     order.check_epochs(training.steps)
     evaluator = Evaluator(run, manifest, world)
 
@@ -125,12 +125,12 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     if run.document_losses:
         write_document_losses(run.out / DOCUMENT_LOSSES, state.model, manifest, world)
     weights = whole_weights(state.model, world)
-    patient = dist.new_group(backend="gloo", timeout=LEADER_ALONE)  # joined while no rank is late
+    waiting = dist.new_group(backend="gloo", timeout=LEADER_ALONE)  # joined while no rank is late
     result: dict = {}
     if world.leads:
         assert saved is not None, "the last step has saved a checkpoint"
         result = _result(run, weights, progress, saved)
-    return _from_leader(result, patient)
+    return _from_leader(result, waiting)
 
 
 class Due(NamedTuple):
@@ -261,12 +261,12 @@ def _result(run: RunConfig, weights: dict, progress: Progress, saved: Path) -> d
     return result
 
 
-def _from_leader(value: dict, patient: dist.ProcessGroup) -> dict:
+def _from_leader(value: dict, waiting: dist.ProcessGroup) -> dict:
     """Rank 0's value on every rank. Returns when all have it, so that no rank leaves while another still reads.
 
-    The others wait while rank 0 exports, reads that again and samples from it, as long as the group `patient` does.
+    The others wait while rank 0 exports, reads that again and samples from it, as long as the group `waiting` does.
     """
     box = [value]
-    dist.broadcast_object_list(box, src=0, group=patient)
-    dist.barrier(group=patient)
+    dist.broadcast_object_list(box, src=0, group=waiting)
+    dist.barrier(group=waiting)
     return box[0]

@@ -1,7 +1,7 @@
 """Muon over sharded matrices: each is made whole on one rank, which orthogonalizes it for all.
 
 Jordan et al. 2024 (kellerjordan.github.io/posts/muon) orthogonalize the momentum of a matrix, for which all of it is
-needed. The matrices of one shape are dealt out among the ranks that shard them: one all-to-all brings each rank the
+needed. The matrices of one shape are divided among the ranks that shard them: one all-to-all brings each rank the
 rows of its matrices, another one takes the results back to where their rows are. So a step has two collectives for each
 shape in a group, whatever the number of matrices, and each matrix is computed once, as in nanochat and torchtitan.
 Between the two a rank holds its matrices whole, in the dtype in which they are computed: bfloat16 on a GPU, as Jordan

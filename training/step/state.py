@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 
-from gristmill.storage.tokens.training_manifest import TrainingManifest
 from gristmill.training.config import GuardConfig, ModelConfig, TrainingConfig
 from gristmill.training.model.decoder import Decoder
 from gristmill.training.model.parallel import World, compute_dtype, empty_sharded_model, set_first_weights
@@ -113,15 +112,10 @@ class TrainState:
         self.scale.begin()
 
 
-def train_state(config: ModelConfig, training: TrainingConfig, manifest: TrainingManifest, world: World) -> TrainState:
-    """That of a run which begins, with the weights that its seed draws."""
-    return begun_state(config, training, manifest.vocab_size, manifest.end_of_text, world)
-
-
 def begun_state(
     config: ModelConfig, training: TrainingConfig, vocab_size: int, end_of_text: int, world: World
 ) -> TrainState:
-    """As `train_state`, of any vocabulary. `end_of_text`: the id of that token."""
+    """That of a run which begins, with the weights that its seed draws. `end_of_text`: the id of that token."""
     state = empty_state(config, training, vocab_size, end_of_text, world)
     set_first_weights(state.model, training, world)
     return state

@@ -30,7 +30,7 @@ SCHEMA = pa.schema(
         pa.field("bits", pa.float64(), nullable=False),  # of the right answer
         pa.field("bytes", pa.int64(), nullable=False),
         pa.field("hit", pa.bool_(), nullable=False),
-        pa.field("hit_normalised", pa.bool_(), nullable=False),  # by the log-likelihood a byte
+        pa.field("hit_bytes", pa.bool_(), nullable=False),  # by the log-likelihood a byte, as acc_bytes
         pa.field("chance", pa.float64(), nullable=False),
     ]
 )

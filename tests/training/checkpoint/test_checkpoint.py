@@ -76,6 +76,20 @@ def test_another_run_is_refused_and_both_values_are_named(run_small, make_run, t
         resumed(make_run, run_small.out, tmp_path / "b", 20, model={"rope_theta": 500.0})
 
 
+def test_a_setting_that_a_checkpoint_does_not_name_had_its_default(run_small, make_run, tmp_path):
+    """As of a version before the setting: such a run goes on to the same end, and with another value it does not."""
+    older = tmp_path / "older" / "step-00000020"
+    shutil.copytree(run_small.out / "checkpoints" / older.name, older)
+    commit = checked_json.read(str(older / "COMMIT"))
+    commit["fingerprint"] = {n: v for n, v in commit["fingerprint"].items() if n != "training.embedding_rate"}
+    checked_json.write(str(older / "COMMIT"), commit)
+    train(make_run(tmp_path / "same", resume_from=older))
+    later = (run_small.out / METRICS).read_text().splitlines()[20:]
+    assert (tmp_path / "same" / METRICS).read_text().splitlines() == later
+    with pytest.raises(ValueError, match="training.embedding_rate: checkpoint 1.0, this run 3.0"):
+        train(make_run(tmp_path / "other", resume_from=older, training={"embedding_rate": 3.0}))
+
+
 def test_the_precision_that_was_used_is_that_of_the_checkpoint(run_small, make_run, corpus, tmp_path):
     """`auto` is another one on other hardware. The guard's budget may change: with less the run would not be there."""
     run = make_run(tmp_path, training={"guard": {"max_rollbacks": 9}})

@@ -228,7 +228,7 @@ def test_ranks_and_resumes_read_the_same(name, made, corpus):
     manifest = load_training_manifest(corpus)
 
     def order():
-        return Order(manifest, seq_len=seq_len, batch=7, seed=3, made=objective)
+        return Order(manifest, seq_len=seq_len, batch=7, seed=3, transform=objective)
 
     plain = Order(manifest, seq_len=objective.tokens - 1, batch=7, seed=3)
     for step in (0, 5, 2):

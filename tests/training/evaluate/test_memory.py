@@ -17,7 +17,7 @@ from gristmill.training.model.decoder import Decoder, initial
 from gristmill.training.model.loss import inputs_and_targets
 from gristmill.training.model.parallel import processes
 from gristmill.training.step.optimizer import optimizers
-from gristmill.training.step.state import train_state
+from gristmill.training.step.state import begun_state
 from gristmill.training.step.update import StepPlan, train_step
 
 
@@ -43,7 +43,7 @@ def test_no_larger_tensor_than_that_of_a_step(make_run, corpus, tmp_path, chunks
     run, manifest = make_run(tmp_path / "run", training=training), load_training_manifest(corpus)
     rows = torch.from_numpy(Order(manifest, seq_len=32, batch=8, seed=0).batch(0))
     with processes(60) as world:
-        state = train_state(run.model, run.training, manifest, world)
+        state = begun_state(run.model, run.training, manifest.vocab_size, manifest.end_of_text, world)
         x, y = inputs_and_targets(rows, 8)
         with Largest() as step:
             train_step(state, x, y, StepPlan(0.01), run.training, world)

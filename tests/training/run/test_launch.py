@@ -117,6 +117,15 @@ def test_a_checkpoint_moves_from_two_processes_to_one(two, make_run, tmp_path):
     assert_close(ours, expected, 1e-4)
 
 
+def test_a_checkpoint_of_the_default_optimizer_moves_from_two_processes_to_one(make_run, tmp_path):
+    muon = ({"qk_norm": True}, FEW | {"optimizer": "muon"})
+    whole = make_run(tmp_path / "two", *muon)
+    assert started(whole, 2) == 0
+    saved = whole.out / "checkpoints" / "step-00000010"
+    train(make_run(tmp_path / "one", *muon, resume_from=saved))
+    assert_close(metrics(tmp_path / "one"), metrics(whole.out)[10:], 2e-6)
+
+
 def processes_of(run_json: Path) -> list[int]:
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
