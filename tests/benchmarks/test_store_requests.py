@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.benchmarks.test_many_shards import COMMAND
 from tests.crawl_server import ObjectStore, serve_s3
 
 SIZES = [int(size) for size in os.environ.get("GRISTMILL_SHARDS", "60,180").split(",")]
-COMMAND = "import sys; from gristmill.flows.cli import main; sys.argv = ['gristmill', 'corpus', sys.argv[1]]; main()"
 MOST = 110  # of a further shard over all stages: 99 were measured, a third of them HEAD
 
 

@@ -80,7 +80,7 @@ def test_two_processes_ramp_like_one_and_resume_to_the_same_bytes(ramped, make_r
     two = make_run(tmp_path / "two", training=TRAINING)
     assert started(two, 2) == 0
     assert_close(metrics(two.out)[:5], metrics(ramped.out)[:5], 5e-6)
-    assert_close(metrics(two.out), metrics(ramped.out), 1e-3)
+    assert_close(metrics(two.out), metrics(ramped.out), 1e-4)
     start = two.out / "checkpoints" / "step-00000016"
     again = make_run(tmp_path / "again", training=TRAINING, resume_from=start)
     assert started(again, 2) == 0
