@@ -83,7 +83,9 @@ def read(path: str) -> bytes | None:
     try:
         if isinstance(fs, LocalFileSystem):
             return fs.cat_file(inner)
-        return _retrying(lambda: fs.cat_file(inner), redact_url(path))
+        from gristmill.storage.remote import streams
+
+        return streams.read_at_once(path)
     except FileNotFoundError:
         return None
 

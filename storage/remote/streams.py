@@ -81,6 +81,20 @@ def info(path: str, remote_io: RemoteIOConfig | None = None) -> dict[str, Any]:
         return file.info()
 
 
+def read_at_once(path: str, remote_io: RemoteIOConfig | None = None) -> bytes:
+    """All bytes of a file, from a store by one request, where `open_stream` asks for its size first.
+
+    Raises FileNotFoundError; else RemoteIOError.
+    """
+    fs, inner = file_system(path)
+    if isinstance(fs, HTTPFileSystem):
+        with open_stream(path, remote_io) as f:
+            return f.read()
+    # s3fs asks for the size ahead of reads that it may split
+    options = {"max_concurrency": 1} if "s3" in fs.protocol else {}
+    return retrying_call(lambda: bytes(fs.cat_file(inner, **options)), redact_url(path), remote_io)
+
+
 def retrying_call(call: Callable[[], T], what: str, remote_io: RemoteIOConfig | None = None) -> T:
     """The result of an idempotent call to a remote store, retried on transient errors.
 

@@ -47,7 +47,7 @@ def real_decisions(recipe: RecipeLike, given: Any) -> None:
     """`given`: the arguments of the command."""
     base, samples = load(recipe), given.what == "samples"
     compared = arms(recipe, given.against) if given.against else Arms(base.name, {base.name: base}, {}, {})
-    proxy = load_proxy()
+    proxy = load_proxy(given.proxy)
     count = max(given.pairs, given.bank_pairs) if samples else given.decisions * given.pairs
     numbers = np.arange(FIRST, FIRST + count)
     with run_context(recipe) as context:
@@ -108,6 +108,7 @@ def main() -> None:
     parser.add_argument("--bank-pairs", type=int, default=8, help="A/A pairs of each; 0 for none (default: 8)")
     parser.add_argument("--judge", action="append", default=[], help="a set that counts; may be given again")
     parser.add_argument("--clean", help="texts that alone count, if --judge names no others")
+    parser.add_argument("--proxy", default="small", help="a proxy file, or the name of a shipped one (default: small)")
     parser.add_argument("--resample", action="store_true", help="each pair reads its own half of the hosts")
     given = parser.parse_args()
     real_decisions(given.recipe, given)

@@ -17,7 +17,7 @@ from tests.benchmarks.test_many_shards import COMMAND
 from tests.crawl_server import ObjectStore, serve_s3
 
 SIZES = [int(size) for size in os.environ.get("GRISTMILL_SHARDS", "60,180").split(",")]
-MOST = 110  # of a further shard over all stages: 99 were measured, a third of them HEAD
+MOST = 100  # of a further shard over all stages: 93 were measured, of which 27 ask for the size of a Parquet file
 
 
 def plant(folder: Path, shards: int) -> Path:
