@@ -1,7 +1,7 @@
 """The command line, `gristmill COMMAND`.
 
 A command imports what it needs when it runs: the flows alone, with Prefect, take seconds. Reports give data, which the
-modules `render_*` write for a person.
+modules of `render` write for a person.
 """
 
 import gc

@@ -165,7 +165,7 @@ def compare(base: str, candidates: dict[str, Any], as_json: bool = False, **give
     if as_json:
         print_json(report.as_json())
         return
-    from gristmill.flows.cli.render_results import print_decision
+    from gristmill.flows.cli.render.results import print_decision
 
     print_decision(report, settings(), console())
 
@@ -206,7 +206,7 @@ def decisions(
     """All decisions of this home side by side: which change gained most, by what judge and at what size."""
     from dataclasses import asdict
 
-    from gristmill.flows.cli.render_results import print_fitting
+    from gristmill.flows.cli.render.results import print_fitting
     from gristmill.flows.decisions.leaderboard import leaderboard
 
     home = settings().home

@@ -65,7 +65,7 @@ def contamination(
 ) -> None:
     """Items of benchmarks that documents hold, by the recipe's step `decontamination`: of each benchmark how many, in
     how many documents, examples, and where its clean and dirty items lie, on which `evaluate --tasks` can be run."""
-    from gristmill.flows.cli import render_documents as render
+    from gristmill.flows.cli.render import documents as render
     from gristmill.flows.reports.contamination import contamination as report
 
     found = report(name, n)

@@ -30,7 +30,7 @@ def evaluate(
     a last word. Written beside the model as JSON, and logged to the recipe's MLflow run."""
     require("train", "evaluating a model")
 
-    from gristmill.flows.cli import render_tables as render
+    from gristmill.flows.cli.render import tables as render
     from gristmill.flows.models import evaluation
     from gristmill.flows.run.progress import progress_bar
 

@@ -18,7 +18,7 @@ def whatif(
 ) -> None:
     """The funnel of a finished run under other thresholds: decisions replayed over stored signals, nothing computed
     again. Steps behind the replayed ones that look at all documents together are not replayed."""
-    from gristmill.flows.cli import render_tables as render
+    from gristmill.flows.cli.render import tables as render
     from gristmill.flows.reports import whatif as changes
     from gristmill.flows.reports import whatif as replaying
 
@@ -39,7 +39,7 @@ def thresholds(
 ) -> None:
     """Thresholds for languages, proposed from the stored signals of a finished run: those that drop the same share of a
     language's documents as the recipe's drop of the reference. Printed as a table, and as YAML for the recipe."""
-    from gristmill.flows.cli import render_tables as render
+    from gristmill.flows.cli.render import tables as render
     from gristmill.flows.reports.thresholds import propose
 
     found = propose(name, reference, least)
@@ -75,7 +75,7 @@ def rules(
 ) -> None:
     """The rules of all document steps in the order in which they are asked, of which the first that a document fails is
     the reason of its drop: thresholds and the recipe's keys for them, and what each measures, with unit and source."""
-    from gristmill.flows.cli import render_tables as render
+    from gristmill.flows.cli.render import tables as render
     from gristmill.flows.reports.rules import books
 
     if as_json:
@@ -109,7 +109,7 @@ def plan_mixture(
     as_json: Json = False,
 ) -> None:
     """What training would take of each source: its share, tokens, and how often it would read them."""
-    from gristmill.flows.cli.render_tables import packing_table, plan_table
+    from gristmill.flows.cli.render.tables import packing_table, plan_table
     from gristmill.flows.reports.mixture_plan import plan_mixture as plan
 
     rows = plan(name, mixture, tokens, packing=packing)

@@ -19,7 +19,7 @@ def status(
 ) -> None:
     """The stages in the home in order of time: finished or not, the recipe whose last run had them, documents in and
     out, and what was dropped."""
-    from gristmill.flows.cli.render_tables import stage_tree, status_lines, status_remarks, status_table
+    from gristmill.flows.cli.render.tables import stage_tree, status_lines, status_remarks, status_table
     from gristmill.flows.reports.status import status, trees
 
     rows = status(settings().home)
@@ -46,7 +46,7 @@ def verify(
 ) -> None:
     """Read every file of a finished run, or of a stage, and compare it with what was written. Exits with 1 if a file
     is damaged or missing, or documents are not accounted for."""
-    from gristmill.flows.cli.render_tables import verified_line
+    from gristmill.flows.cli.render.tables import verified_line
     from gristmill.flows.reports.finished import verify_stages
 
     found = []
@@ -78,7 +78,7 @@ def show(
     extracted, before any decision, is shown by that stage's whole name, `documents-KEY`. With --rule, or as `dropped`,
     some that were dropped: why, and the text that the rule met, with the offending part in ⟦brackets⟧. As `edits`,
     what was cut out of texts."""
-    from gristmill.flows.cli import render_documents as render
+    from gristmill.flows.cli.render import documents as render
     from gristmill.flows.reports import dropped
     from gristmill.flows.reports.status import show as kept_documents
 
@@ -108,7 +108,7 @@ def lineage(
     Of a token also whether the tokens of its document are the same when they are derived from the record again; exits
     with 1 if they are not.
     """
-    from gristmill.flows.cli import render_documents as render
+    from gristmill.flows.cli.render import documents as render
     from gristmill.flows.reports.lineage import trace
 
     machine = settings()
@@ -151,8 +151,8 @@ def similar(
     """
     from rich.progress import Progress
 
-    from gristmill.flows.cli import render_documents as render
     from gristmill.flows.cli import terminal
+    from gristmill.flows.cli.render import documents as render
     from gristmill.flows.reports.similar import look_up
 
     machine = settings()

@@ -128,7 +128,7 @@ def capacity(
     as_json: Json = False,
 ) -> None:
     """What a whole crawl would take, by what a finished run took: hours and what limits them, memory, bytes, money."""
-    from gristmill.flows.cli.render_results import capacity_lines, capacity_table
+    from gristmill.flows.cli.render.results import capacity_lines, capacity_table
     from gristmill.flows.reports.capacity import Machines, Prices, capacity
     from gristmill.flows.reports.finished import finished
 

@@ -84,7 +84,7 @@ def run_flow(flow: str, recipe: "Recipe") -> None:
 
         check_target(lookup(settings(), recipe.name), recipe)
 
-    from gristmill.flows.cli.render_run import print_report
+    from gristmill.flows.cli.render.run import print_report
 
     def run() -> "Report":
         from gristmill.flows import pipeline

@@ -87,7 +87,7 @@ def scale(
     if as_json:
         print_json(report.as_json())
         return
-    from gristmill.flows.cli.render_results import print_scaling
+    from gristmill.flows.cli.render.results import print_scaling
 
     print_scaling(report, console())
 
@@ -147,7 +147,7 @@ def agreement(
     if as_json:
         print_json(report.as_json())
         return
-    from gristmill.flows.cli.render_results import print_agreement
+    from gristmill.flows.cli.render.results import print_agreement
 
     print_agreement(report, console())
 
@@ -191,7 +191,7 @@ def transfer(
     require("train", "training models of several sizes")
     from pathlib import Path
 
-    from gristmill.flows.cli.render_results import coordinate_lines, sweep_lines
+    from gristmill.flows.cli.render.results import coordinate_lines, sweep_lines
     from gristmill.flows.scaling import transfer as check
     from gristmill.flows.scaling.grid import numbers
 

@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from gristmill.flows.check import inputs
-from gristmill.flows.cli.render_documents import benchmarks_table, remarks
+from gristmill.flows.cli.render.documents import benchmarks_table, remarks
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load

@@ -7,7 +7,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from gristmill.flows.cli import render_tables as render
+from gristmill.flows.cli.render import tables as render
 from gristmill.flows.reports.funnel import FunnelRow, ranked
 from gristmill.flows.reports.status import StageStatus
 from gristmill.flows.reports.thresholds import Proposal, Proposals

@@ -11,7 +11,7 @@ from lxml import html
 from rich.console import Console
 from scipy import stats
 
-from gristmill.flows.cli.render_results import attribution_table, print_decision, print_fitting, tables, verdict_table
+from gristmill.flows.cli.render.results import attribution_table, print_decision, print_fitting, tables, verdict_table
 from gristmill.flows.comparison.protocol import Protocol
 from gristmill.flows.comparison.runs import RunRequest
 from gristmill.flows.decisions import artifacts, plots

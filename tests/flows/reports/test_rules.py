@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from gristmill.flows.cli.render_tables import rules
+from gristmill.flows.cli.render.tables import rules
 from gristmill.flows.recipe.steps import document_steps
 from gristmill.flows.reports.rules import Threshold, books
 from gristmill.tasks.documents.decisions import decide

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 
-from gristmill.flows.cli.render_tables import funnel_table
+from gristmill.flows.cli.render.tables import funnel_table
 from gristmill.storage.remote.redact import redact_url
 
 if TYPE_CHECKING:

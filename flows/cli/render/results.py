@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from gristmill.flows.cli.render_run import mlflow_line, prefect_line
+from gristmill.flows.cli.render.run import mlflow_line, prefect_line
 
 if TYPE_CHECKING:
     from rich.console import Console

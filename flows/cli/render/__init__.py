@@ -1,0 +1,1 @@
+"""What reports found, written for a person in the terminal."""
