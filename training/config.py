@@ -17,8 +17,10 @@ DOCUMENT_LOSSES = "document_losses.parquet"
 RENDEZVOUS = "TRAINING_RENDEZVOUS"  # environment variable: where ranks find each other, as a URL of torch.distributed
 
 
-# Peak learning rates by optimizer: see "The defaults" in docs/training.md. That of AdamW is not swept.
+# Peak learning rates by optimizer, and that of the embedding over it: see "The defaults" in docs/training.md. Those of
+# AdamW are not swept.
 OWN_RATES = {"adamw": 3e-3, "muon": 6e-3}
+OWN_EMBEDDING_RATES = {"adamw": 1.0, "muon": 3.0}
 FP8_MULTIPLE = 16  # of both sides of a matrix, as products in fp8 ask
 
 
@@ -158,8 +160,10 @@ class TrainingConfig(Settings):
     learning_rate: float | None = Field(
         default=None, gt=0, description="the peak, reached after the warm-up; None: 0.006 for muon, 0.003 for adamw"
     )
-    embedding_rate: float = Field(
-        default=1.0, gt=0, description="learning rate of the embedding over that of the blocks' matrices"
+    embedding_rate: float | None = Field(
+        default=None,
+        gt=0,
+        description="learning rate of the embedding over that of the blocks' matrices; None: 3 for muon, 1 for adamw",
     )
     head_rate: float = Field(default=1.0, gt=0, description="the same of an output matrix that is not tied")
     vector_rate: float = Field(default=1.0, gt=0, description="the same of the gains of norms")
@@ -170,10 +174,10 @@ class TrainingConfig(Settings):
     )
     warmup_steps: int = Field(default=20, ge=0, description="steps in which the learning rate rises from 0")
     schedule: Literal["cosine", "wsd", "linear"] = Field(
-        default="cosine", description="how the learning rate falls; wsd: it stays at the peak, and falls at the end"
+        default="linear", description="how the learning rate falls; wsd: it stays at the peak, and falls at the end"
     )
     decay_ratio: float = Field(default=0.2, gt=0, le=1, description="wsd: share of the run in which the rate falls")
-    final_ratio: float = Field(default=0.1, ge=0, le=1, description="last learning rate over the peak")
+    final_ratio: float = Field(default=0.0, ge=0, le=1, description="last learning rate over the peak")
     optimizer: Literal["adamw", "muon"] = Field(
         default="muon", description="muon: Muon for the matrices of the blocks, AdamW for the rest"
     )
@@ -290,6 +294,11 @@ class TrainingConfig(Settings):
     def peak_rate(self) -> float:
         """The learning rate of the blocks' matrices after the warm-up."""
         return OWN_RATES[self.optimizer] if self.learning_rate is None else self.learning_rate
+
+    @property
+    def embedding_factor(self) -> float:
+        """The learning rate of the embedding over that of the blocks' matrices."""
+        return OWN_EMBEDDING_RATES[self.optimizer] if self.embedding_rate is None else self.embedding_rate
 
     @property
     def data_seed(self) -> int:

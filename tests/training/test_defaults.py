@@ -1,6 +1,6 @@
 """What a run does when its recipe says nothing of the model and the training."""
 
-from gristmill.training.config import OWN_RATES, ModelConfig, TrainingConfig
+from gristmill.training.config import OWN_EMBEDDING_RATES, OWN_RATES, ModelConfig, TrainingConfig
 from gristmill.training.model.decoder import Decoder
 from gristmill.training.run.loop import train
 from gristmill.training.step.optimizer import learning_rate, optimizers
@@ -13,6 +13,9 @@ def test_each_optimizer_has_a_rate_of_its_own():
         peak = max(learning_rate(step, training.steps, training) for step in range(1, training.steps + 1))
         assert peak == training.peak_rate
     assert optimizers(Decoder(ModelConfig(), 64), adamw).muon is None
+    embedding = TrainingConfig(embedding_rate=2)
+    assert embedding.embedding_factor == 2
+    assert (muon.embedding_factor, adamw.embedding_factor) == tuple(OWN_EMBEDDING_RATES[k] for k in ("muon", "adamw"))
 
 
 def test_the_defaults_learn_from_what_the_first_steps_see(make_run, tmp_path):

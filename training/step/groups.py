@@ -63,7 +63,7 @@ def treatment(name: str, parameter: torch.Tensor, model: ModelConfig, training: 
     """
     group, by_size = group_of(name, parameter), multipliers(name, model, training)
     ratios = {
-        "embedding": training.embedding_rate,
+        "embedding": training.embedding_factor,
         "head": training.head_rate,
         "matrices": 1.0,
         "vectors": training.vector_rate,
