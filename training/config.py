@@ -241,6 +241,11 @@ class TrainingConfig(Settings):
     monitor_every: int = Field(
         default=50, gt=0, description="steps between two looks at activations, attention logits and sizes of updates"
     )
+    profile_steps: tuple[int, int] | None = Field(
+        default=None,
+        description="first and last step, from 1, of which rank 0 writes a trace of torch.profiler, and on a GPU a "
+        "snapshot of its memory; None: none",
+    )
     eval_every: int = Field(default=60, gt=0, description="steps; the last step is always evaluated")
     eval_tasks: Address | None = Field(
         default=None, description="a local folder of tasks, as `gristmill evaluate --tasks` takes it, scored each time"
@@ -277,6 +282,11 @@ class TrainingConfig(Settings):
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(
                 f"betas {list(self.betas)} are not from 0 to below 1; give two such numbers, as [0.9, 0.95]"
+            )
+        if self.profile_steps and not 1 <= self.profile_steps[0] <= self.profile_steps[1] <= self.steps:
+            raise ValueError(
+                f"profile_steps {list(self.profile_steps)} are no first and last of the steps 1 to {self.steps}; give "
+                "two such steps, as [20, 22]"
             )
         for one, following in pairwise(self.batch_ramp):
             if following.tokens <= one.tokens or following.times <= one.times:
@@ -323,8 +333,9 @@ class TrainingConfig(Settings):
 NEUTRAL = frozenset(
     {
         "init_from", "micro_batch", "compile", "recompute", "loss_chunks", "accumulate", "replicas",
-        "reshard_after_forward", "log_every", "monitor_every", "eval_every", "eval_tasks", "eval_tokens",
-        "checkpoint_every", "keep_checkpoints", "keep_every", "sample_tokens", "sample_temperature", "sample_top_k",
+        "reshard_after_forward", "log_every", "monitor_every", "profile_steps", "eval_every", "eval_tasks",
+        "eval_tokens", "checkpoint_every", "keep_checkpoints", "keep_every", "sample_tokens", "sample_temperature",
+        "sample_top_k",
     }
 )  # fmt: skip
 
