@@ -29,12 +29,12 @@ from gristmill.training.data.batches import Batches, batches
 from gristmill.training.data.objectives import objective
 from gristmill.training.data.order import Order, batch_number
 from gristmill.training.data.shards import check_digests
-from gristmill.training.evaluate.document_losses import write_document_losses
+from gristmill.training.evaluate.document_losses import TOKENS, write_document_losses
 from gristmill.training.evaluate.heldout import Evaluator
 from gristmill.training.evaluate.sample import sample_text
 from gristmill.training.hub.weights import export_model, load_model, set_initial_weights
 from gristmill.training.model.decoder import flops_per_token, parameter_count
-from gristmill.training.model.parallel import World, compute_dtype, processes, whole_weights
+from gristmill.training.model.parallel import World, compute_dtype, micro_batch, processes, whole_weights
 from gristmill.training.run.profile import Profile
 from gristmill.training.run.record import Record, TakenStep
 from gristmill.training.run.recovery import REPORT, Recovery
@@ -128,7 +128,8 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
             tracker.close()
 
     if run.document_losses:
-        write_document_losses(run.out / DOCUMENT_LOSSES, state.model, manifest, world)
+        tokens = min(TOKENS, micro_batch(training, 1) * run.model.seq_len)  # for any number of ranks
+        write_document_losses(run.out / DOCUMENT_LOSSES, state.model, manifest, world, tokens)
     weights = whole_weights(state.model, world)
     waiting = dist.new_group(backend="gloo", timeout=LEADER_ALONE)  # joined while no rank is late
     result: dict = {}
