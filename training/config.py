@@ -40,7 +40,10 @@ class ModelConfig(Settings):
     tie_embeddings: bool = Field(default=True, description="one matrix for the input and the output")
     qk_norm: bool = Field(default=True, description="RMSNorm of each head's queries and keys, as in Qwen3")
     logit_softcap: float | None = Field(
-        default=None, gt=0, description="logits are c tanh(logits / c), as in Gemma 2; None: as they are"
+        default=None,
+        gt=0,
+        description="logits are c tanh(logits / c), as in Gemma 2; None: as they are. `gristmill export model` refuses "
+        "such a model, which no class of transformers computes",
     )
 
     @model_validator(mode="after")
